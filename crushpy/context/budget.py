@@ -30,7 +30,7 @@ class Budget(Data, frozen=True):
     window_known: bool
     """Shown as `?` where False: the window is a documented default."""
     believed: bool = True
-    """False where the provider's report made no sense and was set aside."""
+    """False if the provider's report was implausible and is ignored."""
     clamped: bool = False
     """The reading was above the window."""
     counted: bool = True
@@ -84,7 +84,7 @@ def output_limit(budget: Budget, max_output_tokens: int | None) -> int | None:
 
 
 def threshold_of(value: float | str, override: float | str | None) -> float | None:
-    """The share at which a session ends; None where that is switched off."""
+    """The share at which a session ends; None if that is switched off."""
     chosen = value if override is None else override
     return None if chosen == "off" else float(chosen)
 

@@ -15,7 +15,7 @@ LAST = 5
 SPREAD = 0.25
 """How far from their median replies may lie that speak of one tokenizer."""
 AGREEMENT = 0.1
-"""How near two reports that nobody would believe alone must be, to win together."""
+"""How close two implausible reports must be to be believed together."""
 DISBELIEF = 0.5
 """A report below this share of the calibrated estimate of the same request is not believed."""
 DISBELIEF_UNCALIBRATED = 0.2
@@ -49,7 +49,7 @@ class Calibration(Data, frozen=True):
     growth: float | None = None
     """The same of what was added lately, where that is enough to tell."""
     believed: bool = True
-    """False where the last report made no sense."""
+    """False if the last report was implausible."""
     latest: float | None = None
     """The ratio of the last report, where it is worth remembering."""
     samples: tuple[float, ...] = ()
@@ -96,7 +96,7 @@ def calibrate(reports: Sequence[Report], learnt: Sequence[float] = ()) -> Calibr
 
 
 def ratio_of(samples: Sequence[float]) -> float | None:
-    """The median of the latest; None where they are too few or speak of different things."""
+    """The median of the latest; None if they are too few or disagree."""
     last = [sample for sample in samples if plausible(sample)][-LAST:]
     if len(last) < 2:
         return None

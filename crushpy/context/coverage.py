@@ -33,7 +33,7 @@ class Coverage(Data, frozen=True):
 
     @property
     def share(self) -> float | None:
-        """None where there was nothing to carry."""
+        """None if there was nothing to carry."""
         return _share(sum(found.carried for found in self.by_kind.values()), self.total)
 
 
@@ -66,7 +66,7 @@ def lineage_coverage(ledger: Ledger, carried: str, *, cwd: str = "/") -> tuple[i
 
 
 def covered(fact: str, carried: str) -> bool:
-    """True where `carried` (see `flat`) holds the fact word for word; white space may differ.
+    """Whether `carried` (see `flat`) contains the fact verbatim; white space may differ.
 
     As a whole: `a.py` is found neither in `schema.py` nor in `src/a.py`, `make test` not in `make test-all`.
     """

@@ -7,7 +7,7 @@ from functools import lru_cache
 from crushpy.core.messages import EarlierNote
 
 MAX_AGE = 3
-"""Generations after which a note that nobody took up is dropped."""
+"""Generations after which a note that no summary repeats is dropped."""
 _BULLET = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+(?=\S)")
 _HEADING = re.compile(r"^\s*#{1,6}\s")
 _MARK = re.compile(r"(?<![\w./:@~-])[\w./:@~-]*[\w/]")

@@ -39,7 +39,7 @@ class EditedMessage(Data, frozen=True, omit_defaults=False):
     after: int
     """Tokens in the next request, as it will be."""
     asked: bool
-    """False where it goes along with another message of its unit."""
+    """False if it is included because of another message of its unit."""
 
 
 class EditEffect(Data, frozen=True, omit_defaults=False):
@@ -50,13 +50,13 @@ class EditEffect(Data, frozen=True, omit_defaults=False):
     tokens_freed: int
     """Below 0 where more is brought back than is left out."""
     cache_lost: int
-    """Tokens behind the first changed message: a provider's cache ends there, and they are sent anew."""
+    """Tokens behind the first changed message: a provider's cache ends there, and they are sent again."""
     cuts: tuple[Cut, ...] = ()
     """The records that make it so."""
 
     @property
     def along(self) -> tuple[str, ...]:
-        """Messages that nobody named: a call and its results stay together."""
+        """Messages that were not named: a call and its results stay together."""
         return tuple(one.message_id for one in self.messages if not one.asked)
 
 
@@ -158,7 +158,7 @@ class _Planner:
             self._make(cut)
 
     def _shorter(self, message: Message) -> Cut | None:
-        """A cut that makes this message smaller; None where none does."""
+        """A cut that makes this message smaller; None if none does."""
         text = message.result.text if message.result else message.text
         for least, head, tail in LEVELS:
             cut = Cut(message.id, head, tail)
@@ -211,7 +211,7 @@ class _Planner:
             raise UsageError(
                 f"Message {message.id} cannot be {what}: it is the seed, the summary and the evidence that "
                 "this session started with.",
-                "`crushpy sessions undo ID` takes the fresh start back.",
+                "`crushpy sessions undo ID` undoes the compaction.",
             )
         if message is next((one for one in self._history if one.role == "user"), None):
             raise UsageError(

@@ -65,7 +65,7 @@ class Command(Data, frozen=True):
     output: str
     number: int
     background: bool = False
-    """It was only started here; how it ended is told by the job's output, if somebody looked."""
+    """It was only started here; how it ended is in the job's output, if that was read."""
     note: str = ""
     """What else was said of its end: timed out, killed, interrupted."""
 

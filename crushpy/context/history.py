@@ -1,4 +1,4 @@
-"""Histories a provider accepts, made from whatever is stored. Pure: looks at messages, touches nothing."""
+"""Converts stored messages into a history that every provider accepts. Pure."""
 
 from collections.abc import Callable, Iterable, Sequence
 

@@ -34,7 +34,7 @@ class Row(Data, frozen=True, omit_defaults=False):
     whole_tokens: int = 0
     """What it would take as it is stored."""
     cache_lost: int = 0
-    """Tokens behind it: they are sent anew once it is edited, for a provider's cache ends there."""
+    """Tokens behind it: they are sent again once it is edited, because a provider's cache ends there."""
 
 
 class Inspection(Data, frozen=True, omit_defaults=False):
@@ -131,7 +131,7 @@ class RequestMade(Data, frozen=True):
     tokens: int
     cached: int = 0
     opens: bool = False
-    """It is the first one after a fresh start."""
+    """It is the first one after a compaction."""
 
 
 def requests_made(reported: Sequence[tuple[str, Usage]]) -> list[RequestMade]:

@@ -16,7 +16,7 @@ MAX_REQUESTS = 400
 MAX_COMMANDS = 600
 MAX_FILES = 2_000
 OPEN_GENERATIONS = 3
-"""How long a failing command counts as open although nobody looked at it again."""
+"""How long a failing command counts as open although it was not run again."""
 
 
 class RunFact(Data, frozen=True):
@@ -96,7 +96,7 @@ class Ledger(Data, frozen=True):
         return [run for run in reversed(self.commands) if run.failed and not self._settled(run)]
 
     def aged(self) -> list[RunFact]:
-        """Failing commands that nobody looked at again for some generations."""
+        """Failing commands that were not run again for some generations."""
         return [run for run in self.commands if run.failed and self._is_old(run) and not self._repaired(run)]
 
     def _settled(self, run: RunFact) -> bool:

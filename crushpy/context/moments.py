@@ -1,4 +1,4 @@
-"""Natural moments: places in the work where a fresh start disturbs least. Read off stored messages alone."""
+"""Natural moments: points in the work at which a compaction disturbs least, found in stored messages."""
 
 import re
 from collections import Counter

@@ -10,7 +10,7 @@ WINDOW_SHARE = 20
 """Pins may take a twentieth of the window at most."""
 LEAST = 40
 """Tokens that a shortened file is given before a pinned text or message is shortened for it."""
-HEADING = "Pinned by the user, carried word for word over every fresh start. A file is as it was then."
+HEADING = "Pinned by the user, carried word for word over every compaction. A file is as it was then."
 
 
 class PinContent(Data, frozen=True):

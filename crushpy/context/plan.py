@@ -105,7 +105,7 @@ def plan_after(
 ) -> Plan | None:
     """The plan of a boundary whose first messages are summarised already: all that came since is its tail.
 
-    None where that leaves the child's first request no room for the evidence.
+    None if that leaves no space for the evidence in the child's first request.
     """
     head = tuple(history[:1]) if has_seed else ()
     parts = Parts(head, tuple(history[len(head) : summarised]), tuple(history[summarised:]))

@@ -69,7 +69,7 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 def _is_ours(text: str, at: int) -> bool:
-    """True where what follows an opener reads as one of our tags, whatever its case, spacing or letters."""
+    """Whether the text after an opener reads as one of our tags, regardless of case, spacing or letters."""
     while at < len(text) and (text[at].isspace() or text[at] in _SLASHES or not _plain(text[at])):
         at += 1
     name = ""

@@ -1,4 +1,4 @@
-"""The client: finds a way to the server, keeps idle connections, and hands out answers as streams."""
+"""The client: connects to servers, pools idle connections, and streams answers."""
 
 import asyncio
 import os
@@ -15,9 +15,9 @@ from crushpy.http.routing import Route, connect, connect_failed, request_head, t
 if TYPE_CHECKING:
     import ssl
 
-KEEP_SECONDS = 50.0
+MAX_IDLE_S = 50.0
 """Idle connections older than this are not used again: many servers drop them after a minute."""
-KEEP_COUNT = 8
+MAX_IDLE_CONNECTIONS = 8
 
 
 class Client:
@@ -81,7 +81,7 @@ class Client:
         connections = self._idle.get(route, [])
         while connections:
             connection = connections.pop()
-            if connection.usable and time.monotonic() - connection.idle_since < KEEP_SECONDS:
+            if connection.usable and time.monotonic() - connection.idle_since < MAX_IDLE_S:
                 connection.reused = True
                 return connection
             connection.abort()
@@ -90,24 +90,24 @@ class Client:
     def keep(self, route: Route, connection: Connection) -> None:
         """An answer was read to its end: its connection waits for the next request, if it can take one."""
         connections = self._idle.setdefault(route, [])
-        if not connection.end() or len(connections) >= KEEP_COUNT:
+        if not connection.end() or len(connections) >= MAX_IDLE_CONNECTIONS:
             connection.abort()
             return
         connection.idle_since = time.monotonic()
         connections.append(connection)
 
-    async def open(self, route: Route, patience: float) -> Connection:
+    async def open(self, route: Route, timeout_s: float) -> Connection:
         try:
-            async with asyncio.timeout(patience):
-                return await self._open(route, patience)
+            async with asyncio.timeout(timeout_s):
+                return await self._open(route, timeout_s)
         except TimeoutError:
             raise HttpTimeout(
-                f"{route} took no connection within {patience:g} s", "Check the address and the network."
+                f"{route} took no connection within {timeout_s:g} s", "Check the address and the network."
             ) from None
         except OSError as error:
             raise connect_failed(route, error) from None
 
-    async def _open(self, route: Route, patience: float) -> Connection:
+    async def _open(self, route: Route, timeout_s: float) -> Connection:
         first = route.proxy or route
         tls = self._tls() if first.scheme == "https" else None
         _, connection = await asyncio.get_running_loop().create_connection(
@@ -119,7 +119,7 @@ class Client:
         if route.proxy is None or route.scheme == "http":
             return connection
         try:
-            await tunnel(connection, route, route.proxy, patience)
+            await tunnel(connection, route, route.proxy, timeout_s)
             await connection.start_tls(self._tls(), route.host)
         except BaseException:
             connection.abort()
@@ -153,10 +153,10 @@ class Exchange:
 
     async def response(self) -> Response:
         """The answer, once its head is there."""
-        patience = self._timeouts.response
+        timeout_s = self._timeouts.response
         try:
             try:
-                head = await self._connection.response(patience)
+                head = await self._connection.response(timeout_s)
             except HttpError:
                 if not self._connection.died_idle:
                     raise
@@ -164,7 +164,7 @@ class Exchange:
                 self._connection.abort()
                 self._connection = await self._client.open(self._route, self._timeouts.connect)
                 await self._send()
-                head = await self._connection.response(patience)
+                head = await self._connection.response(timeout_s)
         except BaseException:
             self.close()
             raise

@@ -58,7 +58,7 @@ class Target(msgspec.Struct, frozen=True):
 
 
 def parse_url(url: str) -> Target:
-    """`url` in parts. Raises BadAddress where it is not one that can be asked."""
+    """`url` in parts. Raises BadAddress if it cannot be requested."""
     try:
         parts = urlsplit(url.strip())
         host, port = parts.hostname or "", parts.port

@@ -95,7 +95,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def usable(self) -> bool:
-        """Whether a further request may be sent: nothing came unasked, and nobody hung up."""
+        """Whether a further request may be sent: nothing came unasked, and the server did not hang up."""
         return not (self._busy or self._heard or self._lost or self._transport.is_closing())
 
     @property
@@ -103,7 +103,7 @@ class Connection(asyncio.BufferedProtocol):
         """Whether the peer hung up on a connection that had served before, without a byte of an answer."""
         return self.reused and self._lost and not self._heard
 
-    async def send(self, method: str, target: str, headers: Headers, body: Body, patience: float) -> None:
+    async def send(self, method: str, target: str, headers: Headers, body: Body, timeout_s: float) -> None:
         """Writes a request and returns when its last byte left this process (or the peer hung up)."""
         self._busy, self._heard = True, False
         try:
@@ -122,12 +122,12 @@ class Connection(asyncio.BufferedProtocol):
         for block in _blocks([head, *pieces]):
             self._transport.write(block)
             while self._full and not self._lost:  # what waits in the transport is a copy
-                await self._wait(patience, "took the request too slowly")
+                await self._wait(timeout_s, "took the request too slowly")
 
-    async def response(self, patience: float) -> h11.Response:
+    async def response(self, timeout_s: float) -> h11.Response:
         """The head of the answer."""
         try:
-            event = await self._next(patience, "did not answer")
+            event = await self._next(timeout_s, "did not answer")
         except ProtocolBroken:
             if self._heard:
                 raise
@@ -136,9 +136,9 @@ class Connection(asyncio.BufferedProtocol):
             raise ProtocolBroken(f"{self.peer} sent no HTTP response")
         return event
 
-    async def piece(self, patience: float) -> bytes | None:
+    async def piece(self, timeout_s: float) -> bytes | None:
         """What has come of the answer's body since the last time, or None at its end."""
-        event = await self._next(patience, "sent nothing more")
+        event = await self._next(timeout_s, "sent nothing more")
         if not isinstance(event, h11.Data):
             return None
         data = [bytes(event.data)]
@@ -187,7 +187,7 @@ class Connection(asyncio.BufferedProtocol):
         # bytes, and 0 of them as too many.
         transport.set_write_buffer_limits(high=1 if transport.get_extra_info("ssl_object") else 0, low=0)
 
-    async def _next(self, patience: float, silence: str) -> Incoming:
+    async def _next(self, timeout_s: float, silence: str) -> Incoming:
         interim = 0
         while True:
             self._handed_out += 1
@@ -205,7 +205,7 @@ class Connection(asyncio.BufferedProtocol):
                 if self._paused:
                     self._paused = False
                     self._transport.resume_reading()
-                await self._wait(patience, silence)
+                await self._wait(timeout_s, silence)
             elif not isinstance(event, h11.InformationalResponse):
                 raise ProtocolBroken(f"{self.peer} closed the connection in the middle of its answer")
             elif (interim := interim + 1) > INTERIM_LIMIT:
@@ -217,16 +217,16 @@ class Connection(asyncio.BufferedProtocol):
         except h11.RemoteProtocolError as error:
             return error
 
-    async def _wait(self, patience: float, silence: str) -> None:
+    async def _wait(self, timeout_s: float, silence: str) -> None:
         self._waiter = waiter = self._loop.create_future()
-        self._deadline = deadline = self._loop.time() + patience
+        self._deadline = deadline = self._loop.time() + timeout_s
         if self._timer is None or self._timer.when() > deadline:
             self._stop_timer()
             self._timer = self._loop.call_at(deadline, self._expire)
         try:
             await waiter
         except TimeoutError:
-            raise HttpTimeout(f"{self.peer} {silence} for {patience:g} s") from None
+            raise HttpTimeout(f"{self.peer} {silence} for {timeout_s:g} s") from None
         finally:
             self._waiter = None
 

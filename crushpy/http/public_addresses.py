@@ -1,4 +1,4 @@
-"""Which network addresses are public, so that whoever is not trusted may talk to them.
+"""Which network addresses are public, so that untrusted code may connect to them.
 
 That is decided by the tables here, not by `ipaddress`, whose answer changes with Python's patch
 level. They follow IANA's registries of special-purpose addresses.

@@ -1,4 +1,4 @@
-"""An answer: its head, and its body as it comes."""
+"""An answer: its head, and its body as it arrives, decompressed."""
 
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -44,7 +44,7 @@ class Response:
                 self._open = False
                 self._keep()
         except GeneratorExit:
-            raise  # left before the end: `finish` may read the rest, and whoever holds the answer closes it
+            raise  # left before the end: `finish` may read the rest, and the caller closes the answer
         except BaseException:
             self.close()
             raise
@@ -131,7 +131,7 @@ class Decoder:
 
     @property
     def ended(self) -> bool:
-        """Whether all of it is undone; what comes after is no part of it."""
+        """Whether the end was reached; what follows does not belong to it."""
         return self._zlib.eof
 
     def finish(self) -> None:

@@ -1,4 +1,4 @@
-"""The way to a server: straight or through a proxy, the top of a request, and why there was no way."""
+"""Connects to a server, directly or through a proxy: the first address that answers wins."""
 
 import asyncio
 import os
@@ -60,13 +60,13 @@ def request_head(
     return path, list(headers.items())
 
 
-async def tunnel(connection: Connection, route: Route, proxy: Target, patience: float) -> None:
+async def tunnel(connection: Connection, route: Route, proxy: Target, timeout_s: float) -> None:
     """Asks the proxy at the other end of `connection` for a way to the route's server."""
     headers = [("host", route.server)]
     if proxy.userinfo:
         headers.append(("proxy-authorization", _basic(proxy.userinfo)))
-    await connection.send("CONNECT", route.server, headers, b"", patience)
-    answer = await connection.response(patience)
+    await connection.send("CONNECT", route.server, headers, b"", timeout_s)
+    answer = await connection.response(timeout_s)
     if not 200 <= answer.status_code < 300:
         said = f"{answer.status_code} {answer.reason.decode('latin-1')}".strip()
         raise ConnectFailed(
@@ -79,7 +79,7 @@ async def tunnel(connection: Connection, route: Route, proxy: Target, patience: 
 
 
 def connect_failed(route: Route, error: OSError) -> ConnectFailed:
-    """Why there is no connection, in words."""
+    """The error for a failed connection."""
     import socket
     import ssl
 
@@ -96,7 +96,8 @@ def connect_failed(route: Route, error: OSError) -> ConnectFailed:
     # What `racing` raises has no number, but the reasons of all addresses.
     reason = os.strerror(error.errno) if error.errno else str(error)
     return ConnectFailed(
-        f"cannot connect to {route}: {reason}", "Is the server running, and the address right?"
+        f"cannot connect to {route}: {reason}",
+        "Check that the server is running and that the address is right.",
     )
 
 
@@ -104,8 +105,8 @@ def _basic(userinfo: str) -> str:
     return "Basic " + b64encode(userinfo.encode()).decode()
 
 
-HEAD_START = 0.25
-"""Seconds that an address has for itself before the next one is tried as well."""
+HEAD_START_S = 0.25
+"""Delay before the next address is tried as well (RFC 8305)."""
 
 Address = tuple[socket.AddressFamily, tuple[Any, ...]]
 
@@ -121,7 +122,7 @@ async def connect(host: str, port: int) -> socket.socket:
                 family, place = waiting.popleft()
                 running[spawn(_connect(family, place))] = str(place[0])
             ended, _ = await asyncio.wait(
-                running, timeout=HEAD_START if waiting else None, return_when=asyncio.FIRST_COMPLETED
+                running, timeout=HEAD_START_S if waiting else None, return_when=asyncio.FIRST_COMPLETED
             )
             for attempt in ended:
                 address = running.pop(attempt)

@@ -85,7 +85,7 @@ def nearest_names(name: str, count: int = 3) -> list[str]:
 
 
 def explain_unknown(model: str) -> str:
-    """What to tell a user whose model nobody knows: the nearest names, and where to see them all."""
+    """The hint for an unknown model: the nearest names, and how to list all of them."""
     near = nearest_names(model)
     meant = f"Did you mean {' or '.join(near)}? " if near else ""
     return (

@@ -1,4 +1,4 @@
-"""The history of a request as bytes: what was written once is kept, and the next request is a join.
+"""Caches the JSON of a history, so that the next request encodes only what is new.
 
 A history grows by a few messages from request to request. All but its end looks the same in each of them:
 cache marks and the status touch the last two turns of the user's side alone.

@@ -1,4 +1,4 @@
-"""What can go wrong with a model call, in our own words, whichever provider it came from."""
+"""The errors of a model call, the same for every provider, and when to retry."""
 
 import os
 
@@ -12,7 +12,7 @@ class ModelError(CrushpyError):
     kind = "model_error"
     retryable = False
     way_out = ""
-    """What to do about it where the error itself does not say."""
+    """The default hint."""
 
     def __init__(self, message: str, hint: str = "", *, status: int | None = None) -> None:
         from crushpy.security.redact import redact
@@ -23,7 +23,7 @@ class ModelError(CrushpyError):
 
 
 class RateLimited(ModelError):
-    """429. `retry_after`: seconds the provider asked us to wait, where it said."""
+    """429. `retry_after`: seconds the provider asked us to wait, if it did."""
 
     kind = "rate_limited"
     retryable = True
@@ -71,7 +71,7 @@ class CutStream(ModelError):
 
 
 class ReplyTooLarge(ModelError):
-    """The reply went on and on. It is not asked for again: the next one would be the same."""
+    """The reply did not end. It is not retried: the next one would be the same."""
 
     kind = "reply_too_large"
     way_out = "Nothing of it was run. Ask for less at once, or switch the model."
@@ -94,7 +94,7 @@ class Refused(ModelError):
 
 
 class ContextOverflow(ModelError):
-    """The request is larger than the model's window. `limit`: the window, where the error names it."""
+    """The request is larger than the model's window. `limit`: the window, if the error names it."""
 
     exit_code = 1
     kind = "overflow"

@@ -1,6 +1,6 @@
-"""What every wire of our own shares: sending, learning from a refusal, reading a stream, telling what broke.
+"""The base of all built-in clients: sends a request, adapts it after a refusal, and reads the stream.
 
-A wire knows one protocol: how a request is written and where it goes. Its reader knows how a reply is read.
+A client knows one protocol: how a request is encoded and where it goes. Its reader parses the reply.
 """
 
 import asyncio
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 END_MARK = b"[DONE]"
 """OpenAI's; gateways put it at the end of other protocols too."""
-LONGEST_HOLD = 0.005
-"""Seconds for which a reply may keep everything else waiting."""
+MAX_BLOCK_S = 0.005
+"""How long a reply may block the event loop."""
 MAX_ERROR_BYTES = 64 * 1024
 MAX_EVENT_BYTES = 64 * 1024 * 1024
-AFTER_FINISH = 5.0
-"""Seconds to wait for figures and the end mark once the server said why it finished."""
-AFTER_DONE = 0.05
-"""Seconds to wait for the connection to become free for the next request."""
+AFTER_FINISH_TIMEOUT_S = 5.0
+"""For the usage and the end mark once the server sent the finish reason."""
+AFTER_DONE_TIMEOUT_S = 0.05
+"""For the connection to become free for the next request."""
 MAX_STREAM_BYTES = 1_000_000_000
 """Decompressed bytes of one reply. What the engine keeps of it is bounded by `reply_limits`."""
-MOST_LESSONS = 6
-"""A server that refuses one form after another is not asked for ever."""
+MAX_ADAPTATIONS = 6
+"""How often a refused request is sent again in another form."""
 
 
 class Reported(Exception):
@@ -63,11 +63,11 @@ class ReplyReader(Protocol):
         ...
 
     def whole(self, reply: Json) -> list[Piece] | None:
-        """The pieces of a reply that did not come as a stream; None where it is no reply at all."""
+        """The pieces of a reply that did not come as a stream; None if it is not a reply."""
         ...
 
     def end(self) -> Done | None:
-        """The end of the reply; None where it was cut off before its end."""
+        """The end of the reply; None if it was cut off before its end."""
         ...
 
 
@@ -154,7 +154,7 @@ class HttpProvider(ABC):
                     raise
                 if response.status != 200:
                     lessons += 1
-                    await self._learn_or_raise(request, response, last=lessons >= MOST_LESSONS)
+                    await self._learn_or_raise(request, response, last=lessons >= MAX_ADAPTATIONS)
                     continue
                 reader.marked, reader.unfinished = False, []
                 async with aclosing(self._read(request, response, reader)) as pieces:
@@ -163,7 +163,7 @@ class HttpProvider(ABC):
                 done = self._end(request, reader)
                 if not reader.unfinished:
                     yield self._closing(request, done, reader)
-                await response.finish(within=AFTER_DONE)
+                await response.finish(within=AFTER_DONE_TIMEOUT_S)
                 if not reader.unfinished:
                     return
         except HttpError as error:
@@ -231,14 +231,14 @@ class HttpProvider(ABC):
                     yield piece
                 if failure is not None:
                     raise failure
-                if time.monotonic() - rested > LONGEST_HOLD:
+                if time.monotonic() - rested > MAX_BLOCK_S:
                     # What comes without a pause must not shut out keys.
                     await asyncio.sleep(0)
                     rested = time.monotonic()
                 if reader.marked:
                     break
                 if reader.finished:
-                    response.idle_timeout = AFTER_FINISH
+                    response.idle_timeout = AFTER_FINISH_TIMEOUT_S
                 # A server may keep a connection alive for ever without saying anything.
                 now = time.monotonic()
                 if pieces:
@@ -300,7 +300,7 @@ class HttpProvider(ABC):
         if isinstance(value, list) and len(cast("list[object]", value)) == 1:
             value = cast("list[object]", value)[0]  # Google's form of an error
         if not isinstance(value, dict):
-            raise CutStream(f"{self._url(request)} sent a piece that is no object: {_shown(data)}")
+            raise CutStream(f"{self._url(request)} sent a piece that is not an object: {_shown(data)}")
         found = cast(Json, value)
         if found.get("error"):
             raise Reported(found)
@@ -320,7 +320,7 @@ class HttpProvider(ABC):
 
 
 def _together(pieces: list[Piece]) -> Iterator[Piece]:
-    """Words that came at once are one piece: nobody sees them one after the other."""
+    """Join text that arrived together into one piece."""
     for kind, group in groupby(pieces, type):
         if kind is TextPiece or kind is ThinkingPiece:
             words = [piece.text for piece in group if isinstance(piece, TextPiece | ThinkingPiece)]

@@ -6,7 +6,7 @@ from crushpy.core.messages import Data, Image
 from crushpy.util.images import ImageLimits
 
 FLAT = 1_500
-"""Tokens of an image whose size nobody knows: about what providers charge for a screenshot."""
+"""Tokens of an image of unknown size: about what providers charge for a screenshot."""
 
 
 class ImageRules(Data, frozen=True):
@@ -44,7 +44,7 @@ GEMINI = ImageRules(ImageLimits(longest=3_072), _gemini)
 
 
 def image_rules(model: str, protocol: str) -> ImageRules:
-    """The rules of whoever made `model`: as its protocol says, else its name; OpenAI's for all others."""
+    """The rules of the vendor of `model`, by protocol, then by name; OpenAI's for all others."""
     name = model.lower()
     if protocol == "anthropic" or "claude" in name:
         return ANTHROPIC

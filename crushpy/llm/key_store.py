@@ -102,7 +102,7 @@ def stored_names(paths: Paths | None = None) -> frozenset[str]:
 
 
 def store_key(provider: str, key: str, settings: "Settings") -> None:
-    """Puts a key into the keyring. Raises UsageError for what is no key, KeyringUnusable with the way out."""
+    """Store a key in the keyring. Raises UsageError for an invalid key, KeyringUnusable with a hint."""
     from crushpy.llm.system_keyring import write_secret
     from crushpy.security.redact import hide_from_now_on
 
@@ -138,19 +138,19 @@ def checked_key(text: str) -> str:
     if not key:
         raise UsageError("No key was given.", "Paste it at the prompt, or hand it over on stdin.")
     if len(key) > LONGEST_KEY:
-        raise UsageError(f"This is no key: it is longer than {LONGEST_KEY:,} characters.")
+        raise UsageError(f"The key is too long: more than {LONGEST_KEY:,} characters.")
     if any(not "!" <= letter <= "~" for letter in key):
         raise UsageError(
-            "This is no key: it holds white space, control characters or letters beyond ASCII.",
+            "A key cannot contain white space, control characters or non-ASCII letters.",
             "Copy the key alone, in one piece.",
         )
     if key[0] in "'\"" or key[-1] in "'\"":
-        raise UsageError("This is no key: there are quotes round it.", "Give it without them.")
+        raise UsageError("The key is in quotes.", "Remove the quotes around the key.")
     return key
 
 
 def require_provider(name: str, settings: "Settings") -> str:
-    """`name` as crushpy writes it. Raises UsageError for one that takes no key or that nobody knows."""
+    """`name` as crushpy writes it. Raises UsageError for one that takes no key or is unknown."""
     from crushpy.llm import catalog
 
     wanted = name.strip()

@@ -15,7 +15,7 @@ from crushpy.security.private_files import locked, write_private
 log = logging.getLogger(__name__)
 
 VERSION = 1
-PATIENCE = 5.0
+LOCK_TIMEOUT_S = 5.0
 """Seconds to wait for another process that writes."""
 RATIOS = 5
 """How many ratios are kept of each kind."""
@@ -35,7 +35,7 @@ class LearntModel(Data, frozen=True):
     rough_ratios: tuple[float, ...] = ()
     """The same for each four bytes, of replies that came before anything could be counted."""
     window_doubted: bool = False
-    """The user was told that nobody knows its window."""
+    """The user was told that its window is unknown."""
 
 
 class LearntFile(Data, frozen=True, omit_defaults=False):
@@ -112,13 +112,13 @@ class LearntModels:
                 return LearntFile()
             return msgspec.json.decode(content, type=LearntFile)
         except (msgspec.DecodeError, RecursionError) as error:
-            self.problem = f"{self._file} is damaged ({error}): what was learnt is learnt anew."
+            self.problem = f"{self._file} is damaged ({error}): what was learnt is discarded."
             return LearntFile()
 
     def _write(self, file: Path, model: str, server: str, change: Change) -> None:
         """On a thread of its own. A failure is told once; what was learnt holds for this process."""
         try:
-            with locked(file.with_name(f"{file.name}.lock"), PATIENCE):
+            with locked(file.with_name(f"{file.name}.lock"), LOCK_TIMEOUT_S):
                 found = self._read()
                 if self._read_only:
                     return

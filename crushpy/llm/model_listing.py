@@ -1,4 +1,4 @@
-"""Which models are within reach: by the keys that are there, the settings, and what servers offer."""
+"""Which models can be used: by the keys that are set, the settings, and the lists of servers."""
 
 import asyncio
 import os
@@ -47,7 +47,7 @@ class ServerList(Data, frozen=True):
 
 
 class ListedModel(Data, frozen=True):
-    """A model, and whether it can be used as things are."""
+    """A model, and whether it can be used now."""
 
     info: ModelInfo
     ready: bool
@@ -56,13 +56,13 @@ class ListedModel(Data, frozen=True):
     api_base: str = ""
     """Of a server of the user's own that was asked."""
     offered: bool | None = None
-    """Whether its server has it; None where the server was not asked or did not say."""
+    """Whether its server has it; None if the server was not asked or did not say."""
 
 
 def list_models(
     settings: "Settings", environ: Mapping[str, str] | None = None, lists: Sequence[ServerList] = ()
 ) -> list[ListedModel]:
-    """Every known model, every one the settings name, and all of `lists`, by name. Contacts nobody."""
+    """Every known model, every one the settings name, and all of `lists`, by name. Contacts no server."""
     environ = os.environ if environ is None else environ
     known = {info.name: info for info in catalog.all_models()}
     default = default_model(settings, environ)
@@ -197,7 +197,7 @@ def _listed(
 
 
 def cached_lists(settings: "Settings", environ: Mapping[str, str] | None = None) -> list[ServerList]:
-    """What was said when servers were last asked, however long ago. Contacts nobody, opens no keyring."""
+    """The cached lists, however old. Contacts no server and opens no keyring."""
     wanted = {_place(endpoint) for endpoint in _endpoints(settings, environ)}
     return [one for one in _read() if (one.provider, one.api_base, one.key_origin) in wanted]
 
@@ -205,7 +205,7 @@ def cached_lists(settings: "Settings", environ: Mapping[str, str] | None = None)
 async def ask_servers(
     settings: "Settings", environ: Mapping[str, str] | None = None, *, refresh: bool = False
 ) -> list[ServerList]:
-    """What each provider with a key or an address offers: from the cache, or asked side by side."""
+    """What each provider with a key or an address offers: from the cache, or asked concurrently."""
     known = {(one.provider, one.api_base, one.key_origin): one for one in _read()}
 
     async def ask(endpoint: Endpoint) -> ServerList:
@@ -248,7 +248,7 @@ def _endpoints(settings: "Settings", environ: Mapping[str, str] | None) -> list[
 
 
 def _spoken_at(endpoint: Endpoint) -> tuple[str, str]:
-    """How and where the list of a provider is asked for; no address where nobody knows one."""
+    """The protocol and the address to ask for a provider's list; empty if no address is known."""
     known = vendors.BY_NAME.get(endpoint.vendor)
     base = endpoint.api_base or (known.usual_base if known else "")
     if endpoint.protocol in ("anthropic", "gemini"):
@@ -314,7 +314,7 @@ async def find_local_servers(
     *,
     ask_bases: bool = True,
 ) -> list[ServerList]:
-    """The servers that answer, asked side by side; `bases` are addresses to ask besides, by name.
+    """The servers that answer, asked concurrently; `bases` are addresses to ask besides, by name.
 
     Without `ask_bases` they are left out, also where one of them is at a usual port.
 
@@ -332,7 +332,7 @@ async def find_local_servers(
 
 
 def ports(environ: Mapping[str, str] | None = None) -> dict[str, int]:
-    """Where to look, by name."""
+    """The ports to look at, by server name."""
     text = (os.environ if environ is None else environ).get(PORTS_VARIABLE)
     if text is None:
         return dict(USUAL_PORTS)

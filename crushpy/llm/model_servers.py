@@ -1,4 +1,4 @@
-"""Asks a server which models it offers, in the words of its protocol, and reads what it says about them."""
+"""Asks a server for its list of models, in the protocol it speaks."""
 
 import asyncio
 import re
@@ -14,7 +14,7 @@ from crushpy.core.messages import Data, Json
 if TYPE_CHECKING:
     from crushpy.http import Client
 
-PATIENCE = 5.0
+LIST_TIMEOUT_S = 5.0
 """Seconds for a whole list, however many pages it has."""
 MOST_PAGES = 20
 MOST_MODELS = 5_000
@@ -31,7 +31,7 @@ _NO_CHAT = re.compile(
 
 
 class ServedModel(Data, frozen=True):
-    """A model as its server describes it; None where it says nothing. Prices: US dollars a million tokens."""
+    """A model as its server describes it; None if it says nothing. Prices: US dollars a million tokens."""
 
     id: str
     context_window: int | None = None
@@ -58,16 +58,16 @@ class ListFailed(CrushpyError):
     """There is no list: the server cannot be reached, refuses, or says something else."""
 
 
-async def ask_server(source: ListSource, patience: float = PATIENCE) -> tuple[ServedModel, ...]:
+async def ask_server(source: ListSource, timeout_s: float = LIST_TIMEOUT_S) -> tuple[ServedModel, ...]:
     """What it offers to talk to, in its order. Raises ListFailed."""
     from crushpy.http import Client, HttpError, Timeouts
 
-    client = Client(Timeouts(connect=patience, response=patience, idle=patience))
+    client = Client(Timeouts(connect=timeout_s, response=timeout_s, idle=timeout_s))
     try:
-        async with asyncio.timeout(patience):
+        async with asyncio.timeout(timeout_s):
             found = await _LISTS[source.protocol](client, source)
     except TimeoutError:
-        raise ListFailed(f"no answer within {patience:g} s") from None
+        raise ListFailed(f"no answer within {timeout_s:g} s") from None
     except HttpError as error:
         raise ListFailed(error.message) from None
     finally:

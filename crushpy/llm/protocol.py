@@ -1,4 +1,4 @@
-"""What every provider takes and gives. Knows no provider."""
+"""The interface of every provider: requests, pieces of a reply, and what is known about a model."""
 
 from collections.abc import AsyncIterator
 from typing import Any, Protocol
@@ -65,7 +65,7 @@ class Done(Data, frozen=True, tag="done"):
 
     finish: Finish
     usage: Usage | None = None
-    """None where the provider reported none."""
+    """None if the provider reported none."""
     status_moved: bool = False
     """The server refused a trailing system message, so the status was appended to the last one instead."""
 
@@ -74,7 +74,7 @@ Piece = Sent | TextPiece | ThinkingPiece | ThinkingOpaque | CallPiece | Done
 
 
 class Provider(Protocol):
-    """Something that answers requests.
+    """Answers requests.
 
     `stream` raises only `llm.errors.ModelError` (and CancelledError). It does not retry. A stream that ends
     without the provider's own end mark raises `CutStream`: it never ends in `Done`. Closing the
@@ -83,13 +83,13 @@ class Provider(Protocol):
 
     @property
     def slow_to_begin(self) -> bool:
-        """A request would leave only after seconds: what must be seen meanwhile has to come before."""
+        """A request would leave only after seconds, so the user's prompt must be shown before it."""
         ...
 
     def stream(self, request: Request) -> AsyncIterator[Piece]: ...
 
     async def close(self) -> None:
-        """Lets go of idle connections. Must not raise."""
+        """Close idle connections. Must not raise."""
         ...
 
 
@@ -104,7 +104,7 @@ class LongPrices(Data, frozen=True):
 
 
 class ModelInfo(Data, frozen=True):
-    """What is known of a model. Prices are US dollars a million tokens."""
+    """What is known about a model. Prices are US dollars a million tokens."""
 
     name: str
     context_window: int | None = None
@@ -117,7 +117,7 @@ class ModelInfo(Data, frozen=True):
     """Prices of a long request, where they differ."""
     tools: bool = True
     images: bool | None = None
-    """Whether it can look at pictures; None where nobody knows."""
+    """Whether it accepts images; None if unknown."""
     thinking: bool = False
     source: str = "default"
     """Where the window comes from: settings, learnt (from its server), catalog or default."""

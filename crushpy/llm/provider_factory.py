@@ -101,7 +101,7 @@ def _gemini(endpoint: Endpoint) -> Provider:
 
 
 def _options(endpoint: Endpoint) -> "HttpProviderOptions":
-    """What every wire of our own is told of its server."""
+    """The options that every built-in client gets for its server."""
     options: HttpProviderOptions = {"strip": f"{endpoint.vendor}/"}
     if endpoint.key_origin:
         options["key_variable"] = endpoint.key_origin
@@ -220,7 +220,7 @@ def server_of(model: str, settings: "Settings", environ: Mapping[str, str] | Non
 
 
 def find_endpoint(model: str, settings: "Settings", environ: Mapping[str, str]) -> Endpoint:
-    """Where `model` is served. Raises AuthenticationFailed or BadRequest where nobody serves it."""
+    """Where `model` is served. Raises AuthenticationFailed or BadRequest if no server is known."""
     if model.startswith("demo/"):
         if model != catalog.DEMO:
             raise BadRequest(f"There is no model {model}.", f"The built-in model is {catalog.DEMO}.")

@@ -28,7 +28,7 @@ def as_index(value: object) -> int:
 
 
 MOST = 2**53
-"""More than this nobody counts: such a number is a server's mistake, and no database would take it."""
+"""Larger numbers are a server's mistake, and no database column could hold them."""
 
 
 def first_count(source: Json, *names: str) -> int:
@@ -67,7 +67,7 @@ def decode_json(data: bytes | str) -> Any:
 
 
 def too_deep(value: object, most: int = 100) -> bool:
-    """True where lists and objects lie in one another deeper than anybody means, and than can be stored."""
+    """Whether lists and objects are nested deeper than any real value, and than can be stored."""
     level = [value]
     for _ in range(most):
         level = [inner for outer in level for inner in _inside(outer)]

@@ -1,9 +1,9 @@
 """Where the context status goes in a request, so that the model sees it last and no adapter moves it.
 
-It follows the protocol that is spoken, never the address. A trailing system message is kept in place by
-OpenAI's protocols. Our wires to Anthropic and Gemini put the status into the last message, in each one's own
-form. litellm's adapters to other protocols would hoist a trailing message into the system prompt, turn it
-into a note or repeat the tools after it: there it is appended to the text of the last message.
+It follows the protocol that is spoken, never the address. OpenAI's protocols keep a trailing system message
+in place. Our clients for Anthropic and Gemini put the status into the last message, each in its own form.
+litellm's adapters to other protocols would hoist a trailing message into the system prompt, turn it into a
+note or repeat the tools after it: there it is appended to the text of the last message.
 """
 
 from typing import TYPE_CHECKING

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar, cast
 from crushpy.core.errors import CrushpyError
 
 SERVICE = "crushpy"
-PATIENCE = 10.0
+KEYRING_TIMEOUT_S = 10.0
 """Seconds. A keyring that is unlocked answers in milliseconds; one that is not may show a dialog first."""
 
 Answer = TypeVar("Answer")
@@ -30,7 +30,7 @@ class Backend(Protocol):
 
 
 def read_secret(name: str) -> str | None:
-    """What is stored under `name`; None where nothing is. Raises KeyringUnusable, as all of these do."""
+    """What is stored under `name`; None if nothing is. Raises KeyringUnusable, as all of these do."""
     return _in_time(lambda: _backend().get_password(SERVICE, name))
 
 
@@ -114,11 +114,11 @@ def _in_time(work: Callable[[], Answer]) -> Answer:
 
     thread = threading.Thread(target=run, name="keyring", daemon=True)
     thread.start()
-    thread.join(PATIENCE)
+    thread.join(KEYRING_TIMEOUT_S)
     if answers:
         return answers[0]
     if not failures:
-        raise KeyringUnusable(f"The keyring did not answer within {PATIENCE:g} s: it may be locked.")
+        raise KeyringUnusable(f"The keyring did not answer within {KEYRING_TIMEOUT_S:g} s: it may be locked.")
     error = failures[0]
     if isinstance(error, KeyringUnusable):
         raise error

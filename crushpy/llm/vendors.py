@@ -103,7 +103,7 @@ BY_NAME = {provider.name: provider for provider in PROVIDERS}
 
 AZURE_KEYS = ("AZURE_API_KEY", "AZURE_OPENAI_API_KEY", "AZURE_AD_TOKEN")
 AZURE_BASES = ("AZURE_API_BASE", "AZURE_OPENAI_ENDPOINT")
-"""Azure has no model of its own to offer: what it serves is named by whoever set it up."""
+"""Azure has no fixed model names: a deployment is named by its administrator."""
 
 BASES = (*(name for provider in PROVIDERS for name in provider.base_variables), *AZURE_BASES)
 """Every variable that may hold an address."""

@@ -137,7 +137,7 @@ def test_without_a_keyring_that_hides_the_variable_is_named(
 
 def test_a_keyring_that_never_answers_is_given_up(cli: Cli, keyring_env: Env) -> None:
     (Path(keyring_env["TEST_KEYRING"]).parent / "impatient.py").write_text(
-        "import crushpy.llm.system_keyring as keyring\nkeyring.PATIENCE = 0.3\n"
+        "import crushpy.llm.system_keyring as keyring\nkeyring.KEYRING_TIMEOUT_S = 0.3\n"
         "from crushpy.cli import main\nmain()\n"
     )
     env = {**os.environ, **keyring_env, "PYTHON_KEYRING_BACKEND": "file_keyring.SilentKeyring"}

@@ -79,7 +79,7 @@ async def test_an_end_mark_after_nothing_has_no_finish(llm, provider):
 
 
 async def test_a_finished_reply_is_complete_though_the_server_never_ends_the_stream(llm, monkeypatch):
-    monkeypatch.setattr("crushpy.llm.http_provider.AFTER_FINISH", 0.05)
+    monkeypatch.setattr("crushpy.llm.http_provider.AFTER_FINISH_TIMEOUT_S", 0.05)
     llm.script(Raw(HELLO + FINISH, hang=True), Raw(HELLO + FINISH + DONE, hang=True))
     provider = ChatProvider(llm.api_base)
     for _ in range(2):

@@ -65,7 +65,7 @@ def signature(call: ToolCall) -> str:
 
 
 def stored_signature(text: str) -> Json:
-    """`text`, a signature, as it is kept with its call: any wire to the same model can read it."""
+    """`text`, a signature, as it is kept with its call: any client for the same model can read it."""
     return {"extra_content": {"google": {"thought_signature": text}}}
 
 

@@ -86,11 +86,11 @@ class ChunkReader:
         return bool(self.finish_reason)
 
     def whole(self, reply: Json) -> list[Piece] | None:
-        """The pieces of a reply that did not come as a stream; None where it is none."""
+        """The pieces of a reply that did not come as a stream; None if it is not a reply."""
         return self.feed(reply) if "choices" in reply else None
 
     def end(self) -> Done | None:
-        """As `done`; None where the reply was cut off."""
+        """As `done`; None if the reply was cut off."""
         if self.finish_reason == "error":
             raise Reported({"error": {"message": "it failed in the middle of its reply", "code": 500}})
         if not self.finish_reason and not (self.marked and self.complete_calls):
@@ -142,7 +142,7 @@ class ChunkReader:
         if (
             known is not None
             and known >= 0
-            and not self._starts_anew(self._calls[known], call_id, name, index)
+            and not self._starts_another(self._calls[known], call_id, name, index)
         ):
             return known
         self._calls.append(_Call())
@@ -150,7 +150,7 @@ class ChunkReader:
             self._by_index[index] = len(self._calls) - 1
         return len(self._calls) - 1
 
-    def _starts_anew(self, call: _Call, call_id: str, name: str, index: object) -> bool:
+    def _starts_another(self, call: _Call, call_id: str, name: str, index: object) -> bool:
         """Whether a slice with a name opens another call, though its index is missing or the same.
 
         Some servers give every call the index 0, or none at all.

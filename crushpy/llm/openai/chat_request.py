@@ -155,7 +155,7 @@ def _assistant(message: Message, same_model: bool, dialect: Dialect) -> list[_En
         extra["tool_calls"] = [_call(call, same_model) for call in message.calls]
     if same_model and dialect.thinking_blocks:
         opaque = [block for part in message.parts if isinstance(part, Thinking) for block in part.opaque]
-        # The same model may have been asked over another wire, which keeps other things there.
+        # The same model may have been asked in another protocol, which keeps other things there.
         blocks = [block for block in opaque if block.get("type") in ("thinking", "redacted_thinking")]
         if blocks:
             extra["thinking_blocks"] = blocks
