@@ -1,7 +1,7 @@
-"""One model of focus: it is at home in the prompt and only visits the transcript and the queue.
+"""One model of focus: it belongs to the prompt, and the transcript and the queue only borrow it.
 
-A visited place answers to its own keys. Every other key that the prompt has a use for brings the focus home
-and is typed there; so does a paste. The mouse never moves the focus away from home.
+A widget that has borrowed it answers to its own keys. Every other key that the prompt has a use for returns
+the focus and is typed there; so does a paste. The mouse never takes the focus away from the prompt.
 """
 
 from collections.abc import Callable
@@ -15,8 +15,8 @@ from crushpy.tui.textual_adapter import app_of, bindings_for_key
 from crushpy.tui.widgets.folding_text_area import FoldingTextArea
 
 
-class Home:
-    """Where the focus belongs: in the prompt, or with the `question` above it that waits for an answer."""
+class FocusController:
+    """Returns the focus to the prompt, or to the `question` above it that waits for an answer."""
 
     def __init__(
         self, screen: Screen[Any], prompt: FoldingTextArea, question: Callable[[], Widget | None]
@@ -25,50 +25,49 @@ class Home:
         self._prompt = prompt
         self._question = question
 
-    def take(self, event: events.Key | events.Paste) -> bool:
-        """Has the prompt type what was meant for it. False where it has no use for that key."""
+    def type_in_prompt(self, event: events.Key | events.Paste) -> bool:
+        """Forwards a key or a paste to the prompt; False if the prompt has no use for that key."""
         if isinstance(event, events.Key) and not self._prompt.takes(event):
             return False
-        self._screen.set_focus(self._prompt)  # at once: what was typed behind it is meant for the prompt too
+        self._screen.set_focus(self._prompt)  # at once: keys typed behind it are meant for the prompt as well
         self._prompt.post_message(event)
         return True
 
-    def come_back(self) -> bool:
-        """Ends a visit; False where there is none."""
-        if not isinstance(self._screen.focused, Visited):
+    def return_focus(self) -> bool:
+        """Returns a borrowed focus; False if it was not borrowed."""
+        if not isinstance(self._screen.focused, FocusVisitor):
             return False
         self._screen.set_focus(self._question() or self._prompt)
         return True
 
 
-class Visited(Widget, can_focus=True):
-    """A place with keys of its own. Without a `home` it keeps whatever focus it has."""
+class FocusVisitor(Widget, can_focus=True):
+    """A widget with keys of its own that borrows the focus. Without a controller it keeps the focus."""
 
     FOCUS_ON_CLICK = False
 
-    home: Home | None = None
+    focus_controller: FocusController | None = None
 
     async def on_key(self, event: events.Key) -> None:
-        # Acted on here: left to bubble, a key would be acted on after those that were typed behind it. And
-        # those that came in one go with a key that brought the focus home are still sent here.
-        if self.screen.focused is self and await self._act(event.key):
+        # Handled here: a key left to bubble would be handled after those that were typed behind it. And keys
+        # that arrived together with one that returned the focus are still sent here.
+        if self.screen.focused is self and await self._run_binding(event.key):
             event.stop()
             event.prevent_default()
-        elif self.home is not None and self.home.take(event):
+        elif self.focus_controller is not None and self.focus_controller.type_in_prompt(event):
             event.stop()
 
     def on_paste(self, event: events.Paste) -> None:
-        if self.home is not None and self.home.take(event):
+        if self.focus_controller is not None and self.focus_controller.type_in_prompt(event):
             event.stop()
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        if self.home is not None:
-            self.home.come_back()
+        if self.focus_controller is not None:
+            self.focus_controller.return_focus()
 
-    async def _act(self, key: str) -> bool:
-        """Does what the key means here, if it means something now."""
-        app = app_of(self)
+    async def _run_binding(self, key: str) -> bool:
+        """Runs the action that is bound to the key, if it is enabled now."""
         for binding in bindings_for_key(self, key):
-            if await app.run_action(binding.action, self):
+            if await app_of(self).run_action(binding.action, self):
                 return True
         return False

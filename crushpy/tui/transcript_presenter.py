@@ -41,13 +41,11 @@ from crushpy.tui.items import (
     TranscriptView,
     UserItem,
 )
-from crushpy.tui.long_replies import Parts
 
 if TYPE_CHECKING:
     from crushpy.engine.session.browser import OpeningBoundary
 
 NO_STATES: Mapping[str, SentState] = {}
-NO_PARTS: Parts = {}
 
 
 class TranscriptPresenter:
@@ -105,18 +103,19 @@ class TranscriptPresenter:
         opening: "OpeningBoundary | None" = None,
         states: Mapping[str, SentState] = NO_STATES,
         marks: Sequence[TimelineNote] = (),
-        parts: Parts = NO_PARTS,
     ) -> None:
-        """Shows a stored session. `opening` is what is stored of the fresh start it begins with, `states`
-        what of it is not sent whole, `marks` what happened between its messages, `parts` the very long
-        replies in it."""
+        """Shows a stored session.
+
+        `opening` is the boundary it begins with, `states` tells which messages are not sent whole, and
+        `marks` what happened between its messages.
+        """
         self._reply = self._thinking = None
         self._tools.clear()
         self._stored.clear()
         self._view.set_items(
             [
                 self._placed(item) if isinstance(item, BoundaryItem) else item
-                for item in stored_items(history, opening, states, marks, parts)
+                for item in stored_items(history, opening, states, marks)
             ]
         )
 
@@ -232,7 +231,6 @@ def stored_items(
     opening: "OpeningBoundary | None" = None,
     states: Mapping[str, SentState] = NO_STATES,
     marks: Sequence[TimelineNote] = (),
-    parts: Parts = NO_PARTS,
 ) -> Iterable[TranscriptItem]:
     """A stored history as items, each call with its result, and what happened between messages."""
     messages = list(history)
@@ -244,7 +242,7 @@ def stored_items(
     for message in messages:
         if message.role != "tool":
             early = [mark for mark in behind.get(message.id, ()) if mark.early]
-            yield from _message_items(message, results, opening, states, early, parts.get(message.id, ()))
+            yield from _message_items(message, results, opening, states, early)
         yield from (_mark_item(mark) for mark in behind.get(message.id, ()) if not mark.early)
 
 
@@ -254,7 +252,6 @@ def _message_items(
     opening: "OpeningBoundary | None",
     states: Mapping[str, SentState],
     early: Sequence[TimelineNote],
-    long_reply: Sequence[ReplyItem],
 ) -> Iterable[TranscriptItem]:
     for part in message.parts:
         match part:
@@ -273,10 +270,7 @@ def _message_items(
             images = tuple(image.info for image in message.images)
             yield UserItem(message.text, images, message.id, sent)
         return
-    if long_reply:
-        yield msgspec.structs.replace(long_reply[0], sent=sent)
-        yield from long_reply[1:]
-    elif message.says_something:
+    if message.says_something:
         yield ReplyItem(message.text, message_id=message.id, sent=sent)
     if message.finish == "interrupted":
         yield NoticeItem(CUT_REPLY)

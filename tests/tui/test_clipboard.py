@@ -180,4 +180,4 @@ async def test_a_click_on_a_code_blocks_word_copies_that_block(
         await app.pilot.click(transcript, offset=words[number])
         await app.until(lambda: "characters" in app.notices, "a word about it")
         assert app.app.clipboard == taken
-        assert "copy" not in "\n".join(row.text for row in app.chat.transcript._sheet.rows(1))
+        assert "copy" not in "\n".join(row.text for row in app.chat.transcript.cache.rows(1))

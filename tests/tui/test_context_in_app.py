@@ -44,7 +44,7 @@ async def highlight(app: Driven, words: str) -> None:
 async def go_to(app: Driven, message_id: str) -> None:
     """Moves up in the transcript to the item that shows this message."""
     for _ in range(20):
-        if app.chat.feed.message_id(app.chat.transcript._cursor or 0) == message_id:
+        if app.chat.feed.message_id(app.chat.transcript.interaction.cursor or 0) == message_id:
             return
         await app.press("up")
     raise AssertionError(app.text)

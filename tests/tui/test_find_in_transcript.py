@@ -12,7 +12,7 @@ from textual.selection import Selection
 
 from crushpy.tui.items import UserItem
 from crushpy.tui.screens.session_reader import SessionReaderScreen
-from crushpy.tui.transcript.finding import DRAWN
+from crushpy.tui.transcript.selection import MAX_DRAWN_SEARCH
 from crushpy.tui.transcript.widget import Transcript
 
 __all__ = ["start"]
@@ -66,7 +66,7 @@ async def test_what_is_not_there_is_said_and_escape_ends(start: Start, llm: Scri
         await app.until(lambda: "'nowhere' is not in the transcript." in app.notices)
         await app.press("escape")
         assert app.chat.transcript.has_focus
-        assert app.chat.transcript.sought == ""
+        assert app.chat.transcript.interaction.sought == ""
         await app.press("escape")
         assert app.chat.prompt.has_focus
 
@@ -146,7 +146,7 @@ async def test_it_is_found_in_the_reader_of_a_task(start: Start, llm: ScriptedLL
 async def test_in_more_items_than_are_drawn_n_goes_round_both_ways(start: Start, llm: ScriptedLLM) -> None:
     async with start(size=(80, 24)) as app:
         await app.opened()
-        for number in range(DRAWN + 30):
+        for number in range(MAX_DRAWN_SEARCH + 30):
             app.chat.transcript.add(
                 UserItem(f"Line {number} has {'a Needle' if number % 150 == 3 else 'hay'}.")
             )

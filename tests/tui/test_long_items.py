@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 import pytest
+from crushpy.tui.transcript.render.row_store import LOOSE, OPEN_PAGES, PAGE
 from textual.selection import SELECT_ALL
 from transcript_host import stage
 
 from crushpy.tui.items import ReplyItem
-from crushpy.tui.transcript.render.row_store import LOOSE, OPEN_PAGES, PAGE
-from crushpy.tui.transcript.render.text_row import COPY, TextRow
+from crushpy.tui.transcript.render.canvas import COPY, TextRow
 
 CODE = "```python\nclass Price:\n    tax = 'all'  # of it\n```"
 PARAGRAPHS = [f"paragraph **{number}** of [many](https://example.org/{number})" for number in range(1_600)]

@@ -29,7 +29,7 @@ async def pinned(app: Driven) -> list[tuple[str, str]]:
 
 
 def at_cursor(app: Driven) -> object:
-    key = app.chat.transcript._cursor
+    key = app.chat.transcript.interaction.cursor
     return None if key is None else app.chat.transcript.item(key)
 
 

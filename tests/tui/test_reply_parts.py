@@ -4,17 +4,16 @@ import random
 from itertools import zip_longest
 
 import pytest
+from crushpy.tui.transcript.markdown.sections import LONGEST, SectionCutter, TextSection
 from rich.segment import Segment
 from rich.style import Style
 from textual.selection import SELECT_ALL
 from transcript_host import Stage, stage
 
 from crushpy.tui.items import NoticeItem, ReplyItem
-from crushpy.tui.transcript.markdown.sections import LONGEST, SectionCutter, TextSection
 from crushpy.tui.transcript.markdown.stream import MarkdownStream
-from crushpy.tui.transcript.render.canvas import Canvas, Margin
+from crushpy.tui.transcript.render.canvas import Canvas, Margin, TextRow
 from crushpy.tui.transcript.render.styles import Palette
-from crushpy.tui.transcript.render.text_row import TextRow
 from crushpy.tui.transcript.transcript_model import KEPT_ROWS
 
 PALETTE = Palette(

@@ -4,7 +4,7 @@ from driving import Start, start
 from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
 
-from crushpy.tui.transcript.code_blocks import code_blocks
+from crushpy.tui.transcript.selection import code_blocks
 
 __all__ = ["start"]
 

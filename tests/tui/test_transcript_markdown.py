@@ -15,9 +15,8 @@ from crushpy.tui.items import ReplyItem
 from crushpy.tui.transcript.markdown import stream, units
 from crushpy.tui.transcript.markdown.stream import MarkdownStream
 from crushpy.tui.transcript.render import growing_lines
-from crushpy.tui.transcript.render.canvas import Canvas, Margin
+from crushpy.tui.transcript.render.canvas import COPY, Canvas, Margin, TextRow
 from crushpy.tui.transcript.render.styles import Palette
-from crushpy.tui.transcript.render.text_row import COPY, TextRow
 
 FRAGMENTS = [
     *(

@@ -10,7 +10,7 @@ from textual.geometry import Size
 from transcript_host import EVERYTHING, Stage, stage
 
 from crushpy.tui.items import NoticeItem, ReplyItem, ToolItem, TranscriptItem, UserItem
-from crushpy.tui.transcript.heights import Heights
+from crushpy.tui.transcript.transcript_model import Heights
 from crushpy.tui.transcript.widget import Transcript
 
 LONG = [ReplyItem("\n\n".join(f"paragraph {n} of reply {m}" for n in range(10))) for m in range(10)]

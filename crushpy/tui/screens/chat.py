@@ -32,7 +32,6 @@ from crushpy.security.sanitize import one_line
 from crushpy.tui.attaching import Attaching
 from crushpy.tui.greeting import LEAST_ROWS, GreetingCard
 from crushpy.tui.items import BoundaryItem, ItemAction, NoticeItem, TranscriptItem
-from crushpy.tui.long_replies import cut_long_replies
 from crushpy.tui.notify import call_attention, dismiss_toasts, set_title
 from crushpy.tui.screens.chat_layout import ChatLayout
 from crushpy.tui.textual_adapter import app_of
@@ -207,10 +206,8 @@ class ChatScreen(ChatLayout):
         if conversation.info.parent_id:
             with suppress(CrushpyError):
                 opening = await conversation.sessions.opening_boundary(conversation.info.id)
-        parts = await cut_long_replies(conversation.history)
-        self.feed.load(
-            conversation.history, opening, conversation.sent_states, conversation.timeline_notes, parts
-        )
+        notes = conversation.timeline_notes
+        self.feed.load(conversation.history, opening, conversation.sent_states, notes)
 
     def _hear(self, event: Event) -> None:
         """Every event of the engine, in order."""
@@ -267,7 +264,7 @@ class ChatScreen(ChatLayout):
             ]
             waiting = not conversation.busy if waiting is None else waiting
             if not queued and self.queue.has_focus:
-                self.home.come_back()
+                self.focus_controller.return_focus()
             self.queue.show(queued, waiting=waiting)
 
     def _name_window(self, *, busy: bool | None = None) -> None:

@@ -10,7 +10,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 from crushpy.core.app_commands import APP_COMMANDS
-from crushpy.tui.focus_controller import Home
+from crushpy.tui.focus_controller import FocusController
 from crushpy.tui.items import NoticeItem
 from crushpy.tui.notify import dismiss_toasts
 from crushpy.tui.screens.transcript_screen import TranscriptScreen
@@ -70,7 +70,8 @@ class ChatLayout(TranscriptScreen):
         self.queue = QueueView()
         self.todos = TodoLine()
         self.attachments = AttachmentList()
-        self.home = self.transcript.home = self.queue.home = Home(self, self.prompt, self._question)
+        self.focus_controller = FocusController(self, self.prompt, self._question)
+        self.transcript.focus_controller = self.queue.focus_controller = self.focus_controller
         self._bar = StatusBar()
         self.feed = TranscriptPresenter(self.transcript, reach="Tab first, or click")
         self.status = StatusPresenter(self._bar)
@@ -149,7 +150,7 @@ class ChatLayout(TranscriptScreen):
 
     def on_key(self, event: events.Key) -> None:
         """Keys pressed while nothing has the focus go to the prompt."""
-        if self.focused is None and self.home.take(event):
+        if self.focused is None and self.focus_controller.type_in_prompt(event):
             event.stop()
 
     def keep(self, typed: str) -> None:
@@ -166,7 +167,7 @@ class ChatLayout(TranscriptScreen):
         prompt, rewinds."""
         now, before = time.monotonic(), self._last_escape
         self._last_escape = 0.0
-        if self.home.come_back():
+        if self.focus_controller.return_focus():
             return
         if self.stop():
             self._last_stop = now

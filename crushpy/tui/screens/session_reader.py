@@ -12,7 +12,6 @@ from crushpy.engine.session.browser import SessionBrowser, seed_of
 from crushpy.security.sanitize import one_line
 from crushpy.tui.found_items import FoundPlace
 from crushpy.tui.items import ErrorItem
-from crushpy.tui.long_replies import cut_long_replies
 from crushpy.tui.notify import tell
 from crushpy.tui.screens.overlay import OverlayScreen
 from crushpy.tui.screens.transcript_screen import TranscriptScreen
@@ -91,7 +90,7 @@ class SessionReaderScreen(TranscriptScreen, OverlayScreen[str | None]):
             return
         self.set_heading(f"Session {info.id}", one_line(info.title))
         self._feed = TranscriptPresenter(transcript, offers=("open_parent",))
-        self._feed.load(messages, opening, states, marks, await cut_long_replies(messages))
+        self._feed.load(messages, opening, states, marks)
         self._is_task = info.kind == "task"
         self.refresh_bindings()
         if not again:

@@ -47,7 +47,7 @@ class TranscriptScreen(Screen[str | None]):
 
     @on(Transcript.CodeClicked)
     async def _code_clicked(self, event: Transcript.CodeClicked) -> None:
-        from crushpy.tui.transcript.code_blocks import code_blocks
+        from crushpy.tui.transcript.selection import code_blocks
 
         item = self.query_one(Transcript).item(event.key)
         block = event.block
@@ -113,7 +113,7 @@ class TranscriptScreen(Screen[str | None]):
         self._find_entered = False
         for line in self.query("FindLine").results(Input):
             if found:
-                self.query_one(Transcript).visit()
+                self.query_one(Transcript).take_focus()
                 line.remove()
             else:
                 tell(self, f"{one_line(line.value)!r} is not in the transcript.", "warning")
@@ -121,7 +121,7 @@ class TranscriptScreen(Screen[str | None]):
     def on_find_line_ended(self) -> None:
         transcript = self.query_one(Transcript)
         transcript.end_find()
-        transcript.visit()
+        transcript.take_focus()
         self.query("FindLine").remove()
 
     @on(events.DescendantFocus)
@@ -135,7 +135,7 @@ class TranscriptScreen(Screen[str | None]):
 
     async def _copy_block(self, key: int, text: str) -> None:
         """Copies the first code block of a reply; if repeated, the next one."""
-        from crushpy.tui.transcript.code_blocks import code_blocks
+        from crushpy.tui.transcript.selection import code_blocks
 
         blocks = code_blocks(text)
         if not blocks:

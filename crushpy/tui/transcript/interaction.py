@@ -1,441 +1,384 @@
-"""Keys and the mouse on the transcript: the cursor that walks from item to item, folding, links."""
+"""Keys and the mouse on a transcript: the cursor that moves from item to item, folding, search, links."""
 
 import time
-from abc import abstractmethod
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Callable, Generator, Sequence
+from typing import TYPE_CHECKING
 
 from textual import events
-from textual.binding import Binding, BindingType
 from textual.geometry import Offset
 from textual.selection import Selection
 
-from crushpy.tui.focus_controller import Visited
-from crushpy.tui.items import (
-    BOUNDARY_ACTIONS,
-    OWN_COMMAND,
-    PINNABLE,
-    BoundaryItem,
-    ItemAction,
-    ReplyItem,
-    ToolItem,
-    is_message,
-)
-from crushpy.tui.transcript.code_blocks import ShownBlock, block_in
-from crushpy.tui.transcript.entry_list import item_key
-from crushpy.tui.transcript.finding import Match, Search, find_match, hiding_run, stands_in_fold
+from crushpy.tui.items import OWN_COMMAND, PINNABLE, BoundaryItem, ItemAction, ReplyItem, ToolItem, is_message
+from crushpy.tui.transcript.render.canvas import TextRow
 from crushpy.tui.transcript.render.draw_item import is_foldable
-from crushpy.tui.transcript.render.text_row import TextRow
-from crushpy.tui.transcript.scrolling import Scrolling
-from crushpy.tui.transcript.selection import name_line, named_line, whole_item, word_at, words_in
+from crushpy.tui.transcript.selection import (
+    Match,
+    block_in,
+    collapsed_run,
+    find_first_word,
+    find_match,
+    has_folded_match,
+    name_line,
+    parse_line_name,
+    whole_item,
+    word_at,
+)
 
-PATIENCE = 0.01
-"""Seconds for which words are looked for at a time."""
-SHORTLY = 0.001
-"""Seconds between two of these times, in which keys are heard."""
+if TYPE_CHECKING:
+    from crushpy.tui.transcript.widget import Transcript
+
+SEARCH_SLICE_S = 0.01
+"""Time for which a search runs at a time."""
+SEARCH_PAUSE_S = 0.001
+"""Time between two slices, in which keys are handled."""
+LINES_PER_STEP = 3
+"""Lines that a key scrolls within an item taller than the screen."""
 
 
-class Interaction(Visited, Scrolling):
-    """Every action is reachable by key: while the transcript has focus the cursor shows what they act on."""
+class Interaction:
+    """The cursor and the search of one transcript widget."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "cursor_up", "Previous", tooltip="the item before"),
-        Binding("down", "cursor_down", "Next", tooltip="the next item"),
-        Binding("enter,space", "toggle_item", "Open or close", tooltip="open or close the item"),
-        Binding("right", "fold(True)", "Open", show=False),
-        Binding("left", "fold(False)", "Close", show=False),
-        Binding("pageup", "page_up", "A page up", show=False),
-        Binding("pagedown", "page_down", "A page down", show=False),
-        Binding("home", "scroll_home", "To the beginning", show=False),
-        Binding("end", "scroll_end", "To the end", show=False),
-        Binding("c", "activate('copy')", "Copy", tooltip="copy the item"),
-        Binding("p", "activate('pin')", "Pin", tooltip="pin the message: every fresh start carries it"),
-        Binding("b", "activate('fork')", "Fork here", tooltip="go on in a branch that ends at this message"),
-        Binding("y", "activate('copy_block')", "Copy code", tooltip="copy a code block; again, the next"),
-        Binding("s", "activate('open_task')", "Sub-agent", tooltip="read what the sub-agent of a task does"),
-        Binding("o", "open_link", "Open link", tooltip="open its link; again, the next one"),
-        Binding("slash", "find", "Find", tooltip="find words in the transcript"),
-        Binding("n", "find_next(1)", "Next match", tooltip="the next match, while something is sought"),
-        Binding("N", "find_next(-1)", "Match before", tooltip="the match before it"),
-        Binding("escape", "end_find", "End finding", show=False),
-        *(
-            Binding(key, f"activate('{action}')", name.capitalize())
-            for key, (action, name) in BOUNDARY_ACTIONS.items()
-        ),
-    ]
-
-    can_pin = False
-    """True where the messages shown are those of a conversation that can be pinned to."""
-
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, widget: "Transcript") -> None:
+        self._widget = widget
+        self._cache = widget.cache
+        self._model = widget.model
+        self._view = widget.view
+        self.cursor: int | None = None
+        """The key of the item that keys act on."""
+        self.sought = ""
+        """What is highlighted wherever it stands, in lower case; empty: nothing."""
         self._last_link: tuple[int | None, int] = (None, 0)
         """The item and the link in it that was opened last by key."""
-        self._over_bar = False
-        self._dragging = False
         self._origin: Match | None = None
-        """Where finding was begun."""
-        self._opened_to_show: int | None = None
-        self._run_to_show: int | None = None
-        """The item that was closed before finding led to it."""
+        """Where the search was begun."""
         self._found: Match | None = None
-        self._search: Search | None = None
-        """What looks for the words that are sought, as long as it does."""
-        self._led = False
-        """The focus comes with `reveal`, which has set the cursor."""
-
-    @abstractmethod
-    def activate(self, key: int, action: ItemAction) -> None: ...
-
-    @abstractmethod
-    def follow_link(self, href: str) -> None: ...
-
-    @abstractmethod
-    def copy_code(self, key: int, block: ShownBlock) -> None: ...
+        self._opened_by_search: tuple[int, ...] = ()
+        """Keys of what was closed before the search showed it."""
+        self._search: Generator[None, None, Match | None] | None = None
+        """The search that is running."""
+        self._keeps_cursor = False
+        """The next focus leaves the cursor where it is."""
+        self._over_scrollbar = False
+        self._dragging = False
 
     # --- folding -----------------------------------------------------------------------------------------
 
-    def toggle(self, key: int) -> None:
+    def set_opened(self, index: int, opened: bool) -> None:
         """Opens or closes an item. Its first line stays where it is on the screen."""
-        index = self._sheet.index_of(key)
-        if index is not None:
-            self._unfold(index, not self._sheet[index].opened)
-
-    def _unfold(self, index: int, unfolded: bool) -> None:
-        sheet = self._sheet
-        if not is_foldable(sheet[index].item):
+        widget, model = self._widget, self._model
+        if not is_foldable(model[index].item):
             return
-        top, height = round(self.scroll_y), self.size.height
-        seen = top <= sheet.heights.before(index) < top + height
-        sheet.unfold(index, unfolded)
-        if seen:
-            self.set_reactive(Scrolling.following, top >= sheet.total - height)
-        self.show_changes()
+        top, height = widget.top_row, widget.size.height
+        visible = top <= model.heights.before(index) < top + height
+        self._cache.set_opened(index, opened)
+        if visible:
+            widget.set_following(top >= model.total - height)
+        widget.show_changes()
 
-    def reveal(self, key: int, words: Sequence[str] = ()) -> None:
-        """Goes to an item and shows it opened, with the cursor on it and the words in it highlighted."""
-        index = self._sheet.index_of(key)
+    def toggle(self, index: int | None) -> None:
+        if index is not None:
+            self.set_opened(index, not self._model[index].opened)
+
+    def fold_cursor(self, opened: bool) -> None:
+        index = self.cursor_index()
+        if index is not None:
+            self.set_opened(index, opened)
+
+    # --- going to an item --------------------------------------------------------------------------------
+
+    def reveal(self, key: int, words: Sequence[str]) -> None:
+        """Goes to an item and shows it opened, with the cursor on it and the first of the words selected."""
+        index = self._model.index_of(key)
         if index is None:
             return
-        self.set_reactive(Scrolling.following, False)
-        self._unfold(index, True)
-        chosen = words_in(self._sheet, key, words)
-        part, row = (
-            named_line(chosen.start.y) if chosen is not None and chosen.start is not None else (key, 0)
-        )
-        self._show_row(self._sheet.place_of(part), row)
-        self._led = not self.has_focus
-        self.focus()
-        self._set_cursor(index)
-        self._select(chosen)
+        self.set_opened(index, True)
+        self._show_row(index, 0)
+        self.take_focus()
+        self.set_cursor(index)
+        search = find_first_word(self._cache, index, words)
+        self._run_search(search, lambda match, _: self._show_words(index, match, words))
 
-    def _show_row(self, index: int, row: int) -> None:
-        """Has a row of an item stand a third below the top, where there is enough above it."""
-        self.set_reactive(Scrolling.following, False)
-        # What is near is measured first: before that, heights are estimates.
-        self._anchor = (index, max(0, row + self._sheet.space(index) - self.size.height // 3))
-        if row < self.size.height // 3:
-            above = self._sheet.heights.before(index) - (self.size.height // 3 - row)
-            self._anchor = self._sheet.heights.find(max(0, above))
-
-    # --- finding -----------------------------------------------------------------------------------------
-
-    @abstractmethod
-    def ask_what_to_find(self) -> None: ...
-
-    @abstractmethod
-    def tell_find_ended(self, found: bool) -> None: ...
-
-    def find(self, words: str) -> bool | None:
-        """Highlights the words wherever they stand, and goes to the first place from where it was begun.
-
-        None where that takes longer: `FindEnded` tells how it ends.
-        """
-        self.sought = words.lower()
-        index = self._cursor_index()
-        self._origin = self._origin or Match(index if index is not None else 0, -1, 0)
-        self._found = None
-        self._close_what_finding_opened()
-        self.screen.clear_selection()
-        self._search = find_match(self._sheet, self.sought, self._origin, 1) if self.sought else None
-        return self._look_on() if self.sought else self._show_all()
-
-    def _show_all(self) -> bool:
-        self.show_changes()
+    def _show_words(self, index: int, match: Match | None, words: Sequence[str]) -> bool:
+        """Selects the word that was found; if a line break divides all of them, the whole item."""
+        key = self._model[index].key
+        if match is None:
+            self._select(whole_item(key))
+            return False
+        self._show_row(index, match.row)
+        text = self._cache.rows(index)[match.row].text.casefold()
+        lengths = [len(word) for word in words if word and text.startswith(word.casefold(), match.start)]
+        self._select_match(match, lengths[0])
+        self._widget.show_changes()
         return True
 
-    def _look_on(self) -> bool | None:
-        """Looks for what is sought for a moment. None: it goes on by itself, unless something else is."""
-        search, until = self._search, time.perf_counter() + PATIENCE
-        try:
-            while search is not None:
-                next(search)
-                if time.perf_counter() > until:
-                    self.set_timer(SHORTLY, lambda: self._look_later(search))
-                    return None
-        except StopIteration as end:
-            self._search = None
-            if end.value is not None:
-                self._go_to_match(end.value)
-                return True
-            self.show_changes()
-        return False
+    def _show_row(self, index: int, row: int) -> None:
+        self._widget.set_following(False)
+        self._view.show_row(index, row)
 
-    def _look_later(self, search: Search) -> None:
-        if self._search is search and (found := self._look_on()) is not None:
-            self.tell_find_ended(found)
-
-    def _go_to_match(self, match: Match) -> None:
-        self._found = match
-        if self._sheet[match.item].key != self._opened_to_show:
-            self._close_what_finding_opened()
-        run = hiding_run(self._sheet, match.item)
-        if run is not None:
-            self._run_to_show = self._sheet[run].key
-            self._unfold(run, True)
-        if stands_in_fold(self._sheet, match.item, self.sought):
-            self._opened_to_show = self._sheet[match.item].key
-            self._unfold(match.item, True)
-        self._show_row(match.item, match.row)
-        self._set_cursor(match.item)
-        name = name_line(self._sheet[match.item].key, match.row)
-        self._select(Selection(Offset(match.start, name), Offset(match.start + len(self.sought), name)))
-
-    def _close_what_finding_opened(self) -> None:
-        opened = self._opened_to_show, self._run_to_show
-        self._opened_to_show = self._run_to_show = None
-        for key in opened:
-            index = self._sheet.index_of(key) if key is not None else None
-            if index is not None:
-                self._unfold(index, False)
-
-    def visit(self) -> None:
+    def take_focus(self) -> None:
         """Takes the focus and leaves the cursor where it is."""
-        self._led = not self.has_focus
-        self.focus()
-        self.refresh_bindings()
+        self._keeps_cursor = not self._widget.has_focus
+        self._widget.focus()
+        self._widget.refresh_bindings()
 
-    def end_find(self) -> None:
-        """Nothing is sought any more."""
-        if self.sought or self._origin is not None:
-            self.sought, self._origin, self._found, self._search = "", None, None, None
-            self._opened_to_show = self._run_to_show = None  # what one looks at stays open
-            self.screen.clear_selection()
-            self.show_changes()
-            self.refresh_bindings()
+    # --- search ------------------------------------------------------------------------------------------
 
-    def action_find(self) -> None:
-        self.end_find()
-        self.ask_what_to_find()
+    @property
+    def searching(self) -> bool:
+        return self._search is not None
 
-    def action_find_next(self, step: int) -> None:
+    def find(self, words: str) -> bool | None:
+        """Highlights the words, and goes to the first match from where the search was begun.
+
+        Returns None if that takes longer: `FindEnded` tells the result.
+        """
+        self.sought = words.lower()
+        index = self.cursor_index()
+        self._origin = self._origin or Match(index if index is not None else 0, -1, 0)
+        self._found = self._search = None
+        self._close_opened()
+        self._widget.screen.clear_selection()
+        if not self.sought:
+            self._widget.show_changes()
+            return True
+        return self._run_search(find_match(self._cache, self.sought, self._origin, 1), self._end_search)
+
+    def find_next(self, step: int) -> None:
         start = self._found or self._origin
         if start is not None:
-            self._search = find_match(self._sheet, self.sought, start, step)
-            self._look_on()
+            self._run_search(find_match(self._cache, self.sought, start, step), self._go_to_match)
 
-    def action_end_find(self) -> None:
-        self.end_find()
+    def end_find(self) -> None:
+        """Ends the search; what it opened stays open."""
+        if self.sought or self._origin is not None:
+            self.sought, self._origin, self._found, self._search = "", None, None, None
+            self._opened_by_search = ()
+            self._widget.screen.clear_selection()
+            self._widget.show_changes()
+            self._widget.refresh_bindings()
+
+    def _run_search(
+        self, search: Generator[None, None, Match | None], then: Callable[[Match | None, bool], bool]
+    ) -> bool | None:
+        """Searches for a moment; None: it continues by itself, unless another search begins.
+
+        `then` gets the match, and whether it was found later.
+        """
+        self._search = search
+        return self._continue_search(search, then, later=False)
+
+    def _continue_search(
+        self,
+        search: Generator[None, None, Match | None],
+        then: Callable[[Match | None, bool], bool],
+        *,
+        later: bool,
+    ) -> bool | None:
+        if self._search is not search:
+            return None
+        until = time.perf_counter() + SEARCH_SLICE_S
+        try:
+            while time.perf_counter() <= until:
+                next(search)
+        except StopIteration as end:
+            self._search = None
+            return then(end.value, later)
+        self._widget.set_timer(SEARCH_PAUSE_S, lambda: self._continue_search(search, then, later=True))
+        return None
+
+    def _end_search(self, match: Match | None, later: bool) -> bool:
+        self._go_to_match(match, later)
+        if later:
+            self._widget.post_message(self._widget.FindEnded(match is not None))
+        return match is not None
+
+    def _go_to_match(self, match: Match | None, later: bool) -> bool:
+        if match is None:
+            self._widget.show_changes()
+            return False
+        self._found = match
+        key = self._model[match.item].key
+        if key not in self._opened_by_search:
+            self._close_opened()
+        run = collapsed_run(self._cache, match.item)
+        if run is not None:
+            self._opened_by_search += (self._model[run].key,)
+            self.set_opened(run, True)
+        if has_folded_match(self._cache, match.item, self.sought):
+            self._opened_by_search += (key,)
+            self.set_opened(match.item, True)
+        self._show_row(match.item, match.row)
+        self.set_cursor(match.item)
+        self._select_match(match, len(self.sought))
+        return True
+
+    def _select_match(self, match: Match, length: int) -> None:
+        name = name_line(self._model[match.item].key, match.row)
+        self._select(Selection(Offset(match.start, name), Offset(match.start + length, name)))
+
+    def _close_opened(self) -> None:
+        keys, self._opened_by_search = self._opened_by_search, ()
+        for key in reversed(keys):
+            index = self._model.index_of(key)
+            if index is not None:
+                self.set_opened(index, False)
 
     # --- keys --------------------------------------------------------------------------------------------
 
-    def action_page_up(self) -> None:
-        self.go_to(round(self.scroll_y) - max(1, self.size.height - 2))
-        self._pull_cursor()
-
-    def action_page_down(self) -> None:
-        self.go_to(round(self.scroll_y) + max(1, self.size.height - 2))
-        self._pull_cursor()
-
-    def action_scroll_home(self) -> None:
-        self.go_to(0)
-        self._set_cursor(self._sheet.neighbour(-1, 1))
-
-    def action_scroll_end(self) -> None:
-        self.following = True
-        self._set_cursor(self._sheet.neighbour(len(self._sheet.entries), -1))
-
-    def action_cursor_up(self) -> None:
-        self._step(-1)
-
-    def action_cursor_down(self) -> None:
-        self._step(1)
-
-    def action_fold(self, unfolded: bool) -> None:
-        index = self._cursor_index()
+    def activate(self, action: ItemAction) -> None:
+        index = self.cursor_index()
         if index is not None:
-            self._unfold(index, unfolded)
+            self._widget.post_message(self._widget.ItemActivated(self._model[index].key, action))
 
-    def action_toggle_item(self) -> None:
-        index = self._cursor_index()
-        if index is not None:
-            self._unfold(index, not self._sheet[index].opened)
-
-    def action_activate(self, action: ItemAction) -> None:
-        index = self._cursor_index()
-        if index is not None:
-            self.activate(self._sheet[index].key, action)
-
-    def action_open_link(self) -> None:
-        """The first link of the item at the cursor; pressed again, the next one."""
-        index = self._cursor_index()
-        if index is None:
-            return
-        first, last = self._sheet.extent(index)
-        seen = self._seen_entries()
-        # Of a long reply only what is near is drawn: the links of that.
-        near = range(max(first, seen[0]), min(last, seen[1]) + 1) or range(first, first + 1)
-        links = _links([row for part in near for row in self._sheet.rows(part)])
+    def open_link(self) -> None:
+        """Opens the first link of the item at the cursor; called again, the next one."""
+        index = self.cursor_index()
+        links = [] if index is None else _links(self._cache.rows(index))
         if links:
             key, number = self._last_link
-            number = (number + 1) % len(links) if key == self._cursor else 0
-            self._last_link = (self._cursor, number)
-            self.follow_link(links[number])
+            number = (number + 1) % len(links) if key == self.cursor else 0
+            self._last_link = (self.cursor, number)
+            self._widget.post_message(self._widget.LinkClicked(links[number]))
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """The keys of a fresh start's card are keys only there, and only messages are pinned."""
-        if action in ("find_next", "end_find"):
-            return bool(self.sought)
-        if action != "activate" or parameters == ("copy",):
-            return True
-        index = self._cursor_index()
-        item = None if index is None else self._sheet[index].item
-        if parameters == ("pin",):
-            own = isinstance(item, ToolItem) and item.name == OWN_COMMAND
-            return self.can_pin and isinstance(item, PINNABLE) and not own
-        if parameters == ("copy_block",):
-            return isinstance(item, ReplyItem)
-        if parameters == ("open_task",):
-            return isinstance(item, ToolItem) and bool(item.session_id)
-        if parameters == ("fork",):
-            return item is not None and is_message(item)
-        return isinstance(item, BoundaryItem) and parameters[0] in item.actions
+    def can_do(self, action: ItemAction, *, can_pin: bool) -> bool:
+        """Whether an action makes sense for the item at the cursor."""
+        index = self.cursor_index()
+        item = None if index is None else self._model[index].item
+        match action:
+            case "copy":
+                return True
+            case "pin":
+                own = isinstance(item, ToolItem) and item.name == OWN_COMMAND
+                return can_pin and isinstance(item, PINNABLE) and not own
+            case "copy_block":
+                return isinstance(item, ReplyItem)
+            case "open_task":
+                return isinstance(item, ToolItem) and bool(item.session_id)
+            case "fork":
+                return item is not None and is_message(item)
+            case _:
+                return isinstance(item, BoundaryItem) and action in item.actions
 
-    def on_focus(self, event: events.Focus) -> None:
-        """Every visit begins at the last item that is seen, unless it was led to one."""
-        led, self._led = self._led, False
-        if not (led or event.from_app_focus):  # else it is the same visit: the user was in another window
-            self._cursor = None
-        self._pull_cursor()
-        self._stale = True
-
-    def on_blur(self) -> None:
-        self._stale = True
-
-    def _step(self, step: int) -> None:
-        """To the next item; first through the one at hand, where it is taller than the screen."""
-        sheet, height = self._sheet, self.size.height
-        index = self._cursor_index()
+    def step(self, step: int) -> None:
+        """Moves to the next item; first through the one at the cursor, if it is taller than the screen."""
+        widget, model = self._widget, self._model
+        height, top = widget.size.height, widget.top_row
+        index = self.cursor_index()
         if index is None:
-            self._pull_cursor()
+            self.pull_cursor()
             return
-        first, last = sheet.extent(index)
-        top = sheet.heights.before(first)
-        bottom = sheet.heights.before(last + 1)
-        seen = round(self.scroll_y)
-        if (step < 0 and top < seen) or (step > 0 and bottom > seen + height):
-            self.go_to(seen + step * min(3, height))
+        first, last = self._extent(index)
+        if (step < 0 and first < top) or (step > 0 and last > top + height):
+            widget.go_to(top + step * min(LINES_PER_STEP, height))
             return
-        following = sheet.neighbour(last if step > 0 else first, step)
+        following = model.neighbour(index, step)
         if following is None:
-            self.go_to(seen + step)
+            widget.go_to(top + step)
             return
-        sheet.rows(following)
-        first, last = sheet.extent(following)
-        top = sheet.heights.before(first)
-        seen = round(self.scroll_y)
-        bottom = sheet.heights.before(last + 1)
-        if top < seen:
-            self.go_to(max(top, bottom - height))
-        elif bottom > seen + height:
-            self.go_to(min(top, bottom - height))
-        self._set_cursor(following)
+        self._cache.rows(following)
+        first, last = self._extent(following)
+        top = widget.top_row
+        if first < top:
+            widget.go_to(max(first, last - height))
+        elif last > top + height:
+            widget.go_to(min(first, last - height))
+        self.set_cursor(following)
 
-    def _cursor_index(self) -> int | None:
-        return None if self._cursor is None else self._sheet.index_of(self._cursor)
+    def _extent(self, index: int) -> tuple[int, int]:
+        """The first row of an item and the row after its last."""
+        return self._model.heights.before(index), self._model.heights.before(index + 1)
 
-    def _set_cursor(self, index: int | None) -> None:
-        self._cursor = None if index is None else item_key(self._sheet[index].key)
-        self.show_changes()
-        self.refresh_bindings()
+    def page(self, step: int) -> None:
+        self._widget.go_to(self._widget.top_row + step * max(1, self._widget.size.height - 2))
+        self.pull_cursor()
 
-    def _pull_cursor(self) -> None:
-        """Brings the cursor into view: to the last item that is seen, unless it is in view."""
-        sheet = self._sheet
-        if not sheet.total:
+    def cursor_index(self) -> int | None:
+        return None if self.cursor is None else self._model.index_of(self.cursor)
+
+    def set_cursor(self, index: int | None) -> None:
+        self.cursor = None if index is None else self._model[index].key
+        self._widget.show_changes()
+        self._widget.refresh_bindings()
+
+    def pull_cursor(self) -> None:
+        """Brings the cursor into view: to the last visible item, unless it is in view."""
+        if not self._model.total:
             return
-        first, last = self._seen_entries()
-        index = self._cursor_index()
+        first, last = self._view.visible_entries(self._widget.top_row)
+        index = self.cursor_index()
         if index is None or index > last:
             index = last
-        self._set_cursor(max(index, first))
+        self.set_cursor(max(index, first))
 
-    def _seen_entries(self) -> tuple[int, int]:
-        """The first and the last entry that are seen."""
-        top, heights = round(self.scroll_y), self._sheet.heights
-        return heights.find(top)[0], heights.find(min(top + self.size.height, self._sheet.total) - 1)[0]
+    def enter(self, *, from_app_focus: bool) -> None:
+        """The widget got the focus. The cursor starts at the last visible item, unless it was set before."""
+        keeps, self._keeps_cursor = self._keeps_cursor, False
+        if not (keeps or from_app_focus):  # the app's focus: the user was in another window
+            self.cursor = None
+        self.pull_cursor()
 
     # --- mouse -------------------------------------------------------------------------------------------
 
     @property
-    def allow_select(self) -> bool:
-        return not (self._over_bar or self._dragging)
+    def on_scrollbar(self) -> bool:
+        return self._over_scrollbar or self._dragging
 
-    def on_mouse_move(self, event: events.MouseMove) -> None:
-        self._over_bar = not self.following and event.x == self.size.width - 1
+    def mouse_move(self, event: events.MouseMove) -> None:
+        self._over_scrollbar = self._is_scrollbar(event.x)
         if self._dragging:
             self._drag(event.y)
 
-    def on_mouse_down(self, event: events.MouseDown) -> None:
-        if not self.following and event.x == self.size.width - 1:
+    def mouse_down(self, event: events.MouseDown) -> None:
+        if self._is_scrollbar(event.x):
             self._dragging = True
-            self.capture_mouse()
+            self._widget.capture_mouse()
             self._drag(event.y)
 
-    def on_mouse_up(self) -> None:
+    def mouse_up(self) -> None:
         if self._dragging:
             self._dragging = False
-            self.release_mouse()
+            self._widget.release_mouse()
+
+    def _is_scrollbar(self, x: int) -> bool:
+        return not self._widget.following and x == self._widget.size.width - 1
 
     def _drag(self, y: int) -> None:
-        height = self.size.height
-        self.go_to(round(max(0, min(y, height - 1)) / max(1, height - 1) * (self._sheet.total - height)))
+        height = self._widget.size.height
+        share = max(0, min(y, height - 1)) / max(1, height - 1)
+        self._widget.go_to(round(share * (self._model.total - height)))
 
-    def on_click(self, event: events.Click) -> None:
-        event.prevent_default()  # the default of two clicks is to select everything
-        if not 0 <= event.y < len(self._places):
+    def click(self, event: events.Click) -> None:
+        widget = self._widget
+        names = self._view.line_names
+        name = names[event.y] if 0 <= event.y < len(names) else None
+        if name is None or self._is_scrollbar(event.x):
             return
-        name = self._places[event.y]
-        if name is None or (not self.following and event.x == self.size.width - 1):
-            return
-        key, row = named_line(name)
-        index = self._sheet.index_of(key)
+        key, row = parse_line_name(name)
+        index = self._model.index_of(key)
         if index is None:
             return
         if event.chain > 1:
-            self._select(
-                word_at(self._sheet, name, event.x) if event.chain == 2 else whole_item(self._sheet, key)
-            )
+            self._select(word_at(self._cache, name, event.x) if event.chain == 2 else whole_item(key))
             return
-        if self.text_selection is not None:
+        if widget.text_selection is not None:
             return
-        self._cursor = item_key(key)
-        meta = event.style.meta
+        self.cursor = key
+        meta, entry = event.style.meta, self._model[index]
         if "href" in meta:
-            self.follow_link(str(meta["href"]))
+            widget.post_message(widget.LinkClicked(str(meta["href"])))
         elif "action" in meta:
-            self.activate(self._cursor, meta["action"])
+            widget.post_message(widget.ItemActivated(key, meta["action"]))
         elif "copy_code" in meta:
-            self.copy_code(self._cursor, block_in(self._sheet, index, row))
-        elif row == 0 or not self._sheet[index].opened or isinstance(self._sheet[index].item, BoundaryItem):
-            self._unfold(index, not self._sheet[index].opened)
+            widget.post_message(widget.CodeClicked(key, block_in(self._cache, index, row)))
+        elif row == 0 or not entry.opened or isinstance(entry.item, BoundaryItem):
+            self.set_opened(index, not entry.opened)
 
     def _select(self, selection: Selection | None) -> None:
         if selection is not None:
-            self.screen.selections = {self: selection}
+            self._widget.screen.selections = {self._widget: selection}
 
 
 def _links(rows: Sequence[TextRow]) -> list[str]:
-    """Where the links in these rows lead, each once."""
+    """The targets of the links in these rows, each once."""
     found = [segment.style.meta.get("href") for row in rows for segment in row.segments if segment.style]
     return list(dict.fromkeys(str(href) for href in found if href))

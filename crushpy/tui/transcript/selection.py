@@ -1,73 +1,89 @@
-"""Selected text: how a place in the transcript is named, and what a selection copies.
+"""Places in the text of a transcript: selections and what they copy, matches of a search, code blocks.
 
-A line's name does not depend on the lines above it, so a selection stays where it is while they change.
+A line is named by its item's key and its row. The name does not depend on the lines above, so a selection
+stays in place while they change.
 """
 
-from collections.abc import Sequence
+import re
+from collections.abc import Generator, Iterator, Sequence
+from typing import NamedTuple
 
 from textual.geometry import Offset
 from textual.selection import Selection
 
 from crushpy.security.sanitize import clean
 from crushpy.tui.items import source_text
-from crushpy.tui.transcript.finding import part_may_have
-from crushpy.tui.transcript.render.reply_part import ReplyPart
-from crushpy.tui.transcript.render.text_row import TextRow
-from crushpy.tui.transcript.transcript_model import TranscriptModel
+from crushpy.tui.transcript.render.canvas import TextRow
+from crushpy.tui.transcript.render.draw_item import is_foldable
+from crushpy.tui.transcript.render_cache import RenderCache
 
-ROWS = 1 << 22
+MAX_ROWS_OF_ITEM = 1 << 22
 """More rows than any item has."""
-MANY = 200
-"""Of a selection over more entries, those wholly inside give their source: drawing them takes too long."""
-MANY_PARTS = 16
-"""The same for parts of a long reply, which are large."""
+MAX_DRAWN_SELECTION = 200
+"""In a selection of more items, those wholly inside give their source: drawing them takes too long."""
+MAX_DRAWN_SEARCH = 300
+"""In a transcript of more items, only those whose source has all the words are drawn to search them."""
+LARGE_SOURCE_CHARS = 20_000
+"""An item with a longer source is searched and selected like one of very many."""
+ROWS_PER_STEP = 1_000
+"""Rows that are searched in one step."""
+
+_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})(.*)", re.MULTILINE)
+"""The marks that open or close a code block, and what follows them."""
+
+
+# --- selections ------------------------------------------------------------------------------------------
 
 
 def name_line(key: int, row: int) -> int:
-    """The name of a row of an item: larger for what stands below. The empty row before an item is row -1."""
-    return key * ROWS + row + 1
+    """The name of an item's row; larger for a row further down. The empty row before an item is row -1."""
+    return key * MAX_ROWS_OF_ITEM + row + 1
 
 
-def named_line(name: int) -> tuple[int, int]:
-    """Key and row of a line's name."""
-    return name // ROWS, name % ROWS - 1
+def parse_line_name(name: int) -> tuple[int, int]:
+    """The key and row of a line's name."""
+    return name // MAX_ROWS_OF_ITEM, name % MAX_ROWS_OF_ITEM - 1
 
 
-def selected_text(sheet: TranscriptModel, selection: Selection) -> str:
-    """The plain text of a selection: no gutters, no padding; lines broken to fit are whole again."""
-    if not sheet.entries:
+def selected_text(cache: RenderCache, selection: Selection) -> str:
+    """The plain text of a selection: no gutters, no padding; wrapped lines are joined again."""
+    model = cache.model
+    if not model.entries:
         return ""
-    first = 0 if selection.start is None else _clamped(sheet, named_line(selection.start.y)[0])
-    last = (
-        len(sheet.entries) - 1 if selection.end is None else _clamped(sheet, named_line(selection.end.y)[0])
-    )
+    start, end = selection.start, selection.end
+    first = 0 if start is None else model.nearest_index(parse_line_name(start.y)[0])
+    last = len(model.entries) - 1 if end is None else model.nearest_index(parse_line_name(end.y)[0])
     parts: list[str] = []
     for index in range(first, last + 1):
-        entry = sheet.entries[index]
+        entry = model.entries[index]
         if entry is None:
             continue
-        if parts and sheet.space(index):
+        if parts and model.space(index):
             parts.append("\n")
-        most = MANY_PARTS if isinstance(entry.item, ReplyPart) else MANY
-        if last - first > most and first < index < last:
-            source = clean(source_text(entry.grown()))
-            broken = isinstance(entry.item, ReplyPart) and entry.item.broken
-            parts.append(source if broken else source.rstrip("\n") + "\n")
+        inside = (start is None or index > first) and (end is None or index < last)
+        if inside and (last - first > MAX_DRAWN_SELECTION or _is_large_undrawn(cache, index)):
+            parts.append(clean(source_text(entry.current_item())).rstrip("\n") + "\n")
             continue
-        for number, row in enumerate(sheet.all_rows(index)):
+        for number, row in enumerate(cache.all_rows(index)):
             span = selection.get_span(name_line(entry.key, number))
             if span is not None:
-                parts.append(_copied(row, *span))
+                parts.append(_copy_row(row, *span))
     return "".join(parts).strip("\n")
 
 
-def word_at(sheet: TranscriptModel, name: int, x: int) -> Selection | None:
+def _is_large_undrawn(cache: RenderCache, index: int) -> bool:
+    if cache.is_complete(index):
+        return False
+    return len(source_text(cache.model[index].current_item())) > LARGE_SOURCE_CHARS
+
+
+def word_at(cache: RenderCache, name: int, x: int) -> Selection | None:
     """The word at a character of a line."""
-    key, number = named_line(name)
-    index = sheet.index_of(key)
+    key, number = parse_line_name(name)
+    index = cache.model.index_of(key)
     if index is None or number < 0:
         return None
-    row = sheet.rows(index)[number]
+    row = cache.rows(index)[number]
     text = row.text
     if not row.gutter <= x < len(text) or text[x].isspace():
         return None
@@ -79,45 +95,13 @@ def word_at(sheet: TranscriptModel, name: int, x: int) -> Selection | None:
     return Selection(Offset(start, name), Offset(end, name))
 
 
-def whole_item(sheet: TranscriptModel, key: int) -> Selection | None:
-    """All of an item."""
-    index = sheet.index_of(key)
-    if index is None:
-        return None
-    first, last = sheet.extent(index)
-    rows = sheet.all_rows(last)
-    if not rows:
-        return None
-    start = Offset(0, name_line(sheet[first].key, 0))
-    return Selection(start, Offset(len(rows[-1].text), name_line(sheet[last].key, len(rows) - 1)))
+def whole_item(key: int) -> Selection:
+    """All of an item, also rows that are not drawn yet."""
+    return Selection(Offset(0, name_line(key, 0)), Offset(0, name_line(key, MAX_ROWS_OF_ITEM - 2)))
 
 
-def words_in(sheet: TranscriptModel, key: int, words: Sequence[str]) -> Selection | None:
-    """The first of these words in an item; where a row breaks none of them, all of the item."""
-    index = sheet.index_of(key)
-    folded = [word.casefold() for word in words if word]
-    for entry in sheet.parts(index) if index is not None else ():
-        if isinstance(entry.item, ReplyPart) and not any(part_may_have(entry, word) for word in folded):
-            continue
-        found = _words_in_rows(sheet.all_rows(sheet.place_of(entry.key)), entry.key, folded)
-        if found is not None:
-            return found
-    return whole_item(sheet, key)
-
-
-def _words_in_rows(rows: Sequence[TextRow], key: int, words: Sequence[str]) -> Selection | None:
-    for number, row in enumerate(rows):
-        text = row.text.casefold()
-        for word in words:
-            start = text.find(word, row.gutter)
-            if start >= 0 and len(text) == len(row.text):
-                name = name_line(key, number)
-                return Selection(Offset(start, name), Offset(start + len(word), name))
-    return None
-
-
-def span_in(row: TextRow, selection: Selection, name: int) -> tuple[int, int] | None:
-    """Which characters of a row are selected; None where there are none."""
+def selected_span(row: TextRow, selection: Selection, name: int) -> tuple[int, int] | None:
+    """Which characters of a row are selected; None if there are none."""
     span = selection.get_span(name)
     if span is None:
         return None
@@ -128,14 +112,158 @@ def span_in(row: TextRow, selection: Selection, name: int) -> tuple[int, int] | 
     return (start, end) if start < end else None
 
 
-def _copied(row: TextRow, start: int, end: int) -> str:
-    text = row.text
-    piece = text[max(start, row.gutter) : len(text) if end < 0 else end].rstrip(
-        " " if row.end == "\n" else ""
-    )
-    return piece + (row.end if end < 0 else "\n")
+def _copy_row(row: TextRow, start: int, end: int) -> str:
+    text = row.text[max(start, row.gutter) : len(row.text) if end < 0 else end]
+    text = text.rstrip(" " if row.end == "\n" else "")
+    return text + (row.end if end < 0 else "\n")
 
 
-def _clamped(sheet: TranscriptModel, key: int) -> int:
-    """The index of a key; of the nearest one where it is gone."""
-    return max(0, min(len(sheet.entries) - 1, sheet.place_of(key)))
+# --- search ----------------------------------------------------------------------------------------------
+
+
+class Match(NamedTuple):
+    """Where the words stand: index of the item, its row, the first character. Compares in reading order."""
+
+    item: int
+    row: int
+    start: int
+
+
+Search = Generator[None, None, Match | None]
+"""A search in steps, between which keys are handled: in megabytes it takes a while."""
+
+
+def match_spans(row: TextRow, sought: str) -> tuple[tuple[int, int], ...]:
+    """Where `sought`, in lower case, stands in a row."""
+    text = row.text.lower()
+    if not sought or len(text) != len(row.text):  # some letters are longer in lower case
+        return ()
+    found: list[tuple[int, int]] = []
+    at = text.find(sought, row.gutter)
+    while at >= 0:
+        found.append((at, at + len(sought)))
+        at = text.find(sought, at + len(sought))
+    return tuple(found)
+
+
+def find_match(cache: RenderCache, sought: str, start: Match, step: int) -> Search:
+    """The first match after `start`, or before it if `step` is -1; continues at the other end."""
+    beyond: Match | None = None
+    for index in _indices_from(cache, start.item, step):
+        yield
+        matches = yield from _matches_in_item(cache, index, sought)
+        for match in matches if step > 0 else matches[::-1]:
+            if index != start.item or (match > start if step > 0 else match < start):
+                return match
+            beyond = beyond or match
+    return beyond
+
+
+def find_first_word(cache: RenderCache, index: int, words: Sequence[str]) -> Search:
+    """The first row of an item that has one of the words."""
+    folded = [word.casefold() for word in words if word]
+    yield from cache.draw_all(index)
+    for number, row in enumerate(cache.rows(index)):
+        text = row.text.casefold()
+        for word in folded:
+            start = text.find(word, row.gutter)
+            if start >= 0 and len(text) == len(row.text):
+                return Match(index, number, start)
+        if number % ROWS_PER_STEP == ROWS_PER_STEP - 1:
+            yield
+    return None
+
+
+def _indices_from(cache: RenderCache, index: int, step: int) -> Iterator[int]:
+    """All items from `index` on, wrapping round; also those in a collapsed run."""
+    entries = cache.model.entries
+    for further in range(len(entries)):
+        at = (index + step * further) % len(entries)
+        entry = entries[at]
+        if entry is not None and (not entry.hidden or entry.run is not None):
+            yield at
+
+
+def _matches_in_item(cache: RenderCache, index: int, sought: str) -> Generator[None, None, list[Match]]:
+    if not _may_match(cache, index, sought):
+        return []
+    run = collapsed_run(cache, index)
+    if run is not None:
+        cache.set_opened(run, True)
+    folded = has_folded_match(cache, index, sought)
+    if folded:
+        cache.set_opened(index, True)
+    in_view = run is None and not folded
+    if in_view:  # else it is open for the search only, and must not be seen
+        yield from cache.draw_all(index)
+    matches: list[Match] = []
+    for number, row in enumerate(cache.all_rows(index)):
+        matches += [Match(index, number, start) for start, _ in match_spans(row, sought)]
+        if in_view and number % ROWS_PER_STEP == ROWS_PER_STEP - 1:
+            yield
+    if folded:
+        cache.set_opened(index, False)
+    if run is not None:
+        cache.set_opened(run, False)
+    return matches
+
+
+def collapsed_run(cache: RenderCache, index: int) -> int | None:
+    """The header of the collapsed run that hides an entry; None if it is visible."""
+    entry = cache.model[index]
+    return entry.run if entry.hidden else None
+
+
+def _may_match(cache: RenderCache, index: int, sought: str) -> bool:
+    """Whether an entry must be drawn to know. All are if there are few and they are small."""
+    entry = cache.model[index]
+    source = source_text(entry.current_item())
+    few = len(cache.model.entries) <= MAX_DRAWN_SEARCH and len(source) <= LARGE_SOURCE_CHARS
+    if few and not entry.hidden:
+        return True
+    source = source.lower()
+    return all(word in source for word in sought.split())
+
+
+def has_folded_match(cache: RenderCache, index: int, sought: str) -> bool:
+    """Whether an item is closed and has the words: its matches are those of its rows when it is open."""
+    entry = cache.model[index]
+    if entry.opened or not is_foldable(entry.item):
+        return False
+    return sought in source_text(entry.current_item()).lower()
+
+
+# --- code blocks -----------------------------------------------------------------------------------------
+
+
+class ShownBlock(NamedTuple):
+    """A code block as it is drawn."""
+
+    number: int
+    of: int
+    """How many the reply has, as far as it is drawn."""
+    text: str
+
+
+def block_in(cache: RenderCache, index: int, row: int) -> ShownBlock:
+    """The code block that begins with a row of an entry."""
+    rows = cache.rows(index)
+    marks = [row.fill.meta.get("fence") for row in rows]
+    last = row
+    while last + 1 < len(marks) and marks[last + 1] == "inside":
+        last += 1
+    shown = "".join(row.text[row.gutter :] + row.end for row in rows[row : last + 1]).removesuffix("\n")
+    return ShownBlock(marks[:row].count("head"), marks.count("head"), shown)
+
+
+def code_blocks(markdown: str) -> list[str]:
+    """The text between fences, block by block, as it was written."""
+    blocks: list[str] = []
+    start, fence = 0, ""
+    for line in _FENCE.finditer(markdown):
+        if not fence:
+            start, fence = line.end() + 1, line[1]
+        elif line[1].startswith(fence) and not line[2].strip():
+            blocks.append(markdown[start : max(start, line.start() - 1)])
+            fence = ""
+    return [*blocks, markdown[start:]] if fence else blocks

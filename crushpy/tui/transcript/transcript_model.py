@@ -1,414 +1,280 @@
-"""All items of a transcript: what they are, how tall they are, and the rows of those that are looked at.
+"""The items of a transcript: their order, which of them are open or hidden, and how tall each of them is.
 
-Knows no widget. An item is drawn when somebody asks for its rows; until then its height is an estimate.
+Draws nothing: an item's height is an estimate until `RenderCache` has drawn it.
 """
 
-import time
-from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
 from crushpy.tui.items import ReadingItem, ReplyItem, ThinkingItem, ToolItem, TranscriptItem
-from crushpy.tui.transcript.collapsed_reads import end_run, gather, is_reading, run_at_end
-from crushpy.tui.transcript.entry_list import EntryList
-from crushpy.tui.transcript.heights import Heights
-from crushpy.tui.transcript.item_state import ItemState
-from crushpy.tui.transcript.markdown.sections import FULL
-from crushpy.tui.transcript.render.draw_item import estimate, is_foldable, stands_close
-from crushpy.tui.transcript.render.drawn import Drawn, LiveDrawn
-from crushpy.tui.transcript.render.highlight import Highlighter
-from crushpy.tui.transcript.render.reply_part import ReplyPart, part_of, split_reply, unpacked
-from crushpy.tui.transcript.render.styles import Palette
-from crushpy.tui.transcript.render.text_row import TextRow
-from crushpy.util.pieces import Pieces
+from crushpy.tui.transcript.render.draw_item import estimate, is_open_at_first, stands_close
 
-KEPT = 300
-"""So many items keep their rows."""
-KEPT_ROWS = 5_000
-"""And so many rows, but for those of the last few items."""
-KEPT_ANYWAY = 8
-MANY_ROWS = 50
-"""Items of fewer rows are not counted each time: there are thousands of them."""
-PATIENCE = 0.02
-"""Seconds that drawing one item may take before the rest is left for later."""
+MAX_OUTPUT_CHARS = 200_000
+"""Characters of a running tool's output that are kept for display."""
+MAX_COLLAPSED_READS = 50
+"""Calls that one line stands for: whenever one of them changes, all are looked at."""
+_READING = {"view": "files", "ls": "folders", "glob": "searches", "grep": "searches"}
 
 
-class TranscriptModel(EntryList):
-    """Draws entries, and keeps what was drawn as long as there is room."""
+class Heights:
+    """Heights by index in a Fenwick tree: reading a position, finding an index and changing a height are
+    logarithmic, so 10,000 items cost about as much as 10."""
+
+    def __init__(self, heights: Iterable[int] = ()) -> None:
+        self._heights = list(heights)
+        self._tree = [0, *self._heights]
+        for node in range(1, len(self._tree)):
+            parent = node + (node & -node)
+            if parent < len(self._tree):
+                self._tree[parent] += self._tree[node]
+        self.total = sum(self._heights)
+
+    def __len__(self) -> int:
+        return len(self._heights)
+
+    def __getitem__(self, index: int) -> int:
+        return self._heights[index]
+
+    def __setitem__(self, index: int, height: int) -> None:
+        change = height - self._heights[index]
+        if not change:
+            return
+        self._heights[index] = height
+        self.total += change
+        node = index + 1
+        while node < len(self._tree):
+            self._tree[node] += change
+            node += node & -node
+
+    def append(self, height: int) -> None:
+        self._heights.append(height)
+        self.total += height
+        node = len(self._tree)
+        covered = height
+        child = node - 1
+        while child > node - (node & -node):
+            covered += self._tree[child]
+            child -= child & -child
+        self._tree.append(covered)
+
+    def before(self, index: int) -> int:
+        """The sum of the heights before `index`: the row where it begins."""
+        total = 0
+        while index > 0:
+            total += self._tree[index]
+            index -= index & -index
+        return total
+
+    def find(self, row: int) -> tuple[int, int]:
+        """Which index covers `row`, and how far below its beginning that is. Past the end: the last row."""
+        if row >= self.total:
+            last = self._last_tall()
+            return last, max(0, self._heights[last] - 1) if self._heights else 0
+        index = 0
+        rest = max(0, row)
+        step = 1 << len(self._heights).bit_length()
+        while step:
+            probe = index + step
+            if probe < len(self._tree) and self._tree[probe] <= rest:
+                index = probe
+                rest -= self._tree[probe]
+            step >>= 1
+        return index, rest
+
+    def _last_tall(self) -> int:
+        for index in range(len(self._heights) - 1, -1, -1):
+            if self._heights[index]:
+                return index
+        return 0
+
+
+class ItemState:
+    """One item in its place."""
+
+    __slots__ = ("hidden", "item", "key", "run", "streamed", "unfolded")
+
+    def __init__(self, key: int, item: TranscriptItem) -> None:
+        self.key = key
+        self.item = item
+        self.hidden = False
+        """Not shown: part of a collapsed run, or the header of a run that is too short to need one."""
+        self.run: int | None = None
+        """Index of the header of the run of reading calls it belongs to; None if it belongs to none."""
+        self.unfolded: bool | None = None
+        """What the user chose; None if nothing was chosen."""
+        self.streamed: list[str] | None = None
+        """What was streamed since `item` was set; None if the item does not grow."""
+
+    @property
+    def opened(self) -> bool:
+        return is_open_at_first(self.item) if self.unfolded is None else self.unfolded
+
+    def set_item(self, item: TranscriptItem) -> None:
+        """Shows `item`, which does not grow, from now on."""
+        self.item, self.streamed = item, None
+
+    def current_item(self) -> TranscriptItem:
+        """The item with everything that was streamed so far."""
+        if not self.streamed:
+            return self.item
+        self.streamed[:] = ["".join(self.streamed)]
+        match self.item:
+            case ReplyItem() | ThinkingItem():
+                return msgspec.structs.replace(self.item, text=self.item.text + self.streamed[0])
+            case ToolItem():
+                output = (self.item.output + self.streamed[0])[-MAX_OUTPUT_CHARS:]
+                return msgspec.structs.replace(self.item, output=output)
+            case _:
+                return self.item
+
+
+class TranscriptModel:
+    """Items by index. Keys are never used twice; a removed item leaves a gap of height 0."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.highlighter = Highlighter()
+        self.entries: list[ItemState | None] = []
+        self.heights = Heights()
         self.width = 0
-        self._palette: Palette | None = None
-        self._drawn: OrderedDict[int, Drawn] = OrderedDict()
-        self._unfinished: dict[int, Drawn] = {}
-        self._growing: set[int] = set()
-        """Keys of entries to which something was streamed."""
-        self._replaced: set[int] = set()
-        """Keys of entries whose items have changed since the last `flush`."""
-        self._kept = KEPT
+        """Columns for which heights are estimated."""
+        self._first_key = 0
 
-    @property
-    def total(self) -> int:
-        return self.heights.total
-
-    @property
-    def drawn_items(self) -> int:
-        return len(self._drawn)
-
-    @property
-    def unpacked_rows(self) -> int:
-        growing = [entry.drawn for entry in self.entries if entry is not None and entry.drawn is not None]
-        return sum(drawn.rows.unpacked for drawn in (*self._drawn.values(), *growing))
-
-    @property
-    def busy(self) -> bool:
-        """Something is left to draw or to colour."""
-        return bool(self._unfinished or self.highlighter.busy)
-
-    def looks(self, palette: Palette, width: int) -> bool:
-        """Everything is drawn in these colours and for this width."""
-        return palette is self._palette and width == self.width
-
-    def look(self, palette: Palette, width: int, height: int) -> None:
-        """From now on everything is drawn in these colours and for this width."""
-        self._palette = palette
-        self._kept = max(KEPT, 5 * height)
-        self.width = width
-        self._drop_all()
-        for entry in self.entries:
-            if entry is not None and entry.parts is not None:
-                entry.drawn = None
-                self._begin(entry)
-        self._estimate_all()
-        self.flush()
+    def __getitem__(self, index: int) -> ItemState:
+        entry = self.entries[index]
+        assert entry is not None
+        return entry
 
     # --- changes -----------------------------------------------------------------------------------------
 
     def reset(self, items: Sequence[TranscriptItem]) -> None:
-        self._drop_all()
-        self._replaced.clear()
-        self.clear()
+        self._first_key += len(self.entries)
+        self.entries = []
         for item in items:
             self._append(item)
         for index, entry in enumerate(self.entries):
             if entry is not None and isinstance(entry.item, ReadingItem):
-                entry.item, _ = gather(self.entries, index)
-        self._estimate_all()
+                self._collapse(index)
+        self.estimate_all()
 
     def add(self, item: TranscriptItem) -> int:
+        """Appends an item; returns its key."""
         start = len(self.entries)
         key = self._append(item)
         for index in range(start, len(self.entries)):
-            self.heights.append(self._estimate(index, self[index]))
+            self.heights.append(0)
+            self.estimate(index)
         return key
 
     def _append(self, item: TranscriptItem) -> int:
-        """A call that only reads has a line for all of its run before it; a long reply comes in parts."""
-        run = run_at_end(self.entries) if is_reading(item) else None
+        """Adds an entry, and before the first of several reading calls the header of their run."""
+        run = self._last_run() if is_reading(item) else None
         if run is None and is_reading(item):
             run = len(self.entries)
-            header = self.append(ReadingItem())
+            header = self._append_entry(ReadingItem())
             header.hidden = True
             header.run = run
-        first, *others = split_reply(item) if isinstance(item, ReplyItem) else [item]
-        if isinstance(first, ReplyPart) and first.number:  # it was split before
-            return self.append_part(first).key
-        entry = self.append(first)
+        entry = self._append_entry(item)
         entry.run = run
-        for part in others:
-            self.append_part(part)
         return entry.key
 
-    def replace(self, index: int, item: TranscriptItem) -> None:
-        """Nothing is drawn before somebody looks, and nothing measured before `flush`: calls change by the
-        thousand."""
-        entry = self[index]
-        entry.before = self._forget(entry) or entry.before
-        self._remove(range(index + 1, self.extent(index)[1] + 1))
-        entry.end(item)
-        self._replaced.add(entry.key)
+    def _append_entry(self, item: TranscriptItem) -> ItemState:
+        entry = ItemState(self._first_key + len(self.entries), item)
+        self.entries.append(entry)
+        return entry
 
     def remove(self, index: int) -> None:
-        end_run(self.entries, index)
-        first, last = self.extent(index)
-        self._remove(range(first, last + 1))
+        for later in range(index + 1, len(self.entries)):  # the rest of its run is not collapsed any more
+            entry = self.entries[later]
+            if entry is None or entry.run is None or entry.run > index:
+                break
+            entry.run = None
+        self.entries[index] = None
+        self.heights[index] = 0
 
-    def _remove(self, indices: range) -> None:
-        for index in indices:
-            entry = self.entries[index]
-            if entry is not None:
-                self._forget(entry)
-            self.entries[index] = None
-            self.heights[index] = 0
+    # --- collapsed reads ---------------------------------------------------------------------------------
 
-    def unfold(self, index: int, unfolded: bool) -> None:
-        entry = self[index]
-        if not is_foldable(entry.item) or entry.opened is unfolded:
-            return
-        rows = self._forget(entry)
-        entry.unfolded = unfolded
-        if entry.parts is not None:
-            self._begin(entry)
-        self._redraw(index, rows)
-        if isinstance(entry.item, ReadingItem):
-            self._gather(index)
-
-    def reveal(self, index: int) -> None:
-        """Opens the run that hides an entry."""
-        header = self[index].run
-        if self[index].hidden and header is not None:
-            self.unfold(header, True)
-
-    def _measure_replaced(self) -> None:
-        """Entries have changed: they are as tall as they seem until they are drawn, and their runs say so."""
-        replaced, self._replaced = self._replaced, set()
-        runs: set[int] = set()
-        for key in replaced:
-            index = self.index_of(key)
-            if index is None:
-                continue
-            entry = self[index]
-            if entry.run is not None:
-                runs.add(entry.run)
-            if entry.drawn is None and entry.key not in self._drawn:
-                self.heights[index] = self._estimate(index, entry)
-        for header in runs:
-            self._gather(header)
-
-    def _gather(self, header: int) -> None:
-        """Has the line of a run tell its calls, and hides those that it tells while it is closed."""
-        line = self[header]
-        item, changed = gather(self.entries, header)
-        if item != line.item:
-            rows = self._forget(line)
-            line.item = item
-            if not line.hidden:
-                self._redraw(header, rows)
+    def update_run(self, header: int) -> bool:
+        """Counts the calls of a run and hides those its header stands for; True if the header changed."""
+        before = self[header].item
+        for index in self._collapse(header):
+            self.estimate(index)
         after = self.neighbour(header, 1)
-        for index in (*changed, *([] if after is None else [after])):
-            self.heights[index] = self._estimate(index, self[index])
+        if after is not None:
+            self.estimate(after)
+        return self[header].item != before
 
-    def stream(self, index: int, text: str) -> None:
-        """More of an item that grows. Nothing is drawn before `flush`."""
-        entry = self[self.extent(index)[1]]
-        if entry.parts is None:
-            entry.begin_to_grow()
-            self._forget(entry)
-            self._begin(entry)
-        assert entry.parts is not None
-        entry.parts.append(text)
-        if isinstance(entry.drawn, LiveDrawn) and entry.cutter is None:
-            entry.drawn.feed(text)
-        if entry.parts.characters > FULL:
-            entry.cut()  # in small steps: what comes between two frames may be megabytes
-        self._growing.add(entry.key)
+    def _last_run(self) -> int | None:
+        """Index of the header of the run that a reading call added now belongs to."""
+        last = self.entries[-1] if self.entries else None
+        if last is None or last.run is None or len(self.entries) - last.run > MAX_COLLAPSED_READS:
+            return None
+        return last.run
 
-    def flush(self) -> None:
-        """Draws what was streamed, and measures what was replaced, since the last time."""
-        self._measure_replaced()
-        growing, self._growing = self._growing, set()
-        for key in growing:
-            index = self.index_of(key)
-            if index is not None and self[index].parts is not None and self._palette is not None:
-                self._grow(index)
+    def _collapse(self, header: int) -> list[int]:
+        """Updates the header of a run; returns the entries that are shown now and were not, or vice versa."""
+        line = self[header]
+        members = list(self._members(header))
+        told = {index for index, entry in members if _is_collapsible(entry.item)}
+        together = len(told) > 1
+        changed: list[int] = []
+        for index, entry in ((header, line), *members):
+            hidden = not together if entry is line else together and index in told and not line.opened
+            if entry.hidden != hidden:
+                entry.hidden = hidden
+                changed.append(index)
+        line.item = _count_reads(entry.item for index, entry in members if index in told)
+        return changed
 
-    def _grow(self, index: int) -> int:
-        """Draws what was streamed to an entry; gives the one that goes on growing."""
-        index = self._take_streamed(index)
-        entry = self[index]
-        if isinstance(entry.drawn, LiveDrawn):
-            self._advance(entry.key, entry.drawn)
-        else:
-            before: Sequence[TextRow] = entry.drawn.rows if entry.drawn else ()
-            entry.drawn = self._draw(entry, entry.grown())
-            entry.drawn.keep_rows(before)
-        self._measured(index, entry.drawn)
-        return index
-
-    def _take_streamed(self, index: int) -> int:
-        """Makes what was streamed a part of the item, where that is a reply. A part that has become complete
-        is followed by others; gives the last one."""
-        entry = self[index]
-        cutter = entry.cutter
-        if cutter is None or entry.parts is None or not isinstance(entry.item, ReplyItem):
-            return index
-        entry.cut()
-        if entry.complete:
-            first, *others = entry.complete
-            self._end_part(index, first, far=bool(others))
-            for part in others:
-                # Those between were never seen: they are drawn when somebody scrolls to them.
-                index = self._add_part(index, part)
-            index = self._add_part(index, part_of(first, cutter.section, first.number + 1 + len(others)))
-            entry = self[index]
-            entry.parts, entry.cutter = Pieces(), cutter
-            self._begin(entry)
-        entry.item = msgspec.structs.replace(entry.item, text=cutter.text)
-        if isinstance(entry.drawn, LiveDrawn):
-            entry.drawn.show(cutter.text)
-        return index
-
-    def _end_part(self, index: int, part: ReplyPart, *, far: bool) -> None:
-        """A part is complete. It stays drawn where somebody saw it; not where the end is `far` from it."""
-        entry = self[index]
-        drawn = entry.drawn
-        entry.end(part)
-        if isinstance(drawn, LiveDrawn) and drawn.rows and not far:
-            drawn.show(unpacked(part).text)
-            self._complete(index, drawn, broken=part.broken)
-        else:
-            self.heights[index] = self._estimate(index, entry)
-
-    def _add_part(self, index: int, part: ReplyPart) -> int:
-        entry = self.insert_part(index + 1, part)
-        self.heights[index + 1] = self._estimate(index + 1, entry)
-        return index + 1
-
-    def _complete(self, index: int, drawn: LiveDrawn, *, broken: bool = False) -> None:
-        entry = self[index]
-        drawn.finish(time.perf_counter() + PATIENCE, broken=broken)
-        self._finished(entry.key, drawn)
-        self._keep(entry.key, drawn)
-        self._measured(index, drawn)
-
-    def finish(self, index: int) -> None:
-        """An item that grew is complete."""
-        index = self.extent(index)[1]
-        if self[index].parts is None:
-            return
-        index = self._take_streamed(index)
-        entry = self[index]
-        item = entry.grown()
-        drawn = entry.drawn
-        entry.end(item if isinstance(item, ToolItem) else msgspec.structs.replace(item, done=True))
-        if isinstance(drawn, LiveDrawn) and isinstance(item, ReplyItem):
-            self._complete(index, drawn)
-            return
-        self._redraw(index, drawn.rows if drawn else [])
-        self._replaced.add(entry.key)
-
-    # --- looking -----------------------------------------------------------------------------------------
-
-    def rows(self, index: int) -> Sequence[TextRow]:
-        """An entry's rows, without the empty one before it. Drawn if need be; its height is then exact."""
-        entry = self.entries[index]
-        if entry is None or entry.hidden or self._palette is None:
-            return []
-        drawn = entry.drawn or self._drawn.get(entry.key)
-        if drawn is None:
-            drawn = self._draw(entry, entry.grown())
-            drawn.keep_rows(entry.before[:200])
-            entry.before = ()
-            self._keep(entry.key, drawn)
-        elif entry.drawn is None:
-            self._drawn.move_to_end(entry.key)
-        self._measured(index, drawn)
-        return drawn.rows
-
-    def all_rows(self, index: int) -> Sequence[TextRow]:
-        """An entry's rows, drawn to the last one however long that takes."""
-        rows = self.rows(index)
-        entry = self.entries[index]
-        drawn = entry and (entry.drawn or self._drawn.get(entry.key))
-        while entry is not None and drawn is not None and not drawn.complete and not entry.hidden:
-            self._advance(entry.key, drawn)
-            self._measured(index, drawn)
-        return rows
-
-    def work(self, until: float) -> None:
-        """Goes on with what is left to draw and to colour."""
-        for key, drawn in list(self._unfinished.items()):
-            if drawn.dropped:
-                del self._unfinished[key]
-                continue
-            drawn.advance(until)
-            self._finished(key, drawn)
-            index = self.index_of(key)
-            if index is not None:
-                self._measured(index, drawn)
-            if time.perf_counter() > until:
+    def _members(self, header: int) -> Iterator[tuple[int, ItemState]]:
+        for index in range(header + 1, len(self.entries)):
+            entry = self.entries[index]
+            if entry is None or not is_reading(entry.item):
                 return
-        self.highlighter.work(until)
+            yield index, entry
 
-    # --- inside ------------------------------------------------------------------------------------------
+    # --- queries -----------------------------------------------------------------------------------------
 
-    def _begin(self, entry: ItemState) -> None:
-        """Prepares an entry that grows to be drawn piece by piece."""
-        if self._palette is None:
-            return
-        self._growing.add(entry.key)
-        if isinstance(entry.item, ReplyItem):
-            entry.drawn = LiveDrawn(entry.item, self._palette, self.width)
-        elif isinstance(entry.item, ThinkingItem) and entry.opened:
-            entry.drawn = live = LiveDrawn(entry.item, self._palette, self.width)
-            live.feed(entry.item.text + "".join(entry.parts or ()))
+    @property
+    def total(self) -> int:
+        """The height of all items."""
+        return self.heights.total
 
-    def _draw(self, entry: ItemState, item: TranscriptItem) -> Drawn:
-        assert self._palette is not None
-        drawn = Drawn(item, self._palette, self.width, opened=entry.opened)
-        self._advance(entry.key, drawn)
-        return drawn
+    def index_of(self, key: int) -> int | None:
+        """The index of the entry with that key; None if it was removed."""
+        index = key - self._first_key
+        return index if 0 <= index < len(self.entries) and self.entries[index] is not None else None
 
-    def _advance(self, key: int, drawn: Drawn) -> None:
-        drawn.advance(time.perf_counter() + PATIENCE)
-        self._finished(key, drawn)
+    def nearest_index(self, key: int) -> int:
+        """The index of a key, even if its entry was removed."""
+        return max(0, min(len(self.entries) - 1, key - self._first_key))
 
-    def _finished(self, key: int, drawn: Drawn) -> None:
-        drawn.ask_for_colours(self.highlighter)
-        if drawn.complete:
-            self._unfinished.pop(key, None)
-        else:
-            self._unfinished[key] = drawn
+    def neighbour(self, index: int, step: int) -> int | None:
+        """The next visible entry in that direction (1 or -1)."""
+        index += step
+        while 0 <= index < len(self.entries):
+            entry = self.entries[index]
+            if entry is not None and not entry.hidden:
+                return index
+            index += step
+        return None
 
-    def _keep(self, key: int, drawn: Drawn) -> None:
-        self._drawn[key] = drawn
-        while len(self._drawn) > self._kept:
-            self._drop_oldest()
-        if drawn.rows.unpacked > MANY_ROWS:
-            rows = sum([one.rows.unpacked for one in self._drawn.values()])
-            while rows > KEPT_ROWS and len(self._drawn) > KEPT_ANYWAY:
-                rows -= self._drop_oldest().rows.unpacked
-
-    def _drop_oldest(self) -> Drawn:
-        oldest = self._drawn.popitem(last=False)[1]
-        oldest.dropped = True
-        return oldest
-
-    def _forget(self, entry: ItemState) -> Sequence[TextRow]:
-        """Lets go of an entry's drawing; its rows may serve the next one."""
-        drawn = self._drawn.pop(entry.key, None) or entry.drawn
-        entry.drawn = None
-        self._unfinished.pop(entry.key, None)
-        if drawn is None:
-            return []
-        drawn.dropped = True
-        return drawn.rows
-
-    def _redraw(self, index: int, before: Sequence[TextRow]) -> None:
-        entry = self[index]
-        if self._palette is None or not before:
-            self.heights[index] = self._estimate(index, entry)
-            return
-        if entry.parts is not None:
-            self.flush()
-            return
-        drawn = self._draw(entry, entry.grown())
-        drawn.keep_rows(before[:200])
-        self._keep(entry.key, drawn)
-        self._measured(index, drawn)
-
-    def _measured(self, index: int, drawn: Drawn) -> None:
-        self.heights[index] = 0 if self[index].hidden else self.space(index) + len(drawn.rows)
-
-    def _estimate(self, index: int, entry: ItemState) -> int:
-        if entry.hidden:
+    def space(self, index: int) -> int:
+        """Empty rows before an entry: 1 or 0."""
+        entry = self.entries[index]
+        if entry is None or entry.hidden:
             return 0
-        return self.space(index) + estimate(entry.item, self.width, opened=entry.opened)
+        before = self.neighbour(index, -1)
+        return 0 if stands_close(entry.item, None if before is None else self[before].item) else 1
 
-    def _estimate_all(self) -> None:
+    # --- heights -----------------------------------------------------------------------------------------
+
+    def estimate(self, index: int) -> None:
+        """Sets the height of an entry that is not drawn."""
+        entry = self[index]
+        rows = 0 if entry.hidden else estimate(entry.item, self.width, opened=entry.opened)
+        self.heights[index] = self.space(index) + rows
+
+    def estimate_all(self) -> None:
         self.heights = Heights(self._estimates())
 
     def _estimates(self) -> Iterator[int]:
@@ -421,9 +287,20 @@ class TranscriptModel(EntryList):
             before = entry.item
             yield space + estimate(before, self.width, opened=entry.opened)
 
-    def _drop_all(self) -> None:
-        for drawn in self._drawn.values():
-            drawn.dropped = True
-        self._drawn.clear()
-        self._unfinished.clear()
-        self.highlighter.drop()
+
+def is_reading(item: TranscriptItem) -> bool:
+    """Whether it is a call of a tool that only looks at files."""
+    return isinstance(item, ToolItem) and item.name in _READING
+
+
+def _is_collapsible(item: TranscriptItem) -> bool:
+    """Whether a reading call succeeded, so that nothing about it needs a line of its own."""
+    return isinstance(item, ToolItem) and item.state == "done" and not item.answer and not item.sent
+
+
+def _count_reads(items: Iterable[TranscriptItem]) -> ReadingItem:
+    counts = {"files": 0, "folders": 0, "searches": 0}
+    for item in items:
+        if isinstance(item, ToolItem):
+            counts[_READING[item.name]] += 1
+    return ReadingItem(**counts)

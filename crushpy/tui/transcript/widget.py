@@ -1,44 +1,85 @@
-"""The transcript's widget: one virtual view that draws only what is seen, and follows the end as it grows.
+"""The transcript's widget: one virtual view that draws only what is visible, and follows the end as it grows.
 
-What is shown is in `sheet.py`, where it is shown in `scrolling.py`, mouse and keys are in `pointing.py`.
-It must have no border and no padding: it paints its lines itself.
+`TranscriptModel` holds the items, `RenderCache` their rows, `TranscriptView` the visible lines, `Interaction`
+the cursor and the search. The widget must have no border and no padding: it paints its lines itself.
 """
 
 import asyncio
 import time
 from collections.abc import Sequence
-from typing import overload
+from typing import ClassVar, cast, overload
 
 from rich.segment import Segment
 from rich.style import Style
+from textual import events
 from textual.await_remove import AwaitRemove
-from textual.geometry import Region
+from textual.binding import Binding, BindingType
+from textual.geometry import Region, Size
 from textual.message import Message
+from textual.reactive import var
+from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
+from textual.widget import Widget
 
-from crushpy.tui.items import ItemAction, ReadingItem, TranscriptItem
-from crushpy.tui.transcript.code_blocks import ShownBlock
-from crushpy.tui.transcript.entry_list import item_key
+from crushpy.tui.focus_controller import FocusVisitor
+from crushpy.tui.items import BOUNDARY_ACTIONS, ItemAction, ReadingItem, TranscriptItem
 from crushpy.tui.transcript.interaction import Interaction
 from crushpy.tui.transcript.markdown.inline import load_parser
 from crushpy.tui.transcript.render.styles import COMPONENTS, CSS, Palette
-from crushpy.tui.transcript.selection import selected_text
+from crushpy.tui.transcript.render_cache import RenderCache
+from crushpy.tui.transcript.selection import ShownBlock, selected_text
+from crushpy.tui.transcript.transcript_model import TranscriptModel
+from crushpy.tui.transcript.view import Overlay, TranscriptView
 
-FRAME_SECONDS = 0.05
-"""Seconds between two frames while something is streamed."""
-SLICE = 0.008
-"""Seconds of work at a time on what is left to draw or to colour."""
+FRAME_S = 0.05
+"""Time between two frames while something is streamed."""
+WORK_SLICE_S = 0.008
+"""Time spent at once on what is left to draw or to colour."""
 
 
-class Transcript(Interaction):
-    """Everything that was said and done. Keys of items are handed out by `add` and `set_items`, in order."""
+class Transcript(FocusVisitor, ScrollView, can_focus=True):
+    """A conversation. Keys of items are assigned by `add` and `set_items`, in order.
+
+    Every action is reachable by key: while the transcript has focus the cursor shows what they act on.
+    """
 
     DEFAULT_CSS = CSS
     COMPONENT_CLASSES = COMPONENTS
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "cursor_up", "Previous", tooltip="the previous item"),
+        Binding("down", "cursor_down", "Next", tooltip="the next item"),
+        Binding("enter,space", "toggle_item", "Open or close", tooltip="open or close the item"),
+        Binding("right", "fold(True)", "Open", show=False),
+        Binding("left", "fold(False)", "Close", show=False),
+        Binding("pageup", "page_up", "A page up", show=False),
+        Binding("pagedown", "page_down", "A page down", show=False),
+        Binding("home", "scroll_home", "To the beginning", show=False),
+        Binding("end", "scroll_end", "To the end", show=False),
+        Binding("c", "activate('copy')", "Copy", tooltip="copy the item"),
+        Binding("p", "activate('pin')", "Pin", tooltip="pin the message: every compaction carries it"),
+        Binding("b", "activate('fork')", "Fork here", tooltip="go on in a branch that ends at this message"),
+        Binding("y", "activate('copy_block')", "Copy code", tooltip="copy a code block; again, the next"),
+        Binding("s", "activate('open_task')", "Sub-agent", tooltip="read what the sub-agent of a task does"),
+        Binding("o", "open_link", "Open link", tooltip="open its link; again, the next one"),
+        Binding("slash", "find", "Find", tooltip="find words in the transcript"),
+        Binding("n", "find_next(1)", "Next match", tooltip="the next match, during a search"),
+        Binding("N", "find_next(-1)", "Previous match", tooltip="the previous match"),
+        Binding("escape", "end_find", "End finding", show=False),
+        *(
+            Binding(key, f"activate('{action}')", name.capitalize())
+            for key, (action, name) in BOUNDARY_ACTIONS.items()
+        ),
+    ]
+
+    can_pin = False
+    """Whether the messages shown belong to a conversation that can be pinned to."""
+
+    following: var[bool] = var(True)
+    """The end stays in view while more arrives. False once the user scrolls up; set it to return."""
 
     class Scrolled(Message):
-        """How many lines are below what is seen has changed; 0 at the end."""
+        """The number of lines below the visible ones has changed; 0 at the end."""
 
         def __init__(self, more_below: int) -> None:
             super().__init__()
@@ -68,10 +109,10 @@ class Transcript(Interaction):
             self.block = block
 
     class FindAsked(Message):
-        """Somebody wants to find words in it."""
+        """The user wants to search the transcript."""
 
     class FindEnded(Message):
-        """Words were looked for that could not be found at once."""
+        """A search that took longer has ended."""
 
         def __init__(self, found: bool) -> None:
             super().__init__()
@@ -80,36 +121,43 @@ class Transcript(Interaction):
     def __init__(self) -> None:
         super().__init__()
         self.auto_links = False
+        self.model = TranscriptModel()
+        self.cache = RenderCache(self.model)
+        self.view = TranscriptView(self.cache)
+        self.interaction = Interaction(self)
         self._palette: Palette | None = None
         self._palette_stale = True
-        self._frame_due: asyncio.TimerHandle | None = None
-        self._work_due: asyncio.TimerHandle | None = None
+        self._painted: list[Strip | None] = []
+        """What is on the screen, line by line; None if that is not certain."""
+        self._frame_timer: asyncio.TimerHandle | None = None
+        self._work_timer: asyncio.TimerHandle | None = None
         self._last_frame = 0.0
-        self._pause = FRAME_SECONDS
+        self._frame_pause = FRAME_S
+        self._announced_below: int | None = None
 
-    # --- what is shown -----------------------------------------------------------------------------------
+    # --- items -------------------------------------------------------------------------------------------
 
     def set_items(self, items: Sequence[TranscriptItem]) -> None:
         """Shows these items instead of all others, from the end."""
-        self._sheet.reset(items)
-        self._cursor = None
-        self._anchor = (0, 0)
+        self.cache.reset(items)
+        self.interaction.cursor = None
+        self.view.reset()
         self.following = True
         self.show_changes()
 
     def add(self, item: TranscriptItem) -> int:
-        """Appends an item; gives its key."""
-        if not self._sheet.entries:
+        """Appends an item; returns its key."""
+        if not self.model.entries:
             load_parser()
-        key = self._sheet.add(item)
+        key = self.model.add(item)
         self._request_frame()
         return key
 
     def replace(self, key: int, item: TranscriptItem) -> None:
         """Shows another item in this place. What the user opened or closed stays so."""
-        index = self._sheet.index_of(key)
+        index = self.model.index_of(key)
         if index is not None:
-            self._sheet.replace(index, item)
+            self.cache.replace(index, item)
             self._request_frame()
 
     @overload
@@ -117,161 +165,202 @@ class Transcript(Interaction):
     @overload
     def remove(self, key: int) -> None: ...
     def remove(self, key: int | None = None) -> AwaitRemove | None:
-        """Takes out an item; without a key the whole widget, as every widget's `remove` does."""
+        """Removes an item; without a key the whole widget, as every widget's `remove` does."""
         if key is None:
             return super().remove()
-        index = self._sheet.index_of(key)
+        index = self.model.index_of(key)
         if index is not None:
-            self._sheet.remove(index)
+            self.cache.remove(index)
             self._request_frame()
         return None
 
     def stream(self, key: int, text: str) -> None:
         """Appends to a reply, to thinking, or to a tool's output. Cheap; drawn at most every 50 ms."""
-        index = self._sheet.index_of(key)
+        index = self.model.index_of(key)
         if index is not None and text:
-            self._sheet.stream(index, text)
+            self.cache.stream(index, text)
             self._request_frame()
 
     def finish(self, key: int) -> None:
-        """What was streamed is complete."""
-        index = self._sheet.index_of(key)
+        """Marks what was streamed as complete."""
+        index = self.model.index_of(key)
         if index is not None:
-            self._sheet.finish(index)
+            self.cache.finish(index)
             self._request_frame()
 
-    def activate(self, key: int, action: ItemAction) -> None:
-        self.post_message(self.ItemActivated(key, action))
-
-    def follow_link(self, href: str) -> None:
-        self.post_message(self.LinkClicked(href))
-
-    def copy_code(self, key: int, block: ShownBlock) -> None:
-        self.post_message(self.CodeClicked(key, block))
-
-    def ask_what_to_find(self) -> None:
-        self.post_message(self.FindAsked())
-
-    def tell_find_ended(self, found: bool) -> None:
-        self.post_message(self.FindEnded(found))
-
     def item(self, key: int) -> TranscriptItem | None:
-        """The item with that key as it is now; None where it is gone."""
-        index = self._sheet.index_of(key)
-        return None if index is None else self._sheet.whole(index)
+        """The item with that key as it is now; None if it was removed."""
+        index = self.model.index_of(key)
+        return None if index is None else self.model[index].current_item()
 
     def keys(self) -> list[int]:
         """The keys of all items, in order."""
-        entries = [entry for entry in self._sheet.entries if entry is not None]
-        return [
-            entry.key
-            for entry in entries
-            if entry.key == item_key(entry.key) and not isinstance(entry.item, ReadingItem)
-        ]
+        entries = [entry for entry in self.model.entries if entry is not None]
+        return [entry.key for entry in entries if not isinstance(entry.item, ReadingItem)]
 
     @property
     def drawn_items(self) -> int:
         """How many items keep their lines in memory."""
-        return self._sheet.drawn_items
-
-    @property
-    def unpacked_rows(self) -> int:
-        """How many lines are in memory as they are painted, seen or not."""
-        return self._sheet.unpacked_rows
+        return self.cache.drawn_items
 
     def fold_all(self, folded: bool) -> None:
         """Closes everything that can be folded, or opens it."""
-        for index, entry in enumerate(self._sheet.entries):
+        for index, entry in enumerate(self.model.entries):
             if entry is not None:
-                self._sheet.unfold(index, not folded)
+                self.cache.set_opened(index, not folded)
         self.show_changes()
 
+    def toggle(self, key: int) -> None:
+        """Opens or closes an item. Its first line stays where it is on the screen."""
+        self.interaction.toggle(self.model.index_of(key))
+
+    def reveal(self, key: int, words: Sequence[str] = ()) -> None:
+        """Goes to an item and shows it opened, with the cursor on it and the first of the words selected."""
+        self.interaction.reveal(key, words)
+
+    def find(self, words: str) -> bool | None:
+        """Highlights the words and goes to a match; None if `FindEnded` will tell the result."""
+        return self.interaction.find(words)
+
+    def end_find(self) -> None:
+        self.interaction.end_find()
+
+    def take_focus(self) -> None:
+        """Takes the focus and leaves the cursor where it is."""
+        self.interaction.take_focus()
+
     def text_of_selection(self) -> str:
-        """What is selected, as plain text; empty where nothing is."""
-        return selected_text(self._sheet, self.text_selection) if self.text_selection else ""
+        """The selected text; empty if nothing is selected."""
+        return selected_text(self.cache, self.text_selection) if self.text_selection else ""
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        return selected_text(self._sheet, selection), "\n"
+        return selected_text(self.cache, selection), "\n"
 
     def selection_updated(self, selection: Selection | None) -> None:
-        self._stale = True
+        self.view.stale = True
         self.refresh()
+
+    # --- position ----------------------------------------------------------------------------------------
+
+    @property
+    def allow_vertical_scroll(self) -> bool:
+        return self.model.total > self.size.height
+
+    @property
+    def top_row(self) -> int:
+        """The row of the whole transcript that is at the top."""
+        return round(self.scroll_y)
+
+    @property
+    def more_below(self) -> int:
+        """How many lines are below the visible ones."""
+        return max(0, self.model.total - self.top_row - self.size.height)
+
+    def watch_following(self, following: bool) -> None:
+        if following:
+            self.show_changes()
+
+    def set_following(self, following: bool) -> None:
+        """Sets `following` without showing anything."""
+        self.set_reactive(Transcript.following, following)
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """The user, or the screen on their behalf, has scrolled."""
+        if round(old_value) == round(new_value) or self.view.size != self.size:
+            return
+        self.view.move_to(round(new_value))
+        self.set_following(round(new_value) >= self.max_scroll_y)
+        self.show_changes()
+
+    def go_to(self, row: int) -> None:
+        """Shows a row of the transcript at the top, or as near to it as there is text."""
+        self.scroll_to(y=max(0, min(row, self.model.total - self.size.height)), animate=False)
+
+    def _set_position(self, top: int) -> None:
+        """Sets height and position without a layout: nothing else on the screen moves."""
+        size = Size(self.size.width, self.model.total)
+        if size != self.virtual_size:
+            self.set_reactive(Widget.virtual_size, size)  # pyright: ignore[reportArgumentType]
+        if top != self.scroll_y:
+            self.set_scroll(None, top)
+        if top != self.scroll_target_y:
+            self.set_reactive(Widget.scroll_target_y, top)  # pyright: ignore[reportArgumentType]
 
     # --- frames ------------------------------------------------------------------------------------------
 
     @property
     def frame_due(self) -> bool:
-        """Something arrived that is not on the screen yet."""
-        return self._frame_due is not None
+        """Whether something arrived that is not on the screen yet."""
+        return self._frame_timer is not None
 
     @property
     def busy(self) -> bool:
-        """A frame is due, or something is left to draw or to colour. False: nothing will change by itself."""
-        return self._frame_due is not None or self._work_due is not None
+        """Whether a frame is due, or something is left to draw, to colour or to find."""
+        return self.frame_due or self._work_timer is not None or self.interaction.searching
 
     def _request_frame(self) -> None:
-        """Shows what changed: at once after a rest, else when the next frame is due."""
+        """Shows what changed: at once after a pause, else when the next frame is due."""
         if not self.is_mounted:
-            self._stale = True
-        if self._frame_due is not None or not self.is_mounted:
-            return  # until that frame what stands on the screen stands
-        wait = self._last_frame + self._pause - time.monotonic()
+            self.view.stale = True
+        if self._frame_timer is not None or not self.is_mounted:
+            return  # until that frame the lines stay as they are
+        wait = self._last_frame + self._frame_pause - time.monotonic()
         if wait <= 0:
-            self._frame()
+            self._show_frame()
         else:
-            self._frame_due = asyncio.get_running_loop().call_later(wait, self._frame)
+            self._frame_timer = asyncio.get_running_loop().call_later(wait, self._show_frame)
 
-    def _frame(self) -> None:
-        self._frame_due = None
+    def _show_frame(self) -> None:
+        self._frame_timer = None
         if not self.is_attached:
             return
         began = time.monotonic()
-        self._sheet.flush()
+        self.cache.flush()
         self.show_changes()
         self._last_frame = time.monotonic()
         # A frame that takes long comes less often, so that keys are never kept waiting by the next one.
-        self._pause = max(FRAME_SECONDS, 4 * (self._last_frame - began))
+        self._frame_pause = max(FRAME_S, 4 * (self._last_frame - began))
 
     def show_changes(self) -> None:
         """Brings the lines up to date and repaints those that changed."""
         before = self._painted
-        self._stale = True
-        after = self._window()
+        self.view.stale = True
+        after = self._visible_strips()
         changed = [y for y, strip in enumerate(after) if y >= len(before) or strip is not before[y]]
         self._painted = [*after]
         if changed:
             first, last = changed[0], changed[-1]
             self.refresh(Region(0, first, self.size.width, last - first + 1))
 
-    def lines_changed(self) -> None:
-        """Says how much is below, and has what is left drawn and coloured when there is time."""
-        if self._work_due is None and self._sheet.busy:
-            self._work_due = asyncio.get_running_loop().call_later(SLICE, self._work)
+    def _lines_changed(self) -> None:
+        """Announces how much is below, and schedules what is left to draw and to colour."""
+        if self._work_timer is None and self.cache.busy:
+            self._work_timer = asyncio.get_running_loop().call_later(WORK_SLICE_S, self._work)
         below = 0 if self.following else self.more_below
-        if below != self._told:
-            self._told = below
+        if below != self._announced_below:
+            self._announced_below = below
             # Later, because a message made while the screen draws would count as the screen's own.
-            self.call_later(self._tell_scrolled)
+            self.call_later(self._announce_scrolled)
 
-    def _tell_scrolled(self) -> None:
-        self.post_message(self.Scrolled(self._told or 0))
+    def _announce_scrolled(self) -> None:
+        self.post_message(self.Scrolled(self._announced_below or 0))
 
     def _work(self) -> None:
-        self._work_due = None
+        self._work_timer = None
         if self.is_attached:
-            self._sheet.work(time.perf_counter() + SLICE)
+            self.cache.work(time.perf_counter() + WORK_SLICE_S)
             self.show_changes()
 
     def on_unmount(self) -> None:
-        for due in (self._frame_due, self._work_due):
-            if due is not None:
-                due.cancel()
-        self._frame_due = self._work_due = None
+        for timer in (self._frame_timer, self._work_timer):
+            if timer is not None:
+                timer.cancel()
+        self._frame_timer = self._work_timer = None
 
     # --- drawing -----------------------------------------------------------------------------------------
 
     def notify_style_update(self) -> None:
-        self._palette_stale = self._stale = True
+        self._palette_stale = self.view.stale = True
         super().notify_style_update()
 
     def current_palette(self) -> Palette:
@@ -284,23 +373,45 @@ class Transcript(Interaction):
         return self._palette
 
     def _find_style(self, name: str, partial: bool) -> Style:
-        return self.filtered(self.get_component_rich_style(name, partial=partial))
+        return self._filter_style(self.get_component_rich_style(name, partial=partial))
 
-    @property
-    def empty_style(self) -> Style:
-        return self._find_style("transcript--text", False)
-
-    def filtered(self, style: Style) -> Style:
-        """A style as the terminal is to get it: ANSI colours and missing colours are the app's decision."""
+    def _filter_style(self, style: Style) -> Style:
+        """A style after the app's line filters, which handle ANSI colours and NO_COLOR."""
         background = self.background_colors[1]
         segments = [Segment(" ", style)]
-        for one in self.get_line_filters():
-            segments = one.apply(segments, background)
+        for line_filter in self.get_line_filters():
+            segments = line_filter.apply(segments, background)
         return segments[0].style or style
 
+    def _selection_style(self) -> Style:
+        style = self._filter_style(self.selection_style)
+        # A theme that only sets the background gives the text the same colour.
+        return Style(bgcolor=style.bgcolor) if style.color == style.bgcolor else style
+
+    def _visible_strips(self) -> list[Strip]:
+        """The visible lines in full width."""
+        view, size = self.view, self.size
+        if not self.model.entries and not self.virtual_size.height:
+            # Nothing was ever shown: the palette need not be computed yet.
+            view.show_empty(size, self._find_style("transcript--text", False))
+        elif view.stale or view.size != size:
+            if not size or not self.is_attached:
+                return []
+            palette = self.current_palette()
+            top, following = view.lay_out(size, palette, following=self.following)
+            self.set_following(following)
+            self._set_position(top)
+            cursor = self.interaction.cursor if self.has_focus else None
+            sought = self.interaction.sought
+            selection = self.text_selection
+            overlay = Overlay(selection, self._selection_style, sought, cursor, scrollbar=not following)
+            view.compose_lines(top, palette, overlay)
+            self._lines_changed()
+        return view.strips
+
     def render_lines(self, crop: Region) -> list[Strip]:
-        strips = self._window()[crop.y : crop.bottom]
-        # Textual may paint these now, or only look at them for another widget's sake.
+        strips = self._visible_strips()[crop.y : crop.bottom]
+        # Textual may paint these now, or only look at them because of another widget.
         for y, strip in enumerate(strips, crop.y):
             if y < len(self._painted) and self._painted[y] is not strip:
                 self._painted[y] = None
@@ -309,8 +420,83 @@ class Transcript(Interaction):
         return strips
 
     def render_line(self, y: int) -> Strip:
-        strips = self._window()
+        strips = self._visible_strips()
         if not 0 <= y < len(strips):
             return Strip.blank(self.size.width, self.current_palette().text)
-        place = self._places[y] if self._places else None
-        return strips[y] if place is None else strips[y].apply_offsets(0, place)
+        name = self.view.line_names[y] if self.view.line_names else None
+        return strips[y] if name is None else strips[y].apply_offsets(0, name)
+
+    # --- keys and mouse ----------------------------------------------------------------------------------
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action in ("find_next", "end_find"):
+            return bool(self.interaction.sought)
+        if action != "activate":
+            return True
+        return self.interaction.can_do(cast(ItemAction, parameters[0]), can_pin=self.can_pin)
+
+    def action_cursor_up(self) -> None:
+        self.interaction.step(-1)
+
+    def action_cursor_down(self) -> None:
+        self.interaction.step(1)
+
+    def action_page_up(self) -> None:
+        self.interaction.page(-1)
+
+    def action_page_down(self) -> None:
+        self.interaction.page(1)
+
+    def action_scroll_home(self) -> None:
+        self.go_to(0)
+        self.interaction.set_cursor(self.model.neighbour(-1, 1))
+
+    def action_scroll_end(self) -> None:
+        self.following = True
+        self.interaction.set_cursor(self.model.neighbour(len(self.model.entries), -1))
+
+    def action_fold(self, opened: bool) -> None:
+        self.interaction.fold_cursor(opened)
+
+    def action_toggle_item(self) -> None:
+        self.interaction.toggle(self.interaction.cursor_index())
+
+    def action_activate(self, action: ItemAction) -> None:
+        self.interaction.activate(action)
+
+    def action_open_link(self) -> None:
+        self.interaction.open_link()
+
+    def action_find(self) -> None:
+        self.end_find()
+        self.post_message(self.FindAsked())
+
+    def action_find_next(self, step: int) -> None:
+        self.interaction.find_next(step)
+
+    def action_end_find(self) -> None:
+        self.end_find()
+
+    def on_focus(self, event: events.Focus) -> None:
+        self.interaction.enter(from_app_focus=event.from_app_focus)
+        self.view.stale = True
+
+    def on_blur(self) -> None:
+        self.view.stale = True
+
+    @property
+    def allow_select(self) -> bool:
+        return not self.interaction.on_scrollbar
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        self.interaction.mouse_move(event)
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        self.interaction.mouse_down(event)
+
+    def on_mouse_up(self) -> None:
+        self.interaction.mouse_up()
+
+    def on_click(self, event: events.Click) -> None:
+        event.prevent_default()  # the default for two clicks is to select everything
+        self.interaction.click(event)

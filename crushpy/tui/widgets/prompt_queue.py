@@ -9,7 +9,7 @@ from textual.content import Content
 from textual.message import Message
 
 from crushpy.security.sanitize import one_line
-from crushpy.tui.focus_controller import Visited
+from crushpy.tui.focus_controller import FocusVisitor
 from crushpy.tui.widgets.fitting import POINTER, pointed, window
 
 MAX_ROWS = 5
@@ -25,7 +25,7 @@ class QueuedPrompt(NamedTuple):
     """It is sent with the next step, before the turn ends."""
 
 
-class QueueView(Visited):
+class QueueView(FocusVisitor):
     """Takes no space if nothing is queued."""
 
     DEFAULT_CSS = """

@@ -9,10 +9,9 @@ from rich.style import Style
 from crushpy.security.sanitize import one_line
 from crushpy.tui.transcript.markdown.inline import inline, parser
 from crushpy.tui.transcript.markdown.pipe_tables import Shape, read_markdown_table, table_rows
-from crushpy.tui.transcript.render.canvas import LEAST, Canvas, Margin, Pending
+from crushpy.tui.transcript.render.canvas import LEAST, Canvas, Margin, Pending, Span, TextRow
 from crushpy.tui.transcript.render.highlight import Coloured
 from crushpy.tui.transcript.render.styles import Palette
-from crushpy.tui.transcript.render.text_row import Span, TextRow
 from crushpy.tui.transcript.render.wrap import cells
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from rich.style import Style
 
 from crushpy.security.sanitize import clean
+from crushpy.tui.transcript.render.canvas import Span
 from crushpy.tui.transcript.render.styles import BOLD, ITALIC, STRIKE, Palette
-from crushpy.tui.transcript.render.text_row import Span
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from rich.style import Style
 
 from crushpy.tui.transcript.markdown.inline import inline
+from crushpy.tui.transcript.render.canvas import Span, pieces
 from crushpy.tui.transcript.render.styles import BOLD, Palette
-from crushpy.tui.transcript.render.text_row import Span, pieces
 from crushpy.tui.transcript.render.wrap import cells, wrap
 
 if TYPE_CHECKING:

@@ -5,8 +5,9 @@ of a fence one by one. A unit is finished when complete lines show that another 
 depend on the text alone, so it looks the same however it arrived.
 """
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from rich.style import Style
 
@@ -15,32 +16,206 @@ from crushpy.tui.transcript.markdown.block import (
     Writer,
     ask_for_colours,
     code_margin,
+    language_of,
+    parse_blocks,
     plain_code,
 )
-from crushpy.tui.transcript.markdown.fences import Fence
 from crushpy.tui.transcript.markdown.pipe_tables import Shape
-from crushpy.tui.transcript.markdown.sections import LARGE_UNIT, LONG_LINE, WHOLE, Opening
-from crushpy.tui.transcript.markdown.units import Unit, is_blank, units_of
-from crushpy.tui.transcript.render.canvas import Canvas, Margin
-from crushpy.tui.transcript.render.growing_lines import GrowingLine
+from crushpy.tui.transcript.render.canvas import Canvas, Margin, TextRow
+from crushpy.tui.transcript.render.wrap import chop, wrap
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from markdown_it.token import Token
 
-WINDOW = 3_000
+PARSE_CHARS = 3_000
 """About how much is parsed at a time."""
+LONG_LINE_CHARS = 4_000
+"""A longer line is a unit of its own and shown as it came."""
+LARGE_UNIT_CHARS = 8_000
+"""A larger unit is shown as it came, up to the next empty line."""
+DRAW_CHARS = 20_000
+"""How much of a very long line is drawn at a time."""
+TABLE_HEAD_ROWS = 30
+"""This many rows decide how wide a table's columns are; those that follow are drawn one by one."""
+_FENCE_OPENING = re.compile(r"( {0,3})(`{3,}|~{3,})(.*)")
+
+
+# --- units ----------------------------------------------------------------------------------------------
+
+
+class Unit(NamedTuple):
+    """Lines that are drawn together. `start` and `end` count in the text that was given."""
+
+    kind: Literal["block", "item", "fence", "table", "rows"]
+    start: int
+    end: int
+    tokens: "Sequence[Token]"
+    joined: bool = False
+    """An item of the same list as the unit before."""
+    goes_on: bool = False
+    """Rows of a table that began in a unit before."""
+
+    def lines(self, lines: Sequence[str]) -> Sequence[str]:
+        """Its own lines, without empty ones at the end."""
+        end = self.end
+        while end > self.start + 1 and is_blank(lines[end - 1]):
+            end -= 1
+        return lines[self.start : end]
+
+
+def units_of(lines: Sequence[str], *, joined: bool, header: Sequence[str] | None) -> list[Unit]:
+    """The units of `lines`.
+
+    `joined`: they begin with an item of the list that came before. `header`: they begin with a row of a table
+    with that header.
+    """
+    extra = len(header) if header else 0
+    tokens = parse_blocks("\n".join([*(header or ()), *lines, ""]))
+    if extra:
+        for token in tokens:
+            token.map = [token.map[0] - extra, token.map[1] - extra] if token.map else None
+    starts: list[Unit] = []
+    for inside in _blocks(tokens, 0):
+        match inside[0].type:
+            case "bullet_list_open" | "ordered_list_open":
+                for item in _blocks(inside[1:-1], 1):
+                    starts.append(Unit("item", _line(item), 0, item, joined))
+                    joined = True
+            case "table_open":
+                starts.extend(_table(inside, going_on=bool(extra) and not starts))
+            case "fence":
+                starts.append(Unit("fence", _line(inside), 0, inside))
+            case _:
+                starts.append(Unit("block", _line(inside), 0, inside))
+        joined = False
+    ends = [*(unit.start for unit in starts), len(lines)][1:]
+    return [unit._replace(end=end) for unit, end in zip(starts, ends, strict=False)]
+
+
+def is_blank(line: str) -> bool:
+    """Empty, as markdown sees it."""
+    return not line.strip(" \t")
+
+
+def _blocks(tokens: "Sequence[Token]", level: int) -> "Iterator[Sequence[Token]]":
+    """The tokens of each block at `level`."""
+    start = 0
+    for index, token in enumerate(tokens):
+        if token.level == level and token.nesting <= 0:
+            yield tokens[start : index + 1]
+            start = index + 1
+
+
+def _line(tokens: "Sequence[Token]") -> int:
+    return tokens[0].map[0] if tokens[0].map else 0
+
+
+def _table(tokens: "Sequence[Token]", *, going_on: bool) -> Iterator[Unit]:
+    """The head of a table with its first rows, then all others but the last, then the last."""
+    rows = [index for index, token in enumerate(tokens) if token.type == "tr_open"]
+    if going_on:
+        cuts = [rows[1]] if len(rows) < 3 else [rows[1], rows[-1]]
+    elif len(rows) <= TABLE_HEAD_ROWS + 1:
+        cuts = [0]
+    else:
+        cuts = [0, *sorted({rows[TABLE_HEAD_ROWS + 1], rows[-1]})]
+    for start, end in zip(cuts, [*cuts[1:], len(tokens)], strict=True):
+        inside = tokens[start:end]
+        yield Unit("rows" if start else "table", _line(inside), 0, inside, goes_on=bool(start))
+
+
+# --- fences ---------------------------------------------------------------------------------------------
+
+
+class Fence:
+    """A fence that is open."""
+
+    def __init__(self, opening: str, start: int) -> None:
+        """`opening` is its first line, as the parser found it; `start` the row where its code begins."""
+        found = _FENCE_OPENING.match(opening)
+        assert found is not None
+        marker = re.escape(found[2][0])
+        self._closing = re.compile(rf" {{0,3}}{marker}{{{len(found[2])},}}[ \t]*")
+        self._indent = len(found[1])
+        self.language = language_of(found[3])
+        self.start = start
+        self.lines: list[str] = []
+
+    def take(self, line: str) -> bool:
+        """Adds a line of code, without the indentation of the fence. False where the line ends it."""
+        if self._closing.fullmatch(line):
+            return False
+        spaces = len(line) - len(line.lstrip(" "))
+        self.lines.append(line[min(spaces, self._indent) :].expandtabs(4))
+        return True
+
+
+# --- very long lines ------------------------------------------------------------------------------------
+
+
+class GrowingLine:
+    """The rows of one line, as it grows or as there is time to draw it. Takes one line at a time."""
+
+    def __init__(self, canvas: Canvas, margin: Margin, base: Style) -> None:
+        self._canvas = canvas
+        self._margins = {False: margin, True: code_margin(margin, canvas.palette)}
+        self._styles = {False: base, True: canvas.palette.fence}
+        self.forget()
+
+    def forget(self) -> None:
+        """The next line is another one."""
+        self._code = False
+        self._text = ""
+        self._rows: list[TextRow] = []
+        self._last = 0
+        """Where the last row begins."""
+
+    def rows(self, line: str, *, code: bool) -> list[TextRow]:
+        """The rows of the line as it is now."""
+        return self._grow(_spaced(line, code), code)
+
+    def portion(self, line: str, *, code: bool) -> tuple[list[TextRow], bool]:
+        """The rows of a portion more of it than was drawn before, and whether that is all."""
+        text = _spaced(line, code)
+        end = DRAW_CHARS + (len(self._text) if code is self._code and text.startswith(self._text) else 0)
+        return self._grow(text[:end], code), end >= len(text)
+
+    def _grow(self, text: str, code: bool) -> list[TextRow]:
+        if code is not self._code or not text.startswith(self._text):
+            self.forget()
+        margin, style = self._margins[code], self._styles[code]
+        rest = text[self._last :]
+        again = Canvas(self._canvas.palette, self._canvas.width)
+        (again.code if code else again.prose)([[(rest, style)]], margin, style)
+        if self._last:
+            again.rows[0] = _later(again.rows[0], margin)
+        self._rows[-1:] = again.rows
+        self._last += (chop if code else wrap)(rest, again.room(margin))[-1].start
+        self._text, self._code = text, code
+        return self._rows
+
+
+def _spaced(line: str, code: bool) -> str:
+    """A line with its tabs as spaces."""
+    return line.expandtabs(4) if code else line.replace("\t", "    ")
+
+
+def _later(row: TextRow, margin: Margin) -> TextRow:
+    """A first row, made to look like a later one."""
+    segments = [*margin.rest, *row.segments[len(margin.first) :]]
+    return TextRow(segments, row.fill, sum([len(segment.text) for segment in margin.rest]), row.end)
+
+
+# --- the stream -----------------------------------------------------------------------------------------
 
 
 class MarkdownStream:
     """Draws on `canvas`. `feed` it, then `settle` and `draw_tail` for each frame; `finish` it at the end.
 
-    With `breaks` the lines of a paragraph stay lines. `opening` says what the text goes on with, where it is
-    a section of a longer one.
+    With `breaks` the lines of a paragraph stay lines.
     """
 
-    def __init__(
-        self, canvas: Canvas, margin: Margin, base: Style, opening: Opening = WHOLE, *, breaks: bool = False
-    ) -> None:
+    def __init__(self, canvas: Canvas, margin: Margin, base: Style, *, breaks: bool = False) -> None:
         self.canvas = canvas
         self._writer = Writer(canvas, margin, base, breaks=breaks)
         self._margin = margin
@@ -51,28 +226,15 @@ class MarkdownStream:
         self._partial: list[str] = []
         self._lines: list[str] = []
         self._at: int = 0
-        self._joined = opening.item
-        self._table = self._head_of(opening.table) if opening.table else None
-        self._fence = Fence(opening.fence, len(canvas.rows), goes_on=True) if opening.fence else None
-        self._plain = int(opening.plain)
+        self._joined = False
+        self._table: tuple[list[str], Shape | None] | None = None
+        """The first two lines of the table whose rows come next, and its columns."""
+        self._fence: Fence | None = None
+        self._plain = 0
         """In a unit that is too large: how many lines come before an empty one can end it, plus one."""
         self._growing = GrowingLine(canvas, margin, base)
         self._long: tuple[str, bool] | None = None
         """A very long line that is complete and being drawn, and whether it is code."""
-        self._rest_of_line = opening.line
-        """The first line goes on with one that began before."""
-
-    def _head_of(self, lines: "Sequence[str]") -> tuple[list[str], Shape | None]:
-        """The first two lines of a table, and its columns."""
-        [unit, *_] = units_of(lines, joined=False, header=None)
-        elsewhere = Writer(Canvas(self.canvas.palette, self.canvas.width), self._margin, self._base)
-        return list(lines[:2]), elsewhere.table(unit.tokens, lines)
-
-    def replace_rest(self, text: str) -> None:
-        """Feeds `text` instead of what came after the last line break."""
-        self._partial = []
-        if text:
-            self.feed(text)
 
     def feed(self, text: str) -> None:
         """More text. Cheap: nothing is drawn."""
@@ -87,10 +249,6 @@ class MarkdownStream:
     def settle(self, *, final: bool = False) -> Iterator[None]:
         """Draws for good what is finished, step by step."""
         self._drop_tail()
-        if self._rest_of_line and self._lines:
-            self._rest_of_line = False
-            self._long = (self._lines[0], self._fence is not None)
-            self._at = 1
         while self._at < len(self._lines) or self._long is not None:
             if self._long is not None:
                 if not self._draw_long(*self._long):
@@ -115,10 +273,10 @@ class MarkdownStream:
         partial = clean("".join(self._partial)).split("\n") if self._partial else []
         if self._fence is not None:
             self._grow(partial, code=True)
-        elif self._plain or self._rest_of_line:
+        elif self._plain:
             self._grow(partial, code=False)
         else:
-            long = bool(partial) and len(partial[-1]) > LONG_LINE
+            long = bool(partial) and len(partial[-1]) > LONG_LINE_CHARS
             lines = [*self._lines[self._at :], *(partial[:-1] if long else partial)]
             joined, table = self._joined, self._table
             for unit in units_of(lines, joined=joined, header=table[0] if table else None):
@@ -129,16 +287,14 @@ class MarkdownStream:
                 self._grow(partial[-1:], code=False)
         del self.canvas.pending[pending:]
 
-    def finish(self, *, broken: bool = False) -> Iterator[None]:
-        """No more text will come: all of it is finished. `broken`: it ends inside a line."""
+    def finish(self) -> Iterator[None]:
+        """Draws the rest, step by step: no more text will come."""
         if self._partial:
             self._lines.extend(clean("".join(self._partial)).split("\n"))
             self._partial = []
         yield from self.settle(final=True)
         if self._fence is not None:
             self._close_fence(self._fence)
-        if broken and len(self.canvas.rows) > self._first_row:
-            self.canvas.rows[-1].end = ""
 
     def _drop_tail(self) -> None:
         del self.canvas.rows[self.sealed :]
@@ -148,13 +304,13 @@ class MarkdownStream:
         if is_blank(self._lines[self._at]):
             self._at += 1
             return True
-        if len(self._lines[self._at]) > LONG_LINE:
+        if len(self._lines[self._at]) > LONG_LINE_CHARS:
             self._separate()
             self._long = (self._lines[self._at], False)
             self._at += 1
             self._joined, self._table = False, None
             return True
-        size = WINDOW
+        size = PARSE_CHARS
         while True:
             lines, closed = self._take(size, final)
             if self._draw_finished(lines, closed):
@@ -168,7 +324,7 @@ class MarkdownStream:
         taken = 0
         for index in range(self._at, len(self._lines)):
             length = len(self._lines[index])
-            if length > LONG_LINE:
+            if length > LONG_LINE_CHARS:
                 return self._lines[self._at : index], True
             if taken > size:
                 return self._lines[self._at : index], False
@@ -187,7 +343,7 @@ class MarkdownStream:
                 if self._fence is not None or not finished:
                     return True
                 continue
-            if unit.kind != "rows" and _size(unit.lines(lines), finished) > LARGE_UNIT:
+            if unit.kind != "rows" and _size(unit.lines(lines), finished) > LARGE_UNIT_CHARS:
                 self._at = begin + unit.start
                 self._open_plain(unit.lines(lines))
                 return True
@@ -203,7 +359,7 @@ class MarkdownStream:
         self._joined, self._table = False, None
         return True
 
-    def _draw(self, unit: Unit, lines: "Sequence[str]", before: str) -> None:
+    def _draw(self, unit: Unit, lines: Sequence[str], before: str) -> None:
         """One unit, with an empty row before it where there has to be one."""
         previous = lines[unit.start - 1] if unit.start else before
         if unit.kind == "rows":
@@ -248,10 +404,10 @@ class MarkdownStream:
             if not fence.take(self._lines[index]):
                 self._close_fence(fence)
                 return
-            if len(fence.lines[-1]) > LONG_LINE:
+            if len(fence.lines[-1]) > LONG_LINE_CHARS:
                 self._long = (fence.lines[-1], True)
                 return
-            self._code(fence.lines[-1:], begins=len(fence.lines) == 1 and not fence.goes_on)
+            self._code(fence.lines[-1:], begins=len(fence.lines) == 1)
 
     def _close_fence(self, fence: Fence) -> None:
         self._fence = None
@@ -266,13 +422,13 @@ class MarkdownStream:
 
     # --- what is shown as it came ------------------------------------------------------------------------
 
-    def _open_plain(self, extent: "Sequence[str]") -> None:
+    def _open_plain(self, extent: Sequence[str]) -> None:
         self._separate()
         self._joined, self._table = False, None
         size = 0
         for self._plain, line in enumerate(extent, 2):
             size += len(line) + 1
-            if size > LARGE_UNIT:
+            if size > LARGE_UNIT_CHARS:
                 return
 
     def _plain_lines(self) -> None:
@@ -283,12 +439,12 @@ class MarkdownStream:
                 self._plain = 0
                 return
             self._plain = max(1, self._plain - 1)
-            if len(line) > LONG_LINE:
+            if len(line) > LONG_LINE_CHARS:
                 self._long = (line, False)
                 return
             self._writer.plain([line])
 
-    def _grow(self, lines: "Sequence[str]", *, code: bool) -> None:
+    def _grow(self, lines: Sequence[str], *, code: bool) -> None:
         """A line that may be very long and is not complete yet (before it, what a carriage return ended)."""
         for line in lines[:-1]:
             self._code([line]) if code else self._writer.plain([line])
@@ -306,7 +462,7 @@ class MarkdownStream:
         return complete
 
 
-def _size(lines: "Sequence[str]", finished: bool) -> int:
+def _size(lines: Sequence[str], finished: bool) -> int:
     """How large a unit is for certain: the last line so far may turn out to be the head of a table."""
     size = sum(map(len, lines)) + len(lines)
     return size if finished else size - len(lines[-1]) - 1

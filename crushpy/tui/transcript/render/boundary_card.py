@@ -10,10 +10,8 @@ from crushpy.core.messages import counted
 from crushpy.security.sanitize import one_line
 from crushpy.tui.items import BOUNDARY_ACTIONS, BoundaryItem
 from crushpy.tui.transcript.markdown.stream import MarkdownStream
-from crushpy.tui.transcript.render.canvas import Canvas, Margin
-from crushpy.tui.transcript.render.plain_text import headline_row, lines_of
+from crushpy.tui.transcript.render.canvas import Canvas, Margin, Span, headline_row, lines_of
 from crushpy.tui.transcript.render.styles import Palette
-from crushpy.tui.transcript.render.text_row import Span
 
 _DECIDED = {
     "agent": ("the agent decided", "it called new_session"),

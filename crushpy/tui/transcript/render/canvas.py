@@ -1,16 +1,101 @@
-"""Where an item is drawn: rows, and code that waits for its colours."""
+"""Rows of the transcript and the canvas they are drawn on, with helpers for text that is not markdown."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from rich.segment import Segment
 from rich.style import Style
+from textual.strip import Strip
 
+from crushpy.security.sanitize import clean
 from crushpy.tui.transcript.render.highlight import Coloured, Highlighter
-from crushpy.tui.transcript.render.row_store import RowStore
 from crushpy.tui.transcript.render.styles import Palette
-from crushpy.tui.transcript.render.text_row import Span, TextRow, pieces
-from crushpy.tui.transcript.render.wrap import cells, chop, wrap
+from crushpy.tui.transcript.render.wrap import WrappedLine, cells, chop, fit, wrap
+
+Span = tuple[str, Style]
+"""Text in one style, without line breaks and tabs."""
+
+
+COPY = "copy"
+"""Stands at the end of a code block's first row. It is drawn, and no part of the text."""
+
+
+class TextRow:
+    """A line. It becomes a `Strip` when it is first painted: most lines of a long item never are."""
+
+    __slots__ = ("_strip", "end", "fill", "gutter", "segments")
+
+    def __init__(self, segments: list[Segment], fill: Style, gutter: int = 0, end: str = "\n") -> None:
+        self.segments = segments
+        self.fill = fill
+        """The style of what is left of the line."""
+        self.gutter = gutter
+        """How many characters at the left are decoration and not copied."""
+        self.end = end
+        """What a copy puts after it: a line break, or what stood where a longer line was broken."""
+        self._strip: Strip | None = None
+
+    @property
+    def text(self) -> str:
+        """All its characters, the gutter's too."""
+        return "".join([segment.text for segment in self.segments])
+
+    def same(self, other: "TextRow") -> bool:
+        """It looks the same and copies the same."""
+        return (
+            self.segments == other.segments
+            and self.gutter == other.gutter
+            and self.end == other.end
+            and self.fill == other.fill
+        )
+
+    def strip(self, width: int) -> Strip:
+        """The line, exactly `width` cells wide. A row is only ever drawn for one width."""
+        if self._strip is None:
+            used = 0
+            for segment in self.segments:
+                used += cells(segment.text)
+            segments = self.segments
+            if used < width:
+                segments = [*segments, *self._rest(width - used)]
+            strip = Strip(segments, max(used, width))
+            self._strip = strip.crop(0, width) if used > width else strip
+        return self._strip
+
+    def _rest(self, width: int) -> list[Segment]:
+        mark = self.fill.meta.get("mark")
+        if mark is None or width < len(COPY) + 3:
+            return [Segment(" " * width, self.fill)]
+        free = width - len(COPY) - 2
+        return [
+            Segment(" " * free, self.fill),
+            Segment(COPY, self.fill + Style(color=mark, meta={"copy_code": True})),
+            Segment("  ", self.fill),
+        ]
+
+
+def pieces(spans: Sequence[Span], cuts: Sequence[WrappedLine]) -> list[list[Segment]]:
+    """The spans, whose texts put together were cut, as segments for each line."""
+    lines: list[list[Segment]] = []
+    if len(spans) == 1:
+        text, style = spans[0]
+        return [[Segment(text[cut.start : cut.end], style)] if cut.end > cut.start else [] for cut in cuts]
+    index, begin = 0, 0
+    for cut in cuts:
+        line: list[Segment] = []
+        while index < len(spans):
+            text, style = spans[index]
+            finish = begin + len(text)
+            piece = text[max(0, cut.start - begin) : cut.end - begin]
+            if piece and finish > cut.start:
+                line.append(Segment(piece, style))
+            if finish >= cut.end:
+                break
+            begin = finish
+            index += 1
+        lines.append(line)
+    return lines
+
 
 LEAST = 8
 """Cells that are left for text however deep it is nested."""
@@ -56,7 +141,7 @@ class Canvas:
     def __init__(self, palette: Palette, width: int) -> None:
         self.palette = palette
         self.width = width
-        self.rows = RowStore()
+        self.rows: list[TextRow] = []
         self.pending: list[Pending] = []
 
     def room(self, margin: Margin) -> int:
@@ -116,3 +201,68 @@ class Canvas:
 
             for code in pending.codes:
                 highlighter.request(pending.language, code, done)
+
+
+# --- text that is not markdown --------------------------------------------------------------------------
+
+PORTION = 65_536
+"""Very long text is cleaned in portions of about this many characters."""
+
+
+def lines_of(text: str) -> Iterator[str]:
+    """The lines of foreign text, clean; a line break at the very end makes no empty line."""
+    text = text.removesuffix("\n")
+    start = 0
+    while True:
+        end = text.find("\n", start + PORTION)
+        if end < 0:
+            yield from clean(text[start:]).split("\n")
+            return
+        yield from clean(text[start : end + 1])[:-1].split("\n")
+        start = end + 1
+
+
+def tail_of(text: str, count: int) -> tuple[int, list[str]]:
+    """The last `count` lines of foreign text, clean, and how many came before them."""
+    text = text[-20_000:] if len(text) > 20_000 and count < 10 else text
+    lines = text.rstrip("\n").split("\n")
+    shown = [clean(line[:2_000]).replace("\n", " ").expandtabs(4) for line in lines[-count:]]
+    return max(0, len(lines) - count), shown
+
+
+def headline_row(
+    spans: Sequence[Span], right: Sequence[Span], margin: Margin, canvas: Canvas, copied_from: int = 0
+) -> TextRow:
+    """One row that never breaks: `spans` cut to fit, then `right` where there is room for it.
+
+    A copy of it leaves out the first `copied_from` spans.
+    """
+    room = canvas.room(margin)
+    beside = sum([cells(text) for text, _ in right])
+    left = sum([cells(text) for text, _ in spans])
+    if beside and min(left, 12) + beside + 2 <= room:
+        room -= beside + 2
+    else:
+        right = ()
+    segments = list(margin.first)
+    gutter = sum(
+        [len(segment.text) for segment in (*segments, *[Segment(s[0]) for s in spans[:copied_from]])]
+    )
+    for text, style in spans:
+        shown = fit(text, room)
+        room -= cells(shown)
+        if shown:
+            segments.append(Segment(shown, style))
+        if shown != text:
+            break
+    if right:
+        segments.append(Segment("  ", canvas.palette.text))
+        segments.extend([Segment(text, style) for text, style in right])
+    return TextRow(segments, canvas.palette.text, gutter)
+
+
+def listed(marker: str, text: str, canvas: Canvas, margin: Margin, mark_style: Style, style: Style) -> None:
+    """A marker and text that is broken beside it."""
+    blank = Segment(" " * cells(marker), canvas.palette.text)
+    inside = margin.add(Segment(marker, mark_style), blank, copied=len(marker))
+    canvas.prose([[(text, style)]], inside, canvas.palette.text)

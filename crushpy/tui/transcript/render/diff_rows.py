@@ -12,10 +12,9 @@ from rich.style import Style
 from crushpy.core.messages import Diff, counted
 from crushpy.security.sanitize import clean
 from crushpy.tui.transcript.markdown.block import coloured_code
-from crushpy.tui.transcript.render.canvas import Canvas, Margin, Pending
+from crushpy.tui.transcript.render.canvas import Canvas, Margin, Pending, Span, TextRow, pieces
 from crushpy.tui.transcript.render.highlight import Coloured
 from crushpy.tui.transcript.render.styles import Palette
-from crushpy.tui.transcript.render.text_row import Span, TextRow, pieces
 from crushpy.tui.transcript.render.wrap import cells, chop, fit
 
 WIDE = 120

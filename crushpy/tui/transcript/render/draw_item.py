@@ -22,12 +22,9 @@ from crushpy.tui.items import (
     image_label,
     source_text,
 )
-from crushpy.tui.transcript.markdown.sections import WHOLE
 from crushpy.tui.transcript.markdown.stream import MarkdownStream
 from crushpy.tui.transcript.render.boundary_card import draw_boundary_card
-from crushpy.tui.transcript.render.canvas import Canvas, Margin
-from crushpy.tui.transcript.render.plain_text import headline_row, lines_of, listed
-from crushpy.tui.transcript.render.reply_part import ReplyPart
+from crushpy.tui.transcript.render.canvas import Canvas, Margin, headline_row, lines_of, listed
 from crushpy.tui.transcript.render.styles import BOLD, Palette
 from crushpy.tui.transcript.render.tool_calls import (
     closed_height,
@@ -66,9 +63,7 @@ def is_open_at_first(item: TranscriptItem) -> bool:
 
 
 def stands_close(item: TranscriptItem, before: TranscriptItem | None) -> bool:
-    """No empty row between these two: calls and notices in a row belong together, parts of a list too."""
-    if isinstance(item, ReplyPart) and item.number:
-        return not item.opening.apart
+    """Whether no empty row separates these two: calls and notices in a row belong together."""
     close = (ToolItem, ReadingItem, ThinkingItem, NoticeItem)
     return before is None or (isinstance(item, close) and isinstance(before, close))
 
@@ -86,8 +81,6 @@ def estimate(item: TranscriptItem, width: int, *, opened: bool) -> int:
             return LONG_PROMPT // 2 + 1
         case BoundaryItem() if not opened:
             return 7
-        case ReplyPart() if item.packed:
-            return 1 + item.breaks + item.characters // max(8, width - 4)
         case _:
             text = source_text(item)
             return 1 + text.count("\n") + len(text) // max(8, width - 4)
@@ -101,9 +94,9 @@ def draw_item(item: TranscriptItem, canvas: Canvas, *, opened: bool) -> Iterator
             if item.sent:
                 mark = [(f"· {NOT_WHOLE[item.sent]}", canvas.palette.muted)]
                 canvas.rows.append(headline_row(mark, [], margin, canvas))
-            reply = open_reply(item, canvas)
+            reply = open_reply(canvas)
             reply.feed(item.text)
-            yield from reply.finish(broken=isinstance(item, ReplyPart) and item.broken)
+            yield from reply.finish()
         case UserItem():
             yield from _user(item, canvas, opened)
         case ThinkingItem():
@@ -147,14 +140,13 @@ def draw_thinking_head(item: ThinkingItem, canvas: Canvas, *, opened: bool) -> N
     canvas.rows.append(headline_row(spans, [], gutter(palette), canvas))
 
 
-def open_reply(item: ReplyItem, canvas: Canvas) -> MarkdownStream:
-    """Where a reply, or a part of one, goes."""
-    opening = item.opening if isinstance(item, ReplyPart) else WHOLE
-    return MarkdownStream(canvas, gutter(canvas.palette), canvas.palette.text, opening)
+def open_reply(canvas: Canvas) -> MarkdownStream:
+    """The stream for the text of a reply."""
+    return MarkdownStream(canvas, gutter(canvas.palette), canvas.palette.text)
 
 
 def open_thinking(canvas: Canvas) -> MarkdownStream:
-    """Where the thoughts themselves go, below their headline."""
+    """The stream for the thoughts themselves, below their headline."""
     margin = gutter(canvas.palette).add(Segment("│ ", canvas.palette.muted))
     return MarkdownStream(canvas, margin, canvas.palette.muted, breaks=True)
 

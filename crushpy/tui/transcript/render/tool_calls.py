@@ -1,6 +1,8 @@
 """Tool calls: one line each, which opens to what the tool did."""
 
+import re
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from rich.segment import Segment
 from rich.style import Style
@@ -11,10 +13,8 @@ from crushpy.security.sanitize import one_line
 from crushpy.tui.items import NOT_WHOLE, OWN_COMMAND, ReadingItem, ToolItem
 from crushpy.tui.transcript.markdown.block import ask_for_colours
 from crushpy.tui.transcript.markdown.stream import MarkdownStream
-from crushpy.tui.transcript.render.canvas import Canvas, Margin
+from crushpy.tui.transcript.render.canvas import Canvas, Margin, headline_row, lines_of, listed, tail_of
 from crushpy.tui.transcript.render.diff_rows import draw_diff
-from crushpy.tui.transcript.render.last_lines import last_lines
-from crushpy.tui.transcript.render.plain_text import headline_row, lines_of, listed, tail_of
 from crushpy.tui.transcript.render.styles import BOLD, STRIKE, Palette
 from crushpy.tui.transcript.render.wrap import cells, fit
 
@@ -270,3 +270,47 @@ def _output(text: str, canvas: Canvas, margin: Margin, style: Style) -> Iterator
     for at in range(0, len(lines), 200):
         canvas.code([[(line.expandtabs(4), style)] for line in lines[at : at + 200]], inside, style)
         yield
+
+
+# --- the last lines of a command --------------------------------------------------------------------------
+
+LAST_LINES_OF_SUCCESS = 3
+"""Lines of a command that went well."""
+MAX_LAST_LINES = 5
+"""Lines of one that failed; and no more lines than these are shown whole."""
+SEARCHED_LINES = 400
+"""Lines at the end of the output among which those that failed are looked for."""
+_FAILS = re.compile(
+    r"\b(?:error|errors|failed|failure|failures|fatal|panic|exception|traceback|denied|cannot|undefined)\b"
+    r"|\bnot found\b|\bno such\b|\w(?:Error|Exception)\b|^E\s|^FAIL|^not ok\b|✗|✘|✖",
+    re.IGNORECASE,
+)
+
+
+class LastLines(NamedTuple):
+    lines: list[str]
+    left_out: int
+    """How many lines of the output are not among them."""
+
+
+def last_lines(item: ToolItem) -> LastLines:
+    """What stands below the line of a command while it is closed; nothing where it printed nothing."""
+    if not isinstance(item.display, Terminal) or item.state not in ("done", "failed"):
+        return LastLines([], 0)
+    output = item.display.output.strip("\n")
+    if not output.strip():
+        return LastLines([], 0)
+    before, lines = tail_of(output, SEARCHED_LINES)
+    lines = [line.rstrip() for line in lines]
+    if before + len(lines) <= MAX_LAST_LINES:
+        return LastLines(lines, 0)
+    shown = lines[-LAST_LINES_OF_SUCCESS:] if item.state == "done" else _failing(lines)
+    return LastLines(shown, (item.display.lines or before + len(lines)) - len(shown))
+
+
+def _failing(lines: list[str]) -> list[str]:
+    """The lines that tell what failed, in their order; the last ones where none does."""
+    telling = [line for line in lines if line.strip() and _FAILS.search(line)]
+    if not telling:
+        return [line for line in lines if line.strip()][-MAX_LAST_LINES:]
+    return telling[-MAX_LAST_LINES:]

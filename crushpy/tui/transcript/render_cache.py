@@ -1,0 +1,393 @@
+"""The rows of the items that are looked at: drawn when asked for, kept while there is room.
+
+A large item is drawn over several frames, and one that grows is drawn from where it has changed.
+"""
+
+import time
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from crushpy.tui.items import ReadingItem, ReplyItem, ThinkingItem, TranscriptItem
+from crushpy.tui.transcript.render.canvas import Canvas, TextRow
+from crushpy.tui.transcript.render.draw_item import (
+    draw_item,
+    draw_thinking_head,
+    is_foldable,
+    open_reply,
+    open_thinking,
+)
+from crushpy.tui.transcript.render.highlight import Highlighter
+from crushpy.tui.transcript.render.styles import Palette
+from crushpy.tui.transcript.transcript_model import ItemState, TranscriptModel
+
+MAX_ITEMS = 300
+"""Items whose rows are kept."""
+MAX_ROWS = 5_000
+"""Rows that are kept, not counting those of the items drawn last."""
+MIN_ITEMS = 8
+"""Items drawn last that are kept however many rows they have."""
+COUNTED_ROWS = 50
+"""Rows are only counted after an item with more rows than these was added: most items are small."""
+DRAW_BUDGET_S = 0.02
+"""Time for drawing one item before the rest is left for later."""
+REUSED_ROWS = 200
+"""Rows of a previous drawing that are compared with those of the next one."""
+
+
+class Drawing:
+    """The rows of an item. Large ones are drawn over several calls of `advance`."""
+
+    def __init__(self, item: TranscriptItem, palette: Palette, width: int, *, opened: bool) -> None:
+        self.canvas = Canvas(palette, width)
+        self.complete = False
+        self.dropped = False
+        """No longer needed: its colours need not be computed."""
+        self._steps: Iterator[None] = draw_item(item, self.canvas, opened=opened)
+
+    @property
+    def rows(self) -> list[TextRow]:
+        return self.canvas.rows
+
+    def advance(self, until: float) -> None:
+        """Draws until that time (`time.perf_counter`), at least one step."""
+        for _ in self._steps:
+            if time.perf_counter() > until:
+                return
+        self.complete = True
+
+    def reuse_rows(self, before: Sequence[TextRow], start: int = 0) -> None:
+        """Takes over rows of an earlier drawing that look the same: they need not be painted again."""
+        rows = self.canvas.rows
+        for index in range(start, min(len(before) + start, len(rows))):
+            old = before[index - start]
+            if rows[index] is not old and rows[index].same(old):
+                rows[index] = old
+
+
+class LiveDrawing(Drawing):
+    """A reply, or opened thoughts, that still grow."""
+
+    def __init__(self, item: ReplyItem | ThinkingItem, palette: Palette, width: int) -> None:
+        super().__init__(item, palette, width, opened=True)
+        if isinstance(item, ThinkingItem):
+            draw_thinking_head(item, self.canvas, opened=True)
+            self._stream = open_thinking(self.canvas)
+        else:
+            self._stream = open_reply(self.canvas)
+        self._steps = iter(())
+        self._ended = False
+
+    def feed(self, text: str) -> None:
+        self._stream.feed(text)
+        self.complete = False
+
+    def advance(self, until: float) -> None:
+        """Draws what arrived since the last call; only the unfinished end is drawn again."""
+        if self._ended:
+            super().advance(until)
+            return
+        start = self._stream.sealed
+        before = self.rows[start:]
+        for _ in self._stream.settle():
+            if time.perf_counter() > until:
+                return
+        self._stream.draw_tail()
+        self.reuse_rows(before, start)
+        self.complete = True
+
+    def finish(self, until: float) -> None:
+        """No more will come; `advance` completes what there is no time for now."""
+        start = self._stream.sealed
+        before = self.rows[start:]
+        self._steps = self._stream.finish()
+        self._ended, self.complete = True, False
+        self.advance(until)
+        self.reuse_rows(before, start)
+
+
+class RenderCache:
+    """Draws the entries of a model, and sets their exact heights in it."""
+
+    def __init__(self, model: TranscriptModel) -> None:
+        self.model = model
+        self.highlighter = Highlighter()
+        self._palette: Palette | None = None
+        self._drawings: OrderedDict[int, Drawing] = OrderedDict()
+        """By key, those used last at the end."""
+        self._live: dict[int, Drawing] = {}
+        """By key, of entries that grow."""
+        self._unfinished: dict[int, Drawing] = {}
+        self._previous: dict[int, Sequence[TextRow]] = {}
+        """By key, the rows of an item that was replaced and not drawn again yet."""
+        self._streamed_to: set[int] = set()
+        """Keys of entries that have grown since the last `flush`."""
+        self._replaced: set[int] = set()
+        """Keys of entries whose items have changed since the last `flush`."""
+        self._max_items = MAX_ITEMS
+
+    @property
+    def drawn_items(self) -> int:
+        return len(self._drawings)
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is left to draw or to colour."""
+        return bool(self._unfinished or self.highlighter.busy)
+
+    def has_style(self, palette: Palette, width: int) -> bool:
+        """Whether everything is drawn in these colours and for this width."""
+        return palette is self._palette and width == self.model.width
+
+    def set_style(self, palette: Palette, width: int, height: int) -> None:
+        """Draws everything in these colours and for this width from now on."""
+        self._palette = palette
+        self._max_items = max(MAX_ITEMS, 5 * height)
+        self.model.width = width
+        self._drop_all()
+        for entry in self.model.entries:
+            if entry is not None and entry.streamed is not None:
+                self._begin_live(entry)
+        self.model.estimate_all()
+        self.flush()
+
+    # --- changes -----------------------------------------------------------------------------------------
+
+    def reset(self, items: Sequence[TranscriptItem]) -> None:
+        self._drop_all()
+        self._replaced.clear()
+        self._streamed_to.clear()
+        self.model.reset(items)
+
+    def replace(self, index: int, item: TranscriptItem) -> None:
+        """Draws nothing and measures nothing before `flush`: calls change by the thousand."""
+        entry = self.model[index]
+        if rows := self._drop(entry):
+            self._previous[entry.key] = rows
+        entry.set_item(item)
+        self._replaced.add(entry.key)
+
+    def remove(self, index: int) -> None:
+        self._drop(self.model[index])
+        self.model.remove(index)
+
+    def set_opened(self, index: int, opened: bool) -> None:
+        entry = self.model[index]
+        if not is_foldable(entry.item) or entry.opened is opened:
+            return
+        rows = self._drop(entry)
+        entry.unfolded = opened
+        if entry.streamed is not None:
+            self._begin_live(entry)
+        self._redraw(index, rows)
+        if isinstance(entry.item, ReadingItem):
+            self._update_run(index)
+
+    def stream(self, index: int, text: str) -> None:
+        """Appends to an item. Nothing is drawn before `flush`."""
+        entry = self.model[index]
+        if entry.streamed is None:
+            entry.streamed = []
+            self._drop(entry)
+            self._begin_live(entry)
+        entry.streamed.append(text)
+        live = self._live.get(entry.key)
+        if isinstance(live, LiveDrawing):
+            live.feed(text)
+        self._streamed_to.add(entry.key)
+
+    def finish(self, index: int) -> None:
+        """Marks an item that grew as complete."""
+        entry = self.model[index]
+        if entry.streamed is None:
+            return
+        item = entry.current_item()
+        live = self._live.pop(entry.key, None)
+        done = isinstance(item, ReplyItem | ThinkingItem)
+        entry.set_item(msgspec.structs.replace(item, done=True) if done else item)
+        if isinstance(live, LiveDrawing) and isinstance(item, ReplyItem):
+            live.finish(time.perf_counter() + DRAW_BUDGET_S)
+            self._note_progress(entry.key, live)
+            self._keep(entry.key, live)
+            self._measure(index, live)
+            return
+        if live is not None:
+            live.dropped = True
+        self._redraw(index, live.rows if live else [])
+        self._replaced.add(entry.key)
+
+    def flush(self) -> None:
+        """Draws what was streamed, and measures what was replaced, since the last call."""
+        self._measure_replaced()
+        keys, self._streamed_to = self._streamed_to, set()
+        for key in keys:
+            index = self.model.index_of(key)
+            if index is not None and self.model[index].streamed is not None and self._palette is not None:
+                self._draw_streamed(index)
+
+    def _draw_streamed(self, index: int) -> None:
+        entry = self.model[index]
+        live = self._live.get(entry.key)
+        if isinstance(live, LiveDrawing):
+            self._advance(entry.key, live)
+        else:
+            before: Sequence[TextRow] = live.rows if live else ()
+            live = self._live[entry.key] = self._draw(entry)
+            live.reuse_rows(before)
+        self._measure(index, live)
+
+    def _measure_replaced(self) -> None:
+        """Estimates the heights of replaced items that are not drawn, and updates the runs they belong to."""
+        keys, self._replaced = self._replaced, set()
+        runs: set[int] = set()
+        for key in keys:
+            index = self.model.index_of(key)
+            if index is None:
+                continue
+            entry = self.model[index]
+            if entry.run is not None:
+                runs.add(entry.run)
+            if self._drawing(key) is None:
+                self.model.estimate(index)
+        for header in runs:
+            self._update_run(header)
+
+    def _update_run(self, header: int) -> None:
+        if self.model.update_run(header):
+            line = self.model[header]
+            rows = self._drop(line)
+            if not line.hidden:
+                self._redraw(header, rows)
+
+    # --- looking -----------------------------------------------------------------------------------------
+
+    def rows(self, index: int) -> Sequence[TextRow]:
+        """An entry's rows, without the empty one before it. Drawn if need be; its height is then exact."""
+        entry = self.model.entries[index]
+        if entry is None or entry.hidden or self._palette is None:
+            return []
+        drawing = self._drawing(entry.key)
+        if drawing is None:
+            drawing = self._draw(entry)
+            drawing.reuse_rows(self._previous.pop(entry.key, ())[:REUSED_ROWS])
+            self._keep(entry.key, drawing)
+        elif entry.key in self._drawings:
+            self._drawings.move_to_end(entry.key)
+        self._measure(index, drawing)
+        return drawing.rows
+
+    def is_complete(self, index: int) -> bool:
+        """Whether all of an entry's rows are drawn."""
+        entry = self.model.entries[index]
+        drawing = None if entry is None else self._drawing(entry.key)
+        return drawing is not None and drawing.complete
+
+    def draw_all(self, index: int) -> Iterator[None]:
+        """Draws an entry to its last row, step by step."""
+        self.rows(index)
+        entry = self.model.entries[index]
+        drawing = None if entry is None or entry.hidden else self._drawing(entry.key)
+        while entry is not None and drawing is not None and not (drawing.complete or drawing.dropped):
+            yield
+            self._advance(entry.key, drawing)
+            self._measure(index, drawing)
+
+    def all_rows(self, index: int) -> Sequence[TextRow]:
+        """An entry's rows, drawn to the last one however long that takes."""
+        for _ in self.draw_all(index):
+            pass
+        return self.rows(index)
+
+    def work(self, until: float) -> None:
+        """Continues with what is left to draw and to colour."""
+        for key, drawing in list(self._unfinished.items()):
+            if drawing.dropped:
+                del self._unfinished[key]
+                continue
+            drawing.advance(until)
+            self._note_progress(key, drawing)
+            index = self.model.index_of(key)
+            if index is not None:
+                self._measure(index, drawing)
+            if time.perf_counter() > until:
+                return
+        self.highlighter.work(until)
+
+    # --- drawing -----------------------------------------------------------------------------------------
+
+    def _drawing(self, key: int) -> Drawing | None:
+        return self._live.get(key) or self._drawings.get(key)
+
+    def _begin_live(self, entry: ItemState) -> None:
+        """Prepares an entry that grows to be drawn incrementally."""
+        if self._palette is None:
+            return
+        self._streamed_to.add(entry.key)
+        item = entry.item
+        if isinstance(item, ReplyItem) or (isinstance(item, ThinkingItem) and entry.opened):
+            live = self._live[entry.key] = LiveDrawing(item, self._palette, self.model.width)
+            live.feed(item.text + "".join(entry.streamed or ()))
+
+    def _draw(self, entry: ItemState) -> Drawing:
+        assert self._palette is not None
+        drawing = Drawing(entry.current_item(), self._palette, self.model.width, opened=entry.opened)
+        self._advance(entry.key, drawing)
+        return drawing
+
+    def _redraw(self, index: int, before: Sequence[TextRow]) -> None:
+        entry = self.model[index]
+        if self._palette is None or not before:
+            self.model.estimate(index)
+        elif entry.streamed is not None:
+            self.flush()
+        else:
+            drawing = self._draw(entry)
+            drawing.reuse_rows(before[:REUSED_ROWS])
+            self._keep(entry.key, drawing)
+            self._measure(index, drawing)
+
+    def _advance(self, key: int, drawing: Drawing) -> None:
+        drawing.advance(time.perf_counter() + DRAW_BUDGET_S)
+        self._note_progress(key, drawing)
+
+    def _note_progress(self, key: int, drawing: Drawing) -> None:
+        drawing.canvas.ask_for_colours(self.highlighter, lambda: not drawing.dropped)
+        if drawing.complete:
+            self._unfinished.pop(key, None)
+        else:
+            self._unfinished[key] = drawing
+
+    def _measure(self, index: int, drawing: Drawing) -> None:
+        hidden = self.model[index].hidden
+        self.model.heights[index] = 0 if hidden else self.model.space(index) + len(drawing.rows)
+
+    def _keep(self, key: int, drawing: Drawing) -> None:
+        self._drawings[key] = drawing
+        while len(self._drawings) > self._max_items:
+            self._drop_oldest()
+        if len(drawing.rows) > COUNTED_ROWS:
+            rows = sum([len(one.rows) for one in self._drawings.values()])
+            while rows > MAX_ROWS and len(self._drawings) > MIN_ITEMS:
+                rows -= len(self._drop_oldest().rows)
+
+    def _drop_oldest(self) -> Drawing:
+        oldest = self._drawings.popitem(last=False)[1]
+        oldest.dropped = True
+        return oldest
+
+    def _drop(self, entry: ItemState) -> Sequence[TextRow]:
+        """Forgets an entry's drawing; its rows may be reused by the next one."""
+        drawing = self._drawings.pop(entry.key, None) or self._live.pop(entry.key, None)
+        self._unfinished.pop(entry.key, None)
+        if drawing is None:
+            return []
+        drawing.dropped = True
+        return drawing.rows
+
+    def _drop_all(self) -> None:
+        for drawing in (*self._drawings.values(), *self._live.values()):
+            drawing.dropped = True
+        for drawings in (self._drawings, self._live, self._unfinished, self._previous):
+            drawings.clear()
+        self.highlighter.drop()

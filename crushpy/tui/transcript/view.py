@@ -1,0 +1,234 @@
+"""The visible lines of a transcript: which rows are in view, and what lies over them.
+
+Everything within a page of the visible lines is measured, so scrolling moves over exact heights and nothing
+jumps.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.geometry import Size
+from textual.selection import Selection
+from textual.strip import Strip
+
+from crushpy.tui.transcript.render.canvas import TextRow
+from crushpy.tui.transcript.render.styles import Palette
+from crushpy.tui.transcript.render_cache import RenderCache
+from crushpy.tui.transcript.selection import match_spans, name_line, selected_span
+
+MAX_MARKED_ROWS = 1_000
+"""Rows with something over them that are remembered."""
+FOUND = Style(reverse=True)
+
+
+class Marks(NamedTuple):
+    """What lies over one row."""
+
+    selected: tuple[int, int] | None = None
+    found: tuple[tuple[int, int], ...] = ()
+    cursor: bool = False
+    scrollbar: str = ""
+
+
+UNMARKED = Marks()
+
+
+class Overlay(NamedTuple):
+    """What lies over the rows: selected text, sought words, the cursor and the scrollbar."""
+
+    selection: Selection | None
+    selection_style: Callable[[], Style]
+    sought: str
+    cursor: int | None
+    """The key of the item at the cursor; None if no cursor is shown."""
+    scrollbar: bool
+
+
+class TranscriptView:
+    """Turns a position into strips. An unchanged line is the same `Strip` object as before."""
+
+    def __init__(self, cache: RenderCache) -> None:
+        self._cache = cache
+        self._model = cache.model
+        self._anchor = (0, 0)
+        """The item at the top and how many of its rows are above: what must not move when heights change."""
+        self._anchor_height = 0
+        """The height for which the anchor's offset holds, while the item is being drawn for another width."""
+        self.size = Size(0, 0)
+        """The size that was laid out last."""
+        self.stale = True
+        self.strips: list[Strip] = []
+        self.line_names: list[int | None] = []
+        """For each line its name, see `selection.name_line`."""
+        self._marked: dict[TextRow, tuple[Marks, Strip]] = {}
+        self._blank: TextRow | None = None
+
+    # --- position ----------------------------------------------------------------------------------------
+
+    def reset(self) -> None:
+        self._anchor, self._anchor_height = (0, 0), 0
+
+    def move_to(self, row: int) -> None:
+        """Puts a row of the whole transcript at the top."""
+        self._anchor, self._anchor_height = self._model.heights.find(max(0, row)), 0
+
+    def show_row(self, index: int, row: int) -> None:
+        """Puts a row of an item a third below the top, if there is enough above it."""
+        third = self.size.height // 3
+        if row < third:
+            self.move_to(self._model.heights.before(index) - (third - row))
+        else:
+            # The offset, not a position: positions are estimates until what is near has been measured.
+            self._anchor, self._anchor_height = (index, row + self._model.space(index) - third), 0
+
+    def visible_entries(self, top: int) -> tuple[int, int]:
+        """The first and the last visible entry."""
+        heights = self._model.heights
+        return heights.find(top)[0], heights.find(min(top + self.size.height, self._model.total) - 1)[0]
+
+    def lay_out(self, size: Size, palette: Palette, *, following: bool) -> tuple[int, bool]:
+        """Measures what is near; returns the row at the top and whether the end is followed."""
+        model = self._model
+        if not self._cache.has_style(palette, size.width):
+            self._restyle(palette, size)
+        self.size = size
+        top = None if following else self._measure_from_anchor(size.height)
+        if top is not None:
+            return max(0, top), False
+        self._measure_end(2 * size.height)
+        top = max(0, model.total - size.height)
+        self.move_to(top)
+        return top, True
+
+    def _restyle(self, palette: Palette, size: Size) -> None:
+        index = self._anchor[0]
+        before = self._model.heights[index] if index < len(self._model.heights) else 0
+        self._cache.set_style(palette, size.width, size.height)
+        self._marked.clear()
+        self._blank = None
+        self._anchor_height = before  # the same part of the item at the top stays there
+
+    def _measure_from_anchor(self, height: int) -> int | None:
+        """Measures what is near the anchor; returns the row at the top, or None if nothing is left there."""
+        model, heights = self._model, self._model.heights
+        for _ in range(4):
+            index, offset = self._anchor
+            if index >= len(model.entries):
+                return None
+            self._cache.rows(index)
+            heights = model.heights
+            complete = self._cache.is_complete(index) or not heights[index]
+            if complete and self._anchor_height:
+                offset = offset * heights[index] // self._anchor_height
+                self._anchor_height = 0
+            shown = max(0, min(offset, heights[index] - 1))
+            self._measure(index, 1, 2 * height + shown)
+            self._measure(index, -1, height)
+            top = heights.before(index) + shown
+            last = max(0, model.total - height)
+            if not complete:  # its last rows come later: the anchor waits for them
+                return min(top, last)
+            if top <= last:
+                self._anchor = (index, shown)
+                return top
+            self._anchor = heights.find(last)
+        return model.total - height
+
+    def _measure_end(self, rows: int) -> None:
+        last = len(self._model.entries) - 1
+        if last >= 0:
+            self._cache.rows(last)
+            self._measure(last, -1, rows - self._model.heights[last])
+
+    def _measure(self, index: int, step: int, rows: int) -> None:
+        """Makes the heights exact from `index` on in that direction, for that many rows."""
+        if step > 0:
+            rows -= self._model.heights[index]
+        while rows > 0:
+            following = self._model.neighbour(index, step)
+            if following is None:
+                return
+            index = following
+            self._cache.rows(index)
+            rows -= self._model.heights[index]
+
+    # --- lines -------------------------------------------------------------------------------------------
+
+    def show_empty(self, size: Size, style: Style) -> None:
+        """Shows empty lines; the same objects as long as they look the same."""
+        blank = Strip.blank(size.width, style)
+        if len(self.strips) != size.height or not self.strips or self.strips[0] != blank:
+            self.strips = [blank] * size.height
+
+    def compose_lines(self, top: int, palette: Palette, overlay: Overlay) -> None:
+        """Makes the strips for the size that was laid out last."""
+        width, height = self.size
+        model = self._model
+        bar = _scrollbar(top, model.total, height) if overlay.scrollbar and model.total > height else ""
+        blank = self._blank = self._blank or TextRow([], palette.text)
+        strips: list[Strip] = []
+        names: list[int | None] = []
+        index, offset = model.heights.find(top) if model.total else (None, 0)
+        while index is not None and len(strips) < height:
+            key = model[index].key
+            rows = self._cache.rows(index)
+            for number in range(offset - model.space(index), len(rows)):
+                if len(strips) == height:
+                    break
+                row = rows[number] if number >= 0 else blank
+                name = name_line(key, number)
+                marks = Marks(
+                    selected_span(row, overlay.selection, name)
+                    if overlay.selection and number >= 0
+                    else None,
+                    match_spans(row, overlay.sought) if overlay.sought else (),
+                    key == overlay.cursor and number >= 0,
+                    bar[len(strips)] if bar else "",
+                )
+                strips.append(
+                    row.strip(width) if marks == UNMARKED else self._mark(row, marks, palette, overlay)
+                )
+                names.append(name)
+            index, offset = model.neighbour(index, 1), 0
+        missing = height - len(strips)
+        self.strips = strips + [blank.strip(width)] * missing
+        self.line_names = names + [None] * missing
+        self.stale = False
+
+    def _mark(self, row: TextRow, marks: Marks, palette: Palette, overlay: Overlay) -> Strip:
+        """A row with what lies over it. Remembered, so that an unchanged line is the same object."""
+        known = self._marked.get(row)
+        if known is not None and known[0] == marks and row is not self._blank:
+            return known[1]
+        width = self.size.width
+        strip = row.strip(width)
+        for span in marks.found:
+            if span != marks.selected:
+                strip = _style_span(strip, span, FOUND)
+        if marks.selected is not None:
+            strip = _style_span(strip, marks.selected, overlay.selection_style())
+        if marks.cursor:
+            strip = Strip.join([Strip([Segment("▌", palette["cursor"])], 1), strip.crop(1)])
+        if marks.scrollbar:
+            style = palette["thumb" if marks.scrollbar == "┃" else "track"]
+            strip = Strip.join([strip.crop(0, width - 1), Strip([Segment(marks.scrollbar, style)], 1)])
+        if len(self._marked) > MAX_MARKED_ROWS:
+            self._marked.clear()
+        self._marked[row] = (marks, strip)
+        return strip
+
+
+def _style_span(strip: Strip, span: tuple[int, int], style: Style) -> Strip:
+    """A strip with a style over some of its characters."""
+    start, end = (strip.index_to_cell_position(at) for at in span)
+    chosen = Segment.apply_style(strip.crop(start, end), post_style=style)
+    return Strip.join([strip.crop(0, start), Strip(chosen, end - start), strip.crop(end)])
+
+
+def _scrollbar(top: int, total: int, height: int) -> str:
+    """A character for each line: where the visible lines are in the whole."""
+    size = max(1, height * height // total)
+    start = round((height - size) * top / max(1, total - height))
+    return "│" * start + "┃" * size + "│" * (height - start - size)
