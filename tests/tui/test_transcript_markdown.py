@@ -12,9 +12,8 @@ from rich.style import Style
 from transcript_host import Stage, stage
 
 from crushpy.tui.items import ReplyItem
-from crushpy.tui.transcript.markdown import stream, units
+from crushpy.tui.transcript.markdown import stream
 from crushpy.tui.transcript.markdown.stream import MarkdownStream
-from crushpy.tui.transcript.render import growing_lines
 from crushpy.tui.transcript.render.canvas import COPY, Canvas, Margin, TextRow
 from crushpy.tui.transcript.render.styles import Palette
 
@@ -144,11 +143,11 @@ def test_what_is_too_large_to_be_read_as_markdown_also_looks_the_same(
     choose = random.Random(seed).choice
     text, cuts = sample
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream, "LONG_LINE", choose([15, 60, 4_000]))
-        patch.setattr(stream, "LARGE_UNIT", choose([20, 60, 8_000]))
-        patch.setattr(stream, "WINDOW", choose([10, 100, 6_000]))
-        patch.setattr(growing_lines, "PORTION", choose([7, 30]))
-        patch.setattr(units, "TABLE_HEAD", choose([1, 2, 30]))
+        patch.setattr(stream, "LONG_LINE_CHARS", choose([15, 60, 4_000]))
+        patch.setattr(stream, "LARGE_UNIT_CHARS", choose([20, 60, 8_000]))
+        patch.setattr(stream, "PARSE_CHARS", choose([10, 100, 6_000]))
+        patch.setattr(stream, "DRAW_CHARS", choose([7, 30]))
+        patch.setattr(stream, "TABLE_HEAD_ROWS", choose([1, 2, 30]))
         assert same(whole(text, 40).rows, streamed(text, cuts, 40).rows)
 
 

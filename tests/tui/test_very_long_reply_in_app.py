@@ -11,7 +11,6 @@ from test_clipboard import programs
 from crushpy.tui.items import ReplyItem
 from crushpy.tui.terminal import clipboard
 from crushpy.tui.transcript import interaction
-from crushpy.util.pieces import LONG
 
 __all__ = ["programs", "start"]
 
@@ -25,11 +24,10 @@ TEXT = f"{''.join(LINES)}\nThe very end \N{ROCKET}."
 @pytest.fixture
 def slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looking for words pauses after each part, as it does where there are thousands of them."""
-    monkeypatch.setattr(interaction, "PATIENCE", 0.0)
+    monkeypatch.setattr(interaction, "SEARCH_SLICE_S", 0.0)
 
 
 async def test_it_is_whole_again_after_a_resume(start: Start, llm: ScriptedLLM) -> None:
-    assert len(TEXT) > LONG
     llm.script(Reply(TEXT, chunk=6_000))
     for resumed in (False, True):
         async with start(size=(80, 24), resume_latest=resumed) as app:

@@ -1,24 +1,11 @@
-"""A long reply is kept in parts: it looks, copies and is found as if it were one."""
-
-import random
-from itertools import zip_longest
+"""A long reply that is drawn over several frames: it looks, copies and is found like a short one."""
 
 import pytest
-from crushpy.tui.transcript.markdown.sections import LONGEST, SectionCutter, TextSection
-from rich.segment import Segment
-from rich.style import Style
 from textual.selection import SELECT_ALL
 from transcript_host import Stage, stage
 
 from crushpy.tui.items import NoticeItem, ReplyItem
-from crushpy.tui.transcript.markdown.stream import MarkdownStream
-from crushpy.tui.transcript.render.canvas import Canvas, Margin, TextRow
-from crushpy.tui.transcript.render.styles import Palette
-from crushpy.tui.transcript.transcript_model import KEPT_ROWS
 
-PALETTE = Palette(
-    lambda name, partial: Style(color="red") if partial else Style(color="white", bgcolor="black")
-)
 STEP = """\
 ## Step {n}: what to do
 
@@ -48,98 +35,6 @@ def settle(self):
 
 """
 MIXED = "".join(STEP.format(n=number) for number in range(90))
-WORDS = "some plain words of a sentence of the usual kind, "
-SHAPES = {
-    "mixed": MIXED,
-    "windows-lines": MIXED.replace("\n", "\r\n"),
-    "paragraph": f"{WORDS}\n" * 900,
-    "code": "before\n\n```python\n" + "    total = compute(value)  # it\n\n" * 1_200 + "```\nafter\n",
-    "unclosed-code": "~~~\n" + "```\nx = 1\n```\n" * 3_000,
-    "table": "| a | b |\n|---|---:|\n" + "".join(f"| cell *{n}* | {n} |\n" for n in range(1_200)),
-    "list": "".join(f"- item **{n}** with words\n" for n in range(1_000)),
-    "numbered": "".join(f"{n}. item\n   more of it\n" for n in range(900)),
-    "nested": "".join(f"- item {n}\n  - below\n\n    and more\n\n" for n in range(600)),
-    "code-in-list": "".join(f"- item {n}\n\n  ```\n  x\n\n  y\n  ```\n\n" for n in range(700)),
-    "quotes": "> quoted words\n" * 3_000,
-    "no-empty-lines": "".join(f"# h{n}\ntext\n- a\n- b\n" for n in range(1_100)),
-}
-LINES = {
-    "words": WORDS * 900,
-    "no-spaces": "x" * 50_000,
-    "wide": "漢字 " * 15_000,
-    "code": "```\n" + "x = 1; " * 7_000 + "\n```\nafter\n",
-    "in-paragraph": "before\n" + WORDS * 900 + "\nafter\n\n- item\n",
-}
-
-
-def drawn(text: str, width: int = 60) -> list[TextRow]:
-    """The rows of a text that is drawn in one go."""
-    return _draw(MarkdownStream(Canvas(PALETTE, width), _margin(), PALETTE.text), text)
-
-
-def drawn_in_sections(text: str, width: int = 60) -> list[TextRow]:
-    cutter = SectionCutter()
-    rows: list[TextRow] = []
-    for section in [*cutter.feed(text), cutter.section]:
-        if section.opening.apart:
-            rows.append(TextRow([Segment("  ", PALETTE.text)], PALETTE.text, 2))
-        markdown = MarkdownStream(Canvas(PALETTE, width), _margin(), PALETTE.text, section.opening)
-        rows += _draw(markdown, section.text, broken=section.broken)
-    return rows
-
-
-def _margin() -> Margin:
-    gutter = (Segment("  ", PALETTE.text),)
-    return Margin(gutter, gutter)
-
-
-def _draw(markdown: MarkdownStream, text: str, *, broken: bool = False) -> list[TextRow]:
-    markdown.feed(text)
-    for _ in markdown.finish(broken=broken):
-        pass
-    return list(markdown.canvas.rows)
-
-
-def copied(rows: list[TextRow]) -> str:
-    return "".join(row.text[row.gutter :].rstrip(" " if row.end == "\n" else "") + row.end for row in rows)
-
-
-@pytest.mark.parametrize("text", SHAPES.values(), ids=SHAPES)
-def test_a_text_looks_the_same_in_sections(text: str) -> None:
-    cutter = SectionCutter()
-    sections = [*cutter.feed(text), cutter.section]
-    assert "".join(section.text for section in sections) == text
-    assert len(sections) > 1
-    assert max(len(section.text) for section in sections) < LONGEST + 5_000
-    for whole, part in zip_longest(drawn(text), drawn_in_sections(text)):
-        assert whole is not None
-        assert part is not None
-        assert (whole.text, whole.end) == (part.text, part.end)
-        assert whole.same(part)
-
-
-@pytest.mark.parametrize("text", LINES.values(), ids=LINES)
-def test_a_very_long_line_in_sections_is_copied_as_one(text: str) -> None:
-    assert len([*SectionCutter().feed(text)]) > 1
-    assert copied(drawn_in_sections(text)) == copied(drawn(text))
-
-
-ALL = {**SHAPES, **{f"line-{name}": text for name, text in LINES.items()}}
-
-
-@pytest.mark.parametrize("text", ALL.values(), ids=ALL)
-def test_a_text_is_cut_in_the_same_places_however_it_arrived(text: str) -> None:
-    choose = random.Random(3)
-    whole, piecewise = SectionCutter(), SectionCutter()
-    expected = whole.feed(text)
-    found: list[TextSection] = []
-    start = 0
-    while start < len(text):
-        end = start + choose.choice([1, 7, 60, 400, 9_000])
-        found += piecewise.feed(text[start:end])
-        start = end
-    assert found == expected
-    assert piecewise.section == whole.section
 
 
 def read(here: Stage) -> list[str]:
@@ -201,7 +96,6 @@ async def test_paging_through_a_long_reply_shows_every_line_once() -> None:
             await here.settle()
         assert numbers == list(range(len(numbers)))
         assert len(numbers) > 40
-        assert here.view.unpacked_rows < 2 * KEPT_ROWS
 
 
 async def test_a_notice_that_comes_meanwhile_stays_below_the_reply() -> None:
@@ -238,7 +132,7 @@ async def test_what_is_read_stays_where_it_is_while_the_reply_above_it_grows() -
 async def test_words_are_found_in_any_part_of_a_long_reply(words: str) -> None:
     async with stage([ReplyItem(MIXED)]) as here:
         await here.settle()
-        assert here.view.find(words)
+        assert here.view.find(words) is not False  # None: it takes more than a moment
         await here.settle()
         assert any(words in line.lower() for line in here.lines())
         assert not here.view.find("words that are not there")
