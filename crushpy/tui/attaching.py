@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from crushpy.core.errors import CrushpyError
-from crushpy.tui.terminal.dropped_paths import existing_pictures
+from crushpy.tui.terminal.clipboard import existing_pictures
 from crushpy.tui.widgets.attachment_list import AttachmentList
 from crushpy.tui.widgets.prompt import PromptInput
 from crushpy.util.mentions import mentioned_files
@@ -116,7 +116,7 @@ class Attaching:
         await self._show(images)
 
     async def _clipboard(self) -> None:
-        from crushpy.tui.terminal.clipboard_image import read_clipboard_image
+        from crushpy.tui.terminal.clipboard import read_clipboard_image
 
         raw = await read_clipboard_image()
         conversation = await self._chat.opened_conversation() if raw else None

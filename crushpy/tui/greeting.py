@@ -1,10 +1,17 @@
-"""What a new conversation begins with: who is here, where, three things to try. The first prompt ends it."""
+"""What a conversation begins with in the app: the greeting, a word about the demo, and unfinished tasks."""
+
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Data
 from crushpy.security.sanitize import one_line
-from crushpy.tui.items import GreetingItem, GreetingLine, TranscriptView
+from crushpy.tui.items import GreetingItem, GreetingLine, ItemView, NoticeItem
+from crushpy.tui.transcript.render.canvas import PROSE
+
+if TYPE_CHECKING:
+    from crushpy.engine.conversation import Conversation
 
 TRY = (
     ("Explain this project", "a prompt in your own words"),
@@ -39,7 +46,7 @@ class Greeting(Data, frozen=True):
 class GreetingCard:
     """The card of a new conversation, as long as it is there."""
 
-    def __init__(self, view: TranscriptView) -> None:
+    def __init__(self, view: ItemView) -> None:
         self._view = view
         self._key: int | None = None
         self._greeting: Greeting | None = None
@@ -119,3 +126,60 @@ def _name(greeting: Greeting) -> GreetingLine:
 
 def _line(label: str, text: str) -> GreetingLine:
     return ((f"  {label:<{LABEL}}", "muted"), (text, "text"))
+
+
+# --- the demo -------------------------------------------------------------------------------------------
+
+WELCOME = (
+    "You are talking to demo/tour, which is built in and not a language model: say `help`, or `look around`. "
+    "/connect shows how to use a real model. Esc hides this line for good."
+)
+
+
+class Welcome:
+    """The notice shown to users of the built-in demo model, until they dismiss it."""
+
+    def __init__(self, view: ItemView) -> None:
+        self._view = view
+        self._key: int | None = None
+
+    def greet(self, conversation: "Conversation") -> None:
+        """Shows it in a new conversation with the demo, unless it was dismissed before."""
+        new = conversation.info.model == "demo/tour" and not conversation.history
+        if new and conversation.settings.welcome == "show":
+            self._key = self._view.add(NoticeItem(WELCOME))
+
+    def dismiss(self, conversation: "Conversation") -> bool:
+        """Removes it for good; False if it is not shown."""
+        key, self._key = self._key, None
+        if key is None or self._view.item(key) is None:
+            return False
+        self._view.remove(key)
+        try:
+            conversation.save_choice("welcome", "hide")
+        except CrushpyError as error:
+            self._view.add(NoticeItem(f"It will be back: {error}", "warning"))
+        return True
+
+
+# --- unfinished tasks -----------------------------------------------------------------------------------
+
+MAX_TASK_ROWS = 24
+"""Rows of the table of tasks; the rest is counted in its last line."""
+_MARGIN_COLUMNS = 8
+"""Columns that the transcript uses for its margins."""
+
+
+async def unfinished_list(conversation: "Conversation", width: int) -> NoticeItem | None:
+    """A notice with the table of its tasks; None if there is no list, or all of it is done."""
+    tasks = await conversation.tasks.unfinished()
+    if not tasks:
+        return None
+    from crushpy.engine.agents.task_reports import table_lines, task_state_event
+
+    done = sum(task.state == "done" for task in tasks)
+    go_on = f"crushpy run --resume {conversation.info.root_id}"
+    said = f"{done} of {len(tasks)} tasks of its list are done; `{go_on}` goes on with the rest."
+    room = max(20, min(width, PROSE) - _MARGIN_COLUMNS)
+    table = table_lines([task_state_event(task, len(tasks)) for task in tasks], room, MAX_TASK_ROWS)
+    return NoticeItem("\n".join([said, *table]), "warning")

@@ -235,7 +235,7 @@ def is_message(item: TranscriptItem) -> bool:
             return False
 
 
-class TranscriptView(Protocol):
+class ItemView(Protocol):
     """Where items are shown. Keys are handed out by `add`, and are never used twice."""
 
     def set_items(self, items: Sequence[TranscriptItem]) -> None: ...

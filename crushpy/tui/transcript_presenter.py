@@ -24,28 +24,36 @@ from crushpy.core.events import (
     ToolStarted,
     TurnEnded,
 )
-from crushpy.core.messages import Message, Note, Seed, TaskReport, Thinking, ToolResult, headline
+from crushpy.core.messages import Data, Message, Note, Seed, TaskReport, Thinking, ToolResult, headline
 from crushpy.core.timeline_notes import CUT_REPLY, NoteMaker, TimelineNote, answer_words
-from crushpy.tui.found_items import item_of
 from crushpy.tui.items import (
     ALL_BOUNDARY_ACTIONS,
     BoundaryItem,
     ErrorItem,
     ItemAction,
+    ItemView,
     NoticeItem,
     ReplyItem,
     ThinkingItem,
     ToolItem,
     ToolState,
     TranscriptItem,
-    TranscriptView,
     UserItem,
+    source_text,
 )
 
 if TYPE_CHECKING:
     from crushpy.engine.session.browser import OpeningBoundary
 
 NO_STATES: Mapping[str, SentState] = {}
+
+
+class FoundPlace(Data, frozen=True):
+    """A message that a search has found, and the words it was found by."""
+
+    session_id: str
+    message_id: str
+    words: tuple[str, ...] = ()
 
 
 class TranscriptPresenter:
@@ -55,7 +63,7 @@ class TranscriptPresenter:
     """
 
     def __init__(
-        self, view: TranscriptView, offers: tuple[ItemAction, ...] = ALL_BOUNDARY_ACTIONS, reach: str = ""
+        self, view: ItemView, offers: tuple[ItemAction, ...] = ALL_BOUNDARY_ACTIONS, reach: str = ""
     ) -> None:
         self._view = view
         self._offers = offers
@@ -95,7 +103,7 @@ class TranscriptPresenter:
         """The key of the item that shows a message; -1 where none does."""
         keys = self._view.keys()
         shown = [(key, self.message_id(key), self._view.item(key)) for key in keys]
-        return item_of(message, [(key, name, item) for key, name, item in shown if item is not None], words)
+        return find_item(message, [(key, name, item) for key, name, item in shown if item is not None], words)
 
     def load(
         self,
@@ -373,3 +381,28 @@ def boundary_item(event: Boundary) -> BoundaryItem:
         evidence=event.evidence,
         pins=event.pins,
     )
+
+
+def find_item(
+    message: Message, items: Sequence[tuple[int, str, TranscriptItem]], words: Sequence[str]
+) -> int:
+    """The key of the item that shows `message`, preferably one that has the `words`; -1 if none does.
+
+    `items`: key, id of the message, and the item itself, in order.
+    """
+    shown = [(key, item) for key, message_id, item in items if _shows(message, message_id, item)]
+    wanted = [word.casefold() for word in words]
+
+    def rank(pair: tuple[int, TranscriptItem]) -> tuple[int, bool]:
+        text = source_text(pair[1]).casefold()
+        return -sum(word in text for word in wanted), not isinstance(pair[1], UserItem | ReplyItem)
+
+    return min(shown, key=rank)[0] if shown else -1
+
+
+def _shows(message: Message, message_id: str, item: TranscriptItem) -> bool:
+    if message.result is not None:
+        return isinstance(item, ToolItem) and item.id == message.result.call_id
+    if any(isinstance(part, Seed) for part in message.parts):
+        return isinstance(item, BoundaryItem)
+    return message_id == message.id

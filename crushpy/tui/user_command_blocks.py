@@ -6,7 +6,7 @@ from crushpy.core.errors import CrushpyError
 from crushpy.core.ids import new_id
 from crushpy.core.messages import Terminal
 from crushpy.engine.user_commands import End, OwnCommands
-from crushpy.tui.items import OWN_COMMAND, ErrorItem, ToolItem, TranscriptView
+from crushpy.tui.items import OWN_COMMAND, ErrorItem, ItemView, ToolItem
 
 Running = Callable[[str, str, str | None], None]
 """Told of a command, by its id, what it printed so far; None: it has ended."""
@@ -15,7 +15,7 @@ Running = Callable[[str, str, str | None], None]
 def run_shown(
     commands: OwnCommands,
     command: str,
-    view: TranscriptView,
+    view: ItemView,
     running: Running,
     give: Callable[[str], None] | None = None,
 ) -> None:
@@ -33,7 +33,7 @@ class _Block:
     """One command in the transcript."""
 
     def __init__(
-        self, view: TranscriptView, command: str, running: Running, give: Callable[[str], None] | None
+        self, view: ItemView, command: str, running: Running, give: Callable[[str], None] | None
     ) -> None:
         self._give = give
         self._view = view

@@ -13,7 +13,7 @@ from support.pictures import picture
 from test_clipboard import program, programs
 from textual import events
 
-from crushpy.tui.terminal.dropped_paths import existing_pictures, may_be_pictures
+from crushpy.tui.terminal.clipboard import existing_pictures, may_be_pictures
 
 __all__ = ["programs", "start"]
 
@@ -175,7 +175,7 @@ async def test_a_picture_on_the_clipboard_is_attached(
 async def test_without_a_picture_on_the_clipboard_text_is_pasted(
     start: Start, programs: Path, script: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crushpy.tui.terminal.clipboard_image.PATIENCE", 0.3)
+    monkeypatch.setattr("crushpy.tui.terminal.clipboard.PASTE_TIMEOUT_S", 0.3)
     program(programs, "xclip", script)
     async with start() as app:
         app.app.copy_to_clipboard("earlier words")

@@ -71,7 +71,7 @@ async def test_words_are_found_in_it_though_that_takes_longer(start: Start, llm:
 async def test_a_terminal_is_not_sent_megabytes_for_its_clipboard(
     start: Start, llm: ScriptedLLM, programs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clipboard, "MOST", 50_000)
+    monkeypatch.setattr(clipboard, "MAX_OSC52_CHARS", 50_000)
     llm.script(Reply(TEXT, chunk=6_000))
     async with start(size=(80, 24)) as app:
         await app.say("go")

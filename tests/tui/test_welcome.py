@@ -15,7 +15,7 @@ LINE = "You are talking to demo/tour"
 
 async def test_escape_takes_the_line_away_for_good(start: Start, home: Path) -> None:
     async with start(model="demo/tour") as app:
-        await app.sees(LINE, "Esc takes this line away for good")
+        await app.sees(LINE, "Esc hides this line for good")
         await app.press("escape")
         await app.sees_no(LINE)
         await app.say("/new")

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from crushpy.core.start_options import StartOptions
     from crushpy.engine.conversation import Conversation
     from crushpy.engine.user_commands import OwnCommands
-    from crushpy.tui.found_items import FoundPlace
     from crushpy.tui.status_presenter import StatusPresenter
     from crushpy.tui.transcript.widget import Transcript
+    from crushpy.tui.transcript_presenter import FoundPlace
     from crushpy.tui.widgets.prompt import PromptInput
     from crushpy.tui.widgets.todo_line import TodoLine
 

@@ -15,7 +15,7 @@ from crushpy.tui.actions.host import CommandHost, performs
 from crushpy.tui.screens.choose import Choice, ChooseScreen
 
 if TYPE_CHECKING:
-    from crushpy.tui.found_items import FoundPlace
+    from crushpy.tui.transcript_presenter import FoundPlace
 
 
 async def go_over(chat: CommandHost, options: StartOptions) -> None:

@@ -30,12 +30,11 @@ from crushpy.core.start_options import StartOptions
 from crushpy.engine.event_bus import unexpected_error
 from crushpy.security.sanitize import one_line
 from crushpy.tui.attaching import Attaching
-from crushpy.tui.greeting import LEAST_ROWS, GreetingCard
+from crushpy.tui.greeting import LEAST_ROWS, GreetingCard, Welcome
 from crushpy.tui.items import BoundaryItem, ItemAction, NoticeItem, TranscriptItem
 from crushpy.tui.notify import call_attention, dismiss_toasts, set_title
 from crushpy.tui.screens.chat_layout import ChatLayout
 from crushpy.tui.textual_adapter import app_of
-from crushpy.tui.welcome import Welcome
 from crushpy.tui.widgets.activity_line import ActivityLine
 from crushpy.tui.widgets.prompt import PromptInput
 from crushpy.tui.widgets.prompt_queue import QueuedPrompt, QueueView
@@ -47,7 +46,7 @@ if TYPE_CHECKING:
     from crushpy.engine.session.browser import SessionBrowser
     from crushpy.engine.user_commands import OwnCommands
     from crushpy.settings import Settings
-    from crushpy.tui.found_items import FoundPlace
+    from crushpy.tui.transcript_presenter import FoundPlace
     from crushpy.tui.widgets.approval import ApprovalPanel
     from crushpy.tui.widgets.plan_card import PlanCard
 
@@ -168,7 +167,7 @@ class ChatScreen(ChatLayout):
     async def _tell_of_tasks(self, conversation: "Conversation") -> None:
         if not conversation.history:
             return
-        from crushpy.tui.unfinished_list import unfinished_list
+        from crushpy.tui.greeting import unfinished_list
 
         with suppress(CrushpyError):
             if told := await unfinished_list(conversation, self.transcript.size.width):

@@ -17,8 +17,8 @@ from crushpy.engine.session.browser import HITS_EACH, SearchGroup, SessionBrowse
 from crushpy.engine.session.export import age
 from crushpy.security.sanitize import one_line
 from crushpy.storage.records import SearchHit
-from crushpy.tui.found_items import FoundPlace
 from crushpy.tui.screens.overlay import FolderListScreen, spread
+from crushpy.tui.transcript_presenter import FoundPlace
 
 INDEXING = "Indexing"
 BAR = 16

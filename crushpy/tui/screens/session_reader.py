@@ -10,14 +10,13 @@ from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Message
 from crushpy.engine.session.browser import SessionBrowser, seed_of
 from crushpy.security.sanitize import one_line
-from crushpy.tui.found_items import FoundPlace
 from crushpy.tui.items import ErrorItem
 from crushpy.tui.notify import tell
 from crushpy.tui.screens.overlay import OverlayScreen
 from crushpy.tui.screens.transcript_screen import TranscriptScreen
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.transcript.widget import Transcript
-from crushpy.tui.transcript_presenter import TranscriptPresenter
+from crushpy.tui.transcript_presenter import FoundPlace, TranscriptPresenter
 
 
 class SessionReaderScreen(TranscriptScreen, OverlayScreen[str | None]):

@@ -1,29 +1,50 @@
-"""Puts text on the clipboard: with the system's own tool where there is one, else through the terminal."""
+"""The system's clipboard, text and pictures, and pictures whose files were dropped on the terminal."""
 
 import asyncio
 import os
+import re
 import shutil
+import signal
+from contextlib import suppress
+from pathlib import Path
 
 from textual.app import App
 
-TOOLS = (
+from crushpy.util.images import MAX_PICTURE_FILE, SUFFIXES, image_type
+
+COPY_TOOLS = (
     ("pbcopy",),
     ("wl-copy",),
     ("xclip", "-selection", "clipboard"),
     ("xsel", "--clipboard", "--input"),
     ("clip.exe",),
 )
-MOST = 1_000_000
-"""Characters that are sent to a terminal: it would show nothing else until it has taken them."""
+COPY_TIMEOUT_S = 3.0
+MAX_OSC52_CHARS = 1_000_000
+"""Characters that are sent to a terminal: it would show nothing else until it has read them."""
+PASTE_TOOLS = ("wl-paste", "xclip", "pngpaste", "osascript")
+PASTE_TIMEOUT_S = 3.0
+"""Time for all tools together: a clipboard whose owner hangs must not block anything."""
+IMAGE_TYPES = ("image/png", "image/jpeg", "image/webp", "image/gif")
+_X11 = ("xclip", "-selection", "clipboard", "-o", "-t")
+_MAC_SCRIPT = ("osascript", "-e", "get the clipboard as «class PNGf»")
+MAX_DROPPED_CHARS = 8_000
+"""Longer pastes are prose or code, not paths."""
+
+
+# --- copying text ----------------------------------------------------------------------------------------
 
 
 async def copy(app: App[object], text: str) -> str:
-    """Copies, and says honestly how: a terminal never tells whether it took it."""
+    """Copies with the system's tool, else through the terminal, which never tells whether it did.
+
+    Returns a message that says how.
+    """
     many = "1 character" if len(text) == 1 else f"{len(text):,} characters"
     in_system, in_tmux = await hand_on(text)
     if in_system:
         return f"Copied {many}, also to tmux's buffer." if in_tmux else f"Copied {many}."
-    if len(text) > MOST:
+    if len(text) > MAX_OSC52_CHARS:
         where = "Copied to tmux's buffer" if in_tmux else "Not copied"
         return f"{where}: {many} are too many for the terminal's clipboard (OSC 52). /export writes a file."
     app.copy_to_clipboard(text)
@@ -33,24 +54,24 @@ async def copy(app: App[object], text: str) -> str:
 
 
 async def hand_on(text: str) -> tuple[bool, bool]:
-    """Fills the system's own clipboard and tmux's buffer, and says whether there was one and took it."""
-    return await _fill_system(text), await _fill_tmux(text)
+    """Copies to the system's clipboard and to tmux's buffer; returns which of them took it."""
+    return await _copy_to_system(text), await _copy_to_tmux(text)
 
 
-async def _fill_system(text: str) -> bool:
+async def _copy_to_system(text: str) -> bool:
     if os.environ.get("SSH_CONNECTION"):  # that would be another machine's clipboard
         return False
-    for tool in TOOLS:
+    for tool in COPY_TOOLS:
         if shutil.which(tool[0]) and await _pipe(tool, text):
             return True
     return False
 
 
-async def _fill_tmux(text: str) -> bool:
-    """tmux by its defaults keeps from the terminal what a program in it sends there."""
+async def _copy_to_tmux(text: str) -> bool:
+    """By default tmux does not forward to the terminal what a program sends to its clipboard."""
     if not os.environ.get("TMUX") or not shutil.which("tmux"):
         return False
-    # With -w it hands the text on to the terminal; before 3.2 it could not.
+    # With -w it forwards the text to the terminal; before 3.2 it could not.
     return await _pipe(("tmux", "load-buffer", "-w", "-"), text) or await _pipe(
         ("tmux", "load-buffer", "-"), text
     )
@@ -64,8 +85,118 @@ async def _pipe(command: tuple[str, ...], text: str) -> bool:
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.DEVNULL,
         )
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(COPY_TIMEOUT_S):
             await process.communicate(text.encode())
         return process.returncode == 0
     except (OSError, TimeoutError):
         return False
+
+
+# --- reading a picture -----------------------------------------------------------------------------------
+
+
+def has_clipboard_tool() -> bool:
+    """Whether pictures can be read. Over SSH a tool would read another machine's clipboard."""
+    return not os.environ.get("SSH_CONNECTION") and any(map(shutil.which, PASTE_TOOLS))
+
+
+async def read_clipboard_image() -> bytes | None:
+    """The picture on the clipboard; None if there is none, or no tool answers in time."""
+    if os.environ.get("SSH_CONNECTION"):
+        return None
+    with suppress(TimeoutError):
+        async with asyncio.timeout(PASTE_TIMEOUT_S):
+            for tool in filter(shutil.which, PASTE_TOOLS):
+                raw = await _read_image(tool)
+                if image_type(raw) is not None:
+                    return raw
+    return None
+
+
+async def _read_image(tool: str) -> bytes:
+    match tool:
+        case "wl-paste":
+            offered = (await _read_output("wl-paste", "--list-types")).decode(errors="replace").split()
+            kind = next((kind for kind in IMAGE_TYPES if kind in offered), None)
+            return await _read_output("wl-paste", "--type", kind) if kind else b""
+        case "xclip":
+            offered = (await _read_output(*_X11, "TARGETS")).decode(errors="replace").split()
+            kind = next((kind for kind in IMAGE_TYPES if kind in offered), None)
+            return await _read_output(*_X11, kind) if kind else b""
+        case "pngpaste":
+            return await _read_output("pngpaste", "-")
+        case _:
+            found = re.search(rb"PNGf([0-9A-Fa-f]+)", await _read_output(*_MAC_SCRIPT))
+            return bytes.fromhex(found[1].decode()) if found and len(found[1]) % 2 == 0 else b""
+
+
+async def _read_output(*command: str) -> bytes:
+    """What a command prints, up to the largest picture. The command does not outlive the call."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except OSError:
+        return b""
+    assert process.stdout is not None
+    chunks: list[bytes] = []
+    size = 0
+    try:
+        while size <= 2 * MAX_PICTURE_FILE and (chunk := await process.stdout.read(1 << 20)):
+            chunks.append(chunk)
+            size += len(chunk)
+        if size <= 2 * MAX_PICTURE_FILE:
+            await process.wait()
+    finally:
+        if process.returncode is None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)  # its children as well: they hold the pipe open
+            await process.wait()
+    return b"".join(chunks)
+
+
+# --- dropped files ---------------------------------------------------------------------------------------
+
+
+def may_be_pictures(text: str) -> bool:
+    """Whether a paste may be paths of pictures, as a file dropped on a terminal arrives. Cheap."""
+    end = text.strip().rstrip("\"'").lower()
+    return len(text) <= MAX_DROPPED_CHARS and end.endswith(SUFFIXES)
+
+
+def existing_pictures(text: str, folder: str) -> list[str]:
+    """The files that `text` names, if it names nothing else and all of them exist; else none."""
+    whole = text.strip()
+    for names in ([whole], _split_words(whole), whole.splitlines()):
+        paths = [_find_picture(name.strip(), folder) for name in names]
+        if paths and all(path is not None for path in paths):
+            return [str(path) for path in paths]
+    return []
+
+
+def _split_words(text: str) -> list[str]:
+    """Words as a shell reads them: quoted, or with a backslash before each blank."""
+    import shlex
+
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return []
+
+
+def _find_picture(name: str, folder: str) -> Path | None:
+    if name.startswith("file://"):
+        from urllib.parse import unquote, urlsplit
+
+        name = unquote(urlsplit(name).path)
+    if not name.lower().endswith(SUFFIXES):
+        return None
+    try:
+        path = Path(folder) / Path(name).expanduser()
+        return path if path.is_file() else None
+    except (OSError, ValueError, RuntimeError):
+        return None

@@ -14,8 +14,7 @@ from textual.widgets.text_area import Selection
 
 from crushpy.core.errors import CrushpyError
 from crushpy.security.sanitize import clean
-from crushpy.tui.terminal.clipboard_image import has_clipboard_tool
-from crushpy.tui.terminal.dropped_paths import may_be_pictures
+from crushpy.tui.terminal.clipboard import has_clipboard_tool, may_be_pictures
 from crushpy.tui.widgets.completer import CommandHint, Completer, CompletionList, did_you_mean
 from crushpy.tui.widgets.file_finder import FileFinder
 from crushpy.tui.widgets.folding_text_area import FoldingTextArea
