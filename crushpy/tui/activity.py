@@ -1,4 +1,4 @@
-"""What runs now, and since when: made from events, told in rows. Knows no widget and no clock of its own."""
+"""What is running and since when, as rows of text made from events. Independent of widgets and the clock."""
 
 from collections.abc import Callable, Iterator
 from math import ceil
@@ -38,25 +38,25 @@ from crushpy.tui.widgets.status_bar import short
 WAITING, THINKING, WRITING, WORKING = "Waiting for the model", "Thinking", "Writing", "Working"
 TRYING = "trying again in"
 _SAID_BY_A_BAR = {MAKING_SUMMARY: MAKING_SUMMARY, WAITING: LOADING}
-"""The phase of a turn, and the work of ours whose bar says the same and more."""
+"""Phases of a turn whose text is replaced by a progress bar of that name."""
 CHARS_PER_TOKEN = 4
-"""Of what streams, until the provider has said how many tokens it was."""
-MOST_LINE = 2_000
-"""Characters of a line of output that are looked at."""
+"""Used for streamed text until the provider reports the number of tokens."""
+MAX_LINE_CHARS = 2_000
+"""Characters of a line of output that are read."""
 
 
 class RunningTool(Data, frozen=True):
-    """A call, or a command of the user's own, that runs now."""
+    """A tool call, or a command of the user, that is running."""
 
     what: str
     since: float
     last_line: str = ""
     task: TaskProgress | None = None
-    """How far it is, where it is a sub-agent's."""
+    """Progress of a sub-agent; None for other calls."""
 
 
 class ActivityRow(Data, frozen=True):
-    """One row: what and how long, then more of it, then what matters least."""
+    """One row: what is running and for how long, then details in the order of importance."""
 
     what: str
     age: str = ""
@@ -64,16 +64,16 @@ class ActivityRow(Data, frozen=True):
     rest: str = ""
     done: int = 0
     total: int = 0
-    """For a bar; no total, no bar, unless it is one that only moves."""
+    """For a progress bar; without a total there is none, unless `moves` is set."""
     moves: bool = False
     stops: bool = True
-    """Esc ends it."""
+    """Whether Esc stops it."""
     session_id: str = ""
-    """The session that it opens."""
+    """The session that a click opens."""
 
 
 class Activity:
-    """`clock` counts seconds; `in_use` tells how many tokens the next request has."""
+    """`clock` returns seconds; `in_use` the tokens of the next request."""
 
     def __init__(self, clock: Callable[[], float], in_use: Callable[[], int]) -> None:
         self._clock = clock
@@ -94,11 +94,11 @@ class Activity:
 
     @property
     def ticks(self) -> bool:
-        """Something runs of which time is told; a question that waits for the user is nothing that runs."""
+        """Whether something is running; a question that waits for the user does not count."""
         return bool(self._tools or self._progress or (self._phase and not self._asked))
 
     def clear(self) -> None:
-        """Nothing runs in this conversation; what the user runs goes on."""
+        """Forgets the calls of this conversation; commands of the user keep running."""
         self._tools = {key: tool for key, tool in self._tools.items() if key not in self._calls}
         self._calls.clear()
         self._progress.clear()
@@ -107,7 +107,7 @@ class Activity:
         self._asked = 0
 
     def own_command(self, command_id: str, command: str, output: str | None) -> None:
-        """A command of the user's own runs, with this output so far; None: it has ended."""
+        """Updates a command of the user: its output so far, or None if it has ended."""
         if output is None:
             self._tools.pop(command_id, None)
             return
@@ -141,7 +141,7 @@ class Activity:
                 self._enter(MAKING_SUMMARY)
             case Boundary() | Notice() if self._phase == MAKING_SUMMARY or isinstance(event, Boundary):
                 self._wait()
-            case SessionOpened():  # a fresh start: what is sent now is smaller than what was
+            case SessionOpened():  # a new window: the next request is smaller
                 self._sent = self._in_use()
             case Retry():
                 if self._phase != TRYING:
@@ -203,7 +203,7 @@ class Activity:
     # --- told --------------------------------------------------------------------------------------------
 
     def rows(self) -> list[ActivityRow]:
-        """What there is to say now, the most important first; nothing where nothing runs."""
+        """What there is to say now, the most important first; nothing if nothing runs."""
         self._end_countdown()
         tools = [tool for tool in self._tools.values() if tool.task is None]
         tasks = [tool for tool in self._tools.values() if tool.task is not None]
@@ -275,5 +275,5 @@ def _seconds(seconds: float) -> str:
 
 
 def _last_line(output: str) -> str:
-    lines = output[-MOST_LINE:].rstrip().rsplit("\n", 1)
+    lines = output[-MAX_LINE_CHARS:].rstrip().rsplit("\n", 1)
     return one_line(lines[-1])

@@ -133,7 +133,7 @@ class Attaching:
 
 
 def _existing(names: list[str], folder: str) -> tuple[str, ...]:
-    """Those of the names that are files; a decorator or somebody's name is none."""
+    """Those of the names that are files; a decorator or a name is not."""
     found: list[str] = []
     for name in names:
         with suppress(OSError, ValueError, RuntimeError):  # no such home, a name that cannot be one

@@ -31,7 +31,7 @@ LAST = 0.001
 
 
 WIDTH = 80
-"""Columns of the palette, where the terminal has them."""
+"""Columns of the palette, if the terminal has them."""
 FRAME = 6
 """Columns that its edge, its padding and its scrollbar take."""
 GAP = 2
@@ -82,7 +82,7 @@ class TableProvider(Provider):
         return lambda: runner.action_command(command.action)
 
     def _row(self, command: AppCommand, title: Content) -> Content:
-        """One row: the title, what it does where there is room, and at the right its name and key."""
+        """One row: the title, what it does if there is room, and at the right its name and key."""
         width = min(WIDTH, app_of(self.screen).size.width) - FRAME
         key = self._runner.keys.get(command.action) or command.key
         slash = f"/{command.slash}" if command.slash else ""
@@ -119,7 +119,7 @@ class _Rows(CommandList):
 
 
 class TablePalette(CommandPalette):
-    """Textual's palette, but Enter takes from the list of what was typed, never from the one before."""
+    """Textual's palette, except that Enter waits for the list that belongs to the typed text."""
 
     DEFAULT_CSS = """
     TablePalette > Vertical { width: 80; max-width: 100%; }

@@ -30,7 +30,7 @@ def _load() -> None:
 
 
 def chosen_settings(cwd: Path, key: str = "") -> list[str]:
-    """Settings that somebody chose, a line each with its layer; with a `key` all that begin with it."""
+    """Settings that were changed, one line each with its layer; with a `key` all that begin with it."""
     from crushpy.bootstrap import ProjectEnvironment
     from crushpy.settings.setting_keys import parse_key
 
@@ -101,7 +101,7 @@ def greeting_for(conversation: "Conversation") -> Greeting:
 
 
 async def last_here(conversation: "Conversation") -> str:
-    """The latest conversation of this folder; empty where there is none, or none can be read."""
+    """The latest conversation of this folder; empty if there is none, or none can be read."""
     from crushpy.core.errors import CrushpyError
     from crushpy.engine.session.export import age
 

@@ -36,7 +36,7 @@ class Greeting(Data, frozen=True):
     files: tuple[str, ...] = ()
     """Names of the context files the agent has read."""
     last: str = ""
-    """The last conversation of this folder, and when; empty where there was none."""
+    """The last conversation of this folder, and when; empty if there was none."""
 
     @property
     def where(self) -> str:
@@ -53,7 +53,7 @@ class GreetingCard:
 
     @property
     def key(self) -> int | None:
-        """Its place in the view; None where there is none."""
+        """Its place in the view; None if there is none."""
         return self._key
 
     def show(self, greeting: Greeting, rows: int) -> None:

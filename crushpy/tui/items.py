@@ -1,6 +1,6 @@
-"""What the transcript shows: frozen data, one value for each thing in the flow. Knows no Textual.
+"""The items of a transcript: frozen data, independent of Textual.
 
-`feed.py` makes these from events and stored messages, `transcript/` draws them.
+`transcript_presenter.py` makes them from events and stored messages, `transcript/` draws them.
 """
 
 from collections.abc import Sequence
@@ -28,10 +28,10 @@ ToolState = Literal["waiting", "running", "done", "failed", "interrupted", "deni
 
 
 NOT_WHOLE: dict[SentState, str] = {"": "", "cut": "sent shortened", "dropped": "not sent"}
-"""What is said of a message that requests do not show whole."""
+"""How a message is marked that is not sent whole."""
 
 OWN_COMMAND = "!"
-"""The name of a `ToolItem` that is a command of the user's own. The agent knows nothing of it."""
+"""The name of a `ToolItem` for a command of the user, which the model does not see."""
 
 
 class UserItem(Data, frozen=True):
@@ -44,7 +44,7 @@ class UserItem(Data, frozen=True):
 
 
 class ReplyItem(Data, frozen=True):
-    """What the model answered, in markdown. Grows by `Transcript.stream` until it is done."""
+    """A reply of the model, in markdown. Grows by `Transcript.stream` until it is done."""
 
     text: str
     done: bool = True
@@ -54,12 +54,12 @@ class ReplyItem(Data, frozen=True):
 
 
 class ThinkingItem(Data, frozen=True):
-    """What the model thought. Folded unless it is opened."""
+    """Thinking of the model. Folded unless it is opened."""
 
     text: str
     done: bool = True
     seconds: int = 0
-    """How long it took; 0 where that is not known, or was less than one."""
+    """Duration; 0 if unknown or less than one second."""
     message_id: str = ""
 
 
@@ -73,11 +73,11 @@ class ToolItem(Data, frozen=True):
     state: ToolState = "done"
     display: Display | None = None
     output: str = ""
-    """What it prints while it runs, and its result as text where there is no `display` or it failed."""
+    """Its output while it runs, and its result as text if there is no `display` or it failed."""
     answer: str = ""
-    """What the user said when it was asked for; empty where it was not."""
+    """The user's answer to the approval; empty if none was needed."""
     decision: CallDecision | None = None
-    """Who let it run, or did not."""
+    """What allowed or refused it."""
     message_id: str = ""
     """Of the message that asks for it."""
     sent: SentState = ""
@@ -87,7 +87,7 @@ class ToolItem(Data, frozen=True):
 
 
 class ReadingItem(Data, frozen=True):
-    """Calls in a row that only read, as one line; they follow it, and are seen while it is open."""
+    """The header of a run of reading calls; the calls follow it, and are visible while it is open."""
 
     files: int = 0
     folders: int = 0
@@ -95,7 +95,7 @@ class ReadingItem(Data, frozen=True):
 
     @property
     def words(self) -> str:
-        """Read 6 files, searched 3 times. Empty where there is only one, which needs no line of its own."""
+        """Read 6 files, searched 3 times. Empty if there is only one, which needs no line of its own."""
         if self.files + self.folders + self.searches < 2:
             return ""
         times = {1: "once", 2: "twice"}.get(self.searches, f"{self.searches:,} times")
@@ -109,7 +109,7 @@ class ReadingItem(Data, frozen=True):
 
 
 class NoticeItem(Data, frozen=True):
-    """Something the user should know and need not act on."""
+    """Something the user should know, without a need to act."""
 
     text: str
     level: Literal["info", "warning"] = "info"
@@ -127,7 +127,7 @@ GreetingLine = tuple[tuple[str, Literal["text", "muted", "running", "cursor"]], 
 
 
 class GreetingItem(Data, frozen=True):
-    """Who is here, where, and what can be tried: stands alone at the top of a new conversation."""
+    """Version, folder, model and things to try: stands alone at the top of a new conversation."""
 
     lines: tuple[GreetingLine, ...]
 
@@ -148,7 +148,7 @@ ItemAction = Literal[
     "copy_block",
     "glossary",
 ]
-"""What a key or a click on an item asks for; the screen does it (`Transcript.ItemActivated`)."""
+"""An action on an item; the screen performs it (`Transcript.ItemActivated`)."""
 
 BOUNDARY_ACTIONS: dict[str, tuple[ItemAction, str]] = {
     "p": ("open_parent", "parent"),
@@ -157,16 +157,16 @@ BOUNDARY_ACTIONS: dict[str, tuple[ItemAction, str]] = {
     "l": ("lineage", "lineage"),
     "w": ("glossary", "words"),
 }
-"""Keys on the card of a fresh start, what they ask for and how the card names it."""
+"""Keys on the card of a boundary, the action of each and how the card names it."""
 ALL_BOUNDARY_ACTIONS: tuple[ItemAction, ...] = tuple(action for action, _ in BOUNDARY_ACTIONS.values())
 
 
 PINNABLE = (UserItem, ReplyItem, ToolItem)
-"""What shows a message that can be pinned."""
+"""Items that show a message that can be pinned."""
 
 
 class BoundaryItem(Data, frozen=True):
-    """A boundary, as a card: who decided, why, what it cost, what was carried over."""
+    """The card of a boundary: what caused it, what it cost, what was carried over."""
 
     boundary_id: str
     trigger: str
@@ -178,11 +178,11 @@ class BoundaryItem(Data, frozen=True):
     cost: float = 0.0
     seconds: float = 0.0
     coverage: float | None = None
-    """Share of the facts left behind that what was carried over still holds."""
+    """Share of the facts that were carried over."""
     prose_coverage: float | None = None
     """The same for the summary alone."""
     summary_source: str = ""
-    """model, agent, user, edited (by the user; another wrote it) or evidence (no prose)."""
+    """model, agent, user, edited (by the user) or evidence (no prose)."""
     summary_model: str = ""
     template: str = ""
     problem: str = ""
@@ -190,20 +190,20 @@ class BoundaryItem(Data, frozen=True):
     evidence: str = ""
     pins: str = ""
     prepared: bool = False
-    """The summary was there already when it was due."""
+    """Whether the summary had been prepared in advance."""
     moment: str = ""
-    """The natural moment it was made at; empty where it was none."""
+    """The natural moment it was made at; empty if it was none."""
     waited_ms: int = 0
     undone: bool = False
     sessions_before: int = 0
     messages_before: int = 0
-    """What lies before it and is not shown above it."""
+    """Sessions and messages before it that are not shown."""
     reach: str = ""
     """How to get to its keys."""
     offers: tuple[ItemAction, ...] = ALL_BOUNDARY_ACTIONS
-    """What can be done where it is shown."""
+    """The actions available in this transcript."""
     facts: dict[str, tuple[int, int, int]] = msgspec.field(default_factory=dict[str, tuple[int, int, int]])
-    """By kind: how many there were, how many the prose has, how many were carried."""
+    """By kind: the number of facts, of those in the prose, and of those carried."""
 
     @property
     def actions(self) -> tuple[ItemAction, ...]:
@@ -225,7 +225,7 @@ TranscriptItem = (
 
 
 def is_message(item: TranscriptItem) -> bool:
-    """It shows what the user or the model said or did: a branch may end there."""
+    """Whether it shows a message: a branch may end there."""
     match item:
         case UserItem() | ReplyItem() | ThinkingItem():
             return True
@@ -236,7 +236,7 @@ def is_message(item: TranscriptItem) -> bool:
 
 
 class ItemView(Protocol):
-    """Where items are shown. Keys are handed out by `add`, and are never used twice."""
+    """A view of items. Keys are assigned by `add` and never used twice."""
 
     def set_items(self, items: Sequence[TranscriptItem]) -> None: ...
     def add(self, item: TranscriptItem) -> int: ...

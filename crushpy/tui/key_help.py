@@ -1,4 +1,4 @@
-"""Every key of the chat by the place where it means something: for the help. Bindings tell most of it."""
+"""All keys of the chat by place, for the help screen. Most come from bindings."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -73,7 +73,7 @@ _ANSWERS: tuple[KeyRow, ...] = (
 
 _ON_A_BOUNDARY: dict[ItemAction, str] = {
     "open_parent": "read the session before it",
-    "undo": "undo it, where it is the last one",
+    "undo": "undo it, if it is the last one",
     "edit_template": "edit the summary template",
     "lineage": "the lineage of the conversation",
     "glossary": "what its words mean",
@@ -86,13 +86,13 @@ class KeyPlace(NamedTuple):
 
 
 def key_places() -> tuple[KeyPlace, ...]:
-    """Where there are keys, the most used place first."""
+    """The places with keys, the most used first."""
     own = [one for one in Transcript.BINDINGS if isinstance(one, Binding) and one.key not in BOUNDARY_ACTIONS]
     return (
         KeyPlace("In the prompt", _PROMPT),
         KeyPlace("Everywhere in the chat", _EVERYWHERE),
         KeyPlace("In the transcript: Tab goes there, typing comes back", rows_of(own)),
-        KeyPlace("On the card of a fresh start in the transcript", _boundary_keys()),
+        KeyPlace("On the card of a compaction in the transcript", _boundary_keys()),
         KeyPlace("In the queue: Tab twice goes there, typing comes back", rows_of(QueueView.BINDINGS)),
         KeyPlace(
             "When the agent asks, once typing has paused", (*_ANSWERS, *rows_of(ApprovalPanel.BINDINGS))
@@ -103,7 +103,7 @@ def key_places() -> tuple[KeyPlace, ...]:
 
 
 def rows_of(bindings: Iterable[BindingType]) -> tuple[KeyRow, ...]:
-    """What is bound, the keys that do the same together."""
+    """Bindings as rows; keys with the same action share one."""
     found: dict[str, list[str]] = {}
     for binding in bindings:
         if isinstance(binding, Binding):

@@ -32,7 +32,7 @@ _MEASURED_AFTER = (
     *(PreparationChanged, ModeChanged, JobEnded),
 )
 FRAME = 0.1
-"""Seconds between two drawings of the line: events come by the thousand, and nobody reads faster."""
+"""Seconds between two drawings of the line: events come by the thousand, faster than anyone reads."""
 
 
 class StatusPresenter:
@@ -62,7 +62,7 @@ class StatusPresenter:
         return self._state.reading.used
 
     def refresh(self) -> None:
-        """Reads model, method, window and cost anew."""
+        """Reads model, method, window and cost again."""
         conversation = self._conversation
         if conversation is None:
             return
@@ -97,7 +97,7 @@ class StatusPresenter:
         self._bar.run_worker(self._say_whether_confined(conversation))
 
     async def _say_whether_confined(self, conversation: "Conversation") -> None:
-        """The first look tries what there is, which takes a process: not while somebody types."""
+        """The first look tries what there is, which takes a process: not while the user types."""
         why_not = await asyncio.to_thread(lambda: conversation.why_no_sandbox)
         if self._conversation is conversation:
             self._set(unconfined=bool(why_not))

@@ -148,7 +148,7 @@ TERMINAL_THEMES = {
 def fitting_theme(*, light: bool, colours: int) -> str:
     """The theme for a terminal of which we know the background and how many colours it has.
 
-    Ours would be rounded to colours that nobody chose: with 256 there are themes of colours that exist there,
+    Ours would be rounded to arbitrary colours: with 256 there are themes of colours that exist there,
     with sixteen the terminal's own are used.
     """
     if 0 < colours <= 16:

@@ -1,4 +1,4 @@
-"""Turns what the engine says, and what is stored, into items of the transcript."""
+"""Turns events of the engine, and stored messages, into items of the transcript."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -57,9 +57,9 @@ class FoundPlace(Data, frozen=True):
 
 
 class TranscriptPresenter:
-    """Keeps track of what is being written. One for each transcript.
+    """Tracks what is being streamed. One for each transcript.
 
-    `offers` is what can be done with the card of a fresh start there; `reach`: how to get to its keys.
+    `offers` are the actions on the card of a boundary; `reach` tells how to get to its keys.
     """
 
     def __init__(
@@ -75,14 +75,14 @@ class TranscriptPresenter:
         self._marks = NoteMaker()
         self._last_message = ""
         self._stored: dict[int, str] = {}
-        """Messages that were shown before they were stored, by their keys in the view."""
+        """Ids of messages that were shown before they were stored, by their keys in the view."""
 
     def show(self, item: TranscriptItem) -> None:
-        """Adds something that no event tells of."""
+        """Adds an item that does not come from an event."""
         self._view.add(item)
 
     def fail(self, error: Exception) -> None:
-        """Shows an error of the app's own doing."""
+        """Shows an error of the app itself."""
         if isinstance(error, CrushpyError):
             self.show(ErrorItem(error.message, error.hint))
         else:
@@ -92,7 +92,7 @@ class TranscriptPresenter:
         self.load(())
 
     def message_id(self, key: int) -> str:
-        """The message that an item of the view shows; empty where it is none, or not stored yet."""
+        """The message that an item of the view shows; empty if it is none, or not stored yet."""
         match self._view.item(key):
             case UserItem() | ReplyItem() | ThinkingItem() | ToolItem() as item:
                 return item.message_id or self._stored.get(key, "")
@@ -100,7 +100,7 @@ class TranscriptPresenter:
                 return ""
 
     def find(self, message: Message, words: Sequence[str] = ()) -> int:
-        """The key of the item that shows a message; -1 where none does."""
+        """The key of the item that shows a message; -1 if none does."""
         keys = self._view.keys()
         shown = [(key, self.message_id(key), self._view.item(key)) for key in keys]
         return find_item(message, [(key, name, item) for key, name, item in shown if item is not None], words)
@@ -128,7 +128,7 @@ class TranscriptPresenter:
         )
 
     def _placed(self, card: BoundaryItem) -> BoundaryItem:
-        """A card with what can be done with it here."""
+        """A card with the actions available here."""
         offers = tuple(action for action in card.offers if action in self._offers)
         return msgspec.structs.replace(card, offers=offers, reach=self._reach)
 
@@ -160,7 +160,7 @@ class TranscriptPresenter:
                     self.show(NoticeItem(CUT_REPLY))
             case Retry():
                 self._drop_reply()
-                if event.status is None and event.attempt == 1:  # nobody answered: more than a busy server
+                if event.status is None and event.attempt == 1:  # no answer: more than a busy server
                     self.show(NoticeItem(event.reason, "warning"))
             case PromptCommitted():
                 self.show(UserItem(event.text, event.images, event.message_id))
@@ -198,7 +198,7 @@ class TranscriptPresenter:
             self._reply = None
 
     def _drop_reply(self) -> None:
-        """What was streamed of a reply that failed is void."""
+        """Removes what was streamed of a reply that failed."""
         for key in (self._thinking, self._reply):
             if key is not None:
                 self._view.remove(key)
@@ -217,7 +217,7 @@ class TranscriptPresenter:
         self._tools[event.id] = (self._view.add(item), item)
 
     def _work_begun(self, event: TaskProgress) -> None:
-        """From now on the call leads to what its sub-agent does."""
+        """Links the call to the session of its sub-agent."""
         known = self._tools.get(event.id)
         if known is not None and known[1].session_id != event.session_id:
             self._change_tool(event.id, session_id=event.session_id)
@@ -321,7 +321,7 @@ def _finished(item: ToolItem, result: ToolResult) -> ToolItem:
 
 
 def stored_boundary_item(seed: Seed, opening: "OpeningBoundary | None") -> BoundaryItem:
-    """The card of a boundary that was crossed earlier; little is on it where nothing is stored of that."""
+    """The card of an earlier boundary; it has few details if no record of it is stored."""
     if opening is None:
         card = BoundaryItem("", "", summary=seed.summary, evidence=seed.evidence, pins=seed.pins)
         return msgspec.structs.replace(card, offers=("edit_template", "lineage"))

@@ -212,7 +212,7 @@ async def test_after_a_fresh_start_the_smaller_request_is_told(start: Start, llm
         await app.say("count")
         await app.rests()
         await app.say("start afresh")
-        await app.sees("Fresh start", "Waiting for the model")
+        await app.sees("New session", "Waiting for the model")
         await app.until(lambda: "91k tokens ↑" not in app.text, "the figure of the new window")
         assert "k tokens ↑" in app.text
         llm.release()

@@ -109,7 +109,7 @@ async def test_what_was_granted_holds_over_a_fresh_start_and_after_a_resume(
         await app.until((elsewhere / "made").exists, "the file")
         await app.rests()
         await app.say("/handoff go on from here")
-        await app.sees("Fresh start")
+        await app.sees("Context compacted")
         await app.rests()
         await answered(app, llm, reaching("a.example"))
     async with start(resume_latest=True) as app:

@@ -1,4 +1,4 @@
-"""Cards of fresh starts: the same after a resume, in a fork and to read; their keys; what they open to."""
+"""Cards of boundaries: the same after a resume, in a fork and to read; their keys; what they open to."""
 
 import json
 from pathlib import Path
@@ -33,7 +33,7 @@ async def handed_off(app: Driven, llm: ScriptedLLM) -> BoundaryItem:
     await app.sees("The answer is 42.")
     await app.rests()
     await app.say("/handoff we know the answer")
-    await app.sees("Fresh start · you decided", "session 2")
+    await app.sees("Context compacted · by you", "session 2")
     await app.rests()
     return cards(app)[-1]
 
@@ -65,7 +65,7 @@ async def test_after_a_resume_the_card_says_what_it_said_and_what_lies_before_it
         assert card.tokens_before > 0
         assert "before this" not in app.text, "it stands above the card"
     async with start(resume_latest=True) as app:
-        await app.sees("Fresh start · you decided", "compacted by hand", "summary in your words")
+        await app.sees("Context compacted · by you", "compacted by hand", "summary in your words")
         await app.sees("before this: 2 messages", "u undo")
         (again,) = cards(app)
         assert stored_part(again) == stored_part(card)
@@ -77,7 +77,7 @@ async def test_a_fork_shows_the_card_of_the_session_it_came_from_and_offers_no_u
     async with start() as app:
         card = await handed_off(app, llm)
     async with start(session=card.child_id, fork=True) as app:
-        await app.sees("Fresh start · you decided", "before this: 2 messages", "p parent")
+        await app.sees("Context compacted · by you", "before this: 2 messages", "p parent")
         (again,) = cards(app)
         assert stored_part(again) == stored_part(card)
         assert "u undo" not in app.text

@@ -185,7 +185,7 @@ async def test_a_hand_off_is_shown_as_a_fresh_start_and_undone(start: Start, llm
         await app.sees("The answer is 42.")
         await app.rests()
         await app.say("/handoff we know the answer")
-        await app.sees("Fresh start", "session 2")
+        await app.sees("Context compacted", "session 2")
         await app.rests()
         await app.sees_no("compacting")
         app.chat.prompt.draft = "/undo-boundary"

@@ -115,7 +115,7 @@ async def test_undo_right_after_a_fresh_start_says_which_it_is(start: Start, llm
         await app.sees("The answer is 42.")
         await app.rests()
         await app.say("/handoff go on from here")
-        await app.sees("Fresh start")
+        await app.sees("Context compacted")
         await app.say("/undo")
         await app.sees("/undo-boundary", "no turn changed a file.")
 

@@ -206,7 +206,7 @@ async def handed_off(app: Driven) -> None:
     app.chat.prompt.action_submit()
     await app.until(lambda: app.conversation.info.generation == 1, "the boundary")
     await app.rests()
-    await app.sees("Fresh start")
+    await app.sees("Context compacted")
     await in_no_time(app)
 
 

@@ -248,7 +248,7 @@ async def test_the_card_of_a_fresh_start_says_who_why_how_much_and_what_can_be_d
         summary="# Goal",
     )
     text = await shown(card, opened=False)
-    assert "── Fresh start · crushpy decided ──" in text
+    assert "── Context compacted · automatic ──" in text
     assert "the window reached the threshold" in text
     assert "150,000 → 20,500 tokens · coverage 94% (summary alone 70%) · $0.0312 · 4.2s" in text
     assert "summary by claude · template summary.md" in text

@@ -173,7 +173,7 @@ async def test_its_block_comes_back_where_the_transcript_was_shown_anew(
         await app.sees("The answer is 42.")
         await app.rests()
         await app.say("/handoff we know the answer")
-        await app.sees("Fresh start")
+        await app.sees("Context compacted")
         await app.rests()
         await run(app, f"{UNTIL_TOLD}; echo found it")
         await app.sees("● ! until")

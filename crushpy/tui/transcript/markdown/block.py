@@ -71,7 +71,7 @@ class Writer:
         ask_for_colours(self._canvas, lines, language, margin, start)
 
     def _blocks(self, tokens: "Sequence[Token]", margin: Margin) -> None:
-        """Blocks one below the other, with an empty row where the source has one."""
+        """Blocks one below the other, with an empty row if the source has one."""
         index = 0
         first = True
         while index < len(tokens):
@@ -132,7 +132,7 @@ class Writer:
     ) -> Shape | None:
         """The rows of a table, which `lines` hold; with a `shape` they go on from rows drawn before.
 
-        Gives the shape for the rows that follow; None where the columns do not fit.
+        Gives the shape for the rows that follow; None if the columns do not fit.
         """
         return self._table(tokens, lines, self._home, shape)
 
@@ -205,7 +205,7 @@ def _code_lines(content: str) -> list[str]:
 
 
 def _ticked(inner: "Sequence[Token]") -> "tuple[str, Sequence[Token]]":
-    """The box of an item of a task list, and what is left of the item; no box where it is none."""
+    """The box of an item of a task list, and what is left of the item; no box if it has none."""
     if len(inner) < 2 or inner[0].type != "paragraph_open" or inner[1].content[:4].lower() not in _BOXES:
         return "", inner
     words = inner[1].copy(content=inner[1].content[4:])

@@ -42,7 +42,7 @@ def load_parser() -> None:
 
 
 def inline(text: str, palette: Palette, base: Style, *, breaks: bool = False) -> list[list[Span]]:
-    """The spans of one paragraph, line by line: there is more than one where the text demands a break.
+    """The spans of one paragraph, line by line: more than one if the text has hard breaks.
 
     With `breaks` every line of the text is a line.
     """

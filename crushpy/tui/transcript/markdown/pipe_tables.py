@@ -1,4 +1,4 @@
-"""Markdown tables: columns as wide as their first rows need, cells broken into lines where they must be."""
+"""Markdown tables: columns as wide as their first rows need, cells wrapped if they must be."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -37,7 +37,7 @@ class MarkdownTable(NamedTuple):
 def read_markdown_table(
     tokens: "Sequence[Token]", palette: Palette, base: Style, room: int, shape: Shape | None = None
 ) -> MarkdownTable | None:
-    """The table that `tokens` hold. None where its columns do not fit: then it is shown as it came.
+    """The table that `tokens` hold. None if its columns do not fit: then it is shown as it came.
 
     With a `shape` they are rows that go on from some drawn before, and have no head.
     """
@@ -104,7 +104,7 @@ def _padded(spans: list[Span], width: int, align: str, base: Style) -> list[Span
 
 
 def _widths(rows: list[list[Cell]], room: int) -> tuple[int, ...] | None:
-    """A width for each column, or None where they cannot all have the least."""
+    """A width for each column, or None if they cannot all have the least."""
     columns = len(rows[0])
     room -= len(GAP) * (columns - 1)
     if columns == 0 or columns * NARROWEST > room:

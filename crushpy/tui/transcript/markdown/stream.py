@@ -142,7 +142,7 @@ class Fence:
         self.lines: list[str] = []
 
     def take(self, line: str) -> bool:
-        """Adds a line of code, without the indentation of the fence. False where the line ends it."""
+        """Adds a line of code, without the indentation of the fence. False if the line ends it."""
         if self._closing.fullmatch(line):
             return False
         spaces = len(line) - len(line.lstrip(" "))
@@ -300,7 +300,7 @@ class MarkdownStream:
         del self.canvas.rows[self.sealed :]
 
     def _window(self, final: bool) -> bool:
-        """Draws the finished units of the next few lines. False where there is none yet."""
+        """Draws the finished units of the next few lines. False if there is none yet."""
         if is_blank(self._lines[self._at]):
             self._at += 1
             return True
@@ -360,7 +360,7 @@ class MarkdownStream:
         return True
 
     def _draw(self, unit: Unit, lines: Sequence[str], before: str) -> None:
-        """One unit, with an empty row before it where there has to be one."""
+        """Draws one unit, after an empty row if it needs one."""
         previous = lines[unit.start - 1] if unit.start else before
         if unit.kind == "rows":
             shape = self._table[1] if self._table else None

@@ -13,14 +13,15 @@ from crushpy.tui.transcript.markdown.stream import MarkdownStream
 from crushpy.tui.transcript.render.canvas import Canvas, Margin, Span, headline_row, lines_of
 from crushpy.tui.transcript.render.styles import Palette
 
-_DECIDED = {
-    "agent": ("the agent decided", "it called new_session"),
-    "auto": ("crushpy decided", "the window reached the threshold"),
-    "manual": ("you decided", "compacted by hand"),
-    "overflow": ("crushpy decided", "the provider refused the request as too large"),
-    "imported": ("another agent decided", "before this conversation was imported"),
-    "fallback": ("crushpy decided", "the safety net: the window was almost full"),
+_TITLES = {
+    "agent": ("New session · started by the agent", "it called new_session"),
+    "auto": ("Context compacted · automatic", "the window reached the threshold"),
+    "manual": ("Context compacted · by you", "compacted by hand"),
+    "overflow": ("Context compacted · automatic", "the provider refused the request as too large"),
+    "imported": ("Context compacted · by another agent", "before this conversation was imported"),
+    "fallback": ("Context compacted · automatic", "the safety net: the window was almost full"),
 }
+"""For each trigger the title of the card, and the reason below it."""
 _SOURCES = {
     "agent": "summary by the agent",
     "user": "summary in your words",
@@ -33,11 +34,10 @@ _MARK = re.compile(r' (\w++)="([^"]*)"')
 
 def draw_boundary_card(item: BoundaryItem, canvas: Canvas, margin: Margin, *, opened: bool) -> Iterator[None]:
     palette = canvas.palette
-    who, why = _DECIDED.get(item.trigger, (one_line(item.trigger), ""))
+    title, why = _TITLES.get(item.trigger, ("Context compacted", one_line(item.trigger)))
     if item.moment:
         why = f"at a natural moment: {one_line(item.moment)}"
-    title = "Fresh start, undone" if item.undone else "Fresh start"
-    _rule(f"{title} · {who}" if who else title, canvas, margin)
+    _rule(f"{title} · undone" if item.undone else title, canvas, margin)
     inside = margin.add(Segment("  ", palette.text))
     if why:
         canvas.prose([[(why, palette.text)]], inside, palette.text)
@@ -89,11 +89,11 @@ _ONE = {
     "notes": "earlier note",
     "pins": "pin",
 }
-"""A fact of each kind, in the words of people."""
+"""How one fact of each kind is named."""
 
 
 def kept_words(facts: Mapping[str, tuple[int, int, int]]) -> str:
-    """What was kept of what mattered, in plain words; empty where there was nothing to keep."""
+    """How many facts were kept, and which were not; empty if there were none."""
     total = sum(count[0] for count in facts.values())
     kept = sum(count[2] for count in facts.values())
     if not total:
@@ -178,7 +178,7 @@ def _heading(text: str, canvas: Canvas, margin: Margin) -> None:
 
 
 def _label(tag: str, marks: str, *, first: bool) -> str:
-    """What stands above a quote."""
+    """The line above a quote."""
     if tag == "request":
         return "You asked:" if first else ""
     if tag == "note":
@@ -189,7 +189,7 @@ def _label(tag: str, marks: str, *, first: bool) -> str:
 
 
 def _evidence(text: str, canvas: Canvas, margin: Margin) -> Iterator[None]:
-    """Line by line; what the user asked for as quotes, which the model sees in tags."""
+    """Draws evidence line by line; what the model sees in tags is drawn as quotes."""
     palette = canvas.palette
     quote = margin.add(Segment("▎ ", palette.rule))
     before = where = margin

@@ -17,11 +17,11 @@ Span = tuple[str, Style]
 
 
 COPY = "copy"
-"""Stands at the end of a code block's first row. It is drawn, and no part of the text."""
+"""The label at the end of a code block's first row. It is drawn, but is not part of the text."""
 
 
 class TextRow:
-    """A line. It becomes a `Strip` when it is first painted: most lines of a long item never are."""
+    """One line. Its `Strip` is made when it is first painted: most lines of a long item never are."""
 
     __slots__ = ("_strip", "end", "fill", "gutter", "segments")
 
@@ -32,16 +32,16 @@ class TextRow:
         self.gutter = gutter
         """How many characters at the left are decoration and not copied."""
         self.end = end
-        """What a copy puts after it: a line break, or what stood where a longer line was broken."""
+        """What a copy puts after it: a line break, or what a longer line had at the place it was wrapped."""
         self._strip: Strip | None = None
 
     @property
     def text(self) -> str:
-        """All its characters, the gutter's too."""
+        """All its characters, including the gutter."""
         return "".join([segment.text for segment in self.segments])
 
     def same(self, other: "TextRow") -> bool:
-        """It looks the same and copies the same."""
+        """Whether it looks the same and copies the same."""
         return (
             self.segments == other.segments
             and self.gutter == other.gutter
@@ -116,7 +116,7 @@ class Pending(NamedTuple):
 
 
 class Margin(NamedTuple):
-    """What stands at the left of a block: before its first row, and before all others."""
+    """The left margin of a block: of its first row, and of all others."""
 
     first: tuple[Segment, ...]
     rest: tuple[Segment, ...]
@@ -153,7 +153,7 @@ class Canvas:
         self.rows.append(TextRow(list(margin.rest), fill, gutter))
 
     def prose(self, lines: Sequence[Sequence[Span]], margin: Margin, fill: Style) -> None:
-        """Lines of spans, each broken at spaces where it is too long."""
+        """Lines of spans, each wrapped at spaces if it is too long."""
         for spans in lines:
             text = spans[0][0] if len(spans) == 1 else "".join([text for text, _ in spans])
             cuts = wrap(text, min(self.room(margin), max(LEAST, PROSE - margin.width)))
@@ -233,7 +233,7 @@ def tail_of(text: str, count: int) -> tuple[int, list[str]]:
 def headline_row(
     spans: Sequence[Span], right: Sequence[Span], margin: Margin, canvas: Canvas, copied_from: int = 0
 ) -> TextRow:
-    """One row that never breaks: `spans` cut to fit, then `right` where there is room for it.
+    """One row that never breaks: `spans` cut to fit, then `right` if there is room for it.
 
     A copy of it leaves out the first `copied_from` spans.
     """

@@ -1,4 +1,4 @@
-"""A change to a file: unified, or side by side where there is room, with the colours of its language."""
+"""A change to a file: unified, or side by side if there is room, with the colours of its language."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -43,7 +43,7 @@ class _Look(NamedTuple):
     margin: Margin
     room: int
     numbers: int
-    """Cells for a line number; 0 where there is no room for them."""
+    """Cells for a line number; 0 if there is no room for them."""
 
 
 def draw_diff(diff: Diff, canvas: Canvas, margin: Margin) -> None:
@@ -108,7 +108,7 @@ def read_diff(unified: str) -> Iterator[DiffLine]:
 def _spans(
     lines: Sequence[DiffLine], coloured: Sequence[Coloured] | None, palette: Palette
 ) -> list[list[Span]]:
-    """Each line's text in its style, with the colours of its pieces where they are known."""
+    """Each line's text in its style, with syntax colours if they are known."""
     if coloured is None:
         return [[(line.text, palette[_STYLES[line.sign]])] for line in lines]
     old, new = iter(coloured[0]), iter(coloured[1])
@@ -200,7 +200,7 @@ def _broken(
 
 
 def _gutter_colour(sign: str, palette: Palette) -> Style:
-    """Number and sign stand out where something changed, in the colour of what happened."""
+    """Line number and sign of a changed line, in the colour of the change."""
     name = {"+": "success", "-": "error"}.get(sign)
     return Style(color=palette[name].color) if name else palette.dim
 

@@ -62,9 +62,9 @@ class Highlighter:
         return bool(self._queue)
 
     def request(self, language: str, code: str, done: Callable[[Coloured | None], None]) -> None:
-        """Calls `done` with the lines of `code`; at once where they are known, else from `work`.
+        """Calls `done` with the lines of `code`; at once if they are known, else from `work`.
 
-        None where the language is unknown or the code too large.
+        None if the language is unknown or the code too large.
         """
         job = (language, code)
         if job in self._done:
@@ -138,7 +138,7 @@ def _tokens(language: str, code: str) -> Iterator[ColouredPiece]:
 
 
 def _lexer(language: str) -> Any:
-    """The lexer for a language's name or a file's name; None where there is none."""
+    """The lexer for a language's name or a file's name; None if there is none."""
     from pygments import lexers
     from pygments.util import ClassNotFound
 

@@ -113,7 +113,7 @@ def closed_height(item: ToolItem) -> int:
 
 
 def draw_reading(item: ReadingItem, canvas: Canvas, margin: Margin, *, opened: bool) -> None:
-    """Calls that only read, in one line. Nothing where there are too few for that."""
+    """Calls that only read, in one line. Nothing if there are too few for that."""
     if item.words:
         palette = canvas.palette
         head = [
@@ -125,7 +125,7 @@ def draw_reading(item: ReadingItem, canvas: Canvas, margin: Margin, *, opened: b
 
 
 def _beside(item: ToolItem, palette: Palette, room: int) -> list[tuple[str, Style]]:
-    """What stands at the right of the line: the user's answer, where it was asked, and the result."""
+    """The right end of the line: the user's answer, if there was a question, and the result."""
     result = [span for span in _summary(item, palette) if span[0]]
     answer = item.answer or ("denied" if item.state == "denied" else "")
     answer = " · ".join(words for words in (NOT_WHOLE[item.sent], answer) if words)
@@ -179,7 +179,7 @@ def _body(item: ToolItem, canvas: Canvas, margin: Margin) -> Iterator[None]:
         icon, role = _ICONS[item.state]
         how = [span for span in _summary(item, palette) if span[0]] or [("done", palette.muted)]
         canvas.rows.append(headline_row([(f"{icon} ", palette[role]), *how], [], margin, canvas))
-    if item.decision is not None and not isinstance(item.display, TodoList):  # nobody is asked about those
+    if item.decision is not None and not isinstance(item.display, TodoList):  # those are never asked about
         words = one_line(decision_words(item.decision)[:1_000])
         canvas.prose([[(words, palette.muted)]], margin, palette.text)
 
@@ -294,7 +294,7 @@ class LastLines(NamedTuple):
 
 
 def last_lines(item: ToolItem) -> LastLines:
-    """What stands below the line of a command while it is closed; nothing where it printed nothing."""
+    """The lines shown below a closed command; none if it printed nothing."""
     if not isinstance(item.display, Terminal) or item.state not in ("done", "failed"):
         return LastLines([], 0)
     output = item.display.output.strip("\n")
@@ -309,7 +309,7 @@ def last_lines(item: ToolItem) -> LastLines:
 
 
 def _failing(lines: list[str]) -> list[str]:
-    """The lines that tell what failed, in their order; the last ones where none does."""
+    """The lines that tell what failed, in order; the last ones if none does."""
     telling = [line for line in lines if line.strip() and _FAILS.search(line)]
     if not telling:
         return [line for line in lines if line.strip()][-MAX_LAST_LINES:]

@@ -31,7 +31,7 @@ def cells(text: str) -> int:
 
 
 def wrap(text: str, width: int) -> list[WrappedLine]:
-    """Lines of at most `width` cells, broken at spaces where there are any."""
+    """Lines of at most `width` cells, broken at spaces if there are any."""
     width = max(1, width)
     if is_narrow(text):
         return _wrap_narrow(text, width)
@@ -51,7 +51,7 @@ def chop(text: str, width: int) -> list[WrappedLine]:
 
 
 def fit(text: str, width: int) -> str:
-    """`text` in at most `width` cells, with an ellipsis where it was cut."""
+    """`text` in at most `width` cells, with an ellipsis if it was cut."""
     if cells(text) <= width:
         return text
     if width < 1:
