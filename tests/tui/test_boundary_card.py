@@ -131,7 +131,7 @@ async def test_the_card_of_a_session_that_is_read_is_whole_and_offers_its_parent
     second = await continued(store, root, "## Goal\nRepair it.", "go on", "yes", summary_model="test/model")
     third = await continued(store, second, "## Goal\nNearly.", "more", "sure", trigger="agent", cost=0.25)
     async with shown(SessionReaderScreen(library, third.id), (100, 30)) as screen:
-        for part in ("the agent decided", "75,000 → 9,000 tokens", " facts kept; not kept: "):
+        for part in ("started by the agent", "75,000 → 9,000 tokens", " facts kept; not kept: "):
             assert part in screen.text
         assert "$0.2500" in screen.text
         assert "before this: 4 messages in 2 sessions" in screen.text
@@ -144,7 +144,7 @@ async def test_the_card_of_a_session_that_is_read_is_whole_and_offers_its_parent
         await screen.press("home", "p")
         assert "the first answer" in screen.text
         await screen.press("escape", "escape")
-        assert "the agent decided" in screen.text
+        assert "started by the agent" in screen.text
 
 
 async def test_an_item_that_is_read_can_be_copied(store: Store, library: SessionBrowser) -> None:

@@ -178,6 +178,7 @@ class Interaction:
             return None
         until = time.perf_counter() + SEARCH_SLICE_S
         try:
+            next(search)
             while time.perf_counter() <= until:
                 next(search)
         except StopIteration as end:

@@ -3,6 +3,7 @@
 A large item is drawn over several frames, and one that grows is drawn from where it has changed.
 """
 
+import gc
 import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -32,6 +33,9 @@ COUNTED_ROWS = 50
 """Rows are only counted after an item with more rows than these was added: most items are small."""
 DRAW_BUDGET_S = 0.02
 """Time for drawing one item before the rest is left for later."""
+ROWS_PER_FREEZE = 5_000
+"""Rows after which those of a drawing are exempted from garbage collection: a collection that walks over all
+rows of a reply of two megabytes takes up to a second, in which no key is handled."""
 REUSED_ROWS = 200
 """Rows of a previous drawing that are compared with those of the next one."""
 
@@ -44,6 +48,7 @@ class Drawing:
         self.complete = False
         self.dropped = False
         """No longer needed: its colours need not be computed."""
+        self.frozen_rows = 0
         self._steps: Iterator[None] = draw_item(item, self.canvas, opened=opened)
 
     @property
@@ -353,6 +358,9 @@ class RenderCache:
 
     def _note_progress(self, key: int, drawing: Drawing) -> None:
         drawing.canvas.ask_for_colours(self.highlighter, lambda: not drawing.dropped)
+        if len(drawing.rows) - drawing.frozen_rows > ROWS_PER_FREEZE:
+            drawing.frozen_rows = len(drawing.rows)
+            gc.freeze()
         if drawing.complete:
             self._unfinished.pop(key, None)
         else:

@@ -30,7 +30,7 @@ from crushpy.tui.transcript.render.styles import COMPONENTS, CSS, Palette
 from crushpy.tui.transcript.render_cache import RenderCache
 from crushpy.tui.transcript.selection import ShownBlock, selected_text
 from crushpy.tui.transcript.transcript_model import TranscriptModel
-from crushpy.tui.transcript.view import Overlay, TranscriptView
+from crushpy.tui.transcript.transcript_view import Overlay, TranscriptView
 
 FRAME_S = 0.05
 """Time between two frames while something is streamed."""

@@ -38,6 +38,8 @@ LONG_PROMPT = 24
 """A prompt with more lines is folded to the first half of these."""
 LARGE_PROMPT = 4_000
 """So is one with more characters."""
+FEED_CHARS = 50_000
+"""Characters of a reply that are sanitized at once: for two megabytes that would take a tenth of a second."""
 GUTTER = 2
 """Columns at the left of every row: the cursor's, and an empty one."""
 
@@ -95,7 +97,9 @@ def draw_item(item: TranscriptItem, canvas: Canvas, *, opened: bool) -> Iterator
                 mark = [(f"· {NOT_WHOLE[item.sent]}", canvas.palette.muted)]
                 canvas.rows.append(headline_row(mark, [], margin, canvas))
             reply = open_reply(canvas)
-            reply.feed(item.text)
+            for start in range(0, len(item.text), FEED_CHARS):
+                reply.feed(item.text[start : start + FEED_CHARS])
+                yield from reply.settle()
             yield from reply.finish()
         case UserItem():
             yield from _user(item, canvas, opened)
