@@ -2,17 +2,19 @@
 
 import time
 from collections.abc import Callable, Generator, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from textual import events
-from textual.geometry import Offset
+from textual.geometry import Offset, Size
 from textual.selection import Selection
 
 from crushpy.tui.items import OWN_COMMAND, PINNABLE, BoundaryItem, ItemAction, ReplyItem, ToolItem, is_message
 from crushpy.tui.transcript.render.canvas import TextRow
 from crushpy.tui.transcript.render.draw_item import is_foldable
+from crushpy.tui.transcript.render_cache import RenderCache
 from crushpy.tui.transcript.selection import (
     Match,
+    ShownBlock,
     block_in,
     collapsed_run,
     find_first_word,
@@ -23,9 +25,8 @@ from crushpy.tui.transcript.selection import (
     whole_item,
     word_at,
 )
-
-if TYPE_CHECKING:
-    from crushpy.tui.transcript.widget import Transcript
+from crushpy.tui.transcript.transcript_model import TranscriptModel
+from crushpy.tui.transcript.transcript_view import TranscriptView
 
 SEARCH_SLICE_S = 0.01
 """Time for which a search runs at a time."""
@@ -35,10 +36,42 @@ LINES_PER_STEP = 3
 """Lines that a key scrolls within an item taller than the screen."""
 
 
+class InteractionHost(Protocol):
+    """What the interaction needs of the widget it belongs to."""
+
+    model: TranscriptModel
+    cache: RenderCache
+    view: TranscriptView
+
+    @property
+    def following(self) -> bool: ...
+    @property
+    def has_focus(self) -> bool: ...
+    @property
+    def size(self) -> Size: ...
+    @property
+    def top_row(self) -> int: ...
+    @property
+    def text_selection(self) -> Selection | None: ...
+    def set_following(self, following: bool) -> None: ...
+    def show_changes(self) -> None: ...
+    def go_to(self, row: int) -> None: ...
+    def focus(self) -> object: ...
+    def refresh_bindings(self) -> None: ...
+    def capture_mouse(self) -> None: ...
+    def release_mouse(self) -> None: ...
+    def select(self, selection: Selection | None) -> None: ...
+    def call_after(self, seconds: float, callback: Callable[[], object]) -> None: ...
+    def activate(self, key: int, action: ItemAction) -> None: ...
+    def follow_link(self, href: str) -> None: ...
+    def copy_code(self, key: int, block: ShownBlock) -> None: ...
+    def report_find_ended(self, found: bool) -> None: ...
+
+
 class Interaction:
     """The cursor and the search of one transcript widget."""
 
-    def __init__(self, widget: "Transcript") -> None:
+    def __init__(self, widget: InteractionHost) -> None:
         self._widget = widget
         self._cache = widget.cache
         self._model = widget.model
@@ -137,7 +170,7 @@ class Interaction:
         self._origin = self._origin or Match(index if index is not None else 0, -1, 0)
         self._found = self._search = None
         self._close_opened()
-        self._widget.screen.clear_selection()
+        self._widget.select(None)
         if not self.sought:
             self._widget.show_changes()
             return True
@@ -153,7 +186,7 @@ class Interaction:
         if self.sought or self._origin is not None:
             self.sought, self._origin, self._found, self._search = "", None, None, None
             self._opened_by_search = ()
-            self._widget.screen.clear_selection()
+            self._widget.select(None)
             self._widget.show_changes()
             self._widget.refresh_bindings()
 
@@ -184,13 +217,13 @@ class Interaction:
         except StopIteration as end:
             self._search = None
             return then(end.value, later)
-        self._widget.set_timer(SEARCH_PAUSE_S, lambda: self._continue_search(search, then, later=True))
+        self._widget.call_after(SEARCH_PAUSE_S, lambda: self._continue_search(search, then, later=True))
         return None
 
     def _end_search(self, match: Match | None, later: bool) -> bool:
         self._go_to_match(match, later)
         if later:
-            self._widget.post_message(self._widget.FindEnded(match is not None))
+            self._widget.report_find_ended(match is not None)
         return match is not None
 
     def _go_to_match(self, match: Match | None, later: bool) -> bool:
@@ -229,7 +262,7 @@ class Interaction:
     def activate(self, action: ItemAction) -> None:
         index = self.cursor_index()
         if index is not None:
-            self._widget.post_message(self._widget.ItemActivated(self._model[index].key, action))
+            self._widget.activate(self._model[index].key, action)
 
     def open_link(self) -> None:
         """Opens the first link of the item at the cursor; called again, the next one."""
@@ -239,7 +272,7 @@ class Interaction:
             key, number = self._last_link
             number = (number + 1) % len(links) if key == self.cursor else 0
             self._last_link = (self.cursor, number)
-            self._widget.post_message(self._widget.LinkClicked(links[number]))
+            self._widget.follow_link(links[number])
 
     def can_do(self, action: ItemAction, *, can_pin: bool) -> bool:
         """Whether an action makes sense for the item at the cursor."""
@@ -366,17 +399,17 @@ class Interaction:
         self.cursor = key
         meta, entry = event.style.meta, self._model[index]
         if "href" in meta:
-            widget.post_message(widget.LinkClicked(str(meta["href"])))
+            widget.follow_link(str(meta["href"]))
         elif "action" in meta:
-            widget.post_message(widget.ItemActivated(key, meta["action"]))
+            widget.activate(key, meta["action"])
         elif "copy_code" in meta:
-            widget.post_message(widget.CodeClicked(key, block_in(self._cache, index, row)))
+            widget.copy_code(key, block_in(self._cache, index, row))
         elif row == 0 or not entry.opened or isinstance(entry.item, BoundaryItem):
             self.set_opened(index, not entry.opened)
 
     def _select(self, selection: Selection | None) -> None:
         if selection is not None:
-            self._widget.screen.selections = {self._widget: selection}
+            self._widget.select(selection)
 
 
 def _links(rows: Sequence[TextRow]) -> list[str]:

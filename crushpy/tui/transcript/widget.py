@@ -6,7 +6,7 @@ the cursor and the search. The widget must have no border and no padding: it pai
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar, cast, overload
 
 from rich.segment import Segment
@@ -228,6 +228,32 @@ class Transcript(FocusVisitor, ScrollView, can_focus=True):
     def take_focus(self) -> None:
         """Takes the focus and leaves the cursor where it is."""
         self.interaction.take_focus()
+
+    # --- for the interaction -----------------------------------------------------------------------------
+
+    def select(self, selection: Selection | None) -> None:
+        """Selects text of this widget; None: nothing is selected any more."""
+        if selection is None:
+            self.screen.clear_selection()
+        else:
+            self.screen.selections = {self: selection}
+
+    def call_after(self, seconds: float, callback: Callable[[], object]) -> None:
+        self.set_timer(seconds, lambda: cast(None, callback()))
+
+    def activate(self, key: int, action: ItemAction) -> None:
+        self.post_message(self.ItemActivated(key, action))
+
+    def follow_link(self, href: str) -> None:
+        self.post_message(self.LinkClicked(href))
+
+    def copy_code(self, key: int, block: ShownBlock) -> None:
+        self.post_message(self.CodeClicked(key, block))
+
+    def report_find_ended(self, found: bool) -> None:
+        self.post_message(self.FindEnded(found))
+
+    # --- selection ---------------------------------------------------------------------------------------
 
     def text_of_selection(self) -> str:
         """The selected text; empty if nothing is selected."""
