@@ -59,6 +59,18 @@ def decoded_object(data: bytes | str | None, unmapped: Unmapped) -> Json | None:
     return None
 
 
+def json_files(files: Iterable[Path], unmapped: Unmapped) -> Iterator[tuple[str, Json]]:
+    """The objects in JSON files, with the files' names; what cannot be read is counted."""
+    for file in sorted(files):
+        try:
+            readable = file.is_file() and file.stat().st_size <= MAX_LINE_BYTES
+            value = decoded_object(file.read_bytes() if readable else None, unmapped)
+        except OSError:
+            value = decoded_object(None, unmapped)
+        if value is not None:
+            yield file.stem, value
+
+
 def jsonl_sessions(path: Path, look: Callable[[Path], Found | None]) -> Iterator[Found]:
     """What `look` returns for the file `path`, or for each `.jsonl` file below it, in order. Links to folders
     are not followed; pipes and devices are ignored."""

@@ -19,9 +19,9 @@ from crushpy.importers.foreign import (
     Unmapped,
 )
 from crushpy.importers.foreign_files import (
-    MAX_LINE_BYTES,
     ForeignDatabase,
     decoded_object,
+    json_files,
     readable_sessions,
     reading,
 )
@@ -94,7 +94,7 @@ def _stored_rows(database: ForeignDatabase, own: str, unmapped: Unmapped) -> Ite
 
 
 def _file_session(storage: Path, head: Path) -> Found:
-    info = next(_decoded_files([head], Unmapped()), ("", Json()))[1]
+    info = next(json_files([head], Unmapped()), ("", Json()))[1]
     own = head.stem
     if not info or not _FILE_NAME.fullmatch(own):
         return SkippedSession(head, "it cannot be read")
@@ -109,20 +109,8 @@ def _file_session(storage: Path, head: Path) -> Found:
 
 
 def _stored_files(storage: Path, own: str, unmapped: Unmapped) -> Iterator[StoredMessage]:
-    for name, message in _decoded_files((storage / "message" / own).glob("*.json"), unmapped):
-        yield name, message, list(_decoded_files((storage / "part" / name).glob("*.json"), unmapped))
-
-
-def _decoded_files(files: Iterable[Path], unmapped: Unmapped) -> Iterator[tuple[str, Json]]:
-    """The objects in JSON files, with the files' names; what cannot be read is counted."""
-    for file in sorted(files):
-        try:
-            readable = file.is_file() and file.stat().st_size <= MAX_LINE_BYTES
-            value = decoded_object(file.read_bytes() if readable else None, unmapped)
-        except OSError:
-            value = decoded_object(None, unmapped)
-        if value is not None:
-            yield file.stem, value
+    for name, message in json_files((storage / "message" / own).glob("*.json"), unmapped):
+        yield name, message, list(json_files((storage / "part" / name).glob("*.json"), unmapped))
 
 
 def _created(info: Json) -> float:
