@@ -365,8 +365,8 @@ def check_context_files(scene: Scene) -> Iterator[Finding]:
         if file.cut:
             yield warn(
                 f"{file.path}  ({length}; {file.cut:,} more are truncated)",
-                f"Shorten it: at most {environment.MAX_FILE:,} of a file and {environment.MAX_ALL:,} of all "
-                "are sent to the model.",
+                f"Shorten it: at most {environment.MAX_FILE_CHARS:,} of a file and "
+                f"{environment.MAX_TOTAL_CHARS:,} of all are sent to the model.",
             )
         else:
             yield ok(f"{file.path}  ({length})")
