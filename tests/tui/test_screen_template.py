@@ -41,7 +41,7 @@ async def test_the_template_in_force_and_the_keys_are_there_at_every_size(size: 
     async with shown(TemplateScreen(templates(), preview), size) as screen:
         assert "Summary template  default" in screen.text
         assert shipped().split()[0] in screen.text
-        for key in ("Ctrl+S Save", "F5 Preview", "F8 Shipped text", "F4 $EDITOR", "Esc Close"):
+        for key in ("Ctrl+S Save", "F5 Preview", "F8 Restore default", "F4 $EDITOR", "Esc Close"):
             assert key in screen.text
         assert "✓" in screen.text
         await screen.press("escape")

@@ -90,7 +90,7 @@ async def rewind_conversation(chat: CommandHost, argument: str) -> None:
         return
     choices = [
         Choice("both", "Conversation and files"),
-        Choice("conversation", "Conversation only", "files stay as they are"),
+        Choice("conversation", "Conversation only", "what is on disk stays"),
         Choice("files", "Files only", "the conversation stays as it is"),
     ]
     what = await chat.show(ChooseScreen("What to restore?", choices))

@@ -140,7 +140,7 @@ def _provider(provider: vendors.KnownProvider, settings: Settings, environ: Mapp
     state = _key_state(place)
     if base:
         state = f"at {redact(base)}" + (f", {state}" if has_key else "")
-    how = f"Press Enter to store your key in the keyring, or\nexport {place.variable}=<your key>. {RESTART}"
+    how = f"Enter stores your key (keyring), or\nexport {place.variable}=<your key>. {RESTART}"
     if has_key:
         how = f"Enter uses {provider.default_model}; F5 tries it first; /model lists the others"
     if base:  # the user's own server: its models are unknown
@@ -207,7 +207,6 @@ class ConnectScreen(ListScreen[ModelSource, str | None]):
         """For each source that was tried: whether it works (None: in progress), and a message."""
 
     def on_mount(self) -> None:
-        super().on_mount()
         self.spawn(self._find_servers, group="local")
 
     async def _find_servers(self) -> None:

@@ -234,7 +234,8 @@ class SessionTreeScreen(OverlayScreen[TreeChoice | None]):
         count = counted(len(branches), "session")
         self.set_heading(f"{self.heading}  {title}", count)
         if self._here in self._drawn:
-            self.call_after_refresh(tree.move_cursor, self._drawn[self._here])  # once the lines are laid out
+            assert tree.last_line >= 0  # lays out the lines: before that the cursor cannot be moved
+            tree.move_cursor(self._drawn[self._here])
 
     def _label(self, branch: Branch) -> RichText:
         """A line of the tree, as `RichText`: a plain string would be parsed as markup."""
