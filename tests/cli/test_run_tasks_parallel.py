@@ -196,9 +196,9 @@ def test_a_pipe_gets_calm_lines_and_the_last_report(run: Run, llm: ScriptedLLM, 
     assert done.stdout == "The report.\n"
     lines = [line for line in done.stderr.splitlines() if not line.startswith("!")]
     assert lines[:4] == [
-        "· [1/2] one begins",
+        "· [1/2] one started",
         "✓ [1/2] one: done, 1 step, 1,010 tokens, $0.00",
-        "· [2/2] two begins",
+        "· [2/2] two started",
         "✓ [2/2] two: done, 1 step, 1,010 tokens, $0.00",
     ]
     assert "\x1b" not in done.stderr

@@ -258,7 +258,7 @@ def test_what_a_killed_run_left_becomes_a_branch(
     assert done.code == 0
     half = f"crushpy/{root}/work" + ("-attempt-1" if by == "resume" else "")
     assert git(project, "show", f"{half}:b.txt") == "half\n"
-    assert any("holds what the task work had changed" in line["text"] for line in done.of("notice"))
+    assert any("holds the changes of the interrupted task work" in line["text"] for line in done.of("notice"))
     assert git(project, "worktree", "list").count("\n") == 1 and left_behind(home) == []
 
 

@@ -614,7 +614,7 @@ async def test_without_a_summary_the_notes_before_are_still_carried(talks: Talks
         ({}, "used_pct is 75 or more"),
         ({f'models."{MODEL}".threshold': 0.5}, "used_pct is 50 or more"),
         ({"compaction.threshold": 0.95}, "used_pct is 90 or more"),
-        ({"compaction.threshold": "off"}, "a smaller context would serve"),
+        ({"compaction.threshold": "off"}, "a smaller context would help"),
         ({"compaction.fallback_threshold": 0.8}, "At 80 percent the program"),
         ({"compaction.summary_tokens": 300}, "in at most 600 tokens"),
     ],

@@ -245,4 +245,4 @@ async def test_headless_nothing_that_the_agent_proposes_is_pinned(talks: Talks, 
     assert await talk.ask("go") == "done"
     assert len(talk.of(Boundary)) == 1 and not seed_of(talk).pins
     assert not (await talk.conversation.pins.listed()).pins
-    assert any("nobody can be asked" in event.text for event in talk.of(Notice))
+    assert any("no user can be asked" in event.text for event in talk.of(Notice))
