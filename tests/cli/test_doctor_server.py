@@ -60,7 +60,7 @@ def test_a_missing_extension_and_an_interrupted_copy_are_told(cli: Cli, postgres
     postgres.execute("INSERT INTO crushpy.maintenance VALUES ('copy', '/old.db')", name)
     told = doctor(cli, postgres.url(name))
     assert "pg_trgm is missing" in told and "CREATE EXTENSION pg_trgm" in told
-    assert "a copy of /old.db into it was interrupted" in told and "crushpy storage copy" in told
+    assert "a copy of /old.db to it was interrupted" in told and "crushpy storage copy" in told
     postgres.drop(name)
 
 
