@@ -49,7 +49,7 @@ class AuditChain(Data, frozen=True):
     root_id: str
     records: tuple[AuditRecord, ...]
     end: tuple[int, str] | None
-    """Number and hash of the last record, kept apart from it; None where that is gone."""
+    """Number and hash of the last record, kept apart from it; None if that is missing."""
 
 
 class AuditFault(Data, frozen=True):
@@ -87,7 +87,7 @@ def linked(root_id: str, number: int, previous: str, entry: AuditEntry, body: st
 
 
 def find_fault(chain: AuditChain) -> AuditFault | None:
-    """The first record that is missing, was changed, or does not belong here; None where the chain holds."""
+    """The first record that is missing, was changed, or does not belong here; None if the chain is intact."""
     previous = first_hash(chain.root_id)
     for place, record in enumerate(chain.records, 1):
         if record.number != place:

@@ -12,10 +12,10 @@ from crushpy.security.sanitize import encodable
 from crushpy.storage.codec import boundary_from_row, boundary_to_row, message_from_row, to_json
 from crushpy.storage.generated import statements as sql
 from crushpy.storage.generated.rows import MessageOverrideRow
-from crushpy.storage.message_rows import append_messages
 from crushpy.storage.records import BoundaryInfo, Carried, SessionInfo, StorageError
 from crushpy.storage.session_rows import (
     FORK,
+    append_messages,
     find_continuation,
     find_opening,
     insert_session,

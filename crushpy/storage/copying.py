@@ -1,4 +1,4 @@
-"""Copies all conversations of one database into another, of the same kind or not, and proves it."""
+"""Copies all conversations of one database into another, of the same kind or not, and verifies them."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from crushpy.storage.transfer import RowDigest
 
 Progress = Callable[[str, int, int], None]
-"""Told the table, how many rows of it are through, and how many there are."""
+"""Called with the table, the number of its rows that are done, and of all its rows."""
 _NAMED = 5
-"""Sessions that an error names."""
+"""Sessions that an error lists."""
 
 
 class CopyReport(Data, frozen=True):
@@ -35,9 +35,9 @@ class CopyReport(Data, frozen=True):
 async def copy_storage(source: Store, target: Store, outputs: Path, progress: Progress) -> CopyReport:
     """Everything of `source` that is not in `target` yet; verified by counts and hashes, session by session.
 
-    `outputs` is the folder in which this machine keeps whole outputs of tools. `UsageError` where the target
-    holds something of its own: nothing was written then. What was interrupted can be begun again; until it is
-    finished nobody else can open the target.
+    `outputs` is the folder with the whole outputs of tools on this machine. `UsageError` if the target has
+    sessions of its own: nothing was written then. An interrupted copy can be continued; until it is finished
+    the target cannot be opened otherwise.
     """
     target.location.allows_unfinished = True
     source.location.allows_version_18 = True
@@ -56,8 +56,8 @@ async def copy_storage(source: Store, target: Store, outputs: Path, progress: Pr
         rows = await _verified(source, target, tables, progress)
         await target.transfer.finish_copy()
     except StorageError as error:
-        go_on = f"The copy is unfinished, and {target.place} cannot be used: run the same command to go on."
-        raise StorageError(error.message, f"{error.hint} {go_on}".strip()) from error
+        hint = f"The copy is unfinished, and {target.place} cannot be used: run the same command to continue."
+        raise StorageError(error.message, f"{error.hint} {hint}".strip()) from error
     return CopyReport(rows, added, kept)
 
 
@@ -72,7 +72,7 @@ async def _refuse_others(source: Store, target: Store) -> None:
 
 
 async def _refuse_changed(source: Store, target: Store, tables: list[str]) -> None:
-    """A session that went on in one of the two is not written over."""
+    """A session that was continued in one of the two is not overwritten."""
     there = await target.transfer.load_session_ids()
     if not there:
         return
@@ -82,8 +82,8 @@ async def _refuse_changed(source: Store, target: Store, tables: list[str]) -> No
         changed |= there & differing.keys()
     if changed:
         raise UsageError(
-            f"{counted(len(changed), 'session')} of {target.place} went on there or in {source.place} since "
-            f"they were copied: {_named(changed)}",
+            f"{target.place} has {counted(len(changed), 'session')} continued there or in {source.place} "
+            f"since the copy: {_named(changed)}",
             "Nothing was written. Copy into an empty database, or delete them there first.",
         )
 
@@ -114,7 +114,7 @@ async def _copy_table(source: Store, target: Store, table: str, progress: Progre
 
 
 async def _copy_outputs(source: Store, target: Store, folder: Path) -> int:
-    """From wherever the one keeps them to where the other does; each is read again there. How many."""
+    """Copies outputs between folder and database; each is read again for comparison. How many."""
     names = (
         await source.outputs.list_names()
         if source.outputs.in_database
@@ -136,7 +136,7 @@ async def _copy_outputs(source: Store, target: Store, folder: Path) -> int:
         if await _output(target, folder, root_id, name) != data:
             raise StorageError(
                 f"the copy of the output {name} of session {root_id} differs from it",
-                "Something else wrote to it meanwhile. End that.",
+                "Another program wrote to it meanwhile. Stop it.",
             )
     return equal
 
@@ -173,14 +173,14 @@ async def _verified(source: Store, target: Store, tables: list[str], progress: P
             more = f" (and {len(differing) - 1:,} more sessions)" if len(differing) > 1 else ""
             raise StorageError(
                 f"the copy differs in {table} of {whose}{more}: {here} rows there, {there} here",
-                "Somebody wrote to one of the two meanwhile. End that.",
+                "Another program wrote to one of the two meanwhile. Stop it.",
             )
         rows[table] = await target.transfer.count_rows(table)
     return rows
 
 
 async def _differing(source: Store, target: Store, table: str) -> dict[str, tuple[int, int]]:
-    """The sessions of which a table holds other rows here and there, and how many."""
+    """The sessions whose rows in a table differ, and how many rows each side has."""
     before, after = await asyncio.gather(
         source.transfer.load_digests(table), target.transfer.load_digests(table)
     )

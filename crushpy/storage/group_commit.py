@@ -1,4 +1,4 @@
-"""Commits together what comes in the same moment: a reply with thousands of calls costs few transactions."""
+"""Commits concurrent writes together: a reply with thousands of calls costs few transactions."""
 
 import asyncio
 import time
@@ -7,37 +7,37 @@ from concurrent.futures import Future
 
 from crushpy.storage.records import CallWrite, written_to
 
-IN_VAIN = 5.0
-"""Seconds after which a failure means that others kept the database busy: nothing is tried again."""
+BUSY_FAILURE_S = 5.0
+"""A failure after this time means that the database was busy: the writes are not tried one by one."""
 Failures = list[Exception | None]
-"""One for each write: why it is not stored; None where it is."""
+"""One for each write: why it is not stored; None if it is."""
 Group = list[tuple[CallWrite, asyncio.Future[None]]]
-"""Writes, and who waits for them."""
+"""Writes, each with the future of its caller."""
 Commit = Callable[[str, Sequence[CallWrite]], None]
-"""Makes writes to one session, or conversation, in one transaction. On the storage thread."""
+"""Commits writes to one session, or conversation, in one transaction. On the storage thread."""
 
 
 class GroupCommit:
-    """`submit` has something done on the storage thread."""
+    """`submit` runs a function on the storage thread."""
 
     def __init__(self, submit: Callable[[Callable[[], Failures]], Future[Failures]], commit: Commit) -> None:
         self._submit = submit
         self._commit = commit
         self._waiting: Group = []
         self._under_way = 0
-        """Groups that are being committed: what comes meanwhile waits, and is committed together."""
+        """Groups that are being committed; writes that arrive meanwhile form the next one."""
 
     async def write(self, write: CallWrite) -> None:
-        """Returns once it is committed; it goes through even where whoever waits is cancelled."""
+        """Returns once it is committed; it completes even if the caller is cancelled."""
         loop = asyncio.get_running_loop()
         stored: asyncio.Future[None] = loop.create_future()
         if not self._waiting and not self._under_way:
-            loop.call_soon(self.send)  # after all that is ready to run now
+            loop.call_soon(self.send)  # after all callbacks that are ready
         self._waiting.append((write, stored))
-        await stored  # cancelled, it is still written; nobody waits for it any more
+        await stored  # if cancelled, it is written all the same
 
     def send(self) -> None:
-        """Hands over what waits. Whatever else storage is asked for comes after it."""
+        """Submits the waiting writes, before any other job."""
         if not self._waiting:
             return
         group, self._waiting = self._waiting, []
@@ -71,12 +71,12 @@ def _commit_all(commit: Commit, writes: Sequence[CallWrite]) -> Failures:
 
 
 def _commit_some(commit: Commit, where: str, writes: Sequence[CallWrite]) -> Failures:
-    """Where all together fail, each for itself: what cannot be written spoils nothing else."""
+    """If the group fails, each write is tried by itself: an invalid one does not affect the others."""
     began = time.monotonic()
     try:
         commit(where, writes)
     except Exception as failure:
-        if len(writes) == 1 or time.monotonic() - began > IN_VAIN:
+        if len(writes) == 1 or time.monotonic() - began > BUSY_FAILURE_S:
             return [failure] * len(writes)
         return [one for write in writes for one in _commit_some(commit, where, [write])]
     return [None] * len(writes)
@@ -90,4 +90,4 @@ def _settle(group: Group, failures: Failures) -> None:
             stored.set_result(None)
         else:
             stored.set_exception(failure)
-            stored.exception()  # seen, where whoever waited is gone
+            stored.exception()  # retrieved, in case the caller is gone

@@ -12,10 +12,9 @@ from crushpy.storage.codec import boundary_to_row, message_to_row, texts_from_js
 from crushpy.storage.database import Database
 from crushpy.storage.deletion import mark_in_transaction
 from crushpy.storage.generated import statements as sql
-from crushpy.storage.message_rows import usage_values
 from crushpy.storage.records import ImportReading, ImportRecord, SessionInfo
 from crushpy.storage.search_index import queue_session
-from crushpy.storage.session_rows import find_continuation, insert_session, refresh_conversation
+from crushpy.storage.session_rows import find_continuation, insert_session, refresh_conversation, usage_values
 from crushpy.storage.storage_thread import Subject, stored
 
 _BATCH_CHARS = 2_000_000

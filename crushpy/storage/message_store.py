@@ -9,8 +9,7 @@ from crushpy.storage.audit_records import AuditEntry
 from crushpy.storage.audit_rows import append_audit
 from crushpy.storage.codec import folder_key, message_from_row, message_to_row, to_json
 from crushpy.storage.generated import statements as sql
-from crushpy.storage.message_rows import add_facts, append_messages, begin_calls
-from crushpy.storage.output_store import OutputStore
+from crushpy.storage.record_store import OutputStore
 from crushpy.storage.records import (
     EVERYTHING,
     CallAnswered,
@@ -21,7 +20,7 @@ from crushpy.storage.records import (
     MessagePlace,
 )
 from crushpy.storage.search_index import load_search_reach
-from crushpy.storage.session_rows import load_reach
+from crushpy.storage.session_rows import add_facts, append_messages, begin_calls, load_reach
 from crushpy.storage.storage_thread import StorageThread, Subject, stored
 
 _PAGE_ROWS = 50

@@ -1,8 +1,7 @@
 """Opens the database of a location. The library of a database is imported only if it is used."""
 
 from crushpy.storage.database import Database
-from crushpy.storage.location import Location
-from crushpy.storage.postgres_address import ServerAddress
+from crushpy.storage.location import Location, ServerAddress
 from crushpy.storage.records import ServerReport, StorageError
 
 

@@ -17,9 +17,8 @@ from psycopg.pq import PipelineStatus
 from psycopg.types.string import StrDumper
 
 from crushpy.core.ids import new_id
-from crushpy.storage.database import GAVE_UP_SECONDS, NEVER, Database
-from crushpy.storage.location import Location
-from crushpy.storage.postgres_address import ServerAddress
+from crushpy.storage.database import GAVE_UP_SECONDS, NEVER, Database, Rows, Statement, handwritten
+from crushpy.storage.location import Location, ServerAddress
 from crushpy.storage.postgres_leases import PostgresLeases
 from crushpy.storage.postgres_search import PostgresFullText
 from crushpy.storage.postgres_server import (
@@ -35,7 +34,6 @@ from crushpy.storage.postgres_server import (
 )
 from crushpy.storage.records import CannotWriteNow, StorageError
 from crushpy.storage.schema_version import refuse_unfinished
-from crushpy.storage.statement import Rows, Statement, handwritten
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -11,9 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from crushpy.storage.database import Database, LeaseHolder, session_busy
+from crushpy.storage.database import Database, LeaseHolder, handwritten, session_busy
 from crushpy.storage.records import StorageError
-from crushpy.storage.statement import handwritten
 from crushpy.util.processes import started_at, still_runs
 
 HEARTBEAT_S = 10.0

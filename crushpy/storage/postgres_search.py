@@ -11,8 +11,7 @@ from typing import Any
 
 from crushpy.core.messages import Data
 from crushpy.storage.codec import to_json
-from crushpy.storage.database import Database, FullTextIndex, IndexedText
-from crushpy.storage.statement import handwritten
+from crushpy.storage.database import Database, FullTextIndex, IndexedText, handwritten
 
 FULL_TEXT_SCHEMA = (
     "CREATE TABLE message_words (number BIGINT NOT NULL PRIMARY KEY REFERENCES message (number) "

@@ -7,8 +7,7 @@ from typing import Any
 import psycopg
 
 from crushpy.storage.generated.schema import POSTGRESQL, VERSION
-from crushpy.storage.location import Location
-from crushpy.storage.postgres_address import ServerAddress
+from crushpy.storage.location import Location, ServerAddress
 from crushpy.storage.postgres_search import FULL_TEXT_SCHEMA, TRIGRAM_INDEX, TRIGRAM_INDEX_NAME
 from crushpy.storage.records import ServerReport, StorageError
 from crushpy.storage.schema_version import OLD_VERSION, old_table_views, require_supported

@@ -23,7 +23,7 @@ class CannotWriteNow(StorageError):
 
 
 class BreakerState(Data, frozen=True):
-    """Whether fresh starts still help a conversation, judged by the usage reported after each."""
+    """Whether compaction still helps a conversation, judged by the usage reported after each boundary."""
 
     in_vain: int = 0
     """Boundaries in a row that did not get below the threshold."""
@@ -40,7 +40,7 @@ class SessionInfo(Data, frozen=True, omit_defaults=False):
 
     id: str
     root_id: str
-    """The first session of its conversation; its own id where it is the first."""
+    """The first session of its conversation; its own id if it is the first."""
     parent_id: str | None
     kind: str
     """root, continuation, task or fork."""
@@ -67,14 +67,14 @@ class SessionInfo(Data, frozen=True, omit_defaults=False):
     """The agent that the conversation was brought over from; empty for our own."""
     breaker: BreakerState = BreakerState()
     mode: Mode | Literal[""] = ""
-    """The mode chosen for this conversation; empty where the settings decide."""
+    """The mode chosen for this conversation; empty if the settings decide."""
 
 
 class ConversationEntry(Data, frozen=True, omit_defaults=False):
     """One conversation as a list shows it."""
 
     id: str
-    """The session at its tip: where to go on."""
+    """The session at its tip, to be continued."""
     root_id: str
     title: str
     cwd: str
@@ -94,7 +94,7 @@ class BoundaryInfo(Data, frozen=True, omit_defaults=False):
     parent_id: str
     child_id: str
     trigger: str
-    """agent, auto, manual, overflow or fallback; fork where a branch was made by hand; imported where another
+    """agent, auto, manual, overflow or fallback; fork if the user made a branch; imported if another
     agent had compacted."""
     created_at: float
     tail: tuple[str, ...] = ()
@@ -121,9 +121,9 @@ class BoundaryInfo(Data, frozen=True, omit_defaults=False):
     prepared: bool = False
     """The summary was there already when the boundary was due."""
     moment: str = ""
-    """The natural moment it was made at; empty where it was none."""
+    """The natural moment that caused it; empty if none did."""
     waited_ms: int = 0
-    """How long the turn stood still for it."""
+    """How long the turn waited for it."""
 
 
 class TaskResult(Data, frozen=True, omit_defaults=False):
@@ -135,7 +135,7 @@ class TaskResult(Data, frozen=True, omit_defaults=False):
     raw: str
     created_at: float
     context_summary: str | None = None
-    """The same in a few sentences, once somebody asked for that."""
+    """The short form, once it was requested."""
     summary_model: str = ""
     cost: float = 0.0
     """Of that summary."""
@@ -153,9 +153,9 @@ class ListedTask(Data, frozen=True, omit_defaults=False):
     """Where it was worked on last."""
     result_id: str = ""
     branch: str = ""
-    """Holds what it changed, where it had a worktree of its own and changed anything."""
+    """The branch with its changes, if it had a worktree of its own and changed anything."""
     changes: str = ""
-    """The same as a list of files and a diff, as far as others are told."""
+    """Those changes as a list of files and a diff, truncated."""
     error: str = ""
     """Why it did not come to its end."""
     steps: int = 0
@@ -177,7 +177,7 @@ class StoredTaskList(Data, frozen=True):
     """A list of tasks with how far it is."""
 
     orders: str
-    """JSON: what is to be done, as it was read once."""
+    """JSON: the tasks as they were read."""
     parallel: int
     tasks: tuple[ListedTask, ...]
 
@@ -216,7 +216,7 @@ class ImportRecord(Data, frozen=True):
 
 
 class SessionBreak(Data, frozen=True):
-    """In a stream of messages: the session ends here, and a child goes on."""
+    """In a stream of messages: the session ends here, and a child continues it."""
 
     boundary: BoundaryInfo
     child: SessionInfo
@@ -284,7 +284,7 @@ class CallBegun(Data, frozen=True):
 
 
 class CallStart(Data, frozen=True):
-    """How a call began that changes nothing: stored with its answer, since nothing can have come of it."""
+    """The start of a call that changes nothing: stored with its result, since it has no effects."""
 
     message_id: str
     call: ToolCall
@@ -298,9 +298,9 @@ class CallAnswered(Data, frozen=True):
     session_id: str
     message: Message
     start: CallStart | None = None
-    """None where its start was stored before."""
+    """None if its start was stored before."""
     facts: Data | None = None
-    """What evidence has of it; None where nobody read that yet."""
+    """Its facts for evidence; None if they were not computed yet."""
 
 
 CallWrite = CallDecided | CallBegun | CallAnswered
@@ -324,17 +324,17 @@ class ServerReport(Data, frozen=True):
     encoding: str
     role: str
     may_create: bool
-    """Whether the role may make the schema; where it is there, tables in it."""
+    """Whether the role may create the schema, or tables in an existing one."""
     read_only: bool
     schema_version: int
-    """0 where nothing was stored yet."""
+    """0 if nothing was stored yet."""
     newest: int
     """The version of the tables that this crushpy makes."""
     may_write: bool
     trigrams: bool
     """Parts of words are found by an index."""
     unfinished: str
-    """What a copy into it was copying that was interrupted; empty where none was."""
+    """The source of an interrupted copy into it, if there was one."""
     conversations: int
     latency: float
     """Seconds for one question, the best of three."""

@@ -1,11 +1,11 @@
 """The full-text index: grows in the background, a few messages at a time, the newest first.
 
-It has every word of a message, and its different words, up to a bound, so that parts of identifiers and
-languages without spaces are found too. `index_queue` names the messages that are not in it yet: a sequence
-commits out of order, so no number says how far the index is. What is taken out must be spelled as it was put
-in: who changes `searchable` or `parts_field` makes the index anew in a migration.
+It contains every word of a message, and its distinct words, up to a bound, so that parts of identifiers and
+languages without spaces are found as well. `index_queue` lists the messages that are not in it yet: a
+sequence commits out of order, so no number says how far the index is. Text is removed with the spelling that
+was added: a revision that changes `searchable` or `parts_field` must build the index again.
 
-Lives on the storage thread.
+Functions for the storage thread.
 """
 
 import re
@@ -25,13 +25,13 @@ from crushpy.storage.session_rows import load_reach
 MAX_TEXT = 1_000_000
 """Characters of one message that are indexed."""
 MAX_PARTS = 8_000
-"""Characters of its different words that can be found by a part of them."""
+"""Characters of its distinct words that can be found by a part of them."""
 _LONGEST_WORD = 200
 _BATCH_ROWS = 50
 _BATCH_CHARS = 200_000
 """Indexed in one transaction: a few milliseconds."""
 _REPEATS = "recall"
-"""The tool that quotes what is stored: neither its queries nor its answers are found, the original is."""
+"""The tool that quotes stored messages: only the originals are found."""
 _WORD = re.compile(r"\S+")
 
 
@@ -80,7 +80,7 @@ def load_search_reach(db: Database, session_id: str) -> dict[str, int]:
 
 
 def searchable(message: Message) -> str:
-    """What a message can be found by."""
+    """The text that a message can be found by."""
     pieces: list[str] = []
     size = 0
     for part in message.parts:
@@ -108,7 +108,7 @@ def _found_by(part: Part) -> str | None:
 
 
 def parts_field(body: str) -> str:
-    """The different words of a text, as far as they can be found by a part."""
+    """The distinct words of a text, as far as they can be found by a part."""
     words: dict[str, None] = {}
     size = 0
     for found in _WORD.finditer(body):

@@ -14,12 +14,11 @@ from crushpy.core.errors import UsageError
 from crushpy.core.messages import Data
 from crushpy.security.sanitize import encodable
 from crushpy.storage.codec import folder_key, message_from_row, to_json
-from crushpy.storage.database import LETTERS
+from crushpy.storage.database import LETTERS, handwritten
 from crushpy.storage.generated import statements as sql
 from crushpy.storage.generated.rows import CandidateRow
 from crushpy.storage.records import CannotWriteNow, SearchHit
 from crushpy.storage.search_index import index_some, load_search_reach, searchable
-from crushpy.storage.statement import handwritten
 from crushpy.storage.storage_thread import Subject, stored
 
 SEARCH_INDEX_BUDGET_S = 0.3

@@ -12,9 +12,9 @@ from crushpy.security.sanitize import clean, encodable
 from crushpy.storage import deletion
 from crushpy.storage.codec import folder_key, session_from_row, to_json
 from crushpy.storage.generated import statements as sql
-from crushpy.storage.message_rows import append_messages, usage_values
 from crushpy.storage.records import BreakerState, ConversationEntry, SessionInfo
 from crushpy.storage.session_rows import (
+    append_messages,
     drop_prompt,
     find_continuation,
     find_prompt,
@@ -24,6 +24,7 @@ from crushpy.storage.session_rows import (
     refresh_conversation,
     refresh_conversation_of,
     require_session,
+    usage_values,
 )
 from crushpy.storage.storage_thread import Subject, stored
 

@@ -12,13 +12,12 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
 
-from crushpy.storage.database import Database, LeaseHolder, session_busy
+from crushpy.storage.database import Database, LeaseHolder, Rows, Statement, handwritten, session_busy
 from crushpy.storage.location import Location
 from crushpy.storage.schema_version import refuse_unfinished
 from crushpy.storage.sqlite_errors import BusyRetry, explained
 from crushpy.storage.sqlite_file import connect
 from crushpy.storage.sqlite_search import SqliteFullText
-from crushpy.storage.statement import Rows, Statement, handwritten
 from crushpy.util.processes import started_at, still_runs
 
 T = TypeVar("T")

@@ -10,8 +10,7 @@ from typing import Any
 
 import msgspec
 
-from crushpy.storage.database import LETTERS, Database, FullTextIndex, IndexedText
-from crushpy.storage.statement import handwritten
+from crushpy.storage.database import LETTERS, Database, FullTextIndex, IndexedText, handwritten
 
 FULL_TEXT_SCHEMA = (
     "CREATE VIRTUAL TABLE message_words USING fts5 "

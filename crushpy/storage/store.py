@@ -10,8 +10,7 @@ from crushpy.storage.file_changes import FileChangeStore
 from crushpy.storage.import_store import ImportStore
 from crushpy.storage.location import Location
 from crushpy.storage.message_store import CallStore, MessageStore
-from crushpy.storage.output_store import OutputStore
-from crushpy.storage.record_store import LeaseStore, NoteStore, TaskStore, UsageStore
+from crushpy.storage.record_store import LeaseStore, NoteStore, OutputStore, TaskStore, UsageStore
 from crushpy.storage.search_index import index_some
 from crushpy.storage.search_store import SearchStore
 from crushpy.storage.session_store import SessionStore

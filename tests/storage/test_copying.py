@@ -165,7 +165,7 @@ async def test_a_server_that_is_gone_in_a_copy_is_waited_for_and_where_it_stays_
         with pytest.raises(StorageError) as caught:
             await copy_storage(source, target, tmp_path, cut)
     assert f"postgresql://owner@127.0.0.1:{proxy.port}" in caught.value.message
-    assert "unfinished" in caught.value.hint and "run the same command to go on" in caught.value.hint
+    assert "unfinished" in caught.value.hint and "run the same command to continue" in caught.value.hint
     proxy.mend()
     report = await copy_storage(source, target, tmp_path, cut_for_a_moment)
     assert report.added > 0
@@ -208,7 +208,7 @@ async def test_a_session_that_went_on_since_it_was_copied_is_not_written_over(
     await target.messages.add(tip, said("mine"))
     await source.sessions.create(a_session(), said("another one"))
     before = await target.messages.load_lineage(tip)
-    with pytest.raises(UsageError, match=rf"1 session of .* went on there .*: {tip}") as caught:
+    with pytest.raises(UsageError, match=rf"has 1 session continued there .*: {tip}") as caught:
         await copy_storage(source, target, tmp_path, quiet)
     assert "Nothing was written" in caught.value.hint
     assert await target.messages.load_lineage(tip) == before

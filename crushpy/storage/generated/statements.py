@@ -32,7 +32,7 @@ from crushpy.storage.generated.rows import (
     TipRow,
     UnfinishedTasksRow,
 )
-from crushpy.storage.statement import Statement
+from crushpy.storage.database import Statement
 
 # --- session
 
@@ -675,6 +675,222 @@ SUM_SUMMARY_COST: Statement[Any] = Statement(
     """,
     None,
 )
+INSERT_BOUNDARY: Statement[Any] = Statement(
+    """
+    INSERT INTO boundary (id, parent_id, child_id, "trigger", created_at, tail, summary_source,
+    summary_model, template_name, template_hash, tokens_before, tokens_after, reported_after, cost,
+    seconds, truncated_chars, problem, coverage, undone_at, lineage, prepared, moment, waited_ms) VALUES
+    (:id, :parent_id, :child_id, :trigger, :created_at, :tail, :summary_source, :summary_model,
+    :template_name, :template_hash, :tokens_before, :tokens_after, :reported_after, :cost, :seconds,
+    :truncated_chars, :problem, :coverage, :undone_at, :lineage, :prepared, :moment, :waited_ms)
+    """,
+    """
+    INSERT INTO boundary (id, parent_id, child_id, trigger, created_at, tail, summary_source,
+    summary_model, template_name, template_hash, tokens_before, tokens_after, reported_after, cost,
+    seconds, truncated_chars, problem, coverage, undone_at, lineage, prepared, moment, waited_ms) VALUES
+    (%(id)s, %(parent_id)s, %(child_id)s, %(trigger)s, %(created_at)s, %(tail)s, %(summary_source)s,
+    %(summary_model)s, %(template_name)s, %(template_hash)s, %(tokens_before)s, %(tokens_after)s,
+    %(reported_after)s, %(cost)s, %(seconds)s, %(truncated_chars)s, %(problem)s, %(coverage)s,
+    %(undone_at)s, %(lineage)s, %(prepared)s, %(moment)s, %(waited_ms)s)
+    """,
+    None,
+)
+GET_BOUNDARY: Statement[BoundaryRow] = Statement(
+    """
+    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary."trigger", boundary.created_at,
+    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template_name,
+    boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
+    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.coverage,
+    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms
+    FROM boundary
+    WHERE boundary.id = :boundary
+    """,
+    """
+    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary.trigger, boundary.created_at,
+    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template_name,
+    boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
+    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.coverage,
+    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms
+    FROM boundary
+    WHERE boundary.id = %(boundary)s
+    """,
+    BoundaryRow,
+)
+FIND_BOUNDARY_OF_CHILD: Statement[BoundaryRow] = Statement(
+    """
+    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary."trigger", boundary.created_at,
+    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template_name,
+    boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
+    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.coverage,
+    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms
+    FROM boundary
+    WHERE boundary.child_id = :session
+    """,
+    """
+    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary.trigger, boundary.created_at,
+    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template_name,
+    boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
+    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.coverage,
+    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms
+    FROM boundary
+    WHERE boundary.child_id = %(session)s
+    """,
+    BoundaryRow,
+)
+FIND_CONTINUATION: Statement[Any] = Statement(
+    """
+    SELECT boundary.child_id
+    FROM boundary
+    WHERE boundary.parent_id = :session AND boundary.undone_at IS NULL AND boundary."trigger" != 'fork'
+    ORDER BY boundary.created_at DESC
+    """,
+    """
+    SELECT boundary.child_id
+    FROM boundary
+    WHERE boundary.parent_id = %(session)s AND boundary.undone_at IS NULL AND boundary.trigger != 'fork'
+    ORDER BY boundary.created_at DESC
+    """,
+    None,
+)
+FIND_UNDONE_BOUNDARY: Statement[Any] = Statement(
+    """
+    SELECT boundary.id
+    FROM boundary
+    WHERE boundary.parent_id = :session AND boundary.undone_at IS NOT NULL LIMIT :many
+    """,
+    """
+    SELECT boundary.id
+    FROM boundary
+    WHERE boundary.parent_id = %(session)s AND boundary.undone_at IS NOT NULL LIMIT %(many)s
+    """,
+    None,
+)
+LIST_BOUNDARIES: Statement[BoundaryRow] = Statement(
+    """
+    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary."trigger", boundary.created_at,
+    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template_name,
+    boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
+    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.coverage,
+    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms
+    FROM boundary JOIN session ON session.id = boundary.child_id
+    WHERE session.root_id = :root ORDER BY boundary.created_at
+    """,
+    """
+    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary.trigger, boundary.created_at,
+    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template_name,
+    boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
+    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.coverage,
+    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms
+    FROM boundary JOIN session ON session.id = boundary.child_id
+    WHERE session.root_id = %(root)s ORDER BY boundary.created_at
+    """,
+    BoundaryRow,
+)
+SET_REPORTED_TOKENS: Statement[Any] = Statement(
+    """
+    UPDATE boundary SET reported_after=:tokens WHERE boundary.child_id = :session AND
+    boundary.reported_after IS NULL
+    """,
+    """
+    UPDATE boundary SET reported_after=%(tokens)s WHERE boundary.child_id = %(session)s AND
+    boundary.reported_after IS NULL
+    """,
+    None,
+)
+SET_BOUNDARY_UNDONE: Statement[Any] = Statement(
+    """
+    UPDATE boundary SET undone_at=:now WHERE boundary.id = :boundary
+    """,
+    """
+    UPDATE boundary SET undone_at=%(now)s WHERE boundary.id = %(boundary)s
+    """,
+    None,
+)
+INSERT_LEDGER: Statement[Any] = Statement(
+    """
+    INSERT INTO ledger (session_id, facts) VALUES (:session_id, :facts)
+    """,
+    """
+    INSERT INTO ledger (session_id, facts) VALUES (%(session_id)s, %(facts)s)
+    """,
+    None,
+)
+FIND_LEDGER: Statement[Any] = Statement(
+    """
+    SELECT ledger.facts
+    FROM ledger
+    WHERE ledger.session_id = :session
+    """,
+    """
+    SELECT ledger.facts
+    FROM ledger
+    WHERE ledger.session_id = %(session)s
+    """,
+    None,
+)
+SAVE_OVERRIDE: Statement[Any] = Statement(
+    """
+    INSERT INTO message_override (session_id, message_id, head, tail, kind, made_after) VALUES
+    (:session_id, :message_id, :head, :tail, :kind, :made_after) ON CONFLICT (session_id, message_id) DO
+    UPDATE SET head = excluded.head, tail = excluded.tail, kind = excluded.kind, made_after =
+    excluded.made_after
+    """,
+    """
+    INSERT INTO message_override (session_id, message_id, head, tail, kind, made_after) VALUES
+    (%(session_id)s, %(message_id)s, %(head)s, %(tail)s, %(kind)s, %(made_after)s) ON CONFLICT
+    (session_id, message_id) DO UPDATE SET head = excluded.head, tail = excluded.tail, kind =
+    excluded.kind, made_after = excluded.made_after
+    """,
+    None,
+)
+LIST_OVERRIDES: Statement[MessageOverrideRow] = Statement(
+    """
+    SELECT message_override.session_id, message_override.message_id, message_override.head,
+    message_override.tail, message_override.kind, message_override.made_after
+    FROM message_override
+    WHERE message_override.session_id = :session
+    """,
+    """
+    SELECT message_override.session_id, message_override.message_id, message_override.head,
+    message_override.tail, message_override.kind, message_override.made_after
+    FROM message_override
+    WHERE message_override.session_id = %(session)s
+    """,
+    MessageOverrideRow,
+)
+INSERT_PIN: Statement[Any] = Statement(
+    """
+    INSERT INTO pin (root_id, number, kind, text, source, created_at) VALUES (:root_id, :number, :kind,
+    :text, :source, :created_at)
+    """,
+    """
+    INSERT INTO pin (root_id, number, kind, text, source, created_at) VALUES (%(root_id)s, %(number)s,
+    %(kind)s, %(text)s, %(source)s, %(created_at)s)
+    """,
+    None,
+)
+LIST_PINS: Statement[PinRow] = Statement(
+    """
+    SELECT pin.root_id, pin.number, pin.kind, pin.text, pin.source, pin.created_at
+    FROM pin
+    WHERE pin.root_id = :root ORDER BY pin.number
+    """,
+    """
+    SELECT pin.root_id, pin.number, pin.kind, pin.text, pin.source, pin.created_at
+    FROM pin
+    WHERE pin.root_id = %(root)s ORDER BY pin.number
+    """,
+    PinRow,
+)
+DELETE_PIN: Statement[Any] = Statement(
+    """
+    DELETE FROM pin WHERE pin.root_id = :root AND pin.number = :number
+    """,
+    """
+    DELETE FROM pin WHERE pin.root_id = %(root)s AND pin.number = %(number)s
+    """,
+    None,
+)
 
 # --- message
 
@@ -1063,225 +1279,6 @@ END_TOOL_RUN: Statement[Any] = Statement(
     FROM tool_run
     WHERE tool_run.session_id = %(session)s AND tool_run.call_id = %(call)s AND tool_run.ended_at IS
     NULL)
-    """,
-    None,
-)
-
-# --- boundary
-
-INSERT_BOUNDARY: Statement[Any] = Statement(
-    """
-    INSERT INTO boundary (id, parent_id, child_id, "trigger", created_at, tail, summary_source,
-    summary_model, template_name, template_hash, tokens_before, tokens_after, reported_after, cost,
-    seconds, truncated_chars, problem, coverage, undone_at, lineage, prepared, moment, waited_ms) VALUES
-    (:id, :parent_id, :child_id, :trigger, :created_at, :tail, :summary_source, :summary_model,
-    :template_name, :template_hash, :tokens_before, :tokens_after, :reported_after, :cost, :seconds,
-    :truncated_chars, :problem, :coverage, :undone_at, :lineage, :prepared, :moment, :waited_ms)
-    """,
-    """
-    INSERT INTO boundary (id, parent_id, child_id, trigger, created_at, tail, summary_source,
-    summary_model, template_name, template_hash, tokens_before, tokens_after, reported_after, cost,
-    seconds, truncated_chars, problem, coverage, undone_at, lineage, prepared, moment, waited_ms) VALUES
-    (%(id)s, %(parent_id)s, %(child_id)s, %(trigger)s, %(created_at)s, %(tail)s, %(summary_source)s,
-    %(summary_model)s, %(template_name)s, %(template_hash)s, %(tokens_before)s, %(tokens_after)s,
-    %(reported_after)s, %(cost)s, %(seconds)s, %(truncated_chars)s, %(problem)s, %(coverage)s,
-    %(undone_at)s, %(lineage)s, %(prepared)s, %(moment)s, %(waited_ms)s)
-    """,
-    None,
-)
-GET_BOUNDARY: Statement[BoundaryRow] = Statement(
-    """
-    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary."trigger", boundary.created_at,
-    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template_name,
-    boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
-    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.coverage,
-    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms
-    FROM boundary
-    WHERE boundary.id = :boundary
-    """,
-    """
-    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary.trigger, boundary.created_at,
-    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template_name,
-    boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
-    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.coverage,
-    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms
-    FROM boundary
-    WHERE boundary.id = %(boundary)s
-    """,
-    BoundaryRow,
-)
-FIND_BOUNDARY_OF_CHILD: Statement[BoundaryRow] = Statement(
-    """
-    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary."trigger", boundary.created_at,
-    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template_name,
-    boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
-    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.coverage,
-    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms
-    FROM boundary
-    WHERE boundary.child_id = :session
-    """,
-    """
-    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary.trigger, boundary.created_at,
-    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template_name,
-    boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
-    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.coverage,
-    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms
-    FROM boundary
-    WHERE boundary.child_id = %(session)s
-    """,
-    BoundaryRow,
-)
-FIND_CONTINUATION: Statement[Any] = Statement(
-    """
-    SELECT boundary.child_id
-    FROM boundary
-    WHERE boundary.parent_id = :session AND boundary.undone_at IS NULL AND boundary."trigger" != 'fork'
-    ORDER BY boundary.created_at DESC
-    """,
-    """
-    SELECT boundary.child_id
-    FROM boundary
-    WHERE boundary.parent_id = %(session)s AND boundary.undone_at IS NULL AND boundary.trigger != 'fork'
-    ORDER BY boundary.created_at DESC
-    """,
-    None,
-)
-FIND_UNDONE_BOUNDARY: Statement[Any] = Statement(
-    """
-    SELECT boundary.id
-    FROM boundary
-    WHERE boundary.parent_id = :session AND boundary.undone_at IS NOT NULL LIMIT :many
-    """,
-    """
-    SELECT boundary.id
-    FROM boundary
-    WHERE boundary.parent_id = %(session)s AND boundary.undone_at IS NOT NULL LIMIT %(many)s
-    """,
-    None,
-)
-LIST_BOUNDARIES: Statement[BoundaryRow] = Statement(
-    """
-    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary."trigger", boundary.created_at,
-    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template_name,
-    boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
-    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.coverage,
-    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms
-    FROM boundary JOIN session ON session.id = boundary.child_id
-    WHERE session.root_id = :root ORDER BY boundary.created_at
-    """,
-    """
-    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary.trigger, boundary.created_at,
-    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template_name,
-    boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
-    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.coverage,
-    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms
-    FROM boundary JOIN session ON session.id = boundary.child_id
-    WHERE session.root_id = %(root)s ORDER BY boundary.created_at
-    """,
-    BoundaryRow,
-)
-SET_REPORTED_TOKENS: Statement[Any] = Statement(
-    """
-    UPDATE boundary SET reported_after=:tokens WHERE boundary.child_id = :session AND
-    boundary.reported_after IS NULL
-    """,
-    """
-    UPDATE boundary SET reported_after=%(tokens)s WHERE boundary.child_id = %(session)s AND
-    boundary.reported_after IS NULL
-    """,
-    None,
-)
-SET_BOUNDARY_UNDONE: Statement[Any] = Statement(
-    """
-    UPDATE boundary SET undone_at=:now WHERE boundary.id = :boundary
-    """,
-    """
-    UPDATE boundary SET undone_at=%(now)s WHERE boundary.id = %(boundary)s
-    """,
-    None,
-)
-INSERT_LEDGER: Statement[Any] = Statement(
-    """
-    INSERT INTO ledger (session_id, facts) VALUES (:session_id, :facts)
-    """,
-    """
-    INSERT INTO ledger (session_id, facts) VALUES (%(session_id)s, %(facts)s)
-    """,
-    None,
-)
-FIND_LEDGER: Statement[Any] = Statement(
-    """
-    SELECT ledger.facts
-    FROM ledger
-    WHERE ledger.session_id = :session
-    """,
-    """
-    SELECT ledger.facts
-    FROM ledger
-    WHERE ledger.session_id = %(session)s
-    """,
-    None,
-)
-SAVE_OVERRIDE: Statement[Any] = Statement(
-    """
-    INSERT INTO message_override (session_id, message_id, head, tail, kind, made_after) VALUES
-    (:session_id, :message_id, :head, :tail, :kind, :made_after) ON CONFLICT (session_id, message_id) DO
-    UPDATE SET head = excluded.head, tail = excluded.tail, kind = excluded.kind, made_after =
-    excluded.made_after
-    """,
-    """
-    INSERT INTO message_override (session_id, message_id, head, tail, kind, made_after) VALUES
-    (%(session_id)s, %(message_id)s, %(head)s, %(tail)s, %(kind)s, %(made_after)s) ON CONFLICT
-    (session_id, message_id) DO UPDATE SET head = excluded.head, tail = excluded.tail, kind =
-    excluded.kind, made_after = excluded.made_after
-    """,
-    None,
-)
-LIST_OVERRIDES: Statement[MessageOverrideRow] = Statement(
-    """
-    SELECT message_override.session_id, message_override.message_id, message_override.head,
-    message_override.tail, message_override.kind, message_override.made_after
-    FROM message_override
-    WHERE message_override.session_id = :session
-    """,
-    """
-    SELECT message_override.session_id, message_override.message_id, message_override.head,
-    message_override.tail, message_override.kind, message_override.made_after
-    FROM message_override
-    WHERE message_override.session_id = %(session)s
-    """,
-    MessageOverrideRow,
-)
-INSERT_PIN: Statement[Any] = Statement(
-    """
-    INSERT INTO pin (root_id, number, kind, text, source, created_at) VALUES (:root_id, :number, :kind,
-    :text, :source, :created_at)
-    """,
-    """
-    INSERT INTO pin (root_id, number, kind, text, source, created_at) VALUES (%(root_id)s, %(number)s,
-    %(kind)s, %(text)s, %(source)s, %(created_at)s)
-    """,
-    None,
-)
-LIST_PINS: Statement[PinRow] = Statement(
-    """
-    SELECT pin.root_id, pin.number, pin.kind, pin.text, pin.source, pin.created_at
-    FROM pin
-    WHERE pin.root_id = :root ORDER BY pin.number
-    """,
-    """
-    SELECT pin.root_id, pin.number, pin.kind, pin.text, pin.source, pin.created_at
-    FROM pin
-    WHERE pin.root_id = %(root)s ORDER BY pin.number
-    """,
-    PinRow,
-)
-DELETE_PIN: Statement[Any] = Statement(
-    """
-    DELETE FROM pin WHERE pin.root_id = :root AND pin.number = :number
-    """,
-    """
-    DELETE FROM pin WHERE pin.root_id = %(root)s AND pin.number = %(number)s
     """,
     None,
 )
@@ -1982,9 +1979,6 @@ DELETE_MAINTENANCE: Statement[Any] = Statement(
     """,
     None,
 )
-
-# --- copy
-
 COUNT_ROWS: dict[str, Statement[Any]] = {
     "audit": Statement(
     """

@@ -15,10 +15,8 @@ from sqlalchemy.sql.functions import FunctionElement
 MODULES = (
     "session_queries",
     "message_queries",
-    "boundary_queries",
     "record_queries",
     "index_queries",
-    "copy_queries",
 )
 DIALECTS = {
     "sqlite": sqlite.dialect(paramstyle="named"),

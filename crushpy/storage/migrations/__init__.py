@@ -1,1 +1,0 @@
-"""Alembic revisions, one for each version of the schema. Imported only while a database is upgraded."""
