@@ -97,7 +97,6 @@ class Rows(Generic[R]):
 
 
 T = TypeVar("T")
-R = TypeVar("R")
 NEVER = float("-inf")
 """The time of a request that does not wait at all: it can be repeated later."""
 GAVE_UP_SECONDS = 10.0
