@@ -276,7 +276,7 @@ def test_the_inspector(picture: Picture, llm: ScriptedLLM) -> None:
     assert picture(act)
 
 
-def test_a_fresh_start(picture: Picture, llm: ScriptedLLM) -> None:
+def test_a_compaction(picture: Picture, llm: ScriptedLLM) -> None:
     change(llm)
     assert picture(handed_off)
 

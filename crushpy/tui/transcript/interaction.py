@@ -44,9 +44,9 @@ class InteractionHost(Protocol):
     view: TranscriptView
 
     @property
-    def following(self) -> bool: ...
+    def is_following(self) -> bool: ...
     @property
-    def has_focus(self) -> bool: ...
+    def is_focused(self) -> bool: ...
     @property
     def size(self) -> Size: ...
     @property
@@ -150,7 +150,7 @@ class Interaction:
 
     def take_focus(self) -> None:
         """Takes the focus and leaves the cursor where it is."""
-        self._keeps_cursor = not self._widget.has_focus
+        self._keeps_cursor = not self._widget.is_focused
         self._widget.focus()
         self._widget.refresh_bindings()
 
@@ -374,7 +374,7 @@ class Interaction:
             self._widget.release_mouse()
 
     def _is_scrollbar(self, x: int) -> bool:
-        return not self._widget.following and x == self._widget.size.width - 1
+        return not self._widget.is_following and x == self._widget.size.width - 1
 
     def _drag(self, y: int) -> None:
         height = self._widget.size.height

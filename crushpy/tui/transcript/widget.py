@@ -231,6 +231,14 @@ class Transcript(FocusVisitor, ScrollView, can_focus=True):
 
     # --- for the interaction -----------------------------------------------------------------------------
 
+    @property
+    def is_following(self) -> bool:
+        return self.following
+
+    @property
+    def is_focused(self) -> bool:
+        return self.has_focus
+
     def select(self, selection: Selection | None) -> None:
         """Selects text of this widget; None: nothing is selected any more."""
         if selection is None:
