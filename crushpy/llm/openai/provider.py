@@ -49,7 +49,7 @@ def azure_base(api_base: str, deployment: str, api_version: str) -> str:
     return f"{root}/openai/v1"
 
 
-class OpenAIProvider(HttpProvider):
+class _OpenAIProvider(HttpProvider):
     """Shared by both protocols. `api_base` is the address without `path`."""
 
     strip = "openai/"
@@ -98,7 +98,7 @@ class ChatQuirks(msgspec.Struct):
         return "max_tokens" if "max_completion_tokens" in body.raw else ""
 
 
-class ChatProvider(OpenAIProvider):
+class ChatProvider(_OpenAIProvider):
     """Chat completions: the protocol of every compatible server."""
 
     path = "chat/completions"
@@ -157,7 +157,7 @@ REFUSED_QUIRKS = (
 """The fields of `ResponsesQuirks`, each with the words of a refusal that is about it."""
 
 
-class ResponsesProvider(OpenAIProvider):
+class ResponsesProvider(_OpenAIProvider):
     """The Responses API, for OpenAI's models that reason."""
 
     path = "responses"
