@@ -129,6 +129,6 @@ def test_git_changes_its_settings_where_a_rule_allows_it_and_names_no_program(
     done = run("--allow", f"bash({add})", "--allow", f"bash({page})", "set it up")
     added, paged = (each["text"] for each in done.of("tool_result"))
     assert done.code == 0 and "put back" not in added
-    assert "core.pager may make git run programs, which is the user's to set" in paged
+    assert "core.pager may make git run programs, so only the user may set it" in paged
     text = (workspace / ".git" / "config").read_text()
     assert "url = https://a.example/b.git" in text and "pager" not in text
