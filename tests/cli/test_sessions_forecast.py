@@ -27,7 +27,7 @@ def test_the_forecast_of_a_conversation_with_prices(
     assert ahead["cost_going_on"] > 0 and ahead["cost_afresh"] > 0
     shown = cli("sessions", "context", session, env=llm_env).stdout
     assert f"~1,000 tokens a turn, ~{ahead['turns_left']} turns left" in shown
-    assert "going on, ~$" in shown
+    assert "without compaction, ~$" in shown
 
 
 def test_without_prices_usage_or_a_known_window_it_says_what_it_can(

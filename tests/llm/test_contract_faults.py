@@ -315,7 +315,7 @@ async def test_one_connection_serves_the_whole_conversation(
     under: Under, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "crushpy.llm.http_provider.AFTER_DONE", 20.0
+        "crushpy.llm.http_provider.AFTER_DONE_TIMEOUT_S", 20.0
     )  # a busy machine may be slow to end a reply
     llm.always(Reply(text="some text", chunk=2))
     provider = under.provider()
