@@ -214,7 +214,7 @@ async def test_cost_tells_tokens_and_money_and_what_lies_ahead(
         await command(app, "/cost")
         await says(app, "This conversation: 13,100 tokens (13,000 in, 100 out), $0.0270")
         await says(app, "tokens a turn")
-        await says(app, "starting afresh now")
+        await says(app, "compacting now")
         await says(app, "13,100 tokens, $0.0270 (the last 30 days)")
         await says(app, "By conversation")
         await command(app, "/cost soon")
