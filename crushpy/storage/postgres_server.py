@@ -169,6 +169,12 @@ SELECT to_regnamespace('crushpy') IS NOT NULL, to_regclass('crushpy.schema_versi
 """  # noqa: S608
 
 
+_COLUMNS = (
+    "SELECT table_name::text, column_name::text FROM information_schema.columns "
+    "WHERE table_schema = 'crushpy'"
+)
+
+
 def prepare_schema(connection: psycopg.Connection[Any], location: Location, address: ServerAddress) -> None:
     """Creates or upgrades the tables if necessary; several processes may try at once. Usually one SELECT."""
     try:
@@ -185,7 +191,8 @@ def prepare_schema(connection: psycopg.Connection[Any], location: Location, addr
         )
     require_supported(version, location)
     if version == OLD_VERSION:
-        for statement in old_table_views("crushpy."):
+        columns = connection.execute(_COLUMNS).fetchall()
+        for statement in old_table_views("crushpy.", columns):
             connection.execute(statement.encode())
         return
     if 0 < version < VERSION:

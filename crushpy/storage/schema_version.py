@@ -4,20 +4,18 @@ Version 19 was the first that `tables.py` defines. Version 18 can be copied into
 are the same under older names.
 """
 
+from collections.abc import Iterable
+
 from crushpy.storage.database import Database
 from crushpy.storage.generated import statements as sql
-from crushpy.storage.generated.schema import VERSION
+from crushpy.storage.generated.schema import DEFAULTS, VERSION
 from crushpy.storage.location import Location
 from crushpy.storage.records import StorageError
 
 OLD_VERSION = 18
-_OLD_TABLES = {
-    "message_override": "* FROM {}cut",
-    "timeline_note": "* FROM {}mark",
-    "maintenance": "* FROM {}chore",
-    "boundary": "*, cut_chars AS truncated_chars FROM {}boundary",
-}
-"""Tables of today as queries of version 18."""
+_OLD_NAMES = {"message_override": "cut", "timeline_note": "mark", "maintenance": "chore"}
+_OLD_COLUMNS = {"boundary": {"truncated_chars": "cut_chars"}}
+"""Tables and columns that version 18 names differently."""
 
 
 def require_supported(version: int, location: Location) -> None:
@@ -44,11 +42,22 @@ def require_supported(version: int, location: Location) -> None:
         )
 
 
-def old_table_views(schema: str) -> list[str]:
-    """Statements that let a connection read a database of version 18 under the names of today."""
-    return [
-        f"CREATE TEMP VIEW {name} AS SELECT {query.format(schema)}" for name, query in _OLD_TABLES.items()
-    ]
+def old_table_views(schema: str, columns: Iterable[tuple[str, str]]) -> list[str]:
+    """Statements that let a connection read a database of version 18 under the names of today.
+
+    `columns` are those of its tables; columns that were added since have their defaults.
+    """
+    present: dict[str, set[str]] = {}
+    for table, column in columns:
+        present.setdefault(table, set()).add(column)
+    views: list[str] = []
+    for table, defaults in DEFAULTS.items():
+        old = _OLD_NAMES.get(table, table)
+        values = {**defaults, **_OLD_COLUMNS.get(table, {})}
+        added = [f", {value} AS {name}" for name, value in values.items() if name not in present.get(old, ())]
+        if old in present and (added or old != table):
+            views.append(f"CREATE TEMP VIEW {table} AS SELECT *{''.join(added)} FROM {schema}{old}")  # noqa: S608
+    return views
 
 
 def refuse_unfinished(database: Database, location: Location) -> None:

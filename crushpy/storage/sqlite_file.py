@@ -22,6 +22,12 @@ _QUICK_CHECK_BYTES = 16 * 1024 * 1024
 """A file up to this size is checked whenever it is opened: a few milliseconds."""
 
 
+_COLUMNS = """
+SELECT found.name, info.name FROM sqlite_master AS found JOIN pragma_table_info(found.name) AS info
+WHERE found.type = 'table' AND found.sql NOT LIKE 'CREATE VIRTUAL%'
+"""
+
+
 class DamagedFile(sqlite3.DatabaseError):
     """Part of the file is invalid, though its beginning is not."""
 
@@ -58,7 +64,7 @@ def _connect(location: Location) -> sqlite3.Connection:
         require_supported(version, location)
         _check(connection, file)
         if version == OLD_VERSION:
-            for statement in old_table_views("main."):
+            for statement in old_table_views("main.", connection.execute(_COLUMNS)):
                 connection.execute(statement)
             return connection
         _use_wal(connection)

@@ -818,5 +818,32 @@ BOOLEANS = {
     "timeline_note": ("early",),
     "tool_run": ("is_error",),
 }
+DEFAULTS: dict[str, dict[str, str]] = {
+    "audit": {},
+    "audit_end": {},
+    "maintenance": {},
+    "session": {"parent_id": "NULL", "system": "''", "ended_at": "NULL", "imported": "''", "breaker": "'{}'", "mode": "''", "system_hash": "''"},
+    "system_prompt": {},
+    "writer": {},
+    "boundary": {"reported_after": "NULL", "undone_at": "NULL", "lineage": "'[0,0]'", "prepared": "false", "moment": "''", "waited_ms": "0"},
+    "conversation": {},
+    "draft": {"usage": "NULL"},
+    "file_change": {"after": "NULL"},
+    "import_record": {},
+    "lease": {"place": "''", "token": "0"},
+    "ledger": {},
+    "listed_task": {},
+    "message": {"usage": "NULL"},
+    "message_override": {"kind": "'cut'", "made_after": "''"},
+    "output": {},
+    "pin": {},
+    "task_list": {},
+    "task_result": {"context_summary": "NULL"},
+    "timeline_note": {},
+    "tool_run": {"ended_at": "NULL", "is_error": "NULL", "result_id": "NULL"},
+    "index_queue": {},
+    "message_fact": {},
+}
+"""Columns that an insert may omit, with their values."""
 NUMBERED = ("file_change", "message", "timeline_note", "tool_run",)
 """Tables whose rows get a number from a sequence."""
