@@ -14,8 +14,9 @@ from crushpy.storage.codec import to_json
 from crushpy.storage.database import Database, FullTextIndex, IndexedText, handwritten
 
 FULL_TEXT_SCHEMA = (
-    "CREATE TABLE message_words (number BIGINT NOT NULL PRIMARY KEY REFERENCES message (number) "
-    'ON DELETE CASCADE, words TSVECTOR NOT NULL, parts TEXT COLLATE "C" NOT NULL)',
+    "CREATE TABLE message_words (number BIGINT NOT NULL REFERENCES message (number) ON DELETE CASCADE, "
+    'piece BIGINT NOT NULL, words TSVECTOR NOT NULL, parts TEXT COLLATE "C" NOT NULL, '
+    "PRIMARY KEY (number, piece))",
     "CREATE INDEX message_by_words ON message_words USING gin (words) WITH (gin_pending_list_limit = 256)",
 )
 TRIGRAM_INDEX_NAME = "message_by_parts"
@@ -24,8 +25,8 @@ TRIGRAM_INDEX = (
     "WITH (gin_pending_list_limit = 256)"
 )
 _MAX_WORD_CHARS = 200
-_MAX_VECTOR_BYTES = 800_000
-"""A tsvector is limited to a megabyte."""
+_MAX_VECTOR_BYTES = 900_000
+"""A tsvector is limited to a megabyte: the words of a larger message are in several rows."""
 _MAX_COUNT = 8
 """Occurrences of a word that count for its rank."""
 _MIN_PART_CHARS = 3
@@ -36,7 +37,8 @@ _UNSPACED = (
 )
 _RUN = re.compile(rf"(?P<unspaced>[{_UNSPACED}]+)|[^\W_{_UNSPACED}]+")
 _ADD = handwritten(
-    "INSERT INTO message_words VALUES (:number, CAST(:words AS tsvector), :parts) ON CONFLICT DO NOTHING"
+    "INSERT INTO message_words VALUES (:number, :piece, CAST(:words AS tsvector), :parts) "
+    "ON CONFLICT DO NOTHING"
 )
 _REMOVE = handwritten(
     "DELETE FROM message_words WHERE number IN "
@@ -62,7 +64,11 @@ class PostgresFullText(FullTextIndex):
         self._db = db
 
     def add(self, texts: Sequence[IndexedText]) -> None:
-        rows = [{"number": text.number, "words": _vector(text.words), "parts": text.parts} for text in texts]
+        rows = [
+            {"number": text.number, "piece": piece, "words": words, "parts": "" if piece else text.parts}
+            for text in texts
+            for piece, words in enumerate(_vectors(text.words))
+        ]
         self._db.execute_many(_ADD, rows)
 
     def remove(self, texts: Sequence[IndexedText]) -> None:
@@ -94,7 +100,7 @@ class PostgresFullText(FullTextIndex):
         words = dict.fromkeys(run.text for term in terms for run in split_runs(term))
         values["whole"] = " | ".join(words)
         values["longer"] = " | ".join(f"{word}:*" for word in words)
-        join = "LEFT JOIN message_words AS ranked ON ranked.number = message.number"
+        join = "LEFT JOIN message_words AS ranked ON ranked.number = message.number AND ranked.piece = 0"
         ranks = [f"ts_rank(ranked.words, CAST(:{name} AS tsquery), 1)" for name in ("whole", "longer")]
         return join, f"-(2 * {ranks[0]} + {ranks[1]})"
 
@@ -120,16 +126,18 @@ def split_runs(text: str) -> Iterator[LetterRun]:
             yield from (LetterRun(run[at : at + 2], True) for at in range(len(run) - 1))
 
 
-def _vector(text: str) -> str:
-    """The words of a text as a tsvector: as many positions as occurrences, up to a bound."""
+def _vectors(text: str) -> Iterator[str]:
+    """The words of a text as tsvectors: as many positions as occurrences, up to a bound."""
     words: list[str] = []
     size = 0
     for word, many in Counter(_words(text)).items():
-        size += len(word.encode()) + 2 * _MAX_COUNT
+        positions = range(1, min(many, _MAX_COUNT) + 1)
+        size += len(word.encode()) + 2 * len(positions) + 4
         if size > _MAX_VECTOR_BYTES:
-            break
-        words.append(f"{word}:{','.join(map(str, range(1, min(many, _MAX_COUNT) + 1)))}")
-    return " ".join(words)
+            yield " ".join(words)
+            words, size = [], 0
+        words.append(f"{word}:{','.join(map(str, positions))}")
+    yield " ".join(words)
 
 
 def _words(text: str) -> Iterator[str]:

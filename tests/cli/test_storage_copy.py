@@ -38,7 +38,7 @@ def test_what_is_no_database_is_told_and_left_as_it_is(
     both = (str(picture), str(file)) if place == "FROM" else (str(file), str(picture))
     done = cli("storage", "copy", *both)
     assert done.returncode == 1 and "file is not a database" in done.stderr, done.stderr
-    assert "It is left as it is." in done.stderr and "Traceback" not in done.stderr
+    assert "It was not changed." in done.stderr and "Traceback" not in done.stderr
     assert picture.read_bytes() == NO_DATABASE and picture.stat().st_mode & 0o777 == 0o644
     assert sorted(path.name for path in tmp_path.iterdir()) == before
 

@@ -111,12 +111,12 @@ async def test_a_role_without_rights_is_told_and_one_without_the_extension_still
     await store.sessions.create(info, said("an unforgettable walrus"))
     assert [hit.snippet for hit in await store.search.find("forgettab")] == ["an unforgettable walrus"]
     await store.close()
-    assert server.execute("SELECT to_regclass('crushpy.word_by_part')", name) == [(None,)]
+    assert server.execute("SELECT to_regclass('crushpy.message_by_parts')", name) == [(None,)]
     server.execute("CREATE EXTENSION pg_trgm SCHEMA public", name)
     again = place.store()
     assert len(await again.search.find("forgettab")) == 1
     await again.close()
-    assert server.execute("SELECT to_regclass('crushpy.word_by_part') IS NULL", name) == [(False,)]
+    assert server.execute("SELECT to_regclass('crushpy.message_by_parts') IS NULL", name) == [(False,)]
     server.drop(name)
 
 
