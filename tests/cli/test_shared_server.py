@@ -126,7 +126,7 @@ def test_one_that_stood_still_is_taken_over_from_and_what_it_still_says_is_told_
     postgres.execute("UPDATE crushpy.lease SET place = 'elsewhere', host = 'laptop'", database)
     refused = run("--session", live.session, "me too", env=desktop.env)
     assert refused.code == 2 and f"(process {live.process.pid} on laptop)" in refused.result["error"]
-    for choice in ("Go on there", "end it", "--fork"):
+    for choice in ("Continue there", "end it", "--fork"):
         assert choice in refused.of("error")[0]["hint"]
 
     live.process.send_signal(signal.SIGSTOP)
