@@ -55,7 +55,7 @@ def stored(cli: Cli, session: str, env: dict[str, str]) -> list[dict[str, Any]]:
 def refused(done: Done, process: int) -> None:
     assert done.code == 2, done.stderr
     assert f"(process {process} on laptop)" in done.result["error"]
-    for choice in ("Go on there", "end it", "--fork"):
+    for choice in ("Continue there", "end it", "--fork"):
         assert choice in done.of("error")[0]["hint"]
 
 
