@@ -1,13 +1,14 @@
 """The API of storage: every read and write, in order, on one thread of its own."""
 
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from crushpy.storage import deletion
 from crushpy.storage.audit_rows import AuditStore
 from crushpy.storage.boundary_store import BoundaryStore, PinStore
 from crushpy.storage.file_changes import FileChangeStore
-from crushpy.storage.import_store import ImportStore
 from crushpy.storage.location import Location
 from crushpy.storage.message_store import CallStore, MessageStore
 from crushpy.storage.record_store import LeaseStore, NoteStore, OutputStore, TaskStore, UsageStore
@@ -15,7 +16,10 @@ from crushpy.storage.search_index import index_some
 from crushpy.storage.search_store import SearchStore
 from crushpy.storage.session_store import SessionStore
 from crushpy.storage.storage_thread import StorageThread
-from crushpy.storage.transfer import TransferStore
+
+if TYPE_CHECKING:
+    from crushpy.storage.import_store import ImportStore
+    from crushpy.storage.transfer import TransferStore
 
 
 class Store:
@@ -43,9 +47,19 @@ class Store:
         self.usage = UsageStore(thread)
         self.audit = AuditStore(thread)
         self.file_changes = FileChangeStore(thread)
-        self.imports = ImportStore(thread)
         self.search = SearchStore(thread)
-        self.transfer = TransferStore(thread)
+
+    @cached_property
+    def imports(self) -> "ImportStore":
+        from crushpy.storage.import_store import ImportStore
+
+        return ImportStore(self._thread)
+
+    @cached_property
+    def transfer(self) -> "TransferStore":
+        from crushpy.storage.transfer import TransferStore
+
+        return TransferStore(self._thread)
 
     @property
     def place(self) -> str:
