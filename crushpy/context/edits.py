@@ -167,7 +167,8 @@ class _Planner:
         return None
 
     def _drop(self, message: Message) -> None:
-        self._refuse_fixed(message, "dropped")
+        for one in self._unit[message.id]:
+            self._refuse_fixed(one, "dropped")
         if overlay(self._cuts, message.id) == "drop":
             raise UsageError(f"Message {message.id} is dropped already.", "--restore brings it back.")
         for one in self._unit[message.id]:
