@@ -171,6 +171,8 @@ ALLOWED = (
     "echo {a,b}",
     "echo $((1 + 2))",
     "echo ${x:-none}",
+    "echo ${-:-x} ${?:+x} ${1:?x} ${@:-x}",
+    "echo ${-:1} ${@:2} ${*: -1:1}",
     "printf '%s\\n' a b",
 )
 

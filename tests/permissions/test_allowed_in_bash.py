@@ -89,6 +89,7 @@ GRAMMAR = {
         *(
             "${name}",
             "${{{name}{suffix}}}",
+            "${{{special}{suffix}}}",
             *("${{!{name}{suffix}}}",) * 4,
             "${{#{name}}}",
             "$#",
@@ -106,6 +107,7 @@ GRAMMAR = {
     "sum": ("1", "1", "1 + 2", "{name}", "${name}", "a[{name}]", "{expansion}"),
     "plain": ("w", "v.txt", "a", "-n", "w=1", "-v"),
     "name": ("x", "x", "x", "u", *HELD, *CALCULATED),
+    "special": ("@", "*", "#", "?", "$", "-", "1"),
     "suffix": OPERATORS,
     "operator": TESTS,
     "letter": ("x", "r", "n", "i", "a", "A", "g"),

@@ -23,7 +23,10 @@ _SAFE_SET = re.compile(r"[-+][euxfC]+|[-+]o|pipefail|errexit|nounset|xtrace|nogl
 _ARITHMETIC_TESTS = word_set("-eq -ne -lt -le -gt -ge")
 _SURE_NUMBER = re.compile(r"-?\d+|\$[#?$!]|\"\$[#?$!]\"")
 _CONSTANT_SUM = re.compile(r"\$\(\([\d\s+*/%()<>=&|^~!?:-]*\)\)")
-_CONSTANT_PART = re.compile(r"\$\{\w+: ?-?\d+(?:: ?-?\d+)?\}")
+_CALCULATED_PART = re.compile(r"\$\{#?(?:\w+|[-@*#?$!])(?:\[.*\])?:(?![-+=?])", re.DOTALL)
+"""`${x:y}` of a variable, a special parameter or an array's element. It also matches a few forms that bash
+does not calculate, such as `${#-:y}`."""
+_CONSTANT_PART = re.compile(r"\$\{(?:\w+|[-@*#?$]): ?-?\d+(?:: ?-?\d+)?\}")
 _EVALUATES = word_set("test [ read printf wait unset")
 """Builtins that evaluate the index in a variable's name they are given."""
 _ODD = re.compile(r"[^\S \t\n]|[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -143,8 +146,7 @@ def in_expansion(source: str) -> str:
     """`${x:y}` calculates y, `${x:-y}` and its like do not; `${!x}` evaluates the index in a name x holds."""
     if source.startswith("${!"):
         return "it expands a name that a variable holds, which can run commands"
-    calculates = re.match(r"\$\{#?\w+:(?![-+=?])", source)
-    return CALCULATES if calculates and not _CONSTANT_PART.fullmatch(source) else ""
+    return CALCULATES if _CALCULATED_PART.match(source) and not _CONSTANT_PART.fullmatch(source) else ""
 
 
 def in_arithmetic(source: str) -> str:
