@@ -1,6 +1,7 @@
 """The git folders of a workspace, and the files in them that no command may write."""
 
 import os
+import re
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -11,6 +12,7 @@ _RUNS_PROGRAMS = ("hooks", "config", "config.worktree", "info/attributes")
 """Files that make git run programs: only the user may change them."""
 _MAX_BYTES = 4_096
 _MAX_SUBMODULES = 100
+_CORE_WORKTREE = re.compile(r"^[ \t]*worktree[ \t]*=[ \t]*(.*?)[ \t]*$", re.MULTILINE | re.IGNORECASE)
 
 
 class GitFolders(Data, frozen=True):
@@ -38,31 +40,67 @@ def _submodules(folder: Path) -> Iterator[Path]:
 
 
 def git_folders(workspace: Path) -> GitFolders | None:
-    """The repository that `workspace` belongs to, as git would find it."""
+    """The repository that `workspace` belongs to, as git would find it, with the folders that are its own."""
     for folder in (workspace, *workspace.parents):
         entry = folder / ".git"
         if os.path.lexists(entry):
-            return _folders(entry)
+            found = _owned_folders(entry, Path(os.path.realpath(workspace)))
+            return GitFolders(str(entry), tuple(map(str, found)))
     return None
 
 
-def _folders(entry: Path) -> GitFolders:
+def _owned_folders(entry: Path, workspace: Path) -> Iterator[Path]:
+    """The folders that `.git` and `commondir` name. Both files may come with a project and name any folder,
+    so one outside the workspace counts only if git made it for this working tree."""
+    top = Path(os.path.realpath(entry.parent))
     real = Path(os.path.realpath(entry))
     own = real if real.is_dir() else _named_in(real, "gitdir:")
     if own is None or not own.is_dir():
-        return GitFolders(str(entry), ())
-    shared = _named_in(own / "commondir")
-    both = dict.fromkeys(os.path.realpath(each) for each in (own, shared) if each is not None)
-    return GitFolders(str(entry), tuple(both))
+        return
+    own = Path(os.path.realpath(own))
+    made_for_top = _is_worktree_of(own, top) or _is_submodule_of(own, top)
+    if _is_above_home(own) or not (own == top / ".git" or own.is_relative_to(workspace) or made_for_top):
+        return
+    yield own
+    named = _named_in(own / "commondir")
+    shared = Path(os.path.realpath(named)) if named is not None else own
+    around_worktree = shared == own.parent.parent and _is_worktree_of(own, top)
+    if shared != own and not _is_above_home(shared) and (shared.is_relative_to(workspace) or around_worktree):
+        yield shared
+
+
+def _is_above_home(folder: Path) -> bool:
+    """Also true of the home folder itself."""
+    return Path(os.path.realpath(Path.home())).is_relative_to(folder)
+
+
+def _is_worktree_of(folder: Path, top: Path) -> bool:
+    """Whether `folder` is what `git worktree add` makes in a repository, and names the `.git` in `top`."""
+    named = _named_in(folder / "gitdir") if folder.parent.name == "worktrees" else None
+    return named is not None and named.name == ".git" and os.path.realpath(named.parent) == str(top)
+
+
+def _is_submodule_of(folder: Path, top: Path) -> bool:
+    """Whether `folder` is where git keeps a submodule, and its `core.worktree` names `top`."""
+    if "modules" not in folder.parts:
+        return False
+    texts = (_beginning(folder / name) for name in ("config", "config.worktree"))
+    named = (found for text in texts for found in _CORE_WORKTREE.findall(text))
+    return any(os.path.realpath(folder / each.strip('"')) == str(top) for each in named)
 
 
 def _named_in(file: Path, word: str = "") -> Path | None:
     """The folder named in a file of git; None if it names none."""
-    try:
-        with file.open("rb") as opened:
-            text = os.fsdecode(opened.read(_MAX_BYTES)).strip()
-    except OSError:
-        return None
-    if not text.startswith(word):
+    text = _beginning(file).strip()
+    if not text.startswith(word) or not text or "\0" in text:
         return None
     return file.parent / text.removeprefix(word).strip()
+
+
+def _beginning(file: Path) -> str:
+    """The first bytes of a file; empty if it cannot be read."""
+    try:
+        with file.open("rb") as opened:
+            return os.fsdecode(opened.read(_MAX_BYTES))
+    except OSError:
+        return ""
