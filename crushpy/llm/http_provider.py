@@ -4,6 +4,7 @@ A client knows one protocol: how a request is encoded and where it goes. Its rea
 """
 
 import asyncio
+import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
@@ -11,10 +12,13 @@ from contextlib import aclosing
 from itertools import groupby
 from typing import TYPE_CHECKING, ClassVar, Protocol, TypedDict, Unpack, cast
 
+import msgspec
+
 from crushpy.core.messages import Json
 from crushpy.http import BadAddress, Body, Client, ConnectFailed, HttpError, HttpTimeout, Response, Timeouts
 from crushpy.llm.encoded_history import EncodedHistories, encoded_body
 from crushpy.llm.errors import BadRequest, CutStream, ModelError, ReplyTooLarge, TimedOut, Unavailable
+from crushpy.llm.opaque_parts import sends_signed_parts
 from crushpy.llm.protocol import Done, Piece, Request, Sent, TextPiece, ThinkingPiece
 from crushpy.llm.read_json import decode_json
 
@@ -35,6 +39,8 @@ MAX_STREAM_BYTES = 1_000_000_000
 """Decompressed bytes of one reply. What the engine keeps of it is bounded by `reply_limits`."""
 MAX_ADAPTATIONS = 6
 """How often a refused request is sent again in another form."""
+
+REFUSED_SIGNATURE = re.compile("signature", re.IGNORECASE)
 
 
 class Reported(Exception):
@@ -95,6 +101,8 @@ class HttpProvider(ABC):
     key_variable: ClassVar[str]
     key_header: ClassVar[str] = ""
     headers: ClassVar[dict[str, str]] = {}
+    refused_thinking: ClassVar[re.Pattern[str]] = REFUSED_SIGNATURE
+    """How a server says that it does not take a model's signed thinking back."""
 
     def __init__(self, api_key: str | None = None, **options: Unpack[HttpProviderOptions]) -> None:
         self._strip = options.get("strip", self.strip)
@@ -154,13 +162,15 @@ class HttpProvider(ABC):
                     raise
                 if response.status != 200:
                     lessons += 1
-                    await self._learn_or_raise(request, response, last=lessons >= MAX_ADAPTATIONS)
+                    request = await self._learn_or_raise(request, response, last=lessons >= MAX_ADAPTATIONS)
                     continue
                 reader.marked, reader.unfinished = False, []
                 async with aclosing(self._read(request, response, reader)) as pieces:
                     async for piece in pieces:
                         yield piece
                 done = self._end(request, reader)
+                if not request.return_thinking:
+                    done = msgspec.structs.replace(done, thinking_dropped=True)
                 if not reader.unfinished:
                     yield self._closing(request, done, reader)
                 await response.finish(within=AFTER_DONE_TIMEOUT_S)
@@ -187,8 +197,8 @@ class HttpProvider(ABC):
     async def close(self) -> None:
         await self._client.close()
 
-    async def _learn_or_raise(self, request: Request, answer: Response, *, last: bool) -> None:
-        """Returns if the request should be sent again in another form; else raises what went wrong."""
+    async def _learn_or_raise(self, request: Request, answer: Response, *, last: bool) -> Request:
+        """The request to send again, maybe in another form; raises what went wrong if there is none."""
         from crushpy.llm.error_reader import classify, read_body
 
         with answer:
@@ -203,8 +213,18 @@ class HttpProvider(ABC):
         failure = classify(answer.status, body, self._source(request), answer.headers)
         if last or not isinstance(failure, BadRequest | Unavailable):
             raise failure
+        if self._refuses_thinking(request, failure, body):
+            return msgspec.structs.replace(request, return_thinking=False)
         if not self._learns(request, failure, body):
             raise failure
+        return request
+
+    def _refuses_thinking(self, request: Request, failure: ModelError, body: "ErrorBody") -> bool:
+        return (
+            failure.status in (400, 422)
+            and self.refused_thinking.search(body.raw) is not None
+            and sends_signed_parts(request)
+        )
 
     # --- the answer
 

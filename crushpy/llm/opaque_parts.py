@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import cast
 
 from crushpy.core.messages import Json, Message, Thinking, ToolCall
+from crushpy.llm.protocol import Request
 
 AFTER = "after"
 
@@ -35,6 +36,20 @@ def in_order(message: Message, kinds: frozenset[str]) -> Iterator[str | ToolCall
     if text[written:]:
         yield text[written:]
     yield from calls[called:]
+
+
+def goes_back(message: Message, request: Request) -> bool:
+    """Whether the signed parts of a reply are sent: only the model that made them takes them."""
+    return request.return_thinking and message.model == request.model
+
+
+def sends_signed_parts(request: Request) -> bool:
+    return any(
+        isinstance(part, Thinking | ToolCall) and part.opaque
+        for message in request.messages
+        if goes_back(message, request)
+        for part in message.parts
+    )
 
 
 def _place(block: Json) -> tuple[int, int]:

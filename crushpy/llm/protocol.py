@@ -30,6 +30,8 @@ class Request(Data, frozen=True):
     """The context status, in a form that never enters the cached prefix. Empty: none."""
     status_placement: str = "message"
     """message: a trailing system message; append: at the end of the last message's text."""
+    return_thinking: bool = True
+    """Send signed thinking back to the model that made it; False once its server refused that."""
 
 
 class Sent(Data, frozen=True, tag="sent"):
@@ -68,6 +70,8 @@ class Done(Data, frozen=True, tag="done"):
     """None if the provider reported none."""
     status_moved: bool = False
     """The server refused a trailing system message, so the status was appended to the last one instead."""
+    thinking_dropped: bool = False
+    """The server refused the signed thinking of this request, so it was sent again without."""
 
 
 Piece = Sent | TextPiece | ThinkingPiece | ThinkingOpaque | CallPiece | Done

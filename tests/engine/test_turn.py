@@ -33,6 +33,7 @@ from crushpy.core.events import (
     UsageReported,
 )
 from crushpy.core.messages import Usage, headline
+from crushpy.engine.turn.turn import THINKING_DROPPED
 from crushpy.llm.errors import BadRequest
 
 
@@ -66,6 +67,26 @@ async def test_tools_run_and_their_results_go_back_to_the_model(
     assert [message["role"] for message in sent] == ["system", "user", "assistant", "tool"]
     assert "alpha" in sent[3]["content"]
     assert sent[3]["tool_call_id"] == "c1"
+
+
+async def test_thinking_that_the_provider_refuses_is_left_out_and_the_user_is_told_once_a_turn(
+    talks: Talks, llm: ScriptedLLM
+) -> None:
+    refused = Fail(400, message="messages.1.content.0: Invalid `signature` in `thinking` block")
+    look = Call("ls", {})
+    llm.script(Reply("Look.", thinking="hm", calls=[look]), refused, Reply("More.", calls=[look]))
+    llm.script(refused, "Done.", "Well.")
+    lab = {
+        "providers.lab.protocol": "anthropic",
+        "providers.lab.api_base": llm.url,
+        "model": "lab/test-model",
+    }
+    talk = await talks(flags=lab)
+    assert await talk.ask("go") == "done"
+    assert [b"c2lnbmF0dXJl" in sent.raw for sent in llm.requests] == [False, True, False, True, False]
+    assert sum(notice.text == THINKING_DROPPED for notice in talk.of(Notice)) == 1
+    assert await talk.ask("and now?") == "done"
+    assert b"c2lnbmF0dXJl" in llm.requests[-1].raw, "the next request has it again"
 
 
 class Pages:

@@ -222,7 +222,6 @@ async def test_a_full_window_is_a_reply_that_was_too_long(claude, llm) -> None:
     ("refusal", "gone"),
     [
         ("tools.0.custom.eager_input_streaming: Extra inputs are not permitted", "eager_input_streaming"),
-        ("messages.1.content.0: Invalid `signature` in `thinking` block", "c2lnbmVk"),
         ("output_config: Extra inputs are not permitted", "output_config"),
         ("adaptive thinking is not supported on this model", "adaptive"),
     ],
@@ -235,6 +234,23 @@ async def test_a_server_that_refuses_something_is_asked_again_without_and_rememb
     assert (await hear(claude, request)).text == "a"
     await hear(claude, request)
     assert [gone.encode() in sent.raw for sent in llm.requests] == [True, False, False]
+
+
+async def test_refused_signatures_are_left_out_of_that_request_only(claude, llm) -> None:
+    refusal = "messages.1.content.0: Invalid `signature` in `thinking` block"
+    llm.script(Fail(400, message=refusal), "a", "b")
+    request = ask(model=NEWER, effort="low", max_output_tokens=9_000, messages=looked(NEWER))
+    dropped = [(await hear(claude, request)).done.thinking_dropped for _ in range(2)]
+    assert dropped == [True, False]
+    assert [b"c2lnbmVk" in sent.raw for sent in llm.requests] == [True, False, True]
+    assert all("thinking" in sent.body for sent in llm.requests), "the model still thinks"
+
+
+async def test_a_refusal_that_names_a_signature_is_final_where_none_was_sent(claude, llm) -> None:
+    llm.always(Fail(400, message="tools.0: unknown field `signature`"))
+    with pytest.raises(BadRequest):
+        await hear(claude, ask(model=CLAUDE))
+    assert len(llm.requests) == 1
 
 
 async def test_an_output_limit_that_is_too_high_is_learnt(claude, llm) -> None:

@@ -92,16 +92,14 @@ def changed(chance: random.Random, history: list[Message], models: Sequence[str]
 
 @pytest.mark.parametrize("wire", WIRES)
 def test_the_joined_bytes_are_those_of_the_plain_writer_whatever_happens_in_between(wire: str) -> None:
-    models, body, habits_of = WIRES[wire]
+    models, body, quirks_of = WIRES[wire]
     for case in range(150):
         chance = random.Random(case)
-        kept, quirks, history, model = EncodedHistories(), habits_of(), list[Message](), models[0]
+        kept, quirks, history, model = EncodedHistories(), quirks_of(), list[Message](), models[0]
         for _ in range(20):
             history = changed(chance, history, models)
             if chance.random() < 0.1:
                 model = chance.choice(models)
-            if chance.random() < 0.05 and hasattr(quirks, "signed"):
-                quirks.signed = not quirks.signed
             request = Request(
                 model,
                 chance.choice(["", "Be terse."]),
@@ -111,6 +109,7 @@ def test_the_joined_bytes_are_those_of_the_plain_writer_whatever_happens_in_betw
                 effort=chance.choice(["", "low"]),
                 status=chance.choice(["", STATUS]),
                 status_placement=chance.choice(["message", "append"]),
+                return_thinking=chance.random() > 0.05,
             )
             joined = b"".join(encoded_body(body(request, quirks, kept)))
             assert joined == msgspec.json.encode(body(request, quirks, None))

@@ -88,11 +88,11 @@ def test_a_signed_piece_of_text_goes_back_apart_from_the_rest(empty: bool) -> No
     assert other == [{"text": text}]
 
 
-async def test_refused_signatures_are_left_out_from_then_on(gemini, llm) -> None:
+async def test_refused_signatures_are_left_out_of_that_request_only(gemini, llm) -> None:
     llm.script(Fail(400, message="Corrupted thought signature."), "a", "b")
-    for _ in range(2):
-        await hear(gemini, ask(model=NEWER, messages=looked()))
-    assert [b"c2ln" in sent.raw for sent in llm.requests] == [True, False, False]
+    request = ask(model=NEWER, messages=looked())
+    assert [(await hear(gemini, request)).done.thinking_dropped for _ in range(2)] == [True, False]
+    assert [b"c2ln" in sent.raw for sent in llm.requests] == [True, False, True]
 
 
 # --- thinking

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from conversing import ask, hear, user
-from scripted_llm import Call, Reply, ScriptedLLM
+from scripted_llm import Call, Fail, Reply, ScriptedLLM
 
 from crushpy.core.messages import Message, Text, Thinking, ToolCall, ToolResult
 from crushpy.llm.errors import BadRequest
@@ -53,6 +53,14 @@ async def test_signed_thinking_goes_back_byte_for_byte_before_the_call_it_led_to
     assert [block["type"] for block in assistant["content"]] == ["thinking", "text", "tool_use"]
     assert assistant["content"][0] == SIGNED
     assert assistant["content"][2]["input"] == {"path": "."}
+
+
+async def test_refused_signatures_are_left_out_of_that_request_only(claude, llm):
+    llm.script(Fail(400, message="messages.1.content.0: Invalid `signature` in `thinking` block"), "a", "b")
+    request = ask(model=CLAUDE, effort="low", max_output_tokens=9_000, messages=looked())
+    assert [(await hear(claude, request)).done.thinking_dropped for _ in range(2)] == [True, False]
+    assert [b"c2lnbmVk" in sent.raw for sent in llm.requests] == [True, False, True]
+    assert ["thinking" in sent.body for sent in llm.requests] == [True, False, True]
 
 
 async def test_another_models_thinking_stays_at_home(claude, llm):

@@ -155,7 +155,6 @@ def test_the_least_output_a_server_allows_is_asked_for() -> None:
         ("Your organization must be verified to generate reasoning summaries.", b'"summary":"auto"'),
         ("Unsupported parameter: 'reasoning.effort' is not supported with this model.", b'"reasoning":{'),
         ("Unknown parameter: 'prompt_cache_key'.", b"prompt_cache_key"),
-        ("The encrypted content gAAA could not be verified.", b"c2VjcmV0"),
     ],
 )
 async def test_a_server_that_refuses_something_is_asked_again_without_and_remembered(
@@ -165,6 +164,14 @@ async def test_a_server_that_refuses_something_is_asked_again_without_and_rememb
     for text in ("a", "b"):
         assert (await hear(provider, ask(model=MODEL, effort="low", messages=looked()))).text == text
     assert [gone in sent.raw for sent in llm.requests] == [True, False, False]
+
+
+async def test_refused_reasoning_is_left_out_of_that_request_only(provider, llm) -> None:
+    llm.script(Fail(400, message="The encrypted content gAAA could not be verified."), "a", "b")
+    request = ask(model=MODEL, effort="low", messages=looked())
+    assert [(await hear(provider, request)).done.thinking_dropped for _ in range(2)] == [True, False]
+    assert [b"c2VjcmV0" in sent.raw for sent in llm.requests] == [True, False, True]
+    assert all("include" in sent.body for sent in llm.requests)
 
 
 async def test_a_server_that_wants_no_late_developer_message_gets_the_status_in_the_last_item(

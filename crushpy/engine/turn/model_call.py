@@ -63,6 +63,8 @@ class Draft:
         self.usage: Usage | None = None
         self.status_moved = False
         """The server refused the status at its usual place and accepted it at the other."""
+        self.thinking_dropped = False
+        """The server refused the signed thinking of the request and accepted it without."""
 
     def think(self, text: str) -> None:
         self.thinking.append(text)
@@ -262,7 +264,7 @@ class ModelCall:
             case Done():
                 draft.stop_thinking()
                 draft.finish, draft.usage = piece.finish, piece.usage
-                draft.status_moved = piece.status_moved
+                draft.status_moved, draft.thinking_dropped = piece.status_moved, piece.thinking_dropped
             case Sent():
                 pass
 

@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 
 Status = Literal["done", "interrupted", "error", "limit", "loop"]
 Steer = Callable[[], Awaitable[None]]
+THINKING_DROPPED = "The provider refused the model's earlier thinking, so this request was sent without it."
 
 
 class Once:
@@ -68,6 +69,7 @@ class Turn:
         self._spent = spent
         self._steer = steer
         self._mode_notes = ModeNotes(scope)
+        self._told_thinking_dropped = False
         self.failure: CrushpyError | None = None
         """Why it ended in error."""
 
@@ -152,6 +154,9 @@ class Turn:
         await self._policy.after_reply(message)
         if draft.status_moved:
             self._models.learn_placement(request.model)
+        if draft.thinking_dropped and not self._told_thinking_dropped:
+            self._told_thinking_dropped = True
+            self._emit(Notice(THINKING_DROPPED, "warning"))
         if message.usage is not None:
             self._spent.use(message.usage)
             self._emit(UsageReported(message.usage, self._session.usage))

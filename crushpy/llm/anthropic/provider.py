@@ -69,8 +69,6 @@ class AnthropicProvider(HttpProvider):
             quirks.most_output = int(most[1])
         elif quirks.eager and "eager_input_streaming" in said:
             quirks.eager = False
-        elif quirks.signed and "signature" in said:
-            quirks.signed = False
         elif quirks.effort and re.search(r"output_config|effort", said):
             quirks.effort = False
         elif quirks.thinking and "thinking" in said:

@@ -12,7 +12,7 @@ import msgspec
 
 from crushpy.core.messages import Image, Json, Message, Text, ToolCall, ToolResult
 from crushpy.llm.encoded_history import EncodedHistories, Written
-from crushpy.llm.opaque_parts import in_order, signed
+from crushpy.llm.opaque_parts import goes_back, in_order, signed
 from crushpy.llm.protocol import Request, ToolSpec
 
 MARK: Json = {"type": "ephemeral"}
@@ -39,8 +39,6 @@ class AnthropicQuirks(msgspec.Struct):
     """Takes the wish to have a tool's arguments streamed as they are written."""
     thinking: bool = True
     effort: bool = True
-    signed: bool = True
-    """Takes signed thinking back."""
     most_output: int | None = None
 
 
@@ -60,9 +58,9 @@ def messages_body(
     if request.tools:
         written["tools"] = _tools(request.tools, quirks)
     if histories is None:
-        written["messages"] = _messages(request, quirks, unfinished)
+        written["messages"] = _messages(request, unfinished)
     else:
-        written["messages"] = _encoded_messages(request, quirks, unfinished, histories)
+        written["messages"] = _encoded_messages(request, unfinished, histories)
     written.update(thinking(request, model, limit, quirks))
     return written
 
@@ -83,7 +81,7 @@ def thinking(request: Request, model: str, limit: int, quirks: AnthropicQuirks) 
             keys["output_config"] = {"effort": request.effort}
         return keys
     budget = min(BUDGETS.get(request.effort, 0), limit - LEAST_ANSWER)
-    if budget < LEAST_BUDGET or not _can_think(model) or _amid_a_turn_without_thinking(request, quirks):
+    if budget < LEAST_BUDGET or not _can_think(model) or _amid_a_turn_without_thinking(request):
         return {}
     return {"thinking": {"type": "enabled", "budget_tokens": budget}}
 
@@ -107,7 +105,7 @@ def _version(model: str) -> tuple[int, int] | None:
     return (int(found[1]), int(found[2] or 0)) if found else None
 
 
-def _amid_a_turn_without_thinking(request: Request, quirks: AnthropicQuirks) -> bool:
+def _amid_a_turn_without_thinking(request: Request) -> bool:
     """Whether the tool calls of the turn under way came without thoughts of this model's.
 
     It was another model's turn, or the effort was set meanwhile: the server would refuse thinking until the
@@ -117,7 +115,7 @@ def _amid_a_turn_without_thinking(request: Request, quirks: AnthropicQuirks) -> 
         if message.role == "user":
             return False
         if message.role == "assistant":
-            kept = message.model == request.model and quirks.signed and signed(message, SIGNED)
+            kept = goes_back(message, request) and signed(message, SIGNED)
             return bool(message.calls) and not kept
     return False
 
@@ -140,21 +138,19 @@ def _tools(tools: tuple[ToolSpec, ...], quirks: AnthropicQuirks) -> list[Json]:
     return written
 
 
-def _encoded_messages(
-    request: Request, quirks: AnthropicQuirks, unfinished: list[Json], histories: EncodedHistories
-) -> Written:
+def _encoded_messages(request: Request, unfinished: list[Json], histories: EncodedHistories) -> Written:
     def end(messages: tuple[Message, ...]) -> list[Json]:
-        return _messages(msgspec.structs.replace(request, messages=messages), quirks, unfinished)
+        return _messages(msgspec.structs.replace(request, messages=messages), unfinished)
 
     def plain(messages: tuple[Message, ...]) -> list[Json]:
-        return _entries(messages, request.model, quirks)
+        return _entries(messages, request)
 
-    return histories.written(request.model, request.messages, quirks.signed, plain=plain, end=end)
+    return histories.written(request.model, request.messages, request.return_thinking, plain=plain, end=end)
 
 
-def _messages(request: Request, quirks: AnthropicQuirks, unfinished: list[Json]) -> list[Json]:
+def _messages(request: Request, unfinished: list[Json]) -> list[Json]:
     """The history, with marks at its end and where the request before it ended, then the status."""
-    written = _entries(request.messages, request.model, quirks)
+    written = _entries(request.messages, request)
     for message in [entry for entry in written if entry["role"] == "user"][-2:]:
         _innermost(message)[-1]["cache_control"] = MARK
     if request.status:
@@ -164,11 +160,11 @@ def _messages(request: Request, quirks: AnthropicQuirks, unfinished: list[Json])
     return written
 
 
-def _entries(messages: Sequence[Message], model: str, quirks: AnthropicQuirks) -> list[Json]:
+def _entries(messages: Sequence[Message], request: Request) -> list[Json]:
     written: list[Json] = []
     for message in messages:
         if message.role == "assistant":
-            kinds = SIGNED if quirks.signed and message.model == model else frozenset[str]()
+            kinds = SIGNED if goes_back(message, request) else frozenset[str]()
             role, blocks = "assistant", _reply(message, kinds)
         elif message.result is not None:
             role, blocks = "user", [_result(message.result)]

@@ -58,10 +58,7 @@ class GeminiProvider(HttpProvider):
         if not isinstance(failure, BadRequest) or failure.status != 400:
             return False
         quirks, said = self._quirks_of(request), body.raw.lower()
-        if quirks.signed and "signature" in said:
-            quirks.signed = False
-        elif quirks.thinking and "thinking" in said:
-            quirks.thinking = False
-        else:
+        if not quirks.thinking or "thinking" not in said:
             return False
+        quirks.thinking = False
         return True

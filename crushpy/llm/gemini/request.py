@@ -9,6 +9,7 @@ import msgspec
 
 from crushpy.core.messages import Image, Json, Message, Text, Thinking, ToolCall, ToolResult
 from crushpy.llm.encoded_history import EncodedHistories, Written
+from crushpy.llm.opaque_parts import goes_back
 from crushpy.llm.protocol import Request, ToolSpec
 from crushpy.llm.read_json import as_object, as_text
 
@@ -29,8 +30,6 @@ class GeminiQuirks(msgspec.Struct):
 
     thinking: bool = True
     """Takes the wish to think, and to see the thoughts."""
-    signed: bool = True
-    """Takes signatures back."""
 
 
 def content_body(
@@ -39,9 +38,9 @@ def content_body(
     """The body of a request. `model`: as the server names it. `histories` are what was written before: with
     them the history is bytes."""
     if histories is None:
-        written: Json = {"contents": _contents(request, model, quirks)}
+        written: Json = {"contents": _contents(request, model)}
     else:
-        written = {"contents": _encoded_contents(request, model, quirks, histories)}
+        written = {"contents": _encoded_contents(request, model, histories)}
     if request.system:
         written["systemInstruction"] = {"parts": [{"text": request.system}]}
     if request.tools:
@@ -95,19 +94,17 @@ def _tool(tool: ToolSpec) -> Json:
 # --- the history
 
 
-def _encoded_contents(
-    request: Request, model: str, quirks: GeminiQuirks, histories: EncodedHistories
-) -> Written:
+def _encoded_contents(request: Request, model: str, histories: EncodedHistories) -> Written:
     def end(messages: tuple[Message, ...]) -> list[Json]:
-        return _contents(msgspec.structs.replace(request, messages=messages), model, quirks)
+        return _contents(msgspec.structs.replace(request, messages=messages), model)
 
     def plain(messages: tuple[Message, ...]) -> list[Json]:
-        return _contents(msgspec.structs.replace(request, messages=messages, status=""), model, quirks)
+        return _contents(msgspec.structs.replace(request, messages=messages, status=""), model)
 
-    return histories.written(request.model, request.messages, quirks.signed, plain=plain, end=end)
+    return histories.written(request.model, request.messages, request.return_thinking, plain=plain, end=end)
 
 
-def _contents(request: Request, model: str, quirks: GeminiQuirks) -> list[Json]:
+def _contents(request: Request, model: str) -> list[Json]:
     written: list[Json] = []
     numbered = newer(model)
     answers: list[Json] | None = None
@@ -123,7 +120,7 @@ def _contents(request: Request, model: str, quirks: GeminiQuirks) -> list[Json]:
         if message.role == "user":
             written.append({"role": "user", "parts": _user(message)})
             continue
-        ours = message.model == request.model and quirks.signed
+        ours = goes_back(message, request)
         if parts := [*_text(message, ours), *_calls(message, ours, numbered)]:
             written.append({"role": "model", "parts": parts})
     if request.status:

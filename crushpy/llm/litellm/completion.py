@@ -17,6 +17,7 @@ from crushpy.llm.catalog import explain_unknown
 from crushpy.llm.error_reader import ErrorBody, ErrorSource, classify, read_body
 from crushpy.llm.errors import BadRequest, CutStream, ModelError, TimedOut, Unavailable
 from crushpy.llm.litellm.pipe_protocol import ProviderAccess
+from crushpy.llm.opaque_parts import sends_signed_parts
 from crushpy.llm.openai.chat_reply import ChunkReader
 from crushpy.llm.openai.chat_request import chat_messages, chat_tools, litellm_dialect
 from crushpy.llm.protocol import Done, Piece, Request, Sent
@@ -94,7 +95,7 @@ class LiteLLMCalls:
             await asyncio.wait({opening}, timeout=SENT_AFTER_S)
             yield Sent()
             async with asyncio.timeout(self._timeouts.connect + self._timeouts.response):
-                stream = await opening
+                stream, request = await opening
             chunks = stream.__aiter__()
             while True:
                 try:
@@ -105,7 +106,10 @@ class LiteLLMCalls:
                 started = True
                 for piece in reader.feed(chunk.model_dump(exclude_none=True, warnings=False)):
                     yield piece
-            yield self._status.mark(request, _end(stream, reader, self._server(request)))
+            done = _end(stream, reader, self._server(request))
+            if not request.return_thinking:
+                done = msgspec.structs.replace(done, thinking_dropped=True)
+            yield self._status.mark(request, done)
         except (asyncio.CancelledError, GeneratorExit):
             raise
         except Exception as error:
@@ -114,19 +118,24 @@ class LiteLLMCalls:
             opening.cancel()
             [outcome] = await asyncio.gather(opening, return_exceptions=True)
             if not isinstance(outcome, BaseException):
-                await _close(outcome, started)
+                await _close(outcome[0], started)
 
-    async def _open(self, request: Request) -> Any:
+    async def _open(self, request: Request) -> tuple[Any, Request]:
+        """The open stream, and the request as it was sent."""
         import litellm
 
         try:
-            return await litellm.acompletion(**self._arguments(request))
+            return await litellm.acompletion(**self._arguments(request)), request
         except Exception as error:
-            failure = self._to_model_error(error, request, opened=False)
-            learnt = self._status.learn(request, failure, failure.status or 0, read_error(error))
-            if not learnt and not any(words in str(error) for words in STALE_CONNECTION):
+            failure, said = self._to_model_error(error, request, opened=False), read_error(error)
+            refused = failure.status in (400, 422) and "signature" in said.raw.lower()
+            if refused and sends_signed_parts(request):
+                request = msgspec.structs.replace(request, return_thinking=False)
+            elif not self._status.learn(request, failure, failure.status or 0, said) and not any(
+                words in str(error) for words in STALE_CONNECTION
+            ):
                 raise failure from None
-        return await litellm.acompletion(**self._arguments(request))
+        return await litellm.acompletion(**self._arguments(request)), request
 
     def _arguments(self, request: Request) -> Json:
         import httpx
@@ -147,9 +156,11 @@ class LiteLLMCalls:
             arguments["tools"] = tools
         if request.max_output_tokens:
             arguments["max_tokens"] = request.max_output_tokens
-        if request.effort and "reasoning_effort" in _supported_parameters(request.model):
+        # In the middle of a turn Claude can think only if the request holds its thinking so far.
+        effort = request.effort if request.return_thinking else ""
+        if effort and "reasoning_effort" in _supported_parameters(request.model):
             # Only this is left out if a model does not support it; `drop_params` would drop tools as well.
-            arguments["reasoning_effort"] = request.effort
+            arguments["reasoning_effort"] = effort
         if self._access.api_base:
             arguments["api_base"] = self._access.api_base
         if self._access.api_key or self._access.api_base:

@@ -6,6 +6,7 @@ import msgspec
 
 from crushpy.core.messages import Image, Json, Message, Text, Thinking, ToolCall, ToolResult
 from crushpy.llm.encoded_history import EncodedHistories, Written
+from crushpy.llm.opaque_parts import goes_back
 from crushpy.llm.protocol import Request
 
 CACHE_MARK: Json = {"type": "ephemeral"}
@@ -48,9 +49,9 @@ def encoded_chat_messages(request: Request, histories: EncodedHistories) -> Writ
     return histories.written(
         request.model,
         request.messages,
-        None,
+        request.return_thinking,
         first=_system(request, PLAIN),
-        plain=lambda messages: [_written(entry) for entry in _history(messages, request.model, PLAIN)],
+        plain=lambda messages: [_written(entry) for entry in _history(messages, request, PLAIN)],
         end=lambda messages: _marked_history(msgspec.structs.replace(request, messages=messages), PLAIN),
     )
 
@@ -61,7 +62,7 @@ def _system(request: Request, dialect: Dialect) -> list[Json]:
 
 
 def _marked_history(request: Request, dialect: Dialect) -> list[Json]:
-    history = _history(request.messages, request.model, dialect)
+    history = _history(request.messages, request, dialect)
     if request.status and request.status_placement == "append":
         stable = _append_status(history, request.status)
     else:
@@ -106,7 +107,7 @@ class _Entry(msgspec.Struct):
     mark: bool = False
 
 
-def _history(messages: Sequence[Message], model: str, dialect: Dialect) -> list[_Entry]:
+def _history(messages: Sequence[Message], request: Request, dialect: Dialect) -> list[_Entry]:
     entries: list[_Entry] = []
     pictures: list[tuple[str, Image]] = []
     for message in messages:
@@ -122,7 +123,7 @@ def _history(messages: Sequence[Message], model: str, dialect: Dialect) -> list[
                 for image in part.images
             ]
         elif message.role == "assistant":
-            entries += _assistant(message, message.model == model, dialect)
+            entries += _assistant(message, goes_back(message, request), dialect)
         elif entries and entries[-1].role == "user":
             _merge(entries[-1], message)
         else:
@@ -149,11 +150,11 @@ def _tool(result: ToolResult) -> _Entry:
     return _Entry("tool", [result.text], extra={"tool_call_id": result.call_id})
 
 
-def _assistant(message: Message, same_model: bool, dialect: Dialect) -> list[_Entry]:
+def _assistant(message: Message, signed: bool, dialect: Dialect) -> list[_Entry]:
     extra: Json = {}
     if message.calls:
-        extra["tool_calls"] = [_call(call, same_model) for call in message.calls]
-    if same_model and dialect.thinking_blocks:
+        extra["tool_calls"] = [_call(call, signed) for call in message.calls]
+    if signed and dialect.thinking_blocks:
         opaque = [block for part in message.parts if isinstance(part, Thinking) for block in part.opaque]
         # The same model may have been asked in another protocol, which keeps other things there.
         blocks = [block for block in opaque if block.get("type") in ("thinking", "redacted_thinking")]
@@ -166,7 +167,7 @@ def _assistant(message: Message, same_model: bool, dialect: Dialect) -> list[_En
     return [_Entry("assistant", [message.text], extra=extra)]
 
 
-def _call(call: ToolCall, same_model: bool) -> Json:
+def _call(call: ToolCall, signed: bool) -> Json:
     # Arguments that were no JSON are not sent back as they came: some servers parse them and fail.
     arguments = msgspec.json.encode(call.args).decode()
     written: Json = {
@@ -174,7 +175,7 @@ def _call(call: ToolCall, same_model: bool) -> Json:
         "type": "function",
         "function": {"name": call.name, "arguments": arguments},
     }
-    if call.opaque and same_model:
+    if call.opaque and signed:
         written.update(call.opaque)
     return written
 

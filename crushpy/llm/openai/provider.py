@@ -148,7 +148,6 @@ class ChatProvider(_OpenAIProvider):
 
 
 REFUSED_QUIRKS = (
-    ("signed", re.compile(r"invalid_encrypted_content|encrypted content.{0,80}(?:verif|decrypt|pars)", re.I)),
     ("encrypted", re.compile(r"encrypted.content|\binclude\b", re.I)),
     ("summary", re.compile(r"reasoning\.summary|reasoning summar|must be verified", re.I)),
     ("reasoning", re.compile(r"\breasoning\b", re.I)),
@@ -161,6 +160,9 @@ class ResponsesProvider(_OpenAIProvider):
     """The Responses API, for OpenAI's models that reason."""
 
     path = "responses"
+    refused_thinking = re.compile(
+        r"invalid_encrypted_content|encrypted content.{0,80}(?:verif|decrypt|pars)", re.IGNORECASE
+    )
 
     def __init__(
         self, api_base: str, api_key: str | None = None, **options: Unpack[HttpProviderOptions]

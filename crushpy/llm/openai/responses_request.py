@@ -10,7 +10,7 @@ import msgspec
 
 from crushpy.core.messages import Image, Json, Message, Text, ToolCall, ToolResult
 from crushpy.llm.encoded_history import EncodedHistories, Written
-from crushpy.llm.opaque_parts import in_order
+from crushpy.llm.opaque_parts import goes_back, in_order
 from crushpy.llm.protocol import Request
 
 REASONING = "reasoning"
@@ -32,8 +32,6 @@ class ResponsesQuirks(msgspec.Struct):
     """Shows summaries of the reasoning; OpenAI does so for verified organisations."""
     encrypted: bool = True
     """Hands the reasoning out, encrypted."""
-    signed: bool = True
-    """Takes it back."""
     cache_key: bool = True
 
 
@@ -42,7 +40,7 @@ def responses_body(
 ) -> Json:
     """The body of a request. `model`: as the server names it. `histories` are what was written before: with
     them the history is bytes."""
-    history = _input(request, quirks) if histories is None else _encoded_input(request, quirks, histories)
+    history = _input(request) if histories is None else _encoded_input(request, histories)
     written: Json = {"model": model, "input": history, "stream": True, "store": False}
     if request.system:
         written["instructions"] = request.system
@@ -83,17 +81,17 @@ def _wish(request: Request, quirks: ResponsesQuirks) -> Json:
 # --- the history
 
 
-def _encoded_input(request: Request, quirks: ResponsesQuirks, histories: EncodedHistories) -> Written:
+def _encoded_input(request: Request, histories: EncodedHistories) -> Written:
     return histories.written(
         request.model,
         request.messages,
-        quirks.signed,
-        plain=lambda messages: _items(messages, request.model, quirks),
-        end=lambda messages: _input(msgspec.structs.replace(request, messages=messages), quirks),
+        request.return_thinking,
+        plain=lambda messages: _items(messages, request),
+        end=lambda messages: _input(msgspec.structs.replace(request, messages=messages)),
     )
 
 
-def _items(messages: Sequence[Message], model: str, quirks: ResponsesQuirks) -> list[Json]:
+def _items(messages: Sequence[Message], request: Request) -> list[Json]:
     items: list[Json] = []
     for message in messages:
         if message.result is not None:
@@ -101,13 +99,12 @@ def _items(messages: Sequence[Message], model: str, quirks: ResponsesQuirks) -> 
         elif message.role == "user":
             items.append(_message("user", _user(message)))
         else:
-            ours = message.model == model and quirks.signed
-            items += _reply(message, KINDS if ours else frozenset())
+            items += _reply(message, KINDS if goes_back(message, request) else frozenset())
     return items
 
 
-def _input(request: Request, quirks: ResponsesQuirks) -> list[Json]:
-    items = _items(request.messages, request.model, quirks)
+def _input(request: Request) -> list[Json]:
+    items = _items(request.messages, request)
     if request.status and request.status_placement != "append":
         items.append(_message("developer", [{"type": "input_text", "text": request.status}]))
     elif request.status:
