@@ -47,6 +47,16 @@ def program(path: Path, text: str) -> str:
     return str(path)
 
 
+@pytest.fixture
+def with_programs(tmp_path: Path) -> str:
+    """A PATH with uv, bubblewrap and PostgreSQL, whether or not they are installed."""
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    for name in ("uv", "bwrap", "postgres"):
+        program(folder / name, f"#!/bin/sh\necho {name} 0.1\n")
+    return f"{folder}:{os.environ['PATH']}"
+
+
 def test_a_python_that_is_not_there_is_named(checkout: Path) -> None:
     done = run(checkout / "bin/setup", PYTHON="/no/such/python")
     assert done.returncode == 1
@@ -112,17 +122,44 @@ def test_the_pythons_on_the_path_are_found(checkout: Path, tmp_path: Path) -> No
     assert VERSION in found.stdout
 
 
-def test_each_python_is_reported_and_one_failure_fails_all(checkout: Path) -> None:
+def test_each_python_is_reported_and_one_failure_fails_all(checkout: Path, with_programs: str) -> None:
     """`bin/check` stands in for the whole suite here: it fails for one of two."""
     program(checkout / "bin/check", '#!/bin/sh\necho "3 passed in 1s"; echo "$VENV $TESTS_ONLY $@"\nexit 1\n')
-    done = run(checkout / "bin/check-pythons", "tests/x", PYTHONS=sys.executable)
+    done = run(checkout / "bin/check-pythons", "tests/x", PYTHONS=sys.executable, PATH=with_programs)
     assert done.returncode == 1
     assert f".venvs/{VERSION}  tests/x" in done.stdout
     last = done.stdout.splitlines()[-1]
     assert last.split()[:2] == [VERSION, "FAILED"]
     assert last.endswith("3 passed in 1s")
     program(checkout / "bin/check", '#!/bin/sh\necho "3 passed in 1s"\n')
-    assert run(checkout / "bin/check-pythons", PYTHONS=sys.executable).returncode == 0
+    assert run(checkout / "bin/check-pythons", PYTHONS=sys.executable, PATH=with_programs).returncode == 0
+
+
+def test_without_uv_and_a_way_to_get_it_the_checks_still_run(checkout: Path, with_programs: str) -> None:
+    """The lock that pip would install it from is not there."""
+    program(checkout.parent / "programs/uv", "#!/bin/sh\nexit 1\n")
+    program(checkout / "bin/check", '#!/bin/sh\necho "3 passed in 1s"\n')
+    done = run(checkout / "bin/check-pythons", PYTHONS=sys.executable, PATH=with_programs)
+    assert done.returncode == 0, done.stderr
+    assert "3 passed in 1s" in done.stdout
+
+
+def test_the_newest_of_both_ends_runs_without_programs_that_a_bare_machine_lacks(
+    checkout: Path, tmp_path: Path, with_programs: str
+) -> None:
+    newest = program(tmp_path / "newest", "#!/bin/sh\necho 3.99.0 /new/python\n")
+    program(checkout / "bin/setup", '#!/bin/sh\necho "set up with $(uv --version)"\n')
+    found = "for name in bwrap uv postgres sort; do command -v $name >/dev/null && echo has $name; done"
+    program(checkout / "bin/check", f'#!/bin/sh\n{found}\necho "$CRUSHPY_TESTS_BARE $@"\n')
+    done = run(
+        checkout / "bin/check-pythons", "--ends", PYTHONS=f"{sys.executable} {newest}", PATH=with_programs
+    )
+    assert done.returncode == 0, done.stderr
+    oldest, newest_log = (checkout / f".venvs/{version}.log" for version in (VERSION, "3.99.0"))
+    assert oldest.read_text().split("\n")[:4] == ["has bwrap", "has uv", "has postgres", "has sort"]
+    said = newest_log.read_text().splitlines()
+    assert said[:2] == ["set up with uv 0.1", "has sort"]
+    assert said[2].startswith("1 tests/test_scripts.py ")
 
 
 def test_a_link_to_a_link_runs_the_checkout_it_leads_to(checkout: Path, tmp_path: Path) -> None:

@@ -11,7 +11,14 @@ SECRETS = {
     "HTTPS_PROXY": "http://me:the-password@127.0.0.1:1",
     "SSH_AUTH_SOCK": "/the/socket",
 }
-LOOK = "env; tr '\\0' '\\n' < /proc/$PPID/environ; for p in /proc/[0-9]*; do cat $p/cmdline; done 2>/dev/null"
+MARK = "=== next ==="
+LOOK = f"""
+env
+echo '{MARK}'
+tr '\\0' '\\n' < /proc/$PPID/environ
+echo '{MARK}'
+for p in /proc/[0-9]*; do cat $p/cmdline; done 2>/dev/null
+"""
 
 
 def test_commands_get_no_keys_and_cannot_read_ours(run: Run, llm: ScriptedLLM) -> None:
@@ -27,6 +34,7 @@ def test_commands_get_no_keys_and_cannot_read_ours(run: Run, llm: ScriptedLLM) -
     for result in done.of("tool_result"):
         seen = result["text"]
         assert not [value for value in SECRETS.values() if value in seen]
-        assert "CARGO_HOME=/cargo" in seen
-        assert "LC_TIME=C" in seen
-        assert seen.count("PATH=") == 1  # who starts it has no variables at all
+        own, parents, _ = seen.split(MARK, 2)  # without bubblewrap the last are those of the whole machine
+        assert {"CARGO_HOME=/cargo", "LC_TIME=C"} <= set(own.splitlines())
+        assert sum(line.startswith("PATH=") for line in own.splitlines()) == 1
+        assert "=" not in parents, "the process that starts it has no variables at all"

@@ -454,8 +454,7 @@ async def test_tools_are_offered_in_the_openai_form(under, llm):
 async def test_sent_comes_while_the_server_is_still_thinking(under, llm):
     llm.script(Stall(Reply(text="x"), headers=False))
     stream = under.provider().stream(under.ask())
-    first = await asyncio.wait_for(stream.__anext__(), 60)
-    assert isinstance(first, Sent)
+    assert isinstance(await anext(stream), Sent)  # with litellm only once that is loaded
     await llm.wait_requests()
     llm.release()
     rest = [piece async for piece in stream]

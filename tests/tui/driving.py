@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from prompt_host import type_text
 from scripted_llm.server import ScriptedLLM
+from textual._context import visible_screen_stack
 from textual.pilot import Pilot
 from textual.screen import Screen
 
@@ -49,7 +50,11 @@ class Driven:
 
     @property
     def text(self) -> str:
-        """What stands on the terminal."""
+        """The text on the terminal, with the screens below a dialog.
+
+        Without them Textual would draw an empty background, and cache it for the next screenshot.
+        """
+        visible_screen_stack.set(self.app._background_screens)
         strips = self.app.screen._compositor.render_strips()
         return "\n".join(strip.text.rstrip() for strip in strips)
 

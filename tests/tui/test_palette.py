@@ -19,6 +19,16 @@ async def test_it_lists_the_table_in_its_own_order(start: Start) -> None:
         assert listed(app.chat.app.screen) == [command.title for command in APP_COMMANDS]
 
 
+async def test_reading_its_text_keeps_the_chat_below_it(start: Start) -> None:
+    async with start() as app:
+        await app.opened()
+        await app.sees("◆ crushpy")
+        await app.press("ctrl+p")
+        await app.shows(TablePalette)
+        app.app.screen.refresh()  # nothing that was drawn before is used
+        assert "◆ crushpy" in app.text
+
+
 async def test_a_command_is_found_by_what_it_does(start: Start) -> None:
     async with start() as app:
         await app.opened()
