@@ -281,8 +281,8 @@ def effect_words(effect: EditEffect) -> str:
     what = ", ".join(f"{counted(number, 'message')} {word}" for word, number in done.items())
     sign = "freed" if effect.tokens_freed >= 0 else "more"
     along = f"; {', '.join(effect.along)} along: a call and its results stay together" if effect.along else ""
-    anew = f"{effect.cache_lost:,} tokens behind are sent anew (lost to the cache)"
-    return f"{what}{along}: {abs(effect.tokens_freed):,} tokens {sign}, {anew}"
+    uncached = f"the {effect.cache_lost:,} tokens after it are sent uncached once"
+    return f"{what}{along}: {abs(effect.tokens_freed):,} tokens {sign}, {uncached}"
 
 
 DEFAULT_LINES = 2_000

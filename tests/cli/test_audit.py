@@ -192,7 +192,7 @@ def test_a_decision_that_cannot_be_recorded_stops_the_call(
     llm.script(Reply(calls=[Call("write", {"file_path": "b.txt", "content": "x"})]), "Done.")
     done = run("-s", told, "--yolo", "go on")
     assert done.code != 0
-    assert "write was not run: what was decided could not be recorded" in done.result["error"]
+    assert "write was not run: the decision could not be recorded" in done.result["error"]
     assert not (workspace / "b.txt").exists()
 
 

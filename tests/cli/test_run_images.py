@@ -165,7 +165,7 @@ def test_an_old_picture_is_a_line_for_a_model_without_eyes(
         ("folder", "is a folder"),
         ("words.png", "is not a picture"),
         ("empty.png", "is empty"),
-        ("half.png", "damaged or cut off"),
+        ("half.png", "damaged or incomplete"),
         ("bomb.png", "20,000x20,000 pixels"),
         ("pipe", "not a regular file"),
         ("/dev/zero", "not a regular file"),

@@ -64,7 +64,7 @@ def test_what_is_dropped_is_not_sent_but_shown_exported_and_found_and_comes_back
     assert done.returncode == 0, done.stderr
     assert "2 messages dropped" in done.stdout and "a call and its results stay together" in done.stdout
     assert f"{dry['tokens_freed']:,} tokens freed" in done.stdout
-    assert f"{dry['cache_lost']:,} tokens behind are sent anew" in done.stdout
+    assert f"{dry['cache_lost']:,} tokens after it are sent uncached" in done.stdout
     assert f"--restore {result}" in done.stdout
 
     assert "I look." not in sent(run, llm, session)

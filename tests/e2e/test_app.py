@@ -239,7 +239,7 @@ def test_the_demo_starts_without_a_key_and_without_a_question(workspace: Path) -
     with Terminal(cwd=workspace) as terminal:
         terminal.wait_for("demo/tour")
         terminal.type_line("look around")
-        terminal.wait_for("This is what is here")
+        terminal.wait_for("This folder contains:")
 
 
 def test_the_window_says_when_the_agent_works_and_gets_its_title_back(

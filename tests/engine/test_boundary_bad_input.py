@@ -233,7 +233,7 @@ async def test_whatever_a_summariser_does_the_evidence_stands_and_the_turn_goes_
     assert await talk.ask("keep this request") == "done"
     assert len(talk.of(Boundary)) == 1
     assert seed_of(talk).summary == "" and "keep this request" in seed_of(talk).evidence
-    (notice,) = [n.text for n in talk.of(Notice) if "evidence stands alone" in n.text]
+    (notice,) = [n.text for n in talk.of(Notice) if "only the evidence was carried" in n.text]
     assert MODEL in notice, "says who, and why"
 
 

@@ -42,7 +42,7 @@ async def test_what_stands_in_the_current_request_is_not_repeated(talks: Talks, 
     llm.script("yes")
     await talk.ask("I say walruses now")
     answer = await asked(talk, llm, query="walruses")
-    assert "Nothing earlier matches" in answer and "in view already" in answer
+    assert "Nothing earlier matches" in answer and "already in the current request" in answer
 
 
 async def test_what_a_cut_took_out_of_view_is_found(talks: Talks, llm: ScriptedLLM, workspace: Path) -> None:

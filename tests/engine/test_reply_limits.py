@@ -61,8 +61,9 @@ async def test_an_endless_reply_is_stored_truncated(run: Run, llm: ScriptedLLM, 
 
 @pytest.mark.parametrize("complete_calls", [0, 1])
 def test_no_call_of_a_truncated_reply_runs(
-    run: Run, llm: ScriptedLLM, workspace: Path, complete_calls: int
+    run: Run, llm: ScriptedLLM, workspace: Path, complete_calls: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("CRUSHPY_COMPACTION__THRESHOLD", "off")
     calls = [Call("write", {"file_path": "small.txt", "content": "x"})] * complete_calls
     large = Call("write", {"file_path": "large.txt", "content": "x" * (MAX_REPLY_BYTES + 1)})
     llm.script(Reply(calls=[*calls, large], chunk=200_000), "I see.")

@@ -121,7 +121,7 @@ async def test_an_undo_says_nothing_twice(start: Start, llm: ScriptedLLM) -> Non
         await app.press("u")
         await app.sees("Compaction undone", "The answer is 42.")
         await app.sees_no("session 2")
-        assert app.text.count("goes on where it was") == 1
+        assert app.text.count("continues where it was") == 1
 
 
 async def test_the_card_of_a_session_that_is_read_is_whole_and_offers_its_parent(

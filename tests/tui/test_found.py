@@ -25,7 +25,7 @@ LONG = [f"words {number}\n" * 30 for number in range(8)]
 async def search(app: Driven, words: str) -> None:
     await app.say(f"/search {words}")
     await app.shows(SearchScreen)
-    await app.sees("1 place")
+    await app.sees("1 hit")
     await app.press("enter")
 
 

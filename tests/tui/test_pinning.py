@@ -85,7 +85,7 @@ async def test_the_inspector_pins_the_message_at_the_cursor(start: Start, llm: S
         await command(app, "/context")
         await app.shows(InspectorScreen)
         await app.press("s", "home", "p")
-        await app.until(lambda: "Only messages can be pinned here" in app.notices, "a word on the row")
+        await app.until(lambda: "Only messages can be pinned" in app.notices, "a word on the row")
         await app.press("end", "p")
         await app.until(lambda: "Pinned as 1" in app.notices, "the pin")
         assert await pinned(app) == [("message", "The port is 7071.")]

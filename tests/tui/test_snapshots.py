@@ -353,7 +353,7 @@ def test_the_template_editor(picture: Picture) -> None:
     async def act(app: Driven) -> None:
         app.app.action_command("edit_template")
         await app.shows(TemplateScreen)
-        await app.sees("as shipped", "Names it may use")
+        await app.sees("default", "Names it may use")
 
     assert picture(act)
 
@@ -394,7 +394,7 @@ def test_the_search(picture: Picture, llm: ScriptedLLM) -> None:
         await changed(app)
         await app.say("/search reduced")
         await app.shows(SearchScreen)
-        await app.sees("1 place")
+        await app.sees("1 hit")
 
     assert picture(act)
 
