@@ -159,7 +159,7 @@ def test_the_newest_of_both_ends_runs_without_programs_that_a_bare_machine_lacks
     assert oldest.read_text().split("\n")[:4] == ["has bwrap", "has uv", "has postgres", "has sort"]
     said = newest_log.read_text().splitlines()
     assert said[:2] == ["set up with uv 0.1", "has sort"]
-    assert said[2].startswith("1 tests/test_scripts.py ")
+    assert said[2].startswith("1 tests/e2e ")
 
 
 def test_a_link_to_a_link_runs_the_checkout_it_leads_to(checkout: Path, tmp_path: Path) -> None:
