@@ -29,7 +29,7 @@ def test_at_needs_a_session_and_a_message_that_is_there(run: Run, cli: Cli, llm:
     llm.script("The first answer.")
     source = run("the first request").result["session_id"]
     for argv, words in (
-        (("--at", "abcd"), "--at abcd does not say of which session"),
+        (("--at", "abcd"), "--at abcd needs a session"),
         (("-s", source, "--at", "nosuch"), "there is no message 'nosuch'"),
         (("-c", "--at", "nosuch"), "there is no message 'nosuch'"),
     ):

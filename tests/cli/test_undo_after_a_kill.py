@@ -83,7 +83,7 @@ def test_what_changed_after_crushpy_was_gone_is_left_alone(
     assert run("-s", killed, "what happened?").code == 0
     back = cli("sessions", "rewind", killed, "--to", prompt_of(cli, killed), "--files", "--yes")
     assert back.returncode == 1
-    assert "what it did is not known" in back.stderr
+    assert "the result is unknown" in back.stderr
     assert files(workspace) == after
 
 
