@@ -353,7 +353,7 @@ def test_the_template_editor(picture: Picture) -> None:
     async def act(app: Driven) -> None:
         app.app.action_command("edit_template")
         await app.shows(TemplateScreen)
-        await app.sees("default", "Names it may use")
+        await app.sees("default", "Available names")
 
     assert picture(act)
 
