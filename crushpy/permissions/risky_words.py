@@ -111,8 +111,8 @@ _POINT = rf"(?:\d++|\$|/{_TEXT}/)"
 _SED_COMMAND = rf"[ \t]*+(?:{_POINT}(?:,{_POINT})?)?(?:[pdq=]|s/{_TEXT}/{_TEXT}/[gpI0-9]*+)[ \t]*+"
 _PLAIN_SED = re.compile(rf"{_SED_COMMAND}(?:;{_SED_COMMAND})*")
 _AWK_STRING = r'"[^"\\{}\n]*+"'
-_AWK_PATTERN = rf"(?:[ ;]*+/{_TEXT}/ ?|(?:[\w$ ;=!<>&.+*%-]|{_AWK_STRING})*)"
-_AWK_ACTION = rf"\{{(?:[\w$ ,;=+*%.-]|{_AWK_STRING})*\}}"
+_AWK_PATTERN = rf"(?:[ ;]*+/{_TEXT}/ ?|(?:[\w$ ;=!<>&.+*%-]|{_AWK_STRING})*+)"
+_AWK_ACTION = rf"\{{(?:[\w$ ,;=+*%.-]|{_AWK_STRING})*+\}}"
 _PLAIN_AWK = re.compile(rf"(?!.*getline){_AWK_PATTERN}(?:{_AWK_ACTION})?(?:{_AWK_PATTERN}{_AWK_ACTION})?")
 
 

@@ -24,7 +24,7 @@ _USER = re.compile(
 )
 _COMMAND = re.compile(r'"command":\s*"((?:[^"\\]|\\.)*)"|^- ran: (.+)$', re.MULTILINE)
 _TODO = re.compile(r'"text":\s*"((?:[^"\\]|\\.)*)",\s*"status":\s*"(\w+)"')
-_INSTRUCTIONS = re.compile(r"<instructions>.*?</instructions>", re.DOTALL)
+_INSTRUCTIONS = re.compile(r"<instructions>[^<]*+</instructions>")
 _PREVIOUS = re.compile(r"<(previous_\w+)>(.*?)</\1>", re.DOTALL)
 _PATH = re.compile(r"(?<![\w/:.@+-])(?:[\w.@+-]+/)*[\w@+-][\w.@+-]*\.[A-Za-z][A-Za-z0-9]{0,5}\b(?!/)")
 
