@@ -62,7 +62,7 @@ async def test_words_are_found_in_it_though_that_takes_longer(start: Start, llm:
         await app.sees("Find in the transcript.")
         await app.type("nowhere to be seen")
         await app.press("enter")
-        await app.until(lambda: "does not stand" in app.notices, "a word about it")
+        await app.until(lambda: "is not in the transcript" in app.notices, "a word about it")
         await app.type("!")
         await app.press("escape")
         await app.sees_no("Find in the transcript.")
