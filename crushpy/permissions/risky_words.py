@@ -111,9 +111,11 @@ _POINT = rf"(?:\d++|\$|/{_TEXT}/)"
 _SED_COMMAND = rf"[ \t]*+(?:{_POINT}(?:,{_POINT})?)?(?:[pdq=]|s/{_TEXT}/{_TEXT}/[gpI0-9]*+)[ \t]*+"
 _PLAIN_SED = re.compile(rf"{_SED_COMMAND}(?:;{_SED_COMMAND})*")
 _AWK_STRING = r'"[^"\\{}\n]*+"'
-_AWK_PATTERN = rf"(?:[ ;]*+/{_TEXT}/ ?|(?:[\w$ ;=!<>&.+*%-]|{_AWK_STRING})*+)"
-_AWK_ACTION = rf"\{{(?:[\w$ ,;=+*%.-]|{_AWK_STRING})*+\}}"
-_PLAIN_AWK = re.compile(rf"(?!.*getline){_AWK_PATTERN}(?:{_AWK_ACTION})?(?:{_AWK_PATTERN}{_AWK_ACTION})?")
+_AWK_CONDITION = r"[\w$ ;=!<>&.+*%-]*+"
+_AWK_PATTERN = rf"(?:[ ;]*+/{_TEXT}/ ?|{_AWK_CONDITION}(?:{_AWK_STRING}{_AWK_CONDITION})*)"
+_AWK_STATEMENT = r"[\w$ ,;=+*%.-]*+"
+_AWK_ACTION = rf"\{{{_AWK_STATEMENT}(?:{_AWK_STRING}{_AWK_STATEMENT})*\}}"
+_PLAIN_AWK = re.compile(rf"(?!.*getline){_AWK_PATTERN}(?:{_AWK_ACTION}(?:{_AWK_PATTERN}{_AWK_ACTION})?)?")
 
 
 def awk_risk(word: Word) -> str:

@@ -66,7 +66,7 @@ async def test_the_inspector_drops_and_restores_with_the_effect_shown_before(
         await inspector(app)
         await highlight(app, "I look.")
         await app.press("d")
-        await app.sees("2 messages dropped", "tokens freed", "sent uncached", "Press again to confirm")
+        await app.sees("2 messages dropped", "tokens freed", "uncached once", "Press again to confirm")
         assert not app.conversation.sent_states, "nothing has happened yet"
         await app.press("escape")
         await app.sees_no("Press again")
