@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
+from importlib import import_module
 from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,7 +55,7 @@ def join_network(pid: int, command: Sequence[str]) -> list[str]:
 
 
 HOSTS_SOCKET, HOSTS_PORTS = "/run/crushpy-hosts", range(31_280, 32_768)
-"""Where commands with granted hosts find the proxy: a socket, and a loopback port."""
+"""Where commands find the proxy to their hosts: a socket, and a loopback port."""
 
 
 class ResourceLimits(Data, frozen=True):
@@ -167,7 +168,7 @@ class Bubblewrap(Unconfined):
         given: tuple[Mount, ...] = ()
         if needs.network:
             words.append("scoped=1")
-        elif needs.hosts:
+        else:
             given = (Mount(HOSTS_SOCKET, "read", str(self._proxy(needs.hosts).place)),)
             self._ports[needs] = next(self._free_ports)
             words += [f"proxy={HOSTS_SOCKET}", f"port={self._ports[needs]}"]
@@ -202,10 +203,10 @@ class Bubblewrap(Unconfined):
             held.pop(name, None)
         if not needs.git:
             held["GIT_OPTIONAL_LOCKS"] = "0"  # `git status` would try to write
-        if needs.hosts and not needs.network:
+        if port := self._ports.get(needs):
             from crushpy.sandbox.host_proxy import proxy_environment
 
-            held |= proxy_environment(self._ports[needs])
+            held |= proxy_environment(port, retries=bool(needs.hosts))
         if os.getuid() == 0:
             held["TAR_OPTIONS"] = "--no-same-owner"  # the only user in there is root
         return held
@@ -225,7 +226,7 @@ class Bubblewrap(Unconfined):
         )
         if needs.git or self._is_git_busy():
             put_aside += self._git.take_back()
-        proxy = self._proxies.get(needs.hosts)
+        proxy = None if needs.network else self._proxies.get(needs.hosts)
         return put_aside if proxy is None else [*put_aside, *proxy.take_refusals()]
 
     def _is_git_busy(self) -> bool:
@@ -259,6 +260,7 @@ class Bubblewrap(Unconfined):
     # --- start and shutdown -------------------------------------------------------------------------------
 
     async def warm_up(self) -> None:
+        await asyncio.to_thread(import_module, "crushpy.sandbox.host_proxy")
         await asyncio.to_thread(self._view.view, Privileges())
         self.supervisor(Privileges())
         await asyncio.to_thread(self._private.sweep)

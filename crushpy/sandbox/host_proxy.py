@@ -1,4 +1,8 @@
-"""An HTTP proxy through which sandboxed commands reach the hosts they were granted, and no others."""
+"""An HTTP proxy through which sandboxed commands reach the hosts they were granted, and no others.
+
+Commands without any granted host have one too: a refused host then fails at once and by name, instead of
+after the retries of a program that cannot resolve it.
+"""
 
 import asyncio
 import os
@@ -227,6 +231,8 @@ class HostProxy:
         """The path of its socket."""
         self.refusals: deque[str] = deque(maxlen=_MAX_REFUSALS)
         """Refusals the agent was not told about yet."""
+        self._missing_hosts: dict[str, None] = {}
+        """The hosts among them that were not granted."""
         self._allow_private = allow_private
         self._timeout_s = timeout_s
         self._listening: asyncio.Task[asyncio.Server] | None = None
@@ -245,7 +251,10 @@ class HostProxy:
     def take_refusals(self) -> list[str]:
         """Messages about what was refused since the last call."""
         said = [f"The sandbox refused a connection: {words}." for words in self.refusals]
+        if self._missing_hosts:
+            said.append(f"To ask for it, call again with needs.network: {', '.join(self._missing_hosts)}.")
         self.refusals.clear()
+        self._missing_hosts.clear()
         return said
 
     async def close(self) -> None:
@@ -363,6 +372,8 @@ class HostProxy:
 
     async def _open(self, wanted: HostPort) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         if not self.hosts.allows(wanted):
+            if len(self._missing_hosts) < _MAX_REFUSALS:
+                self._missing_hosts[wanted.host] = None
             raise self._refusal(
                 f"{wanted} is not a host that this command may reach "
                 f"({', '.join(self.hosts.entries) or 'none'})"
@@ -423,12 +434,22 @@ def _bound(path: Path) -> socket.socket:
         return taken
 
 
-def proxy_environment(port: int) -> dict[str, str]:
+_NO_RETRIES = {
+    "PIP_RETRIES": "0",
+    "UV_HTTP_RETRIES": "0",
+    "CARGO_NET_RETRY": "0",
+    "npm_config_fetch_retries": "0",
+}
+"""For commands that may reach no host: these programs also retry after a 403, for up to 12 seconds."""
+
+
+def proxy_environment(port: int, *, retries: bool) -> dict[str, str]:
     """The variables that make programs use a proxy at this loopback port."""
     address = f"http://127.0.0.1:{port}"
-    near = "localhost,127.0.0.1,::1"
+    near = f"localhost,127.0.0.1,::1,0.0.0.0,{os.uname().nodename}"
     told = {"HTTP_PROXY": address, "HTTPS_PROXY": address, "ALL_PROXY": address, "NO_PROXY": near}
-    return {**told, **{name.lower(): value for name, value in told.items()}, "NODE_USE_ENV_PROXY": "1"}
+    lower = {name.lower(): value for name, value in told.items()}
+    return {**told, **lower, "NODE_USE_ENV_PROXY": "1", **({} if retries else _NO_RETRIES)}
 
 
 async def _head(reader: asyncio.StreamReader) -> bytes:

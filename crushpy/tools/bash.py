@@ -22,7 +22,7 @@ _NETWORK = re.compile(
     r"|Name or service not known"
     r"|nodename nor servname|No address associated with hostname|EAI_AGAIN|ENETUNREACH|ENOTFOUND|getaddrinfo"
     r"|failed to lookup address|dial tcp|Couldn't connect to server|Failed to establish a new connection"
-    r"|Could not connect to|Could not resolve|unable to access 'http|Connection refused",
+    r"|Could not connect to|Could not resolve|Connection refused",
     re.IGNORECASE,
 )
 _NOT_NEAR = re.compile(

@@ -59,6 +59,9 @@ FREE = (
         "curl -s 127.0.0.1:8000/x -o new.json",
         "psql",
         "python -m http.server &",
+        "curl $URL",
+        "gh pr list",
+        "brew install jq",
     ),
     *(
         "git clone ./other there",
@@ -99,8 +102,8 @@ NETWORK: dict[str, tuple[str, ...]] = {
     "git ls-remote https://example.com/x.git": ("example.com",),
 }
 ANY_HOST = (
-    *("ssh host uptime", "scp a host:b", "curl $URL", "nc example.com 80", "ping example.com", "gh pr list"),
-    *("git clone git@github.com:a/b.git", "rsync -a . host:x", "apt-get install -y jq", "brew install jq"),
+    *("ssh host uptime", "scp a host:b", "nc example.com 80", "ping example.com"),
+    *("git clone git@github.com:a/b.git", "rsync -a . host:x"),
     *("echo x > /dev/tcp/1.2.3.4/80", "pip install git+ssh://git@github.com/a/b"),
 )
 GIT = (

@@ -375,7 +375,9 @@ async def test_no_connection_outlives_the_proxy(tmp_path: Path) -> None:
 
 
 def test_programs_are_told_by_the_variables_that_they_know() -> None:
-    told = proxy_environment(3128)
+    told = proxy_environment(3128, retries=True)
     for name in ("HTTP_PROXY", "https_proxy", "ALL_PROXY"):
         assert told[name] == "http://127.0.0.1:3128"
     assert "127.0.0.1" in told["NO_PROXY"] == told["no_proxy"]
+    assert "PIP_RETRIES" not in told
+    assert proxy_environment(3128, retries=False)["PIP_RETRIES"] == "0"

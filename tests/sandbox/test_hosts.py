@@ -68,14 +68,21 @@ async def test_a_host_that_was_given_is_reached_and_no_other(context: ToolContex
     assert "refused" not in again.text
 
 
-async def test_a_command_that_was_given_none_reaches_none_not_even_by_the_socket(
+async def test_a_command_without_hosts_is_refused_at_once_and_told_which_to_ask_for(
     context: ToolContext, port: int
 ) -> None:
     await run(context, "true", HOSTS)
-    assert (await run(context, ask(f"http://localhost:{port}/"), Privileges())).is_error
-    looked = await run(context, "ls /run/crushpy-hosts /tmp; env | grep -i proxy", Privileges())
-    assert "hosts-" not in looked.text and "3128" not in looked.text
-    assert "No such file" in looked.text
+    refused = await run(context, ask(f"http://localhost:{port}/"), Privileges())
+    assert refused.is_error and "HTTP Error 403" in refused.text and "hello" not in refused.text
+    assert f"refused a connection: localhost:{port} is not a host" in refused.text
+    assert "call again with needs.network: localhost." in refused.text
+    by_socket = (
+        "import socket; way = socket.socket(socket.AF_UNIX); way.connect('/run/crushpy-hosts'); "
+        f"way.sendall(b'GET http://localhost:{port}/ HTTP/1.1\\r\\nHost: localhost:{port}\\r\\n\\r\\n'); "
+        "print(way.recv(100))"
+    )
+    assert "403 Forbidden" in (await run(context, f'{sys.executable} -c "{by_socket}"', Privileges())).text
+    assert "hosts-" not in (await run(context, "ls /tmp", Privileges())).text
 
 
 async def test_the_direct_way_stays_shut_for_who_was_given_hosts(context: ToolContext, port: int) -> None:
