@@ -48,6 +48,8 @@ def values_of(kind: Any) -> st.SearchStrategy[Any]:
         return st.tuples(*map(values_of, inner))
     if origin is dict:
         return st.dictionaries(values_of(inner[0]), values_of(inner[1]), max_size=3)
+    if isinstance(kind, type) and issubclass(kind, tuple):
+        return st.tuples(*map(values_of, get_type_hints(kind).values())).map(lambda values: kind(*values))
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         hints = get_type_hints(kind)
         return st.builds(kind, **{name: values_of(hints[name]) for name in kind.__struct_fields__})

@@ -17,7 +17,7 @@ from scripted_llm.server import ScriptedLLM
 from benchmarks.compaction.scenario import Fact, Scenario, Step
 from benchmarks.compaction.summarisers import Summarizer
 from crushpy.bootstrap import ProjectEnvironment, open_conversation
-from crushpy.core.events import Boundary, Event
+from crushpy.core.events import BoundaryCommitted, Event
 from crushpy.core.messages import Usage
 from crushpy.core.start_options import StartOptions
 from crushpy.engine.conversation import Conversation
@@ -216,7 +216,7 @@ async def played(
                 record.workspace = workspace
 
                 def hear(event: Event) -> None:
-                    if isinstance(event, Boundary):
+                    if isinstance(event, BoundaryCommitted):
                         sizes = event.tokens_before, event.tokens_after
                         record.boundaries.append(Crossed(*sizes, tuple(player.planted)))
 

@@ -14,7 +14,7 @@ from scripted_llm.server import ScriptedLLM
 
 from benchmarks.compaction import scenario
 from benchmarks.compaction.drive import MODEL, opened, surroundings
-from crushpy.core.events import Boundary, Compacting, Event, PreparationChanged, SessionOpened
+from crushpy.core.events import BoundaryCommitted, Compacting, Event, PreparationChanged, SessionOpened
 from crushpy.core.messages import Usage
 from crushpy.engine.conversation import Conversation
 
@@ -29,7 +29,7 @@ class Waits:
 
     milliseconds: list[float] = field(default_factory=list)
     """From the moment a boundary is begun until its child is open, by the clock of whoever listens."""
-    boundaries: list[Boundary] = field(default_factory=list)
+    boundaries: list[BoundaryCommitted] = field(default_factory=list)
     states: dict[str, int] = field(default_factory=dict)
     """How often a preparation came to each state."""
     _since: float = 0.0
@@ -38,7 +38,7 @@ class Waits:
         match event:
             case Compacting():
                 self._since = time.perf_counter()
-            case Boundary():
+            case BoundaryCommitted():
                 self.boundaries.append(event)
             case SessionOpened() if self._since:
                 self.milliseconds.append((time.perf_counter() - self._since) * 1_000)

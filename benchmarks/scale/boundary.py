@@ -64,7 +64,7 @@ def measure(generations: int) -> dict[str, float]:
 
 async def _run() -> None:
     from crushpy.bootstrap import ProjectEnvironment, open_conversation
-    from crushpy.core.events import Boundary, Compacting, Event
+    from crushpy.core.events import BoundaryCommitted, Compacting, Event
     from crushpy.core.start_options import StartOptions
 
     cwd = Path(os.environ["SCALE_CWD"])
@@ -77,7 +77,7 @@ async def _run() -> None:
         nonlocal begun
         if isinstance(event, Compacting):
             begun = time.process_time()
-        elif isinstance(event, Boundary):
+        elif isinstance(event, BoundaryCommitted):
             took.append((time.process_time() - begun) * 1_000)
 
     conversation.subscribe(hear)

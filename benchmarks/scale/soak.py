@@ -61,7 +61,7 @@ def measure(turns: int) -> dict[str, float]:
 
 async def _run() -> None:
     from crushpy.bootstrap import ProjectEnvironment, open_conversation
-    from crushpy.core.events import Boundary, Event
+    from crushpy.core.events import BoundaryCommitted, Event
     from crushpy.core.start_options import StartOptions
 
     cwd = Path(os.environ["SCALE_CWD"])
@@ -70,7 +70,7 @@ async def _run() -> None:
     boundaries: list[str] = []
 
     def hear(event: Event) -> None:
-        if isinstance(event, Boundary):
+        if isinstance(event, BoundaryCommitted):
             boundaries.append(event.id)
 
     conversation.subscribe(hear)

@@ -49,7 +49,7 @@ async def _compact(
 ) -> None:
     from crushpy.bootstrap import ProjectEnvironment, open_conversation
     from crushpy.cli.workspace import working_folder
-    from crushpy.core.events import Boundary, Event, Notice
+    from crushpy.core.events import BoundaryCommitted, Event, Notice
     from crushpy.core.start_options import StartOptions
     from crushpy.core.templates import template_from_file
 
@@ -63,7 +63,7 @@ async def _compact(
     def say(event: Event) -> None:
         if isinstance(event, Notice):
             print(event.text, file=sys.stderr)
-        if isinstance(event, Boundary):
+        if isinstance(event, BoundaryCommitted):
             share = f"{event.coverage:.0%} of the facts" if event.coverage is not None else "no facts"
             print(
                 f"{event.parent_id} continues in {event.child_id}: {event.tokens_before:,} tokens before, "

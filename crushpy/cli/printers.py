@@ -9,7 +9,7 @@ import msgspec
 
 from crushpy.cli.task_table import TaskLines, TaskTable
 from crushpy.core.events import (
-    Boundary,
+    BoundaryCommitted,
     Error,
     Event,
     ListedTaskChanged,
@@ -38,7 +38,7 @@ STREAMED = (
     ToolCalled,
     ToolFinished,
     UsageReported,
-    Boundary,
+    BoundaryCommitted,
     Notice,
     Retry,
     Error,

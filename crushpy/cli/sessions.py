@@ -307,8 +307,8 @@ def _line(branch: "Branch") -> str:
         words.append(one_line(session.title))
     else:
         words.append(f"{boundary.trigger}: {boundary.tokens_before:,} -> {boundary.tokens_after:,} tokens")
-        total = sum(counts[0] for counts in boundary.coverage.values())
-        carried = sum(counts[2] for counts in boundary.coverage.values())
+        total = sum(counts[0] for counts in boundary.facts.values())
+        carried = sum(counts[2] for counts in boundary.facts.values())
         if total:
             words.append(f"{carried}/{total} facts carried")
         if boundary.moment:

@@ -5,40 +5,12 @@ from collections.abc import Sequence
 from crushpy.context import facts
 from crushpy.context.earlier_notes import bullets, kept
 from crushpy.context.ledger import Ledger
-from crushpy.core.messages import Data, Message
+from crushpy.core.boundary import FactCount
+from crushpy.core.messages import Message
 
 KINDS = ("paths", "commands", "failures", "todos", "requests", "notes", "pins")
 LONG = 300
 """A fact longer than this is looked for by its beginning: that is what a shortened quote keeps."""
-
-
-class FactCount(Data, frozen=True):
-    """Of `total` facts, how many the prose alone carries, and how many prose and evidence together."""
-
-    total: int
-    prose: int
-    carried: int
-
-
-class Coverage(Data, frozen=True):
-    by_kind: dict[str, FactCount]
-
-    @property
-    def total(self) -> int:
-        return sum(found.total for found in self.by_kind.values())
-
-    @property
-    def prose_share(self) -> float | None:
-        return _share(sum(found.prose for found in self.by_kind.values()), self.total)
-
-    @property
-    def share(self) -> float | None:
-        """None if there was nothing to carry."""
-        return _share(sum(found.carried for found in self.by_kind.values()), self.total)
-
-
-def _share(part: int, whole: int) -> float | None:
-    return round(part / whole, 4) if whole else None
 
 
 def facts_of(messages: Sequence[Message], cwd: str, notes: str = "") -> dict[str, list[str]]:
@@ -121,9 +93,9 @@ def measure(
     cwd: str = "/",
     notes: str = "",
     pins: Sequence[str] = (),
-) -> Coverage:
-    """Coverage of the facts in `middle`, of the notes before it and of the pins: by the summary's prose, and
-    by all that was carried over."""
+) -> dict[str, FactCount]:
+    """Counts by kind the facts in `middle`, the notes before it and the pins, and how many of them the
+    summary's prose and the whole carried text contain."""
     texts = flat(prose), flat(carried)
 
     def found(kind: str, fact: str, text: str) -> bool:
@@ -133,11 +105,7 @@ def measure(
             return bool(fact) and flat(fact) in text
         return path_covered(fact, cwd, text) if kind == "paths" else covered(fact, text)
 
-    return Coverage(
-        {
-            kind: FactCount(
-                len(values), *(sum(found(kind, value, text) for value in values) for text in texts)
-            )
-            for kind, values in {**facts_of(middle, cwd, notes), "pins": pins}.items()
-        }
-    )
+    return {
+        kind: FactCount(len(values), *(sum(found(kind, value, text) for value in values) for text in texts))
+        for kind, values in {**facts_of(middle, cwd, notes), "pins": pins}.items()
+    }

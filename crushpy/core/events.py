@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from crushpy.core.access import Access, AnswerChoice, Mode
+from crushpy.core.boundary import Boundary
 from crushpy.core.messages import CallDecision, Data, Display, ImageInfo, Todo, Usage
 
 
@@ -297,39 +298,16 @@ class ReviewDone(Event, frozen=True, tag="review_done"):
     answer: str
 
 
-class Boundary(Event, frozen=True, tag="boundary"):
+class BoundaryCommitted(Event, Boundary, frozen=True, tag="boundary"):
     """A session ended and its child is open, both stored. The child's `session` follows at once."""
 
-    trigger: str
-    parent_id: str
-    child_id: str
-    tokens_before: int
-    tokens_after: int
-    coverage: float | None
+    coverage: float | None = None
     """Share of the facts left behind that an exact match finds in the carried text."""
-    id: str = ""
     prose_coverage: float | None = None
     """The same for the summary alone."""
-    cost: float = 0.0
-    seconds: float = 0.0
-    summary_source: str = ""
-    """model, agent, user, edited (by the user; another wrote it) or evidence (no prose)."""
-    summary_model: str = ""
-    template: str = ""
-    problem: str = ""
     summary: str = ""
     evidence: str = ""
     pins: str = ""
-    lineage: tuple[int, int] = (0, 0)
-    """Of all facts since the root: how many there were, and how many were carried."""
-    prepared: bool = False
-    """The summary was ready when the boundary was due."""
-    moment: str = ""
-    """The natural moment it was made at: todo done, git commit, tests green or new prompt; empty: none."""
-    waited_ms: int = 0
-    """How long the turn waited for it."""
-    facts: dict[str, tuple[int, int, int]] = msgspec.field(default_factory=dict[str, tuple[int, int, int]])
-    """For each kind of fact: how many there were, how many the prose has, how many were carried."""
 
 
 class Notice(Event, frozen=True, tag="notice"):
@@ -416,7 +394,7 @@ AgentEvent = (
     | PreparationChanged
     | ReviewNeeded
     | ReviewDone
-    | Boundary
+    | BoundaryCommitted
     | Notice
     | Retry
     | Error

@@ -6,13 +6,14 @@ from types import MappingProxyType
 
 import msgspec
 
+from crushpy.core.boundary import StoredBoundary
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import Cut, Data, Message, Pin
 from crushpy.security.sanitize import encodable
 from crushpy.storage.codec import boundary_from_row, boundary_to_row, message_from_row, to_json
 from crushpy.storage.generated import statements as sql
 from crushpy.storage.generated.rows import MessageOverrideRow
-from crushpy.storage.records import BoundaryInfo, Carried, SessionInfo, StorageError
+from crushpy.storage.records import Carried, SessionInfo, StorageError
 from crushpy.storage.session_rows import (
     FORK,
     append_messages,
@@ -35,7 +36,7 @@ class BoundaryStore(Subject):
     @stored
     def add(
         self,
-        boundary: BoundaryInfo,
+        boundary: StoredBoundary,
         child: SessionInfo,
         seed: Message | None,
         *,
@@ -142,13 +143,13 @@ class BoundaryStore(Subject):
         return tuple(found[one] for one in ids if one in found)
 
     @stored
-    def find_opening(self, session_id: str) -> BoundaryInfo | None:
+    def find_opening(self, session_id: str) -> StoredBoundary | None:
         """The boundary that opened this session, undone or not; None for a root and for a fork."""
         boundary = find_opening(self._db, session_id)
         return None if boundary is None or boundary.trigger == FORK else boundary
 
     @stored
-    def load_conversation(self, root_id: str) -> list[BoundaryInfo]:
+    def load_conversation(self, root_id: str) -> list[StoredBoundary]:
         """All boundaries of a conversation, oldest first."""
         return [boundary_from_row(row) for row in self._db.execute(sql.LIST_BOUNDARIES, root=root_id)]
 

@@ -4,21 +4,26 @@ from typing import Any
 
 import msgspec
 
+from crushpy.core.boundary import FactCount, StoredBoundary
 from crushpy.core.messages import Message, Part, Todo, Usage
 from crushpy.security.sanitize import encodable
 from crushpy.storage.generated.rows import BoundaryRow, CandidateRow, DraftRow, MessageRow, SessionRow
-from crushpy.storage.records import BoundaryInfo, BreakerState, SessionInfo
+from crushpy.storage.records import BreakerState, SessionInfo
 
 _parts = msgspec.json.Decoder(tuple[Part, ...])
 _usage = msgspec.json.Decoder(Usage)
 _todos = msgspec.json.Decoder(tuple[Todo, ...])
-_coverage = msgspec.json.Decoder(dict[str, tuple[int, int, int]])
+_coverage = msgspec.json.Decoder(dict[str, FactCount])
 _pair = msgspec.json.Decoder(tuple[int, int])
 _texts = msgspec.json.Decoder(tuple[str, ...])
 _breaker = msgspec.json.Decoder(BreakerState)
 _FIGURES = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost")
 _SESSION_JSON = {"todos": _todos, "grants": _texts, "breaker": _breaker}
 _BOUNDARY_JSON = {"tail": _texts, "coverage": _coverage, "lineage": _pair}
+_BOUNDARY_COLUMNS = dict(
+    zip(StoredBoundary.__struct_fields__, StoredBoundary.__struct_encode_fields__, strict=True)
+)
+"""Column by field: in JSON a field has the name of its column."""
 _SESSION_FIELDS = tuple(name for name in SessionInfo.__struct_fields__ if name != "usage")
 
 
@@ -92,14 +97,14 @@ def message_from_row(row: MessageRow | DraftRow | CandidateRow) -> Message:
     )
 
 
-def boundary_to_row(boundary: BoundaryInfo) -> dict[str, Any]:
-    row: dict[str, Any] = {field: getattr(boundary, field) for field in boundary.__struct_fields__}
+def boundary_to_row(boundary: StoredBoundary) -> dict[str, Any]:
+    row: dict[str, Any] = {column: getattr(boundary, field) for field, column in _BOUNDARY_COLUMNS.items()}
     row |= {name: to_json(row[name]) for name in _BOUNDARY_JSON}
     return row | {"problem": encodable(boundary.problem)}
 
 
-def boundary_from_row(row: BoundaryRow) -> BoundaryInfo:
-    fields: dict[str, Any] = {field: getattr(row, field) for field in BoundaryInfo.__struct_fields__}
-    fields |= {name: decoder.decode(fields[name]) for name, decoder in _BOUNDARY_JSON.items()}
-    fields["prepared"] = bool(row.prepared)  # SQLite has numbers only
-    return BoundaryInfo(**fields)
+def boundary_from_row(row: BoundaryRow) -> StoredBoundary:
+    columns = {column: getattr(row, column) for column in _BOUNDARY_COLUMNS.values()}
+    columns |= {name: decoder.decode(columns[name]) for name, decoder in _BOUNDARY_JSON.items()}
+    columns["prepared"] = bool(row.prepared)  # SQLite has numbers only
+    return StoredBoundary(**{field: columns[column] for field, column in _BOUNDARY_COLUMNS.items()})

@@ -3,9 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Literal, Protocol
 
-import msgspec
-
 from crushpy.core.access import Mode
+from crushpy.core.boundary import StoredBoundary
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.messages import Cut, Data, Message, Todo, ToolCall, Usage
 from crushpy.storage.audit_records import AuditEntry
@@ -85,45 +84,6 @@ class ConversationEntry(Data, frozen=True, omit_defaults=False):
     messages: int
     """Of all those sessions."""
     imported: str = ""
-
-
-class BoundaryInfo(Data, frozen=True, omit_defaults=False):
-    """The moment a session ended and its child opened."""
-
-    id: str
-    parent_id: str
-    child_id: str
-    trigger: str
-    """agent, auto, manual, overflow or fallback; fork if the user made a branch; imported if another
-    agent had compacted."""
-    created_at: float
-    tail: tuple[str, ...] = ()
-    """Messages of the parent that the child carries on verbatim."""
-    summary_source: str = ""
-    """model, agent, user, edited (by the user; another wrote it), imported or evidence (no prose)."""
-    summary_model: str = ""
-    template_name: str = ""
-    template_hash: str = ""
-    tokens_before: int = 0
-    tokens_after: int = 0
-    """Estimated."""
-    reported_after: int | None = None
-    """What the child's first reply said it used."""
-    cost: float = 0.0
-    seconds: float = 0.0
-    truncated_chars: int = 0
-    problem: str = ""
-    coverage: dict[str, tuple[int, int, int]] = msgspec.field(default_factory=dict[str, tuple[int, int, int]])
-    """For each kind of fact: how many there were, how many the prose has, how many were carried."""
-    undone_at: float | None = None
-    lineage: tuple[int, int] = (0, 0)
-    """Of all facts since the root: how many there were, and how many of them were carried."""
-    prepared: bool = False
-    """The summary was there already when the boundary was due."""
-    moment: str = ""
-    """The natural moment that caused it; empty if none did."""
-    waited_ms: int = 0
-    """How long the turn waited for it."""
 
 
 class TaskResult(Data, frozen=True, omit_defaults=False):
@@ -218,7 +178,7 @@ class ImportRecord(Data, frozen=True):
 class SessionBreak(Data, frozen=True):
     """In a stream of messages: the session ends here, and a child continues it."""
 
-    boundary: BoundaryInfo
+    boundary: StoredBoundary
     child: SessionInfo
     seed: Message
 

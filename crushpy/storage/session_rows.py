@@ -10,12 +10,13 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
+from crushpy.core.boundary import StoredBoundary
 from crushpy.core.messages import Data, Message, ToolCall, Usage
 from crushpy.security.sanitize import encodable
 from crushpy.storage.codec import boundary_from_row, message_to_row, session_from_row, session_to_row, to_json
 from crushpy.storage.database import Database
 from crushpy.storage.generated import statements as sql
-from crushpy.storage.records import EVERYTHING, BoundaryInfo, CallStart, SessionInfo, StorageError
+from crushpy.storage.records import EVERYTHING, CallStart, SessionInfo, StorageError
 
 FORK = "fork"
 
@@ -104,7 +105,7 @@ def find_continuation(db: Database, session_id: str) -> str | None:
     return db.execute(sql.FIND_CONTINUATION, session=session_id).scalar()
 
 
-def find_opening(db: Database, session_id: str) -> BoundaryInfo | None:
+def find_opening(db: Database, session_id: str) -> StoredBoundary | None:
     """The boundary (or fork) that opened this session."""
     row = db.execute(sql.FIND_BOUNDARY_OF_CHILD, session=session_id).first()
     return boundary_from_row(row) if row else None

@@ -200,7 +200,7 @@ class ToolRunTable(Table, table=True):
 
 
 class BoundaryTable(Table, table=True):
-    """The moment one session ended and its child opened. The fields are those of `records.BoundaryInfo`."""
+    """The moment one session ended and its child opened. The fields are those of `StoredBoundary`."""
 
     __table_args__ = (Index("boundary_by_parent", "parent_id"), Index("boundary_by_child", "child_id"))
 

@@ -10,7 +10,7 @@ from crushpy.core.events import (
     MAKING_SUMMARY,
     ApprovalDone,
     ApprovalNeeded,
-    Boundary,
+    BoundaryCommitted,
     Compacting,
     Event,
     MessageCommitted,
@@ -139,7 +139,9 @@ class Activity:
                 self._asked -= 1
             case Compacting():
                 self._enter(MAKING_SUMMARY)
-            case Boundary() | Notice() if self._phase == MAKING_SUMMARY or isinstance(event, Boundary):
+            case BoundaryCommitted():
+                self._wait()
+            case Notice() if self._phase == MAKING_SUMMARY:
                 self._wait()
             case SessionOpened():  # a new window: the next request is smaller
                 self._sent = self._in_use()

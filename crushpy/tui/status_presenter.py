@@ -10,7 +10,7 @@ from crushpy.context.forecast import soon
 from crushpy.core.events import (
     ApprovalDone,
     ApprovalNeeded,
-    Boundary,
+    BoundaryCommitted,
     Event,
     JobEnded,
     ModeChanged,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from crushpy.engine.conversation import Conversation
 
 _MEASURED_AFTER = (
-    *(PromptCommitted, UsageReported, Boundary, SessionOpened, TurnEnded),
+    *(PromptCommitted, UsageReported, BoundaryCommitted, SessionOpened, TurnEnded),
     *(PreparationChanged, ModeChanged, JobEnded),
 )
 FRAME = 0.1

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from crushpy.context.cuts import SentState
+from crushpy.core.boundary import carried_share, prose_share
 from crushpy.core.errors import CrushpyError
 from crushpy.core.events import (
     ApprovalDone,
-    Boundary,
+    BoundaryCommitted,
     Event,
     MessageCommitted,
     PromptCommitted,
@@ -175,7 +176,7 @@ class TranscriptPresenter:
                 self._change_tool(event.id, answer=said)
             case ToolFinished():
                 self._finish_tool(event)
-            case Boundary():
+            case BoundaryCommitted():
                 self.show(self._placed(boundary_item(event)))
             case _:
                 pass
@@ -335,12 +336,12 @@ def stored_boundary_item(seed: Seed, opening: "OpeningBoundary | None") -> Bound
         tokens_after=boundary.tokens_after,
         cost=boundary.cost,
         seconds=boundary.seconds,
-        coverage=opening.coverage.share,
-        prose_coverage=opening.coverage.prose_share,
-        facts=boundary.coverage,
+        coverage=carried_share(boundary.facts),
+        prose_coverage=prose_share(boundary.facts),
+        facts=boundary.facts,
         summary_source=boundary.summary_source,
         summary_model=boundary.summary_model,
-        template=boundary.template_name,
+        template=boundary.template,
         problem=boundary.problem,
         prepared=boundary.prepared,
         moment=boundary.moment,
@@ -357,7 +358,7 @@ def stored_boundary_item(seed: Seed, opening: "OpeningBoundary | None") -> Bound
     )
 
 
-def boundary_item(event: Boundary) -> BoundaryItem:
+def boundary_item(event: BoundaryCommitted) -> BoundaryItem:
     return BoundaryItem(
         boundary_id=event.id,
         trigger=event.trigger,

@@ -17,7 +17,7 @@ from scripted_llm import ScriptedLLM
 from support.command import Cli
 from support.headless import MODEL, Run
 
-from crushpy.storage.records import BoundaryInfo
+from crushpy.core.boundary import StoredBoundary
 from crushpy.storage.store import Store
 
 WRITERS: dict[str, tuple[str, Callable[[Path], Path]]] = {
@@ -46,12 +46,12 @@ def brought(told: dict[str, Any]) -> list[dict[str, Any]]:
     return [one for one in told["conversations"] if one["status"] != "skipped"]
 
 
-def stored(home: Path) -> list[tuple[dict[str, Any], BoundaryInfo | None]]:
+def stored(home: Path) -> list[tuple[dict[str, Any], StoredBoundary | None]]:
     """Every session in the database, as `sessions show --json` has it, with the boundary that opened it."""
 
-    async def read() -> list[tuple[dict[str, Any], BoundaryInfo | None]]:
+    async def read() -> list[tuple[dict[str, Any], StoredBoundary | None]]:
         store = Store(home / "crushpy.db")
-        found: list[tuple[dict[str, Any], BoundaryInfo | None]] = []
+        found: list[tuple[dict[str, Any], StoredBoundary | None]] = []
         for tip in await store.sessions.list_tips():
             for info in await store.sessions.load_conversation(tip.root_id):
                 session = msgspec.to_builtins(info)

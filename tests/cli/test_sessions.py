@@ -17,8 +17,9 @@ import pytest
 from support.command import Cli
 from support.stored import a_session, answered, replied, said
 
+from crushpy.core.boundary import StoredBoundary
 from crushpy.core.messages import Image, Message, Seed, Text, Thinking, ToolCall, ToolResult, Usage
-from crushpy.storage.records import BoundaryInfo, SessionInfo
+from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
 
 EVIL = "\x1b]52;c;ZXZpbA==\x07\x1b[31mred \u202eexe"
@@ -119,7 +120,7 @@ def test_a_continued_conversation_is_one_row_with_all_its_messages(
     assert (data["id"], data["root_id"], data["message_count"]) == (child.id, root.id, 2)
 
 
-def crossed(workspace: Path) -> tuple[SessionInfo, SessionInfo, BoundaryInfo]:
+def crossed(workspace: Path) -> tuple[SessionInfo, SessionInfo, StoredBoundary]:
     now = time.time()
     root = a_session(str(workspace), id="aaaa", now=now - 10)
     child = a_session(
@@ -131,7 +132,7 @@ def crossed(workspace: Path) -> tuple[SessionInfo, SessionInfo, BoundaryInfo]:
         generation=1,
         now=now + 60,
     )
-    return root, child, BoundaryInfo("b1", root.id, child.id, "manual", now + 60)
+    return root, child, StoredBoundary("b1", root.id, child.id, "manual", created_at=now + 60)
 
 
 # --- show --------------------------------------------------------------------------------------------------

@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given, settings
 from support.histories import changed, histories, planned, ran, user, viewed
 
-from crushpy.context.coverage import KINDS, FactCount, covered, facts_of, flat, measure
+from crushpy.context.coverage import KINDS, covered, facts_of, flat, measure
 from crushpy.context.evidence import WorkspaceSnapshot, build_evidence
 from crushpy.context.ledger import Ledger
+from crushpy.core.boundary import FactCount, carried_share, prose_share
 from crushpy.core.messages import Message, Todo
 
 MIDDLE = [
@@ -36,7 +37,7 @@ def test_prose_alone_and_prose_with_evidence_are_told_apart() -> None:
     prose = "We ran `make lint`, which fails, and edited src/a.py."
     carried = prose + "\n- [pending] write the tests\n$ ls -la\n- the port is 7071"
     notes = "- the port is 7071\n- the limit is 20"
-    found = measure(MIDDLE, prose, carried, cwd="/work", notes=notes).by_kind
+    found = measure(MIDDLE, prose, carried, cwd="/work", notes=notes)
     assert found == {
         "paths": FactCount(2, 1, 1),
         "commands": FactCount(2, 1, 2),
@@ -50,11 +51,12 @@ def test_prose_alone_and_prose_with_evidence_are_told_apart() -> None:
 
 def test_shares_are_of_all_facts_together() -> None:
     coverage = measure(MIDDLE, "", "make lint\nls -la\n/work/src/a.py", cwd="/work")
-    assert (coverage.total, coverage.prose_share, coverage.share) == (7, 0.0, round(4 / 7, 4))
+    assert sum(count.total for count in coverage.values()) == 7
+    assert (prose_share(coverage), carried_share(coverage)) == (0.0, round(4 / 7, 4))
 
 
 def test_where_there_was_nothing_to_carry_there_is_no_share() -> None:
-    assert measure([], "prose", "prose").share is None
+    assert carried_share(measure([], "prose", "prose")) is None
 
 
 @pytest.mark.parametrize(
@@ -82,9 +84,9 @@ def test_a_fact_is_found_word_for_word_and_as_a_whole(fact: str, text: str, foun
 
 def test_a_path_may_be_named_in_full_or_as_seen_from_the_working_directory() -> None:
     for prose in ("/work/src/a.py", "src/a.py", "./src/a.py"):
-        assert measure(changed("src/a.py"), prose, prose, cwd="/work").by_kind["paths"].prose == 1
+        assert measure(changed("src/a.py"), prose, prose, cwd="/work")["paths"].prose == 1
     for prose in ("a.py", "other/src/a.py", "/elsewhere/src/a.py"):
-        assert measure(changed("src/a.py"), prose, prose, cwd="/work").by_kind["paths"].prose == 0
+        assert measure(changed("src/a.py"), prose, prose, cwd="/work")["paths"].prose == 0
 
 
 def test_a_long_fact_is_found_by_its_beginning() -> None:
@@ -108,6 +110,6 @@ def test_evidence_with_room_enough_covers_everything(history: list[Message]) -> 
         count=count,
         redact=lambda text: text,
     )
-    found = measure(history, "", evidence, cwd="/work").by_kind
+    found = measure(history, "", evidence, cwd="/work")
     for kind in ("paths", "commands", "failures", "requests"):
         assert found[kind].carried == found[kind].total, kind

@@ -52,7 +52,7 @@ def test_a_file_that_is_gone_is_a_line_that_says_so() -> None:
 def test_coverage_counts_a_pin_only_where_it_is_carried_whole() -> None:
     contents = [words(1, "Keep it <b>stable</b>."), file(2, "y\n" * 4_000), file(3, "", problem="gone")]
     pins = carry_pins(contents, 300, count)
-    found = measure([], "Keep it <b>stable</b>.", pins.text, pins=pins.facts).by_kind["pins"]
+    found = measure([], "Keep it <b>stable</b>.", pins.text, pins=pins.facts)["pins"]
     assert (found.total, found.prose, found.carried) == (3, 1, 1)
 
 

@@ -17,7 +17,7 @@ from support.talk import MODEL, Talk, Talks
 
 from crushpy.core.access import Mode
 from crushpy.core.events import (
-    Boundary,
+    BoundaryCommitted,
     Compacting,
     Error,
     MessageCommitted,
@@ -82,7 +82,7 @@ async def test_auto_ends_the_session_at_the_threshold_and_the_turn_goes_on(
     llm.always(worker([1_000, 3_000, 7_400, 7_500, 800]))
     talk = await talks(flags=window(), yolo=True)
     assert await talk.ask("Work through the list") == "done"
-    (boundary,) = talk.of(Boundary)
+    (boundary,) = talk.of(BoundaryCommitted)
     assert boundary.trigger == "auto"
     opened = talk.of(SessionOpened)
     assert [event.parent_id for event in opened] == [None, opened[0].id]
@@ -100,14 +100,14 @@ async def test_below_the_threshold_nothing_happens(talks: Talks, llm: ScriptedLL
     llm.always(worker([1_000, 7_000, 7_300]))
     talk = await talks(flags=window(), yolo=True)
     await talk.ask("go")
-    assert not talk.of(Boundary)
+    assert not talk.of(BoundaryCommitted)
 
 
 async def test_a_threshold_that_is_off_leaves_only_overflow(talks: Talks, llm: ScriptedLLM) -> None:
     llm.always(worker([1_000, 9_000, 9_900]))
     talk = await talks(flags={**window(), "compaction.threshold": "off"}, yolo=True)
     await talk.ask("go")
-    assert not talk.of(Boundary)
+    assert not talk.of(BoundaryCommitted)
 
 
 async def test_all_of_the_middle_reaches_the_summariser_uncut(talks: Talks, llm: ScriptedLLM) -> None:
@@ -202,7 +202,7 @@ async def test_nothing_stored_is_changed_by_a_boundary(talks: Talks, llm: Script
     llm.always(worker([1_000, 7_600, 900]))
     talk = await talks(flags=window(), yolo=True)
     await talk.ask("go")
-    (boundary,) = talk.of(Boundary)
+    (boundary,) = talk.of(BoundaryCommitted)
     store = Store(Paths().database)
     parent = await store.sessions.find(boundary.parent_id)
     child = await store.sessions.find(boundary.child_id)
@@ -212,9 +212,9 @@ async def test_nothing_stored_is_changed_by_a_boundary(talks: Talks, llm: Script
     assert [message.role for message in messages] == ["user", "assistant", "tool", "assistant", "tool"]
     (stored,) = await store.boundaries.load_conversation(parent.id)
     assert stored.tail and set(stored.tail) <= {message.id for message in messages}
-    assert stored.template_name == "shipped" and stored.template_hash
+    assert stored.template == "shipped" and stored.template_hash
     assert stored.tokens_before >= 7_500 > stored.tokens_after
-    assert stored.coverage["requests"][0] == 1
+    assert stored.facts["requests"][0] == 1
     assert stored.reported_after == 900
     await store.close()
 
@@ -280,7 +280,7 @@ async def test_new_session_ends_the_session_and_the_run_goes_on_in_the_child(
     llm.script(Reply("Time for a fresh start.", calls=together), "Going on.")
     talk = await talks(flags={**window(), **LLM}, yolo=True)
     assert await talk.ask("ship it") == "done"
-    (boundary,) = talk.of(Boundary)
+    (boundary,) = talk.of(BoundaryCommitted)
     assert boundary.trigger == "agent"
     results = {event.id: event for event in talk.of(ToolFinished)}
     assert "beside" in results["b1"].text
@@ -315,7 +315,7 @@ async def test_a_new_session_without_a_summary_is_a_tool_error(
     await talk.ask("go")
     (result,) = talk.of(ToolFinished)
     assert result.is_error and word in result.text
-    assert not talk.of(Boundary)
+    assert not talk.of(BoundaryCommitted)
 
 
 async def test_only_one_new_session_of_a_reply_counts(talks: Talks, llm: ScriptedLLM) -> None:
@@ -323,7 +323,7 @@ async def test_only_one_new_session_of_a_reply_counts(talks: Talks, llm: Scripte
     llm.script(Reply(calls=twice), "ok")
     talk = await talks(flags=LLM)
     await talk.ask("go")
-    assert len(talk.of(Boundary)) == 1
+    assert len(talk.of(BoundaryCommitted)) == 1
     assert {event.id: event.is_error for event in talk.of(ToolFinished)} == {"a": False, "b": True}
     assert seed_of(talk).summary == "one"
 
@@ -333,10 +333,10 @@ async def test_a_child_that_has_done_nothing_cannot_start_another(talks: Talks, 
     llm.script(again, again, "ok, working", again, "done")
     talk = await talks(flags=LLM)
     await talk.ask("go")
-    assert len(talk.of(Boundary)) == 1
+    assert len(talk.of(BoundaryCommitted)) == 1
     assert "just opened" in talk.of(ToolFinished)[1].text
     await talk.ask("a new prompt")
-    assert len(talk.of(Boundary)) == 2
+    assert len(talk.of(BoundaryCommitted)) == 2
 
 
 async def test_a_stale_new_session_in_auto_is_a_tool_error(talks: Talks, llm: ScriptedLLM) -> None:
@@ -351,7 +351,7 @@ async def test_the_safety_net_of_llm_is_a_boundary_called_fallback(talks: Talks,
     llm.always(worker([1_000, 8_000, 9_100, 900]))
     talk = await talks(flags={**window(), **LLM}, yolo=True)
     await talk.ask("go")
-    assert [boundary.trigger for boundary in talk.of(Boundary)] == ["fallback"]
+    assert [boundary.trigger for boundary in talk.of(BoundaryCommitted)] == ["fallback"]
     summary = next(request for request in llm.requests if is_summary(request.body))
     assert "context_status>{" not in texts(summary)
 
@@ -390,7 +390,7 @@ async def test_an_overflow_first_cuts_old_results_then_crosses(
     )
     talk = await talks(flags=window(100_000))
     assert await talk.ask("read it") == "done"
-    assert not talk.of(Boundary)
+    assert not talk.of(BoundaryCommitted)
     assert "chars cut; recall" in texts(llm.requests[2])
     assert len(texts(llm.requests[2])) < len(texts(llm.requests[1]))
     assert talk.conversation.context.budget().window == 8_192
@@ -408,7 +408,7 @@ async def test_an_overflow_that_cutting_does_not_cure_ends_in_a_boundary(
     )
     talk = await talks(flags=window(100_000), yolo=True)
     assert await talk.ask("go") == "done"
-    assert [boundary.trigger for boundary in talk.of(Boundary)] == ["overflow"]
+    assert [boundary.trigger for boundary in talk.of(BoundaryCommitted)] == ["overflow"]
     assert talk.of(MessageCommitted)[-1].text == "Recovered."
 
 
@@ -444,7 +444,7 @@ async def test_a_summariser_that_fails_leaves_the_evidence_alone(
     llm.always(lambda body: bad if is_summary(body) else work(body))
     talk = await talks(flags=window(), yolo=True)
     assert await talk.ask("keep this request") == "done"
-    assert len(talk.of(Boundary)) == 1
+    assert len(talk.of(BoundaryCommitted)) == 1
     assert seed_of(talk).summary == "" and "keep this request" in seed_of(talk).evidence
     assert any("only the evidence was carried" in notice.text for notice in talk.of(Notice))
     assert not (workspace / "hacked").exists()
@@ -520,7 +520,7 @@ async def test_the_newest_result_is_whole_in_the_child_while_there_is_room(
     llm.always(work)
     talk = await talks(flags=window(32_000), yolo=True)
     await talk.ask("go")
-    assert len(talk.of(Boundary)) == 1
+    assert len(talk.of(BoundaryCommitted)) == 1
     child = next(r for r in llm.requests if "This session continues" in texts(r))
     assert "chars cut" not in texts(child)
     assert "1999 2000" in texts(child)
@@ -532,14 +532,14 @@ async def test_a_boundary_reads_no_message_of_the_sessions_before(
     llm.always(worker([1_000, 7_600, 900, 7_600, 900]))
     talk = await talks(flags=window(), yolo=True)
     await talk.ask("the very first request")
-    assert len(talk.of(Boundary)) == 2
-    root = talk.of(Boundary)[0].parent_id
+    assert len(talk.of(BoundaryCommitted)) == 2
+    root = talk.of(BoundaryCommitted)[0].parent_id
     with contextlib.closing(sqlite3.connect(home / "crushpy.db")) as database, database:
         database.execute("UPDATE message SET parts = '[]' WHERE session_id = ?", (root,))
     assert await talk.conversation.context.compact()
     assert "the very first request" in seed_of(talk).evidence
     assert "echo 0" in seed_of(talk).evidence
-    facts, carried = talk.of(Boundary)[-1].lineage
+    facts, carried = talk.of(BoundaryCommitted)[-1].lineage
     assert 0 < carried <= facts
 
 
@@ -558,7 +558,7 @@ async def test_no_child_is_born_above_its_own_threshold(talks: Talks, llm: Scrip
     llm.always(agent)
     talk = await talks(flags={**window(4_096), **LLM}, yolo=True)
     await talk.ask("a first request that is not short, " * 8)
-    made = talk.of(Boundary)
+    made = talk.of(BoundaryCommitted)
     assert len(made) == 2
     assert all(boundary.tokens_after < 0.9 * 4_096 for boundary in made)
 
@@ -578,7 +578,7 @@ async def test_the_second_new_session_does_not_lose_what_the_first_summary_said(
     await talk.ask("go")
     assert [note.text for note in seed_of(talk).earlier] == ["The server listens on port 7071"]
     assert "perhaps outdated" in texts(llm.requests[-1]) and "port 7071" in texts(llm.requests[-1])
-    second = talk.of(Boundary)[1]
+    second = talk.of(BoundaryCommitted)[1]
     assert second.coverage == 1.0 and second.prose_coverage < 1.0
 
 
@@ -594,7 +594,7 @@ async def test_notes_that_are_lost_are_counted_as_lost(talks: Talks, llm: Script
     talk = await talks(flags={**window(30_000), **LLM, "compaction.summary_tokens": 400}, yolo=True)
     await talk.ask("go")
     assert 0 < len(seed_of(talk).earlier) < 50, "no more than half of a summary's room"
-    assert talk.of(Boundary)[1].coverage < 1.0
+    assert talk.of(BoundaryCommitted)[1].coverage < 1.0
 
 
 async def test_without_a_summary_the_notes_before_are_still_carried(talks: Talks, llm: ScriptedLLM) -> None:
@@ -603,7 +603,7 @@ async def test_without_a_summary_the_notes_before_are_still_carried(talks: Talks
     llm.always(lambda body: Reply("") if is_summary(body) and next(summaries, True) else work(body))
     talk = await talks(flags=window(), yolo=True)
     assert await talk.ask("go") == "done"
-    assert len(talk.of(Boundary)) == 2
+    assert len(talk.of(BoundaryCommitted)) == 2
     assert not seed_of(talk).summary
     assert "The server listens on port 7071" in texts(llm.requests[-1])
 
@@ -643,7 +643,7 @@ async def test_a_secret_in_a_summary_is_redacted_in_the_child_and_stays_in_the_s
     await talk.ask("go")
     assert secret not in seed_of(talk).summary and "The key is" in seed_of(talk).summary
     assert secret not in texts(llm.requests[-1])
-    assert secret not in talk.of(Boundary)[0].summary
+    assert secret not in talk.of(BoundaryCommitted)[0].summary
 
 
 async def test_a_refused_new_session_is_no_work_that_allows_the_next(talks: Talks, llm: ScriptedLLM) -> None:
@@ -657,7 +657,7 @@ async def test_a_refused_new_session_is_no_work_that_allows_the_next(talks: Talk
     )
     talk = await talks(flags={**window(100_000), **LLM}, yolo=True)
     await talk.ask("go")
-    assert len(talk.of(Boundary)) == 1
+    assert len(talk.of(BoundaryCommitted)) == 1
     assert all(result.is_error for result in talk.of(ToolFinished)[2:])
 
 
@@ -679,7 +679,7 @@ async def test_a_summary_that_cannot_be_written_again_leaves_the_agent_in_its_se
     review = await talk.until_event(ReviewNeeded)
     talk.conversation.context.review(review.id, Verdict("regenerate", "shorter"))
     assert await turn == "done"
-    assert not talk.of(Boundary)
+    assert not talk.of(BoundaryCommitted)
     refused = talk.of(ToolFinished)[-1]
     assert refused.is_error and "Carry on in this session" in refused.text
 
@@ -695,7 +695,7 @@ async def test_a_summary_that_is_too_long_is_an_error_that_names_the_figures(
     )
     talk = await talks(flags={**window(), **LLM}, yolo=True)
     await talk.ask("go")
-    assert not talk.of(Boundary)
+    assert not talk.of(BoundaryCommitted)
     refused = talk.of(ToolFinished)[-1]
     assert refused.is_error and "at most 1,000 are carried over" in refused.text
 
@@ -707,7 +707,7 @@ async def test_a_refused_key_of_the_summariser_changes_nothing_and_is_tried_late
     llm.always(lambda body: Fail(401) if is_summary(body) else work(body))
     talk = await talks(flags=window(), yolo=True)
     assert await talk.ask("go") == "done"
-    assert not talk.of(Boundary)
+    assert not talk.of(BoundaryCommitted)
     assert sum("Not compacted; retrying" in notice.text for notice in talk.of(Notice)) == 1
     assert len([request for request in llm.requests if is_summary(request.body)]) == 1
 
@@ -718,7 +718,7 @@ async def test_two_boundaries_in_vain_stop_auto_with_a_message_that_names_the_fl
     llm.always(worker([8_000] * 8))
     talk = await talks(flags=window(), yolo=True)
     await talk.ask("go")
-    assert len(talk.of(Boundary)) == 2
+    assert len(talk.of(BoundaryCommitted)) == 2
     assert sum("System prompt and tools alone take" in notice.text for notice in talk.of(Notice)) == 1
 
 
@@ -730,7 +730,7 @@ async def test_a_summary_interrupted_by_the_user_changes_nothing(talks: Talks, l
     await talk.until_event(Compacting)
     talk.conversation.interrupt()
     assert await turn == "interrupted"
-    assert not talk.of(Boundary)
+    assert not talk.of(BoundaryCommitted)
     assert talk.conversation.info.kind == "root"
 
 
@@ -768,7 +768,7 @@ async def test_compact_takes_the_users_words_for_this_once(talks: Talks, llm: Sc
     llm.script("Notes about parsing.")
     assert await talk.conversation.context.compact("the parser above all")
     assert "the parser above all" in texts(llm.requests[-1])
-    (boundary,) = talk.of(Boundary)
+    (boundary,) = talk.of(BoundaryCommitted)
     assert boundary.trigger == "manual"
     assert seed_of(talk).summary == "Notes about parsing."
 
@@ -797,7 +797,7 @@ async def test_a_reviewed_summary_can_be_regenerated_edited_and_declined(
     talk.conversation.context.review(second.id, Verdict("accept", "edited by hand"))
     assert await compacting
     assert seed_of(talk).summary == "edited by hand"
-    (boundary,) = talk.of(Boundary)
+    (boundary,) = talk.of(BoundaryCommitted)
     assert (boundary.summary_source, boundary.summary_model) == ("edited", "openai/test-model")
 
     llm.script("three", "third try")
@@ -806,7 +806,7 @@ async def test_a_reviewed_summary_can_be_regenerated_edited_and_declined(
     third = await talk.until_event(ReviewNeeded, 3)
     talk.conversation.context.review(third.id, Verdict("decline"))
     assert not await declining
-    assert len(talk.of(Boundary)) == 1
+    assert len(talk.of(BoundaryCommitted)) == 1
 
 
 async def test_a_declined_new_session_is_told_to_the_agent(talks: Talks, llm: ScriptedLLM) -> None:
@@ -818,7 +818,7 @@ async def test_a_declined_new_session_is_told_to_the_agent(talks: Talks, llm: Sc
     assert await turn == "done"
     (result,) = talk.of(ToolFinished)
     assert result.is_error and "Not yet." in result.text
-    assert not talk.of(Boundary)
+    assert not talk.of(BoundaryCommitted)
 
 
 async def test_undo_makes_the_parent_the_tip_again_and_tells_what_changed_meanwhile(
@@ -864,7 +864,7 @@ async def test_after_an_undo_auto_waits_for_the_fallback_threshold(talks: Talks,
     await talk.conversation.context.undo()
     llm.always(worker([80_000, 89_000, 91_000, 900]))
     await talk.ask("go on")
-    assert [(b.trigger, b.tokens_before >= 90_000) for b in talk.of(Boundary)] == [
+    assert [(b.trigger, b.tokens_before >= 90_000) for b in talk.of(BoundaryCommitted)] == [
         ("manual", False),
         ("auto", True),
     ]

@@ -10,7 +10,7 @@ from scripted_llm.replies import Answer, Call, Cut, Empty, Fail, Overflow, Reply
 from scripted_llm.server import ScriptedLLM
 from support.talk import MODEL, Talk, Talks
 
-from crushpy.core.events import Boundary, Error, Notice, ToolFinished
+from crushpy.core.events import BoundaryCommitted, Error, Notice, ToolFinished
 from crushpy.core.messages import Seed, Thinking, Usage
 from crushpy.core.paths import Paths
 from crushpy.storage.store import Store
@@ -64,7 +64,7 @@ async def test_a_window_smaller_than_the_system_prompt_is_named_and_the_turn_goe
     llm.always(worker([900, 900, 900]))
     talk = await talks(flags=window(300), yolo=True)
     assert await talk.ask("go") == "done"
-    assert len(talk.of(Boundary)) <= 2, "no boundary after boundary"
+    assert len(talk.of(BoundaryCommitted)) <= 2, "no boundary after boundary"
     assert any("system prompt and tools" in notice.text.lower() for notice in talk.of(Notice))
 
 
@@ -84,7 +84,7 @@ async def test_a_history_that_is_one_huge_message_is_left_alone(talks: Talks, ll
     llm.always(lambda body: Reply("Read it.", usage=Usage(9_500, 10)))
     talk = await talks(flags=window(10_000))
     assert await talk.ask(huge) == "done"
-    assert not talk.of(Boundary)
+    assert not talk.of(BoundaryCommitted)
     assert not summaries(llm)
 
 
@@ -103,11 +103,11 @@ async def test_a_huge_first_message_is_quoted_by_head_and_tail_in_the_child(
     llm.always(worker([6_000, 7_600, 900]))
     talk = await talks(flags=window(10_000), yolo=True)
     await talk.ask(huge)
-    assert len(talk.of(Boundary)) == 1
+    assert len(talk.of(BoundaryCommitted)) == 1
     evidence = seed_of(talk).evidence
     assert "BEGIN word" in evidence and "word END" in evidence
     assert f"chars cut; recall {await first_message_id(talk)}" in evidence
-    assert talk.of(Boundary)[0].tokens_after < 7_500
+    assert talk.of(BoundaryCommitted)[0].tokens_after < 7_500
 
 
 async def first_message_id(talk: Talk) -> str:
@@ -159,7 +159,7 @@ async def test_images_at_the_cut_are_carried_or_named_and_never_sent_as_text(
     llm.always(answer)
     talk = await talks(flags=window(100_000), yolo=True)
     assert await talk.ask("look at it") == "done"
-    assert len(talk.of(Boundary)) == 1
+    assert len(talk.of(BoundaryCommitted)) == 1
     (summary,) = summaries(llm)
     assert "image/png" in json.dumps(summary.body) and "iVBOR" not in json.dumps(summary.body)
     after = llm.requests[llm.requests.index(summary) + 1].body["messages"]
@@ -183,7 +183,7 @@ async def test_thinking_at_the_cut_is_kept_whole_in_the_tail_and_not_summarised(
     llm.always(answer)
     talk = await talks(flags=window(10_000), yolo=True)
     await talk.ask("go")
-    assert len(talk.of(Boundary)) == 1
+    assert len(talk.of(BoundaryCommitted)) == 1
     assert "thought-" not in json.dumps(summaries(llm)[0].body)
     kept = [part.text for m in talk.conversation.history for part in m.parts if isinstance(part, Thinking)]
     assert "thought-7600" in kept
@@ -204,7 +204,7 @@ async def test_parallel_calls_at_the_cut_stay_with_their_results(talks: Talks, l
     llm.always(answer)
     talk = await talks(flags={**window(30_000), "compaction.keep_recent_tokens": 50}, yolo=True)
     await talk.ask("go")
-    (boundary,) = talk.of(Boundary)
+    (boundary,) = talk.of(BoundaryCommitted)
     assert boundary.tokens_after < boundary.tokens_before
     waiting: list[str] = []
     for message in llm.requests[-1].body["messages"]:
@@ -231,7 +231,7 @@ async def test_whatever_a_summariser_does_the_evidence_stands_and_the_turn_goes_
     llm.always(lambda body: bad if is_summary(body) else work(body))
     talk = await talks(flags={**window(10_000), "compaction.summary_seconds": 1}, yolo=True)
     assert await talk.ask("keep this request") == "done"
-    assert len(talk.of(Boundary)) == 1
+    assert len(talk.of(BoundaryCommitted)) == 1
     assert seed_of(talk).summary == "" and "keep this request" in seed_of(talk).evidence
     (notice,) = [n.text for n in talk.of(Notice) if "only the evidence was carried" in n.text]
     assert MODEL in notice, "says who, and why"
@@ -302,7 +302,7 @@ async def test_without_any_usage_the_boundary_comes_by_our_own_estimate(
     llm.always(answer)
     talk = await talks(flags=window(16_000), yolo=True)
     assert await talk.ask("go") == "done"
-    assert talk.of(Boundary) and all(b.tokens_before >= 12_000 for b in talk.of(Boundary))
+    assert talk.of(BoundaryCommitted) and all(b.tokens_before >= 12_000 for b in talk.of(BoundaryCommitted))
 
 
 async def test_a_doubled_usage_makes_boundaries_come_early_but_never_without_end(
@@ -321,7 +321,7 @@ async def test_a_doubled_usage_makes_boundaries_come_early_but_never_without_end
     llm.always(answer)
     talk = await talks(flags=window(30_000), yolo=True)
     assert await talk.ask("go") == "done"
-    assert 1 <= len(talk.of(Boundary)) <= 6
+    assert 1 <= len(talk.of(BoundaryCommitted)) <= 6
 
 
 # --- new_session -------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from scripted_llm.replies import Answer, Call, Overflow, Reply
 from scripted_llm.server import ScriptedLLM
 from support.talk import MODEL, Talk, Talks
 
-from crushpy.core.events import Boundary, ReviewNeeded
+from crushpy.core.events import BoundaryCommitted, ReviewNeeded
 from crushpy.core.messages import Usage
 from crushpy.core.paths import Paths
 from crushpy.engine.session.session import load_session
@@ -80,7 +80,7 @@ async def check(talk: Talk) -> None:
         held = [message.id for message in conversation.history]
         # Calls that were never begun get their results when a session is loaded.
         assert stored[: len(held)] == held
-        assert len(await store.boundaries.load_conversation(tip.root_id)) == len(talk.of(Boundary))
+        assert len(await store.boundaries.load_conversation(tip.root_id)) == len(talk.of(BoundaryCommitted))
         assert await store.check() == []
     finally:
         await store.close()
@@ -228,6 +228,6 @@ async def test_esc_while_a_summary_waits_for_the_users_word_changes_nothing(
     await talk.until_event(ReviewNeeded)
     talk.conversation.interrupt()
     assert not await compacting
-    assert not talk.of(Boundary)
+    assert not talk.of(BoundaryCommitted)
     await check(talk)
     assert await talk.ask("go on") == "done"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from scripted_llm import Reply, ScriptedLLM
 from support.talk import MODEL, Talk, Talks
 
-from crushpy.core.events import Boundary, Notice
+from crushpy.core.events import BoundaryCommitted, Notice
 from crushpy.core.messages import Usage
 
 SMALL: dict[str, object] = {f'models."{MODEL}".context_window': 10_000}
@@ -30,7 +30,7 @@ async def series(
 
 
 def crossed(done: Sequence[Talk]) -> list[int]:
-    return [len(talk.of(Boundary)) for talk in done]
+    return [len(talk.of(BoundaryCommitted)) for talk in done]
 
 
 def floors(done: Sequence[Talk]) -> list[str]:

@@ -10,7 +10,7 @@ from support.talk import MODEL, Talk, Talks
 
 from crushpy.context.edits import ContextEdit
 from crushpy.core.errors import UsageError
-from crushpy.core.events import Boundary
+from crushpy.core.events import BoundaryCommitted
 from crushpy.core.messages import Message, Usage
 from crushpy.core.paths import Paths
 from crushpy.storage.store import Store
@@ -152,7 +152,7 @@ async def test_an_edit_of_what_a_child_carries_is_the_childs_alone(talks: Talks,
     await talk.close()
     talk = await talks(flags=flags, session=talk.conversation.info.id)
     assert await talk.conversation.context.compact()
-    assert talk.of(Boundary)
+    assert talk.of(BoundaryCommitted)
     carried = found(talk, "The second answer.")
     assert carried in talk.conversation.history[1:]
     await talk.conversation.context.edit([ContextEdit("drop", carried.id)])

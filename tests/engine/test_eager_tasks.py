@@ -10,7 +10,7 @@ from scripted_llm.replies import Call, Reply, Stall
 from scripted_llm.server import ScriptedLLM
 from support.talk import MODEL, Talks
 
-from crushpy.core.events import Boundary, Event, PromptCommitted, SessionOpened, TextDelta, TurnEnded
+from crushpy.core.events import BoundaryCommitted, Event, PromptCommitted, SessionOpened, TextDelta, TurnEnded
 from crushpy.core.messages import Usage
 from crushpy.util.spawn import spawn
 
@@ -96,7 +96,7 @@ async def test_a_session_ends_by_itself_and_the_turn_goes_on_in_its_child(
     llm.always(work)
     talk = await talks(flags={f'models."{MODEL}".context_window': 10_000}, yolo=True)
     assert await talk.ask("Work through the list") == "done"
-    assert [event.trigger for event in talk.of(Boundary)] == ["auto"]
+    assert [event.trigger for event in talk.of(BoundaryCommitted)] == ["auto"]
     assert talk.conversation.history[-1].text == "All done."
 
 
@@ -111,7 +111,7 @@ async def test_the_model_itself_ends_a_session_and_the_turn_goes_on_in_its_child
     )
     talk = await talks(flags={"compaction.method": "llm"}, yolo=True)
     assert await talk.ask("Greet, then start afresh") == "done"
-    assert len(talk.of(Boundary)) == 1
+    assert len(talk.of(BoundaryCommitted)) == 1
     assert len(talk.of(SessionOpened)) == 2
     assert "".join(event.text for event in talk.of(TextDelta)).endswith("Back at it.")
 

@@ -10,7 +10,7 @@ from scripted_llm.replies import Answer, Call, Reply, Stall
 from scripted_llm.server import ScriptedLLM
 from support.talk import MODEL, Talk, Talks
 
-from crushpy.core.events import Boundary, Compacting, PreparationChanged
+from crushpy.core.events import BoundaryCommitted, Compacting, PreparationChanged
 from crushpy.core.messages import Usage
 from crushpy.core.paths import Paths
 from crushpy.storage.store import Store
@@ -65,7 +65,7 @@ async def test_a_moment_prepares_and_the_next_one_crosses_what_is_ready(
     assert states(talk) == [("preparing", "todo done"), ("ready", "todo done")]
     llm.always(plays((BASH, SOFT), (todos("completed", "completed"), SOFT), ("All of it.", 900)))
     assert await talk.ask("go on") == "done"
-    (boundary,) = talk.of(Boundary)
+    (boundary,) = talk.of(BoundaryCommitted)
     assert (boundary.trigger, boundary.prepared, boundary.moment) == ("auto", True, "todo done")
     assert boundary.tokens_before < 7_500
     store = Store(Paths().database)
@@ -88,7 +88,7 @@ async def test_a_moment_never_waits_for_what_is_not_ready(talks: Talks, llm: Scr
     await talk.until(lambda: len(states(talk)) == 2)
     llm.always(plays(("ok", 900)))
     await talk.ask("five")
-    (boundary,) = talk.of(Boundary)
+    (boundary,) = talk.of(BoundaryCommitted)
     assert boundary.moment == "new prompt"
     assert sum(is_summary(request.body) for request in llm.requests) == 1
 
@@ -104,7 +104,7 @@ async def test_at_the_threshold_it_happens_anyway_and_that_is_no_moment(
     await talk.until(lambda: ("ready", "new prompt") in states(talk))
     llm.always(plays((BASH, 7_600), ("ok", 900)))
     await talk.ask("three")
-    (boundary,) = talk.of(Boundary)
+    (boundary,) = talk.of(BoundaryCommitted)
     assert (boundary.moment, boundary.prepared) == ("", True)
 
 
@@ -127,7 +127,7 @@ async def test_moments_are_ignored_where_they_are_off_or_of_no_use(
     talk = await talks(flags={**WINDOW, **flags}, yolo=True)
     for prompt in ("one", "two", "three"):
         await talk.ask(prompt)
-    assert not states(talk) and not talk.of(Boundary)
+    assert not states(talk) and not talk.of(BoundaryCommitted)
 
 
 async def test_with_a_review_a_moment_prepares_and_leaves_the_question_to_the_threshold(
@@ -140,7 +140,7 @@ async def test_with_a_review_a_moment_prepares_and_leaves_the_question_to_the_th
         llm.always(plays(("ok", SOFT)))
         assert await asyncio.wait_for(talk.ask(prompt), 30) == "done"
         await talk.until(lambda: ("ready", "new prompt") in states(talk))
-    assert not talk.of(Boundary)
+    assert not talk.of(BoundaryCommitted)
 
 
 async def test_an_undone_session_waits_for_its_threshold(talks: Talks, llm: ScriptedLLM) -> None:

@@ -11,7 +11,7 @@ from scripted_llm.server import ScriptedLLM
 from support.talk import MODEL, Talk, Talks
 
 from crushpy.core.errors import UsageError
-from crushpy.core.events import ApprovalNeeded, Boundary, Notice, SessionOpened
+from crushpy.core.events import ApprovalNeeded, BoundaryCommitted, Notice, SessionOpened
 from crushpy.core.messages import Seed, Usage
 from crushpy.core.paths import Paths
 from crushpy.engine.approvals import Answer
@@ -65,7 +65,7 @@ async def test_all_three_kinds_are_carried_over_every_boundary_in_one_set(
         assert f'<pin number=\\"3\\" message=\\"{reply}\\">\\nThe port is 7071, agreed.' in whole
     store = Store(Paths().database)
     for boundary in await store.boundaries.load_conversation(talk.conversation.info.root_id):
-        assert boundary.coverage["pins"] == (3, 0, 3)
+        assert boundary.facts["pins"] == (3, 0, 3)
     await store.close()
 
 
@@ -80,11 +80,11 @@ async def test_auto_and_overflow_boundaries_carry_them_too(
 
     llm.script(step(1), step(2, 8_000), "## Goal\nNotes.", "Done.")
     await talk.ask("work")
-    assert [event.trigger for event in talk.of(Boundary)] == ["auto"]
+    assert [event.trigger for event in talk.of(BoundaryCommitted)] == ["auto"]
     assert seed_of(talk).pins.count(RULE) == 1
     llm.script(step(3), Overflow(), "## Goal\nMore notes.", "Done.")
     await talk.ask("more")
-    assert [event.trigger for event in talk.of(Boundary)] == ["auto", "overflow"]
+    assert [event.trigger for event in talk.of(BoundaryCommitted)] == ["auto", "overflow"]
     assert seed_of(talk).pins.count(RULE) == 1 and sent(llm).count("<pins>") == 1
 
 
@@ -236,13 +236,13 @@ async def test_what_the_agent_proposes_counts_once_the_user_accepts(
     assert (RULE in seed_of(talk).pins) == bool(pinned), "the fresh start goes on in either case"
     llm.script(Reply(calls=[Call("ls", {})]), proposing(RULE), "Done.")
     await talk.ask("again")
-    assert len(talk.of(Boundary)) == 2 and len(talk.of(ApprovalNeeded)) == 1, "nobody is asked twice"
+    assert len(talk.of(BoundaryCommitted)) == 2 and len(talk.of(ApprovalNeeded)) == 1, "nobody is asked twice"
 
 
 async def test_headless_nothing_that_the_agent_proposes_is_pinned(talks: Talks, llm: ScriptedLLM) -> None:
     talk = await begun(talks, llm, flags=LLM, yolo=True)
     llm.script(Reply(calls=[Call("ls", {})]), proposing(RULE), "Going on.")
     assert await talk.ask("go") == "done"
-    assert len(talk.of(Boundary)) == 1 and not seed_of(talk).pins
+    assert len(talk.of(BoundaryCommitted)) == 1 and not seed_of(talk).pins
     assert not (await talk.conversation.pins.listed()).pins
     assert any("no user can be asked" in event.text for event in talk.of(Notice))

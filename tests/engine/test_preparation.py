@@ -13,7 +13,7 @@ from scripted_llm.server import ScriptedLLM
 from support.talk import MODEL, Talk, Talks
 
 from crushpy.core.events import (
-    Boundary,
+    BoundaryCommitted,
     Compacting,
     Notice,
     PreparationChanged,
@@ -97,7 +97,7 @@ async def test_from_85_percent_on_the_summary_is_made_beside_the_turn_and_crossi
     assert talk.conversation.context.preparation == "ready"
     llm.always(model(FULL, 900))
     assert await talk.ask("Go on") == "done"
-    (boundary,) = talk.of(Boundary)
+    (boundary,) = talk.of(BoundaryCommitted)
     assert (boundary.trigger, boundary.prepared, boundary.moment) == ("auto", True, "")
     assert states(talk) == ["preparing", "ready", "used"]
     assert len(summaries(llm)) == 1, "nobody was asked again"
@@ -108,7 +108,7 @@ async def test_from_85_percent_on_the_summary_is_made_beside_the_turn_and_crossi
     assert "Go on" in child and "Begin the work" in seed.evidence
     (stored,) = await stored_boundaries(talk)
     assert (stored.prepared, stored.moment, stored.waited_ms) == (True, "", boundary.waited_ms)
-    assert stored.summary_model == MODEL and stored.template_name == "shipped" and stored.coverage
+    assert stored.summary_model == MODEL and stored.template == "shipped" and stored.facts
     assert talk.conversation.context.preparation == ""
 
 
@@ -153,7 +153,7 @@ async def test_a_boundary_that_comes_too_early_takes_over_the_call_in_flight(
     await talk.until_event(Compacting)
     llm.release()
     assert await turn == "done"
-    (boundary,) = talk.of(Boundary)
+    (boundary,) = talk.of(BoundaryCommitted)
     assert not boundary.prepared, "somebody waited for it"
     assert len(summaries(llm)) == 1
     assert states(talk) == ["preparing", "ready", "used"]
@@ -168,12 +168,12 @@ async def test_esc_while_it_is_taken_over_neither_loses_it_nor_counts_as_a_failu
     await talk.until_event(Compacting)
     talk.conversation.interrupt()
     assert await turn == "interrupted"
-    assert not talk.of(Boundary) and talk.conversation.context.preparation == "preparing"
+    assert not talk.of(BoundaryCommitted) and talk.conversation.context.preparation == "preparing"
     llm.release()
     await until_ready(talk)
     llm.always(model(900))
     assert await talk.ask("Now") == "done"
-    (boundary,) = talk.of(Boundary)
+    (boundary,) = talk.of(BoundaryCommitted)
     assert boundary.prepared and len(summaries(llm)) == 1
     assert not [notice for notice in talk.of(Notice) if notice.level == "warning"]
 
@@ -188,7 +188,7 @@ async def test_one_that_fails_is_left_and_the_boundary_goes_its_usual_way(
     assert talk.conversation.context.preparation == ""
     llm.always(model(NEARLY, FULL, 900))
     assert await talk.ask("Go on") == "done"
-    (boundary,) = talk.of(Boundary)
+    (boundary,) = talk.of(BoundaryCommitted)
     assert not boundary.prepared and boundary.summary_source == "model"
     assert states(talk) == ["preparing", "failed"], "never begun twice"
     assert len(summaries(llm)) == before + 1
@@ -208,7 +208,7 @@ async def test_one_that_hangs_is_ended_at_its_limit_and_the_boundary_makes_its_o
     assert talk.conversation.context.preparation == ""
     llm.always(model(NEARLY, FULL, 900))
     assert await talk.ask("Go on") == "done"
-    (boundary,) = talk.of(Boundary)
+    (boundary,) = talk.of(BoundaryCommitted)
     assert not boundary.prepared and boundary.summary_source == "model"
     assert states(talk) == ["preparing", "failed"] and len(summaries(llm)) == 2
 
@@ -220,7 +220,7 @@ async def test_one_that_hangs_while_it_is_taken_over_is_waited_for_no_longer_tha
     llm.always(model(FULL, 900, summary=HANGS))
     assert await talk.ask("Go on") == "done"
     await llm.wait_closed()
-    (boundary,) = talk.of(Boundary)
+    (boundary,) = talk.of(BoundaryCommitted)
     assert boundary.summary_source == "evidence" and len(summaries(llm)) == 1, "nobody is asked once more"
     assert f"{MODEL} took longer than 4 s to summarise" in boundary.problem
     assert "Begin the work" in boundary.evidence
@@ -277,7 +277,7 @@ async def test_a_failure_that_is_taken_over_leaves_the_evidence_alone(talks: Tal
     await talk.until_event(Compacting)
     llm.release()
     assert await turn == "done"
-    (boundary,) = talk.of(Boundary)
+    (boundary,) = talk.of(BoundaryCommitted)
     assert boundary.summary_source == "evidence" and len(summaries(llm)) == 1
 
 
@@ -291,7 +291,7 @@ async def test_another_model_discards_it_and_the_boundary_gets_no_second_one(
     assert talk.conversation.context.preparation == ""
     llm.always(model(NEARLY, FULL, 900))
     await talk.ask("Go on")
-    (boundary,) = talk.of(Boundary)
+    (boundary,) = talk.of(BoundaryCommitted)
     assert not boundary.prepared and boundary.summary_model == other
     assert states(talk) == ["preparing", "ready", "discarded"]
 
@@ -306,7 +306,7 @@ async def test_a_model_switched_while_it_is_taken_over_does_not_end_the_turn(
     await talk.until_event(Compacting)
     await talk.conversation.select_model(other)
     assert await turn == "done"
-    (boundary,) = talk.of(Boundary)
+    (boundary,) = talk.of(BoundaryCommitted)
     assert not boundary.prepared and len(summaries(llm)) == 2
 
 
@@ -317,7 +317,7 @@ async def test_an_edited_template_discards_it(talks: Talks, llm: ScriptedLLM, ho
     (home / "templates" / "summary.md").write_text("Write a haiku.\n")
     llm.always(model(FULL, 900))
     await talk.ask("Go on")
-    (boundary,) = talk.of(Boundary)
+    (boundary,) = talk.of(BoundaryCommitted)
     assert not boundary.prepared and boundary.template.endswith("summary.md")
     assert states(talk)[-1] == "discarded" and len(summaries(llm)) == 2
 
@@ -329,7 +329,7 @@ async def test_an_edit_of_what_was_summarised_discards_it(talks: Talks, llm: Scr
     await session.add_cuts([Cut(session.history[2].id, 1, 1)])
     llm.always(model(FULL, 900))
     await talk.ask("Go on")
-    (boundary,) = talk.of(Boundary)
+    (boundary,) = talk.of(BoundaryCommitted)
     assert not boundary.prepared and states(talk)[-1] == "discarded"
 
 
@@ -353,7 +353,7 @@ async def test_what_came_since_and_does_not_fit_makes_it_go_the_usual_way(
     await until_ready(talk)
     llm.always(model(NEARLY, FULL, 900, command="seq 1 4000"))
     assert await talk.ask("Go on") == "done"
-    boundary = talk.of(Boundary)[0]
+    boundary = talk.of(BoundaryCommitted)[0]
     assert not boundary.prepared
     assert states(talk)[:3] == ["preparing", "ready", "discarded"]
 
@@ -366,7 +366,7 @@ async def test_a_compact_by_hand_uses_it_unless_the_user_has_words_for_it(
         talk = await with_one(talks, llm)
         await until_ready(talk)
         assert await talk.conversation.context.compact(focus)
-        (boundary,) = talk.of(Boundary)
+        (boundary,) = talk.of(BoundaryCommitted)
         assert (boundary.trigger, boundary.prepared) == ("manual", used)
         assert states(talk)[-1] == ("used" if used else "discarded")
         await talk.close()
@@ -381,7 +381,7 @@ async def test_the_prepared_text_is_what_is_reviewed(talks: Talks, llm: Scripted
     assert "Prepared notes." in review.summary
     assert talk.conversation.context.review(review.id, Verdict("accept", "My own words."))
     assert await turn == "done"
-    (boundary,) = talk.of(Boundary)
+    (boundary,) = talk.of(BoundaryCommitted)
     assert boundary.prepared and boundary.summary_source == "edited"
     assert states(talk) == ["preparing", "ready", "used"]
 
@@ -401,7 +401,7 @@ async def test_its_cost_is_counted_at_once_and_once_and_also_when_it_is_discarde
     assert ready.cost == pytest.approx(0.1)
     llm.always(model(FULL, 900))
     await talk.ask("Go on")
-    (boundary,) = talk.of(Boundary)
+    (boundary,) = talk.of(BoundaryCommitted)
     assert boundary.prepared and boundary.cost == pytest.approx(0.1)
     assert talk.conversation.usage.input_tokens == spent.input_tokens + FULL - 10 + 890
     talk = await talks(resume_latest=True, flags=WINDOW)
@@ -430,7 +430,7 @@ async def test_while_a_user_reads_the_reply_the_next_start_is_prepared(
     await until_ready(talk)
     llm.always(model(900))
     await talk.ask("and now?")
-    (boundary,) = talk.of(Boundary)
+    (boundary,) = talk.of(BoundaryCommitted)
     assert boundary.prepared
 
 

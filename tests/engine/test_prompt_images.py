@@ -11,7 +11,7 @@ from support.pictures import picture
 from support.talk import Talks
 
 from crushpy.core.errors import UsageError
-from crushpy.core.events import Boundary, Progress, PromptCommitted, PromptQueued
+from crushpy.core.events import BoundaryCommitted, Progress, PromptCommitted, PromptQueued
 from crushpy.core.messages import Usage
 from crushpy.engine.attachments import mentioned
 
@@ -38,7 +38,7 @@ async def test_a_picture_in_the_tail_is_carried_over_a_boundary_and_the_summaris
     await talk.ask("between")
     await talk.conversation.ask("new", images[1:])
     assert await talk.conversation.context.compact()
-    (boundary,) = talk.of(Boundary)
+    (boundary,) = talk.of(BoundaryCommitted)
     await talk.ask("and now?")
     (summary,) = [request.body for request in llm.requests if is_summary(request.body)]
     assert "base64" not in json.dumps(summary)

@@ -13,7 +13,7 @@ from scripted_llm.replies import Call, Fail, Reply, Stall
 from scripted_llm.server import ScriptedLLM
 from support.talk import MODEL, Talk, Talks
 
-from crushpy.core.events import ApprovalNeeded, Boundary, ToolCalled, ToolFinished, ToolOutput
+from crushpy.core.events import ApprovalNeeded, BoundaryCommitted, ToolCalled, ToolFinished, ToolOutput
 from crushpy.core.messages import Seed, TaskReport, Usage
 from crushpy.core.paths import Paths
 from crushpy.engine.approvals import Answer
@@ -176,7 +176,7 @@ async def test_new_session_in_a_task_is_an_error_and_changes_nothing(talks: Talk
     talk = await talks(flags={"compaction.method": "llm"})
     await talk.ask("go")
     assert "new_session is not available" in json.dumps(llm.requests[2].body)
-    assert not talk.of(Boundary)
+    assert not talk.of(BoundaryCommitted)
     sessions, _ = await stored(talk)
     assert [session.kind for session in sessions] == ["root", "task"]
 
@@ -344,7 +344,7 @@ async def test_a_task_whose_window_fills_starts_afresh_and_knows_nothing_of_its_
     llm.always(full_task(used))
     talk = await talks(flags={f'models."{MODEL}".context_window': 10_000}, yolo=True)
     assert await talk.ask("the treasure of the main agent") == "done"
-    assert not talk.of(Boundary), "a boundary of a task is none of the conversation's"
+    assert not talk.of(BoundaryCommitted), "a boundary of a task is none of the conversation's"
     assert any("context compacted (auto)" in event.text for event in talk.of(ToolOutput))
     sessions, (kept,) = await stored(talk)
     assert [session.kind for session in sessions] == ["root", "task", "continuation"]

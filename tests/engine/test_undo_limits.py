@@ -7,7 +7,7 @@ from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
 from support.talk import Talk, Talks
 
-from crushpy.core.events import Boundary, Notice
+from crushpy.core.events import BoundaryCommitted, Notice
 
 
 def bash(command: str) -> Reply:
@@ -52,7 +52,7 @@ async def test_what_was_changed_before_a_restart_and_a_fresh_start_goes_back_wit
     fresh = Reply(calls=[Call("new_session", {"summary": "a is changed."})])
     llm.script(bash("echo new > b"), fresh, bash("echo new > c"), "Done.")
     await talk.ask("change b and c")
-    assert talk.of(Boundary)
+    assert talk.of(BoundaryCommitted)
     assert await changed(talk) == {"a", "b", "c"}
     points = await talk.conversation.files.rewinder.points(talk.conversation.info.id)
     second = next(one.message.id for one in points if one.message.text == "change b and c")

@@ -10,8 +10,8 @@ from support.killing import Countdown, kill_at_every_step, watch
 from support.stored import a_session, answered, said
 
 import crushpy.storage.sqlite_database as _  # loaded before it forks  # noqa: F401
+from crushpy.core.boundary import StoredBoundary
 from crushpy.core.messages import Cut, Message, Pin, Seed, ToolCall
-from crushpy.storage.records import BoundaryInfo
 from crushpy.storage.store import Store
 
 PARENT, CHILD, BOUNDARY = "parent000000", "child0000000", "boundary0000"
@@ -24,7 +24,7 @@ async def cross(store: Store) -> None:
     child = a_session(id=CHILD, root_id=PARENT, parent_id=PARENT, kind="continuation", generation=1)
     seed = Message("seed00000000", "user", (Seed("summary", LARGE),), created_at=5.0)
     result = answered(CALL, f"continued in {CHILD}")
-    boundary = BoundaryInfo(BOUNDARY, PARENT, CHILD, "agent", 5.0, ("m1", "m2"))
+    boundary = StoredBoundary(BOUNDARY, PARENT, CHILD, "agent", created_at=5.0, tail=("m1", "m2"))
     await store.boundaries.add(
         boundary, child, seed, cuts=(Cut("m1"), Cut("m2")), result=Message("answer", "tool", result.parts)
     )
@@ -49,7 +49,7 @@ async def unpin(store: Store) -> None:
 
 async def fork(store: Store) -> None:
     branch = a_session(id=CHILD, root_id=PARENT, parent_id=PARENT, kind="fork", title=LARGE)
-    boundary = BoundaryInfo(BOUNDARY, PARENT, CHILD, "fork", 5.0, ("m1",))
+    boundary = StoredBoundary(BOUNDARY, PARENT, CHILD, "fork", created_at=5.0, tail=("m1",))
     await store.boundaries.add(boundary, branch, None, cuts=(Cut("m1"),))
 
 

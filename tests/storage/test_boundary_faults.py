@@ -14,10 +14,11 @@ from boundary_killer import CALL, CHILD, PARENT, cross, pin
 from support.killing import killed_at_every
 from support.stored import a_session, replied, said
 
+from crushpy.core.boundary import StoredBoundary
 from crushpy.core.errors import UsageError
 from crushpy.core.ids import new_id
 from crushpy.core.messages import Message, Text
-from crushpy.storage.records import BoundaryInfo, SessionBusy, SessionInfo, StorageError
+from crushpy.storage.records import SessionBusy, SessionInfo, StorageError
 from crushpy.storage.store import Store
 
 HERE = Path(__file__).parent
@@ -114,7 +115,7 @@ async def continued(store: Store, parent: SessionInfo, trigger: str = "auto") ->
         generation=parent.generation + (trigger != "fork"),
     )
     tail = tuple(message.id for message in await store.messages.load(parent.id)) if trigger == "fork" else ()
-    boundary = BoundaryInfo(new_id(), parent.id, child.id, trigger, time.time(), tail)
+    boundary = StoredBoundary(new_id(), parent.id, child.id, trigger, created_at=time.time(), tail=tail)
     await store.boundaries.add(boundary, child, None if trigger == "fork" else said("seed"))
     return child
 

@@ -11,9 +11,10 @@ from support.conversations import continued
 from support.places import Place
 from support.stored import a_session, replied, said
 
+from crushpy.core.boundary import StoredBoundary
 from crushpy.core.ids import new_id
 from crushpy.core.messages import Message, Note
-from crushpy.storage.records import BoundaryInfo, SessionBusy, SessionInfo, StorageError
+from crushpy.storage.records import SessionBusy, SessionInfo, StorageError
 from crushpy.storage.store import Store
 
 
@@ -35,7 +36,7 @@ async def test_tasks_and_branches_beside_the_tip_add_no_messages_to_a_row(store:
     await store.sessions.create(task, said("do this"))
     fork = a_session(root_id=root.id, parent_id=root.id, kind="fork")
     await store.boundaries.add(
-        BoundaryInfo(new_id(), root.id, fork.id, "fork", time.time()), fork, said("other way")
+        StoredBoundary(new_id(), root.id, fork.id, "fork", created_at=time.time()), fork, said("other way")
     )
     await store.messages.add(root.id, said("this way"))
     (row,) = await store.sessions.list_conversations()

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from support.places import Place
 from support.stored import a_session, answered, replied, said
 
+from crushpy.core.boundary import StoredBoundary
 from crushpy.core.errors import UsageError
 from crushpy.core.ids import new_id
 from crushpy.core.messages import Message, Note, Seed, Text, Thinking, ToolCall
 from crushpy.storage.deletion import delete_rows, mark_deleted
-from crushpy.storage.records import BoundaryInfo, SessionInfo
+from crushpy.storage.records import SessionInfo
 from crushpy.storage.search_store import MAX_TERMS, split_query
 from crushpy.storage.store import Store
 
@@ -39,7 +40,7 @@ async def fork(store: Store, parent: SessionInfo, carried: list[Message]) -> Ses
     child = a_session(root_id=parent.root_id, parent_id=parent.id, kind="fork")
     ids = tuple(message.id for message in carried)
     await store.boundaries.add(
-        BoundaryInfo(new_id(), parent.id, child.id, "fork", time.time(), ids), child, None
+        StoredBoundary(new_id(), parent.id, child.id, "fork", created_at=time.time(), tail=ids), child, None
     )
     return child
 
@@ -49,7 +50,9 @@ async def child_of(store: Store, parent: SessionInfo, summary: str = "notes") ->
         root_id=parent.root_id, parent_id=parent.id, kind="continuation", generation=parent.generation + 1
     )
     seed = Message(new_id(), "user", (Seed(summary, "evidence"),), created_at=time.time())
-    await store.boundaries.add(BoundaryInfo(new_id(), parent.id, child.id, "auto", time.time()), child, seed)
+    await store.boundaries.add(
+        StoredBoundary(new_id(), parent.id, child.id, "auto", created_at=time.time()), child, seed
+    )
     return child
 
 

@@ -3,9 +3,10 @@
 import time
 from typing import Any
 
+from crushpy.core.boundary import FactCount, StoredBoundary
 from crushpy.core.ids import new_id
 from crushpy.core.messages import Message, Seed
-from crushpy.storage.records import BoundaryInfo, SessionInfo
+from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
 from support.stored import a_session, replied, said
 
@@ -44,12 +45,12 @@ async def continued(
         "tokens_before": 75_000,
         "tokens_after": 9_000,
         "summary_source": "model",
-        "coverage": {"paths": (4, 2, 3), "commands": (1, 0, 1)},
+        "facts": {"paths": FactCount(4, 2, 3), "commands": FactCount(1, 0, 1)},
         **record,
     }
     seed = Message(new_id(), "user", (Seed(summary, "files changed: a.py"),), created_at=now)
     await store.boundaries.add(
-        BoundaryInfo(id=new_id(), parent_id=parent.id, child_id=child.id, **fields), child, seed
+        StoredBoundary(id=new_id(), parent_id=parent.id, child_id=child.id, **fields), child, seed
     )
     await told(store, child, *texts)
     return child

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from crushpy.core.events import (
     ApprovalDone,
     ApprovalNeeded,
-    Boundary,
+    BoundaryCommitted,
     Error,
     Event,
     MessageCommitted,
@@ -113,7 +113,7 @@ class _Order:
                 assert self.calls.get(event.id) == "started", f"{where}: that task does not run"
             case TodosChanged():
                 assert self.finished, f"{where}: before the result that changed them"
-            case Boundary():
+            case BoundaryCommitted():
                 assert not self.calls, f"{where}: while calls are open"
                 self.child_expected = True
             case Error():

@@ -11,7 +11,7 @@ from scripted_llm.server import ScriptedLLM
 from support.talk import Talks
 from textual import events
 
-from crushpy.core.events import Boundary, ReviewNeeded
+from crushpy.core.events import BoundaryCommitted, ReviewNeeded
 from crushpy.core.messages import Seed
 from crushpy.engine.compaction.draft import Verdict
 from crushpy.tui.screens.summary_review import ReviewScreen
@@ -203,7 +203,7 @@ async def test_a_real_boundary_waits_for_the_verdict(talks: Talks, llm: Scripted
         await screen.press("ctrl+s")
         talk.conversation.context.review(needed.id, screen.results[0])
     assert await compacting
-    assert len(talk.of(Boundary)) == 1
+    assert len(talk.of(BoundaryCommitted)) == 1
     seed = talk.conversation.history[0].parts[0]
     assert isinstance(seed, Seed)
     assert seed.summary == "My The summary."

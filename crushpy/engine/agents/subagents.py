@@ -9,7 +9,7 @@ import msgspec
 from crushpy.context import facts
 from crushpy.core.errors import CrushpyError
 from crushpy.core.events import (
-    Boundary,
+    BoundaryCommitted,
     Event,
     MessageCommitted,
     Notice,
@@ -237,7 +237,7 @@ class TaskOutputPrinter:
                 self._report(tokens=event.total.total)
             case Retry():
                 self._show(f"{event.reason} Trying again in {event.seconds:g} s.\n")
-            case Boundary():
+            case BoundaryCommitted():
                 self._show(
                     f"context compacted ({event.trigger}): {event.tokens_before:,} tokens were in use\n"
                 )

@@ -9,14 +9,15 @@ import time
 
 import msgspec
 
-from crushpy.context.coverage import Coverage, lineage_coverage, measure
+from crushpy.context.coverage import lineage_coverage, measure
 from crushpy.context.cuts import apply_cuts, overlay
 from crushpy.context.earlier_notes import left_out
 from crushpy.context.evidence import build_evidence
 from crushpy.context.message_facts import NOTHING
 from crushpy.context.plan import FRAME, cuts_to_fit
 from crushpy.context.render import message_text, seed_text
-from crushpy.core.events import MAKING_SUMMARY, Boundary, Compacting, Notice
+from crushpy.core.boundary import Boundary, StoredBoundary, carried_share, prose_share
+from crushpy.core.events import MAKING_SUMMARY, BoundaryCommitted, Compacting, Notice
 from crushpy.core.ids import new_id
 from crushpy.core.messages import EarlierNote, Message, Seed, to_json
 from crushpy.engine.agents.scope import AgentScope
@@ -36,7 +37,6 @@ from crushpy.engine.compaction.window import WindowState
 from crushpy.engine.event_bus import ProgressReporter
 from crushpy.engine.session.session import LoadedSession, result_message
 from crushpy.security.redact import redact
-from crushpy.storage.records import BoundaryInfo
 from crushpy.util.uncancellable import uncancellable
 
 
@@ -89,9 +89,9 @@ class BoundaryBuilder:
             messages=len(draft.plan.parts.middle),
             tail=len(draft.plan.parts.tail),
             cost=draft.summary.usage.cost,
-            coverage=coverage_counts(draft.coverage),
-            share=draft.coverage.share,
-            prose_share=draft.coverage.prose_share,
+            coverage=draft.facts,
+            share=carried_share(draft.facts),
+            prose_share=prose_share(draft.facts),
             problem=draft.summary.problem,
         )
 
@@ -213,7 +213,7 @@ class BoundaryBuilder:
         cwd = self._session.info.cwd
         draft.overrides = tuple({**kept, **overrides}.values())
         draft.tokens_after = draft.limits.fixed_tokens + size + sum(map(self._gauge.size, shown))
-        draft.coverage = measure(
+        draft.facts = measure(
             parts.middle,
             draft.seed.summary,
             carried,
@@ -231,7 +231,7 @@ class BoundaryBuilder:
         tail = tuple(message for message in session.history if message.id in carried)
         child = child_of(session.info, now, options.trigger)
         seed_message = Message(id=new_id(), role="user", parts=(draft.seed,), created_at=now)
-        boundary = BoundaryInfo(
+        boundary = StoredBoundary(
             id=new_id(),
             parent_id=session.info.id,
             child_id=child.id,
@@ -240,7 +240,7 @@ class BoundaryBuilder:
             tail=tuple(message.id for message in draft.plan.parts.tail),
             summary_source=_summary_source(options, summary),
             summary_model=summary.model,
-            template_name=summary.template,
+            template=summary.template,
             template_hash=summary.template_hash,
             tokens_before=draft.state.budget.used,
             tokens_after=draft.tokens_after,
@@ -248,7 +248,7 @@ class BoundaryBuilder:
             seconds=round(max(waited, summary.seconds), 3),
             truncated_chars=summary.truncated_chars,
             problem=summary.problem,
-            coverage=coverage_counts(draft.coverage),
+            facts=draft.facts,
             lineage=draft.lineage,
             prepared=prepared,
             moment=options.moment,
@@ -273,7 +273,7 @@ class BoundaryBuilder:
         self._preparations.boundary_made(used=summary.counted)
         if answer is not None and answer.result is not None:
             options.on_stored(answer.result)
-        self._emit(_boundary_event(boundary, draft))
+        self._emit(_boundary_event(boundary, draft.seed))
         history, before = (seed_message, *tail), session.usage
         session.continue_in(
             LoadedSession(child, history, draft.overrides, inherited=len(history), before=before)
@@ -289,22 +289,12 @@ def _summary_source(options: BoundaryOptions, summary: Summary) -> str:
     return summary.source or by_hand
 
 
-_SHARED_FIELDS = set(BoundaryInfo.__struct_fields__) & set(Boundary.__struct_fields__) - {"coverage"}
-
-
-def _boundary_event(boundary: BoundaryInfo, draft: BoundaryDraft) -> Boundary:
-    """The event for a stored boundary. A field that both have is copied by name."""
-    return Boundary(
-        **{name: getattr(boundary, name) for name in _SHARED_FIELDS},
-        coverage=draft.coverage.share,
-        prose_coverage=draft.coverage.prose_share,
-        facts=boundary.coverage,
-        template=boundary.template_name,
-        summary=draft.seed.summary,
-        evidence=draft.seed.evidence,
-        pins=draft.seed.pins,
+def _boundary_event(boundary: StoredBoundary, seed: Seed) -> BoundaryCommitted:
+    return BoundaryCommitted(
+        **{name: getattr(boundary, name) for name in Boundary.__struct_fields__},
+        coverage=carried_share(boundary.facts),
+        prose_coverage=prose_share(boundary.facts),
+        summary=seed.summary,
+        evidence=seed.evidence,
+        pins=seed.pins,
     )
-
-
-def coverage_counts(coverage: Coverage) -> dict[str, tuple[int, int, int]]:
-    return {kind: (found.total, found.prose, found.carried) for kind, found in coverage.by_kind.items()}

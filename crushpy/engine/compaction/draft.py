@@ -7,11 +7,11 @@ from typing import Literal
 
 import msgspec
 
-from crushpy.context.coverage import Coverage
 from crushpy.context.cuts import apply_cuts
 from crushpy.context.ledger import Ledger
 from crushpy.context.pins import CarriedPins
 from crushpy.context.plan import FRAME, Plan, TokenBudget, make_plan, plan_after
+from crushpy.core.boundary import FactCount
 from crushpy.core.events import ReviewDone, ReviewNeeded
 from crushpy.core.ids import new_id
 from crushpy.core.messages import Cut, Data, Seed, ToolResult, Usage
@@ -68,7 +68,8 @@ class BoundaryDraft(msgspec.Struct):
     """How the child shows some messages of its tail."""
     tokens_after: int = 0
     """Size of the child's first request."""
-    coverage: Coverage = Coverage({})
+    facts: dict[str, FactCount] = msgspec.field(default_factory=dict[str, FactCount])
+    """The facts of the middle, by kind."""
     lineage: tuple[int, int] = (0, 0)
     """Of all facts since the root: how many there were, and how many are carried."""
 
@@ -85,7 +86,7 @@ class Rehearsal(Data, frozen=True, omit_defaults=False):
     tail: int
     """How many would be carried verbatim."""
     cost: float
-    coverage: dict[str, tuple[int, int, int]]
+    coverage: dict[str, FactCount]
     share: float | None
     prose_share: float | None
     problem: str = ""

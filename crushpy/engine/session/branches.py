@@ -6,11 +6,12 @@ import msgspec
 
 from crushpy.context import facts
 from crushpy.context.partition import units
+from crushpy.core.boundary import StoredBoundary
 from crushpy.core.errors import UsageError
 from crushpy.core.ids import new_id
 from crushpy.core.messages import Data, Message, Note, Seed, Usage
 from crushpy.engine.session.session import LoadedSession, load_session
-from crushpy.storage.records import BoundaryInfo, SessionInfo
+from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
 
 MAX_CHANGED_PATHS = 50
@@ -54,7 +55,7 @@ async def fork_session(
     )
     tail = tuple(message.id for message in point.history)
     cuts = tuple(cut for cut in point.viewed.cuts if cut.message_id in set(tail))
-    boundary = BoundaryInfo(new_id(), point.parent.id, info.id, "fork", now, tail)
+    boundary = StoredBoundary(new_id(), point.parent.id, info.id, "fork", created_at=now, tail=tail)
     await store.boundaries.add(boundary, info, None, cuts=cuts)
     notes = tuple(note for note in point.viewed.notes if note.after in set(tail))
     return LoadedSession(info, point.history, cuts, inherited=len(tail), before=point.before, notes=notes)

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from crushpy.context.coverage import Coverage, FactCount
 from crushpy.context.cuts import SentState
 from crushpy.context.inspect import RequestMade, requests_made
+from crushpy.core.boundary import StoredBoundary
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.messages import Data, Message, Seed
 from crushpy.core.timeline_notes import TimelineNote
@@ -18,14 +18,7 @@ from crushpy.engine.session.usage_report import UsageReport, usage_report
 from crushpy.security.private_files import new_file
 from crushpy.security.sanitize import one_line
 from crushpy.settings.schema import UndoSettings
-from crushpy.storage.records import (
-    BoundaryInfo,
-    CannotWriteNow,
-    ConversationEntry,
-    SearchHit,
-    SessionInfo,
-    TasksDone,
-)
+from crushpy.storage.records import CannotWriteNow, ConversationEntry, SearchHit, SessionInfo, TasksDone
 from crushpy.storage.store import Store
 
 if TYPE_CHECKING:
@@ -61,7 +54,7 @@ class Branch(Data, frozen=True):
     """One session in the tree of its conversation."""
 
     session: SessionInfo
-    boundary: BoundaryInfo | None
+    boundary: StoredBoundary | None
     """The boundary that opened it; None for the first session and for tasks."""
     relation: Relation
     """Its relation to its parent. An undone continuation is a branch."""
@@ -76,7 +69,7 @@ class Preview(Data, frozen=True):
     """A session at a glance."""
 
     session: SessionInfo
-    boundary: BoundaryInfo | None
+    boundary: StoredBoundary | None
     seed: Seed | None
     """What it started with, if it continues another."""
     first: tuple[Message, ...]
@@ -89,16 +82,12 @@ class Preview(Data, frozen=True):
 class OpeningBoundary(Data, frozen=True):
     """The boundary that a session's history begins with, and what precedes it."""
 
-    boundary: BoundaryInfo
+    boundary: StoredBoundary
     own: bool
     """It opened this session; False if this is a branch of one that it opened."""
     sessions: int
     messages: int
     """Of all those sessions, without seeds."""
-
-    @property
-    def coverage(self) -> Coverage:
-        return Coverage({kind: FactCount(*counts) for kind, counts in self.boundary.coverage.items()})
 
 
 class SessionBrowser:
@@ -327,7 +316,7 @@ class SessionBrowser:
         """What happened between a session's messages, for the user."""
         return await self._store.notes.load(session_id)
 
-    async def boundary_before(self, session_id: str) -> BoundaryInfo | None:
+    async def boundary_before(self, session_id: str) -> StoredBoundary | None:
         """The boundary that opened this session; None for a root or a branch."""
         return await self._store.boundaries.find_opening(session_id)
 
@@ -418,7 +407,7 @@ def seed_of(messages: list[Message]) -> Seed | None:
     return next((part for part in first if isinstance(part, Seed)), None)
 
 
-def arrange(sessions: list[SessionInfo], boundaries: dict[str, BoundaryInfo], tip: str) -> list[Branch]:
+def arrange(sessions: list[SessionInfo], boundaries: dict[str, StoredBoundary], tip: str) -> list[Branch]:
     """The tree as a list, each session after the one it is drawn below.
 
     A session whose parent is gone stands at the left, and none is drawn twice.
@@ -452,7 +441,7 @@ def arrange(sessions: list[SessionInfo], boundaries: dict[str, BoundaryInfo], ti
     return list(found.values())
 
 
-def _relation(session: SessionInfo, boundary: BoundaryInfo | None) -> Relation:
+def _relation(session: SessionInfo, boundary: StoredBoundary | None) -> Relation:
     if session.kind == "task":
         return "task"
     undone = boundary is not None and boundary.undone_at is not None

@@ -13,6 +13,7 @@ from typing import Literal
 
 import msgspec
 
+from crushpy.core.boundary import StoredBoundary
 from crushpy.core.errors import CrushpyError
 from crushpy.core.ids import new_id
 from crushpy.core.messages import Data, Message, Seed
@@ -31,7 +32,6 @@ from crushpy.importers.foreign import (
 from crushpy.importers.normalise import ImportedBoundary, normalised
 from crushpy.security.sanitize import one_line
 from crushpy.storage.records import (
-    BoundaryInfo,
     ImportReading,
     ImportRecord,
     ImportStep,
@@ -234,7 +234,7 @@ class _Reading(ImportReading):
         moment = item.created_at or self._moment
         child = child_of(self._session, moment)
         seed = Message(new_id(), "user", (Seed(item.summary, ""),), moment)
-        boundary = BoundaryInfo(
+        boundary = StoredBoundary(
             id=new_id(),
             parent_id=self._session.id,
             child_id=child.id,

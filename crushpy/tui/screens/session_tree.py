@@ -12,6 +12,7 @@ from textual.content import Content
 from textual.widgets import Static, Tree
 from textual.widgets.tree import TreeNode
 
+from crushpy.core.boundary import StoredBoundary
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import (
     Data,
@@ -29,7 +30,6 @@ from crushpy.core.messages import (
 from crushpy.engine.session.browser import Branch, Preview, SessionBrowser
 from crushpy.engine.session.export import age
 from crushpy.security.sanitize import clean, one_line
-from crushpy.storage.records import BoundaryInfo
 from crushpy.tui.items import image_label
 from crushpy.tui.notify import tell
 from crushpy.tui.screens.overlay import OverlayScreen
@@ -40,14 +40,14 @@ MAX_MESSAGE_CHARS = 600
 """Characters of a message in the preview."""
 
 
-def coverage_words(boundary: BoundaryInfo) -> str:
+def coverage_words(boundary: StoredBoundary) -> str:
     """How many facts were carried over; empty if there were none."""
-    total = sum(counts[0] for counts in boundary.coverage.values())
-    carried = sum(counts[2] for counts in boundary.coverage.values())
+    total = sum(counts[0] for counts in boundary.facts.values())
+    carried = sum(counts[2] for counts in boundary.facts.values())
     return f"{carried}/{total} facts" if total else ""
 
 
-def tokens_words(boundary: BoundaryInfo) -> str:
+def tokens_words(boundary: StoredBoundary) -> str:
     after = f"{short(boundary.tokens_after)}"
     return f"{short(boundary.tokens_before)} → {after}" if boundary.tokens_before else ""
 
@@ -78,7 +78,7 @@ def preview_text(preview: Preview, note: str = "") -> Content:
     return Content("\n").join(blocks)
 
 
-def _boundary(boundary: BoundaryInfo) -> list[Content]:
+def _boundary(boundary: StoredBoundary) -> list[Content]:
     lines = [_heading(f"Compacted: {boundary.trigger}{' (undone)' if boundary.undone_at else ''}")]
     tokens = f"{boundary.tokens_before:,} → {boundary.tokens_after:,} tokens"
     if boundary.reported_after is not None:
@@ -87,7 +87,7 @@ def _boundary(boundary: BoundaryInfo) -> list[Content]:
     if words := coverage_words(boundary):
         kinds = ", ".join(
             f"{kind} {carried}/{total} ({prose} in prose)"
-            for kind, (total, prose, carried) in boundary.coverage.items()
+            for kind, (total, prose, carried) in boundary.facts.items()
             if total
         )
         lines.append(Content(f"{words} carried: {kinds}"))

@@ -1,0 +1,79 @@
+"""One compaction or new session as data: storage, the event and the card share this definition."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from crushpy.core.messages import Data
+
+
+class FactCount(NamedTuple):
+    """Of `total` facts, how many the prose alone carries, and how many prose and evidence together."""
+
+    total: int
+    prose: int
+    carried: int
+
+
+def prose_share(facts: Mapping[str, FactCount]) -> float | None:
+    """Share of the facts that the summary alone carries. None if there are none."""
+    return _share(sum(count.prose for count in facts.values()), facts)
+
+
+def carried_share(facts: Mapping[str, FactCount]) -> float | None:
+    """Share of the facts that were carried. None if there are none."""
+    return _share(sum(count.carried for count in facts.values()), facts)
+
+
+def _share(part: int, facts: Mapping[str, FactCount]) -> float | None:
+    total = sum(count.total for count in facts.values())
+    return round(part / total, 4) if total else None
+
+
+class Boundary(Data, frozen=True, omit_defaults=False):
+    """How one session ended and its child opened."""
+
+    id: str
+    parent_id: str
+    child_id: str
+    trigger: str
+    """agent, auto, manual, overflow or fallback; fork if the user made a branch; imported if another
+    agent had compacted."""
+    tokens_before: int = 0
+    tokens_after: int = 0
+    """Estimated."""
+    cost: float = 0.0
+    seconds: float = 0.0
+    summary_source: str = ""
+    """model, agent, user, edited (by the user), imported or evidence (no prose)."""
+    summary_model: str = ""
+    template: str = ""
+    problem: str = ""
+    """Why no better summary could be written."""
+    lineage: tuple[int, int] = (0, 0)
+    """Of all facts since the root: how many there were, and how many were carried."""
+    prepared: bool = False
+    """The summary was ready when the boundary was due."""
+    moment: str = ""
+    """The natural moment it was made at: todo done, git commit, tests green or new prompt; empty: none."""
+    waited_ms: int = 0
+    """How long the turn waited for it."""
+    facts: dict[str, FactCount] = msgspec.field(default_factory=dict[str, FactCount])
+    """The facts left behind, by kind."""
+
+
+class StoredBoundary(Boundary, frozen=True, omit_defaults=False, kw_only=True):
+    """The record of a boundary, with details that only storage needs."""
+
+    created_at: float
+    tail: tuple[str, ...] = ()
+    """Messages of the parent that the child carries on verbatim."""
+    template: str = msgspec.field(default="", name="template_name")
+    template_hash: str = ""
+    facts: dict[str, FactCount] = msgspec.field(default_factory=dict[str, FactCount], name="coverage")
+    truncated_chars: int = 0
+    """Left out of the text that was summarised, because it was too long."""
+    reported_after: int | None = None
+    """The usage that the child's first reply reported."""
+    undone_at: float | None = None
