@@ -193,7 +193,7 @@ class _Watch:
 
     def exit_code(self, status: str) -> int:
         if status == "done":
-            return 3 if self._conversation.unasked else 0
+            return 3 if self._conversation.denied_noninteractive else 0
         failure = self._conversation.failure
         if status == "error" and failure is not None:
             return failure.exit_code

@@ -99,7 +99,7 @@ async def _edit(
         import msgspec
 
         data: dict[str, Any] = {"session_id": session_id, "dry_run": dry_run, **msgspec.to_builtins(effect)}
-        del data["cuts"]
+        del data["overrides"]
         print_json(data)
         return
     print_text(

@@ -4,14 +4,14 @@ Pure: says and refuses, changes nothing. A call and its results are one unit and
 together; the first request stays, and so does what a session started with.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from crushpy.context.cuts import LEVELS, apply_cuts, overlay, with_cut
 from crushpy.context.facts import absolute
+from crushpy.context.overrides import LEVELS, apply_override, apply_overrides, override_kind
 from crushpy.context.partition import Size, units
 from crushpy.core.errors import UsageError
-from crushpy.core.messages import Cut, Data, Image, Message, Seed, ToolCall, counted
+from crushpy.core.messages import Data, Image, Message, MessageOverride, Overrides, Seed, ToolCall, counted
 
 EditKind = Literal["cut", "drop", "restore"]
 SUPERSEDED = "superseded"
@@ -48,10 +48,10 @@ class EditEffect(Data, frozen=True, omit_defaults=False):
     messages: tuple[EditedMessage, ...]
     """In the order of the history."""
     tokens_freed: int
-    """Below 0 where more is brought back than is left out."""
+    """Below 0 if more is restored than is left out."""
     cache_lost: int
     """Tokens behind the first changed message: a provider's cache ends there, and they are sent again."""
-    cuts: tuple[Cut, ...] = ()
+    overrides: tuple[MessageOverride, ...] = ()
     """The records that make it so."""
 
     @property
@@ -68,24 +68,25 @@ class OldViews(Data, frozen=True, omit_defaults=False):
     """What cutting them frees."""
 
 
-def old_views(history: Sequence[Message], cuts: Mapping[str, Cut], *, cwd: str, size: Size) -> OldViews:
+def old_views(history: Sequence[Message], overrides: Overrides, *, cwd: str, size: Size) -> OldViews:
     """The superseded views that a request still shows."""
-    found = [message for message in superseded_views(history, cwd=cwd) if not overlay(cuts, message.id)]
-    freed = {message.id: size(message) - size(with_cut(message, _emptied(message))) for message in found}
+    views = superseded_views(history, cwd=cwd)
+    shown = [message for message in views if not override_kind(overrides, message.id)]
+    freed = {one.id: size(one) - size(apply_override(one, _emptied(one))) for one in shown}
     worth = {name: tokens for name, tokens in freed.items() if tokens > 0}
     return OldViews(tuple(worth), sum(worth.values()))
 
 
 def effect_of_edits(
     history: Sequence[Message],
-    cuts: Mapping[str, Cut],
+    overrides: Overrides,
     wanted: Sequence[ContextEdit],
     *,
     cwd: str,
     size: Size,
 ) -> EditEffect:
-    """The effect of all these edits together. `UsageError` where one of them cannot be; then none is made."""
-    planner = _Planner(history, cuts, cwd, size)
+    """The effect of all these edits together. Raises `UsageError` if one of them is impossible."""
+    planner = _Planner(history, overrides, cwd, size)
     planner.refuse_everything(wanted)
     for edit in wanted:
         planner.add(edit)
@@ -93,14 +94,15 @@ def effect_of_edits(
 
 
 class _Planner:
-    def __init__(self, history: Sequence[Message], cuts: Mapping[str, Cut], cwd: str, size: Size) -> None:
+    def __init__(self, history: Sequence[Message], overrides: Overrides, cwd: str, size: Size) -> None:
         self._history = history
-        self._cuts = cuts
+        self._overrides = overrides
         self._cwd = cwd
         self._size = size
         self._unit = {message.id: unit for unit in units(history) for message in unit}
         self._messages = {message.id: message for message in history}
-        self._made: dict[str, Cut] = {}
+        self._kind = {message.id: override_kind(overrides, message.id) for message in history}
+        self._made: dict[str, MessageOverride] = {}
         self._asked: set[str] = set()
 
     # --- one edit ---------------------------------------------------------------------------------------
@@ -122,7 +124,7 @@ class _Planner:
                     self._restore(message)
 
     def _cut_old_views(self) -> None:
-        offered = old_views(self._history, self._cuts, cwd=self._cwd, size=self._size)
+        offered = old_views(self._history, self._overrides, cwd=self._cwd, size=self._size)
         if not offered.message_ids:
             raise UsageError(
                 "There are no superseded views: no file was read twice, or they are cut already."
@@ -132,74 +134,72 @@ class _Planner:
             self._make(_emptied(self._messages[name]))
 
     def _restore_all(self) -> None:
-        changed = [message for message in self._history if overlay(self._cuts, message.id)]
+        changed = [message for message in self._history if self._kind[message.id]]
         if not changed:
             raise UsageError("There is nothing to restore: every message is sent whole.")
         for message in changed:
             self._asked.add(message.id)
-            self._make(Cut(message.id, kind="restore"))
+            self._make(MessageOverride(message.id, kind="restore"))
 
     def _cut(self, message: Message) -> None:
         self._refuse_fixed(message, "cut")
-        match overlay(self._cuts, message.id):
-            case "cut":
-                raise UsageError(f"Message {message.id} is cut already.", "--restore shows it whole again.")
-            case "drop":
-                raise UsageError(
-                    f"Message {message.id} is dropped: there is nothing to cut.", "--restore it first."
-                )
-            case _:
-                pass
+        if self._kind[message.id] == "cut":
+            raise UsageError(f"Message {message.id} is cut already.", "--restore shows it whole again.")
+        if self._kind[message.id] == "drop":
+            raise UsageError(
+                f"Message {message.id} is dropped: there is nothing to cut.", "--restore it first."
+            )
         concerned = self._unit[message.id] if message.calls else (message,)
-        found = [cut for one in concerned if not overlay(self._cuts, one.id) and (cut := self._shorter(one))]
-        if not found:
+        found = [self._shorter(one) for one in concerned if not self._kind[one.id]]
+        if not any(found):
             raise UsageError(f"Message {message.id} is too short to be cut.", "--drop leaves it out.")
-        for cut in found:
-            self._make(cut)
+        for override in filter(None, found):
+            self._make(override)
 
-    def _shorter(self, message: Message) -> Cut | None:
+    def _shorter(self, message: Message) -> MessageOverride | None:
         """A cut that makes this message smaller; None if none does."""
         text = message.result.text if message.result else message.text
         for least, head, tail in LEVELS:
-            cut = Cut(message.id, head, tail)
+            override = MessageOverride(message.id, head, tail)
             if len(text) > least or _has_images(message):
-                return cut if self._size(with_cut(message, cut)) < self._size(message) else None
+                smaller = self._size(apply_override(message, override)) < self._size(message)
+                return override if smaller else None
         return None
 
     def _drop(self, message: Message) -> None:
         for one in self._unit[message.id]:
             self._refuse_fixed(one, "dropped")
-        if overlay(self._cuts, message.id) == "drop":
+        if self._kind[message.id] == "drop":
             raise UsageError(f"Message {message.id} is dropped already.", "--restore brings it back.")
         for one in self._unit[message.id]:
-            self._make(Cut(one.id, kind="drop"))
+            self._make(MessageOverride(one.id, kind="drop"))
 
     def _restore(self, message: Message) -> None:
-        kind = overlay(self._cuts, message.id)
+        kind = self._kind[message.id]
         unit = self._unit[message.id]
-        concerned = [one for one in unit if overlay(self._cuts, one.id) and (kind != "cut" or one is message)]
+        concerned = [one for one in unit if self._kind[one.id] and (kind != "cut" or one is message)]
         if not concerned or (not kind and not message.calls):
             raise UsageError(
                 f"There is nothing to restore: message {message.id} is sent whole.",
                 "`crushpy sessions context ID` marks what is cut or dropped.",
             )
         for one in concerned:
-            self._make(Cut(one.id, kind="restore"))
+            self._make(MessageOverride(one.id, kind="restore"))
 
-    def _make(self, cut: Cut) -> None:
-        before = self._made.get(cut.message_id)
-        if before is not None and before.kind != cut.kind:
+    def _make(self, override: MessageOverride) -> None:
+        before = self._made.get(override.message_id)
+        if before is not None and before.kind != override.kind:
             raise UsageError(
-                f"Message {cut.message_id} cannot be {DONE[before.kind]} and {DONE[cut.kind]} at once.",
+                f"{override.message_id} cannot be {DONE[before.kind]} and {DONE[override.kind]} at once.",
                 "A call and its results are dropped and restored together.",
             )
-        self._made[cut.message_id] = cut
+        self._made[override.message_id] = override
 
     # --- what stays -------------------------------------------------------------------------------------
 
     def refuse_everything(self, wanted: Sequence[ContextEdit]) -> None:
         names = [message_named(one.message_id, self._messages) for one in wanted if one.kind == "drop"]
-        left = {message.id for message in apply_cuts(self._history, self._cuts)}
+        left = {message.id for message in apply_overrides(self._history, self._overrides)}
         dropped = {message.id for name in names for message in self._unit[name]}
         if len(names) > 1 and left <= dropped:
             raise UsageError(
@@ -223,8 +223,8 @@ class _Planner:
     # --- all of them ------------------------------------------------------------------------------------
 
     def effect(self) -> EditEffect:
-        after = {**self._cuts, **self._made}
-        now, then = self._sizes(self._cuts), self._sizes(after)
+        after = {**self._overrides, **self._made}
+        now, then = self._sizes(self._overrides), self._sizes(after)
         changed = [
             EditedMessage(one.id, self._made[one.id].kind, now[one.id], then[one.id], one.id in self._asked)
             for one in self._history
@@ -238,14 +238,14 @@ class _Planner:
             tuple(self._made.values()),
         )
 
-    def _sizes(self, cuts: Mapping[str, Cut]) -> dict[str, int]:
-        """Tokens of each message as a request shows it; 0 where it does not."""
-        shown = {message.id: self._size(message) for message in apply_cuts(self._history, cuts)}
+    def _sizes(self, overrides: Overrides) -> dict[str, int]:
+        """Tokens of each message as a request shows it; 0 if it does not."""
+        shown = {message.id: self._size(message) for message in apply_overrides(self._history, overrides)}
         return {message.id: shown.get(message.id, 0) for message in self._history}
 
 
 def message_named(name: str, ids: Iterable[str]) -> str:
-    """The id that was meant: given whole, or as the beginning of one only."""
+    """The id that `name` stands for: the whole id or a unique prefix."""
     wanted = name.strip()
     found = sorted(one for one in ids if one.startswith(wanted)) if wanted else []
     if wanted in found or len(found) == 1:
@@ -263,8 +263,8 @@ def _has_images(message: Message) -> bool:
     return any(isinstance(part, Image) for part in shown)
 
 
-def _emptied(message: Message) -> Cut:
-    return Cut(message.id, 0, 0)
+def _emptied(message: Message) -> MessageOverride:
+    return MessageOverride(message.id, 0, 0)
 
 
 def offer_words(views: OldViews) -> str:

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
+import msgspec
+
 from crushpy.context.budget import Budget
 from crushpy.context.calibration import median
 from crushpy.core.messages import Data, Message, Usage, counted
@@ -48,7 +50,7 @@ class Forecast(Data, frozen=True, omit_defaults=False):
     next_turns: int | None = None
     """How many turns the costs are for."""
     cost_going_on: float | None = None
-    cost_afresh: float | None = None
+    cost_compacted: float | None = msgspec.field(default=None, name="cost_afresh")
     """The compaction itself included."""
 
 
@@ -127,7 +129,7 @@ def _pace(turns: Sequence[TurnUsage], start: int) -> int | None:
 def _cost(
     turns: Sequence[TurnUsage], prices: Prices, used: int, pace: int, ahead: int, *, cached: bool
 ) -> float:
-    """Of the next turns, each as the last ones were: so many calls, so much written, so much from the cache.
+    """The cost of the next turns if each is like the last ones in calls, output and cache hits.
 
     Each call reads the whole context. `cached`: what is there now lies in the provider's cache already.
     """
@@ -149,14 +151,14 @@ def _cost(
 
 
 def soon(forecast: Forecast) -> str:
-    """One line for the gauge when it matters; empty while it does not."""
+    """One line for the gauge shortly before compaction, otherwise empty."""
     if forecast.turns_left is None or forecast.turns_left > WARN_TURNS_LEFT:
         return ""
     return f"~{counted(forecast.turns_left, 'turn')} left"
 
 
 def in_words(forecast: Forecast) -> list[str]:
-    """For people, a line each. Nothing here is exact."""
+    """The forecast as lines of text."""
     if forecast.tokens_per_turn is None:
         why = "this session has not grown" if forecast.turns else "no reply has said what it used"
         return [f"no forecast yet: {why}"]
@@ -164,11 +166,11 @@ def in_words(forecast: Forecast) -> list[str]:
     if forecast.turns_left is not None:
         left = f"~{counted(forecast.turns_left, 'turn')} left"
     lines = [f"~{forecast.tokens_per_turn:,} tokens a turn, {left}"]
-    if forecast.next_turns and forecast.cost_going_on is not None and forecast.cost_afresh is not None:
+    if forecast.next_turns and forecast.cost_going_on is not None and forecast.cost_compacted is not None:
         ahead = "turn" if forecast.next_turns == 1 else counted(forecast.next_turns, "turn")
         lines.append(
             f"the next {ahead}: ~{dollars(forecast.cost_going_on)} without compaction, "
-            f"~{dollars(forecast.cost_afresh)} compacting now"
+            f"~{dollars(forecast.cost_compacted)} compacting now"
         )
     return lines
 

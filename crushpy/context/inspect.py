@@ -1,17 +1,17 @@
 """What fills the window, part by part: the data behind the inspector."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import msgspec
 
 from crushpy.context.budget import Budget
-from crushpy.context.cuts import SentState, apply_cuts, sent_states
 from crushpy.context.edits import OldViews, old_views
 from crushpy.context.forecast import Forecast
+from crushpy.context.overrides import SentState, apply_overrides, sent_states
 from crushpy.context.partition import Size
-from crushpy.core.messages import Cut, Data, Message, Note, Seed, Usage
+from crushpy.core.messages import Data, Message, Note, Overrides, Seed, Usage
 
 _INSTRUCTIONS = re.compile(
     r'(?<!\n)\n*<instructions path="(?P<path>[^"]*)">\n.*?\n</instructions>', re.DOTALL
@@ -61,14 +61,14 @@ def inspect(
     *,
     count: Callable[[str], int],
     size: Size,
-    cuts: Mapping[str, Cut] | None = None,
+    overrides: Overrides | None = None,
     cwd: str = "",
     cached: int = 0,
 ) -> Inspection:
-    """`tools` are names and schemas as sent; `history` is as stored, `cuts` say how it is sent; `cached` is
-    what the provider last read from its cache."""
-    cuts = cuts or {}
-    states = sent_states(cuts.values())
+    """`tools` are names and schemas as sent; `history` is as stored, and `overrides` say how it is sent;
+    `cached` is what the provider last read from its cache."""
+    overrides = overrides or {}
+    states = sent_states(overrides.values())
     rows: list[Row] = []
     sent = 0
 
@@ -94,9 +94,9 @@ def inspect(
             add("evidence", "evidence", count(seed.evidence), message.id)
         else:
             state = states.get(message.id, "")
-            shown = sum(size(one) for one in apply_cuts((message,), cuts))
+            shown = sum(size(one) for one in apply_overrides((message,), overrides))
             add(_kind(message), _name(message), shown, message.id, state, size(message))
-    offered = old_views(history, cuts, cwd=cwd, size=size)
+    offered = old_views(history, overrides, cwd=cwd, size=size)
     return Inspection(budget, tuple(_with_costs(rows)), old_views=offered)
 
 

@@ -2,16 +2,16 @@
 
 from collections.abc import Callable, Sequence
 
-from crushpy.context.cuts import apply_cuts, truncate_largest
+from crushpy.context.overrides import apply_overrides, by_message, truncate_largest
 from crushpy.context.partition import Parts, Size, partition, tail_budget
 from crushpy.context.tags import element, quoted
-from crushpy.core.messages import Cut, Data, Message
+from crushpy.core.messages import Data, Message, MessageOverride
 
 FIRST_REQUEST_SHARE = 0.5
 """The child's first request may be this share of the threshold, beside the fixed floor."""
 REQUEST_TOKENS = 2_000
 FRAME = 120
-"""Tokens of what stands round summary, evidence and quotes: the opening words, tags, marks of cuts."""
+"""Tokens of what stands round summary, evidence and quotes: the opening words, tags, marks of overrides."""
 
 
 class TokenBudget(Data, frozen=True):
@@ -57,7 +57,7 @@ class TokenBudget(Data, frozen=True):
 
 class Plan(Data, frozen=True):
     """The parts of the history, and how large each carried text may be. Cuts to the tail come last, by
-    `cuts_to_fit`, once the texts' real sizes are known."""
+    `overrides_to_fit`, once the texts' real sizes are known."""
 
     parts: Parts
     keep: int
@@ -83,8 +83,9 @@ def make_plan(
     keep = tail_budget(limits.keep_recent_tokens, limits.window, own)
     keep = 0 if minimal_tail else max(0, min(keep, limits.carried - texts))
     parts = partition(history, has_seed=has_seed, keep=keep, size=size)
-    least = apply_cuts(
-        parts.tail, {cut.message_id: cut for cut in truncate_largest(parts.tail, goal=0, size=size)}
+    least = apply_overrides(
+        parts.tail,
+        by_message(truncate_largest(parts.tail, goal=0, size=size)),
     )
     room = limits.carried - sum(map(size, least)) - FRAME - limits.pinned - limits.longest_summary
     quote_room = max(0, min(limits.request, room // 4))
@@ -118,7 +119,9 @@ def plan_after(
     return Plan(parts, tail, False, limits.summary_target, max(0, evidence), quotes)
 
 
-def cuts_to_fit(plan: Plan, limits: TokenBudget, *, text_tokens: int, size: Size) -> tuple[Cut, ...]:
+def overrides_to_fit(
+    plan: Plan, limits: TokenBudget, *, text_tokens: int, size: Size
+) -> tuple[MessageOverride, ...]:
     """Which results of the tail are shown cut, beside carried texts of `text_tokens`.
 
     What the texts did not need goes to the tail: what the model has not seen yet is cut last, and only where
@@ -133,9 +136,9 @@ def cuts_to_fit(plan: Plan, limits: TokenBudget, *, text_tokens: int, size: Size
         seen -= 1
     unseen = tail[seen:]
     goal = min(room, plan.keep) if plan.parts.tail_too_large else room
-    cuts = truncate_largest(tail[:seen], goal=max(0, goal - sum(map(size, unseen))), size=size)
-    shown = apply_cuts(tail[:seen], {cut.message_id: cut for cut in cuts})
-    return (*cuts, *truncate_largest(unseen, goal=max(0, room - sum(map(size, shown))), size=size))
+    overrides = truncate_largest(tail[:seen], goal=max(0, goal - sum(map(size, unseen))), size=size)
+    shown = apply_overrides(tail[:seen], by_message(overrides))
+    return (*overrides, *truncate_largest(unseen, goal=max(0, room - sum(map(size, shown))), size=size))
 
 
 def last_words(parts: Parts, *, limit: int, count: Callable[[str], int]) -> str:

@@ -2,15 +2,16 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
-from crushpy.context.cuts import cut_text, image_line
+from crushpy.context.overrides import image_line, truncate_text
 from crushpy.context.tags import element, own_words, safe
 from crushpy.core.messages import (
-    Cut,
     Image,
     Message,
+    MessageOverride,
     Note,
+    Overrides,
     Seed,
     Text,
     Thinking,
@@ -47,14 +48,14 @@ def note_text(note: Note) -> str:
     return element("note", note.text)
 
 
-def message_text(message: Message, cut: Cut | None = None) -> str:
+def message_text(message: Message, override: MessageOverride | None = None) -> str:
     """One message for a summariser: who, what, with its id. Whole, unless a cut says otherwise.
 
     No line of what was said or printed can pass for the head of another message.
     """
 
     def body(text: str) -> str:
-        return own_words(cut_text(text, cut) if cut else text)
+        return own_words(truncate_text(text, override) if override else text)
 
     blocks: list[str] = []
     for part in message.parts:
@@ -98,7 +99,7 @@ def transcript_chunks(
     *,
     limit: int,
     count: Count,
-    cuts: Mapping[str, Cut] | None = None,
+    overrides: Overrides | None = None,
     dense: bool = False,
 ) -> list[str]:
     """All of `messages` as text, in order, in pieces of at most `limit` tokens each.
@@ -108,7 +109,7 @@ def transcript_chunks(
     chunks: list[str] = []
     current, size = "", 0
     for message in messages:
-        rest = safe(message_text(message, (cuts or {}).get(message.id)))
+        rest = safe(message_text(message, (overrides or {}).get(message.id)))
         lead = "\n\n" if current else ""
         while rest:
             weight = _weight(rest, limit, count) + 1
@@ -157,11 +158,11 @@ def fitted_chunks(
         if len(chunks) <= most:
             return chunks, 0
     whole = sum(map(len, chunks))
-    cuts: dict[str, Cut] = {}
+    overrides: dict[str, MessageOverride] = {}
     for roles, head, tail in _LEVELS:
         affected = [message for message in messages if message.role in roles]
-        _shorten(affected, messages, cuts, head, tail, goal=int(limit * most * 0.95), count=count)
-        chunks = transcript_chunks(messages, limit=limit, count=count, cuts=cuts, dense=True)
+        _shorten(affected, messages, overrides, head, tail, goal=int(limit * most * 0.95), count=count)
+        chunks = transcript_chunks(messages, limit=limit, count=count, overrides=overrides, dense=True)
         if len(chunks) <= most:
             break
     if len(chunks) > most:  # thousands of small messages: the beginning and the latest
@@ -172,20 +173,20 @@ def fitted_chunks(
 def _shorten(
     affected: Sequence[Message],
     messages: Sequence[Message],
-    cuts: dict[str, Cut],
+    overrides: dict[str, MessageOverride],
     head: int,
     tail: int,
     *,
     goal: int,
     count: Count,
 ) -> None:
-    """Adds cuts to `cuts`, the largest first, until all messages together are down to `goal` tokens."""
-    size = {message.id: count(message_text(message, cuts.get(message.id))) for message in messages}
+    """Adds cuts to `overrides`, the largest first, until all messages together are down to `goal` tokens."""
+    size = {message.id: count(message_text(message, overrides.get(message.id))) for message in messages}
     total = sum(size.values())
     for message in sorted(affected, key=lambda message: -size[message.id]):
         if total <= goal:
             return
-        shorter = count(message_text(message, Cut(message.id, head, tail)))
+        shorter = count(message_text(message, MessageOverride(message.id, head, tail)))
         if shorter < size[message.id]:
-            cuts[message.id] = Cut(message.id, head, tail)
+            overrides[message.id] = MessageOverride(message.id, head, tail)
             total += shorter - size[message.id]

@@ -3,6 +3,7 @@
 Everything here is frozen data that round-trips through JSON. It imports no other package.
 """
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -327,7 +328,7 @@ class Pin(Data, frozen=True, omit_defaults=False):
     created_at: float = 0.0
 
 
-class Cut(Data, frozen=True):
+class MessageOverride(Data, frozen=True):
     """A record beside a stored message: how requests show it from now on. The message itself is unchanged."""
 
     message_id: str
@@ -339,6 +340,10 @@ class Cut(Data, frozen=True):
     """Truncated, left out, or restored."""
     made_after: str = ""
     """The last message when it was made: usage reports up to it describe another request."""
+
+
+Overrides = Mapping[str, MessageOverride]
+"""By the id of the message."""
 
 
 _TELLING = ("command", "file_path", "pattern", "url", "query", "path", "job_id", "message_id", "prompt")

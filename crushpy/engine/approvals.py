@@ -53,7 +53,7 @@ class Ruling(Data, frozen=True):
     """Why it may not run, for the model; empty if it may."""
     answer: Answer | None = None
     """If the user was asked."""
-    unasked: bool = False
+    denied_noninteractive: bool = False
     """A question was needed, but no user could be asked."""
     needs: Privileges = Privileges()
     """Privileges granted to a command."""
@@ -191,7 +191,7 @@ class Approvals:
             return Ruling(decision, needs=decision.needs)
         if decision.verdict == "deny":
             return _denied(decision)
-        return Ruling(decision, _unasked_text(decision), unasked=True)
+        return Ruling(decision, _noninteractive_text(decision), denied_noninteractive=True)
 
     async def _ask(
         self,
@@ -242,7 +242,7 @@ class Approvals:
 
     def decided(self, accesses: tuple[Access, ...], ruling: Ruling) -> CallDecision:
         """The ruling as it is stored with the result of the call."""
-        verdict = "allowed" if not ruling.refusal else "unasked" if ruling.unasked else "denied"
+        verdict = "allowed" if not ruling.refusal else "unasked" if ruling.denied_noninteractive else "denied"
         answer = ruling.answer
         return CallDecision(
             verdict,
@@ -349,7 +349,7 @@ def _denied(decision: Decision) -> Ruling:
     return Ruling(decision, f"Denied: {decision.reason}. Do not try to get around this.")
 
 
-def _unasked_text(decision: Decision) -> str:
+def _noninteractive_text(decision: Decision) -> str:
     text = f"Permission needed: {decision.reason}. No user can be asked in this run, so it was not done."
     if not decision.suggested:
         return f"{text} No rule can allow it; only --yolo would."

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from crushpy.context.cuts import SentState, sent_states
+from crushpy.context.overrides import SentState, sent_states
 from crushpy.core.access import Mode
 from crushpy.core.errors import CrushpyError
 from crushpy.core.events import Error, JobEnded, ModeChanged, PlanReady, PromptQueued, TurnEnded
@@ -208,9 +208,9 @@ class Conversation:
         return self._approvals.answer(call_id, answer)
 
     @property
-    def unasked(self) -> bool:
+    def denied_noninteractive(self) -> bool:
         """Whether a permission was needed and no user could be asked."""
-        return self._agent.tools.unasked or self._runtime.subagents.unasked
+        return self._agent.tools.denied_noninteractive or self._runtime.subagents.denied_noninteractive
 
     # --- the mode ---------------------------------------------------------------------------------------
 
@@ -333,7 +333,7 @@ class Conversation:
     @property
     def sent_states(self) -> dict[str, SentState]:
         """The messages that are not sent in full."""
-        return sent_states(self._session.cuts.values())
+        return sent_states(self._session.overrides.values())
 
     @property
     def usage(self) -> Usage:

@@ -8,7 +8,7 @@ import msgspec
 
 from crushpy.context.budget import threshold_of
 from crushpy.context.calibration import Calibration, plausible
-from crushpy.context.cuts import without_images
+from crushpy.context.overrides import without_images
 from crushpy.context.plan import TokenBudget
 from crushpy.core.defaults import DEFAULT_WINDOW
 from crushpy.core.messages import Image, Message, Usage
@@ -176,7 +176,7 @@ class Models:
         if told.latest is not None:
             self.learnt(model)
             samples = told.samples if told.restarted else ()
-            change = with_ratio(told.latest, counted=counted, afresh=samples)
+            change = with_ratio(told.latest, counted=counted, replacing=samples)
             self._learnt.learn(model, self._servers[model], change)
 
     def doubts_window(self, model: str) -> bool:

@@ -141,16 +141,16 @@ def with_learnt_window(info: ModelInfo, known: LearntModel) -> ModelInfo:
     return msgspec.structs.replace(info, context_window=known.window, source="learnt")
 
 
-def with_ratio(ratio: float, *, counted: bool, afresh: tuple[float, ...] = ()) -> Change:
-    """Adds the ratio of one more reply; `afresh` replaces those that speak of another tokenizer."""
+def with_ratio(ratio: float, *, counted: bool, replacing: tuple[float, ...] = ()) -> Change:
+    """Adds the ratio of one more reply; `replacing` replaces those that speak of another tokenizer."""
 
     def change(known: LearntModel) -> LearntModel:
         before = known.ratios if counted else known.rough_ratios
-        if not afresh and len(before) >= RATIOS:
+        if not replacing and len(before) >= RATIOS:
             middle = sorted(before)[len(before) // 2]
             if abs(ratio - middle) <= NEWS * middle:
                 return known
-        kept = tuple(round(one, 4) for one in (afresh or (*before, ratio)))[-RATIOS:]
+        kept = tuple(round(one, 4) for one in (replacing or (*before, ratio)))[-RATIOS:]
         return msgspec.structs.replace(known, **{"ratios" if counted else "rough_ratios": kept})
 
     return change

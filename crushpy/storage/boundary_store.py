@@ -8,7 +8,7 @@ import msgspec
 
 from crushpy.core.boundary import StoredBoundary
 from crushpy.core.errors import UsageError
-from crushpy.core.messages import Cut, Data, Message, Pin
+from crushpy.core.messages import Data, Message, MessageOverride, Pin
 from crushpy.security.sanitize import encodable
 from crushpy.storage.codec import boundary_from_row, boundary_to_row, message_from_row, to_json
 from crushpy.storage.generated import statements as sql
@@ -40,14 +40,14 @@ class BoundaryStore(Subject):
         child: SessionInfo,
         seed: Message | None,
         *,
-        cuts: Sequence[Cut] = (),
+        overrides: Sequence[MessageOverride] = (),
         result: Message | None = None,
         ledger: str = "",
         facts: Mapping[str, Data] = MappingProxyType({}),
     ) -> None:
         """Ends the parent and opens the child, in one transaction: the parent's last `result`, its end, the
         child, its seed, the boundary, the facts of all sessions before the child (`ledger`), its overrides
-        (`cuts`) and the lease. `facts` are those of result and seed."""
+        (`overrides`) and the lease. `facts` are those of result and seed."""
         db, parent_id = self._db, boundary.parent_id
         with db.transaction(durable=True, session=parent_id):
             if result is not None:
@@ -66,7 +66,7 @@ class BoundaryStore(Subject):
             db.execute(sql.INSERT_BOUNDARY, **boundary_to_row(boundary))
             if ledger:
                 db.execute(sql.INSERT_LEDGER, session_id=child.id, facts=encodable(ledger))
-            self._save_overrides(child.id, cuts)
+            self._save_overrides(child.id, overrides)
             if boundary.trigger != FORK:
                 db.leases.move(parent_id, child.id)
 
@@ -103,17 +103,17 @@ class BoundaryStore(Subject):
     # --- overrides -------------------------------------------------------------------------------------
 
     @stored
-    def add_overrides(self, session_id: str, cuts: Sequence[Cut]) -> None:
+    def add_overrides(self, session_id: str, overrides: Sequence[MessageOverride]) -> None:
         with self._db.transaction(durable=True, session=session_id):
             self._db.leases.renew(session_id)
-            self._save_overrides(session_id, cuts)
+            self._save_overrides(session_id, overrides)
 
-    def _save_overrides(self, session_id: str, cuts: Sequence[Cut]) -> None:
-        rows = [{"session_id": session_id, **msgspec.structs.asdict(cut)} for cut in cuts]
+    def _save_overrides(self, session_id: str, overrides: Sequence[MessageOverride]) -> None:
+        rows = [{"session_id": session_id, **msgspec.structs.asdict(override)} for override in overrides]
         self._db.execute_many(sql.SAVE_OVERRIDE, rows)
 
     @stored
-    def load_overrides(self, session_id: str) -> list[Cut]:
+    def load_overrides(self, session_id: str) -> list[MessageOverride]:
         """The overrides of this session and of those it continues, the first session's first."""
         return [
             _override(row)
@@ -202,5 +202,5 @@ class PinStore(Subject):
         return found[number]
 
 
-def _override(row: MessageOverrideRow) -> Cut:
-    return Cut(row.message_id, row.head, row.tail, row.kind, row.made_after)  # pyright: ignore[reportArgumentType]
+def _override(row: MessageOverrideRow) -> MessageOverride:
+    return MessageOverride(row.message_id, row.head, row.tail, row.kind, row.made_after)  # pyright: ignore[reportArgumentType]

@@ -6,7 +6,7 @@ from typing import Literal, Protocol
 from crushpy.core.access import Mode
 from crushpy.core.boundary import StoredBoundary
 from crushpy.core.errors import CrushpyError, UsageError
-from crushpy.core.messages import Cut, Data, Message, Todo, ToolCall, Usage
+from crushpy.core.messages import Data, Message, MessageOverride, Todo, ToolCall, Usage
 from crushpy.storage.audit_records import AuditEntry
 
 EVERYTHING = 2**63 - 1
@@ -146,7 +146,7 @@ class Carried(Data, frozen=True):
     """What a session has beside its own messages."""
 
     tail: tuple[Message, ...] = ()
-    cuts: tuple[Cut, ...] = ()
+    overrides: tuple[MessageOverride, ...] = ()
     held: bool = False
     """A boundary after this session was undone."""
 

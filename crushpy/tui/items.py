@@ -8,7 +8,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from crushpy.context.cuts import SentState
+from crushpy.context.overrides import SentState
 from crushpy.core.messages import (
     CallDecision,
     Data,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from crushpy.context.cuts import SentState
+from crushpy.context.overrides import SentState
 from crushpy.core.boundary import carried_share, prose_share
 from crushpy.core.errors import CrushpyError
 from crushpy.core.events import (

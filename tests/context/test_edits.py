@@ -9,13 +9,13 @@ from msgspec.structs import replace
 from support.histories import assert_valid, assistant, call, histories, result, seed, user, viewed
 
 from crushpy.context.budget import Budget
-from crushpy.context.cuts import apply_cuts
 from crushpy.context.edits import ContextEdit, EditEffect, effect_of_edits, old_views, superseded_views
 from crushpy.context.history import well_formed
 from crushpy.context.inspect import inspect
+from crushpy.context.overrides import apply_overrides, by_message
 from crushpy.context.partition import units
 from crushpy.core.errors import UsageError
-from crushpy.core.messages import Cut, Message, to_json
+from crushpy.core.messages import Message, MessageOverride, to_json
 
 LONG = "a long line of output\n" * 400
 LEFT, RIGHT = call("bash", command="left"), call("bash", command="right")
@@ -34,14 +34,16 @@ def size(message: Message) -> int:
     return len(to_json(message.parts)) // 4
 
 
-def plan(*edits: tuple[str, str], cuts: Sequence[Cut] = (), history: list[Message] = HISTORY) -> EditEffect:
-    before = {cut.message_id: cut for cut in cuts}
+def plan(
+    *edits: tuple[str, str], overrides: Sequence[MessageOverride] = (), history: list[Message] = HISTORY
+) -> EditEffect:
+    before = by_message(overrides)
     wanted = [ContextEdit(kind, name) for kind, name in edits]  # pyright: ignore[reportArgumentType]
     return effect_of_edits(history, before, wanted, cwd="/work", size=size)
 
 
 def sent(effect: EditEffect, history: list[Message] = HISTORY) -> list[str]:
-    return [one.id for one in apply_cuts(history, {cut.message_id: cut for cut in effect.cuts})]
+    return [one.id for one in apply_overrides(history, by_message(effect.overrides))]
 
 
 @pytest.mark.parametrize("name", [CALLS, LONG_RESULT, SHORT_RESULT])
@@ -57,20 +59,22 @@ def test_a_result_is_cut_by_itself_and_a_call_with_its_results() -> None:
     alone = plan(("cut", LONG_RESULT))
     assert [one.message_id for one in alone.messages] == [LONG_RESULT]
     assert 0 < alone.tokens_freed < size(HISTORY[2])
-    shown = apply_cuts(HISTORY, {cut.message_id: cut for cut in alone.cuts})[2]
+    shown = apply_overrides(HISTORY, by_message(alone.overrides))[2]
     assert shown.result is not None and f"recall {LONG_RESULT}" in shown.result.text
     assert [one.message_id for one in plan(("cut", CALLS)).messages] == [LONG_RESULT]
 
 
 def test_what_is_restored_is_sent_whole_again_with_its_unit() -> None:
     dropped = plan(("drop", LONG_RESULT))
-    back = plan(("restore", SHORT_RESULT), cuts=dropped.cuts)
+    back = plan(("restore", SHORT_RESULT), overrides=dropped.overrides)
     assert {one.message_id for one in back.messages} == {CALLS, LONG_RESULT, SHORT_RESULT}
     assert back.tokens_freed == -dropped.tokens_freed
-    whole = apply_cuts(HISTORY, {cut.message_id: cut for cut in (*dropped.cuts, *back.cuts)})
+    whole = apply_overrides(HISTORY, by_message((*dropped.overrides, *back.overrides)))
     assert whole == HISTORY
     cut = plan(("cut", LONG_RESULT))
-    assert [one.message_id for one in plan(("restore", "all"), cuts=cut.cuts).messages] == [LONG_RESULT]
+    assert [one.message_id for one in plan(("restore", "all"), overrides=cut.overrides).messages] == [
+        LONG_RESULT
+    ]
 
 
 @pytest.mark.parametrize(
@@ -96,15 +100,15 @@ def test_what_cannot_be_is_refused_by_name(edits: list[tuple[str, str]], words: 
 
 
 def test_nothing_is_edited_twice() -> None:
-    dropped, cut = plan(("drop", CALLS)).cuts, plan(("cut", LONG_RESULT)).cuts
+    dropped, cut = plan(("drop", CALLS)).overrides, plan(("cut", LONG_RESULT)).overrides
     for kind, before, words in (
         ("drop", dropped, "is dropped already"),
         ("cut", dropped, "is dropped: there is nothing to cut"),
         ("cut", cut, "is cut already"),
     ):
         with pytest.raises(UsageError, match=words):
-            plan((kind, LONG_RESULT), cuts=before)
-    assert sent(plan(("drop", LONG_RESULT), cuts=cut)) == ["first", REPLY, "second"]
+            plan((kind, LONG_RESULT), overrides=before)
+    assert sent(plan(("drop", LONG_RESULT), overrides=cut)) == ["first", REPLY, "second"]
 
 
 def test_the_seed_stays_and_the_beginning_of_an_id_is_enough() -> None:
@@ -126,9 +130,9 @@ def test_views_that_later_calls_replace_are_offered_and_cut_to_a_line() -> None:
     assert offered.message_ids == (once[1].id,)
     effect = plan(("cut", "superseded"), history=history)
     assert effect.tokens_freed == offered.tokens > size(once[1]) * 0.9
-    shown = apply_cuts(history, {cut.message_id: cut for cut in effect.cuts})[2].result
+    shown = apply_overrides(history, by_message(effect.overrides))[2].result
     assert shown is not None and shown.text.strip().startswith("[... ")
-    after = {cut.message_id: cut for cut in effect.cuts}
+    after = by_message(effect.overrides)
     assert old_views(history, after, cwd="/work", size=size).message_ids == ()
 
 
@@ -149,10 +153,10 @@ def test_a_view_is_replaced_only_by_one_that_holds_its_lines_or_by_writing_the_f
 
 def test_the_inspector_has_each_message_with_its_size_its_state_and_what_is_behind() -> None:
     effect = plan(("drop", REPLY), ("cut", LONG_RESULT))
-    cuts = {cut.message_id: cut for cut in effect.cuts}
+    overrides = by_message(effect.overrides)
     budget = Budget(1, 100_000, estimated=True, window_known=True)
-    rows = inspect("system", [], HISTORY, budget, count=len, size=size, cuts=cuts).rows
-    by_id = {row.message_id: row for row in rows}
+    rows = inspect("system", [], HISTORY, budget, count=len, size=size, overrides=overrides).rows
+    by_id = by_message(rows)
     assert (by_id[REPLY].state, by_id[REPLY].tokens) == ("dropped", 0)
     assert by_id[REPLY].whole_tokens == size(HISTORY[4])
     assert by_id[LONG_RESULT].state == "cut"
@@ -167,16 +171,16 @@ def test_whatever_is_edited_units_stay_whole_and_requests_valid(
 ) -> None:
     assume(len(history) > 1)
     kinds = st.sampled_from(["drop", "cut", "restore"])
-    cuts: dict[str, Cut] = {}
+    overrides: dict[str, MessageOverride] = {}
     for _ in range(data.draw(st.integers(1, 6))):
         edit = ContextEdit(data.draw(kinds), data.draw(st.sampled_from([one.id for one in history])))  # pyright: ignore
-        before = sum(map(size, apply_cuts(history, cuts)))
+        before = sum(map(size, apply_overrides(history, overrides)))
         try:
-            effect = effect_of_edits(history, cuts, [edit], cwd="/", size=size)
+            effect = effect_of_edits(history, overrides, [edit], cwd="/", size=size)
         except UsageError:
             continue
-        cuts |= {cut.message_id: cut for cut in effect.cuts}
-        shown = apply_cuts(history, cuts)
+        overrides |= by_message(effect.overrides)
+        shown = apply_overrides(history, overrides)
         assert before - sum(map(size, shown)) == effect.tokens_freed
         left = {one.id for one in shown}
         for unit in units(history):

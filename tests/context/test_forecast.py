@@ -65,7 +65,7 @@ def test_reports_that_do_not_grow_give_no_pace() -> None:
 
 def test_without_prices_there_is_no_money() -> None:
     found = ahead(turns(8_000, 11_000), 11_000, prices=None)
-    assert (found.cost_going_on, found.cost_afresh, found.next_turns) == (None, None, None)
+    assert (found.cost_going_on, found.cost_compacted, found.next_turns) == (None, None, None)
     assert not any("$" in line for line in in_words(found))
 
 
@@ -85,11 +85,11 @@ def test_going_on_costs_what_the_context_costs_at_each_turn() -> None:
 
 def test_a_large_context_is_dearer_than_a_fresh_one_and_a_small_one_is_not() -> None:
     large = ahead(turns(47_000, 50_000, 53_000), 53_000)
-    assert large.cost_going_on is not None and large.cost_afresh is not None
-    assert large.cost_going_on > large.cost_afresh
+    assert large.cost_going_on is not None and large.cost_compacted is not None
+    assert large.cost_going_on > large.cost_compacted
     small = ahead(turns(8_000, 11_000, 14_000), 14_000)
-    assert small.cost_going_on is not None and small.cost_afresh is not None
-    assert small.cost_going_on < small.cost_afresh
+    assert small.cost_going_on is not None and small.cost_compacted is not None
+    assert small.cost_going_on < small.cost_compacted
 
 
 def test_what_lies_in_the_cache_makes_going_on_cheaper() -> None:

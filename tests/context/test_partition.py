@@ -5,14 +5,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.histories import assert_valid, assistant, call, histories, ran, result, seed, user
 
-from crushpy.context.cuts import MIN_CHARS, apply_cuts, truncate_largest, truncate_oldest, with_cut
 from crushpy.context.evidence import WorkspaceSnapshot, build_evidence
 from crushpy.context.history import well_formed
 from crushpy.context.ledger import Ledger
+from crushpy.context.overrides import (
+    MIN_CHARS,
+    apply_override,
+    apply_overrides,
+    by_message,
+    truncate_largest,
+    truncate_oldest,
+)
 from crushpy.context.partition import partition, tail_budget, units
-from crushpy.context.plan import FRAME, Plan, TokenBudget, cuts_to_fit, make_plan
+from crushpy.context.plan import FRAME, Plan, TokenBudget, make_plan, overrides_to_fit
 from crushpy.context.render import seed_text
-from crushpy.core.messages import Cut, Image, Message, Seed
+from crushpy.core.messages import Image, Message, MessageOverride, Seed
 
 
 def size(message: Message) -> int:
@@ -41,8 +48,8 @@ def test_head_middle_and_tail_are_a_partition_of_whole_units(
 
 
 def shown_tail(plan: Plan, limits: TokenBudget, *, text_tokens: int) -> list[Message]:
-    cuts = cuts_to_fit(plan, limits, text_tokens=text_tokens, size=size)
-    return apply_cuts(plan.parts.tail, {cut.message_id: cut for cut in cuts})
+    overrides = overrides_to_fit(plan, limits, text_tokens=text_tokens, size=size)
+    return apply_overrides(plan.parts.tail, by_message(overrides))
 
 
 @given(histories(), st.integers(0, 200_000), st.booleans())
@@ -128,8 +135,8 @@ def test_a_last_unit_that_is_far_too_large_is_carried_with_its_largest_results_c
     ]
     limits = TokenBudget(100_000, 0.75, 20_000, 2_000, 4_000)
     plan = make_plan(history, limits, has_seed=False, size=size, count=count)
-    cuts = cuts_to_fit(plan, limits, text_tokens=1_000, size=size)
-    assert [cut.message_id for cut in cuts] == [history[-2].id]
+    overrides = overrides_to_fit(plan, limits, text_tokens=1_000, size=size)
+    assert [override.message_id for override in overrides] == [history[-2].id]
 
 
 def test_what_the_model_has_not_seen_is_cut_only_where_there_is_no_room_for_it() -> None:
@@ -144,13 +151,13 @@ def test_what_the_model_has_not_seen_is_cut_only_where_there_is_no_room_for_it()
     ]
     limits = TokenBudget(32_000, 0.75, 20_000, 2_000, 4_000, fixed_tokens=2_000)
     plan = make_plan(history, limits, has_seed=False, size=size, count=count)
-    assert not cuts_to_fit(plan, limits, text_tokens=900, size=size)
+    assert not overrides_to_fit(plan, limits, text_tokens=900, size=size)
     wide = Plan(
         msgspec.structs.replace(plan.parts, tail=tuple(history[-4:])), plan.keep, False, 1_600, 3_200, ""
     )
     room = limits.carried - 4_000  # for one of the two
-    (cut,) = cuts_to_fit(wide, limits, text_tokens=room, size=size)
-    assert cut.message_id == history[-3].id, "the one that was seen gives way first"
+    (override,) = overrides_to_fit(wide, limits, text_tokens=room, size=size)
+    assert override.message_id == history[-3].id, "the one that was seen gives way first"
 
 
 @given(st.integers(0, 30_000), st.integers(1_000, 60_000), st.floats(0.1, 1.0))
@@ -167,10 +174,10 @@ def test_many_small_results_of_the_last_unit_are_cut_as_well() -> None:
     history += [result(one, f"{number}" * 1_500) for number, one in enumerate(calls)]
     limits = TokenBudget(20_000, 0.75, 20_000, 2_000, 4_000)
     plan = make_plan(history, limits, has_seed=False, size=size, count=count)
-    cuts = cuts_to_fit(plan, limits, text_tokens=1_000, size=size)
+    overrides = overrides_to_fit(plan, limits, text_tokens=1_000, size=size)
     shown = shown_tail(plan, limits, text_tokens=1_000)
     assert sum(map(size, shown)) < limits.carried < sum(map(size, plan.parts.tail))
-    assert len({cut.message_id for cut in cuts}) == len(cuts)
+    assert len({override.message_id for override in overrides}) == len(overrides)
 
 
 def test_the_last_request_and_the_last_answer_are_always_carried() -> None:
@@ -195,7 +202,7 @@ def test_a_single_large_message_is_no_reason_for_a_boundary() -> None:
 @given(st.text(min_size=0, max_size=30_000))
 def test_a_cut_keeps_head_and_tail_and_says_what_is_gone(text: str) -> None:
     message = result(call("bash"), text)
-    shown = with_cut(message, Cut(message.id)).result
+    shown = apply_override(message, MessageOverride(message.id)).result
     assert shown is not None
     if len(text) <= 2_000:
         assert shown.text == text
@@ -206,21 +213,19 @@ def test_a_cut_keeps_head_and_tail_and_says_what_is_gone(text: str) -> None:
 
 def test_images_become_a_line_with_type_and_size_and_the_status_stays() -> None:
     message = result(call("view"), "an image", images=(Image("image/png", "aGVsbG8="),), is_error=False)
-    shown = with_cut(message, Cut(message.id)).result
+    shown = apply_override(message, MessageOverride(message.id)).result
     assert shown is not None and not shown.images and "[image image/png, 5 bytes, cut]" in shown.text
 
 
 def test_the_oldest_large_results_are_cut_first_and_once_only() -> None:
     history = [message for number in range(4) for message in ran(f"c{number}", str(number) * (MIN_CHARS + 1))]
     first = truncate_oldest(history, {}, enough=lambda before, after: True)
-    assert [cut.message_id for cut in first] == [history[1].id]
-    second = truncate_oldest(
-        history, {cut.message_id: cut for cut in first}, enough=lambda before, after: False
-    )
-    assert [cut.message_id for cut in second] == [history[3].id, history[5].id, history[7].id]
+    assert [override.message_id for override in first] == [history[1].id]
+    second = truncate_oldest(history, by_message(first), enough=lambda before, after: False)
+    assert [override.message_id for override in second] == [history[3].id, history[5].id, history[7].id]
 
 
 def test_the_largest_results_are_cut_until_the_goal_is_met() -> None:
     history = [*ran("a", "a" * 8_000), *ran("b", "b" * 80_000), *ran("c", "c" * 9_000)]
-    cuts = truncate_largest(history, goal=6_000, size=size)
-    assert [cut.message_id for cut in cuts] == [history[3].id]
+    overrides = truncate_largest(history, goal=6_000, size=size)
+    assert [override.message_id for override in overrides] == [history[3].id]

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import pytest
 from support.histories import history_by_chance, seed
 
-from crushpy.context.cuts import apply_cuts, without_images
 from crushpy.context.history import SentHistory, well_formed
-from crushpy.core.messages import Cut, Message
+from crushpy.context.overrides import apply_overrides, without_images
+from crushpy.core.messages import Message, MessageOverride
 
 
 class Grown:
@@ -17,7 +17,7 @@ class Grown:
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
         self.messages: list[Message] = []
-        self.cuts: dict[str, Cut] = {}
+        self.overrides: dict[str, MessageOverride] = {}
         self.sees = True
 
     def change(self) -> None:
@@ -27,7 +27,9 @@ class Grown:
                 self.messages += history_by_chance(chance, chance.randint(0, 8))
             case "cut" if self.messages:
                 one = chance.choice(self.messages)
-                self.cuts[one.id] = Cut(one.id, 20, 10, kind=chance.choice(["cut", "drop", "restore"]))
+                self.overrides[one.id] = MessageOverride(
+                    one.id, 20, 10, kind=chance.choice(["cut", "drop", "restore"])
+                )
             case "undo":
                 del self.messages[chance.randint(size // 2, size) :]
             case "boundary":
@@ -38,12 +40,12 @@ class Grown:
                 pass
 
     def show(self, messages: Sequence[Message]) -> list[Message]:
-        shown = apply_cuts(messages, self.cuts)
+        shown = apply_overrides(messages, self.overrides)
         return shown if self.sees else [without_images(message, "unseen") for message in shown]
 
     @property
     def way(self) -> object:
-        return dict(self.cuts), self.sees
+        return dict(self.overrides), self.sees
 
 
 @pytest.mark.parametrize("number", range(8))

@@ -85,7 +85,7 @@ async def test_a_dry_run_changes_nothing(talks: Talks, llm: ScriptedLLM) -> None
     assert "planted-400" in await asked(talk, llm)
     assert planned.tokens_freed > 400
     store = Store(Paths().database)
-    assert not (await store.boundaries.load_carried(talk.conversation.info.id)).cuts
+    assert not (await store.boundaries.load_carried(talk.conversation.info.id)).overrides
     await store.close()
 
 

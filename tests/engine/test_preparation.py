@@ -21,7 +21,7 @@ from crushpy.core.events import (
     ReviewNeeded,
     ToolFinished,
 )
-from crushpy.core.messages import Cut, Seed, Usage
+from crushpy.core.messages import MessageOverride, Seed, Usage
 from crushpy.core.paths import Paths
 from crushpy.engine.compaction.draft import Verdict
 from crushpy.storage.store import Store
@@ -326,7 +326,7 @@ async def test_an_edit_of_what_was_summarised_discards_it(talks: Talks, llm: Scr
     talk = await with_one(talks, llm)
     await until_ready(talk)
     session = talk.conversation._session  # pyright: ignore[reportPrivateUsage]
-    await session.add_cuts([Cut(session.history[2].id, 1, 1)])
+    await session.add_overrides([MessageOverride(session.history[2].id, 1, 1)])
     llm.always(model(FULL, 900))
     await talk.ask("Go on")
     (boundary,) = talk.of(BoundaryCommitted)

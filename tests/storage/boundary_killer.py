@@ -11,7 +11,7 @@ from support.stored import a_session, answered, said
 
 import crushpy.storage.sqlite_database as _  # loaded before it forks  # noqa: F401
 from crushpy.core.boundary import StoredBoundary
-from crushpy.core.messages import Cut, Message, Pin, Seed, ToolCall
+from crushpy.core.messages import Message, MessageOverride, Pin, Seed, ToolCall
 from crushpy.storage.store import Store
 
 PARENT, CHILD, BOUNDARY = "parent000000", "child0000000", "boundary0000"
@@ -26,7 +26,11 @@ async def cross(store: Store) -> None:
     result = answered(CALL, f"continued in {CHILD}")
     boundary = StoredBoundary(BOUNDARY, PARENT, CHILD, "agent", created_at=5.0, tail=("m1", "m2"))
     await store.boundaries.add(
-        boundary, child, seed, cuts=(Cut("m1"), Cut("m2")), result=Message("answer", "tool", result.parts)
+        boundary,
+        child,
+        seed,
+        overrides=(MessageOverride("m1"), MessageOverride("m2")),
+        result=Message("answer", "tool", result.parts),
     )
 
 
@@ -40,7 +44,9 @@ async def pin(store: Store) -> None:
 
 
 async def edit(store: Store) -> None:
-    await store.boundaries.add_overrides(PARENT, (Cut("m1", kind="drop"), Cut("m2", kind="cut")))
+    await store.boundaries.add_overrides(
+        PARENT, (MessageOverride("m1", kind="drop"), MessageOverride("m2", kind="cut"))
+    )
 
 
 async def unpin(store: Store) -> None:
@@ -50,7 +56,7 @@ async def unpin(store: Store) -> None:
 async def fork(store: Store) -> None:
     branch = a_session(id=CHILD, root_id=PARENT, parent_id=PARENT, kind="fork", title=LARGE)
     boundary = StoredBoundary(BOUNDARY, PARENT, CHILD, "fork", created_at=5.0, tail=("m1",))
-    await store.boundaries.add(boundary, branch, None, cuts=(Cut("m1"),))
+    await store.boundaries.add(boundary, branch, None, overrides=(MessageOverride("m1"),))
 
 
 DEEDS = {"cross": cross, "undo": undo, "pin": pin, "unpin": unpin, "edit": edit, "fork": fork}

@@ -17,7 +17,7 @@ from support.stored import a_session, answered, replied, said
 from support.tcp_proxy import Proxy
 
 from crushpy.core.errors import UsageError
-from crushpy.core.messages import Cut, Pin, Text, ToolCall, Usage
+from crushpy.core.messages import MessageOverride, Pin, Text, ToolCall, Usage
 from crushpy.core.timeline_notes import TimelineNote
 from crushpy.storage.audit_records import AuditEntry, find_fault
 from crushpy.storage.copying import copy_storage
@@ -49,7 +49,7 @@ async def filled(store: Store) -> str:
         await store.messages.add(info.id, reply)
         await store.calls.begin(info.id, reply.id, CALL)
         await store.calls.finish(info.id, answered(CALL))
-        await store.boundaries.add_overrides(info.id, (Cut(reply.id),))
+        await store.boundaries.add_overrides(info.id, (MessageOverride(reply.id),))
         info = await continued(store, info)
     await store.pins.add(info.root_id, Pin(0, "text", "pinned"), ())
     store.notes.record(info.id, TimelineNote("info", "marked"))

@@ -16,7 +16,7 @@ from support.places import Place
 from support.postgres_server import Server
 from support.stored import a_session, said
 
-from crushpy.core.messages import Cut
+from crushpy.core.messages import MessageOverride
 from crushpy.storage.copying import copy_storage
 from crushpy.storage.generated import schema
 from crushpy.storage.records import StorageError
@@ -346,7 +346,10 @@ async def test_version_18_is_copied_whole_and_left_as_it_is(old: Path, tmp_path:
     texts = [message.text for message in await target.messages.load_lineage(tip.id)]
     assert texts[0] == "repair the zebra parser" and texts[-1] == "Done."
     carried = await target.boundaries.load_carried(tip.id)
-    assert carried.cuts == (Cut("01msg0000000000000000000t1", 10, 10),) and len(carried.tail) == 2
+    assert (
+        carried.overrides == (MessageOverride("01msg0000000000000000000t1", 10, 10),)
+        and len(carried.tail) == 2
+    )
     assert [note.text for note in await target.notes.load(root)] == ["interrupted"]
     assert [pin.text for pin in await target.pins.load(root)] == ["never touch the API"]
     assert len((await target.audit.load_chain(root)).records) == 1

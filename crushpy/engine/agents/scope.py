@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from crushpy.context.overrides import by_message
 from crushpy.core.events import Event
 from crushpy.core.templates import Templates
 from crushpy.engine.approvals import Approvals
@@ -76,6 +77,6 @@ def open_scope(
 def new_gauge(models: Models, loaded: LoadedSession) -> Gauge:
     """A gauge that starts with the usage reports stored in a session."""
     gauge = Gauge(models.window, models.ratios, models.count_image, loaded.info.model)
-    overrides = {one.message_id: one for one in loaded.cuts}
+    overrides = by_message(loaded.overrides)
     gauge.restore(loaded.history, overrides, loaded.inherited, loaded.info.model)
     return gauge

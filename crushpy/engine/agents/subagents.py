@@ -71,7 +71,7 @@ class Subagents:
         self.spent = Spent()
         self._summaries: dict[str, str] = {}
         """Of reports, by id: each is made once; empty if no model returned one."""
-        self.unasked = False
+        self.denied_noninteractive = False
         """A task needed a permission, and no user could be asked."""
 
     async def run(self, order: Delegation, show: Callable[[str], None]) -> Outcome:
@@ -104,7 +104,7 @@ class Subagents:
         turn = agent.turn(Spent(limits, within=self.spent))
         status = await turn.run(user_message(order.prompt))
         await agent.policy.close()
-        self.unasked = self.unasked or agent.tools.unasked
+        self.denied_noninteractive = self.denied_noninteractive or agent.tools.denied_noninteractive
         self._parent.session.spend(agent.scope.session.usage)
         session = agent.scope.session
         session_id = session.info.id

@@ -10,11 +10,11 @@ import time
 import msgspec
 
 from crushpy.context.coverage import lineage_coverage, measure
-from crushpy.context.cuts import apply_cuts, overlay
 from crushpy.context.earlier_notes import left_out
 from crushpy.context.evidence import build_evidence
 from crushpy.context.message_facts import NOTHING
-from crushpy.context.plan import FRAME, cuts_to_fit
+from crushpy.context.overrides import apply_overrides, by_message, override_kind
+from crushpy.context.plan import FRAME, overrides_to_fit
 from crushpy.context.render import message_text, seed_text
 from crushpy.core.boundary import Boundary, StoredBoundary, carried_share, prose_share
 from crushpy.core.events import MAKING_SUMMARY, BoundaryCommitted, Compacting, Notice
@@ -204,11 +204,11 @@ class BoundaryBuilder:
         before, parts = self._session.seed, draft.plan.parts
         text = seed_text(draft.seed)
         size = self._gauge.count(text)
-        fitted = cuts_to_fit(draft.plan, draft.limits, text_tokens=size, size=self._gauge.size)
-        overrides = {one.message_id: one for one in fitted}
-        shown = apply_cuts(parts.tail, overrides)
-        known = self._session.cuts
-        kept = {message.id: known[message.id] for message in parts.tail if overlay(known, message.id)}
+        fitted = overrides_to_fit(draft.plan, draft.limits, text_tokens=size, size=self._gauge.size)
+        overrides = by_message(fitted)
+        shown = apply_overrides(parts.tail, overrides)
+        known = self._session.overrides
+        kept = {message.id: known[message.id] for message in parts.tail if override_kind(known, message.id)}
         carried = "\n".join((text, *map(message_text, shown)))
         cwd = self._session.info.cwd
         draft.overrides = tuple({**kept, **overrides}.values())
@@ -264,7 +264,7 @@ class BoundaryBuilder:
             boundary,
             child,
             seed_message,
-            cuts=draft.overrides,
+            overrides=draft.overrides,
             result=answer,
             ledger=to_json(draft.ledger).decode(),
             facts=facts,

@@ -73,14 +73,14 @@ class ContextService:
         await self._agent.view.counted()  # sizes are in the model's tokens from now on
         session = self._session
         effect = effect_of_edits(
-            session.history, session.cuts, edits, cwd=session.info.cwd, size=self._scope.gauge.size
+            session.history, session.overrides, edits, cwd=session.info.cwd, size=self._scope.gauge.size
         )
         if not dry_run:
             await uncancellable(self._apply(effect))
         return effect
 
     async def _apply(self, effect: EditEffect) -> None:
-        await self._session.add_cuts(effect.cuts)
+        await self._session.add_overrides(effect.overrides)
         self._agent.policy.history_replaced()
 
     async def _refuse_foreign(self, name: str) -> None:

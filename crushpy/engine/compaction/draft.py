@@ -7,14 +7,14 @@ from typing import Literal
 
 import msgspec
 
-from crushpy.context.cuts import apply_cuts
 from crushpy.context.ledger import Ledger
+from crushpy.context.overrides import apply_overrides
 from crushpy.context.pins import CarriedPins
 from crushpy.context.plan import FRAME, Plan, TokenBudget, make_plan, plan_after
 from crushpy.core.boundary import FactCount
 from crushpy.core.events import ReviewDone, ReviewNeeded
 from crushpy.core.ids import new_id
-from crushpy.core.messages import Cut, Data, Seed, ToolResult, Usage
+from crushpy.core.messages import Data, MessageOverride, Seed, ToolResult, Usage
 from crushpy.core.templates import Template
 from crushpy.engine.agents.scope import AgentScope, Emit
 from crushpy.engine.compaction.pin_service import PinService
@@ -64,7 +64,7 @@ class BoundaryDraft(msgspec.Struct):
     summary: Summary = Summary()
     seed: Seed = Seed("", "")
     """The child's first message."""
-    overrides: tuple[Cut, ...] = ()
+    overrides: tuple[MessageOverride, ...] = ()
     """How the child shows some messages of its tail."""
     tokens_after: int = 0
     """Size of the child's first request."""
@@ -131,7 +131,7 @@ class BoundaryPlanner:
     def plan(self, options: BoundaryOptions, limits: TokenBudget) -> Plan:
         history = self._session.history
         plan = make_plan(
-            apply_cuts(history, self._session.cuts),
+            apply_overrides(history, self._session.overrides),
             limits,
             has_seed=self._session.seed is not None,
             size=self._gauge.size,
@@ -161,7 +161,7 @@ class BoundaryPlanner:
         None if the messages since then are too large to be carried verbatim.
         """
         plan = plan_after(
-            apply_cuts(self._session.history, self._session.cuts),
+            apply_overrides(self._session.history, self._session.overrides),
             limits,
             summarised=summarised,
             has_seed=self._session.seed is not None,

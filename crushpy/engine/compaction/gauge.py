@@ -2,13 +2,13 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from crushpy.context.budget import Budget, Sizes, budget
 from crushpy.context.calibration import Calibration, Report, calibrate, ratio_of
-from crushpy.context.cuts import apply_cuts
+from crushpy.context.overrides import apply_overrides
 from crushpy.core.defaults import DEFAULT_WINDOW
-from crushpy.core.messages import Cut, Image, Message, Usage, to_json
+from crushpy.core.messages import Image, Message, Overrides, Usage, to_json
 from crushpy.llm.protocol import Request
 from crushpy.llm.tokens import Counter
 from crushpy.util.prefix_cache import PrefixCache
@@ -107,12 +107,10 @@ class Gauge:
         """Forgets the reports: after a boundary, a model switch or an edit they describe another request."""
         self._reports.clear()
 
-    def restore(
-        self, history: Sequence[Message], cuts: Mapping[str, Cut], inherited: int, model: str
-    ) -> None:
+    def restore(self, history: Sequence[Message], overrides: Overrides, inherited: int, model: str) -> None:
         """Loads the stored reports of this session, as far back as they describe the same requests: neither
         across a boundary nor before an edit of the context."""
-        edited = {cut.made_after for cut in cuts.values()}
+        edited = {override.made_after for override in overrides.values()}
         found: list[int] = []
         for number in range(len(history) - 1, inherited - 1, -1):
             message = history[number]
@@ -123,7 +121,7 @@ class Gauge:
                     break
                 found.append(number)
         for number in reversed(found):
-            self.add_report(history[number].usage, len(apply_cuts(history[: number + 1], cuts)))
+            self.add_report(history[number].usage, len(apply_overrides(history[: number + 1], overrides)))
 
     def window(self, model: str) -> int:
         """The model's window, or the documented default if it is unknown."""

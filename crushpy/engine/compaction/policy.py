@@ -6,8 +6,8 @@ How is in `boundary.py`.
 import logging
 from collections.abc import Callable
 
-from crushpy.context.cuts import truncate_oldest
 from crushpy.context.moments import moment_at
+from crushpy.context.overrides import truncate_oldest
 from crushpy.core.errors import CrushpyError
 from crushpy.core.events import Notice
 from crushpy.core.messages import Message, ToolResult
@@ -210,10 +210,10 @@ class CompactionPolicy:
             saved += self._gauge.size(before) - self._gauge.size(after)
             return saved >= goal
 
-        overrides = truncate_oldest(state.history, self._session.cuts, enough=enough)
+        overrides = truncate_oldest(state.history, self._session.overrides, enough=enough)
         if not overrides or saved <= 0:
             return False
-        await self._session.add_cuts(overrides)
+        await self._session.add_overrides(overrides)
         self._gauge.reset()
         self._emit(Notice(f"The window was full: {len(overrides)} large tool results are sent truncated."))
         return True

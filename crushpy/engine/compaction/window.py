@@ -8,9 +8,9 @@ from typing import Literal
 import msgspec
 
 from crushpy.context.budget import Budget, output_limit, status_text, threshold_of
-from crushpy.context.cuts import apply_cuts
 from crushpy.context.history import SentHistory
 from crushpy.context.inspect import Inspection, inspect
+from crushpy.context.overrides import apply_overrides
 from crushpy.core.defaults import DEFAULT_THRESHOLD
 from crushpy.core.events import Notice
 from crushpy.core.messages import Data, Message, to_json
@@ -60,11 +60,11 @@ class ContextView:
 
     def shown(self, pending: Sequence[Message] = ()) -> tuple[Message, ...]:
         """The history as a request shows it: with overrides, and without pictures if the model takes none."""
-        model, cuts = self._session.info.model, self._session.cuts
+        model, overrides = self._session.info.model, self._session.overrides
         self._sent.update(
             self._taken(pending),
-            (dict(cuts), self._models.sees(model)),
-            lambda messages: self._models.as_seen(model, apply_cuts(messages, cuts)),
+            (dict(overrides), self._models.sees(model)),
+            lambda messages: self._models.as_seen(model, apply_overrides(messages, overrides)),
         )
         return self._sent.shown
 
@@ -116,7 +116,7 @@ class ContextView:
             state.budget,
             count=self._gauge.count,
             size=self._gauge.size,
-            cuts=self._session.cuts,
+            overrides=self._session.overrides,
             cwd=self._session.info.cwd,
             cached=self._gauge.cached,
         )

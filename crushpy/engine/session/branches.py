@@ -54,11 +54,13 @@ async def fork_session(
         usage=Usage(),
     )
     tail = tuple(message.id for message in point.history)
-    cuts = tuple(cut for cut in point.viewed.cuts if cut.message_id in set(tail))
+    overrides = tuple(override for override in point.viewed.overrides if override.message_id in set(tail))
     boundary = StoredBoundary(new_id(), point.parent.id, info.id, "fork", created_at=now, tail=tail)
-    await store.boundaries.add(boundary, info, None, cuts=cuts)
+    await store.boundaries.add(boundary, info, None, overrides=overrides)
     notes = tuple(note for note in point.viewed.notes if note.after in set(tail))
-    return LoadedSession(info, point.history, cuts, inherited=len(tail), before=point.before, notes=notes)
+    return LoadedSession(
+        info, point.history, overrides, inherited=len(tail), before=point.before, notes=notes
+    )
 
 
 async def _at_end(store: Store, source: SessionInfo) -> _ForkPoint:

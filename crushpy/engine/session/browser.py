@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from crushpy.context.cuts import SentState
 from crushpy.context.inspect import RequestMade, requests_made
+from crushpy.context.overrides import SentState
 from crushpy.core.boundary import StoredBoundary
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.messages import Data, Message, Seed

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from crushpy.context.cuts import SentState, sent_states
+from crushpy.context.overrides import SentState, sent_states
 from crushpy.core.messages import (
     Data,
     Image,

@@ -10,9 +10,9 @@ from typing import Literal
 
 import msgspec
 
-from crushpy.context.cuts import overlay
 from crushpy.context.history import missing_results
 from crushpy.context.message_facts import FactReader, MessageFacts
+from crushpy.context.overrides import by_message, override_kind
 from crushpy.core.access import Mode
 from crushpy.core.events import (
     Event,
@@ -25,10 +25,10 @@ from crushpy.core.events import (
 )
 from crushpy.core.ids import new_id
 from crushpy.core.messages import (
-    Cut,
     Data,
     Image,
     Message,
+    MessageOverride,
     Note,
     Seed,
     Text,
@@ -65,7 +65,7 @@ class LiveSession:
         self.info = loaded.info
         self.history = list(loaded.history)
         """The messages of the next request; in a continuation the seed and the tail come first."""
-        self.cuts = {cut.message_id: cut for cut in loaded.cuts}
+        self.overrides = by_message(loaded.overrides)
         """Message overrides: how requests show some of the messages."""
         self.held = loaded.held
         """A boundary of this session was undone: it ends late, on overflow, or on request only."""
@@ -119,7 +119,7 @@ class LiveSession:
 
     def in_view(self) -> set[str]:
         """Ids of the messages that a request contains in full."""
-        return {message.id for message in self.history if not overlay(self.cuts, message.id)}
+        return {message.id for message in self.history if not override_kind(self.overrides, message.id)}
 
     @property
     def own_messages(self) -> Sequence[Message]:
@@ -133,7 +133,7 @@ class LiveSession:
         shown = {message.id for message in self.history}
         carried = [note for note in self.notes if note.after in shown]
         self.notes = sorted({*loaded.notes, *carried}, key=lambda note: note.at)
-        self.cuts = {cut.message_id: cut for cut in loaded.cuts}
+        self.overrides = by_message(loaded.overrides)
         self.held = loaded.held
         self._inherited = loaded.inherited
         self._facts = FactReader(self.info.cwd, self.own_messages)
@@ -142,12 +142,12 @@ class LiveSession:
         self._announced = False
         self.announce()
 
-    async def add_cuts(self, cuts: Sequence[Cut]) -> None:
+    async def add_overrides(self, overrides: Sequence[MessageOverride]) -> None:
         """Stores overrides. Usage reports made before them describe another request."""
         last = self.history[-1].id if self.history else ""
-        made = [msgspec.structs.replace(cut, made_after=last) for cut in cuts]
+        made = [msgspec.structs.replace(override, made_after=last) for override in overrides]
         await self._store.boundaries.add_overrides(self.info.id, made)
-        self.cuts.update({cut.message_id: cut for cut in made})
+        self.overrides.update(by_message(made))
 
     async def add_prompt(self, prompt: Message, *, steers: bool = False) -> None:
         """Commits the user's prompt, and with it a new session. `steers`: inside a turn."""
@@ -267,7 +267,7 @@ class LoadedSession(Data, frozen=True):
 
     info: SessionInfo
     history: tuple[Message, ...] = ()
-    cuts: tuple[Cut, ...] = ()
+    overrides: tuple[MessageOverride, ...] = ()
     held: bool = False
     inherited: int = 0
     """How many messages at the beginning came with the boundary."""
@@ -302,7 +302,7 @@ async def load_session(store: Store, info: SessionInfo, *, read_only: bool = Fal
     return LoadedSession(
         info,
         history,
-        carried.cuts,
+        carried.overrides,
         carried.held,
         inherited,
         sum((one.usage for one in before), tasks),

@@ -63,7 +63,7 @@ class RunningCall(msgspec.Struct):
 
 
 class ToolRunner:
-    """The tools of one agent. `unasked`: a permission was needed and no user could be asked."""
+    """The tools of one agent. `denied_noninteractive`: a permission was needed and no user could be asked."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class ToolRunner:
         self._context = context
         self._policy = policy
         self._pins = pins
-        self.unasked = False
+        self.denied_noninteractive = False
 
     async def run(self, message: Message, guard: LoopGuard) -> None:
         """Runs the calls of `message` in order; neighbours that change nothing run in parallel."""
@@ -143,7 +143,7 @@ class ToolRunner:
             ruling = await self._approvals.rule(one.call, accesses, preview, self._task, context.cwd, known)
             observed = await self._record_decision(one, accesses, ruling)
             if ruling.refusal:
-                self.unasked = self.unasked or ruling.unasked
+                self.denied_noninteractive = self.denied_noninteractive or ruling.denied_noninteractive
                 return Outcome(ruling.refusal, is_error=True)
             for observer in self._observers:
                 await observer.begins(observed, ruling)

@@ -1,11 +1,11 @@
-"""Shows messages shortened or not at all. The stored message stays; the cut is a record beside it."""
+"""Shows messages shortened or not at all. The stored message stays; the override is a record beside it."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 import msgspec
 
-from crushpy.core.messages import Cut, Image, Message, Part, Text, ToolResult
+from crushpy.core.messages import Image, Message, MessageOverride, Overrides, Part, Text, ToolResult
 
 MIN_CHARS = 4_000
 """Results below this are not worth cutting at first."""
@@ -17,31 +17,31 @@ SentState = Literal["", "cut", "dropped"]
 """How requests show a message: whole, shortened, or not at all."""
 
 
-def cut_text(text: str, cut: Cut) -> str:
-    gone = len(text) - cut.head - cut.tail
+def truncate_text(text: str, override: MessageOverride) -> str:
+    gone = len(text) - override.head - override.tail
     if gone <= 0:
         return text
-    tail = text[len(text) - cut.tail :] if cut.tail else ""
-    return f"{text[: cut.head]}\n[... {gone} chars cut; recall {cut.message_id} ...]\n{tail}"
+    tail = text[len(text) - override.tail :] if override.tail else ""
+    return f"{text[: override.head]}\n[... {gone} chars cut; recall {override.message_id} ...]\n{tail}"
 
 
 def image_line(image: Image, why: str = "cut") -> str:
     return f"[image {image.info}, {why}]"
 
 
-def with_cut(message: Message, cut: Cut) -> Message:
+def apply_override(message: Message, override: MessageOverride) -> Message:
     """The message as a request shows it. Status and ids are unchanged; images become a line each."""
     parts: list[Part] = []
     for part in message.parts:
         match part:
             case ToolResult():
                 lines = "".join(f"\n{image_line(image)}" for image in part.images)
-                text = cut_text(part.text, cut) + lines
+                text = truncate_text(part.text, override) + lines
                 parts.append(msgspec.structs.replace(part, text=text, images=()))
             case Image():
                 parts.append(Text(image_line(part)))
             case Text():
-                parts.append(Text(cut_text(part.text, cut)))
+                parts.append(Text(truncate_text(part.text, override)))
             case _:
                 parts.append(part)
     return msgspec.structs.replace(message, parts=tuple(parts), tokens=0)
@@ -64,13 +64,13 @@ def without_images(message: Message, why: str) -> Message:
     return msgspec.structs.replace(message, parts=tuple(parts), tokens=0)
 
 
-def apply_cuts(history: Iterable[Message], cuts: Mapping[str, Cut]) -> list[Message]:
+def apply_overrides(history: Iterable[Message], overrides: Overrides) -> list[Message]:
     """The history as a request shows it: some messages shortened, some left out."""
     shown: list[Message] = []
     for message in history:
-        match overlay(cuts, message.id):
+        match override_kind(overrides, message.id):
             case "cut":
-                shown.append(with_cut(message, cuts[message.id]))
+                shown.append(apply_override(message, overrides[message.id]))
             case "":
                 shown.append(message)
             case _:
@@ -78,16 +78,21 @@ def apply_cuts(history: Iterable[Message], cuts: Mapping[str, Cut]) -> list[Mess
     return shown
 
 
-def overlay(cuts: Mapping[str, Cut], message_id: str) -> Literal["", "cut", "drop"]:
+def by_message(overrides: Iterable[MessageOverride]) -> dict[str, MessageOverride]:
+    """The overrides by the id of their message; a later one replaces an earlier one."""
+    return {override.message_id: override for override in overrides}
+
+
+def override_kind(overrides: Overrides, message_id: str) -> Literal["", "cut", "drop"]:
     """How a message is shown: whole, shortened, or not at all."""
-    cut = cuts.get(message_id)
-    return "" if cut is None or cut.kind == "restore" else cut.kind
+    override = overrides.get(message_id)
+    return "" if override is None or override.kind == "restore" else override.kind
 
 
-def sent_states(cuts: Iterable[Cut]) -> dict[str, SentState]:
+def sent_states(overrides: Iterable[MessageOverride]) -> dict[str, SentState]:
     """The messages that are not sent whole, and how they are."""
     names: dict[str, SentState] = {"cut": "cut", "drop": "dropped"}
-    return {cut.message_id: names[cut.kind] for cut in cuts if cut.kind in names}
+    return {override.message_id: names[override.kind] for override in overrides if override.kind in names}
 
 
 def is_large(message: Message) -> bool:
@@ -97,27 +102,32 @@ def is_large(message: Message) -> bool:
 
 
 def truncate_oldest(
-    history: Sequence[Message], cuts: Mapping[str, Cut], *, enough: Callable[[Message, Message], bool]
-) -> list[Cut]:
+    history: Sequence[Message],
+    overrides: Overrides,
+    *,
+    enough: Callable[[Message, Message], bool],
+) -> list[MessageOverride]:
     """Cuts large results from the oldest on until `enough(before, after)` says so. Each is cut once only."""
-    made: list[Cut] = []
+    made: list[MessageOverride] = []
     for message in history:
-        if overlay(cuts, message.id) or not is_large(message):
+        if override_kind(overrides, message.id) or not is_large(message):
             continue
-        cut = Cut(message.id)
-        made.append(cut)
-        if enough(message, with_cut(message, cut)):
+        override = MessageOverride(message.id)
+        made.append(override)
+        if enough(message, apply_override(message, override)):
             break
     return made
 
 
-def truncate_largest(messages: Sequence[Message], *, goal: int, size: Callable[[Message], int]) -> list[Cut]:
+def truncate_largest(
+    messages: Sequence[Message], *, goal: int, size: Callable[[Message], int]
+) -> list[MessageOverride]:
     """Cuts the largest results first until the messages' sizes add up to `goal` at most, or none is left.
 
-    Where that is not enough they are cut further, and so are smaller ones: many small results weigh as much
+    If that is not enough they are cut further, and so are smaller ones: many small results weigh as much
     as a large one.
     """
-    made: dict[str, Cut] = {}
+    made: dict[str, MessageOverride] = {}
     weights = {message.id: size(message) for message in messages}
     total = sum(weights.values())
     for least, head, tail in LEVELS:
@@ -127,10 +137,10 @@ def truncate_largest(messages: Sequence[Message], *, goal: int, size: Callable[[
                 return list(made.values())
             if result is None or (len(result.text) <= least and not result.images):
                 continue
-            cut = Cut(message.id, head, tail)
-            weight = size(with_cut(message, cut))
+            override = MessageOverride(message.id, head, tail)
+            weight = size(apply_override(message, override))
             if weight < weights[message.id]:
                 total += weight - weights[message.id]
                 weights[message.id] = weight
-                made[message.id] = cut
+                made[message.id] = override
     return list(made.values())
