@@ -1,4 +1,4 @@
-"""Opens conversations: finds or creates the session, and builds the services environment it."""
+"""Opens conversations: finds or creates the session, and builds the services that it needs."""
 
 import asyncio
 import os
@@ -59,9 +59,10 @@ TEMPLATE_EDITED = (
 async def open_conversation(environment: ProjectEnvironment, options: StartOptions) -> Conversation:
     """Opens a new or a stored conversation. A new one does not touch the database yet."""
     store = environment.store()
-    stored = await _load_stored(environment, options, store)
-    loaded = stored or LoadedSession(_new_session(environment, options))
-    runtime = _build_runtime(environment, options, store, loaded, stored=stored is not None)
+    loaded = await _load_stored(environment, options, store)
+    if loaded is None:
+        loaded = LoadedSession(_new_session(environment, options), stored=False)
+    runtime = _build_runtime(environment, options, store, loaded)
     conversation = Conversation(runtime)
     if not options.read_only and any_unfinished(environment.paths.undo):
         await conversation.files.recover()
@@ -74,15 +75,10 @@ async def open_conversation(environment: ProjectEnvironment, options: StartOptio
 
 
 def _build_runtime(
-    environment: ProjectEnvironment,
-    options: StartOptions,
-    store: Store,
-    loaded: LoadedSession,
-    *,
-    stored: bool,
+    environment: ProjectEnvironment, options: StartOptions, store: Store, loaded: LoadedSession
 ) -> Runtime:
     settings, paths = environment.settings, environment.paths
-    events = EventBus(opened=stored)
+    events = EventBus(opened=loaded.stored)
     store.listen(lambda text: events.emit_now(Notice(text, "warning")))
 
     def on_template_problem(problem: TemplateProblem) -> None:
@@ -93,7 +89,7 @@ def _build_runtime(
     toolset = Toolset(all_tools(), templates, on_edit=lambda: events(Notice(TEMPLATE_EDITED)))
     models = Models(settings, toolset.specs, LearntModels(paths.learnt_file))
     gauge = new_gauge(models, loaded)
-    session = LiveSession(store, loaded, events, stored=stored, exact_size=gauge.exact_size)
+    session = LiveSession(store, loaded, events, gauge.exact_size)
     events.record = NoteRecorder(store, session).record
     workspaces = _Workspaces(environment, store, loaded.info.root_id)
     context = workspaces.tool_context(environment.cwd, workspaces.private)
@@ -112,15 +108,7 @@ def _build_runtime(
         environment.guard,
     )
     undo_files = UndoFiles(paths.undo, context.cwd, settings.undo)
-    change_recorder = ChangeRecorder(
-        store,
-        undo_files,
-        context.jobs,
-        lambda: session.info,
-        events,
-        commands=settings.undo.shell != "off",
-    )
-    events.subscribe(change_recorder.hear)
+    change_recorder = ChangeRecorder(store, undo_files, context.jobs, session, events)
     run_summary = RunSummary(store)
     services = Services(
         store,

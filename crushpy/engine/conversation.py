@@ -55,9 +55,7 @@ class Conversation:
         self._run_slot = RunSlot(runtime.events)
         self.pins = runtime.pins
         self.context = ContextService(runtime.agent, self._run_slot)
-        self.files = ConversationFiles(
-            self._store, runtime.undo_files, runtime.change_recorder, self._session, self._run_slot
-        )
+        self.files = ConversationFiles(runtime, self._run_slot)
         self.attachments = Attachments(scope)
         """Pictures of prompts."""
         self._queue = QueuedPrompts(self.attachments)
@@ -147,12 +145,11 @@ class Conversation:
         try:
             prompt = await self.attachments.complete(prompt)
             spent = self._runtime.subagents.spent = Spent(self._runtime.limits)
-            turn = self._agent.turn(spent, self._steer)
-            self._runtime.change_recorder.turn_begins()
+            recorder = self._runtime.change_recorder
+            turn = self._agent.turn(spent, self._steer, recorder.prompt_committed)
+            recorder.turn_begins()
             status = await turn.run(prompt)
-            self._runtime.change_recorder.turn_ended(
-                self._session.history[-1].id if self._session.history else ""
-            )
+            recorder.turn_ended(self._session.history[-1].id if self._session.history else "")
             slot.failure = turn.failure
         except Exception as error:  # a bug before the turn could begin must be shown
             log.exception("the turn could not begin")
@@ -311,15 +308,7 @@ class Conversation:
         """Works through task lists."""
         from crushpy.engine.agents.task_list_service import TaskListService
 
-        runtime = self._runtime
-        return TaskListService(
-            runtime.subagents,
-            runtime.scope,
-            self._run_slot,
-            runtime.limits,
-            runtime.worktrees,
-            runtime.open_workspace,
-        )
+        return TaskListService(self._runtime, self._run_slot)
 
     @property
     def history(self) -> tuple[Message, ...]:

@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from crushpy.context.overrides import SentState
+from crushpy.core.boundary import FactCount
 from crushpy.core.messages import (
     CallDecision,
     Data,
@@ -202,7 +203,7 @@ class BoundaryItem(Data, frozen=True):
     """How to get to its keys."""
     offers: tuple[ItemAction, ...] = ALL_BOUNDARY_ACTIONS
     """The actions available in this transcript."""
-    facts: dict[str, tuple[int, int, int]] = msgspec.field(default_factory=dict[str, tuple[int, int, int]])
+    facts: dict[str, FactCount] = msgspec.field(default_factory=dict[str, FactCount])
     """By kind: the number of facts, of those in the prose, and of those carried."""
 
     @property

@@ -55,8 +55,10 @@ class Agent:
 
         return services.workspace.for_agent(FileMemory(), search, delegate, image_limits, left_out)
 
-    def turn(self, spent: Spent, steer: Steer | None = None) -> Turn:
-        """The next turn, limited by `spent`; `steer` is awaited between its steps."""
+    def turn(
+        self, spent: Spent, steer: Steer | None = None, on_committed: Callable[[], None] = lambda: None
+    ) -> Turn:
+        """The next turn, limited by `spent`."""
         self.scope.services.workspace.jobs.warm_up()
         self.scope.services.approvals.warm_up()
-        return Turn(self.scope, self.view, self.policy, self.tools, spent, steer)
+        return Turn(self, spent, steer, on_committed)

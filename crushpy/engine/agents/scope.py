@@ -65,15 +65,6 @@ class AgentScope(msgspec.Struct, frozen=True):
         return self.services.interactive and not self.task
 
 
-def open_scope(
-    services: Services, loaded: LoadedSession, models: Models, emit: Emit, *, stored: bool
-) -> AgentScope:
-    """The scope of a conversation's main agent."""
-    gauge = new_gauge(models, loaded)
-    session = LiveSession(services.store, loaded, emit, stored=stored, exact_size=gauge.exact_size)
-    return AgentScope(services, session, models, gauge, emit)
-
-
 def new_gauge(models: Models, loaded: LoadedSession) -> Gauge:
     """A gauge that starts with the usage reports stored in a session."""
     gauge = Gauge(models.window, models.ratios, models.count_image, loaded.info.model)

@@ -146,16 +146,10 @@ class Subagents:
         tools = self._toolset.only(
             lambda tool: tool.in_reading_tasks if order.read_only else tool.name not in NOT_FOR_TASKS
         )
-        loaded, models = LoadedSession(info), self._parent.models.for_tools(tools.specs)
+        loaded, models = LoadedSession(info, stored=False), self._parent.models.for_tools(tools.specs)
         gauge = new_gauge(models, loaded)
-        session = LiveSession(
-            self._services.store,
-            loaded,
-            emit,
-            stored=False,
-            exact_size=gauge.exact_size,
-            call_ids=self._parent.session.call_ids,
-        )
+        ids = self._parent.session.call_ids
+        session = LiveSession(self._services.store, loaded, emit, gauge.exact_size, ids)
         scope = AgentScope(workspace.services, session, models, gauge, emit, order.call_id)
         return Agent(scope, tools.tools)
 

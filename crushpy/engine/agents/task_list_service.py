@@ -5,9 +5,8 @@ Another process can continue a stored list.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -30,8 +29,9 @@ from crushpy.engine.agents.task_spec import UNSUCCESSFUL, TaskListSpec, TaskSche
 from crushpy.engine.agents.task_workspaces import TaskWorkspaces, Worktrees
 from crushpy.engine.event_bus import unexpected_error
 from crushpy.engine.run_slot import RunSlot
+from crushpy.engine.runtime import Runtime
 from crushpy.engine.session.session import title_of, user_message
-from crushpy.engine.turn.limits import Limits, Spent
+from crushpy.engine.turn.limits import Spent
 from crushpy.engine.turn.turn import Status
 from crushpy.storage.records import ListedTask, StoredTaskList
 from crushpy.tools.errors import ToolError
@@ -278,32 +278,19 @@ def _listed(spec: TaskListSpec) -> str:
 class TaskListService:
     """The task list of a conversation, for its front ends."""
 
-    def __init__(
-        self,
-        subagents: Subagents,
-        scope: AgentScope,
-        run_slot: RunSlot,
-        limits: Limits,
-        worktrees: Path,
-        open_workspace: Callable[[Path], TaskWorkspace],
-    ) -> None:
-        """`worktrees` is the folder for worktrees; `open_workspace` makes one of them usable by a task."""
-        self._subagents = subagents
-        self._scope = scope
+    def __init__(self, runtime: Runtime, run_slot: RunSlot) -> None:
+        self._runtime, self._scope = runtime, runtime.scope
         self._run_slot = run_slot
-        self._limits = limits
-        self._worktrees = worktrees
-        self._open_workspace = open_workspace
 
     async def work_through(self, spec: TaskListSpec, parallel: int = 1) -> Status:
         """Works through a list in a new conversation, each task in its own session."""
         run = self._new_run()
-        return await self._run(run, run.begin(spec, parallel, Spent(self._limits)))
+        return await self._run(run, run.begin(spec, parallel, Spent(self._runtime.limits)))
 
     async def resume(self, parallel: int | None = None) -> Status:
         """Continues the list of this conversation."""
         run = self._new_run()
-        return await self._run(run, run.resume(parallel, Spent(self._limits)))
+        return await self._run(run, run.resume(parallel, Spent(self._runtime.limits)))
 
     async def unfinished(self) -> tuple[ListedTask, ...]:
         """All tasks of this conversation's list if some are not done; else none."""
@@ -320,8 +307,9 @@ class TaskListService:
 
     def _new_run(self) -> TaskListRun:
         root_id, cwd = self._scope.session.info.root_id, self._scope.services.workspace.cwd
-        trees = Worktrees(self._worktrees, root_id, cwd)
-        return TaskListRun(self._subagents, self._scope, TaskWorkspaces(trees, self._open_workspace))
+        trees = Worktrees(self._runtime.worktrees, root_id, cwd)
+        workspaces = TaskWorkspaces(trees, self._runtime.open_workspace)
+        return TaskListRun(self._runtime.subagents, self._scope, workspaces)
 
     async def _run(self, run: TaskListRun, work: Coroutine[Any, Any, Status]) -> Status:
         async def until_done() -> Status:

@@ -14,7 +14,7 @@ import msgspec
 from crushpy.context.render import fitted_chunks
 from crushpy.context.tags import element, safe
 from crushpy.core.errors import CrushpyError
-from crushpy.core.events import Event, Progress, Retry
+from crushpy.core.events import Event, Progress, Retry, TextDelta, ThinkingDelta
 from crushpy.core.messages import Data, Message, Usage
 from crushpy.core.templates import Template, fill_template
 from crushpy.engine.agents.scope import AgentScope, Emit
@@ -254,12 +254,23 @@ class Summarizer:
         )
         await self._models.prepare(model)
         self._calls += 1
-        number = self._calls
+        number, received = self._calls, 0
 
-        def changed(draft: Draft) -> None:
-            self.progress.update_call(number, draft.size, job.target_tokens)
+        def on_event(event: Event) -> None:
+            nonlocal received
+            match event:
+                case TextDelta() | ThinkingDelta():
+                    received += len(event.text)
+                    self.progress.update_call(number, received, job.target_tokens)
+                case Retry():
+                    received = 0
+                    self._emit(event)
+                case Progress():
+                    self._emit(event)
+                case _:
+                    pass
 
-        call = self._model_call(model, request, changed, auxiliary=model != job.main_model)
+        call = self._model_call(request, on_event, auxiliary=model != job.main_model)
         try:
             async with asyncio.timeout(job.seconds):
                 draft = await call.run()
@@ -276,19 +287,15 @@ class Summarizer:
             await self._count_usage(usage)
         return self._checked(draft, source, job)
 
-    def _model_call(
-        self, model: str, request: Request, on_change: Callable[[Draft], None], *, auxiliary: bool
-    ) -> ModelCall:
+    def _model_call(self, request: Request, emit: Emit, *, auxiliary: bool) -> ModelCall:
         """An empty reply is final. So is an auxiliary model that cannot be reached."""
-        provider = self._models.provider(model)
+        provider = self._models.provider(request.model)
 
         def may_retry(error: ModelError) -> bool:
             return not isinstance(error, EmptyReply) and not (auxiliary and _is_outside(error))
 
         timeout = AUXILIARY_CONNECT_TIMEOUT_S if auxiliary and not provider.slow_to_begin else None
-        return ModelCall(
-            provider, request, self._pass_on, may_retry=may_retry, send_timeout_s=timeout, on_change=on_change
-        )
+        return ModelCall(provider, request, emit, may_retry=may_retry, send_timeout_s=timeout)
 
     def _checked(self, draft: Draft, source: int, job: SummaryJob) -> str:
         """The prose. Raises _Failed if it cannot replace its source."""
@@ -312,10 +319,6 @@ class Summarizer:
     def template(self, job: SummaryJob) -> Template:
         """The template that `job` would use now."""
         return self._instructions(job, "")[1]
-
-    def _pass_on(self, event: Event) -> None:
-        if isinstance(event, Retry | Progress):
-            self._emit(event)
 
 
 def _is_outside(error: Exception) -> bool:

@@ -2,30 +2,19 @@
 
 from typing import TYPE_CHECKING
 
-from crushpy.engine.rewind.recorder import ChangeRecorder
-from crushpy.engine.rewind.undo_files import UndoFiles
+from crushpy.engine.rewind.recorder import record_interrupted
 from crushpy.engine.run_slot import RunSlot
-from crushpy.engine.session.session import LiveSession
-from crushpy.storage.store import Store
+from crushpy.engine.runtime import Runtime
 
 if TYPE_CHECKING:
     from crushpy.engine.rewind.rewinder import PlannedRestoration, Rewinder, RewindOutcome, RewindTarget
 
 
 class ConversationFiles:
-    def __init__(
-        self,
-        store: Store,
-        files: UndoFiles,
-        recorder: ChangeRecorder,
-        session: LiveSession,
-        under_way: RunSlot,
-    ) -> None:
-        self._store = store
-        self._files = files
-        self._recorder = recorder
-        self._session = session
-        self._under_way = under_way
+    def __init__(self, runtime: Runtime, run_slot: RunSlot) -> None:
+        self._store, self._session = runtime.scope.services.store, runtime.scope.session
+        self._files, self._recorder = runtime.undo_files, runtime.change_recorder
+        self._run_slot = run_slot
         self.recovered: tuple[str, ...] = ()
         """Messages about interrupted work that was found on opening."""
 
@@ -38,15 +27,13 @@ class ConversationFiles:
 
     async def recover(self) -> None:
         """Finishes and records what a killed crushpy was doing to files."""
-        from crushpy.engine.rewind.recorder import record_interrupted
-
         root_id = self._session.info.root_id
         finished = await self.rewinder.finish(root_id)
         self.recovered = (*finished, *await record_interrupted(self._store, self._files, root_id))
 
     async def put_back(self, planned: "PlannedRestoration") -> "RewindOutcome | None":
         """Restores files and leaves the agent a note. None if it failed, which is reported."""
-        return await self._under_way.run_exclusively(self._put_back(planned))
+        return await self._run_slot.run_exclusively(self._put_back(planned))
 
     async def _put_back(self, planned: "PlannedRestoration") -> "RewindOutcome":
         from crushpy.engine.rewind.rewinder import PUT_BACK, restoration_note
@@ -60,6 +47,4 @@ class ConversationFiles:
         self, target: "RewindTarget", planned: "PlannedRestoration | None"
     ) -> "RewindOutcome | None":
         """Creates the branch that ends at `target`, after restoring files. None if it failed."""
-        return await self._under_way.run_exclusively(
-            self.rewinder.rewind(self._session.info, target, planned)
-        )
+        return await self._run_slot.run_exclusively(self.rewinder.rewind(self._session.info, target, planned))

@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from crushpy.core.errors import CrushpyError
-from crushpy.core.events import Event, Notice, PromptCommitted
+from crushpy.core.events import Event, Notice
 from crushpy.core.ids import new_id
 from crushpy.core.messages import Data, counted
 from crushpy.engine.approvals import Ruling
 from crushpy.engine.rewind.undo_files import RUNNING, UndoFiles
+from crushpy.engine.session.session import LiveSession
 from crushpy.engine.turn.call_observer import ObservedCall
-from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
 from crushpy.tools.base import Outcome
 from crushpy.tools.shell.jobs import Jobs
@@ -41,22 +41,14 @@ class ChangeRecorder:
     """Observes all calls of a conversation and its tasks."""
 
     def __init__(
-        self,
-        store: Store,
-        files: UndoFiles,
-        jobs: Jobs,
-        info: Callable[[], SessionInfo],
-        emit: Callable[[Event], None],
-        *,
-        commands: bool,
+        self, store: Store, files: UndoFiles, jobs: Jobs, session: LiveSession, emit: Callable[[Event], None]
     ) -> None:
-        """`info`: the current session; `commands`: whether changes by commands are recorded."""
         self._store = store
         self._files = files
         self._jobs = jobs
-        self._info = info
+        self._session = session
         self._emit = emit
-        self._commands = commands
+        self._commands = files.records_commands
         self._first_look: Task[None] | None = None
         self._noted: ObservedCall | None = None
         """The command that is recorded as running, in case crushpy is killed."""
@@ -71,11 +63,6 @@ class ChangeRecorder:
         self._told: set[str] = set()
 
     # --- calls -------------------------------------------------------------------------------------------
-
-    def hear(self, event: Event) -> None:
-        """Starts the first scan with the first prompt, in parallel with the model's reply."""
-        if isinstance(event, PromptCommitted) and self._commands and self._first_look is None:
-            self._first_look = self._look_beside(None)
 
     async def begins(self, watched: ObservedCall, ruling: Ruling) -> None:
         paths = [one.value for one in watched.accesses if one.kind == "path" and one.writes]
@@ -126,6 +113,11 @@ class ChangeRecorder:
         if self._job is not None:
             self._look_beside(None)
 
+    def prompt_committed(self) -> None:
+        """Starts the first scan with the first prompt, in parallel with the model's reply."""
+        if self._commands and self._first_look is None:
+            self._first_look = self._look_beside(None)
+
     def turn_ended(self, message_id: str) -> None:
         """`message_id` is the last message of the turn."""
         if self._job is not None:
@@ -137,12 +129,11 @@ class ChangeRecorder:
             await wait(self._looks)
 
     async def close(self) -> None:
-        if self._first_look is not None:
-            if not self._first_look.done():  # no command has run yet
-                self._files.stop()
-            await self.settle()
-            self._stop_beating()
-            await in_thread(self._files.close)
+        if self._first_look is not None and not self._first_look.done():  # no command has run yet
+            self._files.stop()
+        await self.settle()
+        self._stop_beating()
+        await in_thread(self._files.close)
 
     # --- what tools change -------------------------------------------------------------------------------
 
@@ -222,7 +213,7 @@ class ChangeRecorder:
             path,
             before,
             after,
-            root_id=self._info().root_id,
+            root_id=self._session.info.root_id,
             session_id=watched.session_id,
             call_id=watched.call.id,
             source=watched.call.name,
@@ -245,7 +236,7 @@ class ChangeRecorder:
             self._files.running.clear()
             return
         command = RunningCommand(
-            self._info().root_id,
+            self._session.info.root_id,
             author.session_id,
             author.message_id,
             author.call.id,

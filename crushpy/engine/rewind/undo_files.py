@@ -48,6 +48,11 @@ class UndoFiles:
         return UndoFiles(self.folder, Path(workspace), self._settings)
 
     @property
+    def records_commands(self) -> bool:
+        """Whether changes by commands are recorded."""
+        return self._settings.shell != "off"
+
+    @property
     def snapshotter(self) -> FileSnapshotter:
         if self._snapshotter is None:
             store = ObjectStore(self.folder, self._settings.max_mb * MEGABYTE)

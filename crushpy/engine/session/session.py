@@ -55,8 +55,6 @@ class LiveSession:
         store: Store,
         loaded: "LoadedSession",
         emit: Emit,
-        *,
-        stored: bool,
         exact_size: Callable[[Message], int],
         call_ids: set[str] | None = None,
     ) -> None:
@@ -71,7 +69,7 @@ class LiveSession:
         """A boundary of this session was undone: it ends late, on overflow, or on request only."""
         self.notes = list(loaded.notes)
         """What happened between messages, for the user."""
-        self.stored = stored
+        self.stored = loaded.stored
         self._exact_size = exact_size
         self._store = store
         self._emit = emit
@@ -274,6 +272,7 @@ class LoadedSession(Data, frozen=True):
     before: Usage = Usage()
     """Usage of the other sessions of the conversation."""
     notes: tuple[TimelineNote, ...] = ()
+    stored: bool = True
 
 
 async def load_session(store: Store, info: SessionInfo, *, read_only: bool = False) -> LoadedSession:

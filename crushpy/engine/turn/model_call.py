@@ -13,9 +13,8 @@ from crushpy.core.errors import CrushpyError
 from crushpy.core.events import LOADING, Event, Retry, TextDelta, ThinkingDelta, UsageReported
 from crushpy.core.ids import new_id
 from crushpy.core.messages import Finish, Json, Message, Part, Text, Thinking, ToolCall, Usage
+from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.event_bus import ProgressReporter
-from crushpy.engine.models import Models
-from crushpy.engine.session.session import LiveSession
 from crushpy.engine.turn.limits import Spent
 from crushpy.llm.errors import MAX_RETRIES, EmptyReply, ModelError, Refused, Unavailable, retry_delay
 from crushpy.llm.protocol import (
@@ -144,8 +143,7 @@ def _join(pieces: list[CallPiece], taken_ids: set[str]) -> ToolCall:
 class ModelCall:
     """One request, retried until there is a complete reply or no hope of one.
 
-    `before_reply` is awaited once the request is sent, before anything of the reply is shown.
-    `draft` holds the reply so far, for callers that interrupt it.
+    `draft` holds the reply so far, for callers that interrupt it. Subclasses override the three hooks.
     """
 
     def __init__(
@@ -153,23 +151,25 @@ class ModelCall:
         provider: Provider,
         request: Request,
         emit: Emit,
-        before_reply: Callable[[], Awaitable[None]] | None = None,
         *,
         may_retry: Callable[[ModelError], bool] = lambda _: True,
         send_timeout_s: float | None = None,
-        on_change: Callable[[Draft], None] = lambda _: None,
-        on_failure: Callable[[Draft, ModelError], Awaitable[None]] | None = None,
     ) -> None:
         """`may_retry`: whether a transient error is worth another attempt. `send_timeout_s` limits sending
-        the request, connecting included. `on_change` is called for every piece shown, `on_failure` with
-        a failed draft before the retry."""
+        the request, connecting included."""
         self._provider, self._request, self._emit = provider, request, emit
-        self._before_reply = before_reply or _no_wait
         self._may_retry = may_retry
         self._send_timeout_s = send_timeout_s
-        self._on_change = on_change
-        self._on_failure = on_failure
         self.draft = Draft()
+
+    async def _before_reply(self) -> None:
+        """Called once the request is sent, before anything of the reply is shown."""
+
+    def _on_change(self) -> None:
+        """Called for every piece of text or thinking."""
+
+    async def _on_failure(self, error: ModelError) -> None:
+        """Called after a failed attempt, before the next one."""
 
     async def run(self) -> Draft:
         """The complete reply. Raises ModelError if there is none."""
@@ -182,8 +182,7 @@ class ModelCall:
                 return self.draft
             except ModelError as error:
                 await self._before_reply()
-                if self._on_failure is not None:
-                    await self._on_failure(self.draft, error)
+                await self._on_failure(error)
                 attempt += 1
                 seconds = retry_delay(error, attempt, random.random())  # noqa: S311
                 if seconds is None or not self._may_retry(error):
@@ -251,11 +250,11 @@ class ModelCall:
                 draft.text.append(piece.text)
                 draft.size += len(piece.text)
                 self._emit(TextDelta(piece.text))
-                self._on_change(draft)
+                self._on_change()
             case ThinkingPiece():
                 draft.think(piece.text)
                 self._emit(ThinkingDelta(piece.text))
-                self._on_change(draft)
+                self._on_change()
             case CallPiece():
                 draft.stop_thinking()
                 draft.calls.setdefault(piece.index, []).append(piece)
@@ -267,10 +266,6 @@ class ModelCall:
                 draft.status_moved, draft.thinking_dropped = piece.status_moved, piece.thinking_dropped
             case Sent():
                 pass
-
-
-async def _no_wait() -> None:
-    """The default of `before_reply`."""
 
 
 class DraftAutosave:
@@ -326,25 +321,14 @@ class RecordedCall(ModelCall):
     """A model call of a turn: saves its draft, counts failed replies and stores their thinking."""
 
     def __init__(
-        self,
-        session: LiveSession,
-        models: Models,
-        request: Request,
-        spent: Spent,
-        emit: Emit,
-        before_reply: Callable[[], Awaitable[None]],
+        self, scope: AgentScope, request: Request, spent: Spent, commit: Callable[[], Awaitable[None]]
     ) -> None:
-        self._session, self._models, self._spent = session, models, spent
-        self._autosave = DraftAutosave(session.store, session.info.id, request.model)
-        provider = models.provider(request.model)
-        super().__init__(
-            provider,
-            request,
-            emit,
-            before_reply,
-            on_change=self._autosave.changed,
-            on_failure=self._record_failure,
-        )
+        """`commit` stores the prompt: nothing of the reply is shown before."""
+        super().__init__(scope.models.provider(request.model), request, scope.emit)
+        self._session, self._models = scope.session, scope.models
+        self._spent = spent
+        self._commit = commit
+        self._autosave = DraftAutosave(scope.services.store, scope.session.info.id, request.model)
 
     async def run(self) -> Draft:
         try:
@@ -352,9 +336,16 @@ class RecordedCall(ModelCall):
         finally:
             self._autosave.stop()
 
-    async def _record_failure(self, draft: Draft, error: ModelError) -> None:
+    async def _before_reply(self) -> None:
+        await self._commit()
+
+    def _on_change(self) -> None:
+        self._autosave.changed(self.draft)
+
+    async def _on_failure(self, error: ModelError) -> None:
+        """Counts a reply that is thrown away, and stores the thinking of an empty one."""
         await self._autosave.discard()
-        empty = isinstance(error, EmptyReply)
+        draft, empty = self.draft, isinstance(error, EmptyReply)
         if draft.usage is None and not empty:
             return
         message = self._models.priced(await draft.message(self._session.info.model, set()))

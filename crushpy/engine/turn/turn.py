@@ -4,25 +4,24 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from crushpy.core.errors import CrushpyError
 from crushpy.core.events import Error, Notice, TurnEnded, UsageReported
 from crushpy.core.messages import Message
-from crushpy.engine.agents.scope import AgentScope
-from crushpy.engine.compaction.policy import CompactionPolicy
-from crushpy.engine.compaction.window import ContextView
 from crushpy.engine.event_bus import unexpected_error
 from crushpy.engine.turn.limits import LoopGuard, Spent
 from crushpy.engine.turn.mode_notes import ModeNotes
 from crushpy.engine.turn.model_call import Draft, RecordedCall
-from crushpy.engine.turn.tool_runner import ToolRunner
 from crushpy.llm.errors import ContextOverflow, ModelError
 from crushpy.llm.protocol import Request
 from crushpy.util.spawn import spawn
 from crushpy.util.uncancellable import uncancellable
+
+if TYPE_CHECKING:
+    from crushpy.engine.agents.agent import Agent
 
 log = logging.getLogger(__name__)
 
@@ -53,21 +52,18 @@ class Turn:
 
     def __init__(
         self,
-        scope: AgentScope,
-        view: ContextView,
-        policy: CompactionPolicy,
-        tools: ToolRunner,
+        agent: "Agent",
         spent: Spent,
         steer: Steer | None = None,
+        on_committed: Callable[[], None] = lambda: None,
     ) -> None:
-        """`steer` is awaited between two steps, when every call has its result: it may add prompts."""
-        self._scope, self._session = scope, scope.session
-        self._models, self._emit = scope.models, scope.emit
-        self._view = view
-        self._policy = policy
-        self._tools = tools
+        """`steer` is awaited between two steps, when every call has its result: it may add prompts.
+        `on_committed` is called once the prompt is stored."""
+        scope = self._scope = agent.scope
+        self._session, self._models, self._emit = scope.session, scope.models, scope.emit
+        self._view, self._policy, self._tools = agent.view, agent.policy, agent.tools
         self._spent = spent
-        self._steer = steer
+        self._steer, self._on_committed = steer, on_committed
         self._mode_notes = ModeNotes(scope)
         self._told_thinking_dropped = False
         self.failure: CrushpyError | None = None
@@ -75,7 +71,12 @@ class Turn:
 
     async def run(self, prompt: Message) -> Status:
         prompt = self._mode_notes.with_prompt(prompt)
-        commit = Once(lambda: self._session.add_prompt(prompt))
+
+        async def add_prompt() -> None:
+            await self._session.add_prompt(prompt)
+            self._on_committed()
+
+        commit = Once(add_prompt)
         try:
             status = await self._until_stopped(prompt, commit)
         except CrushpyError as error:
@@ -138,7 +139,7 @@ class Turn:
                 await self._mode_notes.add_due_note()
                 await asyncio.sleep(0)  # lets key presses through after thousands of results
             request = self._view.next_request(() if commit.done else (prompt,))
-            call = RecordedCall(self._session, self._models, request, self._spent, self._emit, commit)
+            call = RecordedCall(self._scope, request, self._spent, commit)
             try:
                 draft = await call.run()
             except asyncio.CancelledError:
