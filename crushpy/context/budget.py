@@ -1,4 +1,4 @@
-"""How full the model's window is. The status, the gauge, the checks and the inspector all ask here."""
+"""How full the model's window is: one answer for the status, the gauge, the checks and the inspector."""
 
 import json
 
@@ -17,7 +17,7 @@ class Sizes(Data, frozen=True):
     added: int = 0
     """Those of them that came after the last report."""
     counted: bool = True
-    """False while the vocabulary is not loaded: then these are bytes / 4, and no reason for a boundary."""
+    """False while the vocabulary is not loaded: then these are bytes / 4 and never cause a boundary."""
 
 
 class Budget(Data, frozen=True):
@@ -28,7 +28,7 @@ class Budget(Data, frozen=True):
     estimated: bool
     """Shown as `~`: an estimate, not a report."""
     window_known: bool
-    """Shown as `?` where False: the window is a documented default."""
+    """False if the window is a documented default; shown as `?`."""
     believed: bool = True
     """False if the provider's report was implausible and is ignored."""
     clamped: bool = False
@@ -48,17 +48,17 @@ class Budget(Data, frozen=True):
         return max(0, self.window - self.used)
 
     def reaches(self, threshold: float) -> bool:
-        """True from `threshold` on. Rough figures never reach anything."""
+        """Whether at least `threshold` is used. False for rough figures."""
         return self.counted and self.used >= threshold * self.window
 
 
 def budget(
     sizes: Sizes, reported: int | None, window: int | None, calibration: Calibration = UNCALIBRATED
 ) -> Budget:
-    """The one answer to "how full are we".
+    """Computes how full the window is.
 
     `reported` are all tokens of the last model call. A believable report plus an estimate of what came since;
-    without one, an estimate of everything. Estimates are counts of ours in the provider's tokens.
+    without one, an estimate of everything. Estimates are our counts, converted to the provider's tokens.
     """
     from_report = reported is not None and calibration.believed
     used = calibration.whole(sizes.fixed_tokens + sizes.messages)
@@ -78,7 +78,7 @@ def budget(
 
 
 def output_limit(budget: Budget, max_output_tokens: int | None) -> int | None:
-    """How much output a request may ask for: never more than there is room for."""
+    """How much output a request may ask for: never more than remains of the window."""
     room = max(1, budget.remaining)
     return room if max_output_tokens is None else min(max_output_tokens, room)
 

@@ -1,19 +1,19 @@
-"""How our own counts become the provider's tokens: what it reported against what we had counted."""
+"""Converts our own token counts into the provider's, by comparing its reports with our counts."""
 
 from collections.abc import Sequence
 
 from crushpy.core.messages import Data
 
 LOWEST, HIGHEST = 0.2, 5.0
-"""No tokenizer is further from ours: a ratio beyond says that the report is about something else."""
+"""No tokenizer differs more from ours: a ratio outside means that the report is about something else."""
 DIGITS = 4
-"""Of a ratio that is kept."""
+"""Precision of a stored ratio."""
 UNCOMMON = 3.0
-"""How far most tokenizers are from ours at most, either way."""
+"""Most tokenizers differ from ours by less than this factor."""
 LAST = 5
-"""How many replies the median looks at."""
+"""The median is taken over this many replies."""
 SPREAD = 0.25
-"""How far from their median replies may lie that speak of one tokenizer."""
+"""Replies of one tokenizer lie this close to their median."""
 AGREEMENT = 0.1
 """How close two implausible reports must be to be believed together."""
 DISBELIEF = 0.5
@@ -21,13 +21,13 @@ DISBELIEF = 0.5
 DISBELIEF_UNCALIBRATED = 0.2
 """The same while no ratio is known."""
 NONSENSE = 0.02
-"""Below this share of our count a report is as good as none, however often it comes."""
+"""A report below this share of our count is ignored, however often it is repeated."""
 ENOUGH_GROWTH = 0.05
-"""The share of a request that must be new before its ratio alone says something."""
+"""The share of a request that must be new before its ratio alone is meaningful."""
 
 
 class Report(Data, frozen=True):
-    """What the provider said of one model call, and what we had counted."""
+    """The provider's figures for one model call, and our own count."""
 
     tokens: int
     """Input, cache and output together."""
@@ -42,20 +42,20 @@ class Report(Data, frozen=True):
 
 
 class Calibration(Data, frozen=True):
-    """What the reports so far say of our counts."""
+    """The relation of the reports so far to our counts."""
 
     ratio: float | None = None
     """Reported tokens for each one counted; None while nothing is known."""
     growth: float | None = None
-    """The same of what was added lately, where that is enough to tell."""
+    """The same for recent additions; None if they are too small to tell."""
     believed: bool = True
     """False if the last report was implausible."""
     latest: float | None = None
-    """The ratio of the last report, where it is worth remembering."""
+    """The ratio of the last report; None if it is not worth storing."""
     samples: tuple[float, ...] = ()
     """Of all believed reports, the latest last."""
     restarted: bool = False
-    """The last two reports agreed against all before them, which speak of another tokenizer."""
+    """The last two reports agree with each other but not with earlier ones: the tokenizer changed."""
 
     def whole(self, tokens: int) -> int:
         """A count of ours in the provider's tokens."""
@@ -73,7 +73,7 @@ def calibrate(reports: Sequence[Report], learnt: Sequence[float] = ()) -> Calibr
     """`reports` are those of one session, the latest last; `learnt` the ratios known from before it."""
     own: list[Report] = []
     heard = {round(report.ratio, DIGITS) for report in reports}
-    known = [ratio for ratio in learnt if round(ratio, DIGITS) not in heard]  # one reply is one witness
+    known = [ratio for ratio in learnt if round(ratio, DIGITS) not in heard]  # each reply counts once
     before: Report | None = None
     believed, restarted = True, False
     for report in reports:
@@ -106,8 +106,8 @@ def ratio_of(samples: Sequence[float]) -> float | None:
 
 
 def _ratio_by(reports: Sequence[Report]) -> float | None:
-    """The ratio by a session's own reports. An uncommon one only where what was added bears it out: a report
-    may be about something else than the request we know."""
+    """The ratio by a session's own reports. An uncommon ratio must be confirmed by the growth: a report may
+    be about something other than the request we know."""
     ratio = ratio_of([report.ratio for report in reports])
     if ratio is None or 1 / UNCOMMON <= ratio <= UNCOMMON:
         return ratio
@@ -115,7 +115,7 @@ def _ratio_by(reports: Sequence[Report]) -> float | None:
 
 
 def median(values: Sequence[float]) -> float:
-    """As `statistics.median`, whose import takes longer than all else here."""
+    """Like `statistics.median`, whose import is slow."""
     ordered = sorted(values)
     half = len(ordered) // 2
     return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
@@ -136,8 +136,8 @@ def _agree(one: Report, other: Report) -> bool:
 
 
 def _growth(reports: Sequence[Report], ratio: float | None) -> float | None:
-    """The ratio of what came between the last reports: nearer to what comes next than that of the whole,
-    which also holds the system prompt and the tools."""
+    """The ratio of what was added between the last reports. It predicts additions better than the ratio of
+    the whole request, which includes the system prompt and the tools."""
     if ratio is None or len(reports) < 2:
         return None
     first, last = reports[-LAST:][0], reports[-1]

@@ -1,4 +1,4 @@
-"""How much of what happened is still there after a boundary: an exact match, fact by fact."""
+"""Measures how many facts are carried across a boundary, by exact match."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from crushpy.core.messages import Message
 
 KINDS = ("paths", "commands", "failures", "todos", "requests", "notes", "pins")
 LONG = 300
-"""A fact longer than this is looked for by its beginning: that is what a shortened quote keeps."""
+"""Of a longer fact only the beginning is searched for, because a shortened quote keeps that."""
 
 
 def facts_of(messages: Sequence[Message], cwd: str, notes: str = "") -> dict[str, list[str]]:
@@ -63,25 +63,25 @@ def _is_word(char: str) -> bool:
 
 
 def _joins_before(char: str) -> bool:
-    """Whether what stands right before a fact makes it a part of something longer."""
+    """Whether the character before a match makes it part of something longer."""
     return bool(char) and (_is_word(char) or char in "./-")
 
 
 def _joins_after(chars: str) -> bool:
-    """The same for what stands right after it: a full stop ends a sentence, but `.py` goes on."""
+    """The same for the characters after it: a full stop ends a sentence, but `.py` continues."""
     if not chars:
         return False
     return _is_word(chars[0]) or chars[0] == "-" or (chars[0] in "./" and _is_word(chars[1:] or " "))
 
 
 def path_covered(path: str, cwd: str, carried: str) -> bool:
-    """The same for a full path, which may also be named as seen from the working directory."""
+    """The same for an absolute path, which may also be named relative to the working directory."""
     short = path.removeprefix(f"{cwd.rstrip('/')}/")
     return any(covered(form, carried) for form in dict.fromkeys((path, short, f"./{short}")))
 
 
 def flat(text: str) -> str:
-    """`text` without what our own quoting changes, and with single blanks."""
+    """`text` without the changes of our own quoting, and with single spaces."""
     return " ".join(text.replace("⏎", " ").replace("&lt;", "<").replace("\\[", "[").split())
 
 
@@ -101,7 +101,7 @@ def measure(
     def found(kind: str, fact: str, text: str) -> bool:
         if kind == "notes":
             return kept(fact, text)
-        if kind == "pins":  # word for word and whole, or not at all
+        if kind == "pins":  # verbatim and in full
             return bool(fact) and flat(fact) in text
         return path_covered(fact, cwd, text) if kind == "paths" else covered(fact, text)
 

@@ -1,4 +1,4 @@
-"""What a new summary leaves out of the notes before it: found by code, carried beside it for a while."""
+"""Notes of earlier summaries that a new summary leaves out: found by code, carried beside it for a while."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -13,11 +13,11 @@ _HEADING = re.compile(r"^\s*#{1,6}\s")
 _MARK = re.compile(r"(?<![\w./:@~-])[\w./:@~-]*[\w/]")
 _WORD = re.compile(r"\w{4,}")
 SAME_WORDS = 0.6
-"""Share of a plain note's words that say the same again."""
+"""Share of a note's words that must occur for the text to repeat it."""
 
 
 def bullets(notes: str) -> list[str]:
-    """The single points of a summary: its bullets with the lines that go on below them, else its lines."""
+    """The points of a summary: its bullets with their continuation lines, otherwise its lines."""
     found: list[list[str]] = []
     for line in notes.splitlines():
         if not line.strip() or _HEADING.match(line):
@@ -32,7 +32,7 @@ def bullets(notes: str) -> list[str]:
 
 
 def marks(text: str) -> set[str]:
-    """The paths, numbers and identifiers of a text: what must be exact to be of use."""
+    """The paths, numbers and identifiers of a text: what has to be exact."""
     return {word.strip(".:-").casefold() for word in _MARK.findall(text) if _is_mark(word.strip(".:-"))}
 
 
@@ -46,20 +46,20 @@ def _is_mark(word: str) -> bool:
 
 
 def taken_up(note: str, text: str) -> bool:
-    """Whether `text` speaks of what the note says: one of its marks occurs, or most of its words do."""
+    """Whether `text` mentions the note: one of its marks occurs, or most of its words do."""
     own = marks(note)
     if own:
         return bool(own & _marks_of_all(text))
-    return _says_it_again(note, text)
+    return _repeats(note, text)
 
 
 def kept(note: str, text: str) -> bool:
-    """Whether `text` still holds the note: all of its marks, or where it has none most of its words."""
+    """Whether `text` contains the note: all of its marks, or most of its words if it has no marks."""
     own = marks(note)
-    return own <= _marks_of_all(text) if own else _says_it_again(note, text)
+    return own <= _marks_of_all(text) if own else _repeats(note, text)
 
 
-@lru_cache(maxsize=4)  # many notes are looked for in the same long text
+@lru_cache(maxsize=4)  # many notes are searched for in the same long text
 def _marks_of_all(text: str) -> set[str]:
     return marks(text)
 
@@ -69,7 +69,7 @@ def _words_of_all(text: str) -> set[str]:
     return {word.casefold() for word in _WORD.findall(text)}
 
 
-def _says_it_again(note: str, text: str) -> bool:
+def _repeats(note: str, text: str) -> bool:
     words = {word.casefold() for word in _WORD.findall(note)}
     return (
         len(words & _words_of_all(text)) >= SAME_WORDS * len(words)

@@ -1,6 +1,6 @@
 """Facts carried over a boundary, built by code from the ledger of the whole lineage.
 
-Deterministic: the same record gives the same bytes. What does not fit is counted, never silently gone.
+Deterministic: the same record gives the same bytes. What does not fit is counted, never dropped silently.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -15,17 +15,17 @@ Redact = Callable[[str], str]
 LINE = 400
 """Characters of one command, todo or other line."""
 REQUESTS_SHARE = 0.6
-"""Of the whole bound: beyond it, requests are still carried before all else, but the long ones shortened."""
+"""Of the whole limit. Beyond it requests still come first, but long ones are shortened."""
 SHORT_QUOTE = 120
 """Tokens of a long request that is shortened so that it does not crowd out every other fact."""
 FIRST_REPLY = 400
-"""Tokens of the first reply that are quoted; at most an eighth of the whole bound."""
+"""Tokens of the first reply that are quoted; at most an eighth of the whole limit."""
 LEAST_REPLY = 15
-"""Below this nothing of it is worth its place."""
+"""A shorter quote of the first reply is useless."""
 
 
 class WorkspaceSnapshot(Data, frozen=True):
-    """What the messages do not say: how things stand at the moment of the boundary."""
+    """The state of the workspace at the boundary, which the messages do not contain."""
 
     cwd: str = "/"
     todos: tuple[Todo, ...] = ()
@@ -35,19 +35,19 @@ class WorkspaceSnapshot(Data, frozen=True):
 
 
 class Entry(Data, frozen=True):
-    """One fact. Entries stand in order of right to space; `place` says where each is shown."""
+    """One fact. Entries are in order of priority; `place` says where each is shown."""
 
     text: str
     place: tuple[str, ...] | int
     group: str = ""
-    """What several entries have in common is said once, above them."""
+    """What several entries have in common is shown once, above them."""
 
 
 class Section(Data, frozen=True):
     title: str
     entries: tuple[Entry, ...]
     counted: bool = True
-    """What of it is left out is worth a word."""
+    """Omitted entries are counted in the note at the end."""
 
 
 def build_evidence(
@@ -71,7 +71,7 @@ def build_evidence(
         over = count(text) - limit
         if over <= 0:
             return text
-        room -= over + 1  # lines put together may weigh more than one by one
+        room -= over + 1  # joined lines may have more tokens than single ones
     return ""
 
 
@@ -90,12 +90,12 @@ def _filled(
     request_limit: int,
     count: Count,
 ) -> str:
-    """As much as `room` holds: everything, or as much as leaves space to say what is missing."""
+    """Everything, or as much as leaves space for a note about what is missing."""
     blocks, left_out = _fill(asked, reply, sections, gone, room, request_limit, count)
     if not left_out:
         return "\n".join(blocks)
     for note in (_note, _short_note):
-        reserve = count(note(left_out)) + 6  # more may be left out once the note takes its place
+        reserve = count(note(left_out)) + 6  # the note itself may displace more
         if reserve <= room // 4:
             blocks, left_out = _fill(asked, reply, sections, gone, room - reserve, request_limit, count)
             return "\n".join((*blocks, note(left_out)))
@@ -111,7 +111,7 @@ def _fill(
     request_limit: int,
     count: Count,
 ) -> tuple[list[str], dict[str, int]]:
-    """What fits into `room` in order of right to space, and how much of what does not."""
+    """What fits into `room`, by priority, and how much of each kind does not."""
     left_out = dict(gone)
     answer = _first_reply(reply, min(FIRST_REPLY, room // 8), count) if reply else ""
     room -= count(answer) + 1 if answer else 0
@@ -143,9 +143,9 @@ def _short_note(left_out: dict[str, int]) -> str:
 def _requests(
     asked: Sequence[facts.UserRequest], room: int, request_limit: int, count: Count
 ) -> tuple[dict[int, str], int]:
-    """The first request, then the others from the newest back, by number; and what they weigh.
+    """The first request, then the others from the newest back, by number; and their size.
 
-    All are quoted as they are, but once they fill their share of the room, long ones by head and tail only.
+    All are quoted in full until they fill their share of the room; then long ones are shortened.
     """
     share = int(room * REQUESTS_SHARE)
     kept: dict[int, str] = {}
@@ -173,7 +173,7 @@ def _first_reply(reply: facts.Reply, limit: int, count: Count) -> str:
 
 
 def _fit(section: Section, room: int, count: Count) -> tuple[list[Entry], int]:
-    """The entries there is room for, and what they weigh together with the title."""
+    """The entries that fit, and their size together with the title."""
     spent = count(section.title) + 2
     kept: list[Entry] = []
     groups = {""}
@@ -200,10 +200,10 @@ def _shown(title: str, entries: Sequence[Entry]) -> str:
 
 
 def _sections(ledger: Ledger, around: WorkspaceSnapshot, redact: Redact) -> Iterable[Section]:
-    """Everything but the requests, in order of right to space."""
+    """Everything but the requests, by priority."""
 
     def plain(title: str, lines: Iterable[str]) -> Section:
-        """Lines shown in the order of their right."""
+        """Lines shown by priority."""
         return Section(title, tuple(Entry(safe(line), number) for number, line in enumerate(lines)))
 
     def line(text: str, limit: int = LINE) -> str:
@@ -249,7 +249,7 @@ def _sections(ledger: Ledger, around: WorkspaceSnapshot, redact: Redact) -> Iter
 
 
 def _by_folder(title: str, paths: dict[str, str]) -> Section:
-    """Paths by what was done to them, those of one folder together; the latest have the first right."""
+    """Paths by action, grouped by folder; the latest have priority."""
     return Section(
         title,
         tuple(
@@ -260,13 +260,13 @@ def _by_folder(title: str, paths: dict[str, str]) -> Section:
 
 
 def shortened_line(text: str, limit: int = LINE) -> str:
-    """`text` on one line, so that nothing in it can pass for a line of ours."""
+    """`text` on one line, so that nothing in it can be mistaken for a line of ours."""
     line = " ⏎ ".join(part.strip() for part in text.strip().splitlines() if part.strip())
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 def _end(run: RunFact | TestRun) -> str:
-    """How a command that failed ended."""
+    """The exit status of a failed command, in words."""
     if run.exit_code is not None:
         return f"exit {run.exit_code}"
     return shortened_line(run.note, 60) or "failed"

@@ -1,4 +1,4 @@
-"""What really happened, read off stored messages: requests, commands, files, todos. Never off prose."""
+"""Facts taken from stored messages: requests, commands, files, todos. Never from prose."""
 
 import posixpath
 import re
@@ -17,14 +17,14 @@ from crushpy.core.messages import (
 )
 
 INTERRUPTED = "Interrupted"
-"""How the result of a call begins that was stopped while it ran: what it had done by then is not known."""
+"""The beginning of the result of a call that was stopped while it ran: its effects are unknown."""
 
 COMMAND_START = (
     r"(?:^|[;&|(\n])[^\S\n]*+(?:\w+=\S*\s+)*"
     r"(?:(?:sudo|time|env|command|exec|npx|bunx|(?:uv|poetry|pipenv|pdm|hatch|rye) run|bundle exec"
     r"|timeout (?:-\S+ )*\S+|\S{0,99}python[\d.]* (?:-\w+ )*-m)\s+)*(?:\S{0,99}/)?"
 )
-"""A pattern for the place where a command begins, with what may stand before its name."""
+"""A pattern for the start of a command, with what may precede its name."""
 _TESTS = re.compile(
     rf"{COMMAND_START}(?:"
     r"(?:pytest|py\.test|tox|nox|unittest|trial|nosetests|jest|vitest|mocha|ava|karma|rspec|phpunit|pest|ctest"
@@ -39,7 +39,7 @@ _TESTS = re.compile(
 
 _JOBS = ("job_output", "job_kill")
 _MOST_SEARCHED = 2_000
-"""Characters of a command that are looked at: what comes later is a script, not a call."""
+"""Characters of a command that are searched: the rest is a script, not a call."""
 
 
 class UserRequest(Data, frozen=True):
@@ -65,9 +65,9 @@ class Command(Data, frozen=True):
     output: str
     number: int
     background: bool = False
-    """It was only started here; how it ended is in the job's output, if that was read."""
+    """It was only started here; its end is in the output of the job, if that was read."""
     note: str = ""
-    """What else was said of its end: timed out, killed, interrupted."""
+    """How it ended, in words: timed out, killed, interrupted."""
 
     @property
     def is_test(self) -> bool:
@@ -75,7 +75,7 @@ class Command(Data, frozen=True):
 
 
 class Touched(Data, frozen=True):
-    """A file that was read or changed. `path` is as the model wrote it, without detours."""
+    """A file that was read or changed. `path` is as the model wrote it, normalised."""
 
     path: str
     action: str
@@ -109,7 +109,7 @@ def asked(message: Message) -> str:
 
 
 def commands(messages: Sequence[Message]) -> list[Command]:
-    """Every command that ran, in order. What was refused or never started did not run."""
+    """Every command that ran, in order; not those that were refused or never started."""
     found: list[Command] = []
     ended_jobs: set[tuple[str, str]] = set()
     for call, result in calls(messages):
@@ -122,9 +122,9 @@ def commands(messages: Sequence[Message]) -> list[Command]:
 def command_of(
     call: ToolCall, result: ToolResult, ended_jobs: set[tuple[str, str]], *, number: int
 ) -> Command | None:
-    """The command that a call ran, or whose end it told; None for any other call.
+    """The command that a call ran, or whose end it reported; None for any other call.
 
-    `ended_jobs` are those whose end was told before: read again, it is still the same end.
+    `ended_jobs` are those whose end was reported before: it counts once.
     """
     shown = result.display if isinstance(result.display, Terminal) else None
     if call.name == "bash":
@@ -152,11 +152,11 @@ def command_of(
 
 
 def _has_ended(shown: Terminal, result: ToolResult) -> bool:
-    return result.is_error or shown.exit_code == 0  # one that was killed neither failed nor worked
+    return result.is_error or shown.exit_code == 0  # a killed one neither failed nor succeeded
 
 
 def touched(messages: Sequence[Message]) -> list[Touched]:
-    """Files read and changed, in order, successful calls only."""
+    """Files read and changed by successful calls, in order."""
     return [file for call, result in calls(messages) for file in touched_by(call, result)]
 
 
@@ -170,7 +170,7 @@ def touched_by(call: ToolCall, result: ToolResult) -> list[Touched]:
     if result.is_error or not path:
         return found
     path = direct(path)
-    if isinstance(result.display, Diff):  # whatever tool it was that changed it
+    if isinstance(result.display, Diff):  # whichever tool changed it
         action = "written" if call.name in ("write", "Write") else "edited"
         found.append(Touched(path, "created" if result.display.created else action))
     elif call.name == "view":
@@ -192,13 +192,13 @@ def open_todos(items: Sequence[Todo]) -> list[Todo]:
 
 
 def direct(path: str) -> str:
-    """`path` without `./`, `//` and `x/../`. Only words are looked at: the file may be gone by now."""
+    """`path` without `./`, `//` and `x/../`. The file system is not consulted: the file may be gone."""
     tidy = posixpath.normpath(path)
     return tidy[1:] if tidy.startswith("//") else tidy
 
 
 def absolute(path: str, cwd: str) -> str:
-    """`path` in full."""
+    """The absolute form of `path`."""
     if path.startswith(("/", "~")) or re.match(r"^[A-Za-z]:[\\/]", path):
         return direct(path)
     return direct(f"{cwd}/{path}")

@@ -19,7 +19,7 @@ NOT_RUN = "Not run: crushpy stopped before this call started."
 def missing_results(messages: Sequence[Message], begun: Iterable[str]) -> list[ToolResult]:
     """What to add to a stored history so that every call has a result.
 
-    `begun` are the ids of calls whose intent was stored: what they did before crushpy stopped is unknown.
+    `begun` are the ids of calls whose intent was stored: their effects are unknown.
     """
     started = set(begun)
     found: list[ToolResult] = []
@@ -36,8 +36,8 @@ def well_formed(messages: Sequence[Message], *, begun: bool = False) -> tuple[Me
 
     The first message is a user's; every call has exactly one result, directly after it and in the order of
     the calls, and what the user said between the two comes after them; neighbouring user messages are one;
-    messages that hold nothing, or only thinking, are left out. `begun`: something goes before them, and they
-    start with a reply.
+    messages that are empty or contain only thinking are left out. `begun`: other messages precede these,
+    which start with a reply.
     """
     valid: list[Message] = []
     for message, answers in _units(messages):
@@ -66,13 +66,13 @@ def well_formed(messages: Sequence[Message], *, begun: bool = False) -> tuple[Me
 
 
 def is_void(message: Message) -> bool:
-    """It holds nothing, or is a reply that came to no words and no call: of no use to a model."""
+    """Whether it is empty, or a reply without text and calls: of no use to a model."""
     thought = message.role == "assistant" and not message.calls and not message.says_something
     return thought or not message.parts
 
 
 def _as_text(part: Part) -> Part:
-    """Our own parts as the text a provider takes."""
+    """Our own kinds of part as text, which every provider accepts."""
     match part:
         case Seed():
             return Text(seed_text(part))
@@ -83,7 +83,7 @@ def _as_text(part: Part) -> Part:
 
 
 def _units(messages: Sequence[Message]) -> Iterable[tuple[Message, dict[str, Message]]]:
-    """Each message that is not a tool's, with those that answer its calls, by call, wherever they stand."""
+    """Each message that is not a tool message, with the results of its calls by call id, in any position."""
     answers: dict[int, dict[str, Message]] = {}
     for place, asked in asked_at(messages).items():
         if (result := messages[place].result) is not None:
@@ -97,12 +97,12 @@ Show = Callable[[Sequence[Message]], Sequence[Message]]
 
 
 class _ShownHistory:
-    """What was made of the messages seen so far."""
+    """The converted form of the messages seen so far."""
 
     def __init__(self) -> None:
         self.shown: list[Message] = []
         self.settled = 0
-        """How many of `shown` are in `valid`: all before a reply by which every call was answered."""
+        """How many of `shown` are in `valid`: all before a reply at which every call had its result."""
         self.valid: list[Message] = []
 
 

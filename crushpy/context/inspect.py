@@ -27,12 +27,12 @@ class Row(Data, frozen=True, omit_defaults=False):
     name: str
     tokens: int
     cached: bool
-    """Most likely read from the provider's cache: it lies within what the last report called cached."""
+    """Probably read from the provider's cache: it lies within what the last report called cached."""
     message_id: str = ""
     state: SentState = ""
     """How the user or an overflow changed it: sent shortened, or not at all."""
     whole_tokens: int = 0
-    """What it would take as it is stored."""
+    """Its size without the override."""
     cache_lost: int = 0
     """Tokens behind it: they are sent again once it is edited, because a provider's cache ends there."""
 
@@ -40,7 +40,7 @@ class Row(Data, frozen=True, omit_defaults=False):
 class Inspection(Data, frozen=True, omit_defaults=False):
     budget: Budget
     rows: tuple[Row, ...]
-    """In the order in which they are sent. What is dropped stands where it would be, with no tokens."""
+    """In the order in which they are sent. Dropped messages keep their place, with 0 tokens."""
     forecast: Forecast | None = None
     old_views: OldViews = OldViews()
     """What to cut first."""
@@ -101,7 +101,7 @@ def inspect(
 
 
 def _with_costs(rows: Sequence[Row]) -> list[Row]:
-    """Each message with what is sent behind it."""
+    """Adds the tokens that follow each message."""
     found: list[Row] = []
     behind = 0
     for row in reversed(rows):
@@ -135,7 +135,7 @@ class RequestMade(Data, frozen=True):
 
 
 def requests_made(reported: Sequence[tuple[str, Usage]]) -> list[RequestMade]:
-    """Requests from what was reported for each, with the session it was made in, in order."""
+    """The requests in order. `reported` has the session and the usage of each."""
     before = ["", *(session for session, _ in reported)]
     return [
         RequestMade(usage.total - usage.output_tokens, usage.cache_read_tokens, last not in ("", session))

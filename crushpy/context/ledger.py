@@ -1,4 +1,4 @@
-"""What happened in a whole lineage: the facts of its messages merged, never read again from prose.
+"""What happened in a whole lineage: the merged facts of its messages, never taken from prose.
 
 A session inherits the ledger of those before it, so that a boundary reads no ancestor's messages. It is
 bounded: the oldest facts of a kind are dropped and counted.
@@ -16,7 +16,7 @@ MAX_REQUESTS = 400
 MAX_COMMANDS = 600
 MAX_FILES = 2_000
 OPEN_GENERATIONS = 3
-"""How long a failing command counts as open although it was not run again."""
+"""A failing command that was not run again counts as open for this long."""
 
 
 class RunFact(Data, frozen=True):
@@ -28,7 +28,7 @@ class RunFact(Data, frozen=True):
     runs: int = 1
     failures: int = 0
     failed: bool = False
-    """By the last run that came to its end; a start in the background repairs nothing."""
+    """According to the last run that ended; a start in the background does not count."""
     exit_code: int | None = None
     note: str = ""
     """Exit code and note are those of the last failure."""
@@ -47,7 +47,7 @@ class FileFact(Data, frozen=True):
     number: int
     action: str = "read"
     changed_at: int = 0
-    """0 where it was only read."""
+    """0 if it was only read."""
 
 
 class TestRun(Data, frozen=True):
@@ -67,12 +67,12 @@ class Ledger(Data, frozen=True):
     messages: int = 0
     requests: tuple[facts.UserRequest, ...] = ()
     commands: tuple[RunFact, ...] = ()
-    """The one that ran last stands last."""
+    """In order of the last run."""
     files: tuple[FileFact, ...] = ()
-    """The one touched last stands last."""
+    """In order of the last access."""
     last_test: TestRun | None = None
     green_at: int = 0
-    """When tests passed the last time."""
+    """When tests last passed."""
     tools: dict[str, int] = msgspec.field(default_factory=dict[str, int])
     ended_jobs: tuple[tuple[str, str], ...] = ()
     dropped: dict[str, int] = msgspec.field(default_factory=dict[str, int])
@@ -81,11 +81,11 @@ class Ledger(Data, frozen=True):
     """To the first request."""
 
     def extended(self, messages: Sequence[Message], *, cwd: str, generation: int) -> "Ledger":
-        """With what happened in `messages`, which follow those that are in here."""
+        """The ledger with the facts of the messages that follow."""
         return self.merged(FactReader(cwd).all_of(messages), messages=len(messages), generation=generation)
 
     def merged(self, found: Sequence[MessageFacts], *, messages: int, generation: int) -> "Ledger":
-        """With the facts of so many messages, which follow those that are in here."""
+        """The ledger with the facts of the `messages` messages that follow."""
         writer = _Writer(self, generation)
         for one in found:
             writer.add(one)

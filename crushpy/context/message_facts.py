@@ -1,4 +1,4 @@
-"""The facts of one message, read off it once, when it is committed; the ledger is made of them."""
+"""The facts of one message, extracted once, when it is committed; the ledger merges them."""
 
 import re
 from collections.abc import Sequence
@@ -14,11 +14,11 @@ TEST_LINES = 3
 """Of a test run's output."""
 _PATHS = re.compile(r"(?<![\w.@~+-])[\w.@~+-]*+(?:/[\w.@+-]++)+|(?<![\w+-])[\w+-]++\.[A-Za-z]\w{0,4}\b")
 _SEARCHED = 4_000
-"""Characters of a failing command's output in which the files it names are looked for."""
+"""Characters of a failing command's output that are searched for file names."""
 
 
 class CommandFacts(Data, frozen=True):
-    """A shell command that ran, or whose end was told."""
+    """A shell command that ran, or whose end was reported."""
 
     text: str
     failed: bool = False
@@ -26,7 +26,7 @@ class CommandFacts(Data, frozen=True):
     note: str = ""
     background: bool = False
     job: tuple[str, str] | None = None
-    """Of a job whose end was told: told again, it is still the same end."""
+    """The job whose end was reported: each end counts once."""
     is_test: bool = False
     lines: tuple[str, ...] = ()
     """Of tests: the last of their output."""
@@ -37,7 +37,7 @@ class CommandFacts(Data, frozen=True):
 class MessageFacts(Data, frozen=True):
     request: facts.UserRequest | None = None
     reply: facts.Reply | None = None
-    """Of the session's first words to its user, before and after the first request in it."""
+    """The first reply of the session."""
     tool: str = ""
     """The tool that a call was answered by."""
     command: CommandFacts | None = None

@@ -23,12 +23,12 @@ _NOTHING_DONE = re.compile(
     r"nothing (?:added )?to commit|no changes added to commit|aborting commit", re.IGNORECASE
 )
 _MOST_SEARCHED = 2_000
-"""Characters of a command that are looked at: what comes later is a message or a script."""
+"""Characters of a command that are searched: the rest is a message or a script."""
 
 
 def moment_at(history: Sequence[Message], before: Iterable[Todo], now: Iterable[Todo]) -> str:
-    """The moment that `history` ends with; empty where it is none. `before` and `now` are the todos as they
-    were when this was asked the last time, and as they are."""
+    """The moment that `history` ends with; empty if it is none. `before` and `now` are the todos at the last
+    call and the current ones."""
     if not history:
         return ""
     last = history[-1]
@@ -46,7 +46,7 @@ def moment_at(history: Sequence[Message], before: Iterable[Todo], now: Iterable[
 
 
 def _finished(step: Sequence[Message], before: Iterable[Todo], now: Iterable[Todo]) -> bool:
-    """Whether the step's own list of todos has one more that is completed."""
+    """Whether the step completed a todo."""
     changed = any(call.name == "todos" and not result.is_error for call, result in facts.calls(step))
     return changed and bool(_completed(now) - _completed(before))
 

@@ -62,7 +62,7 @@ def tail_budget(keep_recent_tokens: int, window: int, own_tokens: int) -> int:
 
 
 def partition(history: Sequence[Message], *, has_seed: bool, keep: int, size: Size) -> Parts:
-    """Head: the seed, where there is one. Tail: the latest whole units within `keep`, at least one."""
+    """Head: the seed, if there is one. Tail: the latest whole units within `keep`, at least one."""
     head = tuple(history[:1]) if has_seed else ()
     rest = units(history[len(head) :])
     taken: list[tuple[Message, ...]] = []

@@ -21,7 +21,7 @@ class PinContent(Data, frozen=True):
     """Of the file, as seen from the working directory; else as in the pin."""
     text: str
     problem: str = ""
-    """Why there is no text: the file is gone, say."""
+    """Why there is no text, for example because the file is gone."""
 
 
 class CarriedPins(Data, frozen=True):
@@ -29,7 +29,7 @@ class CarriedPins(Data, frozen=True):
 
     text: str = ""
     facts: tuple[str, ...] = ()
-    """What each stands for; empty where it could not be had."""
+    """The text of each pin; empty if it could not be read."""
     warnings: tuple[str, ...] = ()
 
 
@@ -68,7 +68,7 @@ def carry_pins(contents: Sequence[PinContent], limit: int, count: Count) -> Carr
 
 
 def _fitted(contents: Sequence[PinContent], room: int, count: Count) -> list[PinContent]:
-    """Each with as much of its text as `room` tokens hold; texts and messages whole where that can be."""
+    """Each with as much of its text as `room` tokens hold; texts and messages in full if possible."""
     room -= count(pins_text([PinContent(one.pin, one.name, "", one.problem) for one in contents]))
     sizes = [count(content.text) for content in contents]
     files = [at for at, content in enumerate(contents) if content.pin.kind == "file"]

@@ -1,4 +1,4 @@
-"""What a boundary will carry, worked out before anything is summarised or stored."""
+"""Plans what a boundary carries, before anything is summarised or stored. Pure."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,11 +11,11 @@ FIRST_REQUEST_SHARE = 0.5
 """The child's first request may be this share of the threshold, beside the fixed floor."""
 REQUEST_TOKENS = 2_000
 FRAME = 120
-"""Tokens of what stands round summary, evidence and quotes: the opening words, tags, marks of overrides."""
+"""Tokens around summary, evidence and quotes: the opening, tags and truncation marks."""
 
 
 class TokenBudget(Data, frozen=True):
-    """How much of each kind a child may start with, by the settings and by what its window leaves."""
+    """How much of each kind a child may start with, according to the settings and its window."""
 
     window: int
     threshold: float
@@ -23,13 +23,13 @@ class TokenBudget(Data, frozen=True):
     summary_tokens: int
     evidence_tokens: int
     fixed_tokens: int = 0
-    """Of the system prompt and the tools, which every request holds."""
+    """Of the system prompt and the tools, which every request contains."""
     pinned: int = 0
     """Tokens of the user's pins, which every child starts with."""
 
     @property
     def summary_target(self) -> int:
-        """What the summariser is asked for; it is cut off at twice that."""
+        """The size that the summariser is asked for; the summary is cut off at twice that."""
         return max(1, min(self.summary_tokens, self.window // 20))
 
     @property
@@ -38,17 +38,17 @@ class TokenBudget(Data, frozen=True):
 
     @property
     def request(self) -> int:
-        """A single request of the user's above this is quoted head and tail."""
+        """A longer request of the user is quoted by head and tail."""
         return max(20, min(REQUEST_TOKENS, self.window // 20))
 
     @property
     def longest_summary(self) -> int:
-        """What any summary is cut off at, or refused above."""
+        """A longer summary is cut off, or refused if the agent wrote it."""
         return 2 * self.summary_target
 
     @property
     def carried(self) -> int:
-        """All that a child may start with beside the fixed floor, so that it begins below its threshold."""
+        """Everything a child may start with beside the fixed floor, so that it starts below its threshold."""
         threshold = int(self.threshold * self.window)
         room_to_work = self.window // 50
         half = int(threshold * FIRST_REQUEST_SHARE)
@@ -56,8 +56,8 @@ class TokenBudget(Data, frozen=True):
 
 
 class Plan(Data, frozen=True):
-    """The parts of the history, and how large each carried text may be. Cuts to the tail come last, by
-    `overrides_to_fit`, once the texts' real sizes are known."""
+    """The parts of the history, and how large each carried text may be. The tail is truncated last, by
+    `overrides_to_fit`, once the real sizes of the texts are known."""
 
     parts: Parts
     keep: int
@@ -104,7 +104,7 @@ def plan_after(
     size: Size,
     count: Callable[[str], int],
 ) -> Plan | None:
-    """The plan of a boundary whose first messages are summarised already: all that came since is its tail.
+    """The plan of a boundary whose first messages are summarised already: everything since is its tail.
 
     None if that leaves no space for the evidence in the child's first request.
     """
@@ -122,10 +122,10 @@ def plan_after(
 def overrides_to_fit(
     plan: Plan, limits: TokenBudget, *, text_tokens: int, size: Size
 ) -> tuple[MessageOverride, ...]:
-    """Which results of the tail are shown cut, beside carried texts of `text_tokens`.
+    """Which results of the tail are truncated, beside carried texts of `text_tokens`.
 
-    What the texts did not need goes to the tail: what the model has not seen yet is cut last, and only where
-    there is no room for it.
+    The tail gets the space that the texts do not need. Results that the model has not seen yet are truncated
+    last, and only if they do not fit.
     """
     tail = plan.parts.tail
     if plan.minimal_tail:
@@ -142,7 +142,7 @@ def overrides_to_fit(
 
 
 def last_words(parts: Parts, *, limit: int, count: Callable[[str], int]) -> str:
-    """The last request and the last answer, quoted where the tail does not hold them."""
+    """The last request and the last answer, quoted if the tail does not contain them."""
     blocks: list[str] = []
     for role, title in (("user", "last request"), ("assistant", "last answer")):
         in_tail = any(message.role == role and message.says_something for message in parts.tail)

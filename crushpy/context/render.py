@@ -35,9 +35,9 @@ def seed_text(seed: Seed) -> str:
     if seed.earlier:
         points = "\n".join(f"- {note.text}" for note in seed.earlier)
         blocks.append(element("earlier_notes", f"{EARLIER}\n{points}"))
-    if seed.pins:  # made and defused as the evidence is
+    if seed.pins:  # escaped when they were built
         blocks.append(f"<pins>\n{seed.pins}\n</pins>")
-    # The evidence holds tags of ours, made and defused by the code that built it.
+    # The evidence holds tags of ours; the code that built it has escaped the rest.
     blocks.append(f"<evidence>\n{seed.evidence}\n</evidence>")
     if seed.quotes:
         blocks.append(f"<quotes>\n{seed.quotes}\n</quotes>")
@@ -49,9 +49,9 @@ def note_text(note: Note) -> str:
 
 
 def message_text(message: Message, override: MessageOverride | None = None) -> str:
-    """One message for a summariser: who, what, with its id. Whole, unless a cut says otherwise.
+    """One message for a summariser: its role, its id and its content, truncated by an override if given.
 
-    No line of what was said or printed can pass for the head of another message.
+    No line of its content can be mistaken for the header of another message.
     """
 
     def body(text: str) -> str:
@@ -91,7 +91,7 @@ _LEVELS = (
     (("tool", "assistant", "user"), 120, 60),
     (("tool", "assistant", "user"), 40, 0),
 )
-"""What is shortened, and how far, where a middle is larger than all chunks together; results come first."""
+"""What is truncated, and how far, if a middle is larger than all chunks together; results come first."""
 
 
 def transcript_chunks(
@@ -104,7 +104,7 @@ def transcript_chunks(
 ) -> list[str]:
     """All of `messages` as text, in order, in pieces of at most `limit` tokens each.
 
-    A message stays whole where it can; `dense` fills every chunk to its end instead.
+    Messages are split only if necessary; `dense` fills every chunk to its end instead.
     """
     chunks: list[str] = []
     current, size = "", 0
@@ -129,14 +129,14 @@ def transcript_chunks(
 
 
 def _weight(text: str, most: int, count: Count) -> int:
-    """The tokens of `text`; of one that has more than `most`, how many its beginning has already."""
+    """The tokens of `text`. If it has more than `most`, a lower bound above `most` is enough."""
     if len(text) > 8 * most and (size := count(text[: 8 * most])) > most:
         return size
     return count(text)
 
 
 def _head(text: str, room: int, count: Count) -> str:
-    """As much of `text` as `room` tokens hold: to the end of a line, else of a word, where one is near."""
+    """As much of `text` as `room` tokens hold, up to the end of a line or word if one is near."""
     if len(text) > 8 * room and count(text[: 8 * room]) > room:
         text = text[: 8 * room]
     end = max(1, len(text) * max(room, 1) // max(count(text), 1))
@@ -152,7 +152,7 @@ def _head(text: str, room: int, count: Count) -> str:
 def fitted_chunks(
     messages: Sequence[Message], *, limit: int, most: int, count: Count
 ) -> tuple[list[str], int]:
-    """The same in at most `most` chunks, and how many characters had to be left out for that: 0 if it can."""
+    """The same in at most `most` chunks, and the number of characters that were left out for that."""
     for dense in (False, True):
         chunks = transcript_chunks(messages, limit=limit, count=count, dense=dense)
         if len(chunks) <= most:
@@ -180,7 +180,7 @@ def _shorten(
     goal: int,
     count: Count,
 ) -> None:
-    """Adds cuts to `overrides`, the largest first, until all messages together are down to `goal` tokens."""
+    """Adds truncations to `overrides`, largest message first, until all messages fit into `goal` tokens."""
     size = {message.id: count(message_text(message, overrides.get(message.id))) for message in messages}
     total = sum(size.values())
     for message in sorted(affected, key=lambda message: -size[message.id]):

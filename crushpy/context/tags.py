@@ -21,13 +21,13 @@ OWN_TAGS = (
     "pin",
 )
 _OPENERS = "<＜﹤‹〈⟨❬❮˂ᐸ"
-"""What a reader may take for the beginning of a tag."""
+"""Characters that look like the beginning of a tag."""
 _SLASHES = "/\\／＼∕⁄╱⧸"
-# An ASCII letter that begins none of our tags ends the question at once: most code is like that.
+# Most code is excluded at once by an ASCII letter that begins none of our tags.
 _FIRST = "".join(sorted({tag[0] + tag[0].upper() for tag in OWN_TAGS}))
 _CANDIDATE = re.compile(rf"[{_OPENERS}](?=[^A-Za-z]|[{_FIRST}])")
 _CHAT_MARK = re.compile(r"<(?=[|｜][\w▁ -]{1,40}[|｜]>)")
-"""Marks of chat templates, such as the one before a user's turn: some servers read them inside text."""
+"""Control marks of chat templates, which some servers interpret inside text."""
 _LOOKALIKES = {
     ord(one): letter
     for letter, ones in {
@@ -49,7 +49,7 @@ _HEADER = re.compile(
 
 
 def safe(text: str) -> str:
-    """`text` with every tag of ours defused. Everything else stays as it is, so that code reads as code."""
+    """`text` with every tag of ours escaped. Everything else is unchanged, so that code stays readable."""
     return "".join(map(_safe, _pieces(text)))
 
 
@@ -59,8 +59,8 @@ def _safe(text: str) -> str:
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """A text of megabytes in parts, between which other threads run. Each but the last ends with a line whose
-    last letter begins no tag, so that nothing that is looked for goes on in the next one."""
+    """A long text in parts, between which other threads run. Each but the last ends with a line whose last
+    character begins no tag, so that no tag spans two parts."""
     start = 0
     while len(text) - start > 2 * _PIECE and (end := _LINE_END.search(text, start + _PIECE)) is not None:
         yield text[start : end.end()]
@@ -84,7 +84,7 @@ def _is_ours(text: str, at: int) -> bool:
 
 @lru_cache(maxsize=4096)
 def _plain(char: str) -> str:
-    """`char` as a reader sees it: without case, width, accents; empty for what is not seen at all."""
+    """`char` without case, width and accents; empty for invisible characters."""
     shown = unicodedata.normalize("NFKD", char)
     hidden = ("Cf", "Cc", "Mn", "Me")
     kept = "".join(c for c in shown if c.isspace() or unicodedata.category(c) not in hidden)
@@ -92,12 +92,12 @@ def _plain(char: str) -> str:
 
 
 def own_words(text: str) -> str:
-    """`text` for a transcript: no line of it can pass for the head of another message."""
+    """`text` for a transcript: no line of it can be mistaken for the header of another message."""
     return "".join([_HEADER.sub(r"\1\\[", piece) for piece in _pieces(text)])
 
 
 def element(tag: str, text: str, **attributes: str) -> str:
-    """`text`, defused, inside one of our tags."""
+    """`text`, escaped, inside one of our tags."""
     marks = "".join(f' {name}="{_attribute(value)}"' for name, value in attributes.items())
     return f"<{tag}{marks}>\n{safe(text)}\n</{tag}>"
 
@@ -107,9 +107,9 @@ def _attribute(value: str) -> str:
 
 
 def quoted(text: str, limit: int, count: Callable[[str], int], message_id: str) -> str:
-    """`text` as it is, or its head and tail with the id under which the whole is found."""
+    """`text`, or its head and tail with the id of the message that has all of it."""
     ends = text if len(text) <= 24 * limit else text[: 16 * limit] + text[-8 * limit :]
-    size = count(ends)  # of megabytes the ends tell enough
+    size = count(ends)  # of a very long text the ends are enough
     if size <= limit:
         ends, size = text, count(text) if ends is not text else size
     if size <= limit:

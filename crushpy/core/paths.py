@@ -81,7 +81,7 @@ class Paths:
 
     @property
     def put_aside(self) -> Path:
-        """What commands made in places where it would run by itself."""
+        """Files that commands created in places from which they would be run automatically."""
         return self.data_dir / "put_aside"
 
     @property
@@ -112,7 +112,7 @@ def project_dir(cwd: Path) -> Path:
 
 
 def project_root(cwd: Path) -> Path:
-    """The folder that holds `.crushpy` or `.git`, from `cwd` upwards; `cwd` itself where there is none."""
+    """The folder that holds `.crushpy` or `.git`, from `cwd` upwards; `cwd` itself if there is none."""
     for folder in (cwd, *cwd.parents):
         if (folder / PROJECT_FOLDER).is_dir() or (folder / ".git").exists():
             return folder

@@ -49,7 +49,7 @@ class Template(Data, frozen=True):
     name: str
     path: str
     layer: str
-    """project, user or shipped; file where it was named by hand."""
+    """project, user or shipped; file if it was named explicitly."""
     text: str
 
 
