@@ -146,9 +146,9 @@ class Conversation:
             prompt = await self.attachments.complete(prompt)
             spent = self._runtime.subagents.spent = Spent(self._runtime.limits)
             recorder = self._runtime.change_recorder
-            turn = self._agent.turn(spent, self._steer, recorder.prompt_committed)
+            turn = self._agent.turn(spent)
             recorder.turn_begins()
-            status = await turn.run(prompt)
+            status = await turn.run(prompt, self._steer, recorder.prompt_committed)
             recorder.turn_ended(self._session.history[-1].id if self._session.history else "")
             slot.failure = turn.failure
         except Exception as error:  # a bug before the turn could begin must be shown

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from crushpy.engine.agents.scope import AgentScope
-from crushpy.engine.compaction.boundary import BoundaryBuilder
+from crushpy.engine.compaction.boundary_builder import BoundaryBuilder
 from crushpy.engine.compaction.draft import BoundaryPlanner
 from crushpy.engine.compaction.pin_service import PinService
 from crushpy.engine.compaction.policy import CompactionPolicy
@@ -13,7 +13,7 @@ from crushpy.engine.compaction.window import ContextView, Thresholds
 from crushpy.engine.session.recall import recall
 from crushpy.engine.turn.limits import Spent
 from crushpy.engine.turn.tool_runner import ToolRunner
-from crushpy.engine.turn.turn import Steer, Turn
+from crushpy.engine.turn.turn import Turn
 from crushpy.tools.base import AnyTool, Delegate, ToolContext
 from crushpy.tools.files.file_memory import FileMemory
 from crushpy.util.images import ImageLimits
@@ -55,10 +55,8 @@ class Agent:
 
         return services.workspace.for_agent(FileMemory(), search, delegate, image_limits, left_out)
 
-    def turn(
-        self, spent: Spent, steer: Steer | None = None, on_committed: Callable[[], None] = lambda: None
-    ) -> Turn:
+    def turn(self, spent: Spent) -> Turn:
         """The next turn, limited by `spent`."""
         self.scope.services.workspace.jobs.warm_up()
         self.scope.services.approvals.warm_up()
-        return Turn(self, spent, steer, on_committed)
+        return Turn(self.scope, self.view, self.policy, self.tools, spent)

@@ -1,6 +1,6 @@
 """When a session ends: at its threshold, on an overflow, at the agent's or the user's request.
 
-How is in `boundary.py`.
+How is in `boundary_builder.py`.
 """
 
 import logging
@@ -13,7 +13,7 @@ from crushpy.core.events import Notice
 from crushpy.core.messages import Message, ToolResult
 from crushpy.core.templates import Template
 from crushpy.engine.agents.scope import AgentScope
-from crushpy.engine.compaction.boundary import BoundaryBuilder
+from crushpy.engine.compaction.boundary_builder import BoundaryBuilder
 from crushpy.engine.compaction.draft import BoundaryOptions, Declined, Rehearsal
 from crushpy.engine.compaction.preparation import Preparations
 from crushpy.engine.compaction.summarizer import Postponed

@@ -4,24 +4,25 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 
 from crushpy.core.errors import CrushpyError
 from crushpy.core.events import Error, Notice, TurnEnded, UsageReported
 from crushpy.core.messages import Message
+from crushpy.engine.agents.scope import AgentScope
+from crushpy.engine.compaction.policy import CompactionPolicy
+from crushpy.engine.compaction.window import ContextView
 from crushpy.engine.event_bus import unexpected_error
 from crushpy.engine.turn.limits import LoopGuard, Spent
 from crushpy.engine.turn.mode_notes import ModeNotes
 from crushpy.engine.turn.model_call import Draft, RecordedCall
+from crushpy.engine.turn.tool_runner import ToolRunner
 from crushpy.llm.errors import ContextOverflow, ModelError
 from crushpy.llm.protocol import Request
 from crushpy.util.spawn import spawn
 from crushpy.util.uncancellable import uncancellable
-
-if TYPE_CHECKING:
-    from crushpy.engine.agents.agent import Agent
 
 log = logging.getLogger(__name__)
 
@@ -51,30 +52,28 @@ class Turn:
     """One turn of one session. `run` never raises, and the session is valid afterwards."""
 
     def __init__(
-        self,
-        agent: "Agent",
-        spent: Spent,
-        steer: Steer | None = None,
-        on_committed: Callable[[], None] = lambda: None,
+        self, scope: AgentScope, view: ContextView, policy: CompactionPolicy, tools: ToolRunner, spent: Spent
     ) -> None:
-        """`steer` is awaited between two steps, when every call has its result: it may add prompts.
-        `on_committed` is called once the prompt is stored."""
-        scope = self._scope = agent.scope
-        self._session, self._models, self._emit = scope.session, scope.models, scope.emit
-        self._view, self._policy, self._tools = agent.view, agent.policy, agent.tools
+        self._scope, self._session = scope, scope.session
+        self._models, self._emit = scope.models, scope.emit
+        self._view, self._policy, self._tools = view, policy, tools
         self._spent = spent
-        self._steer, self._on_committed = steer, on_committed
+        self._steer: Steer | None = None
         self._mode_notes = ModeNotes(scope)
         self._told_thinking_dropped = False
         self.failure: CrushpyError | None = None
         """Why it ended in error."""
 
-    async def run(self, prompt: Message) -> Status:
-        prompt = self._mode_notes.with_prompt(prompt)
+    async def run(
+        self, prompt: Message, steer: Steer | None = None, on_committed: Callable[[], None] = lambda: None
+    ) -> Status:
+        """`steer` is awaited between two steps, when every call has its result: it may add prompts.
+        `on_committed` is called once the prompt is stored."""
+        prompt, self._steer = self._mode_notes.with_prompt(prompt), steer
 
         async def add_prompt() -> None:
             await self._session.add_prompt(prompt)
-            self._on_committed()
+            on_committed()
 
         commit = Once(add_prompt)
         try:
