@@ -141,13 +141,13 @@ def _list(conversation: "Conversation", *, as_json: bool) -> None:
 
 def _listing(session_id: str, inspection: "Inspection") -> list[str]:
     from crushpy.context.edits import offer_words
-    from crushpy.context.forecast import in_words
+    from crushpy.context.forecast import forecast_lines
 
     budget = inspection.budget
     known, about = ("" if budget.window_known else "?"), ("~" if budget.estimated else "")
     lines = [f"{about}{budget.used:,} of {budget.window:,}{known} tokens used ({budget.used_pct}%)"]
     if inspection.forecast is not None:
-        lines += in_words(inspection.forecast)
+        lines += forecast_lines(inspection.forecast)
     if inspection.old_views.message_ids:
         offer = offer_words(inspection.old_views)
         lines.append(f"{offer}: crushpy sessions context {session_id} --cut superseded")

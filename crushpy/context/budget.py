@@ -61,9 +61,9 @@ def budget(
     without one, an estimate of everything. Estimates are our counts, converted to the provider's tokens.
     """
     from_report = reported is not None and calibration.believed
-    used = calibration.whole(sizes.fixed_tokens + sizes.messages)
+    used = calibration.scale(sizes.fixed_tokens + sizes.messages)
     if reported is not None and calibration.believed:
-        used = reported + calibration.added(sizes.added)
+        used = reported + calibration.scale_added(sizes.added)
     known = window is not None and window > 0
     size = window if window is not None and window > 0 else DEFAULT_WINDOW
     return Budget(

@@ -4,25 +4,25 @@ from collections.abc import Sequence
 
 from crushpy.core.messages import Data
 
-LOWEST, HIGHEST = 0.2, 5.0
+MIN_RATIO, MAX_RATIO = 0.2, 5.0
 """No tokenizer differs more from ours: a ratio outside means that the report is about something else."""
-DIGITS = 4
+RATIO_DIGITS = 4
 """Precision of a stored ratio."""
-UNCOMMON = 3.0
+MAX_COMMON_RATIO = 3.0
 """Most tokenizers differ from ours by less than this factor."""
-LAST = 5
+MEDIAN_REPORTS = 5
 """The median is taken over this many replies."""
-SPREAD = 0.25
+MAX_RATIO_SPREAD = 0.25
 """Replies of one tokenizer lie this close to their median."""
-AGREEMENT = 0.1
+MAX_REPORT_DIFFERENCE = 0.1
 """How close two implausible reports must be to be believed together."""
-DISBELIEF = 0.5
+MIN_BELIEVED_SHARE = 0.5
 """A report below this share of the calibrated estimate of the same request is not believed."""
-DISBELIEF_UNCALIBRATED = 0.2
+MIN_BELIEVED_SHARE_UNCALIBRATED = 0.2
 """The same while no ratio is known."""
-NONSENSE = 0.02
+MIN_REPORTED_SHARE = 0.02
 """A report below this share of our count is ignored, however often it is repeated."""
-ENOUGH_GROWTH = 0.05
+MIN_GROWTH_SHARE = 0.05
 """The share of a request that must be new before its ratio alone is meaningful."""
 
 
@@ -57,11 +57,11 @@ class Calibration(Data, frozen=True):
     restarted: bool = False
     """The last two reports agree with each other but not with earlier ones: the tokenizer changed."""
 
-    def whole(self, tokens: int) -> int:
+    def scale(self, tokens: int) -> int:
         """A count of ours in the provider's tokens."""
         return round(tokens * (self.ratio or 1.0))
 
-    def added(self, tokens: int) -> int:
+    def scale_added(self, tokens: int) -> int:
         """The same for what comes after the last report."""
         return round(tokens * (self.growth or self.ratio or 1.0))
 
@@ -72,8 +72,8 @@ UNCALIBRATED = Calibration()
 def calibrate(reports: Sequence[Report], learnt: Sequence[float] = ()) -> Calibration:
     """`reports` are those of one session, the latest last; `learnt` the ratios known from before it."""
     own: list[Report] = []
-    heard = {round(report.ratio, DIGITS) for report in reports}
-    known = [ratio for ratio in learnt if round(ratio, DIGITS) not in heard]  # each reply counts once
+    heard = {round(report.ratio, RATIO_DIGITS) for report in reports}
+    known = [ratio for ratio in learnt if round(ratio, RATIO_DIGITS) not in heard]  # each reply counts once
     before: Report | None = None
     believed, restarted = True, False
     for report in reports:
@@ -89,7 +89,7 @@ def calibrate(reports: Sequence[Report], learnt: Sequence[float] = ()) -> Calibr
     samples = tuple(one.ratio for one in own if plausible(one.ratio))
     by_these = _ratio_by(own)
     ratio = by_these or ratio_of(known)
-    worth = believed and by_these is not None and abs(own[-1].ratio - by_these) <= SPREAD * by_these
+    worth = believed and by_these is not None and abs(own[-1].ratio - by_these) <= MAX_RATIO_SPREAD * by_these
     return Calibration(
         ratio, _growth(own, ratio), believed, own[-1].ratio if worth else None, samples, restarted
     )
@@ -97,11 +97,11 @@ def calibrate(reports: Sequence[Report], learnt: Sequence[float] = ()) -> Calibr
 
 def ratio_of(samples: Sequence[float]) -> float | None:
     """The median of the latest; None if they are too few or disagree."""
-    last = [sample for sample in samples if plausible(sample)][-LAST:]
+    last = [sample for sample in samples if plausible(sample)][-MEDIAN_REPORTS:]
     if len(last) < 2:
         return None
     middle = median(last)
-    near = [sample for sample in last if abs(sample - middle) <= SPREAD * middle]
+    near = [sample for sample in last if abs(sample - middle) <= MAX_RATIO_SPREAD * middle]
     return middle if 2 * len(near) > len(last) else None
 
 
@@ -109,7 +109,7 @@ def _ratio_by(reports: Sequence[Report]) -> float | None:
     """The ratio by a session's own reports. An uncommon ratio must be confirmed by the growth: a report may
     be about something other than the request we know."""
     ratio = ratio_of([report.ratio for report in reports])
-    if ratio is None or 1 / UNCOMMON <= ratio <= UNCOMMON:
+    if ratio is None or 1 / MAX_COMMON_RATIO <= ratio <= MAX_COMMON_RATIO:
         return ratio
     return ratio if _growth(reports, ratio) is not None else None
 
@@ -122,17 +122,17 @@ def median(values: Sequence[float]) -> float:
 
 
 def plausible(ratio: float) -> bool:
-    return LOWEST <= ratio <= HIGHEST
+    return MIN_RATIO <= ratio <= MAX_RATIO
 
 
 def _makes_sense(report: Report, ratio: float | None) -> bool:
-    least = DISBELIEF_UNCALIBRATED if ratio is None else DISBELIEF * ratio
+    least = MIN_BELIEVED_SHARE_UNCALIBRATED if ratio is None else MIN_BELIEVED_SHARE * ratio
     return report.asked > 0 and report.asked >= least * report.estimate
 
 
 def _agree(one: Report, other: Report) -> bool:
     low, high = sorted((one.ratio, other.ratio))
-    return low >= NONSENSE and high - low <= AGREEMENT * high
+    return low >= MIN_REPORTED_SHARE and high - low <= MAX_REPORT_DIFFERENCE * high
 
 
 def _growth(reports: Sequence[Report], ratio: float | None) -> float | None:
@@ -140,9 +140,9 @@ def _growth(reports: Sequence[Report], ratio: float | None) -> float | None:
     the whole request, which includes the system prompt and the tools."""
     if ratio is None or len(reports) < 2:
         return None
-    first, last = reports[-LAST:][0], reports[-1]
+    first, last = reports[-MEDIAN_REPORTS:][0], reports[-1]
     more = last.estimate - first.estimate
-    if more <= 0 or more < ENOUGH_GROWTH * last.estimate:
+    if more <= 0 or more < MIN_GROWTH_SHARE * last.estimate:
         return None
     growth = (last.asked - first.asked) / more
     return growth if ratio / 2 <= growth <= ratio * 2 else None

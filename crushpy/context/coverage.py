@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 from crushpy.context import facts
-from crushpy.context.earlier_notes import bullets, kept
+from crushpy.context.earlier_notes import bullets, contains_note
 from crushpy.context.ledger import Ledger
 from crushpy.core.boundary import FactCount
 from crushpy.core.messages import Message
 
 KINDS = ("paths", "commands", "failures", "todos", "requests", "notes", "pins")
-LONG = 300
+MAX_MATCH_CHARS = 300
 """Of a longer fact only the beginning is searched for, because a shortened quote keeps that."""
 
 
@@ -43,7 +43,7 @@ def covered(fact: str, carried: str) -> bool:
     As a whole: `a.py` is found neither in `schema.py` nor in `src/a.py`, `make test` not in `make test-all`.
     """
     wanted = flat(fact)
-    part = wanted[:LONG]
+    part = wanted[:MAX_MATCH_CHARS]
     if not part:
         return True
     if part not in carried:
@@ -100,7 +100,7 @@ def measure(
 
     def found(kind: str, fact: str, text: str) -> bool:
         if kind == "notes":
-            return kept(fact, text)
+            return contains_note(fact, text)
         if kind == "pins":  # verbatim and in full
             return bool(fact) and flat(fact) in text
         return path_covered(fact, cwd, text) if kind == "paths" else covered(fact, text)

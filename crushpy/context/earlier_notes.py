@@ -12,7 +12,7 @@ _BULLET = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+(?=\S)")
 _HEADING = re.compile(r"^\s*#{1,6}\s")
 _MARK = re.compile(r"(?<![\w./:@~-])[\w./:@~-]*[\w/]")
 _WORD = re.compile(r"\w{4,}")
-SAME_WORDS = 0.6
+MIN_SHARED_WORDS = 0.6
 """Share of a note's words that must occur for the text to repeat it."""
 
 
@@ -45,7 +45,7 @@ def _is_mark(word: str) -> bool:
     )
 
 
-def taken_up(note: str, text: str) -> bool:
+def mentions_note(note: str, text: str) -> bool:
     """Whether `text` mentions the note: one of its marks occurs, or most of its words do."""
     own = marks(note)
     if own:
@@ -53,7 +53,7 @@ def taken_up(note: str, text: str) -> bool:
     return _repeats(note, text)
 
 
-def kept(note: str, text: str) -> bool:
+def contains_note(note: str, text: str) -> bool:
     """Whether `text` contains the note: all of its marks, or most of its words if it has no marks."""
     own = marks(note)
     return own <= _marks_of_all(text) if own else _repeats(note, text)
@@ -72,13 +72,13 @@ def _words_of_all(text: str) -> set[str]:
 def _repeats(note: str, text: str) -> bool:
     words = {word.casefold() for word in _WORD.findall(note)}
     return (
-        len(words & _words_of_all(text)) >= SAME_WORDS * len(words)
+        len(words & _words_of_all(text)) >= MIN_SHARED_WORDS * len(words)
         if words
         else note.casefold() in text.casefold()
     )
 
 
-def left_out(
+def unmentioned_notes(
     previous: str,
     earlier: Sequence[EarlierNote],
     summary: str,
@@ -94,7 +94,7 @@ def left_out(
     room = limit
     for note in notes:
         cost = count(note.text) + 2
-        if note.age > MAX_AGE or note.text in said or cost > room or taken_up(note.text, summary):
+        if note.age > MAX_AGE or note.text in said or cost > room or mentions_note(note.text, summary):
             continue
         said.add(note.text)
         room -= cost

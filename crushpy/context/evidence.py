@@ -12,15 +12,15 @@ from crushpy.core.messages import Data, Todo
 
 Count = Callable[[str], int]
 Redact = Callable[[str], str]
-LINE = 400
+EVIDENCE_LINE_CHARS = 400
 """Characters of one command, todo or other line."""
 REQUESTS_SHARE = 0.6
 """Of the whole limit. Beyond it requests still come first, but long ones are shortened."""
-SHORT_QUOTE = 120
+SHORT_QUOTE_TOKENS = 120
 """Tokens of a long request that is shortened so that it does not crowd out every other fact."""
-FIRST_REPLY = 400
+FIRST_REPLY_TOKENS = 400
 """Tokens of the first reply that are quoted; at most an eighth of the whole limit."""
-LEAST_REPLY = 15
+MIN_FIRST_REPLY_TOKENS = 15
 """A shorter quote of the first reply is useless."""
 
 
@@ -113,7 +113,7 @@ def _fill(
 ) -> tuple[list[str], dict[str, int]]:
     """What fits into `room`, by priority, and how much of each kind does not."""
     left_out = dict(gone)
-    answer = _first_reply(reply, min(FIRST_REPLY, room // 8), count) if reply else ""
+    answer = _first_reply(reply, min(FIRST_REPLY_TOKENS, room // 8), count) if reply else ""
     room -= count(answer) + 1 if answer else 0
     requests, spent = _requests(asked, room, request_limit, count)
     if len(requests) < len(asked):
@@ -151,11 +151,13 @@ def _requests(
     kept: dict[int, str] = {}
     spent = 0
     for number in [0, *range(len(asked) - 1, 0, -1)] if asked else []:
-        short = min(request_limit, SHORT_QUOTE)
+        short = min(request_limit, SHORT_QUOTE_TOKENS)
         for most in (request_limit, short) if number else (request_limit, room // 2, room // 4):
             block = _quoted(asked[number], most, count)
             cost = count(block) + 1
-            if spent + cost <= (share if number and most > SHORT_QUOTE and cost > 2 * SHORT_QUOTE else room):
+            if spent + cost <= (
+                share if number and most > SHORT_QUOTE_TOKENS and cost > 2 * SHORT_QUOTE_TOKENS else room
+            ):
                 kept[number] = block
                 spent += cost
                 break
@@ -167,7 +169,7 @@ def _quoted(request: facts.UserRequest, limit: int, count: Count) -> str:
 
 
 def _first_reply(reply: facts.Reply, limit: int, count: Count) -> str:
-    if limit < LEAST_REPLY:
+    if limit < MIN_FIRST_REPLY_TOKENS:
         return ""
     return element("note", quoted(reply.text, limit, count, reply.id), id=reply.id, what="first answer")
 
@@ -206,7 +208,7 @@ def _sections(ledger: Ledger, around: WorkspaceSnapshot, redact: Redact) -> Iter
         """Lines shown by priority."""
         return Section(title, tuple(Entry(safe(line), number) for number, line in enumerate(lines)))
 
-    def line(text: str, limit: int = LINE) -> str:
+    def line(text: str, limit: int = EVIDENCE_LINE_CHARS) -> str:
         return shortened_line(redact(text), limit)
 
     def command_line(text: str, times: int) -> str:
@@ -259,7 +261,7 @@ def _by_folder(title: str, paths: dict[str, str]) -> Section:
     )
 
 
-def shortened_line(text: str, limit: int = LINE) -> str:
+def shortened_line(text: str, limit: int = EVIDENCE_LINE_CHARS) -> str:
     """`text` on one line, so that nothing in it can be mistaken for a line of ours."""
     line = " ⏎ ".join(part.strip() for part in text.strip().splitlines() if part.strip())
     return line if len(line) <= limit else line[: limit - 1] + "…"

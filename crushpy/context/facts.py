@@ -38,7 +38,7 @@ _TESTS = re.compile(
 )
 
 _JOBS = ("job_output", "job_kill")
-_MOST_SEARCHED = 2_000
+_SEARCHED_CHARS = 2_000
 """Characters of a command that are searched: the rest is a script, not a call."""
 
 
@@ -71,7 +71,7 @@ class Command(Data, frozen=True):
 
     @property
     def is_test(self) -> bool:
-        return _TESTS.search(self.text[:_MOST_SEARCHED]) is not None
+        return _TESTS.search(self.text[:_SEARCHED_CHARS]) is not None
 
 
 class Touched(Data, frozen=True):
@@ -98,11 +98,11 @@ def requests(messages: Sequence[Message]) -> list[UserRequest]:
     return [
         UserRequest(message.id, text)
         for message in messages
-        if message.role == "user" and (text := asked(message))
+        if message.role == "user" and (text := request_text(message))
     ]
 
 
-def asked(message: Message) -> str:
+def request_text(message: Message) -> str:
     """The user's own words in a message, with a line for each picture."""
     pictures = (f"[image {image.info}]" for image in message.images)
     return "\n".join(filter(None, (message.text.strip(), *pictures)))

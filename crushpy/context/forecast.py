@@ -79,7 +79,7 @@ class TurnUsages:
     def __init__(self) -> None:
         self._cache: PrefixCache[Message, _Turns] = PrefixCache(_Turns)
 
-    def of(self, messages: Sequence[Message]) -> list[TurnUsage]:
+    def collect(self, messages: Sequence[Message]) -> list[TurnUsage]:
         """In order."""
         added = self._cache.advance(tuple(messages))
         turns = self._cache.state
@@ -150,14 +150,14 @@ def _cost(
     return money / PER_MILLION
 
 
-def soon(forecast: Forecast) -> str:
+def turns_left_hint(forecast: Forecast) -> str:
     """One line for the gauge shortly before compaction, otherwise empty."""
     if forecast.turns_left is None or forecast.turns_left > WARN_TURNS_LEFT:
         return ""
     return f"~{counted(forecast.turns_left, 'turn')} left"
 
 
-def in_words(forecast: Forecast) -> list[str]:
+def forecast_lines(forecast: Forecast) -> list[str]:
     """The forecast as lines of text."""
     if forecast.tokens_per_turn is None:
         why = "this session has not grown" if forecast.turns else "no reply has said what it used"

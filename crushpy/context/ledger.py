@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import msgspec
 
 from crushpy.context import facts
-from crushpy.context.message_facts import CommandFacts, FactReader, MessageFacts
-from crushpy.core.messages import Data, Message
+from crushpy.context.message_facts import CommandFacts, MessageFacts
+from crushpy.core.messages import Data
 
 MAX_REQUESTS = 400
 MAX_COMMANDS = 600
@@ -79,10 +79,6 @@ class Ledger(Data, frozen=True):
     """How many facts of each kind are no longer held."""
     first_reply: facts.Reply | None = None
     """To the first request."""
-
-    def extended(self, messages: Sequence[Message], *, cwd: str, generation: int) -> "Ledger":
-        """The ledger with the facts of the messages that follow."""
-        return self.merged(FactReader(cwd).all_of(messages), messages=len(messages), generation=generation)
 
     def merged(self, found: Sequence[MessageFacts], *, messages: int, generation: int) -> "Ledger":
         """The ledger with the facts of the `messages` messages that follow."""

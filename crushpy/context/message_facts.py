@@ -13,7 +13,7 @@ MAX_PATHS = 40
 TEST_LINES = 3
 """Of a test run's output."""
 _PATHS = re.compile(r"(?<![\w.@~+-])[\w.@~+-]*+(?:/[\w.@+-]++)+|(?<![\w+-])[\w+-]++\.[A-Za-z]\w{0,4}\b")
-_SEARCHED = 4_000
+_SEARCHED_CHARS = 4_000
 """Characters of a failing command's output that are searched for file names."""
 
 
@@ -60,10 +60,10 @@ class FactReader:
         for message in messages:
             self.committed(message)
 
-    def of(self, message: Message) -> MessageFacts:
+    def extract(self, message: Message) -> MessageFacts:
         """The facts of the message that comes next. Changes nothing: it may be that it cannot be stored."""
         if message.role == "user":
-            text = facts.asked(message)
+            text = facts.request_text(message)
             bounded = _bounded(text, message.id, MAX_REQUEST_CHARS)
             return MessageFacts(request=facts.UserRequest(message.id, bounded)) if text else NOTHING
         if message.role == "assistant":
@@ -80,16 +80,16 @@ class FactReader:
             self._waiting[call.id] = call
         if (result := message.result) is not None:
             self._waiting.pop(result.call_id, None)
-        if message.role == "user" and facts.asked(message):
+        if message.role == "user" and facts.request_text(message):
             self._asked += 1
         elif message.role == "assistant" and self._may_be_first and message.says_something:
             self._replied.add(self._asked)
 
-    def all_of(self, messages: Sequence[Message]) -> list[MessageFacts]:
+    def extract_all(self, messages: Sequence[Message]) -> list[MessageFacts]:
         """The facts of each of the messages that come next."""
         found: list[MessageFacts] = []
         for message in messages:
-            found.append(self.of(message))
+            found.append(self.extract(message))
             self.committed(message)
         return found
 
@@ -125,7 +125,7 @@ class FactReader:
         )
 
     def _named(self, command: facts.Command) -> tuple[str, ...]:
-        text = f"{command.text[:_SEARCHED]}\n{command.output[-_SEARCHED:]}"
+        text = f"{command.text[:_SEARCHED_CHARS]}\n{command.output[-_SEARCHED_CHARS:]}"
         named = dict.fromkeys(facts.absolute(path, self._cwd) for path in _PATHS.findall(text))
         return tuple(named)[:MAX_PATHS]
 

@@ -22,7 +22,7 @@ _ONLY_LOOKS = re.compile(r"(?:^|\s)(?:--dry-run|--help|-h)(?=\s|$)")
 _NOTHING_DONE = re.compile(
     r"nothing (?:added )?to commit|no changes added to commit|aborting commit", re.IGNORECASE
 )
-_MOST_SEARCHED = 2_000
+_SEARCHED_CHARS = 2_000
 """Characters of a command that are searched: the rest is a message or a script."""
 
 
@@ -58,7 +58,7 @@ def _completed(todos: Iterable[Todo]) -> Counter[str]:
 def _committed(command: facts.Command) -> bool:
     if command.failed or command.exit_code != 0 or command.background:
         return False
-    found = _COMMIT.search(command.text[:_MOST_SEARCHED])
+    found = _COMMIT.search(command.text[:_SEARCHED_CHARS])
     return (
         found is not None
         and _ONLY_LOOKS.search(found["rest"]) is None

@@ -6,11 +6,11 @@ from itertools import pairwise
 from crushpy.core.messages import Data, Message
 
 Size = Callable[[Message], int]
-LARGE_UNIT = 1.5
+LARGE_UNIT_FACTOR = 1.5
 """A last unit above this many times the tail's budget is carried with its largest results cut."""
 
 
-NEAR = 20
+MAX_RESULT_DISTANCE = 20
 """A result that came later than this many messages after its call does not hold what lies between."""
 
 
@@ -51,7 +51,7 @@ def units(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
             starts.append(place)
             continue
         call = asked.get(place, place)
-        while starts[-1] > call and place - call <= NEAR:
+        while starts[-1] > call and place - call <= MAX_RESULT_DISTANCE:
             starts.pop()
     return [tuple(messages[start:end]) for start, end in pairwise([*starts, len(messages)])]
 
@@ -76,4 +76,4 @@ def partition(history: Sequence[Message], *, has_seed: bool, keep: int, size: Si
     taken.reverse()
     tail = tuple(message for unit in taken for message in unit)
     middle = tuple(message for unit in rest[: len(rest) - len(taken)] for message in unit)
-    return Parts(head, middle, tail, len(taken) == 1 and used > LARGE_UNIT * keep)
+    return Parts(head, middle, tail, len(taken) == 1 and used > LARGE_UNIT_FACTOR * keep)

@@ -8,7 +8,7 @@ from crushpy.core.messages import Data, Pin
 Count = Callable[[str], int]
 WINDOW_SHARE = 20
 """Pins may take a twentieth of the window at most."""
-LEAST = 40
+MIN_FILE_TOKENS = 40
 """Tokens that a shortened file is given before a pinned text or message is shortened for it."""
 HEADING = "Pinned by the user, carried word for word over every compaction. A file is as it was then."
 
@@ -73,7 +73,7 @@ def _fitted(contents: Sequence[PinContent], room: int, count: Count) -> list[Pin
     sizes = [count(content.text) for content in contents]
     files = [at for at, content in enumerate(contents) if content.pin.kind == "file"]
     words = sum(size for at, size in enumerate(sizes) if at not in files)
-    among = files if words + LEAST * len(files) <= room else range(len(sizes))
+    among = files if words + MIN_FILE_TOKENS * len(files) <= room else range(len(sizes))
     left = room - words if among is files else room
     level = _level([sizes[at] for at in among], max(0, left))
     return [

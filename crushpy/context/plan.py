@@ -10,7 +10,7 @@ from crushpy.core.messages import Data, Message, MessageOverride
 FIRST_REQUEST_SHARE = 0.5
 """The child's first request may be this share of the threshold, beside the fixed floor."""
 REQUEST_TOKENS = 2_000
-FRAME = 120
+FRAME_TOKENS = 120
 """Tokens around summary, evidence and quotes: the opening, tags and truncation marks."""
 
 
@@ -79,7 +79,7 @@ def make_plan(
 ) -> Plan:
     """Fits the child's first request under its limit: shrinks the tail, the evidence, then the quotes."""
     own = sum(size(message) for message in history[1 if has_seed else 0 :])
-    texts = FRAME + limits.pinned + limits.longest_summary + limits.evidence + 2 * limits.request
+    texts = FRAME_TOKENS + limits.pinned + limits.longest_summary + limits.evidence + 2 * limits.request
     keep = tail_budget(limits.keep_recent_tokens, limits.window, own)
     keep = 0 if minimal_tail else max(0, min(keep, limits.carried - texts))
     parts = partition(history, has_seed=has_seed, keep=keep, size=size)
@@ -87,7 +87,7 @@ def make_plan(
         parts.tail,
         by_message(truncate_largest(parts.tail, goal=0, size=size)),
     )
-    room = limits.carried - sum(map(size, least)) - FRAME - limits.pinned - limits.longest_summary
+    room = limits.carried - sum(map(size, least)) - FRAME_TOKENS - limits.pinned - limits.longest_summary
     quote_room = max(0, min(limits.request, room // 4))
     evidence = max(0, min(limits.evidence, room - 2 * quote_room))
     quotes = last_words(parts, limit=quote_room, count=count)
@@ -111,7 +111,7 @@ def plan_after(
     head = tuple(history[:1]) if has_seed else ()
     parts = Parts(head, tuple(history[len(head) : summarised]), tuple(history[summarised:]))
     tail = sum(map(size, parts.tail))
-    room = limits.carried - FRAME - limits.pinned - summary_size - tail
+    room = limits.carried - FRAME_TOKENS - limits.pinned - summary_size - tail
     quotes = last_words(parts, limit=max(0, min(limits.request, room // 4)), count=count)
     evidence = min(limits.evidence, room - count(quotes))
     if not parts.middle or not parts.tail or evidence < limits.evidence // 2:

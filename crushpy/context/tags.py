@@ -38,7 +38,7 @@ _LOOKALIKES = {
 }  # fmt: skip
 """Letters of other scripts that look like the Latin ones our tags are made of."""
 _LONGEST = max(map(len, OWN_TAGS))
-_PIECE = 200_000
+_PIECE_CHARS = 200_000
 _LINE_END = re.compile(r"[A-Za-z0-9.,;:)]\n")
 _HEADER = re.compile(
     r"((?:^|[\r\v\f\x1c-\x1e\x85\u2028\u2029])[ \t]*)"
@@ -62,7 +62,10 @@ def _pieces(text: str) -> Iterator[str]:
     """A long text in parts, between which other threads run. Each but the last ends with a line whose last
     character begins no tag, so that no tag spans two parts."""
     start = 0
-    while len(text) - start > 2 * _PIECE and (end := _LINE_END.search(text, start + _PIECE)) is not None:
+    while (
+        len(text) - start > 2 * _PIECE_CHARS
+        and (end := _LINE_END.search(text, start + _PIECE_CHARS)) is not None
+    ):
         yield text[start : end.end()]
         start = end.end()
     yield text[start:] if start else text

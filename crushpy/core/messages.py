@@ -347,7 +347,7 @@ Overrides = Mapping[str, MessageOverride]
 
 
 _TELLING = ("command", "file_path", "pattern", "url", "query", "path", "job_id", "message_id", "prompt")
-MAX_HEADLINE = 120
+MAX_HEADLINE_CHARS = 120
 
 
 def headline(name: str, args: Json, *, more: str = "") -> str:
@@ -358,7 +358,7 @@ def headline(name: str, args: Json, *, more: str = "") -> str:
         lines = str(args.get(key) or "").strip().splitlines()
         if lines:
             line = lines[0] + (more if len(lines) > 1 else "")
-            return line if len(line) <= MAX_HEADLINE else line[: MAX_HEADLINE - 1] + "…"
+            return line if len(line) <= MAX_HEADLINE_CHARS else line[: MAX_HEADLINE_CHARS - 1] + "…"
     return ""
 
 

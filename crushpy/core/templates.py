@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from jinja2.sandbox import SandboxedEnvironment
 
 MAX_BYTES = 256 * 1024
-MAX_FILLED = 1_000_000
+MAX_RENDERED_CHARS = 1_000_000
 """Characters of rendered text."""
 _MARKS = ("{{", "{%", "{#")
 
@@ -189,8 +189,10 @@ def fill_template(text: str, origin: str, values: dict[str, object]) -> str:
         for piece in _environment().from_string(text).generate(values):
             pieces.append(piece)
             size += len(piece)
-            if size > MAX_FILLED:
-                raise TemplateProblem(f"{origin}: more than {MAX_FILLED:,} characters come out of it", _HINT)
+            if size > MAX_RENDERED_CHARS:
+                raise TemplateProblem(
+                    f"{origin}: more than {MAX_RENDERED_CHARS:,} characters come out of it", _HINT
+                )
         return "".join(pieces)
     except jinja2.TemplateSyntaxError as error:
         raise TemplateProblem(f"{origin}, line {error.lineno}: {error.message}", _HINT) from error
@@ -217,7 +219,7 @@ def _environment() -> "SandboxedEnvironment":
         def call_binop(self, context: object, operator: str, left: Any, right: Any) -> Any:
             for one, other in ((left, right), (right, left)):
                 times = other if isinstance(other, int) else 1
-                if hasattr(one, "__len__") and len(one) * times > MAX_FILLED:
+                if hasattr(one, "__len__") and len(one) * times > MAX_RENDERED_CHARS:
                     raise ValueError("the text would be too long")
             if operator == "**" and isinstance(right, int | float) and abs(right) > 1_000:
                 raise ValueError("the number would be too large")

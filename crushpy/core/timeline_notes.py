@@ -41,7 +41,7 @@ class NoteMaker:
         self.lasting = False
         """Notes are stored now: the event is part of a turn, not the reply to a command."""
 
-    def hear(self, event: Event) -> TimelineNote | None:
+    def make_note(self, event: Event) -> TimelineNote | None:
         match event:
             case PromptCommitted():
                 self.lasting = True

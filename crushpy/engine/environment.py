@@ -18,8 +18,8 @@ from crushpy.security.sanitize import clean
 NAMES = ("AGENTS.md", "CRUSH.md", "CLAUDE.md")
 MAX_FILE_CHARS = 16_000
 MAX_TOTAL_CHARS = 40_000
-_MAX_NAME = 1_000
-_MAX_REFS = 5_000_000
+_MAX_NAME_CHARS = 1_000
+_MAX_REFS_CHARS = 5_000_000
 _COMMIT = re.compile(r"[0-9a-f]{40,64}")
 _REF = re.compile(r"refs/[\w./@#+%=,-]{1,200}")
 
@@ -106,10 +106,10 @@ def git_state(cwd: Path) -> str:
         return "not a repository"
     git_dir = Path(os.path.realpath(marker))
     if git_dir.is_file():  # a worktree or a submodule
-        named = _read(git_dir, _MAX_NAME).removeprefix("gitdir:").strip()
+        named = _read(git_dir, _MAX_NAME_CHARS).removeprefix("gitdir:").strip()
         git_dir = Path(os.path.realpath(folder / named))
     # The repository is untrusted: only a valid branch name or commit is used.
-    head = _read(git_dir / "HEAD", _MAX_NAME).strip()
+    head = _read(git_dir / "HEAD", _MAX_NAME_CHARS).strip()
     if not head:
         return "a repository"
     if not head.startswith("ref: "):
@@ -121,9 +121,9 @@ def git_state(cwd: Path) -> str:
 
 
 def _commit(git_dir: Path, ref: str) -> str:
-    shared = _read(git_dir / "commondir", _MAX_NAME).strip()
+    shared = _read(git_dir / "commondir", _MAX_NAME_CHARS).strip()
     common = Path(os.path.realpath(git_dir / shared)) if shared else git_dir
-    lines = _read(common / "packed-refs", _MAX_REFS).splitlines()
+    lines = _read(common / "packed-refs", _MAX_REFS_CHARS).splitlines()
     packed = (line.split(" ")[0] for line in lines if line.endswith(f" {ref}"))
-    commit = _read(common / ref, _MAX_NAME).strip() or next(packed, "")
+    commit = _read(common / ref, _MAX_NAME_CHARS).strip() or next(packed, "")
     return f" at {commit[:10]}" if _COMMIT.fullmatch(commit) else ""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from crushpy.context.forecast import soon
+from crushpy.context.forecast import turns_left_hint
 from crushpy.core.events import (
     ApprovalDone,
     ApprovalNeeded,
@@ -77,7 +77,7 @@ class StatusPresenter:
             jobs=len(conversation.running_jobs),
             mode=MODE_WORDS[conversation.mode] if info.mode or conversation.mode != "ask" else "",
             reading=_reading(conversation),
-            forecast=soon(conversation.context.forecast()),
+            forecast=turns_left_hint(conversation.context.forecast()),
         )
 
     def _ask_nothing(self) -> None:

@@ -180,7 +180,7 @@ class TranscriptPresenter:
                 self.show(self._placed(boundary_item(event)))
             case _:
                 pass
-        if type(event) is not TextDelta and (mark := self._marks.hear(event)) is not None:
+        if type(event) is not TextDelta and (mark := self._marks.make_note(event)) is not None:
             self.show(_mark_item(mark))
 
     def _end_thinking(self) -> None:

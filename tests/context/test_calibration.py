@@ -14,7 +14,7 @@ def test_two_replies_give_the_ratio_of_a_tokenizer() -> None:
     assert calibrate(told((2_000, 1_000))).ratio is None
     found = calibrate(told((2_000, 1_000), (2_420, 1_200)))
     assert found.ratio == pytest.approx(2.0, rel=0.01)
-    assert found.whole(500) == pytest.approx(1_000, rel=0.01)
+    assert found.scale(500) == pytest.approx(1_000, rel=0.01)
 
 
 def test_the_median_bears_one_odd_reply() -> None:
@@ -48,8 +48,8 @@ def test_only_replies_that_agree_are_worth_remembering() -> None:
 def test_what_is_added_goes_by_the_ratio_of_what_was_added_last() -> None:
     found = calibrate(told((2_000, 1_000), (5_000, 2_000)))
     assert found.ratio == pytest.approx(2.25)
-    assert found.added(1_000) == 3_000
-    assert found.whole(1_000) == 2_250
+    assert found.scale_added(1_000) == 3_000
+    assert found.scale(1_000) == 2_250
 
 
 @pytest.mark.parametrize(
@@ -88,5 +88,5 @@ def test_a_report_that_is_as_good_as_none_never_wins() -> None:
 def test_an_absurd_ratio_is_believed_as_a_report_and_not_learnt() -> None:
     found = calibrate(told((80_000, 1_000), (81_000, 1_100)))
     assert found.believed and found.ratio is None and found.latest is None
-    assert found.added(100) == 100
+    assert found.scale_added(100) == 100
     assert calibrate([], [0.001, 40.0, 40.0]) == Calibration()

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from support.histories import changed, histories, planned, ran, user, viewed
+from support.ledgers import extend_ledger
 
 from crushpy.context.coverage import KINDS, covered, facts_of, flat, measure
 from crushpy.context.evidence import WorkspaceSnapshot, build_evidence
@@ -103,7 +104,7 @@ def count(text: str) -> int:
 @given(histories())
 def test_evidence_with_room_enough_covers_everything(history: list[Message]) -> None:
     evidence = build_evidence(
-        Ledger().extended(history, cwd="/work", generation=0),
+        extend_ledger(Ledger(), history, cwd="/work", generation=0),
         WorkspaceSnapshot("/work"),
         limit=10**7,
         request_limit=10**6,

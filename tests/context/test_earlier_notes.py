@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crushpy.context.earlier_notes import bullets, kept, left_out, marks
+from crushpy.context.earlier_notes import bullets, contains_note, marks, unmentioned_notes
 from crushpy.core.messages import EarlierNote
 
 NOTES = """## Goal and constraints
@@ -45,39 +45,41 @@ def test_what_the_new_summary_mentions_is_not_carried_again() -> None:
         "- port 7071 is taken\n- SQLite it is\n- the user likes short messages for every commit he prefers"
         "\n- plain words were below the heading"
     )
-    assert texts(left_out(NOTES, (), summary, limit=500, count=count)) == [
+    assert texts(unmentioned_notes(NOTES, (), summary, limit=500, count=count)) == [
         "Never touch `src/legacy/parser.c`"
     ]
 
 
 def test_notes_get_older_with_each_generation_and_are_dropped_after_three() -> None:
-    notes = left_out("- the port is 7071", (), "- nothing of it", limit=500, count=count)
+    notes = unmentioned_notes("- the port is 7071", (), "- nothing of it", limit=500, count=count)
     ages = [notes[0].age]
     while notes:
-        notes = left_out("", notes, "- nothing of it", limit=500, count=count)
+        notes = unmentioned_notes("", notes, "- nothing of it", limit=500, count=count)
         ages += [note.age for note in notes]
     assert ages == [1, 2, 3]
 
 
 def test_the_newest_have_the_first_right_to_space() -> None:
     old = (EarlierNote("the limit is 20", 1),)
-    assert texts(left_out("- the port is 7071", old, "", limit=6, count=count)) == ["the port is 7071"]
+    assert texts(unmentioned_notes("- the port is 7071", old, "", limit=6, count=count)) == [
+        "the port is 7071"
+    ]
 
 
 def test_a_note_said_twice_is_carried_once() -> None:
     old = (EarlierNote("the port is 7071", 1),)
-    found = left_out("- the port is 7071", old, "", limit=500, count=count)
+    found = unmentioned_notes("- the port is 7071", old, "", limit=500, count=count)
     assert found == (EarlierNote("the port is 7071", 1),)
 
 
 def test_a_note_is_kept_where_all_that_must_be_exact_in_it_is() -> None:
-    assert kept("port 7071 in src/a.py", "src/a.py listens on 7071")
-    assert not kept("port 7071 in src/a.py", "src/a.py listens")
-    assert kept("the user prefers short messages", "short messages: the user prefers them")
+    assert contains_note("port 7071 in src/a.py", "src/a.py listens on 7071")
+    assert not contains_note("port 7071 in src/a.py", "src/a.py listens")
+    assert contains_note("the user prefers short messages", "short messages: the user prefers them")
 
 
 @given(st.text(), st.text(), st.integers(0, 200))
 def test_any_text_gives_notes_within_the_limit(previous: str, summary: str, limit: int) -> None:
-    found = left_out(previous, (), summary, limit=limit, count=count)
+    found = unmentioned_notes(previous, (), summary, limit=limit, count=count)
     assert sum(count(note.text) + 2 for note in found) <= limit
     assert all(note.text in bullets(previous) for note in found)

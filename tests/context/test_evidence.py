@@ -17,8 +17,9 @@ from support.histories import (
     user,
     viewed,
 )
+from support.ledgers import extend_ledger
 
-from crushpy.context.evidence import LINE, WorkspaceSnapshot, build_evidence
+from crushpy.context.evidence import EVIDENCE_LINE_CHARS, WorkspaceSnapshot, build_evidence
 from crushpy.context.ledger import Ledger
 from crushpy.core.messages import Message, Terminal, Todo
 from crushpy.security.redact import redact
@@ -37,7 +38,7 @@ def built(
     limit: int = 4_000,
     request_limit: int = 2_000,
 ) -> str:
-    ledger = Ledger().extended(lineage, cwd=around.cwd, generation=0)
+    ledger = extend_ledger(Ledger(), lineage, cwd=around.cwd, generation=0)
     return build_evidence(
         ledger, around, limit=limit, request_limit=request_limit, count=count, redact=redact
     )
@@ -203,7 +204,7 @@ def test_a_command_of_several_lines_is_one_line_and_a_long_one_is_cut() -> None:
     work = [*ran("cat <<'X' > a\nFiles changed:\n/etc/passwd (edited)\nX", "", 1), *ran("y" * 999, "", 1)]
     lines = section(built([user("go"), *work]), "Commands still failing")
     assert lines[0] == "exit 1:"
-    assert lines[1] == "$ " + "y" * (LINE - 1) + "…"
+    assert lines[1] == "$ " + "y" * (EVIDENCE_LINE_CHARS - 1) + "…"
     assert lines[2] == "$ cat <<'X' > a ⏎ Files changed: ⏎ /etc/passwd (edited) ⏎ X"
 
 
@@ -421,7 +422,7 @@ def test_the_bound_holds_where_lines_together_weigh_more_than_one_by_one(
     def heavy(text: str) -> int:
         return len(text) // 4 + 3 * text.count("\n")
 
-    ledger = Ledger().extended(history, cwd="/work", generation=0)
+    ledger = extend_ledger(Ledger(), history, cwd="/work", generation=0)
     evidence = build_evidence(ledger, around, limit=limit, request_limit=400, count=heavy)
     assert heavy(evidence) <= limit
 

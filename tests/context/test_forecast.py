@@ -4,7 +4,15 @@ import pytest
 from support.stored import replied, said
 
 from crushpy.context.budget import Budget
-from crushpy.context.forecast import CompactionCost, Forecast, Prices, TurnUsages, forecast, in_words, soon
+from crushpy.context.forecast import (
+    CompactionCost,
+    Forecast,
+    Prices,
+    TurnUsages,
+    forecast,
+    forecast_lines,
+    turns_left_hint,
+)
 from crushpy.core.messages import Message, Usage
 
 PRICES = Prices(input=3.0, output=15.0, cache_read=0.3, cache_write=3.75)
@@ -26,14 +34,14 @@ def ahead(
 ) -> Forecast:
     budget = Budget(used, 100_000, estimated=False, window_known=window_known)
     return forecast(
-        TurnUsages().of(messages), budget, start=5_000, limit=0.75, compaction=COMPACTION, prices=prices
+        TurnUsages().collect(messages), budget, start=5_000, limit=0.75, compaction=COMPACTION, prices=prices
     )
 
 
 def test_the_pace_is_the_middle_of_the_last_turns_and_says_how_many_are_left() -> None:
     found = ahead(turns(8_000, 11_000, 30_000, 33_000, 36_000), 36_000)
     assert (found.turns, found.tokens_per_turn, found.turns_left) == (5, 3_000, 13)
-    assert in_words(found)[0] == "~3,000 tokens a turn, ~13 turns left"
+    assert forecast_lines(found)[0] == "~3,000 tokens a turn, ~13 turns left"
 
 
 def test_turns_are_the_same_however_a_history_came_to_be() -> None:
@@ -41,9 +49,9 @@ def test_turns_are_the_same_however_a_history_came_to_be() -> None:
     history.insert(3, said(" "))  # says nothing: no turn begins
     growing = TurnUsages()
     for many in (*range(len(history) + 1), 4, 2, len(history)):  # grows, is cut back, and is whole again
-        assert growing.of(history[:many]) == TurnUsages().of(history[:many])
-    assert [turn.calls for turn in growing.of(history)] == [2, 1, 1]
-    assert growing.of(turns(7_000)) == TurnUsages().of(turns(7_000))
+        assert growing.collect(history[:many]) == TurnUsages().collect(history[:many])
+    assert [turn.calls for turn in growing.collect(history)] == [2, 1, 1]
+    assert growing.collect(turns(7_000)) == TurnUsages().collect(turns(7_000))
 
 
 def test_one_reply_is_enough_for_a_pace() -> None:
@@ -55,8 +63,8 @@ def test_one_reply_is_enough_for_a_pace() -> None:
 def test_without_usage_there_is_no_forecast(messages: list[Message]) -> None:
     found = ahead(messages, 5_000)
     assert found == Forecast(0)
-    assert in_words(found) == ["no forecast yet: no reply has said what it used"]
-    assert soon(found) == ""
+    assert forecast_lines(found) == ["no forecast yet: no reply has said what it used"]
+    assert turns_left_hint(found) == ""
 
 
 def test_reports_that_do_not_grow_give_no_pace() -> None:
@@ -66,14 +74,14 @@ def test_reports_that_do_not_grow_give_no_pace() -> None:
 def test_without_prices_there_is_no_money() -> None:
     found = ahead(turns(8_000, 11_000), 11_000, prices=None)
     assert (found.cost_going_on, found.cost_compacted, found.next_turns) == (None, None, None)
-    assert not any("$" in line for line in in_words(found))
+    assert not any("$" in line for line in forecast_lines(found))
 
 
 def test_of_an_unknown_window_nobody_says_how_many_turns_are_left() -> None:
     found = ahead(turns(8_000, 11_000), 11_000, window_known=False)
     assert found.turns_left is None and found.tokens_per_turn == 3_000
-    assert soon(found) == ""
-    assert "not known" in in_words(found)[0]
+    assert turns_left_hint(found) == ""
+    assert "not known" in forecast_lines(found)[0]
 
 
 def test_going_on_costs_what_the_context_costs_at_each_turn() -> None:
@@ -102,6 +110,6 @@ def test_what_lies_in_the_cache_makes_going_on_cheaper() -> None:
 
 
 def test_the_gauge_says_so_when_few_turns_are_left() -> None:
-    assert soon(ahead(turns(8_000, 11_000), 11_000)) == ""
-    assert soon(ahead(turns(63_000, 66_000, 69_000), 69_000)) == "~2 turns left"
-    assert soon(ahead(turns(68_000, 71_000, 74_000), 74_000)) == "~0 turns left"
+    assert turns_left_hint(ahead(turns(8_000, 11_000), 11_000)) == ""
+    assert turns_left_hint(ahead(turns(63_000, 66_000, 69_000), 69_000)) == "~2 turns left"
+    assert turns_left_hint(ahead(turns(68_000, 71_000, 74_000), 74_000)) == "~0 turns left"

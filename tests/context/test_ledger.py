@@ -4,6 +4,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 from support.histories import assistant, changed, histories, ran, user, viewed
+from support.ledgers import extend_ledger
 
 from crushpy.context import ledger as ledgers
 from crushpy.context.evidence import WorkspaceSnapshot, build_evidence
@@ -16,7 +17,7 @@ from crushpy.core.messages import Message
 def grown(*generations: list[Message]) -> Ledger:
     ledger = Ledger()
     for number, messages in enumerate(generations):
-        ledger = ledger.extended(messages, cwd="/work", generation=number)
+        ledger = extend_ledger(ledger, messages, cwd="/work", generation=number)
     return ledger
 
 
@@ -76,19 +77,19 @@ def test_after_a_hundred_generations_the_facts_of_the_last_session_are_all_there
 
 @given(histories(), st.lists(st.integers(0, 40), max_size=4))
 def test_extended_in_pieces_or_at_once_it_holds_the_same(history: list[Message], cuts: list[int]) -> None:
-    whole = Ledger().extended(history, cwd="/work", generation=0)
+    whole = extend_ledger(Ledger(), history, cwd="/work", generation=0)
     firsts = {unit[0].id for unit in units(history)}
     starts = [number for number, message in enumerate(history) if message.id in firsts]
     places = sorted({starts[cut % len(starts)] for cut in cuts}) if starts else []
     pieces = Ledger()
     for start, end in zip([0, *places], [*places, len(history)], strict=True):
-        pieces = pieces.extended(history[start:end], cwd="/work", generation=0)
+        pieces = extend_ledger(pieces, history[start:end], cwd="/work", generation=0)
     assert pieces == whole
 
 
 @given(histories())
 def test_it_comes_back_from_json_as_it_was(history: list[Message]) -> None:
-    ledger = Ledger().extended(history, cwd="/work", generation=3)
+    ledger = extend_ledger(Ledger(), history, cwd="/work", generation=3)
     assert msgspec.json.decode(msgspec.json.encode(ledger), type=Ledger) == ledger
 
 
@@ -125,8 +126,8 @@ def test_facts_that_were_stored_with_each_message_give_the_same_ledger(
         reader = FactReader("/work")
         stored: list[bytes] = []
         for message in messages:
-            stored.append(msgspec.json.encode(reader.of(message)))
-            assert reader.of(message) == msgspec.json.decode(stored[-1], type=MessageFacts)
+            stored.append(msgspec.json.encode(reader.extract(message)))
+            assert reader.extract(message) == msgspec.json.decode(stored[-1], type=MessageFacts)
             reader.committed(message)
             reader = FactReader("/work", messages[: len(stored)])  # another process goes on
         found = [msgspec.json.decode(one, type=MessageFacts) for one in stored]

@@ -4,6 +4,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 from support.histories import assert_valid, assistant, call, histories, ran, result, seed, user
+from support.ledgers import extend_ledger
 
 from crushpy.context.evidence import WorkspaceSnapshot, build_evidence
 from crushpy.context.history import well_formed
@@ -17,7 +18,7 @@ from crushpy.context.overrides import (
     truncate_oldest,
 )
 from crushpy.context.partition import partition, tail_budget, units
-from crushpy.context.plan import FRAME, Plan, TokenBudget, make_plan, overrides_to_fit
+from crushpy.context.plan import FRAME_TOKENS, Plan, TokenBudget, make_plan, overrides_to_fit
 from crushpy.context.render import seed_text
 from crushpy.core.messages import Image, Message, MessageOverride, Seed
 
@@ -68,7 +69,7 @@ def test_a_child_starts_with_half_of_the_threshold_at_most(
     limits = TokenBudget(window, 0.75, 20_000, 2_000, 4_000)
     plan = make_plan(history, limits, has_seed=False, size=size, count=count, minimal_tail=minimal)
     evidence = build_evidence(
-        Ledger().extended(history, cwd="/work", generation=0),
+        extend_ledger(Ledger(), history, cwd="/work", generation=0),
         WorkspaceSnapshot(),
         limit=plan.evidence_tokens,
         request_limit=limits.request,
@@ -80,7 +81,7 @@ def test_a_child_starts_with_half_of_the_threshold_at_most(
     carried = text_tokens + sum(map(size, tail))
     # Words of user and agent in the last unit are never cut: then evidence and quotes give way altogether.
     if carried > limits.carried:
-        assert sum(map(size, tail)) + 2 * limits.summary_target + FRAME > limits.carried
+        assert sum(map(size, tail)) + 2 * limits.summary_target + FRAME_TOKENS > limits.carried
         assert not evidence and not plan.quotes
 
 

@@ -10,11 +10,11 @@ import time
 import msgspec
 
 from crushpy.context.coverage import lineage_coverage, measure
-from crushpy.context.earlier_notes import left_out
+from crushpy.context.earlier_notes import unmentioned_notes
 from crushpy.context.evidence import build_evidence
 from crushpy.context.message_facts import NOTHING
 from crushpy.context.overrides import apply_overrides, by_message, override_kind
-from crushpy.context.plan import FRAME, overrides_to_fit
+from crushpy.context.plan import FRAME_TOKENS, overrides_to_fit
 from crushpy.context.render import message_text, seed_text
 from crushpy.core.boundary import Boundary, StoredBoundary, carried_share, prose_share
 from crushpy.core.events import MAKING_SUMMARY, BoundaryCommitted, Compacting, Notice
@@ -102,7 +102,7 @@ class BoundaryBuilder:
         """
         limits = self._planner.token_budget(state)
         fixed = int(limits.fixed_tokens / max(1.0, (self._gauge.calibration.ratio or 1.0) / 2))
-        return msgspec.structs.replace(limits, fixed_tokens=fixed).carried <= FRAME
+        return msgspec.structs.replace(limits, fixed_tokens=fixed).carried <= FRAME_TOKENS
 
     def too_long(self, summary: str, state: WindowState) -> str:
         """Why a summary cannot be carried as it is; empty if it can."""
@@ -190,7 +190,7 @@ class BoundaryBuilder:
         before, summary = self._session.seed, redact(draft.summary.text)
         earlier: tuple[EarlierNote, ...] = ()
         if before is not None and (by_hand or not summary):
-            earlier = left_out(
+            earlier = unmentioned_notes(
                 before.summary,
                 before.earlier,
                 summary,

@@ -9,7 +9,7 @@ from crushpy.context.budget import Budget
 from crushpy.context.edits import ALL, SUPERSEDED, ContextEdit, EditEffect, effect_of_edits
 from crushpy.context.forecast import CompactionCost, Forecast, Prices, TurnUsages, forecast
 from crushpy.context.inspect import Inspection
-from crushpy.context.plan import FRAME, TokenBudget
+from crushpy.context.plan import FRAME_TOKENS, TokenBudget
 from crushpy.core.errors import UsageError
 from crushpy.core.templates import Template
 from crushpy.engine.agents.agent import Agent
@@ -46,7 +46,7 @@ class ContextService:
         own = session.own_messages
         carried = session.history[: len(session.history) - len(own)]
         return forecast(
-            self._turn_usages.of(own),
+            self._turn_usages.collect(own),
             state.budget,
             start=state.fixed_tokens + sum(map(gauge.size, carried)),
             limit=self._agent.thresholds.in_force,
@@ -144,7 +144,7 @@ def _expected_boundary(limits: TokenBudget, used: int) -> CompactionCost:
     """A boundary made now, by the allowed sizes: a forecast plans nothing."""
     said = max(0, used - limits.fixed_tokens)
     tail = min(limits.keep_recent_tokens, limits.window // 5, said // 2)
-    texts = min(said, FRAME + limits.summary_target + limits.evidence)
+    texts = min(said, FRAME_TOKENS + limits.summary_target + limits.evidence)
     first_request = limits.fixed_tokens + min(limits.carried, texts + tail)
     return CompactionCost(said - tail, limits.summary_target, first_request)
 

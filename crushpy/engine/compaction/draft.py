@@ -10,7 +10,7 @@ import msgspec
 from crushpy.context.ledger import Ledger
 from crushpy.context.overrides import apply_overrides
 from crushpy.context.pins import CarriedPins
-from crushpy.context.plan import FRAME, Plan, TokenBudget, make_plan, plan_after
+from crushpy.context.plan import FRAME_TOKENS, Plan, TokenBudget, make_plan, plan_after
 from crushpy.core.boundary import FactCount
 from crushpy.core.events import ReviewDone, ReviewNeeded
 from crushpy.core.ids import new_id
@@ -145,7 +145,7 @@ class BoundaryPlanner:
         parts = plan.parts
         stored = {message.id: message for message in history}
         everything = (*parts.middle, *(stored[message.id] for message in parts.tail))
-        room = limits.carried - FRAME - limits.pinned - self._gauge.count(options.summary)
+        room = limits.carried - FRAME_TOKENS - limits.pinned - self._gauge.count(options.summary)
         return msgspec.structs.replace(
             plan,
             parts=msgspec.structs.replace(parts, middle=everything, tail=()),

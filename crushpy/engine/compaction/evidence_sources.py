@@ -53,7 +53,7 @@ async def _stored_facts(
     if len(known) == len(rows):
         return await asyncio.to_thread(lambda: [_facts.decode(row) for row in known])
     messages = await store.messages.load(session_id)
-    found = await asyncio.to_thread(FactReader(cwd).all_of, messages)
+    found = await asyncio.to_thread(FactReader(cwd).extract_all, messages)
     if store_missing:
         missing = {
             message.id: one for message, one, row in zip(messages, found, rows, strict=False) if row is None

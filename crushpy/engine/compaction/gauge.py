@@ -65,20 +65,20 @@ class Gauge:
         return self._counter.exact
 
     def count(self, text: str) -> int:
-        return self.calibration.whole(self._counter.count(text)[0])
+        return self.calibration.scale(self._counter.count(text)[0])
 
     def count_for(self, model: str) -> Callable[[str], int]:
         """A function that counts in tokens of another model, as far as its ratio is known."""
         other = Calibration(ratio_of(self._ratios(model, self.exact)) or self.calibration.ratio)
-        return lambda text: other.whole(self._counter.count(text)[0])
+        return lambda text: other.scale(self._counter.count(text)[0])
 
     def size(self, message: Message) -> int:
         """A message in tokens."""
-        return self.calibration.whole(self._counted(message))
+        return self.calibration.scale(self._counted(message))
 
     def fixed_tokens(self, request: Request) -> int:
         """System prompt and tool schemas."""
-        return self.calibration.whole(self._counted_fixed(request))
+        return self.calibration.scale(self._counted_fixed(request))
 
     def exact_size(self, message: Message) -> int:
         """The count to store with a message; 0 while only an estimate is possible."""

@@ -24,15 +24,15 @@ from crushpy.storage.store import Store
 if TYPE_CHECKING:
     from crushpy.engine.rewind.rewinder import Rewinder
 
-HITS = 200
+MAX_SEARCH_HITS = 200
 """Messages that one search considers."""
-HITS_EACH = 5
+HITS_PER_GROUP = 5
 """Hits shown for one conversation."""
 HITS_PER_CONVERSATION = 12
 """Messages considered for each requested conversation."""
 TITLE_LENGTH = 200
-TIPS_AT_A_TIME = 500
-PROMPTS = 200
+TIPS_PER_PAGE = 500
+MAX_EARLIER_PROMPTS = 200
 """Earlier prompts that are offered."""
 _INDEX_RETRY_S = 0.5
 """Between two attempts to extend the index while another process writes."""
@@ -123,7 +123,7 @@ class SessionBrowser:
         left = limit
         last: SessionInfo | None = None
         while left is None or left > 0:
-            many = TIPS_AT_A_TIME if left is None else min(left, TIPS_AT_A_TIME)
+            many = TIPS_PER_PAGE if left is None else min(left, TIPS_PER_PAGE)
             page = await self._store.sessions.load_tip_page(cwd, many, last)
             for info in page:
                 yield info
@@ -146,7 +146,7 @@ class SessionBrowser:
             raise UsageError(f"there is no conversation of {cwd} yet", hint)
         return found
 
-    async def prompts(self, cwd: str, limit: int = PROMPTS) -> list[str]:
+    async def prompts(self, cwd: str, limit: int = MAX_EARLIER_PROMPTS) -> list[str]:
         """Prompts of this folder without duplicates, the latest last."""
         return await self._store.messages.list_prompts(cwd, limit)
 
@@ -234,7 +234,7 @@ class SessionBrowser:
         *,
         within: str | None = None,
         conversations: int | None = None,
-        each: int | None = HITS_EACH,
+        each: int | None = HITS_PER_GROUP,
     ) -> list[SearchGroup]:
         """Conversations with messages that match `words`, best first. Empty for no words.
 
@@ -243,7 +243,7 @@ class SessionBrowser:
         if not words.replace('"', "").strip():
             return []
         found: dict[str, list[SearchHit]] = {}
-        many = max(HITS, (conversations or 0) * HITS_PER_CONVERSATION)
+        many = max(MAX_SEARCH_HITS, (conversations or 0) * HITS_PER_CONVERSATION)
         for hit in await self._store.search.find(words, within=within, cwd=cwd, limit=many):
             found.setdefault(hit.root_id, []).append(hit)
         return [

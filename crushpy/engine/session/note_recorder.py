@@ -22,7 +22,7 @@ class NoteRecorder:
     def record(self, event: Event) -> None:
         if type(event) is TextDelta:  # thousands of them
             return
-        note = self._notes.hear(event)
+        note = self._notes.make_note(event)
         lasting = self._notes.lasting or isinstance(event, JobEnded)
         if note is not None and lasting and self._session.stored:
             history = self._session.history

@@ -175,7 +175,7 @@ class LiveSession:
 
     def facts_of(self, message: Message) -> MessageFacts:
         """The facts of the next message; stored with it."""
-        return self._facts.of(message)
+        return self._facts.extract(message)
 
     def _committed(self, message: Message) -> None:
         self.history.append(message)

@@ -6,7 +6,7 @@ from datetime import date, timedelta
 from pathlib import Path
 from unicodedata import combining, east_asian_width
 
-from crushpy.context.forecast import Forecast, dollars, in_words
+from crushpy.context.forecast import Forecast, dollars, forecast_lines
 from crushpy.core.messages import Data, Usage
 from crushpy.security.sanitize import one_line
 from crushpy.storage.records import UsageSum
@@ -84,7 +84,7 @@ def cost_report(usage: Usage, forecast: Forecast) -> list[str]:
     first = f"This conversation: {usage.total:,} tokens ({', '.join(filter(None, tokens))})"
     if usage.cost:
         first += f", {dollars(usage.cost)}"
-    return [first, *(f"Ahead: {line}" for line in in_words(forecast))]
+    return [first, *(f"Ahead: {line}" for line in forecast_lines(forecast))]
 
 
 # --- bars ----------------------------------------------------------------------------------------------

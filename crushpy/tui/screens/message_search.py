@@ -13,7 +13,7 @@ from crushpy.core.errors import CrushpyError
 from crushpy.core.events import Event, Progress
 from crushpy.core.messages import Data, counted
 from crushpy.engine.event_bus import ProgressReporter
-from crushpy.engine.session.browser import HITS_EACH, SearchGroup, SessionBrowser
+from crushpy.engine.session.browser import HITS_PER_GROUP, SearchGroup, SessionBrowser
 from crushpy.engine.session.export import age
 from crushpy.security.sanitize import one_line
 from crushpy.storage.records import SearchHit
@@ -110,10 +110,10 @@ class SearchScreen(FolderListScreen[SearchRow, FoundPlace | None]):
         self._show_heading()
 
     def _rows_of(self, found: SearchGroup) -> list[SearchRow]:
-        left = len(found.hits) - HITS_EACH
+        left = len(found.hits) - HITS_PER_GROUP
         if left <= 0 or found.root_id in self._expanded:
             return [found, *found.hits]
-        return [found, *found.hits[:HITS_EACH], MoreHits(found.root_id, left)]
+        return [found, *found.hits[:HITS_PER_GROUP], MoreHits(found.root_id, left)]
 
     def _show_progress(self, event: Event) -> None:
         if isinstance(event, Progress) and self.is_attached:

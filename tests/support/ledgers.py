@@ -1,0 +1,13 @@
+"""Ledgers made of messages, without a store."""
+
+from collections.abc import Sequence
+
+from crushpy.context.ledger import Ledger
+from crushpy.context.message_facts import FactReader
+from crushpy.core.messages import Message
+
+
+def extend_ledger(ledger: Ledger, messages: Sequence[Message], *, cwd: str, generation: int) -> Ledger:
+    """The ledger with the facts of the messages that follow."""
+    found = FactReader(cwd).extract_all(messages)
+    return ledger.merged(found, messages=len(messages), generation=generation)
