@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.histories import histories, seed
 
-from crushpy.context.cuts import apply_cuts
 from crushpy.context.history import well_formed
-from crushpy.core.messages import Cut, Image, Message, Thinking, ToolCall, ToolResult
+from crushpy.context.overrides import apply_overrides
+from crushpy.core.messages import Image, Message, MessageOverride, Thinking, ToolCall, ToolResult
 from crushpy.llm.anthropic.request import EMPTY, AnthropicQuirks, messages_body
 from crushpy.llm.gemini.request import UNSIGNED, GeminiQuirks, content_body
 from crushpy.llm.openai.chat_request import chat_messages, chat_tools, litellm_dialect
@@ -70,8 +70,8 @@ def requests(draw: st.DrawFn, model: str) -> Request:
     """A request with a history as the engine would make it: seeds, cuts, parallel calls, images, thoughts."""
     history = [*([seed("what was")] if draw(st.booleans()) else []), *draw(histories())]
     history = [_signed(draw, message, model) for message in history]
-    cuts = {m.id: Cut(m.id, 20, 10) for m in history if m.result and draw(st.integers(0, 3)) == 0}
-    shown = list(well_formed(apply_cuts(history, cuts)))
+    cuts = {m.id: MessageOverride(m.id, 20, 10) for m in history if m.result and draw(st.integers(0, 3)) == 0}
+    shown = list(well_formed(apply_overrides(history, cuts)))
     while shown and shown[-1].role == "assistant":
         shown.pop()
     if not shown:
