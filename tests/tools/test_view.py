@@ -125,7 +125,7 @@ async def test_utf_8_with_a_few_bad_bytes_stays_utf_8(workspace: Path) -> None:
 async def test_a_binary_file_is_refused_with_type_and_size(workspace: Path) -> None:
     (workspace / "a").write_bytes(b"\x7fELF\0\0\0\1" * 100)
     error = await refused(ViewTool(), lend(workspace), file_path="a")
-    assert "ELF" in error and "800 bytes" in error
+    assert "binary" in error and "800 bytes" in error
 
 
 async def test_bytes_full_of_control_characters_are_binary_even_without_nul(workspace: Path) -> None:

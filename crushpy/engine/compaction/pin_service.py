@@ -14,8 +14,9 @@ from crushpy.security.redact import redact
 from crushpy.security.sanitize import encodable
 from crushpy.tools.errors import ToolError
 from crushpy.tools.files.locate import locate, real_path, reason
-from crushpy.tools.files.text_file import decode, image_type, normalize, read_regular
+from crushpy.tools.files.text_file import decode, normalize, read_regular
 from crushpy.tools.view import ViewArgs, ViewTool
+from crushpy.util.images import image_type
 
 MAX_FILE_CHARS = 1_000_000
 """A longer file cannot be pinned; of one that grew longer only both ends are read."""

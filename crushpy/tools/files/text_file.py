@@ -5,49 +5,13 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
 
 from crushpy.core.messages import Data
 from crushpy.security.safe_open import Folder, NotRegular, open_regular
 from crushpy.tools.errors import ToolError
-from crushpy.util.images import image_type
-
-_BINARIES = (
-    (b"\x7fELF", "ELF program or library"),
-    (b"MZ", "Windows program or library"),
-    (b"\xcf\xfa\xed\xfe", "Mach-O program or library"),
-    (b"\xca\xfe\xba\xbe", "Java class or Mach-O program"),
-    (b"%PDF-", "PDF"),
-    (b"PK\x03\x04", "ZIP archive or a document made of one"),
-    (b"\x1f\x8b", "gzip"),
-    (b"BZh", "bzip2"),
-    (b"\xfd7zXZ\0", "xz"),
-    (b"\x28\xb5\x2f\xfd", "zstd"),
-    (b"7z\xbc\xaf\x27\x1c", "7z archive"),
-    (b"SQLite format 3\0", "SQLite database"),
-    (b"\0asm", "WebAssembly"),
-    (b"BM", "BMP image"),
-    (b"II*\0", "TIFF image"),
-    (b"MM\0*", "TIFF image"),
-    (b"OggS", "Ogg media"),
-    (b"ID3", "MP3 audio"),
-    (b"fLaC", "FLAC audio"),
-    (b"wOFF", "web font"),
-    (b"wOF2", "web font"),
-)
-
-
-def describe_binary(raw: bytes) -> str:
-    """The type of a binary file, by its first bytes."""
-    for magic, words in _BINARIES:
-        if raw.startswith(magic):
-            return words
-    if raw[4:8] == b"ftyp":
-        return "MP4 or other ISO media"
-    return image_type(raw) or "unknown type"
-
 
 MAX_FILE_BYTES = 50_000_000
 """Larger files must be read in parts, by commands."""
@@ -118,11 +82,6 @@ class TextFile(Data, frozen=True):
     def encode(self, text: str) -> bytes:
         """`text` in this file's encoding. New parts must have passed `check`."""
         return self.bom + text.encode(self.encoding, "surrogateescape" if self.bad_bytes else "strict")
-
-
-def has_mark(raw: bytes) -> bool:
-    """Whether a file with this beginning has a byte order mark."""
-    return any(raw.startswith(mark) for mark, _ in _MARKS)
 
 
 def decode(raw: bytes) -> TextFile | None:
@@ -236,3 +195,16 @@ def split_lines(text: str) -> list[str]:
     if not lines[-1]:
         lines.pop()
     return lines
+
+
+def lines_from(text: str, first: int, limit: int) -> Iterator[str]:
+    """At most `limit` lines from number `first` on, without splitting the rest: that would stall the app."""
+    start = 0
+    for number in range(1, first + limit):
+        if start >= len(text):
+            return
+        end = text.find("\n", start)
+        end = len(text) if end < 0 else end
+        if number >= first:
+            yield text[start:end]
+        start = end + 1
