@@ -1,13 +1,12 @@
 """`crushpy audit`: decisions and changes, and whether their record is intact."""
 
-import asyncio
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crushpy.cli.command_helpers import AsJson, open_store, print_json, print_text
+from crushpy.cli.command_helpers import AsJson, open_store, print_json, print_text, run_async
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import counted
 from crushpy.security.sanitize import one_line
@@ -29,25 +28,15 @@ SHOWN_HASH = 12
 
 def register(app: typer.Typer) -> None:
     group = typer.Typer(help="Show decisions and changes, and verify their record.", no_args_is_help=True)
-    group.command("show")(show_command)
-    group.command("verify")(verify_command)
+    group.command("show")(run_async(show_command))
+    group.command("verify")(run_async(verify_command))
     app.add_typer(group, name="audit")
 
 
-def show_command(conversation: ConversationId = "latest", as_json: AsJson = False) -> None:
+async def show_command(conversation: ConversationId = "latest", as_json: AsJson = False) -> None:
     """Show all decisions and changes of a conversation; without an ID, the latest of this folder."""
-    asyncio.run(_show(conversation, as_json=as_json))
-
-
-def verify_command(conversation: ConversationId = "", as_json: AsJson = False) -> None:
-    """Verify the chain of one or all conversations. Exit code 1 if one is broken."""
-    if not asyncio.run(_verify(conversation, as_json=as_json)):
-        raise typer.Exit(1)
-
-
-async def _show(name: str, *, as_json: bool) -> None:
     async with open_store() as store:
-        chain = await store.audit.load_chain(await _conversation(store, name))
+        chain = await store.audit.load_chain(await _conversation(store, conversation))
     if as_json:
         print_json([_as_json(record) for record in chain.records])
     elif not chain.records:
@@ -56,11 +45,13 @@ async def _show(name: str, *, as_json: bool) -> None:
         print_text("\n".join([f"Conversation {chain.root_id}", *_lines(chain.records)]) + "\n")
 
 
-async def _verify(name: str, *, as_json: bool) -> bool:
+async def verify_command(conversation: ConversationId = "", as_json: AsJson = False) -> None:
+    """Verify the chain of one or all conversations. Exit code 1 if one is broken."""
     from crushpy.storage.audit_records import find_fault
 
     async with open_store() as store:
-        roots = [await _conversation(store, name)] if name else await store.audit.list_conversations()
+        named = [await _conversation(store, conversation)] if conversation else []
+        roots = named or await store.audit.list_conversations()
         found = [
             (chain, find_fault(chain)) for chain in [await store.audit.load_chain(root) for root in roots]
         ]
@@ -68,7 +59,8 @@ async def _verify(name: str, *, as_json: bool) -> bool:
         print_json([_verdict(chain, fault) for chain, fault in found])
     else:
         print_text("".join(_verdict_line(chain, fault) for chain, fault in found) or "Nothing is recorded.\n")
-    return all(fault is None for _, fault in found)
+    if any(fault for _, fault in found):
+        raise typer.Exit(1)
 
 
 async def _conversation(store: "Store", name: str) -> str:
@@ -83,9 +75,6 @@ async def _conversation(store: "Store", name: str) -> str:
         if len(recorded) != 1:
             raise
         return recorded[0]
-
-
-# --- printing ----------------------------------------------------------------------------------------------
 
 
 def _as_json(record: "AuditRecord") -> dict[str, Any]:

@@ -1,12 +1,15 @@
 """What commands share: parameters, printing, and access to stored sessions. Imports Typer."""
 
+import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from contextlib import asynccontextmanager, suppress
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
 
+import msgspec
 import typer
 
 from crushpy.cli.workspace import working_folder
@@ -18,45 +21,27 @@ if TYPE_CHECKING:
     from crushpy.storage.store import Store
 
 
-JSON_BATCH_ITEMS = 500
+P = ParamSpec("P")
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def run_async(command: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """A coroutine function as a command of Typer."""
+
+    @wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        asyncio.run(command(*args, **kwargs))
+
+    return run
 
 
 def print_json(value: Any) -> None:
     """Plain ASCII on a terminal: JSON does not escape all control characters."""
-    print_text(json.dumps(value, indent=2, ensure_ascii=sys.stdout.isatty()) + "\n")
-
-
-class JsonList:
-    """Prints a list like `print_json`, in batches while it grows."""
-
-    def __init__(self) -> None:
-        self._held: list[Any] = []
-        self._begun = False
-
-    def add(self, value: Any) -> None:
-        self._held.append(value)
-        if len(self._held) == JSON_BATCH_ITEMS:
-            self._print()
-
-    def end(self) -> None:
-        self._print()
-        print_text("\n]\n" if self._begun else "[]\n")
-
-    def _print(self) -> None:
-        if self._held:
-            items = _list_text(self._held).removeprefix("[").removesuffix("\n]")
-            print_text(("," if self._begun else "[") + items)
-            self._begun = True
-            self._held = []
-
-
-def _list_text(values: list[Any]) -> str:
-    if sys.stdout.isatty():
-        return json.dumps(values, indent=2)
-    import msgspec  # several times faster
-
-    return msgspec.json.format(msgspec.json.encode(values), indent=2).decode()
+    if not sys.stdout.isatty():
+        with suppress(UnicodeEncodeError):  # a file name may contain any bytes
+            print_text(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
+            return
+    print_text(json.dumps(msgspec.to_builtins(value), indent=2, ensure_ascii=sys.stdout.isatty()) + "\n")
 
 
 def print_text(text: str) -> bool:
@@ -103,6 +88,14 @@ async def open_store() -> "AsyncGenerator[Store]":
         await store.close()
         for warning in store.warnings:
             print(f"crushpy: {warning}", file=sys.stderr)
+
+
+def suggest_name(name: str, known: Iterable[str]) -> str:
+    """A sentence that suggests the most similar name; empty if none is similar."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(name.lower(), list(known), 1, 0.4)
+    return f"Did you mean {near[0]}? " if near else ""
 
 
 async def find_session(browser: "SessionBrowser", name: str) -> "SessionInfo":

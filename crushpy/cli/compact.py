@@ -1,6 +1,5 @@
 """`crushpy compact`: compacts a session, or previews what would be kept."""
 
-import asyncio
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from crushpy.cli.command_helpers import run_async
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import to_json
 from crushpy.security.sanitize import clean
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
-    app.command("compact")(compact)
+    app.command("compact")(run_async(compact))
 
 
-def compact(
+async def compact(
     session: Annotated[
         str, typer.Argument(help="A session's id, or `latest` for the latest of this folder.")
     ],
@@ -41,12 +41,6 @@ def compact(
     files = template or []
     if len(files) > 1 and not dry_run:
         raise UsageError("Several templates can only be compared.", "Add --dry-run, or give one template.")
-    asyncio.run(_compact(session, focus, files, model, dry_run=dry_run, as_json=as_json))
-
-
-async def _compact(
-    session: str, focus: str, files: list[Path], model: str, *, dry_run: bool, as_json: bool
-) -> None:
     from crushpy.bootstrap import ProjectEnvironment, open_conversation
     from crushpy.cli.workspace import working_folder
     from crushpy.core.events import BoundaryCommitted, Event, Notice

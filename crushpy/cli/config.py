@@ -117,9 +117,6 @@ def path_command(as_json: AsJson = False) -> None:
         print(f"{row['layer']:<8} {row['path']}  ({notes})")
 
 
-# --- values ---------------------------------------------------------------------------------------------
-
-
 def _check_rules(path: "KeyPath", text: str) -> None:
     """Permission rules have a form of their own, which the schema does not know."""
     from crushpy.settings import setting_keys, values
@@ -139,9 +136,6 @@ def _value(loaded: "Loaded", path: "KeyPath") -> Any:
     for name in path:
         value = cast("Any", value).get(name) if isinstance(value, dict) else getattr(value, name, None)
     return value
-
-
-# --- printing -------------------------------------------------------------------------------------------
 
 
 def _rows(loaded: "Loaded", everything: bool = False) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crushpy.cli.command_helpers import AsJson, print_json, print_text
+from crushpy.cli.command_helpers import AsJson, print_json, print_text, run_async
 from crushpy.security.sanitize import clean
 
 if TYPE_CHECKING:
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
-    app.command("doctor")(doctor)
+    app.command("doctor")(run_async(doctor))
 
 
-def doctor(
+async def doctor(
     online: Annotated[bool, typer.Option("--online", help="Also send the model one short request.")] = False,
     sandbox: Annotated[
         bool, typer.Option("--sandbox", help="Instead, test escapes from the sandbox.")
@@ -27,11 +27,9 @@ def doctor(
     Without --online only model servers on this machine are contacted. Exit codes: 0 no failure, 1 a check
     failed.
     """
-    import asyncio
-
     from crushpy.cli.checkup import examine, try_sandbox
 
-    report = asyncio.run(try_sandbox() if sandbox else examine(online=online))
+    report = await (try_sandbox() if sandbox else examine(online=online))
     broken = any(finding.mark == "fail" for found in report.values() for finding in found)
     if as_json:
         print_json(_as_json(report))

@@ -6,21 +6,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crushpy.cli.command_helpers import AsJson, print_json
+from crushpy.cli.command_helpers import AsJson, print_json, run_async
 from crushpy.security.sanitize import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from crushpy.llm.model_listing import ListedModel, ServerList
-    from crushpy.settings import Settings
 
 
 def register(app: typer.Typer) -> None:
-    app.command("models")(models_command)
+    app.command("models")(run_async(models_command))
 
 
-def models_command(
+async def models_command(
     wanted: Annotated[
         str,
         typer.Argument(metavar="[FILTER]", help="Only names that contain these words.", show_default=False),
@@ -35,11 +34,13 @@ def models_command(
     import asyncio
 
     from crushpy.cli.workspace import learnt_here, settings_here
-    from crushpy.llm.model_listing import list_models, with_learnt
+    from crushpy.llm.model_listing import ask_servers, list_local_models, list_models, with_learnt
     from crushpy.llm.provider_factory import default_model
 
     settings, learnt = settings_here(), learnt_here()
-    lists, found = asyncio.run(_ask(settings, refresh=refresh))
+    lists, found = await asyncio.gather(
+        ask_servers(settings, refresh=refresh), list_local_models(settings, set_up=False)
+    )
     known = _matching(with_learnt(list_models(settings, lists=lists), settings, learnt, add=True), wanted)
     local = _matching(with_learnt(found, settings, learnt), wanted)
     if learnt.problem:
@@ -57,17 +58,6 @@ def models_command(
     sys.stdout.flush()
 
 
-async def _ask(settings: "Settings", *, refresh: bool) -> "tuple[list[ServerList], list[ListedModel]]":
-    """The models of servers and of this machine, queried in parallel."""
-    import asyncio
-
-    from crushpy.llm.model_listing import ask_servers, list_local_models
-
-    return await asyncio.gather(
-        ask_servers(settings, refresh=refresh), list_local_models(settings, set_up=False)
-    )
-
-
 def _failures(lists: "Sequence[ServerList]") -> "Iterator[str]":
     """A line for each server that could not be queried."""
     from crushpy.security.redact import redact
@@ -82,9 +72,6 @@ def _failures(lists: "Sequence[ServerList]") -> "Iterator[str]":
 def _matching(models: "Iterable[ListedModel]", wanted: str) -> "list[ListedModel]":
     words = wanted.lower().split()
     return [model for model in models if all(word in model.info.name.lower() for word in words)]
-
-
-# --- JSON ----------------------------------------------------------------------------------------------
 
 
 def _as_json(model: "ListedModel", default: str) -> dict[str, Any]:
@@ -108,9 +95,6 @@ def _as_json(model: "ListedModel", default: str) -> dict[str, Any]:
         row["api_base"] = model.api_base
         row["use"] = [f"crushpy -m {info.name}"] if model.ready else list(_ways(model))
     return row
-
-
-# --- text ----------------------------------------------------------------------------------------------
 
 
 def _print_text(

@@ -1,6 +1,5 @@
 """`crushpy permissions`: lists, tests and revokes permission rules."""
 
-import asyncio
 import json
 import shlex
 from enum import StrEnum
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crushpy.cli.command_helpers import AsJson
+from crushpy.cli.command_helpers import AsJson, open_store, run_async
 from crushpy.cli.workspace import load_here, print_warning, working_folder
 from crushpy.core.errors import UsageError
 from crushpy.core.paths import Paths
@@ -17,8 +16,6 @@ from crushpy.security.sanitize import clean
 
 if TYPE_CHECKING:
     from crushpy.core.access import Access
-    from crushpy.settings import Loaded
-    from crushpy.storage.records import SessionInfo
 
 EXIT_CODES = {"allow": 0, "deny": 1, "ask": 3}
 
@@ -39,18 +36,19 @@ class Kind(StrEnum):
 
 def register(app: typer.Typer) -> None:
     group = typer.Typer(no_args_is_help=True)
-    group.command("list")(list_rules)
+    group.command("list")(run_async(list_rules))
     # The tested argument may start with a dash.
     group.command("test", context_settings={"ignore_unknown_options": True})(test_command)
-    group.command("revoke")(revoke_command)
+    group.command("revoke")(run_async(revoke_command))
     app.add_typer(group, name="permissions", help="List, test and revoke permission rules.")
 
 
-def list_rules(as_json: AsJson = False) -> None:
+async def list_rules(as_json: AsJson = False) -> None:
     """List the rules in effect in this folder with their files, and the grants of conversations."""
-    paths, cwd = Paths(), working_folder()
     loaded = load_here()
-    granted = [info for info in asyncio.run(_sessions(paths, loaded, cwd)) if info.grants]
+    async with open_store() as store:  # a missing database is not created
+        tips = await store.sessions.list_tips(str(working_folder())) if store.exists else []
+    granted = [info for info in tips if info.grants]
     if as_json:
         rules = [{"kind": each.kind, "rule": each.rule, "origin": each.origin} for each in loaded.rules]
         grants = [{"session": info.id, "title": info.title, "rules": info.grants} for info in granted]
@@ -105,7 +103,7 @@ def test_command(
     raise typer.Exit(EXIT_CODES[decision.verdict])
 
 
-def revoke_command(
+async def revoke_command(
     rule: Annotated[str, typer.Argument(help="A rule from `crushpy permissions list`.")],
     session: Annotated[
         str, typer.Option("--session", metavar="ID", help="Revoke a grant of this conversation.")
@@ -114,12 +112,11 @@ def revoke_command(
     """Remove a rule from your settings, or a grant from a conversation."""
     from crushpy.settings import remove_rule
 
-    paths = Paths()
     if session:
-        asyncio.run(_revoke_grant(paths, load_here(), session, rule.strip()))
+        await _revoke_grant(session, rule.strip())
         print(f"{rule} is revoked in {session}.")
         return
-    files = remove_rule(paths, rule)
+    files = remove_rule(Paths(), rule)
     for file in files:
         print(f"{rule} is removed from {file}.")
     elsewhere = [each.origin for each in load_here().rules if each.rule == rule.strip()]
@@ -128,9 +125,6 @@ def revoke_command(
     if not files:
         hint = "`crushpy permissions list` shows the rules; --session ID revokes a grant of a conversation."
         raise UsageError(f"There is no rule {rule}.", hint)
-
-
-# --- helpers -----------------------------------------------------------------------------------------------
 
 
 def _access(tool: str, argument: str, cwd: Path) -> "Access":
@@ -156,25 +150,8 @@ def _access(tool: str, argument: str, cwd: Path) -> "Access":
     return Access(tool, declared.kind, value if declared.kind != "none" else "", declared.writes)
 
 
-async def _sessions(paths: "Paths", loaded: "Loaded", cwd: Path) -> "list[SessionInfo]":
-    """The conversations of this folder; a missing database is not created."""
-    url = loaded.settings.database_url
-    if not url and not paths.database.exists():
-        return []
-    from crushpy.storage.store import Store
-
-    store = Store(paths.database, url)
-    try:
-        return await store.sessions.list_tips(str(cwd))
-    finally:
-        await store.close()
-
-
-async def _revoke_grant(paths: "Paths", loaded: "Loaded", session: str, rule: str) -> None:
-    from crushpy.storage.store import Store
-
-    store = Store(paths.database, loaded.settings.database_url)
-    try:
+async def _revoke_grant(session: str, rule: str) -> None:
+    async with open_store() as store:
         info = await store.sessions.find_tip(session)
         if rule not in info.grants:
             raise UsageError(
@@ -182,8 +159,6 @@ async def _revoke_grant(paths: "Paths", loaded: "Loaded", session: str, rule: st
             )
         left = tuple(each for each in info.grants if each != rule)
         await store.sessions.update(info.id, grants=left)
-    finally:
-        await store.close()
 
 
 def _print_rules(title: str, rules: list[tuple[str, str]]) -> None:

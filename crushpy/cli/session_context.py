@@ -1,13 +1,21 @@
 """`crushpy sessions context|pin|unpin|pins`: what fills the window, and what every compaction keeps."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crushpy.cli.command_helpers import AsJson, SessionId, find_session, open_browser, print_json, print_text
+from crushpy.cli.command_helpers import (
+    AsJson,
+    SessionId,
+    find_session,
+    open_browser,
+    print_json,
+    print_text,
+    run_async,
+)
 from crushpy.cli.workspace import working_folder
 from crushpy.core.errors import UsageError
 from crushpy.security.sanitize import one_line
@@ -24,13 +32,13 @@ Messages = list[str] | None
 
 
 def register(group: typer.Typer) -> None:
-    group.command("context")(context_command)
-    group.command("pin")(pin_command)
-    group.command("unpin")(unpin_command)
-    group.command("pins")(pins_command)
+    group.command("context")(run_async(context_command))
+    group.command("pin")(run_async(pin_command))
+    group.command("unpin")(run_async(unpin_command))
+    group.command("pins")(run_async(pins_command))
 
 
-def context_command(
+async def context_command(
     session: SessionId,
     drop: Annotated[
         Messages, typer.Option("--drop", metavar="MESSAGE", help="Do not send it. Repeatable.")
@@ -59,24 +67,19 @@ def context_command(
     Nothing is deleted: dropped and truncated messages can be read, searched, exported and restored. A call
     and its results are dropped and restored together.
     """
+    from crushpy.bootstrap import ProjectEnvironment, open_conversation
     from crushpy.context.edits import ContextEdit
+    from crushpy.core.start_options import StartOptions
 
     edits = [
         *(ContextEdit("drop", one) for one in drop or ()),
         *(ContextEdit("cut", one) for one in cut or ()),
         *(ContextEdit("restore", one) for one in restore or ()),
     ]
-    asyncio.run(_context(session, edits, dry_run=dry_run, as_json=as_json))
-
-
-async def _context(name: str, edits: "list[ContextEdit]", *, dry_run: bool, as_json: bool) -> None:
-    from crushpy.bootstrap import ProjectEnvironment, open_conversation
-    from crushpy.core.start_options import StartOptions
-
     around = ProjectEnvironment(working_folder())
     wanted = StartOptions(
-        session="" if name == "latest" else name,
-        resume_latest=name == "latest",
+        session="" if session == "latest" else session,
+        resume_latest=session == "latest",
         read_only=dry_run or not edits,
     )
     conversation = await open_conversation(around, wanted)
@@ -164,11 +167,10 @@ def _line(row: "Row", window: int) -> str:
     return f"{start} {one_line(row.name)}{state}{cached}"
 
 
-PinResult = TypeVar("PinResult")
 MAX_PIN_CHARS = 100
 
 
-def pin_command(
+async def pin_command(
     session: SessionId,
     text: Annotated[str | None, typer.Option("--text", metavar="TEXT", help="Pin this text.")] = None,
     file: Annotated[
@@ -184,7 +186,7 @@ def pin_command(
     if sum(one is not None for one in (text, file, message)) != 1:
         raise UsageError("give one of --text, --file and --message", "crushpy sessions pin ID --text TEXT")
 
-    async def pin(service: "PinService") -> None:
+    async with _open_pins(session) as service:
         if file is not None:
             added = await service.add_file(str(working_folder() / Path(file).expanduser()) if file else "")
         elif message is not None:
@@ -192,41 +194,32 @@ def pin_command(
         else:
             added = await service.add_text(text or "")
         listed = await service.listed()
-        taken = f"Pins take {listed.tokens:,} of {listed.limit:,} tokens."
-        print_text(f"Pinned as {added.number} ({added.kind}). {taken}\n")
-
-    asyncio.run(_with_pins(session, pin))
+    taken = f"Pins take {listed.tokens:,} of {listed.limit:,} tokens."
+    print_text(f"Pinned as {added.number} ({added.kind}). {taken}\n")
 
 
-def unpin_command(
+async def unpin_command(
     session: SessionId,
     number: Annotated[int, typer.Argument(metavar="NUMBER", help="The number in `sessions pins`.")],
 ) -> None:
     """Remove a pin."""
 
-    async def unpin(service: "PinService") -> None:
+    async with _open_pins(session) as service:
         await service.remove(number)
-        print_text(f"Unpinned {number}.\n")
-
-    asyncio.run(_with_pins(session, unpin))
+    print_text(f"Unpinned {number}.\n")
 
 
-def pins_command(session: SessionId, as_json: AsJson = False) -> None:
+async def pins_command(session: SessionId, as_json: AsJson = False) -> None:
     """List the pins of a conversation."""
-
-    async def show(service: "PinService") -> None:
+    async with _open_pins(session) as service:
         listed = await service.listed()
-        if as_json:
-            import msgspec
-
-            print_json(msgspec.to_builtins(listed.pins))
-        elif not listed.pins:
-            print_text("Nothing is pinned in this conversation.\n")
-        else:
-            rows = [*map(_row, listed.pins), f"{listed.tokens:,} of {listed.limit:,} tokens"]
-            print_text("\n".join(rows) + "\n")
-
-    asyncio.run(_with_pins(session, show))
+    if as_json:
+        print_json(listed.pins)
+    elif not listed.pins:
+        print_text("Nothing is pinned in this conversation.\n")
+    else:
+        rows = [*map(_row, listed.pins), f"{listed.tokens:,} of {listed.limit:,} tokens"]
+        print_text("\n".join(rows) + "\n")
 
 
 def _row(pin: "PinView") -> str:
@@ -237,8 +230,9 @@ def _row(pin: "PinView") -> str:
     return f"{pin.number:>3}  {pin.kind:<7}  {pin.tokens:>6,}  {short}"
 
 
-async def _with_pins(name: str, do: "Callable[[PinService], Awaitable[PinResult]]") -> PinResult:
-    """Runs `do` under the rules of the conversation's folder; the conversation may be open elsewhere."""
+@asynccontextmanager
+async def _open_pins(name: str) -> "AsyncGenerator[PinService]":
+    """The pins, under the rules of the conversation's folder; the conversation may be open elsewhere."""
     from crushpy.bootstrap import ProjectEnvironment, open_conversation
     from crushpy.core.start_options import StartOptions
 
@@ -249,6 +243,6 @@ async def _with_pins(name: str, do: "Callable[[PinService], Awaitable[PinResult]
     conversation = await open_conversation(ProjectEnvironment(folder), wanted)
     try:
         await conversation.context.count_exactly()
-        return await do(conversation.pins)
+        yield conversation.pins
     finally:
         await conversation.close()

@@ -1,17 +1,15 @@
 """`crushpy sessions import`: imports sessions of other coding agents."""
 
-import asyncio
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crushpy.cli.command_helpers import AsJson, print_json, print_text
-from crushpy.cli.workspace import working_folder
+from crushpy.cli.command_helpers import AsJson, open_store, print_json, print_text, run_async, suggest_name
+from crushpy.cli.workspace import settings_here, working_folder
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.messages import counted
-from crushpy.core.paths import Paths
 from crushpy.security.sanitize import one_line
 
 if TYPE_CHECKING:
@@ -22,10 +20,10 @@ if TYPE_CHECKING:
 
 
 def register(group: typer.Typer) -> None:
-    group.command("import")(import_command)
+    group.command("import")(run_async(import_command))
 
 
-def import_command(
+async def import_command(
     agent: Annotated[
         str,
         typer.Argument(metavar="[claude|codex|opencode|pi|crush]", help="The agent.", show_default=False),
@@ -45,20 +43,28 @@ def import_command(
     if not agent:
         _list(as_json=as_json)
         return
-    raise typer.Exit(asyncio.run(_import(_source(agent), path, dry_run=dry_run, as_json=as_json)))
+    from crushpy.engine.session.importing import SessionImporter
+
+    source = _source(agent)
+    places = [_existing(path)] if path is not None else list(source.places(working_folder()))
+    outcomes: list[ImportOutcome] = []
+    async with open_store() as store:
+        known = store if not dry_run or store.exists else None
+        importer = SessionImporter(known, compaction=settings_here().compaction.method, dry_run=dry_run)
+        async for outcome in importer.run(source, _all_of(source, places)):
+            outcomes.append(outcome)
+            if not as_json:
+                _tell(outcome, dry_run=dry_run)
+    raise typer.Exit(_report(source, places, outcomes, path, dry_run=dry_run, as_json=as_json))
 
 
 def _source(name: str) -> "Source":
-    import difflib
-
     from crushpy.importers import sources
 
     known = {source.name: source for source in sources()}
     if name.lower() in known:
         return known[name.lower()]
-    close = difflib.get_close_matches(name.lower(), known, 1, 0.4)
-    hint = f"Did you mean {close[0]}? " if close else ""
-    raise UsageError(f"unknown agent {name!r}", f"{hint}Known: {', '.join(known)}.")
+    raise UsageError(f"unknown agent {name!r}", f"{suggest_name(name, known)}Known: {', '.join(known)}.")
 
 
 def _list(*, as_json: bool) -> None:
@@ -96,32 +102,6 @@ def _all_of(source: "Source", places: "Iterable[Path]") -> "Iterable[Found]":
             yield from source.sessions(place)
         except CrushpyError as error:
             yield SkippedSession(place, error.message)
-
-
-async def _import(source: "Source", path: Path | None, *, dry_run: bool, as_json: bool) -> int:
-    from crushpy.engine.session.importing import SessionImporter
-    from crushpy.settings import load
-    from crushpy.storage.store import Store
-
-    cwd = working_folder()
-    places = [_existing(path)] if path is not None else list(source.places(cwd))
-    paths = Paths()
-    settings = load(paths, cwd).settings
-    store = Store(paths.database, settings.database_url)
-    outcomes: list[ImportOutcome] = []
-    store.listen(lambda words: print(f"crushpy: {words}", file=sys.stderr))
-    known = store if not dry_run or store.exists else None
-    importer = SessionImporter(known, compaction=settings.compaction.method, dry_run=dry_run)
-    try:
-        async for outcome in importer.run(source, _all_of(source, places)):
-            outcomes.append(outcome)
-            if not as_json:
-                _tell(outcome, dry_run=dry_run)
-    finally:
-        await store.close()
-        for warning in store.warnings:
-            print(f"crushpy: {warning}", file=sys.stderr)
-    return _report(source, places, outcomes, path, dry_run=dry_run, as_json=as_json)
 
 
 def _existing(path: Path) -> Path:
@@ -181,14 +161,12 @@ def _report(
             unmapped["session that cannot be read"] += 1
     code = 0 if usable or path is None else 1
     if as_json:
-        import msgspec
-
         print_json(
             {
                 "source": source.name,
                 "dry_run": dry_run,
                 "places": [str(place) for place in places],
-                "conversations": [msgspec.to_builtins(one) for one in outcomes],
+                "conversations": outcomes,
                 "imported": len(added),
                 "messages": sum(one.messages for one in added),
                 "unmapped": dict(sorted(unmapped.items())),

@@ -1,6 +1,5 @@
 """`crushpy sessions rewind|changes`: file changes of a conversation, and going back to a message."""
 
-import asyncio
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -9,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crushpy.cli.command_helpers import AsJson, SessionId, find_session, open_browser, print_json, print_text
+from crushpy.cli.command_helpers import (
+    AsJson,
+    SessionId,
+    find_session,
+    open_browser,
+    print_json,
+    print_text,
+    run_async,
+)
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import counted
 from crushpy.core.paths import Paths
@@ -27,69 +34,19 @@ NOT_COVERED = (
 
 
 def register(group: typer.Typer) -> None:
-    group.command("changes")(changes_command)
-    group.command("rewind")(rewind_command)
+    group.command("changes")(run_async(changes_command))
+    group.command("rewind")(run_async(rewind_command))
 
 
-def changes_command(
+async def changes_command(
     session: SessionId,
     diff: Annotated[bool, typer.Option("--diff", help="Include the diffs.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Print all file changes of a conversation. Secrets are redacted."""
-    asyncio.run(_changes(session, diff=diff, as_json=as_json))
-
-
-def rewind_command(
-    session: SessionId,
-    to: Annotated[
-        str,
-        typer.Option(
-            "--to",
-            metavar="MESSAGE",
-            help="A message's id from `sessions show --json`, or a prefix of it.",
-        ),
-    ],
-    files: Annotated[bool, typer.Option("--files", help="Restore the files.")] = False,
-    conversation: Annotated[
-        bool, typer.Option("--conversation", help="Continue in a branch that ends there.")
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would change; change nothing.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-) -> None:
-    """Go back to a message: files, conversation, or both if neither is given.
-
-    Going back to a prompt ends before it. Prints the id of the branch that continues the conversation.
-    """
-    both = files == conversation
-    asyncio.run(
-        _rewind(session, to, files=files or both, conversation=conversation or both, dry_run=dry_run, yes=yes)
-    )
-
-
-@asynccontextmanager
-async def _opened(name: str) -> "AsyncGenerator[tuple[SessionBrowser, Rewinder, SessionInfo]]":
-    """A session and its rewinder; an interrupted restoration is finished first."""
-    from crushpy.settings import load
-
-    async with open_browser() as browser:
-        info = await find_session(browser, name)
-        paths = Paths()
-        rewinder = browser.rewinder(info, paths.undo, load(paths, Path.cwd()).settings.undo)
-        for words in await rewinder.finish(info.root_id):
-            print(f"crushpy: {words}", file=sys.stderr)
-        yield browser, rewinder, info
-
-
-# --- changes -------------------------------------------------------------------------------------------
-
-
-async def _changes(name: str, *, diff: bool, as_json: bool) -> None:
     from crushpy.security.redact import redact
 
-    async with _opened(name) as (_, rewinder, info):
+    async with _opened(session) as (_, rewinder, info):
         log, found = await rewinder.changes(info.id)
     if as_json:
         rows: list[dict[str, Any]] = []
@@ -116,18 +73,32 @@ async def _changes(name: str, *, diff: bool, as_json: bool) -> None:
         print(NOT_COVERED, file=sys.stderr)
 
 
-def _print_diff(view: "FileView") -> None:
-    from crushpy.security.redact import redact
+async def rewind_command(
+    session: SessionId,
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="MESSAGE",
+            help="A message's id from `sessions show --json`, or a prefix of it.",
+        ),
+    ],
+    files: Annotated[bool, typer.Option("--files", help="Restore the files.")] = False,
+    conversation: Annotated[
+        bool, typer.Option("--conversation", help="Continue in a branch that ends there.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would change; change nothing.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Go back to a message: files, conversation, or both if neither is given.
 
-    if view.unified:
-        print_text(f"\n{clean(redact(view.unified))}\n\n")
-
-
-# --- rewind --------------------------------------------------------------------------------------------
-
-
-async def _rewind(name: str, to: str, *, files: bool, conversation: bool, dry_run: bool, yes: bool) -> None:
-    async with _opened(name) as (browser, rewinder, info):
+    Going back to a prompt ends before it. Prints the id of the branch that continues the conversation.
+    """
+    if not files and not conversation:
+        files = conversation = True
+    async with _opened(session) as (browser, rewinder, info):
         target = await rewinder.target(info.id, to)
         if files and not dry_run:
             await browser.hold(info)
@@ -150,6 +121,27 @@ async def _rewind(name: str, to: str, *, files: bool, conversation: bool, dry_ru
             outcome = await rewinder.apply(info, planned)
             await rewinder.tell_agent(info, outcome)
     _tell(outcome)
+
+
+@asynccontextmanager
+async def _opened(name: str) -> "AsyncGenerator[tuple[SessionBrowser, Rewinder, SessionInfo]]":
+    """A session and its rewinder; an interrupted restoration is finished first."""
+    from crushpy.settings import load
+
+    async with open_browser() as browser:
+        info = await find_session(browser, name)
+        paths = Paths()
+        rewinder = browser.rewinder(info, paths.undo, load(paths, Path.cwd()).settings.undo)
+        for words in await rewinder.finish(info.root_id):
+            print(f"crushpy: {words}", file=sys.stderr)
+        yield browser, rewinder, info
+
+
+def _print_diff(view: "FileView") -> None:
+    from crushpy.security.redact import redact
+
+    if view.unified:
+        print_text(f"\n{clean(redact(view.unified))}\n\n")
 
 
 def _described(target: "RewindTarget", planned: "PlannedRestoration | None", *, conversation: bool) -> str:

@@ -1,25 +1,24 @@
 """`crushpy sessions`: list, show, export, delete, tree, search, undo. The rest is in `session_*.py`."""
 
-import asyncio
 import shutil
 import sys
 import time
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from crushpy.cli import session_context, session_import, session_rewind
 from crushpy.cli.command_helpers import (
     AsJson,
-    JsonList,
     SessionId,
     find_session,
     open_browser,
     print_json,
     print_text,
+    run_async,
 )
 from crushpy.cli.workspace import working_folder
 from crushpy.core.errors import UsageError
@@ -29,10 +28,8 @@ from crushpy.security.sanitize import one_line
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
-    from crushpy.core.messages import Message
     from crushpy.engine.session.browser import Branch, SearchGroup, SessionBrowser
-    from crushpy.engine.session.export import States
-    from crushpy.storage.records import ConversationEntry, SessionInfo, TasksDone
+    from crushpy.storage.records import ConversationEntry, TasksDone
 
 
 KeepSecrets = Annotated[bool, typer.Option("--no-redact", help="Do not remove passwords, keys and tokens.")]
@@ -47,23 +44,20 @@ class ExportFormat(StrEnum):
 
 def register(app: typer.Typer) -> None:
     group = typer.Typer(no_args_is_help=True)
-    group.command("list")(list_sessions)
-    group.command("show")(show_command)
-    group.command("export")(export_command)
-    group.command("delete")(delete_command)
-    group.command("tree")(tree_command)
-    group.command("search")(search_command)
-    group.command("undo")(undo_command)
+    group.command("list")(run_async(list_sessions))
+    group.command("show")(run_async(show_command))
+    group.command("export")(run_async(export_command))
+    group.command("delete")(run_async(delete_command))
+    group.command("tree")(run_async(tree_command))
+    group.command("search")(run_async(search_command))
+    group.command("undo")(run_async(undo_command))
     session_context.register(group)
     session_import.register(group)
     session_rewind.register(group)
     app.add_typer(group, name="sessions", help="List, show, search, export, rewind and delete sessions.")
 
 
-# --- commands ------------------------------------------------------------------------------------------
-
-
-def list_sessions(
+async def list_sessions(
     everywhere: Annotated[bool, typer.Option("--all", help="All folders, not only this one.")] = False,
     limit: Annotated[
         int | None, typer.Option("--limit", min=1, metavar="N", help="How many, newest first. [default: 30]")
@@ -71,52 +65,18 @@ def list_sessions(
     as_json: AsJson = False,
 ) -> None:
     """List the conversations of this folder, newest first."""
-    asyncio.run(_list(everywhere, limit, as_json=as_json))
-
-
-def show_command(session: SessionId, as_json: AsJson = False, keep_secrets: KeepSecrets = False) -> None:
-    """Print a session: its metadata, its messages, and a line per tool call. Secrets are redacted."""
-    asyncio.run(_show(session, as_json=as_json, keep_secrets=keep_secrets))
-
-
-def export_command(
-    session: SessionId,
-    form: Annotated[ExportFormat, typer.Option("--format", help="Output format.")] = ExportFormat.markdown,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file.")
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite FILE if it exists.")] = False,
-    keep_secrets: KeepSecrets = False,
-) -> None:
-    """Write a session and those it continues in full. Secrets are redacted."""
-    asyncio.run(_export(session, form, output, force=force, keep_secrets=keep_secrets))
-
-
-def delete_command(
-    session: SessionId,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-) -> None:
-    """Delete the whole conversation of a session. This cannot be undone."""
-    asyncio.run(_delete(session, yes=yes))
-
-
-# --- what they do --------------------------------------------------------------------------------------
-
-
-async def _list(everywhere: bool, limit: int | None, *, as_json: bool) -> None:
     cwd = None if everywhere else str(working_folder())
     async with open_browser() as browser:
         lists = await browser.unfinished_lists()
         if as_json:
-            import msgspec
-
             from crushpy.engine.session.export import session_as_json
 
-            writer = JsonList()
-            async for info in browser.tips(cwd, limit):
-                unfinished = lists.get(info.root_id)
-                writer.add(session_as_json(info) | {"unfinished_tasks": msgspec.to_builtins(unfinished)})
-            writer.end()
+            print_json(
+                [
+                    session_as_json(info) | {"unfinished_tasks": lists.get(info.root_id)}
+                    async for info in browser.tips(cwd, limit)
+                ]
+            )
             return
         shown = DEFAULT_LIMIT if limit is None else limit
         rows = await browser.conversations(cwd, shown + 1)
@@ -133,29 +93,38 @@ async def _list(everywhere: bool, limit: int | None, *, as_json: bool) -> None:
         print("There are more; use `--limit N` to show N.", file=sys.stderr)
 
 
-async def _show(name: str, *, as_json: bool, keep_secrets: bool) -> None:
-    from crushpy.engine.session.export import redacted, session_as_text
+async def show_command(
+    session: SessionId, as_json: AsJson = False, keep_secrets: KeepSecrets = False
+) -> None:
+    """Print a session: its metadata, its messages, and a line per tool call. Secrets are redacted."""
+    from crushpy.engine.session.export import messages_as_json, redacted, session_as_json, session_as_text
 
     async with open_browser() as browser:
-        found = await find_session(browser, name)
+        found = await find_session(browser, session)
         info, messages = await browser.messages(found.id)
         boundary = await browser.boundary_before(found.id)
         states = await browser.edited(found.id)
     if not keep_secrets:
         info, messages = redacted(info, messages)
     if as_json:
-        import msgspec
-
-        print_json({**_in_full(info, messages, states), "boundary": msgspec.to_builtins(boundary)})
+        full = {**session_as_json(info), "system": info.system, "boundary": boundary}
+        print_json(full | {"messages": messages_as_json(messages, states)})
     else:
         print_text(session_as_text(info, messages, states))
 
 
-async def _export(
-    name: str, form: ExportFormat, output: Path | None, *, force: bool, keep_secrets: bool
+async def export_command(
+    session: SessionId,
+    form: Annotated[ExportFormat, typer.Option("--format", help="Output format.")] = ExportFormat.markdown,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite FILE if it exists.")] = False,
+    keep_secrets: KeepSecrets = False,
 ) -> None:
+    """Write a session and those it continues in full. Secrets are redacted."""
     async with open_browser() as browser:
-        info = await find_session(browser, name)
+        info = await find_session(browser, session)
         if output is not None:
             with _explained(output):
                 count = await browser.export(
@@ -171,12 +140,16 @@ async def _export(
                 return
 
 
-async def _delete(name: str, *, yes: bool) -> None:
+async def delete_command(
+    session: SessionId,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Delete the whole conversation of a session. This cannot be undone."""
     async with open_browser() as browser:
-        info = await find_session(browser, name)
+        info = await find_session(browser, session)
         sessions = [branch.session for branch in await browser.tree(info.id)]
         title = one_line(info.title) or "untitled"
-        count = counted(sum(session.message_count for session in sessions), "message")
+        count = counted(sum(one.message_count for one in sessions), "message")
         what = f'conversation {info.root_id} "{title}" ({counted(len(sessions), "session")}, {count})'
         if not yes:
             if not sys.stdin.isatty():
@@ -184,15 +157,6 @@ async def _delete(name: str, *, yes: bool) -> None:
             typer.confirm(f"Delete {what}?", abort=True)
         await browser.erase(info.root_id)
     print(f"Deleted {what}.")
-
-
-# --- printing ------------------------------------------------------------------------------------------
-
-
-def _in_full(info: "SessionInfo", messages: "list[Message]", states: "States") -> dict[str, Any]:
-    from crushpy.engine.session.export import messages_as_json, session_as_json
-
-    return {**session_as_json(info), "system": info.system, "messages": messages_as_json(messages, states)}
 
 
 def _table(
@@ -234,12 +198,25 @@ def _explained(file: Path) -> "Generator[None]":
 HITS_PER_CONVERSATION = 3
 
 
-def tree_command(session: SessionId, as_json: AsJson = False) -> None:
+async def tree_command(session: SessionId, as_json: AsJson = False) -> None:
     """Draw the session tree of a conversation."""
-    asyncio.run(_tree(session, as_json=as_json))
+    async with open_browser() as browser:
+        branches = await browser.tree((await find_session(browser, session)).id)
+    if as_json:
+        from crushpy.engine.session.export import session_as_json
+
+        oldest_first = sorted(branches, key=lambda one: (one.session.created_at, one.session.generation))
+        print_json(
+            [
+                {**session_as_json(branch.session), "boundary": branch.boundary, "tip": branch.tip}
+                for branch in oldest_first
+            ]
+        )
+        return
+    print_text("\n".join(_draw(branches)) + "\n")
 
 
-def search_command(
+async def search_command(
     query: Annotated[str, typer.Argument(help='Words to search for; "a phrase" in quotes.')],
     everywhere: Annotated[bool, typer.Option("--all", help="In all folders, not only this one.")] = False,
     session: Annotated[
@@ -251,34 +228,39 @@ def search_command(
     as_json: AsJson = False,
 ) -> None:
     """Search messages and tool calls, including those before a compaction."""
-    asyncio.run(_search(query, session, everywhere=everywhere, limit=limit, wait=wait, as_json=as_json))
-
-
-def undo_command(session: SessionId) -> None:
-    """Undo the compaction or new session that opened a session; its parent continues where it was."""
-    asyncio.run(_undo(session))
-
-
-async def _tree(name: str, *, as_json: bool) -> None:
+    if not query.replace('"', "").strip():
+        raise UsageError("the query is empty", 'Give a word or a "phrase in quotes".')
     async with open_browser() as browser:
-        branches = await browser.tree((await find_session(browser, name)).id)
+        within = (await find_session(browser, session)).id if session else None
+        cwd = None if everywhere or within else str(working_folder())
+        each = None if as_json else HITS_PER_CONVERSATION
+        if wait:
+            await _whole_index(browser)
+        found = await browser.search(query, cwd, within=within, conversations=limit, each=each)
+        left = 0 if within else await browser.unindexed()
+    if left:
+        print(
+            f"{counted(left, 'message')} could not be searched yet: they are indexed while crushpy is used. "
+            "Use --wait to index them first.",
+            file=sys.stderr,
+        )
     if as_json:
-        import msgspec
-
-        from crushpy.engine.session.export import session_as_json
-
-        oldest_first = sorted(branches, key=lambda one: (one.session.created_at, one.session.generation))
-        rows: list[dict[str, Any]] = [
-            {
-                **session_as_json(branch.session),
-                "boundary": msgspec.to_builtins(branch.boundary),
-                "tip": branch.tip,
-            }
-            for branch in oldest_first
-        ]
-        print_json(rows)
+        print_json([hit for group in found for hit in group.hits])
         return
-    print_text("\n".join(_draw(branches)) + "\n")
+    if not found:
+        where = "" if everywhere or within else " in this folder; use --all to search all folders"
+        print(f"Nothing found{where}.", file=sys.stderr)
+        raise typer.Exit(1)
+    print_text("\n".join(map(_found, found)))
+
+
+async def undo_command(session: SessionId) -> None:
+    """Undo the compaction or new session that opened a session; its parent continues where it was."""
+    async with open_browser() as browser:
+        info = await find_session(browser, session)
+        parent = await browser.undo(info.id)
+    print(f"Undone: {parent.id} continues where it was. {info.id} stays as a branch; files were not changed.")
+    print(f"  crushpy run --session {parent.id} ...   continues it")
 
 
 def _draw(branches: "list[Branch]") -> list[str]:
@@ -324,37 +306,6 @@ def _line(branch: "Branch") -> str:
     return "  ".join(words)
 
 
-async def _search(
-    query: str, session: str, *, everywhere: bool, limit: int, wait: bool, as_json: bool
-) -> None:
-    if not query.replace('"', "").strip():
-        raise UsageError("the query is empty", 'Give a word or a "phrase in quotes".')
-    async with open_browser() as browser:
-        within = (await find_session(browser, session)).id if session else None
-        cwd = None if everywhere or within else str(working_folder())
-        each = None if as_json else HITS_PER_CONVERSATION
-        if wait:
-            await _whole_index(browser)
-        found = await browser.search(query, cwd, within=within, conversations=limit, each=each)
-        left = 0 if within else await browser.unindexed()
-    if left:
-        print(
-            f"{counted(left, 'message')} could not be searched yet: they are indexed while crushpy is used. "
-            "Use --wait to index them first.",
-            file=sys.stderr,
-        )
-    if as_json:
-        import msgspec
-
-        print_json([msgspec.to_builtins(hit) for group in found for hit in group.hits])
-        return
-    if not found:
-        where = "" if everywhere or within else " in this folder; use --all to search all folders"
-        print(f"Nothing found{where}.", file=sys.stderr)
-        raise typer.Exit(1)
-    print_text("\n".join(map(_found, found)))
-
-
 async def _whole_index(browser: "SessionBrowser") -> None:
     """Indexes all messages, with progress on a terminal."""
     left = total = await browser.unindexed()
@@ -383,11 +334,3 @@ def _ago(moment: float) -> str:
 
     since = age(time.time() - moment)
     return since if since == "now" else f"{since} ago"
-
-
-async def _undo(name: str) -> None:
-    async with open_browser() as browser:
-        info = await find_session(browser, name)
-        parent = await browser.undo(info.id)
-    print(f"Undone: {parent.id} continues where it was. {info.id} stays as a branch; files were not changed.")
-    print(f"  crushpy run --session {parent.id} ...   continues it")

@@ -1,16 +1,12 @@
 """`crushpy stats`: tokens and cost by day, model, project and conversation."""
 
-import asyncio
 import shutil
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from crushpy.cli.command_helpers import AsJson, open_browser, print_json, print_text
-
-if TYPE_CHECKING:
-    from crushpy.engine.session.usage_report import UsageReport
+from crushpy.cli.command_helpers import AsJson, open_browser, print_json, print_text, run_async
 
 MAX_WIDTH_CHARS = 100
 
@@ -20,31 +16,21 @@ Days = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    app.command("stats")(stats_command)
+    app.command("stats")(run_async(stats_command))
 
 
-def stats_command(days: Days = 30, as_json: AsJson = False) -> None:
+async def stats_command(days: Days = 30, as_json: AsJson = False) -> None:
     """Show tokens and cost by day, model, project and conversation."""
-    report = asyncio.run(_report(days))
+    async with open_browser() as browser:
+        report = await browser.usage_report(days)
     if as_json:
-        print_json(_as_json(report))
+        print_json(report)
         return
     from crushpy.engine.session.usage_report import EIGHTHS, PLAIN, usage_chart
 
     width = min(MAX_WIDTH_CHARS, shutil.get_terminal_size().columns)
     lines = usage_chart(report, width, marks=EIGHTHS if _can_encode(EIGHTHS) else PLAIN)
     print_text("\n".join(lines) + "\n")
-
-
-async def _report(days: int) -> "UsageReport":
-    async with open_browser() as browser:
-        return await browser.usage_report(days)
-
-
-def _as_json(report: "UsageReport") -> Any:
-    import msgspec
-
-    return msgspec.to_builtins(report)
 
 
 def _can_encode(text: str) -> bool:

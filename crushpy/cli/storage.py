@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crushpy.cli.command_helpers import AsJson, print_json, print_text
+from crushpy.cli.command_helpers import AsJson, print_json, print_text, run_async
 from crushpy.core.errors import UsageError
 from crushpy.core.paths import Paths
 
@@ -22,20 +22,16 @@ Database = Annotated[
 
 def register(app: typer.Typer) -> None:
     group = typer.Typer(help="Copy all conversations to another database.", no_args_is_help=True)
-    group.command("copy")(copy_command)
+    group.command("copy")(run_async(copy_command))
     app.add_typer(group, name="storage")
 
 
-def copy_command(source: Database, target: Database, as_json: AsJson = False) -> None:
+async def copy_command(source: Database, target: Database, as_json: AsJson = False) -> None:
     """Copy every conversation between SQLite and PostgreSQL, either way, and verify the copy.
 
     The source is not changed. An interrupted copy is resumed by the same command; until then the target
     cannot be used. File contents stored for `undo` stay on this machine.
     """
-    asyncio.run(_copy(source, target, as_json=as_json))
-
-
-async def _copy(source: str, target: str, *, as_json: bool) -> None:
     from crushpy.storage.copying import copy_storage
 
     paths = Paths()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from crushpy.cli.command_helpers import suggest_name
 from crushpy.cli.workspace import working_folder
 from crushpy.core.errors import UsageError
 
@@ -104,13 +105,8 @@ def _templates(name: str) -> "Templates":
 
     known = prompts.shipped_names()
     if name not in known:
-        import difflib
-
-        near = difflib.get_close_matches(name, known, 1)
-        hint = f"Did you mean {near[0]}? " if near else ""
-        raise UsageError(
-            f"There is no template named {name!r}.", f"{hint}Known templates: {', '.join(known)}."
-        )
+        hint = f"{suggest_name(name, known)}Known templates: {', '.join(known)}."
+        raise UsageError(f"There is no template named {name!r}.", hint)
     return ProjectEnvironment(working_folder()).templates
 
 

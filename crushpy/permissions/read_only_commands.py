@@ -28,39 +28,25 @@ PLAIN_PROGRAMS = word_set(
 
 
 class Reader(Data, frozen=True):
-    """How to find the files that one program reads among its words."""
+    """How to find the files that one program reads among its words. Long options are separated by spaces."""
 
     patterns: int = 0
     """How many of its first operands are not files: a search pattern, a script."""
     spares: str = ""
     """Letters of options that give the pattern instead, so that every operand is a file."""
-    spares_long: tuple[str, ...] = ()
     refused: str = ""
     """Letters of options that follow links or take file names from a file."""
-    refused_long: tuple[str, ...] = ()
     values: str = ""
     """Letters of options with a value that is not a file, attached or as the next word."""
+    spares_long: str = ""
+    refused_long: str = ""
     inside: str = ""
     """A regular expression no word may match: the script would read files by itself."""
 
 
-def _reader(
-    patterns: int = 0,
-    spares: str = "",
-    refused: str = "",
-    values: str = "",
-    spares_long: str = "",
-    refused_long: str = "",
-    inside: str = "",
-) -> Reader:
-    return Reader(
-        patterns, spares, tuple(spares_long.split()), refused, tuple(refused_long.split()), values, inside
-    )
-
-
-_GREP = _reader(1, "ef", "fR", "ABCemdD", "regexp file", "file exclude-from dereference-recursive")
-_CHECKSUM = _reader(refused="c", refused_long="check")
-_PLAIN = _reader()
+_GREP = Reader(1, "ef", "fR", "ABCemdD", "regexp file", "file exclude-from dereference-recursive")
+_CHECKSUM = Reader(refused="c", refused_long="check")
+_PLAIN = Reader()
 
 _READERS: dict[str, Reader] = {
     **dict.fromkeys(
@@ -69,24 +55,24 @@ _READERS: dict[str, Reader] = {
     **dict.fromkeys(word_set("realpath cmp column join od xxd hexdump ls stat df"), _PLAIN),
     **dict.fromkeys(word_set("md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum"), _CHECKSUM),
     **dict.fromkeys(word_set("grep egrep fgrep"), _GREP),
-    **dict.fromkeys(word_set("cut paste"), _reader(values="d")),
-    "wc": _reader(refused_long="files0-from"),
-    "sort": _reader(refused="T", values="t", refused_long="files0-from temporary-directory"),
-    "du": _reader(refused="LDX", refused_long="dereference dereference-args exclude-from files0-from"),
-    "diff": _reader(refused="rX", refused_long="recursive exclude-from from-file to-file"),
-    "file": _reader(refused="fmMzZ", refused_long="files-from magic-file uncompress"),
-    "strings": _reader(inside=r"\A@"),
-    "tree": _reader(refused="l", refused_long="fromfile fromtabfile"),
-    "rg": _reader(
+    **dict.fromkeys(word_set("cut paste"), Reader(values="d")),
+    "wc": Reader(refused_long="files0-from"),
+    "sort": Reader(refused="T", values="t", refused_long="files0-from temporary-directory"),
+    "du": Reader(refused="LDX", refused_long="dereference dereference-args exclude-from files0-from"),
+    "diff": Reader(refused="rX", refused_long="recursive exclude-from from-file to-file"),
+    "file": Reader(refused="fmMzZ", refused_long="files-from magic-file uncompress"),
+    "strings": Reader(inside=r"\A@"),
+    "tree": Reader(refused="l", refused_long="fromfile fromtabfile"),
+    "rg": Reader(
         1, "ef", "fLz", "ABCEMTegjmrtd", "regexp file files type-list", "file follow ignore-file search-zip"
     ),
-    "sed": _reader(1, "ef", "", "el", "expression file"),
-    "awk": _reader(1, "", "", "Fv", "", "", r"getline|ARGV"),
-    "jq": _reader(
+    "sed": Reader(1, "ef", "", "el", "expression file"),
+    "awk": Reader(1, "", "", "Fv", "", "", r"getline|ARGV"),
+    "jq": Reader(
         1, "", "fL", "", "", "from-file slurpfile rawfile argfile", r"\b(?:import|include|modulemeta)\b"
     ),
-    "find": _reader(inside=r"\A(?:-L|-follow|-files0-from)\Z"),
-    "fd": _reader(1, "", "L", "eEtdSocj", "", "follow"),
+    "find": Reader(inside=r"\A(?:-L|-follow|-files0-from)\Z"),
+    "fd": Reader(1, "", "L", "eEtdSocj", "", "follow"),
 }
 _ALIKE = {"gawk": "awk", "mawk": "awk", "gsed": "sed", "fdfind": "fd"}
 
@@ -128,7 +114,7 @@ def _is_refused(word: Word, reader: Reader) -> bool:
     if not word.is_option:
         return word.kind == "unknown" and word.may_be_option
     if word.text.startswith("--"):
-        return is_long(word.text[2:].partition("=")[0], reader.refused_long)
+        return is_long(word.text[2:].partition("=")[0], reader.refused_long.split())
     for letter in word.text[1:]:
         if letter in reader.refused:
             return True
@@ -169,7 +155,7 @@ def _spares(word: Word, reader: Reader) -> bool:
     if not word.is_option:
         return False
     if word.text.startswith("--"):
-        return is_long(word.text[2:].partition("=")[0], reader.spares_long)
+        return is_long(word.text[2:].partition("=")[0], reader.spares_long.split())
     return bool(set(word.text[1:]) & set(reader.spares))
 
 

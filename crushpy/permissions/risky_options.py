@@ -14,37 +14,33 @@ class Risk(Data, frozen=True):
 
     short: str = ""
     """Letters of risky options."""
-    long: tuple[str, ...] = ()
-    """Risky long options without dashes; abbreviations count."""
+    long: str = ""
+    """Risky long options without dashes, separated by spaces; abbreviations count."""
     values: str = ""
     """Letters of harmless options that take an attached value."""
     operands: bool = False
     """True if every operand is written to."""
 
 
-def _risk(short: str = "", long: str = "", values: str = "", operands: bool = False) -> Risk:
-    return Risk(short, tuple(long.split()), values, operands)
-
-
 PROGRAMS = {
-    "sort": _risk("o", "output compress-program", "kStT"),
-    "rg": _risk("", "pre hostname-bin", "ABCMTefgjmrtdE"),
-    "ag": _risk("", "pager"),
-    "ack": _risk("", "pager output create-ackrc ackrc"),
-    "fd": _risk("xX", "exec exec-batch", "eEtdSocj"),
-    "tree": _risk("o", "output", "LPIT"),
-    "yq": _risk("is", "inplace split-exp split-exp-file"),
-    "file": _risk("C", "compile"),
-    "date": _risk("s", "set", "dfrIR"),
-    "tee": _risk(operands=True),
-    "tar": _risk(
+    "sort": Risk("o", "output compress-program", "kStT"),
+    "rg": Risk("", "pre hostname-bin", "ABCMTefgjmrtdE"),
+    "ag": Risk("", "pager"),
+    "ack": Risk("", "pager output create-ackrc ackrc"),
+    "fd": Risk("xX", "exec exec-batch", "eEtdSocj"),
+    "tree": Risk("o", "output", "LPIT"),
+    "yq": Risk("is", "inplace split-exp split-exp-file"),
+    "file": Risk("C", "compile"),
+    "date": Risk("s", "set", "dfrIR"),
+    "tee": Risk(operands=True),
+    "tar": Risk(
         "xcruAIFTg",
         "extract get create append update catenate concatenate delete to-command checkpoint-action"
         " use-compress-program info-script new-volume-script rsh-command rmt-command remove-files"
         " index-file volno-file files-from listed-incremental",
         "fCbXKLNV",
     ),
-    "curl": _risk(
+    "curl": Risk(
         "oOTdFKXcDQE",
         "output output-dir remote-name remote-name-all remote-header-name upload-file data data-ascii"
         " data-binary data-raw data-urlencode form form-string json config request cookie-jar dump-header"
@@ -52,100 +48,100 @@ PROGRAMS = {
         " abstract-unix-socket url-query variable",
         "AHbemruxyYCPUhtz",
     ),
-    "wget": _risk("OPioaeU", "execute config use-askpass", operands=True),
-    "scp": _risk("oFJS", "", "ciPlX"),
-    "sftp": _risk("oFJSDb", ""),
-    "rsync": _risk(
+    "wget": Risk("OPioaeU", "execute config use-askpass", operands=True),
+    "scp": Risk("oFJS", "", "ciPlX"),
+    "sftp": Risk("oFJSDb", ""),
+    "rsync": Risk(
         "eM", "rsh rsync-path remote-option delete remove-source-files log-file write-batch files-from"
     ),
-    "make": _risk("fCEI", "file makefile directory eval include-dir environment-overrides", "jlOoW"),
-    "less": _risk("oOk", "log-file LOG-FILE lesskey-file lesskey-src lesskey-content"),
-    "man": _risk("PHC", "pager html config-file", "sSMmeLErR"),
-    "zip": _risk("TmOd", "unzip-command move out"),
-    "unzip": _risk(operands=True),
-    "gzip": _risk(operands=True),
-    "gunzip": _risk(operands=True),
-    "pytest": _risk(
+    "make": Risk("fCEI", "file makefile directory eval include-dir environment-overrides", "jlOoW"),
+    "less": Risk("oOk", "log-file LOG-FILE lesskey-file lesskey-src lesskey-content"),
+    "man": Risk("PHC", "pager html config-file", "sSMmeLErR"),
+    "zip": Risk("TmOd", "unzip-command move out"),
+    "unzip": Risk(operands=True),
+    "gzip": Risk(operands=True),
+    "gunzip": Risk(operands=True),
+    "pytest": Risk(
         "ocp",
         "basetemp junitxml junit-xml log-file result-log report-log rootdir debug override-ini pastebin"
         " confcutdir config-file inifile cov-config cov-report pdbcls tx px rsyncdir html csv alluredir"
         " json-report-file store-durations durations-path profile-svg",
         "kmnrW",
     ),
-    "ruff": _risk("o", "output-file fix unsafe-fixes config add-noqa cache-dir"),
-    "eslint": _risk(
+    "ruff": Risk("o", "output-file fix unsafe-fixes config add-noqa cache-dir"),
+    "eslint": Risk(
         "ocf",
         "output-file fix rulesdir resolve-plugins-relative-to config plugin parser format cache-file"
         " cache-location",
     ),
-    "mypy": _risk(
+    "mypy": Risk(
         "p",
         "python-executable install-types config-file cache-dir junit-xml html-report txt-report xml-report"
         " cobertura-xml-report any-exprs-report linecount-report linecoverage-report lineprecision-report"
         " xslt-html-report xslt-txt-report memory-xml-report shadow-file custom-typeshed-dir",
     ),
-    "pyright": _risk("pv", "project pythonpath venvpath typeshedpath createstub writebaseline baselinefile"),
-    "tsc": _risk(
+    "pyright": Risk("pv", "project pythonpath venvpath typeshedpath createstub writebaseline baselinefile"),
+    "tsc": Risk(
         "p",
         "project outdir outfile declarationdir tsbuildinfofile generatetrace generatecpuprofile build"
         " rootdir",
     ),
-    "jest": _risk(
+    "jest": Risk(
         "cu",
         "config rootdir outputfile setupfiles setupfilesafterenv globalsetup globalteardown transform runner"
         " testrunner reporters resolver cachedirectory coveragedirectory testenvironment preset modulepaths"
         " snapshotserializers testresultsprocessor updatesnapshot filter roots projects",
         "tiw",
     ),
-    "vitest": _risk("cru", "config root outputfile reporter environment dir coverage update pool ui", "tw"),
-    "cargo": _risk(
+    "vitest": Risk("cru", "config root outputfile reporter environment dir coverage update pool ui", "tw"),
+    "cargo": Risk(
         "ZC",
         "config target-dir manifest-path out-dir artifact-dir lockfile-path index registry root path git",
         "pjF",
     ),
-    "npm": _risk(
+    "npm": Risk(
         "C",
         "script-shell prefix userconfig globalconfig logs-dir cache node-options shell init-module git"
         " local-prefix globaldir tmp",
         "w",
     ),
-    "pnpm": _risk(
+    "pnpm": Risk(
         "C",
         "dir prefix script-shell store-dir virtual-store-dir modules-dir lockfile-dir global-dir cache-dir"
         " state-dir node-options config-dir pnpmfile global-pnpmfile shell-emulator",
         "rFw",
     ),
-    "yarn": _risk(
+    "yarn": Risk(
         "",
         "cwd prefix global-folder modules-folder cache-folder link-folder preferred-cache-folder"
         " script-shell use-yarnrc",
     ),
-    "gradle": _risk(
+    "gradle": Risk(
         "pbcIgDPF",
         "project-dir build-file settings-file init-script gradle-user-home project-cache-dir include-build"
         " system-prop project-prop write-locks write-verification-metadata profile scan",
         "x",
     ),
-    "mvn": _risk("fsgtlDPb", "file settings global-settings toolchains log-file define builder"),
-    "dotnet": _risk(
+    "mvn": Risk("fsgtlDPb", "file settings global-settings toolchains log-file define builder"),
+    "dotnet": Risk(
         "or", "output results-directory settings diag artifacts-path collect test-adapter-path logger"
     ),
-    "pip": _risk(
+    "pip": Risk(
         "t", "log cache-dir target prefix root src report python proxy cert index-url extra-index-url"
     ),
-    "tox": _risk("cx", "conf workdir root result-json override installpkg", "epn"),
-    "nox": _risk("f", "noxfile envdir report", "esktR"),
-    "rspec": _risk("roI", "require out options default-path", "fetP"),
-    "phpunit": _risk(
+    "tox": Risk("cx", "conf workdir root result-json override installpkg", "epn"),
+    "nox": Risk("f", "noxfile envdir report", "esktR"),
+    "rspec": Risk("roI", "require out options default-path", "fetP"),
+    "phpunit": Risk(
         "cd", "configuration bootstrap include-path log-junit log-teamcity coverage-html coverage-text"
     ),
-    "psql": _risk("cfoL", "command file output log-file"),
-    "sqlite3": _risk("", "cmd init"),
-    "read": _risk("", "", "dnNptu"),
-    "printf": _risk("v"),
-    "hostname": _risk("F", "file", operands=True),
-    "test": _risk("v"),
-    "[": _risk("v"),
+    "psql": Risk("cfoL", "command file output log-file"),
+    "sqlite3": Risk("", "cmd init"),
+    "read": Risk("", "", "dnNptu"),
+    "printf": Risk("v"),
+    "hostname": Risk("F", "file", operands=True),
+    "test": Risk("v"),
+    "[": Risk("v"),
 }
 
 
@@ -183,7 +179,7 @@ def _risky_option(text: str, risk: Risk) -> str | None:
     """None for a harmless option, otherwise the value attached to a risky one."""
     if text.startswith("--"):
         name, _, value = text[2:].partition("=")
-        return value if is_long(name, risk.long) else None
+        return value if is_long(name, risk.long.split()) else None
     for place, letter in enumerate(text[1:], 2):
         if letter in risk.short:
             return text[place:]
@@ -191,7 +187,7 @@ def _risky_option(text: str, risk: Risk) -> str | None:
             return None
     # Some programs take long options with one dash (go test -exec).
     name, _, value = text[1:].partition("=")
-    return value if len(name) > 1 and name in risk.long else None
+    return value if len(name) > 1 and name in risk.long.split() else None
 
 
 def is_long(name: str, options: Sequence[str]) -> bool:
