@@ -105,7 +105,6 @@ class BoundaryStore(Subject):
     @stored
     def add_overrides(self, session_id: str, overrides: Sequence[MessageOverride]) -> None:
         with self._db.transaction(durable=True, session=session_id):
-            self._db.leases.renew(session_id)
             self._save_overrides(session_id, overrides)
 
     def _save_overrides(self, session_id: str, overrides: Sequence[MessageOverride]) -> None:
@@ -165,6 +164,9 @@ class PinStore(Subject):
     @stored
     def load(self, root_id: str) -> list[Pin]:
         """The pins of a conversation, by number."""
+        return self._load(root_id)
+
+    def _load(self, root_id: str) -> list[Pin]:
         rows = self._db.execute(sql.LIST_PINS, root=root_id)
         return [Pin(row.number, row.kind, row.text, row.source, row.created_at) for row in rows]  # pyright: ignore[reportArgumentType]
 
@@ -172,7 +174,7 @@ class PinStore(Subject):
     def add(self, root_id: str, pin: Pin, known: Sequence[int]) -> Pin | None:
         """Stores a pin under the next number. None if the pins are not those `known` any more."""
         with self._db.transaction(durable=True, session=root_id):
-            numbers = [one.number for one in self.load.now(root_id)]
+            numbers = [one.number for one in self._load(root_id)]
             if numbers != list(known):
                 return None
             number = max(numbers, default=0) + 1
@@ -191,7 +193,7 @@ class PinStore(Subject):
     def remove(self, root_id: str, number: int) -> Pin:
         """Removes a pin and returns it. `UsageError` if there is none with that number."""
         with self._db.transaction(durable=True, session=root_id):
-            found = {one.number: one for one in self.load.now(root_id)}
+            found = {one.number: one for one in self._load(root_id)}
             if number not in found:
                 numbers = ", ".join(map(str, found)) or "none"
                 raise UsageError(

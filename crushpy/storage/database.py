@@ -9,10 +9,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from crushpy.core.messages import Data
-from crushpy.storage.records import SessionBusy
+
+if TYPE_CHECKING:
+    from crushpy.storage.leases import Leases
 
 R = TypeVar("R")
 _PARAMETER = re.compile(r"(?<!:):(\w+)")
@@ -154,37 +156,10 @@ class FullTextIndex(ABC):
         """
 
 
-class LeaseHolder(ABC):
-    """The leases of this process: one writer for each session."""
-
-    @abstractmethod
-    def acquire(self, session_id: str) -> bool:
-        """Makes this process the only writer; False if it was already. `SessionBusy` if another one is."""
-
-    @abstractmethod
-    def renew(self, session_id: str) -> None:
-        """Inside the transaction of a write: this process is still the only writer."""
-
-    @abstractmethod
-    def renew_all(self) -> float | None:
-        """On a timer: this process is alive. Seconds until the next time; None if no heartbeat is needed."""
-
-    @abstractmethod
-    def move(self, parent_id: str, child_id: str) -> None:
-        """Inside the transaction of a boundary: the writer of the parent continues in the child."""
-
-    @abstractmethod
-    def release(self, session_id: str) -> None: ...
-
-    @abstractmethod
-    def release_all(self) -> None:
-        """Releases what this store acquired; another store of this process keeps its own."""
-
-
 class Database(ABC):
     place: str
     """How errors name the database; without passwords."""
-    leases: LeaseHolder
+    leases: "Leases"
     full_text: FullTextIndex
 
     @abstractmethod
@@ -227,15 +202,3 @@ class Database(ABC):
 
     @abstractmethod
     def close(self) -> None: ...
-
-
-def session_busy(session_id: str, process: int, host: str) -> SessionBusy:
-    """The error for the second process; `host` is empty if the first one is on this machine."""
-    where = f" on {host}" if host else ""
-    busy = SessionBusy(
-        f"session {session_id} is in use by another crushpy (process {process}{where})",
-        "Continue there, end it, or work on a branch of your own with --fork. "
-        "`crushpy sessions show` reads it without writing.",
-    )
-    busy.session_id = session_id
-    return busy

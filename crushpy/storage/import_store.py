@@ -13,7 +13,6 @@ from crushpy.storage.database import Database
 from crushpy.storage.deletion import mark_in_transaction
 from crushpy.storage.generated import statements as sql
 from crushpy.storage.records import ImportReading, ImportRecord, SessionInfo
-from crushpy.storage.search_index import queue_session
 from crushpy.storage.session_rows import find_continuation, insert_session, refresh_conversation, usage_values
 from crushpy.storage.storage_thread import Subject, stored
 
@@ -100,7 +99,7 @@ class _GrowingSession:
 
     def close(self) -> None:
         self._write()
-        queue_session(self._db, self._id, 0)
+        self._db.execute(sql.QUEUE_SESSION, session=self._id)
         self._db.execute(
             sql.COUNT_IMPORTED_MESSAGES,
             session=self._id,

@@ -80,10 +80,6 @@ class ServerAddress:
         self.shown = _joined(f"{name}{separator}{host}", parts.path, shown)
         """Without passwords."""
 
-    @property
-    def has_password(self) -> bool:
-        return bool(self._secrets)
-
     def without_secrets(self, text: str) -> str:
         for secret in sorted(self._secrets, key=len, reverse=True):
             text = text.replace(secret, "***")

@@ -18,8 +18,8 @@ from psycopg.types.string import StrDumper
 
 from crushpy.core.ids import new_id
 from crushpy.storage.database import GAVE_UP_SECONDS, NEVER, Database, Rows, Statement, handwritten
+from crushpy.storage.leases import PostgresLeases
 from crushpy.storage.location import Location, ServerAddress
-from crushpy.storage.postgres_leases import PostgresLeases
 from crushpy.storage.postgres_search import PostgresFullText
 from crushpy.storage.postgres_server import (
     OTHER_HINT,
@@ -107,7 +107,7 @@ class PostgresDatabase(Database):
         self._deadline = 0.0
         """Until then the current job waits for the server."""
         self._gave_up_at = NEVER
-        self.leases = self._leases = PostgresLeases(self)
+        self.leases = PostgresLeases(self)
         self.full_text = PostgresFullText(self)
 
     # --- the connection --------------------------------------------------------------------------------
@@ -260,7 +260,7 @@ class PostgresDatabase(Database):
         self._number += 1
         row = self._execute_raw(_LOCK, (self._name, self._number, session)).fetchone()
         if row is not None:
-            self._leases.refuse_if_lost(row[0])
+            self.leases.confirm(row[0])
 
     def _commit(self, *, verifiable: bool) -> None:
         """Returns once it is committed. If the answer was lost, the writer's row tells."""

@@ -185,14 +185,8 @@ def _sum(session: SessionUsageRow, quarter: int, model: str, usage: Usage) -> Us
 
 def _subtract(whole: Usage, part: Usage) -> Usage:
     """The rest of `whole`; never negative."""
-    cost = whole.cost - part.cost
-    return Usage(
-        max(0, whole.input_tokens - part.input_tokens),
-        max(0, whole.output_tokens - part.output_tokens),
-        max(0, whole.cache_read_tokens - part.cache_read_tokens),
-        max(0, whole.cache_write_tokens - part.cache_write_tokens),
-        cost if cost > _MIN_COST else 0.0,
-    )
+    pairs = zip(msgspec.structs.astuple(whole), msgspec.structs.astuple(part), strict=True)
+    return Usage(*(rest if (rest := one - other) > _MIN_COST else type(rest)(0) for one, other in pairs))
 
 
 def _log_failure(done: "Future[None]") -> None:

@@ -35,11 +35,6 @@ _REPEATS = "recall"
 _WORD = re.compile(r"\S+")
 
 
-def queue_session(db: Database, session_id: str, after: int) -> None:
-    """Inside the transaction that stores many messages: those after number `after` of the session."""
-    db.execute(sql.QUEUE_SESSION, session=session_id, after=after)
-
-
 def index_some(db: Database, sessions: Sequence[str] = ()) -> bool:
     """Indexes some of the newest messages, or of those of `sessions`. False if none of them is left."""
     if sessions:

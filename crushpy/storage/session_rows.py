@@ -10,6 +10,8 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
+import msgspec
+
 from crushpy.core.boundary import StoredBoundary
 from crushpy.core.messages import Data, Message, ToolCall, Usage
 from crushpy.security.sanitize import encodable
@@ -84,16 +86,10 @@ def refresh_conversation(db: Database, root_id: str) -> None:
         return
     db.execute(
         sql.INSERT_CONVERSATION,
+        **msgspec.structs.asdict(tip),
         root_id=root_id,
-        tip_id=tip.id,
-        cwd=tip.cwd,
-        title=tip.title,
-        model=tip.model,
-        updated_at=tip.updated_at,
         is_open=tip.ended_at is None,
-        generations=tip.generation + 1,
-        messages=db.execute(sql.SUM_LINEAGE_MESSAGES, tip=tip.id).scalar() or 0,
-        imported=tip.imported,
+        messages=db.execute(sql.SUM_LINEAGE_MESSAGES, tip=tip.tip_id).scalar() or 0,
     )
 
 
@@ -169,7 +165,6 @@ def append_messages(
     )
     require_session(db, counted.rowcount, session_id)
     count_messages(db, session_id, now, len(messages))
-    db.leases.renew(session_id)
     db.execute_many(
         sql.INSERT_MESSAGE,
         [{**message_to_row(session_id, message), "of_session": session_id} for message in messages],
@@ -198,7 +193,6 @@ def begin_calls(db: Database, session_id: str, calls: Sequence[tuple[str, ToolCa
     now = time.time()
     found = db.execute(sql.SESSION_EXISTS, session=session_id).scalar()
     require_session(db, 1 if found else 0, session_id)
-    db.leases.renew(session_id)
     rows = [_run_to_row(session_id, message_id, call, now) for message_id, call in calls]
     db.execute_many(sql.INSERT_TOOL_RUN, rows)
 
@@ -210,13 +204,7 @@ def add_facts(db: Database, facts: Mapping[str, Data]) -> None:
 
 
 def usage_values(usage: Usage) -> dict[str, float]:
-    return {
-        "new_input_tokens": usage.input_tokens,
-        "new_output_tokens": usage.output_tokens,
-        "new_cache_read_tokens": usage.cache_read_tokens,
-        "new_cache_write_tokens": usage.cache_write_tokens,
-        "new_cost": usage.cost,
-    }
+    return {f"new_{name}": value for name, value in msgspec.structs.asdict(usage).items()}
 
 
 def _run_to_row(session_id: str, message_id: str, call: ToolCall, at: float) -> dict[str, Any]:

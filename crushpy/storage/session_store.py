@@ -30,6 +30,7 @@ from crushpy.storage.storage_thread import Subject, stored
 
 _LISTED = frozenset({"title", "model", "end_reason"})
 """Columns that the list of conversations depends on."""
+_ENTRY_FIELDS = ConversationEntry.__struct_fields__[1:]
 _MAX_SHOWN = 5
 """Sessions that an error lists if an id is ambiguous."""
 _NO_LIMIT = 2**31 - 1
@@ -53,6 +54,9 @@ class SessionStore(Subject):
     @stored
     def find(self, id_or_prefix: str) -> SessionInfo:
         """The session with this id, or the only one whose id starts so. `UsageError` if there is none."""
+        return self._find(id_or_prefix)
+
+    def _find(self, id_or_prefix: str) -> SessionInfo:
         wanted = encodable(id_or_prefix.strip().lower())
         hint = "`crushpy sessions list --all` lists all ids."
         if not wanted:
@@ -76,14 +80,14 @@ class SessionStore(Subject):
     @stored
     def find_tip(self, id_or_prefix: str) -> SessionInfo:
         """The session at the end of the boundaries that follow this one; those undone do not count."""
-        info = self.find.now(id_or_prefix)
+        info = self._find(id_or_prefix)
         seen = {info.id}
         while True:
             child = find_continuation(self._db, info.id)
             if child is None or child in seen:  # a cycle ends here
                 return info
             seen.add(child)
-            info = self.find.now(child)
+            info = self._find(child)
 
     # --- lists -----------------------------------------------------------------------------------------
 
@@ -121,17 +125,7 @@ class SessionStore(Subject):
         else:
             rows = self._db.execute(sql.LIST_FOLDER_CONVERSATIONS, many=many, folder=folder_key(cwd))
         return [
-            ConversationEntry(
-                id=row.tip_id,
-                root_id=row.root_id,
-                title=row.title,
-                cwd=row.cwd,
-                model=row.model,
-                updated_at=row.updated_at,
-                generations=row.generations,
-                messages=row.messages,
-                imported=row.imported,
-            )
+            ConversationEntry(id=row.tip_id, **{name: getattr(row, name) for name in _ENTRY_FIELDS})
             for row in rows
         ]
 
@@ -143,12 +137,15 @@ class SessionStore(Subject):
     @stored
     def load_conversation(self, root_id: str) -> list[SessionInfo]:
         """Every session of a conversation, oldest first: continuations, branches, tasks."""
+        return self._load_conversation(root_id)
+
+    def _load_conversation(self, root_id: str) -> list[SessionInfo]:
         return [session_from_row(row) for row in self._db.execute(sql.LIST_SESSIONS, root=root_id)]
 
     @stored
     def load_descendants(self, session_id: str) -> list[SessionInfo]:
         """This session and all its descendants."""
-        whole = self.load_conversation.now(self.find.now(session_id).root_id)
+        whole = self._load_conversation(self._find(session_id).root_id)
         found: dict[str, SessionInfo] = {}
         while True:
             grown = {one.id: one for one in whole if one.id == session_id or one.parent_id in found}

@@ -5,10 +5,11 @@ The database is opened on that thread when the first job arrives, so that creati
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from typing import TYPE_CHECKING, Concatenate, Generic, ParamSpec, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from crushpy.storage.database import NEVER, Database
 from crushpy.storage.group_commit import GroupCommit
@@ -167,32 +168,14 @@ class Subject:
         return self._thread.database
 
 
-class StoredCall(Generic[P, T]):
-    """A `@stored` method of one subject: `await call(...)` runs it on the storage thread."""
-
-    __slots__ = ("_subject", "_work")
-
-    def __init__(self, subject: Subject, work: Callable[Concatenate[Subject, P], T]) -> None:
-        self._subject = subject
-        self._work = work
-
-    async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._subject._thread.run(lambda: self._work(self._subject, *args, **kwargs))  # pyright: ignore[reportPrivateUsage]
-
-    def now(self, *args: P.args, **kwargs: P.kwargs) -> T:
-        """For code that is on the storage thread already."""
-        return self._work(self._subject, *args, **kwargs)
-
-
-class stored(Generic[S, P, T]):  # noqa: N801  # a decorator
+def stored(work: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
     """Makes a method of a subject run on the storage thread: one job, in the order of the calls."""
 
-    def __init__(self, work: Callable[Concatenate[S, P], T]) -> None:
-        self._work = work
-        self.__doc__ = work.__doc__
+    @wraps(work)
+    async def run(subject: S, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await subject._thread.run(lambda: work(subject, *args, **kwargs))  # pyright: ignore[reportPrivateUsage]
 
-    def __get__(self, subject: S, owner: type[S]) -> StoredCall[P, T]:
-        return StoredCall(subject, self._work)  # pyright: ignore[reportArgumentType]
+    return run
 
 
 def _retrieve_exception(future: "asyncio.Future[T]") -> None:

@@ -71,6 +71,9 @@ class TransferStore(Subject):
     @stored
     def load_page(self, table: str, after: Place | None) -> tuple[Rows, Place | None]:
         """Some rows after a place, in the order of their keys, and where the next page begins."""
+        return self._load_page(table, after)
+
+    def _load_page(self, table: str, after: Place | None) -> tuple[Rows, Place | None]:
         if after is None:
             found = self._db.execute(sql.PAGE_FIRST_ROWS[table], many=_PAGE_ROWS)
         else:
@@ -121,7 +124,7 @@ class TransferStore(Subject):
         counts: dict[str, int] = {}
         place: Place | None = None
         while True:
-            rows, place = self.load_page.now(table, place)
+            rows, place = self._load_page(table, place)
             if not rows:
                 return {one: RowDigest(counts[one], found.hexdigest()) for one, found in hashes.items()}
             for row, owner in zip(rows, self._owners(table, rows), strict=True):

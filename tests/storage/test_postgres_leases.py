@@ -122,7 +122,7 @@ async def test_a_process_that_stood_still_and_lost_its_lease_cannot_write(
         silent(server, both, 60)
         await store.leases.acquire(session)
         await store.messages.add(session, said("taken over"))
-        await store.leases.release_all()  # whoever took it is gone again
+        await store.leases.release_all()  # the other process released it
         holder.process.send_signal(signal.SIGCONT)
         assert "StorageError" in (told := holder.write("late")) and "taken over" in told
         assert "StorageError" in holder.write("later still")
@@ -170,7 +170,7 @@ async def _cross(store: Store, session: str) -> None:
 async def test_a_lease_beats_on_a_timer_while_nothing_is_written(
     server: Server, both: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crushpy.storage.postgres_leases.HEARTBEAT_S", 0.02)
+    monkeypatch.setattr("crushpy.storage.leases.HEARTBEAT_S", 0.02)
     store, session = await opened(both)
     await store.leases.acquire(session)
     database = both.url.rpartition("/")[2]

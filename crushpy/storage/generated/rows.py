@@ -291,13 +291,13 @@ class TimelineNoteRow(Row, frozen=True, gc=False):
 
 
 class TipRow(Row, frozen=True, gc=False):
-    id: str
+    tip_id: str
+    generations: int
+    ended_at: float | None
     cwd: str
     title: str
     model: str
     updated_at: float
-    ended_at: float | None
-    generation: int
     imported: str
 
 

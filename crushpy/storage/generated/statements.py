@@ -358,15 +358,15 @@ COUNT_CONVERSATION_MESSAGES: Statement[Any] = Statement(
 )
 CHOOSE_TIP: Statement[TipRow] = Statement(
     """
-    SELECT session.id, session.cwd, session.title, session.model, session.updated_at, session.ended_at,
-    session.generation, session.imported
+    SELECT session.id AS tip_id, session.generation + 1 AS generations, session.ended_at, session.cwd,
+    session.title, session.model, session.updated_at, session.imported
     FROM session
     WHERE session.root_id = :root AND (session.kind NOT IN ('task', 'deleted')) ORDER BY
     session.ended_at IS NOT NULL, session.updated_at DESC, session.generation DESC
     """,
     """
-    SELECT session.id, session.cwd, session.title, session.model, session.updated_at, session.ended_at,
-    session.generation, session.imported
+    SELECT session.id AS tip_id, session.generation + 1 AS generations, session.ended_at, session.cwd,
+    session.title, session.model, session.updated_at, session.imported
     FROM session
     WHERE session.root_id = %(root)s AND (session.kind NOT IN ('task', 'deleted')) ORDER BY
     session.ended_at IS NOT NULL, session.updated_at DESC, session.generation DESC
@@ -1132,19 +1132,6 @@ FIND_LAST_NUMBER_AMONG: Statement[Any] = Statement(
     """,
     None,
 )
-FIND_LAST_SEQ: Statement[Any] = Statement(
-    """
-    SELECT max(message.seq) AS max_1
-    FROM message
-    WHERE message.session_id = :session
-    """,
-    """
-    SELECT max(message.seq) AS max_1
-    FROM message
-    WHERE message.session_id = %(session)s
-    """,
-    None,
-)
 FIND_LAST_MESSAGE_ID: Statement[Any] = Statement(
     """
     SELECT message.id
@@ -1785,12 +1772,12 @@ QUEUE_SESSION: Statement[Any] = Statement(
     """
     INSERT INTO index_queue (number) SELECT message.number
     FROM message
-    WHERE message.session_id = :session AND message.seq > :after ON CONFLICT DO NOTHING
+    WHERE message.session_id = :session ON CONFLICT DO NOTHING
     """,
     """
     INSERT INTO index_queue (number) SELECT message.number
     FROM message
-    WHERE message.session_id = %(session)s AND message.seq > %(after)s ON CONFLICT DO NOTHING
+    WHERE message.session_id = %(session)s ON CONFLICT DO NOTHING
     """,
     None,
 )

@@ -44,9 +44,7 @@ is_any_unindexed = limited(
 )
 dequeue_messages = delete(_Q).where(is_one_of_numbers(_Q.number)).returning(_Q.number)
 queue_message = insert_or_ignore(_Q, ["number"], select(_M.number).where(_M.id == p("message")))
-queue_session = insert_or_ignore(
-    _Q, ["number"], select(_M.number).where(_M.session_id == p("session"), _M.seq > p("after", Integer))
-)
+queue_session = insert_or_ignore(_Q, ["number"], select(_M.number).where(_M.session_id == p("session")))
 list_messages_by_number = select(_M).where(is_one_of_numbers(_M.number))
 list_candidates = row(
     "CandidateRow",

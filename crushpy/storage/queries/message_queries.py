@@ -58,7 +58,6 @@ find_last_number = select(func.max(_M.number))
 find_first_number_of_session = select(func.min(_M.number)).where(_of_session)
 find_last_number_before = select(func.max(_M.number)).where(_of_session, _M.created_at <= p("moment", Float))
 find_last_number_among = select(func.max(_M.number)).where(_of_session, is_one_of(_M.id, "ids"))
-find_last_seq = select(func.max(_M.seq)).where(_of_session)
 find_last_message_id = limited(select(_M.id).where(_of_session).order_by(_M.seq.desc()))
 list_usage_up_to = select(_M.usage).where(_up_to, _M.usage.is_not(None)).order_by(_M.seq)
 

@@ -112,7 +112,8 @@ count_conversation_messages = (
 # The session with the latest message; one that has ended only if all have.
 choose_tip = row(
     "TipRow",
-    select(_S.id, _S.cwd, _S.title, _S.model, _S.updated_at, _S.ended_at, _S.generation, _S.imported)
+    select(_S.id.label("tip_id"), (_S.generation + 1).label("generations"), _S.ended_at)
+    .add_columns(_S.cwd, _S.title, _S.model, _S.updated_at, _S.imported)
     .where(_S.root_id == p("root"), _shown)
     .order_by(_S.ended_at.is_not(None), _S.updated_at.desc(), _S.generation.desc()),
 )
