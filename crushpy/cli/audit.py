@@ -12,7 +12,8 @@ from crushpy.core.messages import counted
 from crushpy.security.sanitize import one_line
 
 if TYPE_CHECKING:
-    from crushpy.storage.audit_records import AuditChain, AuditFault, AuditRecord
+    from crushpy.storage.audit_records import AuditChain, AuditFault
+    from crushpy.storage.generated.rows import AuditRow
     from crushpy.storage.store import Store
 
 ConversationId = Annotated[
@@ -77,12 +78,11 @@ async def _conversation(store: "Store", name: str) -> str:
         return recorded[0]
 
 
-def _as_json(record: "AuditRecord") -> dict[str, Any]:
+def _as_json(record: "AuditRow") -> dict[str, Any]:
     import msgspec
 
     fields: dict[str, Any] = msgspec.structs.asdict(record)
-    del fields["body"]
-    return {**fields, **record.content}
+    return {**fields, **msgspec.json.decode(fields.pop("body"))}
 
 
 def _verdict(chain: "AuditChain", fault: "AuditFault | None") -> dict[str, Any]:
@@ -96,7 +96,7 @@ def _verdict_line(chain: "AuditChain", fault: "AuditFault | None") -> str:
     return f"{chain.root_id}: record {fault.number} is bad: {fault.reason}\n"
 
 
-def _lines(records: "Sequence[AuditRecord]") -> list[str]:
+def _lines(records: "Sequence[AuditRow]") -> list[str]:
     """A line for each record, grouped by day."""
     lines: list[str] = []
     day = ""
@@ -109,8 +109,10 @@ def _lines(records: "Sequence[AuditRecord]") -> list[str]:
     return lines
 
 
-def _line(record: "AuditRecord") -> str:
-    content = record.content
+def _line(record: "AuditRow") -> str:
+    import msgspec
+
+    content = msgspec.json.decode(record.body)
     match record.kind:
         case "decision":
             said = _decision(content)

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from crushpy.core.messages import Data
+from crushpy.storage.generated.rows import AuditRow
 
 AuditKind = Literal["decision", "change", "deleted"]
 
@@ -21,33 +22,11 @@ class AuditEntry(Data, frozen=True):
     call_id: str = ""
 
 
-class AuditRecord(Data, frozen=True, omit_defaults=False):
-    """One link of a conversation's chain, as it is stored."""
-
-    root_id: str
-    """The conversation, deleted or not."""
-    number: int
-    """1, 2, 3, ... within its conversation."""
-    kind: str
-    at: float
-    session_id: str
-    call_id: str
-    body: str
-    """JSON."""
-    previous: str
-    """The hash of the record before it; of the first one, of the conversation's id."""
-    hash: str
-
-    @property
-    def content(self) -> dict[str, Any]:
-        return msgspec.json.decode(self.body)
-
-
 class AuditChain(Data, frozen=True):
     """A conversation's records, and where its chain should end."""
 
     root_id: str
-    records: tuple[AuditRecord, ...]
+    records: tuple[AuditRow, ...]
     end: tuple[int, str] | None
     """Number and hash of the last record, kept apart from it; None if that is missing."""
 
@@ -63,26 +42,14 @@ def first_hash(root_id: str) -> str:
     return hashlib.sha256(f"crushpy audit {root_id}".encode()).hexdigest()
 
 
-def record_hash(record: AuditRecord) -> str:
+def record_hash(record: AuditRow) -> str:
     """Over everything that a record says, and the hash of the one before it."""
-    said = (
-        record.root_id,
-        record.number,
-        record.kind,
-        record.at,
-        record.session_id,
-        record.call_id,
-        record.body,
-        record.previous,
-    )
-    return hashlib.sha256(msgspec.json.encode(said)).hexdigest()
+    return hashlib.sha256(msgspec.json.encode(msgspec.structs.astuple(record)[:-1])).hexdigest()
 
 
-def linked(root_id: str, number: int, previous: str, entry: AuditEntry, body: str, at: float) -> AuditRecord:
+def linked(root_id: str, number: int, previous: str, entry: AuditEntry, body: str, at: float) -> AuditRow:
     """The record of `entry` at its place in the chain; `body` is its body as text."""
-    record = AuditRecord(
-        root_id, number, entry.kind, at, entry.session_id, entry.call_id, body, previous, hash=""
-    )
+    record = AuditRow(root_id, number, entry.kind, at, entry.session_id, entry.call_id, body, previous, "")
     return msgspec.structs.replace(record, hash=record_hash(record))
 
 
@@ -100,7 +67,7 @@ def find_fault(chain: AuditChain) -> AuditFault | None:
     return _fault_at_end(chain.records, chain.end)
 
 
-def _fault_at_end(records: Sequence[AuditRecord], end: tuple[int, str] | None) -> AuditFault | None:
+def _fault_at_end(records: Sequence[AuditRow], end: tuple[int, str] | None) -> AuditFault | None:
     last = (records[-1].number, records[-1].hash) if records else (0, "")
     if end is None:
         return AuditFault(last[0], "the note of where the chain ends is missing") if records else None

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from crushpy.security.sanitize import encodable
-from crushpy.storage.audit_records import AuditChain, AuditEntry, AuditRecord, first_hash, linked
+from crushpy.storage.audit_records import AuditChain, AuditEntry, first_hash, linked
 from crushpy.storage.codec import to_json
 from crushpy.storage.database import Database
 from crushpy.storage.generated import statements as sql
@@ -41,8 +41,7 @@ class AuditStore(Subject):
     def load_chain(self, root_id: str) -> AuditChain:
         """All records of a conversation, deleted or not."""
         end = self._db.execute(sql.FIND_AUDIT_END, root=root_id).first()
-        rows = self._db.execute(sql.LIST_AUDIT, root=root_id)
-        records = tuple(AuditRecord(**msgspec.structs.asdict(row)) for row in rows)
+        records = tuple(self._db.execute(sql.LIST_AUDIT, root=root_id))
         return AuditChain(root_id, records, (end.number, end.hash) if end else None)
 
     @stored

@@ -41,10 +41,6 @@ def folder_key(cwd: str) -> str:
     return cwd.encode("utf-8", "replace").decode()
 
 
-def texts_from_json(data: str) -> tuple[str, ...]:
-    return _texts.decode(data)
-
-
 def usage_from_json(usage: str) -> Usage:
     return _usage.decode(usage)
 

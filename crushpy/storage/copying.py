@@ -1,25 +1,172 @@
-"""Copies all conversations of one database into another, of the same kind or not, and verifies them."""
+"""`store.transfer`: copies all conversations of one database into another, of the same kind or not, and
+verifies them."""
 
 import asyncio
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import Data, counted
-from crushpy.core.paths import private_dir
-from crushpy.security.private_files import write_private
+from crushpy.storage.codec import to_json
+from crushpy.storage.deletion import delete_rows
+from crushpy.storage.generated import statements as sql
+from crushpy.storage.generated.schema import BOOLEANS, KEYS, NUMBERED
 from crushpy.storage.records import StorageError
-from crushpy.storage.store import Store
+from crushpy.storage.storage_thread import Subject, stored
 
 if TYPE_CHECKING:
-    from crushpy.storage.transfer import RowDigest
+    from crushpy.storage.store import Store
 
 Progress = Callable[[str, int, int], None]
 """Called with the table, the number of its rows that are done, and of all its rows."""
 _NAMED = 5
 """Sessions that an error lists."""
+COPY = "copy"
+"""The maintenance of an unfinished copy; its state is the source."""
+_PAGE_ROWS = 200
+_PAGE_CHARS = 4_000_000
+_OWNERS = {"session": ("id",), "boundary": ("child_id",), "conversation": ("tip_id",)}
+"""The columns with the session of a row, if they are not session_id or root_id."""
+Place = tuple[Any, ...]
+"""The primary key of a row."""
+Rows = list[dict[str, Any]]
+RowDigest = tuple[int, str]
+"""The rows of one session in one table, for comparison: how many, and a hash."""
+
+
+class TransferStore(Subject):
+    @property
+    def tables(self) -> list[str]:
+        """In an order in which each row comes after those it refers to."""
+        return list(sql.COUNT_ROWS)
+
+    @stored
+    def find_unfinished_copy(self) -> str | None:
+        """The source of a copy that was interrupted here, if there is one."""
+        return self._db.execute(sql.FIND_MAINTENANCE, name=COPY).scalar()
+
+    @stored
+    def begin_copy(self, source: str) -> None:
+        """Until `finish_copy` this database cannot be opened otherwise."""
+        with self._db.transaction(durable=True):
+            self._db.execute(sql.SAVE_MAINTENANCE, name=COPY, state=source)
+
+    @stored
+    def finish_copy(self) -> None:
+        with self._db.transaction(durable=True):
+            self._db.execute(sql.DELETE_MAINTENANCE, work=COPY)
+
+    async def finish_deletions(self) -> None:
+        """Removes the rows of deleted conversations. Version 18 is only read: they are copied as they are."""
+        while not self._thread.location.is_version_18 and await self._thread.run(
+            lambda: delete_rows(self._db)
+        ):
+            pass
+
+    @stored
+    def load_session_ids(self) -> set[str]:
+        return set(self._db.execute(sql.LIST_SESSION_IDS).scalars())
+
+    @stored
+    def count_rows(self, table: str) -> int:
+        return self._db.execute(sql.COUNT_ROWS[table]).scalar()
+
+    @stored
+    def load_page(self, table: str, after: Place | None) -> tuple[Rows, Place | None]:
+        """Some rows after a place, in the order of their keys, and where the next page begins."""
+        return self._load_page(table, after)
+
+    def _load_page(self, table: str, after: Place | None) -> tuple[Rows, Place | None]:
+        if after is None:
+            found = self._db.execute(sql.PAGE_FIRST_ROWS[table], many=_PAGE_ROWS)
+        else:
+            found = self._db.execute(sql.PAGE_ROWS[table], many=_PAGE_ROWS, **_key("after", table, after))
+        rows: Rows = []
+        size = 0
+        for row in found.dicts():
+            rows.append(_with_booleans(table, row))
+            size += sum(len(value) for value in row.values() if isinstance(value, str))
+            if size > _PAGE_CHARS:
+                break
+        return rows, _place(table, rows[-1]) if rows else None
+
+    @stored
+    def add_rows(self, table: str, rows: Sequence[Mapping[str, Any]]) -> int:
+        """Stores a page of rows that are missing here or differ; how many. Parents of sessions are set later
+        (`set_parents`)."""
+        without = {"parent_id": None} if table == "session" else {}
+        given = [dict(row) | without for row in rows]
+        first, last = _place(table, given[0]), _place(table, given[-1])
+        with self._db.transaction(durable=True):
+            found = self._db.execute(
+                sql.LIST_ROWS_WITHIN[table],
+                **_key("first", table, first),
+                **_key("last", table, last),
+            )
+            present = {_place(table, row): _with_booleans(table, row) | without for row in found.dicts()}
+            changed = [row for row in given if present.get(_place(table, row)) != row]
+            self._db.execute_many(sql.SAVE_ROW[table], changed)
+            if table == "message":
+                self._db.execute_many(sql.QUEUE_MESSAGE, [{"message": row["id"]} for row in changed])
+        return len(changed)
+
+    @stored
+    def set_parents(self, parents: Mapping[str, str]) -> None:
+        with self._db.transaction(durable=True):
+            rows = [{"session": session, "parent": parent} for session, parent in parents.items()]
+            self._db.execute_many(sql.SET_SESSION_PARENT, rows)
+
+    @stored
+    def reset_sequences(self) -> None:
+        """The next row of each table gets a number above those that were copied."""
+        for table in NUMBERED:
+            self._db.reset_sequence(table)
+
+    @stored
+    def load_digests(self, table: str) -> dict[str, RowDigest]:
+        """The rows of a table by session; those of no session have an empty name."""
+        hashes: dict[str, Any] = {}
+        counts: dict[str, int] = {}
+        place: Place | None = None
+        while True:
+            rows, place = self._load_page(table, place)
+            if not rows:
+                return {one: (counts[one], found.hexdigest()) for one, found in hashes.items()}
+            for row, owner in zip(rows, self._owners(table, rows), strict=True):
+                if owner not in hashes:
+                    hashes[owner], counts[owner] = sha256(), 0
+                hashes[owner].update(msgspec.json.encode(row, order="sorted"))
+                counts[owner] += 1
+
+    def _owners(self, table: str, rows: Rows) -> list[str]:
+        """The session of each row; empty if it belongs to none."""
+        if KEYS[table] == ("number",) and table not in NUMBERED:  # the number of a message
+            numbers = [row["number"] for row in rows]
+            found = self._db.execute(sql.LIST_MESSAGE_SESSIONS, numbers=to_json(numbers))
+            owners = {row.number: row.session_id for row in found}
+            return [owners.get(number, "") for number in numbers]
+        columns = _OWNERS.get(table, ("session_id", "root_id"))
+        return [next((row[column] for column in columns if row.get(column)), "") for row in rows]
+
+
+def _place(table: str, row: Mapping[str, Any]) -> Place:
+    return tuple(row[key] for key in KEYS[table])
+
+
+def _key(start: str, table: str, place: Place) -> dict[str, Any]:
+    return {f"{start}_{key}": value for key, value in zip(KEYS[table], place, strict=True)}
+
+
+def _with_booleans(table: str, row: dict[str, Any]) -> dict[str, Any]:
+    """A row as both databases take it: SQLite returns numbers for booleans."""
+    for name in BOOLEANS.get(table, ()):
+        if row[name] is not None:
+            row[name] = bool(row[name])
+    return row
 
 
 class CopyReport(Data, frozen=True):
@@ -32,13 +179,14 @@ class CopyReport(Data, frozen=True):
     outputs: int
 
 
-async def copy_storage(source: Store, target: Store, outputs: Path, progress: Progress) -> CopyReport:
+async def copy_storage(source: "Store", target: "Store", outputs: Path, progress: Progress) -> CopyReport:
     """Everything of `source` that is not in `target` yet; verified by counts and hashes, session by session.
 
     `outputs` is the folder with the whole outputs of tools on this machine. `UsageError` if the target has
     sessions of its own: nothing was written then. An interrupted copy can be continued; until it is finished
     the target cannot be opened otherwise.
     """
+    source.outputs.folder = target.outputs.folder = outputs
     target.location.allows_unfinished = True
     source.location.allows_version_18 = True
     tables = source.transfer.tables
@@ -52,8 +200,8 @@ async def copy_storage(source: Store, target: Store, outputs: Path, progress: Pr
         for table in tables:
             added += await _copy_table(source, target, table, progress)
         await target.transfer.reset_sequences()
-        kept = await _copy_outputs(source, target, outputs)
-        rows = await _verified(source, target, tables, progress)
+        kept = await _copy_outputs(source, target)
+        rows = await _verify(source, target, tables, progress)
         await target.transfer.finish_copy()
     except StorageError as error:
         hint = f"The copy is unfinished, and {target.place} cannot be used: run the same command to continue."
@@ -61,7 +209,7 @@ async def copy_storage(source: Store, target: Store, outputs: Path, progress: Pr
     return CopyReport(rows, added, kept)
 
 
-async def _refuse_others(source: Store, target: Store) -> None:
+async def _refuse_others(source: "Store", target: "Store") -> None:
     there, ours = await target.transfer.load_session_ids(), await source.transfer.load_session_ids()
     if strange := there - ours:
         raise UsageError(
@@ -71,7 +219,7 @@ async def _refuse_others(source: Store, target: Store) -> None:
         )
 
 
-async def _refuse_changed(source: Store, target: Store, tables: list[str]) -> None:
+async def _refuse_changed(source: "Store", target: "Store", tables: list[str]) -> None:
     """A session that was continued in one of the two is not overwritten."""
     there = await target.transfer.load_session_ids()
     if not there:
@@ -94,7 +242,7 @@ def _named(sessions: Iterable[str]) -> str:
     return f"{shown} and {len(rest) - _NAMED + 1:,} more" if len(rest) >= _NAMED else shown
 
 
-async def _copy_table(source: Store, target: Store, table: str, progress: Progress) -> int:
+async def _copy_table(source: "Store", target: "Store", table: str, progress: Progress) -> int:
     whole = await source.transfer.count_rows(table)
     done = added = 0
     place: Any = None
@@ -113,27 +261,19 @@ async def _copy_table(source: Store, target: Store, table: str, progress: Progre
     return added
 
 
-async def _copy_outputs(source: Store, target: Store, folder: Path) -> int:
-    """Copies outputs between folder and database; each is read again for comparison. How many."""
-    names = (
-        await source.outputs.list_names()
-        if source.outputs.in_database
-        else await asyncio.to_thread(_files, folder)
-    )
+async def _copy_outputs(source: "Store", target: "Store") -> int:
+    """Copies the outputs of tools; each is read again for comparison. How many there are."""
     roots = await source.transfer.load_session_ids()
     equal = 0
-    for root_id, name in names:
-        data = await _output(source, folder, root_id, name) if root_id in roots else None
+    for root_id, name in await source.outputs.list_names():
+        data = await source.outputs.load(root_id, name) if root_id in roots else None
         if data is None:
             continue
         equal += 1
-        if await _output(target, folder, root_id, name) == data:
+        if await target.outputs.load(root_id, name) == data:
             continue
-        if target.outputs.in_database:
-            await target.outputs.save(root_id, name, data)
-        else:
-            await asyncio.to_thread(_write, folder / root_id / name, data)
-        if await _output(target, folder, root_id, name) != data:
+        await target.outputs.save(root_id, name, data)
+        if await target.outputs.load(root_id, name) != data:
             raise StorageError(
                 f"the copy of the output {name} of session {root_id} differs from it",
                 "Another program wrote to it meanwhile. Stop it.",
@@ -141,28 +281,7 @@ async def _copy_outputs(source: Store, target: Store, folder: Path) -> int:
     return equal
 
 
-async def _output(store: Store, folder: Path, root_id: str, name: str) -> bytes | None:
-    if store.outputs.in_database:
-        return await store.outputs.load(root_id, name)
-    return await asyncio.to_thread(_read, folder / root_id / name)
-
-
-def _read(file: Path) -> bytes | None:
-    with suppress(FileNotFoundError):
-        return file.read_bytes()
-    return None
-
-
-def _files(folder: Path) -> list[tuple[str, str]]:
-    return [(file.parent.name, file.name) for file in sorted(folder.glob("*/output-*.txt"))]
-
-
-def _write(file: Path, data: bytes) -> None:
-    private_dir(file.parent)
-    write_private(file, data)
-
-
-async def _verified(source: Store, target: Store, tables: list[str], progress: Progress) -> dict[str, int]:
+async def _verify(source: "Store", target: "Store", tables: list[str], progress: Progress) -> dict[str, int]:
     rows: dict[str, int] = {}
     for place, table in enumerate(tables, 1):
         differing = await _differing(source, target, table)
@@ -179,17 +298,13 @@ async def _verified(source: Store, target: Store, tables: list[str], progress: P
     return rows
 
 
-async def _differing(source: Store, target: Store, table: str) -> dict[str, tuple[int, int]]:
+async def _differing(source: "Store", target: "Store", table: str) -> dict[str, tuple[int, int]]:
     """The sessions whose rows in a table differ, and how many rows each side has."""
     before, after = await asyncio.gather(
         source.transfer.load_digests(table), target.transfer.load_digests(table)
     )
     return {
-        session: (_rows(before.get(session)), _rows(after.get(session)))
+        session: (before.get(session, (0, ""))[0], after.get(session, (0, ""))[0])
         for session in before.keys() | after.keys()
         if before.get(session) != after.get(session)
     }
-
-
-def _rows(found: "RowDigest | None") -> int:
-    return found.count if found else 0

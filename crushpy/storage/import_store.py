@@ -6,9 +6,11 @@ Messages keep their own times; nothing is counted as written just now.
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from crushpy.core.messages import Message, Usage
 from crushpy.security.sanitize import encodable
-from crushpy.storage.codec import boundary_to_row, message_to_row, texts_from_json, to_json
+from crushpy.storage.codec import boundary_to_row, message_to_row
 from crushpy.storage.database import Database
 from crushpy.storage.deletion import mark_in_transaction
 from crushpy.storage.generated import statements as sql
@@ -25,11 +27,8 @@ class ImportStore(Subject):
     def find_record(self, source: str, foreign_id: str) -> ImportRecord | None:
         """How far that session of another agent was imported; None if it was not."""
         row = self._db.execute(sql.FIND_IMPORT, source=source, foreign=encodable(foreign_id)).first()
-        if row is None:
-            return None
-        fields: dict[str, Any] = {field: getattr(row, field) for field in ImportRecord.__struct_fields__}
-        fields["open_calls"] = texts_from_json(row.open_calls)
-        return ImportRecord(**fields)
+        fields = ImportRecord.__struct_fields__
+        return ImportRecord(**{field: getattr(row, field) for field in fields}) if row is not None else None
 
     @stored
     def was_continued(self, record: ImportRecord) -> bool:
@@ -68,8 +67,8 @@ class ImportStore(Subject):
             growing.close()
             title, record = reading.end()
             db.execute(sql.RENAME_SESSIONS, root=first.root_id, new_title=encodable(title))
-            row = {field: encodable(getattr(record, field)) for field in record.__struct_fields__}
-            db.execute(sql.SAVE_IMPORT, **{**row, "open_calls": to_json(record.open_calls)})
+            row = {name: encodable(value) for name, value in msgspec.structs.asdict(record).items()}
+            db.execute(sql.SAVE_IMPORT, **row, open_calls="[]")
             refresh_conversation(db, record.root_id)
 
 

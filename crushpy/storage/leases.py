@@ -1,9 +1,9 @@
 """Leases: one writer for each session. A row names the process that may write, with a fencing token.
 
 On a server a heartbeat, by the server's clock, tells whether that process is alive. A process that was
-suspended for long, and whose lease another one acquired meanwhile, finds another token, or no row, at its next
-write to any session of that conversation: it is refused, even if the other one is gone. The processes that use
-a file are usually on one machine and see whether another one runs: there are no heartbeats to wake them up.
+suspended for long, and whose lease another one acquired meanwhile, finds another token, or no row, at its
+next write to any session of that conversation: it is refused, even if the other one is gone. The processes
+that use a file are usually on one machine and see whether another one runs: they need no heartbeats.
 """
 
 import os

@@ -50,7 +50,6 @@ class LetterRun(Data, frozen=True):
     """A word, or two characters of a script without spaces, and whether it is at an end of the text."""
 
     text: str
-    is_pair: bool
     at_start: bool = False
     at_end: bool = False
 
@@ -116,21 +115,26 @@ def _with_words(name: str, words: Sequence[str], values: dict[str, Any]) -> str:
 
 
 def split_runs(text: str) -> Iterator[LetterRun]:
-    """All of a text in order, in lower case. A single character of an unspaced script is left out."""
+    """All words of a text in order, in lower case."""
     lower = text.lower()
+    return (LetterRun(word, start == 0, end == len(lower)) for word, start, end in _split(lower))
+
+
+def _split(lower: str) -> Iterator[tuple[str, int, int]]:
+    """Each word with its place. Of an unspaced script, pairs of characters, without a place."""
     for found in _RUN.finditer(lower):
         run = found[0]
         if found.lastgroup is None:
-            yield LetterRun(run[:_MAX_WORD_CHARS], False, found.start() == 0, found.end() == len(lower))
+            yield run[:_MAX_WORD_CHARS], found.start(), found.end()
         else:
-            yield from (LetterRun(run[at : at + 2], True) for at in range(len(run) - 1))
+            yield from ((run[at : at + 2], -1, -1) for at in range(len(run) - 1))
 
 
 def _vectors(text: str) -> Iterator[str]:
     """The words of a text as tsvectors: as many positions as occurrences, up to a bound."""
     words: list[str] = []
     size = 0
-    for word, many in Counter(_words(text)).items():
+    for word, many in Counter(word for word, *_ in _split(text.lower())).items():
         positions = range(1, min(many, _MAX_COUNT) + 1)
         size += len(word.encode()) + 2 * len(positions) + 4
         if size > _MAX_VECTOR_BYTES:
@@ -138,13 +142,3 @@ def _vectors(text: str) -> Iterator[str]:
             words, size = [], 0
         words.append(f"{word}:{','.join(map(str, positions))}")
     yield " ".join(words)
-
-
-def _words(text: str) -> Iterator[str]:
-    """The texts of `split_runs`, only faster."""
-    for found in _RUN.finditer(text.lower()):
-        run = found[0]
-        if found.lastgroup is None:
-            yield run[:_MAX_WORD_CHARS]
-        else:
-            yield from (run[at : at + 2] for at in range(len(run) - 1))

@@ -5,6 +5,7 @@ import time
 from typing import Any
 
 import psycopg
+from psycopg.rows import dict_row
 
 from crushpy.storage.generated.schema import POSTGRESQL, VERSION
 from crushpy.storage.location import Location, ServerAddress
@@ -70,25 +71,22 @@ def explain(address: ServerAddress, error: psycopg.Error) -> StorageError:
         hint = _HINTS["28"] if refused else _HINTS["3D"] if "does not exist" in said else _UNREACHABLE
     else:
         hint = next((hint for start, hint in _HINTS.items() if state.startswith(start)), OTHER_HINT)
-    return StorageError(f"cannot use the database {address.shown}: {one_paragraph(said)}", hint)
-
-
-def one_paragraph(text: str) -> str:
-    return "; ".join(dict.fromkeys(line.strip() for line in text.splitlines() if line.strip()))
+    one_line = "; ".join(dict.fromkeys(line.strip() for line in said.splitlines() if line.strip()))
+    return StorageError(f"cannot use the database {address.shown}: {one_line}", hint)
 
 
 # --- its state
 
 OLDEST_SERVER = 14
 _STATE_QUERY = """
-SELECT current_setting('server_version'), current_setting('server_version_num')::int,
-    current_setting('server_encoding'), current_user::text,
+SELECT current_setting('server_version') AS version, current_setting('server_version_num')::int AS number,
+    current_setting('server_encoding') AS encoding, current_user::text AS role,
     CASE WHEN to_regnamespace('crushpy') IS NULL THEN has_database_privilege(current_database(), 'CREATE')
-        ELSE has_schema_privilege('crushpy', 'CREATE') END,
-    pg_is_in_recovery() OR current_setting('transaction_read_only')::bool,
+        ELSE has_schema_privilege('crushpy', 'CREATE') END AS may_create,
+    pg_is_in_recovery() OR current_setting('transaction_read_only')::bool AS read_only,
     coalesce((SELECT bool_and(has_table_privilege(oid, 'SELECT') AND has_table_privilege(oid, 'INSERT')
         AND has_table_privilege(oid, 'UPDATE') AND has_table_privilege(oid, 'DELETE')) FROM pg_class
-        WHERE relkind = 'r' AND relnamespace = to_regnamespace('crushpy')), true)
+        WHERE relkind = 'r' AND relnamespace = to_regnamespace('crushpy')), true) AS may_write
 """
 
 
@@ -96,41 +94,36 @@ def examine(address: ServerAddress) -> ServerReport:
     """Asks a server for its state. `StorageError` if it cannot be asked. Changes nothing."""
     try:
         with psycopg.connect(address.url, autocommit=True, connect_timeout=10) as connection:
-            return _report(connection, psycopg.__version__)
+            return _report(connection)
     except psycopg.Error as error:
         raise explain(address, error) from error
 
 
-def _report(connection: psycopg.Connection[Any], library: str) -> ServerReport:
+def _report(connection: psycopg.Connection[Any]) -> ServerReport:
     times: list[float] = []
-    row: Any = None
+    state: dict[str, Any] | None = None
     for _ in range(3):
         start = time.perf_counter()
-        row = connection.execute(_STATE_QUERY).fetchone()
+        state = connection.cursor(row_factory=dict_row).execute(_STATE_QUERY).fetchone()
         times.append(time.perf_counter() - start)
-    version, number, encoding, role, may_create, read_only, may_write = row
-    stored = read_version(connection)
-    count: Any = None
-    unfinished = ""
-    if stored == VERSION and may_write:
-        count = connection.execute("SELECT count(*) FROM crushpy.conversation").fetchone()
-        found = connection.execute("SELECT state FROM crushpy.maintenance WHERE name = 'copy'").fetchone()
-        unfinished = found[0] if found else ""
+    assert state is not None
+    stored = read_version(connection) or 0
+    conversations, unfinished = 0, ""
+    if stored == VERSION and state["may_write"]:
+        query = (
+            "SELECT (SELECT count(*) FROM crushpy.conversation), "
+            "coalesce((SELECT state FROM crushpy.maintenance WHERE name = 'copy'), '')"
+        )
+        [(conversations, unfinished)] = connection.execute(query).fetchall()
     return ServerReport(
-        version=version,
-        number=number,
+        **state,
         oldest=OLDEST_SERVER,
-        library=library,
-        encoding=encoding,
-        role=role,
-        may_create=may_create,
-        read_only=read_only,
-        schema_version=stored or 0,
+        library=psycopg.__version__,
+        schema_version=stored,
         newest=VERSION,
-        may_write=may_write,
-        trigrams=has_trigram_index(connection),
+        trigrams=_state(connection)[-1],
         unfinished=unfinished,
-        conversations=count[0] if count else 0,
+        conversations=conversations,
         latency=min(times),
     )
 
@@ -218,11 +211,6 @@ def read_version(connection: psycopg.Connection[Any]) -> int | None:
     )
     row = connection.execute(query).fetchone()
     return row[0] if row else 0
-
-
-def has_trigram_index(connection: psycopg.Connection[Any]) -> bool:
-    """False if the extension pg_trgm could not be created: parts of words are then found without an index."""
-    return _state(connection)[-1]
 
 
 def _state(connection: psycopg.Connection[Any]) -> tuple[bool, ...]:

@@ -13,7 +13,9 @@ from typing import Any
 import msgspec
 
 from crushpy.core.messages import Message, Usage
+from crushpy.core.paths import private_dir
 from crushpy.core.timeline_notes import TimelineNote
+from crushpy.security.private_files import write_private
 from crushpy.security.sanitize import encodable
 from crushpy.storage.codec import to_json, usage_figures, usage_from_json
 from crushpy.storage.generated import statements as sql
@@ -219,8 +221,10 @@ class OutputStore(Subject):
 
     @stored
     def save(self, root_id: str, name: str, data: bytes) -> None:
-        """Replaces the output with that name, on a server."""
+        """Replaces the output with that name."""
         if not self.in_database:
+            assert self.folder is not None
+            write_private(private_dir(self.folder / root_id) / name, data)
             return
         with self._db.transaction(session=root_id):
             self._db.execute(sql.DELETE_OUTPUT, root=root_id, output=name)
@@ -230,17 +234,19 @@ class OutputStore(Subject):
 
     @stored
     def load(self, root_id: str, name: str) -> bytes | None:
-        """An output of a conversation; None if the database does not contain it."""
+        """An output of a conversation; None if it is not stored."""
         if not self.in_database:
-            return None
+            file = self.folder / root_id / name if self.folder else None
+            return file.read_bytes() if file and file.exists() else None
         pieces = self._db.execute(sql.LIST_OUTPUT_PIECES, root=root_id, output=name).scalars()
         return b"".join(pieces) if pieces else None
 
     @stored
     def list_names(self) -> list[tuple[str, str]]:
-        """All outputs in the database: conversation and name."""
+        """All outputs: conversation and name."""
         if not self.in_database:
-            return []
+            files = sorted(self.folder.glob("*/output-*.txt")) if self.folder else ()
+            return [(file.parent.name, file.name) for file in files]
         return [(row.root_id, row.name) for row in self._db.execute(sql.LIST_OUTPUTS)]
 
 

@@ -169,9 +169,7 @@ class ImportRecord(Data, frozen=True):
     last_message: str
     """The last message that was imported."""
     last_piece: str
-    """The same in the other agent's words."""
-    open_calls: tuple[str, ...] = ()
-    """Calls at the end that had no result yet, in the other agent's words."""
+    """The same in the other agent's format."""
     imported_at: float = 0.0
 
 

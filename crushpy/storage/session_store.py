@@ -92,33 +92,27 @@ class SessionStore(Subject):
     # --- lists -----------------------------------------------------------------------------------------
 
     @stored
-    def list_tips(self, cwd: str | None = None, limit: int | None = None) -> list[SessionInfo]:
-        """Conversations of this folder (or all), newest first, each as the session at its tip."""
-        many = _NO_LIMIT if limit is None else limit
-        if cwd is None:
-            rows = self._db.execute(sql.LIST_TIPS, many=many)
-        else:
-            rows = self._db.execute(sql.LIST_FOLDER_TIPS, many=many, folder=folder_key(cwd))
-        return [session_from_row(row) for row in rows]
-
-    @stored
-    def load_tip_page(
-        self, cwd: str | None, many: int, after: SessionInfo | None = None
+    def list_tips(
+        self, cwd: str | None = None, limit: int | None = None, after: SessionInfo | None = None
     ) -> list[SessionInfo]:
-        """A page of the same, after the last one of the previous page. Each counts the messages of all the
-        sessions that led to it."""
-        values: dict[str, Any] = {"many": many, "moment": float("inf"), "root": ""}
+        """Conversations of this folder (or all), newest first, each as the session at its tip, which counts
+        the messages of all sessions that led to it. `after` is the last one of the previous page."""
+        values: dict[str, Any] = {
+            "many": _NO_LIMIT if limit is None else limit,
+            "moment": float("inf"),
+            "root": "",
+        }
         if after is not None:
             values |= {"moment": after.updated_at, "root": after.root_id}
         if cwd is None:
-            rows = self._db.execute(sql.PAGE_TIPS, **values)
+            rows = self._db.execute(sql.LIST_TIPS, **values)
         else:
-            rows = self._db.execute(sql.PAGE_FOLDER_TIPS, **values, folder=folder_key(cwd))
+            rows = self._db.execute(sql.LIST_FOLDER_TIPS, **values, folder=folder_key(cwd))
         return [session_from_row(row) for row in rows]
 
     @stored
     def list_conversations(self, cwd: str | None = None, limit: int | None = None) -> list[ConversationEntry]:
-        """The same as light rows, each with the messages of all the sessions that led to its tip."""
+        """The same as light rows."""
         many = _NO_LIMIT if limit is None else limit
         if cwd is None:
             rows = self._db.execute(sql.LIST_CONVERSATIONS, many=many)

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from crushpy.storage.database import NEVER, Database
 from crushpy.storage.group_commit import GroupCommit
-from crushpy.storage.location import Location
-from crushpy.storage.opening import open_database
+from crushpy.storage.location import Location, open_database
 from crushpy.storage.records import CannotWriteNow, StorageError
 from crushpy.util.spawn import spawn
 

@@ -18,8 +18,8 @@ from crushpy.storage.session_store import SessionStore
 from crushpy.storage.storage_thread import StorageThread
 
 if TYPE_CHECKING:
+    from crushpy.storage.copying import TransferStore
     from crushpy.storage.import_store import ImportStore
-    from crushpy.storage.transfer import TransferStore
 
 
 class Store:
@@ -57,7 +57,7 @@ class Store:
 
     @cached_property
     def transfer(self) -> "TransferStore":
-        from crushpy.storage.transfer import TransferStore
+        from crushpy.storage.copying import TransferStore
 
         return TransferStore(self._thread)
 

@@ -255,7 +255,7 @@ class ImportRecordTable(Table, table=True):
     last_piece: str = _text()
     """The same in the other agent's format."""
     open_calls: str = _text()
-    """JSON: calls at the end without a result."""
+    """Always `[]`: an import that changed is read again from its beginning."""
     imported_at: float = _float()
 
 

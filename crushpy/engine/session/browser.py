@@ -124,7 +124,7 @@ class SessionBrowser:
         last: SessionInfo | None = None
         while left is None or left > 0:
             many = TIPS_PER_PAGE if left is None else min(left, TIPS_PER_PAGE)
-            page = await self._store.sessions.load_tip_page(cwd, many, last)
+            page = await self._store.sessions.list_tips(cwd, many, last)
             for info in page:
                 yield info
             if len(page) < many:

@@ -456,54 +456,6 @@ LIST_TIPS: Statement[SessionRow] = Statement(
     """
     SELECT session.id, session.root_id, session.parent_id, session.kind, session.generation,
     session.title, session.cwd, session.model, session.compaction, session.created_at,
-    session.updated_at, session.ended_at, session.end_reason, session.message_count,
-    session.input_tokens, session.output_tokens, session.cache_read_tokens, session.cache_write_tokens,
-    session.cost, session.todos, session.grants, session.imported, session.breaker, session.mode, '' AS
-    system
-    FROM conversation LEFT OUTER JOIN session ON session.id = conversation.tip_id ORDER BY
-    conversation.updated_at DESC, conversation.root_id LIMIT :many
-    """,
-    """
-    SELECT session.id, session.root_id, session.parent_id, session.kind, session.generation,
-    session.title, session.cwd, session.model, session.compaction, session.created_at,
-    session.updated_at, session.ended_at, session.end_reason, session.message_count,
-    session.input_tokens, session.output_tokens, session.cache_read_tokens, session.cache_write_tokens,
-    session.cost, session.todos, session.grants, session.imported, session.breaker, session.mode, '' AS
-    system
-    FROM conversation LEFT OUTER JOIN session ON session.id = conversation.tip_id ORDER BY
-    conversation.updated_at DESC, conversation.root_id LIMIT %(many)s
-    """,
-    SessionRow,
-)
-LIST_FOLDER_TIPS: Statement[SessionRow] = Statement(
-    """
-    SELECT session.id, session.root_id, session.parent_id, session.kind, session.generation,
-    session.title, session.cwd, session.model, session.compaction, session.created_at,
-    session.updated_at, session.ended_at, session.end_reason, session.message_count,
-    session.input_tokens, session.output_tokens, session.cache_read_tokens, session.cache_write_tokens,
-    session.cost, session.todos, session.grants, session.imported, session.breaker, session.mode, '' AS
-    system
-    FROM conversation LEFT OUTER JOIN session ON session.id = conversation.tip_id
-    WHERE conversation.cwd = :folder ORDER BY conversation.updated_at DESC, conversation.root_id LIMIT
-    :many
-    """,
-    """
-    SELECT session.id, session.root_id, session.parent_id, session.kind, session.generation,
-    session.title, session.cwd, session.model, session.compaction, session.created_at,
-    session.updated_at, session.ended_at, session.end_reason, session.message_count,
-    session.input_tokens, session.output_tokens, session.cache_read_tokens, session.cache_write_tokens,
-    session.cost, session.todos, session.grants, session.imported, session.breaker, session.mode, '' AS
-    system
-    FROM conversation LEFT OUTER JOIN session ON session.id = conversation.tip_id
-    WHERE conversation.cwd = %(folder)s ORDER BY conversation.updated_at DESC, conversation.root_id
-    LIMIT %(many)s
-    """,
-    SessionRow,
-)
-PAGE_TIPS: Statement[SessionRow] = Statement(
-    """
-    SELECT session.id, session.root_id, session.parent_id, session.kind, session.generation,
-    session.title, session.cwd, session.model, session.compaction, session.created_at,
     session.updated_at, session.ended_at, session.end_reason, conversation.messages AS message_count,
     session.input_tokens, session.output_tokens, session.cache_read_tokens, session.cache_write_tokens,
     session.cost, session.todos, session.grants, session.imported, session.breaker, session.mode, '' AS
@@ -527,7 +479,7 @@ PAGE_TIPS: Statement[SessionRow] = Statement(
     """,
     SessionRow,
 )
-PAGE_FOLDER_TIPS: Statement[SessionRow] = Statement(
+LIST_FOLDER_TIPS: Statement[SessionRow] = Statement(
     """
     SELECT session.id, session.root_id, session.parent_id, session.kind, session.generation,
     session.title, session.cwd, session.model, session.compaction, session.created_at,

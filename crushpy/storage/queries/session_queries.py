@@ -127,9 +127,8 @@ delete_conversation = delete(_C).where(_C.root_id == p("root"))
 _newest_first = (_C.updated_at.desc(), _C.root_id)
 _here = _C.cwd == p("folder")
 # An outer join, though every tip exists: otherwise SQLite begins with all sessions.
-_light = [*_columns, literal("").label("system")]
 _counted = [
-    _C.messages.label("message_count") if column.key == "message_count" else column for column in _light
+    _C.messages.label("message_count") if column.key == "message_count" else column for column in _columns
 ]
 
 
@@ -139,17 +138,15 @@ def _tips(columns):
 
 list_conversations = limited(select(_C).order_by(*_newest_first))
 list_folder_conversations = limited(select(_C).where(_here).order_by(*_newest_first))
-list_tips = limited(_tips(_light).order_by(*_newest_first))
-list_folder_tips = limited(_tips(_light).where(_here).order_by(*_newest_first))
 _page = (
-    _tips(_counted)
+    _tips([*_counted, literal("").label("system")])
     .where(
         _C.updated_at <= p("moment", Float), or_(_C.updated_at < p("moment", Float), _C.root_id > p("root"))
     )
     .order_by(*_newest_first)
 )
-page_tips = limited(_page)
-page_folder_tips = limited(_page.where(_here))
+list_tips = limited(_page)
+list_folder_tips = limited(_page.where(_here))
 find_latest_tip = _tips([*_columns, _prompt]).where(_here, _C.is_open).order_by(*_newest_first)
 
 # --- usage
