@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from demo_talk import Talk
 
-from crushpy.context.render import transcript_chunks
+from crushpy.context.render import seed_text, transcript_chunks
 from crushpy.core.messages import Message, Seed, Text, ToolCall, ToolResult
 from crushpy.core.templates import Templates
 from crushpy.llm.demo import DemoProvider
-from crushpy.llm.demo.plans import understand
+from crushpy.llm.demo.tour import understand
 from crushpy.llm.errors import BadRequest
 from crushpy.llm.protocol import Request, TextPiece
 
@@ -147,7 +147,7 @@ async def test_a_refusal_is_answered_with_the_rule_that_would_allow_it(project: 
     talk = Talk(project, answers={"bash": denial})
     answer = await talk.ask("run make")
     assert talk.names == ["bash"]
-    assert "run this again with --allow 'bash(make)'" in answer
+    assert "--allow 'bash(make)'" in answer
 
 
 async def test_a_denied_edit_is_not_tried_again(project: Path) -> None:
@@ -192,7 +192,7 @@ async def test_it_works_through_a_list_one_after_the_other(project: Path) -> Non
 
 async def test_what_fails_on_a_list_stays_open_and_the_rest_is_done(project: Path) -> None:
     talk = Talk(project)
-    answer = await talk.ask("todo: read nowhere.txt; dance a little; read notes.txt")
+    answer = await talk.ask("work through this list: read nowhere.txt; dance a little; read notes.txt")
     assert todo_lists(talk)[-1] == ["pending", "pending", "completed"]
     assert "1 of 3" in answer
     assert "- [ ] dance a little" in answer
@@ -282,21 +282,25 @@ async def test_a_refused_new_session_does_not_stop_the_work_nor_come_again(proje
     assert talk.names[3:] == ["todos", "view", "new_session", "edit", "todos", "view", "todos"]
 
 
+def notes(summary: str, evidence: str) -> Text:
+    """A seed as a provider gets it."""
+    return Text(seed_text(Seed(summary, evidence)))
+
+
 async def test_in_the_new_session_it_goes_on_with_the_list_it_carried_over(project: Path) -> None:
     parent = Talk(project, new_session=True, status=STATUS.format(80))
     parent.say("work through a list: read notes.txt; search for TODO; create done.txt with yes")
     await parent.step()
     await parent.step()
     child = Talk(project, new_session=True, status=STATUS.format(10))
-    child.messages = [Message("seed", "user", (Seed(parent.sessions[0], "Open todos:"),))]
+    child.messages = [Message("seed", "user", (notes(parent.sessions[0], "Open todos:"),))]
     assert "3 of 3" in await child.go_on()
     assert (project / "done.txt").exists()
 
 
 async def test_a_session_that_starts_with_notes_alone_says_so(project: Path) -> None:
     talk = Talk(project)
-    notes = "Opening.\n\n<summary>\n## Goal\n- User: tidy up\n</summary>\n\n<evidence>\nFiles\n</evidence>"
-    talk.messages = [Message("seed", "user", (Text(notes),))]
+    talk.messages = [Message("seed", "user", (notes("## Goal\n- User: tidy up", "Files"),))]
     answer = await talk.go_on()
     assert "new session" in answer
     assert talk.calls == []
@@ -304,8 +308,8 @@ async def test_a_session_that_starts_with_notes_alone_says_so(project: Path) -> 
 
 async def test_a_prompt_after_the_notes_is_what_counts(project: Path) -> None:
     talk = Talk(project)
-    notes = Seed("- User: fill the window\n- [ ] search for TODO", "")
-    talk.messages = [Message("seed", "user", (notes, Text("read notes.txt")))]
+    carried = notes("- User: fill the window\n- [ ] search for TODO", "")
+    talk.messages = [Message("seed", "user", (carried, Text("read notes.txt")))]
     await talk.go_on()
     assert talk.names == ["view"]
 
@@ -318,7 +322,7 @@ async def test_a_compaction_in_the_middle_of_a_list_does_not_lose_the_thread(pro
     tail = parent.messages[-3:]
     assert [message.role for message in tail] == ["assistant", "tool", "tool"]
     child = Talk(project)
-    child.messages = [Message("seed", "user", (Seed("A summary.", "Evidence."),)), *tail]
+    child.messages = [Message("seed", "user", (notes("A summary.", "Evidence."),)), *tail]
     assert "3 of 3" in await child.go_on()
     assert child.results("view") == []
 
@@ -415,16 +419,6 @@ async def test_text_comes_in_pieces_and_usage_is_reported(project: Path) -> None
     assert usage.cost == 0
 
 
-async def test_a_reply_stays_within_the_output_limit_and_then_asks_for_nothing(project: Path) -> None:
-    talk = Talk(project, max_output_tokens=20)
-    talk.say("fill the window")
-    message = await talk.step()
-    assert talk.done is not None
-    assert talk.done.finish == "length"
-    assert message.calls == ()
-    assert len(message.text) <= 80
-
-
 async def test_another_name_under_demo_is_refused() -> None:
     with pytest.raises(BadRequest, match="demo/other"):
         await anext(DemoProvider().stream(Request("demo/other", "", ())))
@@ -463,7 +457,7 @@ def test_it_needs_no_network_and_no_heavy_package() -> None:
 
 def test_its_words_name_no_model_that_does_not_exist() -> None:
     from crushpy.llm import catalog
-    from crushpy.llm.demo.next_step import GUIDE
+    from crushpy.llm.demo.tour import GUIDE
 
     for name in re.findall(r"\b(?:anthropic|openai|gemini)/[\w.-]+", GUIDE):
         assert name.endswith("/MODEL") or catalog.is_known(name), name

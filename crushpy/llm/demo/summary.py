@@ -6,14 +6,12 @@ one summary carries the next one carries too.
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from typing import Any
 
 import msgspec
 
-from crushpy.core.messages import Message, Seed, Text, ToolCall
+from crushpy.core.messages import Message, Text, ToolCall
 from crushpy.llm.protocol import Request
-
-T = TypeVar("T")
 
 OPEN_TODO = re.compile(r"^[ \t]*[-*] \[(?: |pending|in_progress)\] (.+)$", re.MULTILINE)
 _CARRIED = re.compile(r"<(\w*(?:summary|evidence)\w*)\b[^>]*>.*</\1>", re.DOTALL)
@@ -59,9 +57,7 @@ def summarize_messages(messages: Sequence[Message], unfinished: str = "") -> str
     lines = [f"- [ ] {unfinished}"] if unfinished else []
     for message in messages:
         for part in message.parts:
-            if isinstance(part, Seed):
-                lines.append(f"{part.summary}\n{part.evidence}")
-            elif isinstance(part, Text) and message.role == "user":
+            if isinstance(part, Text) and message.role == "user":
                 lines.append(part.text if is_carried(part.text) else f"User: {part.text}")
             elif isinstance(part, ToolCall):
                 lines.append(f"[calls {part.name}] {msgspec.json.encode(part.args).decode()}")
@@ -69,7 +65,7 @@ def summarize_messages(messages: Sequence[Message], unfinished: str = "") -> str
 
 
 def _summarize(text: str, max_chars: int | None = None) -> str:
-    """Sections in the order of a summary; the less important ones are left out above `max_chars`."""
+    """Sections in the order of a summary; the last ones are left out above `max_chars`."""
     todos = dict.fromkeys(OPEN_TODO.findall(text), "pending") | dict(_TODO.findall(text))
     still_open = [item for item, status in todos.items() if status != "completed"]
     requests = _last(_USER.findall(text), MAX_REQUESTS)
@@ -80,13 +76,14 @@ def _summarize(text: str, max_chars: int | None = None) -> str:
         "Files and paths": _last(_PATH.findall(text), MAX_FILES),
         "Next step": [f"do this: {still_open[0]}" if still_open else "wait for the next request"],
     }
-    for less_important in ("", "Next step", "Key tool calls", "Files and paths"):
-        sections.pop(less_important, None)
-        blocks = [f"## {title}\n{_bullets(lines)}" for title, lines in sections.items() if lines]
-        summary = "\n\n".join(blocks)
-        if max_chars is None or len(summary) <= max_chars:
-            break
-    return summary or "- nothing was asked yet"
+    blocks = [
+        "\n".join([f"## {title}", *(f"- {_shorten(line, MAX_LINE_CHARS)}" for line in lines)])
+        for title, lines in sections.items()
+        if lines
+    ]
+    while len(blocks) > 2 and max_chars is not None and sum(map(len, blocks)) > max_chars:
+        blocks.pop()
+    return "\n\n".join(blocks) or "- nothing was asked yet"
 
 
 def _instructions(request: Request) -> str:
@@ -94,11 +91,7 @@ def _instructions(request: Request) -> str:
     return request.system + "\n" + "".join(message.text for message in request.messages[:1])[:2_000]
 
 
-def _bullets(lines: Iterable[str]) -> str:
-    return "\n".join(f"- {_shorten(line, MAX_LINE_CHARS)}" for line in lines)
-
-
-def _last(found: Iterable[T], count: int) -> list[T]:
+def _last(found: Iterable[Any], count: int) -> list[Any]:
     """The last `count` distinct items, in the order they first came."""
     return list(dict.fromkeys(found))[-count:]
 
