@@ -1,11 +1,11 @@
-"""`store.transfer`: copies all conversations of one database into another, of the same kind or not, and
+"""Copies all conversations of one database into another, of the same kind or not, and
 verifies them."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -17,14 +17,14 @@ from crushpy.storage.generated import statements as sql
 from crushpy.storage.generated.schema import BOOLEANS, KEYS, NUMBERED
 from crushpy.storage.records import StorageError
 from crushpy.storage.storage_thread import Subject, stored
-
-if TYPE_CHECKING:
-    from crushpy.storage.store import Store
+from crushpy.storage.store import Store
 
 Progress = Callable[[str, int, int], None]
 """Called with the table, the number of its rows that are done, and of all its rows."""
 _NAMED = 5
 """Sessions that an error lists."""
+TABLES = list(sql.COUNT_ROWS)
+"""In an order in which each row comes after those it refers to."""
 COPY = "copy"
 """The maintenance of an unfinished copy; its state is the source."""
 _PAGE_ROWS = 200
@@ -38,11 +38,10 @@ RowDigest = tuple[int, str]
 """The rows of one session in one table, for comparison: how many, and a hash."""
 
 
-class TransferStore(Subject):
+class Transfer(Subject):
     @property
-    def tables(self) -> list[str]:
-        """In an order in which each row comes after those it refers to."""
-        return list(sql.COUNT_ROWS)
+    def place(self) -> str:
+        return self._thread.location.place
 
     @stored
     def find_unfinished_copy(self) -> str | None:
@@ -179,38 +178,38 @@ class CopyReport(Data, frozen=True):
     outputs: int
 
 
-async def copy_storage(source: "Store", target: "Store", outputs: Path, progress: Progress) -> CopyReport:
-    """Everything of `source` that is not in `target` yet; verified by counts and hashes, session by session.
+async def copy_storage(old: Store, new: Store, outputs: Path, progress: Progress) -> CopyReport:
+    """Everything of `old` that is not in `new` yet; verified by counts and hashes, session by session.
 
     `outputs` is the folder with the whole outputs of tools on this machine. `UsageError` if the target has
     sessions of its own: nothing was written then. An interrupted copy can be continued; until it is finished
     the target cannot be opened otherwise.
     """
-    source.outputs.folder = target.outputs.folder = outputs
-    target.location.allows_unfinished = True
-    source.location.allows_version_18 = True
-    tables = source.transfer.tables
+    old.outputs.folder = new.outputs.folder = outputs
+    new.location.allows_unfinished = True
+    old.location.allows_version_18 = True
+    source, target = Transfer(old.thread), Transfer(new.thread)
     await _refuse_others(source, target)
-    await source.transfer.finish_deletions()
-    if await target.transfer.find_unfinished_copy() is None:
-        await _refuse_changed(source, target, tables)
-    await target.transfer.begin_copy(source.place)
+    await source.finish_deletions()
+    if await target.find_unfinished_copy() is None:
+        await _refuse_changed(source, target)
+    await target.begin_copy(source.place)
     try:
         added = 0
-        for table in tables:
+        for table in TABLES:
             added += await _copy_table(source, target, table, progress)
-        await target.transfer.reset_sequences()
-        kept = await _copy_outputs(source, target)
-        rows = await _verify(source, target, tables, progress)
-        await target.transfer.finish_copy()
+        await target.reset_sequences()
+        kept = await _copy_outputs(old, new, await source.load_session_ids())
+        rows = await _verify(source, target, progress)
+        await target.finish_copy()
     except StorageError as error:
         hint = f"The copy is unfinished, and {target.place} cannot be used: run the same command to continue."
         raise StorageError(error.message, f"{error.hint} {hint}".strip()) from error
     return CopyReport(rows, added, kept)
 
 
-async def _refuse_others(source: "Store", target: "Store") -> None:
-    there, ours = await target.transfer.load_session_ids(), await source.transfer.load_session_ids()
+async def _refuse_others(source: Transfer, target: Transfer) -> None:
+    there, ours = await target.load_session_ids(), await source.load_session_ids()
     if strange := there - ours:
         raise UsageError(
             f"{target.place} holds {counted(len(strange), 'session')} that {source.place} does not have: "
@@ -219,13 +218,13 @@ async def _refuse_others(source: "Store", target: "Store") -> None:
         )
 
 
-async def _refuse_changed(source: "Store", target: "Store", tables: list[str]) -> None:
+async def _refuse_changed(source: Transfer, target: Transfer) -> None:
     """A session that was continued in one of the two is not overwritten."""
-    there = await target.transfer.load_session_ids()
+    there = await target.load_session_ids()
     if not there:
         return
     changed: set[str] = set()
-    for table in tables:
+    for table in TABLES:
         differing = await _differing(source, target, table)
         changed |= there & differing.keys()
     if changed:
@@ -242,28 +241,27 @@ def _named(sessions: Iterable[str]) -> str:
     return f"{shown} and {len(rest) - _NAMED + 1:,} more" if len(rest) >= _NAMED else shown
 
 
-async def _copy_table(source: "Store", target: "Store", table: str, progress: Progress) -> int:
-    whole = await source.transfer.count_rows(table)
+async def _copy_table(source: Transfer, target: Transfer, table: str, progress: Progress) -> int:
+    whole = await source.count_rows(table)
     done = added = 0
     place: Any = None
     parents: dict[str, str] = {}
     while True:
-        rows, place = await source.transfer.load_page(table, place)
+        rows, place = await source.load_page(table, place)
         if not rows:
             break
         if table == "session":
             parents |= {row["id"]: row["parent_id"] for row in rows if row["parent_id"]}
-        added += await target.transfer.add_rows(table, rows)
+        added += await target.add_rows(table, rows)
         done += len(rows)
         progress(table, done, whole)
     if parents:
-        await target.transfer.set_parents(parents)
+        await target.set_parents(parents)
     return added
 
 
-async def _copy_outputs(source: "Store", target: "Store") -> int:
+async def _copy_outputs(source: Store, target: Store, roots: set[str]) -> int:
     """Copies the outputs of tools; each is read again for comparison. How many there are."""
-    roots = await source.transfer.load_session_ids()
     equal = 0
     for root_id, name in await source.outputs.list_names():
         data = await source.outputs.load(root_id, name) if root_id in roots else None
@@ -281,11 +279,11 @@ async def _copy_outputs(source: "Store", target: "Store") -> int:
     return equal
 
 
-async def _verify(source: "Store", target: "Store", tables: list[str], progress: Progress) -> dict[str, int]:
+async def _verify(source: Transfer, target: Transfer, progress: Progress) -> dict[str, int]:
     rows: dict[str, int] = {}
-    for place, table in enumerate(tables, 1):
+    for place, table in enumerate(TABLES, 1):
         differing = await _differing(source, target, table)
-        progress("verified", place, len(tables))
+        progress("verified", place, len(TABLES))
         if differing:
             session, (here, there) = min(differing.items())
             whose = f"session {session}" if session else "what belongs to no session"
@@ -294,15 +292,13 @@ async def _verify(source: "Store", target: "Store", tables: list[str], progress:
                 f"the copy differs in {table} of {whose}{more}: {here} rows there, {there} here",
                 "Another program wrote to one of the two meanwhile. Stop it.",
             )
-        rows[table] = await target.transfer.count_rows(table)
+        rows[table] = await target.count_rows(table)
     return rows
 
 
-async def _differing(source: "Store", target: "Store", table: str) -> dict[str, tuple[int, int]]:
+async def _differing(source: Transfer, target: Transfer, table: str) -> dict[str, tuple[int, int]]:
     """The sessions whose rows in a table differ, and how many rows each side has."""
-    before, after = await asyncio.gather(
-        source.transfer.load_digests(table), target.transfer.load_digests(table)
-    )
+    before, after = await asyncio.gather(source.load_digests(table), target.load_digests(table))
     return {
         session: (before.get(session, (0, ""))[0], after.get(session, (0, ""))[0])
         for session in before.keys() | after.keys()

@@ -4,17 +4,18 @@
 storage thread.
 """
 
+import os
+import platform
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from crushpy.core.messages import Data
-
-if TYPE_CHECKING:
-    from crushpy.storage.leases import Leases
+from crushpy.storage.records import SessionBusy, StorageError
+from crushpy.util.processes import started_at
 
 R = TypeVar("R")
 _PARAMETER = re.compile(r"(?<!:):(\w+)")
@@ -202,3 +203,116 @@ class Database(ABC):
 
     @abstractmethod
     def close(self) -> None: ...
+
+
+# --- leases
+
+_FIND_ROOT = handwritten("SELECT root_id FROM session WHERE id = :session")
+_MOVE = handwritten("UPDATE lease SET session_id = :child WHERE session_id = :session AND token = :token")
+_DELETE = handwritten("DELETE FROM lease WHERE token = :token")
+_SESSION_EXISTS = handwritten("SELECT 1 FROM session WHERE id = :session AND kind <> 'deleted'")
+
+
+class Leases(ABC):
+    """The leases of this process: a row names the one writer of a session, with a fencing token.
+
+    `now` and `new_token` are SQL expressions.
+    """
+
+    def __init__(self, db: Database, place: str, now: str, new_token: str) -> None:
+        me = os.getpid()
+        self._db = db
+        self._me = {"process": me, "started": started_at(me), "host": platform.node(), "place": place}
+        self._held: dict[str, tuple[int, str]] = {}
+        """Sessions this store acquired: the token, and the conversation."""
+        columns = "session_id, process, started, host, place"
+        others = ", ".join(f"{name} = excluded.{name}" for name in (*self._me, "heartbeat", "token"))
+        self._find = handwritten(
+            f"SELECT {columns}, token, CAST({now} - heartbeat AS double precision) AS silent "  # noqa: S608
+            "FROM lease WHERE session_id = :session"
+        )
+        self._acquire = handwritten(
+            f"INSERT INTO lease ({columns}, heartbeat, token) VALUES (:session, :process, :started, :host, "  # noqa: S608
+            f":place, {now}, {new_token}) ON CONFLICT (session_id) DO UPDATE SET {others} RETURNING token"
+        )
+        self._renew = handwritten(f"UPDATE lease SET heartbeat = {now} WHERE token = :token")  # noqa: S608
+
+    def acquire(self, session_id: str) -> bool:
+        """Makes this process the only writer; False if it was already. `SessionBusy` if another one is."""
+        self._held.pop(session_id, None)
+        with self._db.transaction(session=session_id):
+            token, mine = self._take(session_id)
+            root = self._db.execute(_FIND_ROOT, session=session_id).scalar() or session_id
+        self._held[session_id] = (token, root)
+        return not mine
+
+    def _take(self, session_id: str) -> tuple[int, bool]:
+        """The token of the lease, and whether this process had it already."""
+        row = self._find_row(session_id)
+        if row is not None and all(row[name] == value for name, value in self._me.items()):
+            return row["token"], True
+        if row is not None and self._is_alive(row):
+            raise _session_busy(session_id, row["process"], "" if self._is_here(row) else row["host"])
+        return self._db.execute(self._acquire, session=session_id, **self._me).scalar(), False
+
+    def _find_row(self, session_id: str) -> dict[str, Any] | None:
+        return next(self._db.execute(self._find, session=session_id).dicts(), None)
+
+    def _is_here(self, row: Mapping[str, Any]) -> bool:
+        """Whether a process id of the row is valid here."""
+        return (row["host"], row["place"]) == (self._me["host"], self._me["place"])
+
+    def confirm(self, place: str) -> None:
+        """Inside a transaction that writes to a session or conversation: this is still its writer."""
+        # Boundaries pass a token on: however many sessions there are, each token is renewed once.
+        tokens = {token: session for session, (token, root) in self._held.items() if place in (session, root)}
+        for token, session in tokens.items():
+            if not self._db.execute(self._renew, token=token).rowcount:
+                if self._db.execute(_SESSION_EXISTS, session=session).scalar() is None:
+                    raise StorageError(
+                        f"session {session} is not in the database {self._db.place}",
+                        "It was deleted meanwhile. Start a new session.",
+                    )
+                self._handle_loss(session)
+
+    def renew_all(self) -> float | None:
+        """On a timer: this process is alive. Seconds until the next time; None if no heartbeat is needed."""
+        return None
+
+    def move(self, parent_id: str, child_id: str) -> None:
+        """Inside the transaction of a boundary: the writer of the parent continues in the child."""
+        held = self._held.get(parent_id)
+        if held is not None:
+            self._db.execute(_MOVE, session=parent_id, token=held[0], child=child_id)
+            self._held[child_id] = held  # the token counts, even if this is not committed
+
+    def release(self, session_id: str) -> None:
+        held = self._held.pop(session_id, None)
+        if held is not None:
+            self._db.execute(_DELETE, token=held[0])
+            self._held = {session: one for session, one in self._held.items() if one != held}
+
+    def release_all(self) -> None:
+        """Releases what this store acquired; another store of this process keeps its own."""
+        for token in {token for token, _ in self._held.values()}:
+            self._db.execute(_DELETE, token=token)
+        self._held.clear()
+
+    @abstractmethod
+    def _is_alive(self, row: Mapping[str, Any]) -> bool: ...
+
+    @abstractmethod
+    def _handle_loss(self, session: str) -> None:
+        """The row of a lease of ours is gone, or belongs to another process."""
+
+
+def _session_busy(session_id: str, process: int, host: str) -> SessionBusy:
+    """The error for the second process; `host` is empty if the first one is on this machine."""
+    where = f" on {host}" if host else ""
+    busy = SessionBusy(
+        f"session {session_id} is in use by another crushpy (process {process}{where})",
+        "Continue there, end it, or work on a branch of your own with --fork. "
+        "`crushpy sessions show` reads it without writing.",
+    )
+    busy.session_id = session_id
+    return busy

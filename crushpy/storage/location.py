@@ -1,17 +1,11 @@
-"""Which database the setting `database_url` names, how it may be opened, and opening it."""
+"""Which database the setting `database_url` names, and how it may be opened."""
 
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 
 from crushpy.core.errors import SettingsError
-from crushpy.storage.records import StorageError
-
-if TYPE_CHECKING:
-    from crushpy.storage.database import Database
-    from crushpy.storage.records import ServerReport
 
 _SCHEMES = ("sqlite:///", "sqlite+pysqlite:///")
 _HINT = (
@@ -110,33 +104,3 @@ def _joined(place: str, path: str, options: str) -> str:
 def is_server(url: str) -> bool:
     """Whether a database_url names a server of PostgreSQL."""
     return url.partition("://")[0].lower() in SCHEMES
-
-
-def open_database(location: Location) -> "Database":
-    """The library of a database is imported only if it is used."""
-    if location.server is not None:
-        _require_psycopg(location.place)
-        from crushpy.storage.postgres_database import open_server
-
-        return open_server(location, location.server)
-    from crushpy.storage.sqlite_database import open_file
-
-    return open_file(location)
-
-
-def _require_psycopg(place: str) -> None:
-    try:
-        import psycopg as _  # noqa: F401
-    except ImportError as error:
-        raise StorageError(
-            f"{place} needs psycopg, which is not installed: {error}",
-            "Install it with `pip install 'crushpy[postgres]'`.",
-        ) from error
-
-
-def examine_server(url: str) -> "ServerReport":
-    """Asks a server for its state; nothing is created there. `StorageError` if it cannot be asked."""
-    _require_psycopg(ServerAddress(url).shown)
-    from crushpy.storage.postgres_server import examine
-
-    return examine(ServerAddress(url))

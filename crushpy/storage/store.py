@@ -18,7 +18,6 @@ from crushpy.storage.session_store import SessionStore
 from crushpy.storage.storage_thread import StorageThread
 
 if TYPE_CHECKING:
-    from crushpy.storage.copying import TransferStore
     from crushpy.storage.import_store import ImportStore
 
 
@@ -33,7 +32,7 @@ class Store:
     def __init__(self, database: Path, url: str = "") -> None:
         """`url` is the setting `database_url`; if it is empty the database is the file `database`."""
         self.location = Location(database, url)
-        thread = self._thread = StorageThread(self.location)
+        thread = self.thread = StorageThread(self.location)
         thread.maintain = self._maintain
         self.outputs = OutputStore(thread)
         self.sessions = SessionStore(thread)
@@ -53,13 +52,7 @@ class Store:
     def imports(self) -> "ImportStore":
         from crushpy.storage.import_store import ImportStore
 
-        return ImportStore(self._thread)
-
-    @cached_property
-    def transfer(self) -> "TransferStore":
-        from crushpy.storage.copying import TransferStore
-
-        return TransferStore(self._thread)
+        return ImportStore(self.thread)
 
     @property
     def place(self) -> str:
@@ -78,24 +71,24 @@ class Store:
 
     def open_in_background(self) -> None:
         """A failure shows at the first call."""
-        self._thread.open_in_background()
+        self.thread.open_in_background()
 
     def listen(self, listener: Callable[[str], None]) -> None:
         """From now on `listener` is called, in this loop, with notices for the user while a call waits."""
-        self._thread.listen(listener)
+        self.thread.listen(listener)
 
     async def run_maintenance(self) -> bool:
         """A few milliseconds of it: the index grows, deleted rows leave the file. False if all is done."""
-        return await self._thread.run(self._maintain)
+        return await self.thread.run(self._maintain)
 
     def _maintain(self) -> bool:
-        db = self._thread.database
+        db = self.thread.database
         return index_some(db) or deletion.delete_rows(db) or deletion.merge_index(db)
 
     async def check(self) -> list[str]:
         """Reads the whole database; its problems, one line each. Empty if it is sound."""
-        return await self._thread.run(lambda: self._thread.database.check())  # noqa: PLW0108  # opened there
+        return await self.thread.run(lambda: self.thread.database.check())  # noqa: PLW0108  # opened there
 
     async def close(self) -> None:
         """Finishes the queued calls and closes the database. The store cannot be used afterwards."""
-        await self._thread.close()
+        await self.thread.close()

@@ -25,7 +25,7 @@ async def deed(url: str, what: str, fatal: int) -> None:
     countdown = Countdown(fatal)
 
     def hook() -> None:
-        database: Any = store._thread.database
+        database: Any = store.thread.database
         for name in ("execute", "execute_many", "_execute_raw"):
             usual = getattr(database, name)
 
@@ -35,7 +35,7 @@ async def deed(url: str, what: str, fatal: int) -> None:
 
             setattr(database, name, counted)
 
-    await store._thread.run(hook)
+    await store.thread.run(hook)
     await DEEDS[what](store)
 
 

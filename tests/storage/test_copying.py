@@ -20,7 +20,7 @@ from crushpy.core.errors import UsageError
 from crushpy.core.messages import MessageOverride, Pin, Text, ToolCall, Usage
 from crushpy.core.timeline_notes import TimelineNote
 from crushpy.storage.audit_records import AuditEntry, find_fault
-from crushpy.storage.copying import copy_storage
+from crushpy.storage.copying import Transfer, copy_storage
 from crushpy.storage.records import StorageError
 from crushpy.storage.store import Store
 
@@ -169,7 +169,7 @@ async def test_a_server_that_is_gone_in_a_copy_is_waited_for_and_where_it_stays_
     proxy.mend()
     report = await copy_storage(source, target, tmp_path, cut_for_a_moment)
     assert report.added > 0
-    assert await target.transfer.find_unfinished_copy() is None
+    assert await Transfer(target.thread).find_unfinished_copy() is None
     await source.close()
     await target.close()
     proxy.close()

@@ -11,6 +11,7 @@ from support.postgres_server import Server
 from support.stored import a_session, replied, said
 
 from crushpy.core.messages import Message
+from crushpy.storage.copying import TABLES, Transfer
 from crushpy.storage.store import Store
 
 pytestmark = pytest.mark.xdist_group("postgres")
@@ -20,7 +21,7 @@ STEP = 3
 
 async def digests(server: Server, name: str) -> tuple[dict[str, str], dict[str, int]]:
     store = Store(Path("/nonexistent"), server.url(name))
-    found = {table: await store.transfer.load_digests(table) for table in store.transfer.tables}
+    found = {table: await Transfer(store.thread).load_digests(table) for table in TABLES}
     assert await store.check() == []
     await store.close()
     return {

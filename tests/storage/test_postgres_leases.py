@@ -211,7 +211,7 @@ async def test_a_write_asks_once_whether_the_lease_is_ours_however_many_fresh_st
     asked: list[str] = []
 
     def hook() -> None:
-        database: Any = store._thread.database
+        database: Any = store.thread.database
         usual = database.execute
 
         def counted(statement: Any, **values: Any) -> Any:
@@ -220,7 +220,7 @@ async def test_a_write_asks_once_whether_the_lease_is_ours_however_many_fresh_st
 
         database.execute = counted
 
-    await store._thread.run(hook)
+    await store.thread.run(hook)
     await store.messages.add(info.id, said("on"))
     assert sum("UPDATE lease SET heartbeat" in statement for statement in asked) == 1
     await store.close()

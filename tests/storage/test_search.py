@@ -340,7 +340,7 @@ async def test_a_deletion_that_was_cut_short_is_finished_by_whoever_has_time(
     gone = await talk(store, "the xylophone secret")
     stays = await talk(store, "the remaining words")
     await store.search.find("words")
-    await store._thread.run(lambda: mark_deleted(store._thread.database, gone.id))  # pyright: ignore[reportPrivateUsage]
+    await store.thread.run(lambda: mark_deleted(store.thread.database, gone.id))
     other = Store(file)
     assert await texts(other, "xylophone") == []
     assert [row.id for row in await other.sessions.list_conversations()] == [stays.id]
@@ -461,15 +461,17 @@ async def test_a_search_of_everything_looks_at_what_is_indexed_and_tells_what_is
 async def test_a_deletion_of_huge_messages_takes_few_of_them_at_a_time(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crushpy.storage.storage_thread.MAINTENANCE_DELAY_S", 600.0)  # nobody else does it
+    monkeypatch.setattr(
+        "crushpy.storage.storage_thread.MAINTENANCE_DELAY_S", 600.0
+    )
     gone = await talk(store, *(f"walrus {number} " + "hay " * 60_000 for number in range(4)))
     stays = await talk(store, "a walrus that stays")
     while await store.run_maintenance():
         pass
     assert len(await store.search.find("walrus")) == 5
-    await store._thread.run(lambda: mark_deleted(store._thread.database, gone.id))  # pyright: ignore[reportPrivateUsage]
+    await store.thread.run(lambda: mark_deleted(store.thread.database, gone.id))
     steps = 0
-    while await store._thread.run(lambda: delete_rows(store._thread.database)):  # pyright: ignore[reportPrivateUsage]
+    while await store.thread.run(lambda: delete_rows(store.thread.database)):
         steps += 1
     assert steps >= 4
     assert [hit.session_id for hit in await store.search.find("walrus")] == [stays.id]
@@ -483,7 +485,7 @@ async def test_two_that_clean_up_after_the_same_deletion_do_not_undo_each_others
     while await store.run_maintenance():
         pass
     assert len(await store.search.find("walrus", limit=999)) == 161
-    await store._thread.run(lambda: mark_deleted(store._thread.database, gone.id))  # pyright: ignore[reportPrivateUsage]
+    await store.thread.run(lambda: mark_deleted(store.thread.database, gone.id))
     other = place.store()
 
     async def clean(one: Store) -> None:

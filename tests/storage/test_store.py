@@ -310,10 +310,10 @@ async def test_a_result_needs_no_intent(store: Store) -> None:
 async def test_prompts_and_intents_survive_a_power_cut_and_the_rest_is_fast(store: Store, file: Path) -> None:
     async def synced() -> bool:
         def level() -> int:
-            database: Any = store._thread.database
+            database: Any = store.thread.database
             return database._raw.execute("PRAGMA synchronous").fetchone()[0]
 
-        return await store._thread.run(level) == 2
+        return await store.thread.run(level) == 2
 
     info = a_session()
     await store.sessions.create(info, said())

@@ -44,7 +44,7 @@ async def watch(store: Store, how: str, countdown: Countdown) -> None:
     """From now on each SQL statement is a step, or each instruction of SQLite's machine."""
 
     def hook() -> None:
-        database: Any = store._thread.database
+        database: Any = store.thread.database
         raw = database._raw
         raw.execute("PRAGMA cache_size = 10")
         if how == "statements":
@@ -52,7 +52,7 @@ async def watch(store: Store, how: str, countdown: Countdown) -> None:
         else:
             raw.set_progress_handler(countdown.step, 1)
 
-    await store._thread.run(hook)
+    await store.thread.run(hook)
 
 
 def kill_at_every_step(base: Path, step: int, deed: Deed) -> None:

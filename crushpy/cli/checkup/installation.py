@@ -244,7 +244,7 @@ SLOW_QUERY_S = 0.05
 
 
 async def server(place: str, url: str) -> AsyncIterator[Finding]:
-    from crushpy.storage.location import examine_server
+    from crushpy.storage.storage_thread import examine_server
 
     try:
         found = await asyncio.to_thread(examine_server, url)
