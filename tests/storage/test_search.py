@@ -461,9 +461,7 @@ async def test_a_search_of_everything_looks_at_what_is_indexed_and_tells_what_is
 async def test_a_deletion_of_huge_messages_takes_few_of_them_at_a_time(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        "crushpy.storage.storage_thread.MAINTENANCE_DELAY_S", 600.0
-    )
+    monkeypatch.setattr("crushpy.storage.storage_thread.MAINTENANCE_DELAY_S", 600.0)
     gone = await talk(store, *(f"walrus {number} " + "hay " * 60_000 for number in range(4)))
     stays = await talk(store, "a walrus that stays")
     while await store.run_maintenance():
