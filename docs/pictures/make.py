@@ -1,6 +1,6 @@
 """Makes the pictures of the documentation: the app in a real terminal, where a scripted model does real work.
 
-    .venv/bin/python docs/pictures/make.py            writes docs/pictures/*.png and work.gif
+    .venv/bin/python docs/pictures/make.py            writes docs/pictures/*.png and context.gif
 
 What it needs is said in terminal.py.
 """
@@ -16,7 +16,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent.parent / "tests"), str(HERE)]
 
 from scripted_llm.server import ScriptedLLM  # noqa: E402
-from story import PROMPT, Story, shop  # noqa: E402
+from story import ORDERS_PROMPT, PROMPT, Story, shop  # noqa: E402
 from terminal import Terminal, animation, shrink  # noqa: E402
 
 MODEL = "openai/gpt-5"
@@ -63,6 +63,14 @@ class Film:
         print(f"{file.name}  {file.stat().st_size // 1024} kB", flush=True)
 
 
+def wait_for(terminal: Terminal, text: str, seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not terminal.has_shown(text):
+        if time.monotonic() > end:
+            sys.exit(f"The app did not show {text!r} within {seconds:.0f} s.")
+        time.sleep(0.1)
+
+
 def main(scratch: Path) -> None:
     home = scratch / "home"
     (home / "crushpy").mkdir(parents=True, mode=0o700)
@@ -88,20 +96,39 @@ def play(film: Film) -> None:
     terminal = film.terminal
     time.sleep(3)
     film.keep("welcome")
-    for at, word in enumerate(PROMPT.split(" ")):
+    terminal.type(PROMPT)
+    terminal.press("Enter")
+    wait_for(terminal, "Allow multiedit")
+    time.sleep(1)
+    film.keep("approval")
+    terminal.press("c")
+    wait_for(terminal, "list both")
+    time.sleep(1)
+    film.keep("chat")
+    play_compaction(film)
+    play_screens(film)
+
+
+def play_compaction(film: Film) -> None:
+    """The film: the gauge rises, the context is compacted, and the compaction is undone."""
+    terminal = film.terminal
+    for at, word in enumerate(ORDERS_PROMPT.split(" ")):
         terminal.type(f"{word} ")
         if at % 4 == 0:
             film.watch(0.3)
     terminal.press("Enter")
-    film.watch(60, until=lambda: terminal.has_shown("Allow multiedit"))
-    film.watch(2.5, shown=2.0)
-    film.keep("approval")
-    terminal.press("c")
-    film.watch(60, until=lambda: terminal.has_shown("list both"))
-    film.watch(2, shown=5.0)
-    film.cut("work.gif")
-    film.keep("chat")
+    film.watch(60, until=lambda: terminal.has_shown("all nine files"))
+    film.watch(2, shown=4.0)
+    film.keep("boundary")
+    terminal.type("/undo-boundary")
+    film.watch(1, shown=1.0)
+    terminal.press("Enter")
+    film.watch(4, shown=5.0)
+    film.cut("context.gif")
 
+
+def play_screens(film: Film) -> None:
+    terminal = film.terminal
     terminal.press("Ctrl+p")
     time.sleep(1)
     terminal.type("comp")
@@ -122,7 +149,6 @@ def play(film: Film) -> None:
     film.keep("review")
     terminal.press("a")
     time.sleep(3)
-    film.keep("boundary")
 
     terminal.press("Ctrl+o")
     time.sleep(2)
@@ -132,7 +158,7 @@ def play(film: Film) -> None:
 
     terminal.press("Ctrl+l")
     time.sleep(2)
-    film.keep("lineage")
+    film.keep("session_tree")
     terminal.press("Esc")
     time.sleep(0.5)
     terminal.press("Ctrl+d")

@@ -1,4 +1,4 @@
-"""What happens in the pictures: a small shop whose books are taxed wrongly, and an agent that mends it."""
+"""What happens in the pictures: an agent fixes a shop's tax rates, then reads orders until it compacts."""
 
 import subprocess
 from pathlib import Path
@@ -61,8 +61,24 @@ addopts = "-p no:cacheprovider"
 """,
     ".gitignore": "__pycache__/\n",
 }
+MONTHS = ("january", "february", "march", "april", "may", "june", "july", "august", "september")
+GOODS = (("atlas", "book"), ("lamp", "other"), ("novel", "book"), ("desk", "other"))
+CITIES = ("Lisbon", "Oslo", "Turin", "Ghent", "Porto")
+
+
+def _orders(month: int) -> str:
+    rows = [
+        f"{1000 * month + row},2026-{month:02}-{row % 28 + 1:02},"
+        f"{CITIES[row % 5]},{','.join(GOODS[row % 4])},{row * 137 % 9000}"
+        for row in range(1, 101)
+    ]
+    return "\n".join(["order,date,city,item,kind,cents", *rows, ""])
+
+
+FILES |= {f"orders/{name}.csv": _orders(month) for month, name in enumerate(MONTHS, 1)}
 PROMPT = "books are taxed at 7%, everything else at 19%: fix total() and run the tests"
 TITLE = "Books are taxed at 7%"
+ORDERS_PROMPT = "check the orders of each month: which ones were charged the wrong tax on books?"
 BEFORE = "    net = sum(item.cents for item in items)\n    return round(net * (100 + RATE) / 100)"
 AFTER = "    return sum(round(item.cents * (100 + RATES.get(item.kind, FULL_RATE)) / 100) for item in items)"
 ANSWER = """\
@@ -148,11 +164,30 @@ STEPS = [
 ]
 
 
+ORDER_STEPS = [
+    *(
+        Reply(
+            f"Now {month.capitalize()}.",
+            calls=[Call("view", {"file_path": f"orders/{month}.csv"})],
+            chunk=4,
+            delay=0.05,
+        )
+        for month in MONTHS
+    ),
+    Reply(
+        "Every order of a **novel** or an **atlas** before the fix was charged 19% instead of 7%: 450 orders "
+        "from January to September, in all nine files.",
+        chunk=6,
+        delay=0.02,
+    ),
+]
+
+
 class Story:
     """Answers requests: the agent's with the next step, others with a title or a summary."""
 
     def __init__(self) -> None:
-        self._steps = iter(STEPS)
+        self._steps = iter([*STEPS, *ORDER_STEPS])
 
     def __call__(self, body: Body) -> Reply:
         if body.get("tools"):
