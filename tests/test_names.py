@@ -14,23 +14,6 @@ SHARED_NAMES = {
     "main": "each program starts with it",
     "upgrade": "one for each database",
 }
-DUPLICATES = {
-    "Refused",
-    "Step",
-    "Connection",
-    "Backend",
-    "remove_key",
-    "run_command",
-    "Dialect",
-    "add_item",
-    "ConversationRow",
-    "Row",
-    "connect",
-    "examine",
-    "to_json",
-    "show_command",
-}
-"""Names that still have two meanings. Rename one of them, and remove it here; never add to this set."""
 SHARED_FILES = {
     "__init__.py": "required by Python",
     "errors.py": "the exceptions of a package",
@@ -41,17 +24,6 @@ SHARED_FILES = {
 }
 PER_DATABASE = ("storage/sqlite", "storage/postgres")
 """Files of one name here do the same for two databases."""
-DUPLICATE_FILES = {
-    "opening.py",
-    "schema.py",
-    "finding.py",
-    "processes.py",
-    "connection.py",
-    "values.py",
-    "edit.py",
-    "pins.py",
-}
-"""File names that are still used twice. Rename one of them, and remove it here; never add to this set."""
 
 
 def test_a_public_name_is_defined_in_one_file_only() -> None:
@@ -60,8 +32,7 @@ def test_a_public_name_is_defined_in_one_file_only() -> None:
         for name in _public_names(file):
             found[name].append(str(file))
     twice = {name: files for name, files in found.items() if len(files) > 1 and name not in SHARED_NAMES}
-    unknown = {name: files for name, files in twice.items() if name not in DUPLICATES}
-    assert not unknown, f"rename one of each so that its name says what it is: {unknown}"
+    assert not twice, f"rename one of each so that its name says what it is: {twice}"
 
 
 def test_a_file_shares_its_name_with_no_other() -> None:
@@ -71,7 +42,7 @@ def test_a_file_shares_its_name_with_no_other() -> None:
     for file in _files():
         if not str(file.parent).startswith(PER_DATABASE):
             found[file.name].append(str(file))
-    known = SHARED_FILES.keys() | DUPLICATE_FILES | commands
+    known = SHARED_FILES.keys() | commands
     twice = {name: files for name, files in found.items() if len(files) > 1 and name not in known}
     assert not twice, f"rename one of each: {twice}"
 

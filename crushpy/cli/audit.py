@@ -29,12 +29,12 @@ SHOWN_HASH = 12
 
 def register(app: typer.Typer) -> None:
     group = typer.Typer(help="Show decisions and changes, and verify their record.", no_args_is_help=True)
-    group.command("show")(run_async(show_command))
+    group.command("show")(run_async(show_audit))
     group.command("verify")(run_async(verify_command))
     app.add_typer(group, name="audit")
 
 
-async def show_command(conversation: ConversationId = "latest", as_json: AsJson = False) -> None:
+async def show_audit(conversation: ConversationId = "latest", as_json: AsJson = False) -> None:
     """Show all decisions and changes of a conversation; without an ID, the latest of this folder."""
     async with open_store() as store:
         chain = await store.audit.load_chain(await _conversation(store, conversation))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from crushpy.core.messages import Json, Part, Text, Thinking, ToolCall, ToolResult, Usage
-from crushpy.importers import values
+from crushpy.importers import foreign_values as values
 from crushpy.importers.foreign import (
     ForeignCompaction,
     ForeignSession,
@@ -23,7 +23,7 @@ from crushpy.importers.foreign import (
     Unmapped,
 )
 from crushpy.importers.foreign_files import json_lines, jsonl_sessions
-from crushpy.importers.values import listing, mapping, seconds_of, text_of, whole
+from crushpy.importers.foreign_values import listing, mapping, seconds_of, text_of, whole
 
 KNOWN_VERSION = 0
 _HEAD_LINES = 20

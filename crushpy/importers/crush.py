@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from crushpy.core.messages import Image, Json, Note, Part, Text, ToolResult
-from crushpy.importers import values
+from crushpy.importers import foreign_values as values
 from crushpy.importers.foreign import (
     DAMAGED,
     ForeignCompaction,
@@ -20,7 +20,7 @@ from crushpy.importers.foreign import (
     Unmapped,
 )
 from crushpy.importers.foreign_files import ForeignDatabase, Row, readable_sessions, reading
-from crushpy.importers.values import listing, mapping, seconds_of, text_of
+from crushpy.importers.foreign_values import listing, mapping, seconds_of, text_of
 
 KNOWN_SCHEMA = 20260127000000
 _FILE = "crush.db"

@@ -12,7 +12,7 @@ from typing import BinaryIO, NamedTuple
 
 from crushpy.core.messages import Json
 from crushpy.importers.foreign import DAMAGED, Found, SkippedSession, Unmapped, UnreadableSource
-from crushpy.importers.values import mapping, parsed
+from crushpy.importers.foreign_values import mapping, parsed
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
 """A longer line is counted as damaged."""

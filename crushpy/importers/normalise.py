@@ -24,7 +24,7 @@ from crushpy.core.messages import (
     ToolResult,
 )
 from crushpy.importers.foreign import ForeignCompaction, Heading, Item, Piece, Unmapped
-from crushpy.importers.values import mapping, text_of
+from crushpy.importers.foreign_values import mapping, text_of
 
 INTERRUPTED = (
     "Interrupted: the imported session has no result for this call. Its effects are unknown; check before "

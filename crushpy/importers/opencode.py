@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from crushpy.core.messages import Image, Json, Note, Part, Text, ToolCall, ToolResult, Usage
-from crushpy.importers import values
+from crushpy.importers import foreign_values as values
 from crushpy.importers.foreign import (
     ForeignCompaction,
     ForeignSession,
@@ -25,7 +25,7 @@ from crushpy.importers.foreign_files import (
     readable_sessions,
     reading,
 )
-from crushpy.importers.values import listing, mapping, seconds_of, text_of, whole
+from crushpy.importers.foreign_values import listing, mapping, seconds_of, text_of, whole
 
 KNOWN_VERSION = 1
 _DEFAULT_TITLE = re.compile(r"(?:New|Child) session - ")

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from crushpy.core.messages import Json, Note, Part, Text, Usage
-from crushpy.importers import values
+from crushpy.importers import foreign_values as values
 from crushpy.importers.foreign import ForeignCompaction, ForeignSession, Found, Heading, Item, Piece, Unmapped
 from crushpy.importers.foreign_files import LineTree, json_lines, jsonl_sessions
-from crushpy.importers.values import listing, mapping, seconds_of, text_of, whole
+from crushpy.importers.foreign_values import listing, mapping, seconds_of, text_of, whole
 
 KNOWN_VERSION = 3
 _HEAD_LINES = 5

@@ -15,7 +15,7 @@ from crushpy.core.messages import Data
 from crushpy.sandbox.confinement import ResourceLimits, confine_in
 from crushpy.sandbox.filesystem_view import SandboxConfig
 from crushpy.sandbox.finding import Sandbox
-from crushpy.sandbox.supervisor.processes import HAS_PROC
+from crushpy.sandbox.supervisor.process_control import HAS_PROC
 
 ESCAPED = "ESCAPED"
 

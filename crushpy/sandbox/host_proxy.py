@@ -211,7 +211,7 @@ CONNECT_TIMEOUT_S = 15.0
 _MAX_REFUSALS = 50
 
 
-class Refused(Exception):
+class ProxyRefusal(Exception):
     """The connection is refused; `status` and the message are the response."""
 
     def __init__(self, status: str, words: str) -> None:
@@ -278,10 +278,10 @@ class HostProxy:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             await self._answer(reader, writer)
-        except Refused as refused:
+        except ProxyRefusal as refused:
             await _say(writer, refused)
         except BrokenRequest as error:
-            await _say(writer, Refused("400 Bad Request", str(error)))
+            await _say(writer, ProxyRefusal("400 Bad Request", str(error)))
         except (OSError, TimeoutError, EOFError):
             pass  # the client or the server closed the connection
         finally:
@@ -299,7 +299,7 @@ class HostProxy:
     async def _tunnel(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: str) -> None:
         wanted = read_host_port(target)
         if wanted is None:
-            raise Refused("400 Bad Request", "CONNECT takes a host and a port")
+            raise ProxyRefusal("400 Bad Request", "CONNECT takes a host and a port")
         server, to_server = await self._open(wanted)
         try:
             writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
@@ -343,24 +343,26 @@ class HostProxy:
 
         scheme, separator, rest = target.partition("://")
         if not separator or scheme.lower() != "http":
-            raise Refused("400 Bad Request", "this is a proxy: the target must begin with http://")
+            raise ProxyRefusal("400 Bad Request", "this is a proxy: the target must begin with http://")
         authority, slash, path = rest.partition("/")
         if not slash:
             authority, mark, query = authority.partition("?")
             path = f"{mark}{query}"
         wanted = None if "@" in authority else read_host_port(authority, 80)
         if wanted is None:
-            raise Refused("400 Bad Request", "the address has no host, or contains a password")
+            raise ProxyRefusal("400 Bad Request", "the address has no host, or contains a password")
         from_client = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD)
         from_client.receive_data(head)
         try:
             request = from_client.next_event()
         except h11.RemoteProtocolError as error:
-            raise Refused("400 Bad Request", str(error)) from None
+            raise ProxyRefusal("400 Bad Request", str(error)) from None
         assert isinstance(request, h11.Request)
         for name, value in request.headers:
             if name == b"host" and read_host_port(value.decode("latin-1"), 80) != wanted:
-                raise Refused("400 Bad Request", f"the request is for {wanted}, its Host header for another")
+                raise ProxyRefusal(
+                    "400 Bad Request", f"the request is for {wanted}, its Host header for another"
+                )
         server, to_server = await self._open(wanted)
         try:
             await pass_on(from_client, request, f"/{path}", authority, reader, to_server)
@@ -387,7 +389,7 @@ class HostProxy:
                 continue
             except OSError as error:
                 trouble = os.strerror(error.errno) if error.errno else str(error)
-        raise Refused("502 Bad Gateway", f"{wanted} could not be reached: {trouble}")
+        raise ProxyRefusal("502 Bad Gateway", f"{wanted} could not be reached: {trouble}")
 
     async def _addresses(self, wanted: HostPort) -> list[str]:
         """The addresses of the host that may be reached: private ones only if allowed explicitly."""
@@ -397,7 +399,7 @@ class HostProxy:
                     wanted.host, wanted.port, type=socket.SOCK_STREAM
                 )
         except (OSError, UnicodeError, TimeoutError):
-            raise Refused("502 Bad Gateway", f"no host named {wanted.host} was found") from None
+            raise ProxyRefusal("502 Bad Gateway", f"no host named {wanted.host} was found") from None
         addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
         spelled = self.hosts.spells(wanted) and (wanted.is_address or wanted.host == "localhost")
         allowed = [one for one in addresses if spelled or self._allow_private or is_public(one)]
@@ -408,9 +410,9 @@ class HostProxy:
             )
         return allowed
 
-    def _refusal(self, words: str) -> Refused:
+    def _refusal(self, words: str) -> ProxyRefusal:
         self._note(words)
-        return Refused("403 Forbidden", words)
+        return ProxyRefusal("403 Forbidden", words)
 
     def _note(self, words: str) -> None:
         if words not in self.refusals:
@@ -456,19 +458,19 @@ async def _head(reader: asyncio.StreamReader) -> bytes:
     try:
         return await reader.readuntil(b"\r\n\r\n")
     except asyncio.LimitOverrunError:
-        raise Refused("431 Request Header Fields Too Large", "the request head is too long") from None
+        raise ProxyRefusal("431 Request Header Fields Too Large", "the request head is too long") from None
 
 
 def _request_line(head: bytes) -> tuple[bytes, str]:
     if len(head) > MAX_HEAD:
-        raise Refused("431 Request Header Fields Too Large", f"the limit is {MAX_HEAD:,} bytes")
+        raise ProxyRefusal("431 Request Header Fields Too Large", f"the limit is {MAX_HEAD:,} bytes")
     words = head.split(b"\r\n", 1)[0].split(b" ")
     if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
-        raise Refused("400 Bad Request", "this is an HTTP proxy, and this is not a proxy request")
+        raise ProxyRefusal("400 Bad Request", "this is an HTTP proxy, and this is not a proxy request")
     return words[0], words[1].decode("latin-1")
 
 
-async def _say(writer: asyncio.StreamWriter, refused: Refused) -> None:
+async def _say(writer: asyncio.StreamWriter, refused: ProxyRefusal) -> None:
     body = f"crushpy: {refused}\n".encode()
     head = (
         f"HTTP/1.1 {refused.status}\r\ncontent-type: text/plain; charset=utf-8\r\n"

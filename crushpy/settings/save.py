@@ -11,7 +11,7 @@ from typing import Literal
 from crushpy.core.errors import SettingsError
 from crushpy.core.paths import Paths
 from crushpy.security.private_files import locked, write_private
-from crushpy.settings import edit, setting_keys, values
+from crushpy.settings import setting_keys, toml_edit, values
 from crushpy.settings.files import read_text, user_files
 from crushpy.settings.setting_keys import KeyPath, Leaf
 
@@ -29,8 +29,8 @@ def set_value(paths: Paths, key: str, text: str) -> Path:
     values.refuse_password(path, value)
     config, state = user_files(paths)
     with _lock(paths):
-        new_config = edit.set_key(read_text(config), path, value, config)
-        new_state = edit.remove_key(read_text(state), path, state)
+        new_config = toml_edit.set_key(read_text(config), path, value, config)
+        new_state = toml_edit.unset_key(read_text(state), path, state)
         _write(config, new_config)
         _write(state, new_state)
     return config
@@ -45,9 +45,9 @@ def save_choice(paths: Paths, key: str, value: object) -> Path:
     with _lock(paths):
         text = read_text(state)
         if checked is None:
-            _write(state, edit.remove_key(text, path, state))
+            _write(state, toml_edit.unset_key(text, path, state))
         else:
-            _write(state, edit.set_key(text or _STATE_HEAD, path, checked, state))
+            _write(state, toml_edit.set_key(text or _STATE_HEAD, path, checked, state))
     return state
 
 
@@ -56,7 +56,7 @@ def unset_value(paths: Paths, key: str) -> list[Path]:
     path = setting_keys.parse_key(key)
     with _lock(paths):
         texts = {file: read_text(file) for file in user_files(paths)}
-        changed = {file: edit.remove_key(text, path, file) for file, text in texts.items()}
+        changed = {file: toml_edit.unset_key(text, path, file) for file, text in texts.items()}
         return _write_changed(texts, changed)
 
 
@@ -73,7 +73,7 @@ def add_item(paths: Paths, path: setting_keys.KeyPath, item: str) -> Path:
     state = user_files(paths)[1]
     with _lock(paths):
         text = read_text(state)
-        _write(state, edit.add_item(text or _STATE_HEAD, path, item, state))
+        _write(state, toml_edit.append_item(text or _STATE_HEAD, path, item, state))
     return state
 
 
@@ -87,7 +87,7 @@ def remove_rule(paths: Paths, rule: str) -> list[Path]:
 
 def _without_rule(text: str, rule: str, file: Path) -> str:
     for kind in RULE_KINDS:
-        text = edit.remove_item(text, ("permissions", kind), rule, file)
+        text = toml_edit.remove_item(text, ("permissions", kind), rule, file)
     return text
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from crushpy.security.sanitize import encodable
 from crushpy.storage.audit_records import AuditChain, AuditEntry, first_hash, linked
-from crushpy.storage.codec import to_json
+from crushpy.storage.codec import json_text
 from crushpy.storage.database import Database
 from crushpy.storage.generated import statements as sql
 from crushpy.storage.records import CallDecided
@@ -25,7 +25,7 @@ def append_audit(db: Database, root_id: str, entries: Sequence[AuditEntry]) -> N
     for entry in entries:
         number += 1
         clean = AuditEntry(entry.kind, entry.body, entry.session_id, encodable(entry.call_id))
-        record = linked(root_id, number, previous, clean, to_json(entry.body), time.time())
+        record = linked(root_id, number, previous, clean, json_text(entry.body), time.time())
         previous = record.hash
         rows.append(msgspec.structs.asdict(record))
     db.execute_many(sql.INSERT_AUDIT, rows)

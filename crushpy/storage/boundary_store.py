@@ -10,7 +10,7 @@ from crushpy.core.boundary import StoredBoundary
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import Data, Message, MessageOverride, Pin
 from crushpy.security.sanitize import encodable
-from crushpy.storage.codec import boundary_from_row, boundary_to_row, message_from_row, to_json
+from crushpy.storage.codec import boundary_from_row, boundary_to_row, json_text, message_from_row
 from crushpy.storage.generated import statements as sql
 from crushpy.storage.generated.rows import MessageOverrideRow
 from crushpy.storage.records import Carried, SessionInfo, StorageError
@@ -137,7 +137,7 @@ class BoundaryStore(Subject):
         return Carried(tail, tuple(map(_override, rows)), undone is not None)
 
     def _load_in_order(self, ids: Sequence[str]) -> tuple[Message, ...]:
-        rows = self._db.execute(sql.LIST_MESSAGES_BY_ID, ids=to_json(ids))
+        rows = self._db.execute(sql.LIST_MESSAGES_BY_ID, ids=json_text(ids))
         found = {row.id: message_from_row(row) for row in rows}
         return tuple(found[one] for one in ids if one in found)
 

@@ -27,7 +27,7 @@ _BOUNDARY_COLUMNS = dict(
 _SESSION_FIELDS = tuple(name for name in SessionInfo.__struct_fields__ if name != "usage")
 
 
-def to_json(value: object) -> str:
+def json_text(value: object) -> str:
     """`value` as JSON text."""
     try:
         return msgspec.json.encode(value).decode()
@@ -55,7 +55,7 @@ def session_to_row(info: SessionInfo) -> dict[str, Any]:
     row: dict[str, Any] = dict.fromkeys(SessionRow.__struct_fields__)
     row |= {name: getattr(info, name) for name in _SESSION_FIELDS}
     row |= {name: getattr(info.usage, name) for name in _FIGURES}
-    row |= {name: to_json(getattr(info, name)) for name in _SESSION_JSON}
+    row |= {name: json_text(getattr(info, name)) for name in _SESSION_JSON}
     return row | {"title": encodable(info.title), "cwd": folder_key(info.cwd)}
 
 
@@ -71,9 +71,9 @@ def message_to_row(session_id: str, message: Message) -> dict[str, Any]:
         "id": message.id,
         "session_id": session_id,
         "role": message.role,
-        "parts": to_json(message.parts),
+        "parts": json_text(message.parts),
         "model": message.model,
-        "usage": to_json(message.usage) if message.usage is not None else None,
+        "usage": json_text(message.usage) if message.usage is not None else None,
         "finish": message.finish,
         "tokens": message.tokens,
         "created_at": message.created_at,
@@ -95,7 +95,7 @@ def message_from_row(row: MessageRow | DraftRow | CandidateRow) -> Message:
 
 def boundary_to_row(boundary: StoredBoundary) -> dict[str, Any]:
     row: dict[str, Any] = {column: getattr(boundary, field) for field, column in _BOUNDARY_COLUMNS.items()}
-    row |= {name: to_json(row[name]) for name in _BOUNDARY_JSON}
+    row |= {name: json_text(row[name]) for name in _BOUNDARY_JSON}
     return row | {"problem": encodable(boundary.problem)}
 
 

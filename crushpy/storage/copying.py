@@ -11,10 +11,10 @@ import msgspec
 
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import Data, counted
-from crushpy.storage.codec import to_json
+from crushpy.storage.codec import json_text
 from crushpy.storage.deletion import delete_rows
 from crushpy.storage.generated import statements as sql
-from crushpy.storage.generated.schema import BOOLEANS, KEYS, NUMBERED
+from crushpy.storage.generated.ddl import BOOLEANS, KEYS, NUMBERED
 from crushpy.storage.records import StorageError
 from crushpy.storage.storage_thread import Subject, stored
 from crushpy.storage.store import Store
@@ -145,7 +145,7 @@ class Transfer(Subject):
         """The session of each row; empty if it belongs to none."""
         if KEYS[table] == ("number",) and table not in NUMBERED:  # the number of a message
             numbers = [row["number"] for row in rows]
-            found = self._db.execute(sql.LIST_MESSAGE_SESSIONS, numbers=to_json(numbers))
+            found = self._db.execute(sql.LIST_MESSAGE_SESSIONS, numbers=json_text(numbers))
             owners = {row.number: row.session_id for row in found}
             return [owners.get(number, "") for number in numbers]
         columns = _OWNERS.get(table, ("session_id", "root_id"))

@@ -5,7 +5,7 @@ Work that is left when a process ends is continued by the next one that is idle.
 
 from crushpy.storage.audit_records import AuditEntry
 from crushpy.storage.audit_rows import append_audit
-from crushpy.storage.codec import to_json
+from crushpy.storage.codec import json_text
 from crushpy.storage.database import Database
 from crushpy.storage.generated import statements as sql
 from crushpy.storage.search_index import indexed_texts, remove_texts, take_up_to
@@ -44,7 +44,7 @@ def delete_rows(db: Database) -> bool:
         db.execute(sql.LIST_MESSAGE_SIZES, session=session, many=_BATCH_ROWS).all(), _BATCH_CHARS
     )
     texts = indexed_texts(db, [row.number for row in rows])
-    numbers = to_json([row.number for row in rows])
+    numbers = json_text([row.number for row in rows])
     with db.secure_delete(), db.transaction():
         remaining = set(db.execute(sql.LOCK_MESSAGES, numbers=numbers).scalars())  # others may delete as well
         remove_texts(db, [text for text in texts if text.number in remaining])

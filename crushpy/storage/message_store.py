@@ -7,7 +7,7 @@ from crushpy.core.messages import Data, Message, Text, ToolCall, parts_from_json
 from crushpy.security.sanitize import encodable
 from crushpy.storage.audit_records import AuditEntry
 from crushpy.storage.audit_rows import append_audit
-from crushpy.storage.codec import folder_key, message_from_row, message_to_row, to_json
+from crushpy.storage.codec import folder_key, json_text, message_from_row, message_to_row
 from crushpy.storage.generated import statements as sql
 from crushpy.storage.record_store import OutputStore
 from crushpy.storage.records import (
@@ -70,7 +70,7 @@ class MessageStore(Subject):
     @stored
     def load_numbers(self, message_ids: Sequence[str]) -> dict[str, int]:
         """The numbers of these messages, which order the messages of all conversations."""
-        rows = self._db.execute(sql.FIND_MESSAGE_NUMBERS, ids=to_json(message_ids))
+        rows = self._db.execute(sql.FIND_MESSAGE_NUMBERS, ids=json_text(message_ids))
         return {row.id: row.number for row in rows}
 
     @stored

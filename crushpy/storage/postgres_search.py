@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from crushpy.core.messages import Data
-from crushpy.storage.codec import to_json
+from crushpy.storage.codec import json_text
 from crushpy.storage.database import Database, FullTextIndex, IndexedText, handwritten
 
 FULL_TEXT_SCHEMA = (
@@ -71,7 +71,7 @@ class PostgresFullText(FullTextIndex):
         self._db.execute_many(_ADD, rows)
 
     def remove(self, texts: Sequence[IndexedText]) -> None:
-        self._db.execute(_REMOVE, numbers=to_json([text.number for text in texts]))
+        self._db.execute(_REMOVE, numbers=json_text([text.number for text in texts]))
 
     def merge_some(self, *, begin: bool) -> bool:
         """The server removes deleted words by itself."""

@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 from psycopg.rows import dict_row
 
-from crushpy.storage.generated.schema import POSTGRESQL, VERSION
+from crushpy.storage.generated.ddl import POSTGRESQL, VERSION
 from crushpy.storage.location import Location, ServerAddress
 from crushpy.storage.postgres_search import FULL_TEXT_SCHEMA, TRIGRAM_INDEX, TRIGRAM_INDEX_NAME
 from crushpy.storage.records import ServerReport, StorageError
@@ -90,7 +90,7 @@ SELECT current_setting('server_version') AS version, current_setting('server_ver
 """
 
 
-def examine(address: ServerAddress) -> ServerReport:
+def query_server_state(address: ServerAddress) -> ServerReport:
     """Asks a server for its state. `StorageError` if it cannot be asked. Changes nothing."""
     try:
         with psycopg.connect(address.url, autocommit=True, connect_timeout=10) as connection:

@@ -17,7 +17,7 @@ from crushpy.core.paths import private_dir
 from crushpy.core.timeline_notes import TimelineNote
 from crushpy.security.private_files import write_private
 from crushpy.security.sanitize import encodable
-from crushpy.storage.codec import to_json, usage_figures, usage_from_json
+from crushpy.storage.codec import json_text, usage_figures, usage_from_json
 from crushpy.storage.generated import statements as sql
 from crushpy.storage.generated.rows import SessionUsageRow
 from crushpy.storage.records import ListedTask, StoredTaskList, TaskResult, TasksDone, UsageSum
@@ -47,7 +47,7 @@ class NoteStore(Subject):
     @stored
     def load(self, session_id: str, carried: Sequence[str] = ()) -> list[TimelineNote]:
         """The notes of a session, and those after messages that were carried into it."""
-        rows = self._db.execute(sql.LIST_NOTES, session=session_id, carried=to_json(carried))
+        rows = self._db.execute(sql.LIST_NOTES, session=session_id, carried=json_text(carried))
         return [
             TimelineNote(row.kind, row.text, row.hint, row.after, bool(row.early), row.at)  # pyright: ignore[reportArgumentType]
             for row in rows
@@ -95,7 +95,7 @@ class TaskStore(Subject):
     @stored
     def load_results(self, result_ids: Sequence[str]) -> dict[str, TaskResult]:
         """Results of tasks, by id."""
-        rows = self._db.execute(sql.LIST_TASK_RESULTS, ids=to_json(result_ids))
+        rows = self._db.execute(sql.LIST_TASK_RESULTS, ids=json_text(result_ids))
         return {row.id: TaskResult(**msgspec.structs.asdict(row)) for row in rows}
 
     @stored

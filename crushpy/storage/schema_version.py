@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from crushpy.storage.database import Database
 from crushpy.storage.generated import statements as sql
-from crushpy.storage.generated.schema import DEFAULTS, VERSION
+from crushpy.storage.generated.ddl import DEFAULTS, VERSION
 from crushpy.storage.location import Location
 from crushpy.storage.records import StorageError
 

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from crushpy.core.messages import Image, Message, Note, Part, Seed, Text, Thinking, ToolCall, ToolResult
-from crushpy.storage.codec import message_from_row, to_json
+from crushpy.storage.codec import json_text, message_from_row
 from crushpy.storage.database import Database, IndexedText
 from crushpy.storage.generated import statements as sql
 from crushpy.storage.generated.rows import MessageRow, MessageSizeRow
@@ -38,14 +38,14 @@ _WORD = re.compile(r"\S+")
 def index_some(db: Database, sessions: Sequence[str] = ()) -> bool:
     """Indexes some of the newest messages, or of those of `sessions`. False if none of them is left."""
     if sessions:
-        found = db.execute(sql.LIST_UNINDEXED_OF_SESSIONS, sessions=to_json(sessions), many=_BATCH_ROWS)
+        found = db.execute(sql.LIST_UNINDEXED_OF_SESSIONS, sessions=json_text(sessions), many=_BATCH_ROWS)
     else:
         found = db.execute(sql.LIST_UNINDEXED, many=_BATCH_ROWS)
     rows = found.all()
     texts = indexed_texts(db, [row.number for row in take_up_to(rows, _BATCH_CHARS)])
     if texts:
         with db.transaction():
-            numbers = to_json([each.number for each in texts])
+            numbers = json_text([each.number for each in texts])
             taken = set(db.execute(sql.DEQUEUE_MESSAGES, numbers=numbers).scalars())
             if mine := [each for each in texts if each.number in taken]:  # other processes took the rest
                 db.full_text.add(mine)
@@ -56,13 +56,13 @@ def indexed_texts(db: Database, numbers: Sequence[int]) -> list[IndexedText]:
     """Of these messages; computed before the transaction, so that others do not wait."""
     if not numbers:
         return []
-    rows = db.execute(sql.LIST_MESSAGES_BY_NUMBER, numbers=to_json(numbers))
+    rows = db.execute(sql.LIST_MESSAGES_BY_NUMBER, numbers=json_text(numbers))
     return [_indexed(row) for row in rows]
 
 
 def remove_texts(db: Database, texts: Sequence[IndexedText]) -> None:
     """Inside the transaction that deletes these messages, before they are deleted."""
-    numbers = to_json([text.number for text in texts])
+    numbers = json_text([text.number for text in texts])
     queued = set(db.execute(sql.DEQUEUE_MESSAGES, numbers=numbers).scalars())
     db.full_text.remove([text for text in texts if text.number not in queued])
 
@@ -70,7 +70,7 @@ def remove_texts(db: Database, texts: Sequence[IndexedText]) -> None:
 def load_search_reach(db: Database, session_id: str) -> dict[str, int]:
     """The sessions that a search within one session covers, each with the number of its last message."""
     reach = dict(load_reach(db, session_id))
-    tasks = db.execute(sql.LIST_TASKS_OF_LINEAGE, reach=to_json(reach)).scalars()
+    tasks = db.execute(sql.LIST_TASKS_OF_LINEAGE, reach=json_text(reach)).scalars()
     return reach | {task: EVERYTHING for task in tasks if task not in reach}
 
 

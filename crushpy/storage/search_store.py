@@ -13,7 +13,7 @@ import msgspec
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import Data
 from crushpy.security.sanitize import encodable
-from crushpy.storage.codec import folder_key, message_from_row, to_json
+from crushpy.storage.codec import folder_key, json_text, message_from_row
 from crushpy.storage.database import LETTERS, handwritten
 from crushpy.storage.generated import statements as sql
 from crushpy.storage.generated.rows import CandidateRow
@@ -114,13 +114,13 @@ class SearchStore(Subject):
         size = _FIRST_PAGE_ROWS
         while numbers:
             page, numbers = numbers[:size], numbers[size:]
-            rows = {row.number: row for row in self._db.execute(sql.LIST_CANDIDATES, numbers=to_json(page))}
+            rows = {row.number: row for row in self._db.execute(sql.LIST_CANDIDATES, numbers=json_text(page))}
             yield from (rows[number] for number in page if number in rows)
             size = min(2 * size, _MAX_PAGE_ROWS)
 
     def _numbers(self, wanted: _Wanted) -> list[int]:
         index, values = self._db.full_text, dict[str, Any]()
-        sessions = to_json(list(wanted.reach or ()))
+        sessions = json_text(list(wanted.reach or ()))
         unindexed = bool(
             wanted.reach is not None
             and self._db.execute(sql.IS_ANY_UNINDEXED, sessions=sessions, many=1).scalar()
@@ -135,7 +135,7 @@ class SearchStore(Subject):
             conditions.append("session.cwd = :cwd")
         reach = join = ""
         if wanted.reach is not None:
-            values["reach"] = to_json(wanted.reach)
+            values["reach"] = json_text(wanted.reach)
             reach = f"WITH reach (id, last) AS MATERIALIZED ({index.reach_query}) "
             join = "JOIN reach ON reach.id = message.session_id AND message.number <= reach.last "
         ranked, order = "", "message.number DESC"

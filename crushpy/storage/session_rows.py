@@ -15,7 +15,13 @@ import msgspec
 from crushpy.core.boundary import StoredBoundary
 from crushpy.core.messages import Data, Message, ToolCall, Usage
 from crushpy.security.sanitize import encodable
-from crushpy.storage.codec import boundary_from_row, message_to_row, session_from_row, session_to_row, to_json
+from crushpy.storage.codec import (
+    boundary_from_row,
+    json_text,
+    message_to_row,
+    session_from_row,
+    session_to_row,
+)
 from crushpy.storage.database import Database
 from crushpy.storage.generated import statements as sql
 from crushpy.storage.records import EVERYTHING, CallStart, SessionInfo, StorageError
@@ -134,7 +140,7 @@ def _last_number(db: Database, parent: SessionInfo, child: SessionInfo) -> int:
     """The number of the last message of `parent` before `child` left it. Numbers grow; clocks may not."""
     boundary = find_opening(db, child.id)
     if boundary is not None and boundary.trigger == FORK:
-        ids = to_json(boundary.tail)
+        ids = json_text(boundary.tail)
         return db.execute(sql.FIND_LAST_NUMBER_AMONG, session=parent.id, ids=ids).scalar() or 0
     first = db.execute(sql.FIND_FIRST_NUMBER_OF_SESSION, session=child.id).scalar()
     if first is not None:
@@ -199,7 +205,7 @@ def begin_calls(db: Database, session_id: str, calls: Sequence[tuple[str, ToolCa
 
 def add_facts(db: Database, facts: Mapping[str, Data]) -> None:
     """The facts of stored messages, by message id."""
-    rows = [{"message": message, "facts": to_json(found)} for message, found in facts.items()]
+    rows = [{"message": message, "facts": json_text(found)} for message, found in facts.items()]
     db.execute_many(sql.ADD_FACTS, rows)
 
 
@@ -213,7 +219,7 @@ def _run_to_row(session_id: str, message_id: str, call: ToolCall, at: float) -> 
         "message_id": message_id,
         "call_id": encodable(call.id),
         "name": encodable(call.name),
-        "args": to_json(call.args),
+        "args": json_text(call.args),
         "started_at": at,
         **_OPEN,
     }

@@ -10,7 +10,7 @@ from crushpy.core.errors import UsageError
 from crushpy.core.messages import Data, Message, Todo, Usage
 from crushpy.security.sanitize import clean, encodable
 from crushpy.storage import deletion
-from crushpy.storage.codec import folder_key, session_from_row, to_json
+from crushpy.storage.codec import folder_key, json_text, session_from_row
 from crushpy.storage.generated import statements as sql
 from crushpy.storage.records import BreakerState, ConversationEntry, SessionInfo
 from crushpy.storage.session_rows import (
@@ -171,9 +171,9 @@ class SessionStore(Subject):
             "compaction": compaction,
             "mode": mode,
             "end_reason": end_reason,
-            "todos": to_json(todos) if todos is not None else None,
-            "grants": to_json(grants) if grants is not None else None,
-            "breaker": to_json(breaker) if breaker is not None else None,
+            "todos": json_text(todos) if todos is not None else None,
+            "grants": json_text(grants) if grants is not None else None,
+            "breaker": json_text(breaker) if breaker is not None else None,
         }
         given = {name for name, value in changes.items() if value is not None}
         if not given and system is None:

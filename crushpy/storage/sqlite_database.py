@@ -14,7 +14,7 @@ from crushpy.storage.leases import SqliteLeases
 from crushpy.storage.location import Location
 from crushpy.storage.schema_version import refuse_unfinished
 from crushpy.storage.sqlite_errors import BusyRetry, explained
-from crushpy.storage.sqlite_file import connect
+from crushpy.storage.sqlite_file import open_sqlite
 from crushpy.storage.sqlite_search import SqliteFullText
 
 T = TypeVar("T")
@@ -37,7 +37,7 @@ class SqliteDatabase(Database):
         self.place = location.place
         self._file = location.file
         self._retry = BusyRetry(self.place, lambda text: location.notify(text))  # noqa: PLW0108  # it is set later
-        self._raw = connect(location, self._retry)
+        self._raw = open_sqlite(location, self._retry)
         self._durable = False
         self.leases = SqliteLeases(self)
         self.full_text = SqliteFullText(self)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from crushpy.core.paths import private_dir
 from crushpy.security.private_files import locked
-from crushpy.storage.generated.schema import VERSION
+from crushpy.storage.generated.ddl import VERSION
 from crushpy.storage.location import Location
 from crushpy.storage.records import StorageError
 from crushpy.storage.schema_version import OLD_VERSION, old_table_views, require_supported
@@ -34,7 +34,7 @@ class DamagedFile(sqlite3.DatabaseError):
     sqlite_errorname = "SQLITE_CORRUPT"
 
 
-def connect(location: Location, retry: BusyRetry) -> sqlite3.Connection:
+def open_sqlite(location: Location, retry: BusyRetry) -> sqlite3.Connection:
     """An open file of the current version, created if necessary. Adds to the warnings of `location`."""
     file = location.file
     if not location.replaces_damaged and file.exists():
@@ -193,7 +193,7 @@ def _refuse_foreign(connection: sqlite3.Connection, file: Path) -> int:
 
 
 def _create_schema(connection: sqlite3.Connection) -> None:
-    from crushpy.storage.generated.schema import SQLITE
+    from crushpy.storage.generated.ddl import SQLITE
 
     connection.execute("BEGIN IMMEDIATE")
     try:

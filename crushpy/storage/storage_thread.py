@@ -215,6 +215,6 @@ def _require_psycopg(place: str) -> None:
 def examine_server(url: str) -> ServerReport:
     """Asks a server for its state; nothing is created there. `StorageError` if it cannot be asked."""
     _require_psycopg(ServerAddress(url).shown)
-    from crushpy.storage.postgres_server import examine
+    from crushpy.storage.postgres_server import query_server_state
 
-    return examine(ServerAddress(url))
+    return query_server_state(ServerAddress(url))

@@ -16,11 +16,11 @@ from crushpy.core.paths import Paths
 from crushpy.settings import (
     Settings,
     add_rule,
-    edit,
     load,
     remove_rule,
     save_choice,
     set_value,
+    toml_edit,
     unset_value,
 )
 
@@ -194,7 +194,7 @@ def test_comments_order_and_blank_lines_stay(config: Path) -> None:
     ],
 )
 def test_a_new_key_outside_tables_finds_its_place(before: str, after: str) -> None:
-    assert edit.set_key(before, ("model",), "x", Path("f")) == after
+    assert toml_edit.set_key(before, ("model",), "x", Path("f")) == after
 
 
 LAYOUTS = (
@@ -233,7 +233,9 @@ def test_a_change_means_what_was_asked_for_whatever_the_layout(
         before, file = tomllib.loads(text), Path("f")
         try:
             text = (
-                edit.remove_key(text, path, file) if value is None else edit.set_key(text, path, value, file)
+                toml_edit.unset_key(text, path, file)
+                if value is None
+                else toml_edit.set_key(text, path, value, file)
             )
         except SettingsError:
             continue  # refused: the text is as it was
@@ -256,11 +258,11 @@ def test_usual_changes_are_refused_in_no_layout(layout: str) -> None:
         (("models", "a/b", "context_window"), 5),
         (("models", "new", "threshold"), "off"),
     ):
-        text = edit.set_key(layout, path, value, file)
-        edit.remove_key(text, path, file)
-    text = edit.add_item(layout, ("permissions", "allow"), "new", file)
+        text = toml_edit.set_key(layout, path, value, file)
+        toml_edit.unset_key(text, path, file)
+    text = toml_edit.append_item(layout, ("permissions", "allow"), "new", file)
     assert "new" in tomllib.loads(text)["permissions"]["allow"]
-    edit.remove_item(text, ("permissions", "allow"), "new", file)
+    toml_edit.remove_item(text, ("permissions", "allow"), "new", file)
 
 
 def test_a_symlinked_config_stays_a_symlink(config: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from support.stored import a_session, replied, said
 
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import Message, Pin, Text, Usage
-from crushpy.storage.generated.schema import VERSION
+from crushpy.storage.generated.ddl import VERSION
 from crushpy.storage.location import ServerAddress
 from crushpy.storage.records import StorageError
 from crushpy.storage.store import Store

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from crushpy.cli.checkup.finding import Finding, Scene, fail, ok, size, warn
+from crushpy.cli.checkup.check_result import Finding, Scene, fail, ok, size, warn
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import counted
 from crushpy.core.paths import PROJECT_FOLDER, private_dir, project_root

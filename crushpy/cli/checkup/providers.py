@@ -3,7 +3,7 @@
 import os
 from collections.abc import AsyncIterator, Iterator
 
-from crushpy.cli.checkup.finding import Finding, Scene, fail, ok, warn
+from crushpy.cli.checkup.check_result import Finding, Scene, fail, ok, warn
 from crushpy.llm.errors import ModelError
 
 

@@ -7,7 +7,11 @@ import signal
 import socket
 import stat
 
-from crushpy.sandbox.supervisor.processes import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, kill_all_below_us
+from crushpy.sandbox.supervisor.process_control import (
+    PR_SET_CHILD_SUBREAPER,
+    PR_SET_PDEATHSIG,
+    kill_all_below_us,
+)
 
 _LOAD, _EQUAL, _AT_LEAST, _AND, _RETURN = 0x20, 0x15, 0x35, 0x54, 0x06
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000

@@ -22,7 +22,7 @@ import sys
 import time
 from types import FrameType
 
-from crushpy.sandbox.supervisor.processes import (
+from crushpy.sandbox.supervisor.process_control import (
     HAS_PROC,
     KILL_PAUSE,
     KILL_ROUNDS,

@@ -10,7 +10,7 @@ import signal
 from collections.abc import Callable
 from types import FrameType
 
-from crushpy.sandbox.supervisor.processes import (
+from crushpy.sandbox.supervisor.process_control import (
     HAS_PROC,
     PR_SET_CHILD_SUBREAPER,
     PR_SET_PDEATHSIG,

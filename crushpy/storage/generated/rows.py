@@ -4,17 +4,17 @@
 import msgspec
 
 
-class Row(msgspec.Struct, frozen=True, gc=False):
+class StatementRow(msgspec.Struct, frozen=True, gc=False):
     """The columns of a row, in order."""
 
 
-class AuditEndRow(Row, frozen=True, gc=False):
+class AuditEndRow(StatementRow, frozen=True, gc=False):
     root_id: str
     number: int
     hash: str
 
 
-class AuditRow(Row, frozen=True, gc=False):
+class AuditRow(StatementRow, frozen=True, gc=False):
     root_id: str
     number: int
     kind: str
@@ -26,7 +26,7 @@ class AuditRow(Row, frozen=True, gc=False):
     hash: str
 
 
-class BoundaryRow(Row, frozen=True, gc=False):
+class BoundaryRow(StatementRow, frozen=True, gc=False):
     id: str
     parent_id: str
     child_id: str
@@ -52,7 +52,7 @@ class BoundaryRow(Row, frozen=True, gc=False):
     waited_ms: int
 
 
-class CallUsageRow(Row, frozen=True, gc=False):
+class CallUsageRow(StatementRow, frozen=True, gc=False):
     session_id: str
     model: str
     quarter: int
@@ -63,7 +63,7 @@ class CallUsageRow(Row, frozen=True, gc=False):
     cost: float
 
 
-class CandidateRow(Row, frozen=True, gc=False):
+class CandidateRow(StatementRow, frozen=True, gc=False):
     number: int
     id: str
     session_id: str
@@ -79,7 +79,7 @@ class CandidateRow(Row, frozen=True, gc=False):
     title: str
 
 
-class ConversationRow(Row, frozen=True, gc=False):
+class ConversationRow(StatementRow, frozen=True, gc=False):
     root_id: str
     tip_id: str
     cwd: str
@@ -92,7 +92,7 @@ class ConversationRow(Row, frozen=True, gc=False):
     imported: str
 
 
-class DraftRow(Row, frozen=True, gc=False):
+class DraftRow(StatementRow, frozen=True, gc=False):
     session_id: str
     id: str
     role: str
@@ -104,7 +104,7 @@ class DraftRow(Row, frozen=True, gc=False):
     created_at: float
 
 
-class FileChangeRow(Row, frozen=True, gc=False):
+class FileChangeRow(StatementRow, frozen=True, gc=False):
     number: int
     root_id: str
     session_id: str
@@ -121,13 +121,13 @@ class FileChangeRow(Row, frozen=True, gc=False):
     created_at: float
 
 
-class FileStateRow(Row, frozen=True, gc=False):
+class FileStateRow(StatementRow, frozen=True, gc=False):
     number: int
     before: str
     after: str | None
 
 
-class ImportRecordRow(Row, frozen=True, gc=False):
+class ImportRecordRow(StatementRow, frozen=True, gc=False):
     root_id: str
     source: str
     foreign_id: str
@@ -139,7 +139,7 @@ class ImportRecordRow(Row, frozen=True, gc=False):
     imported_at: float
 
 
-class ListedTaskRow(Row, frozen=True, gc=False):
+class ListedTaskRow(StatementRow, frozen=True, gc=False):
     root_id: str
     number: int
     name: str
@@ -154,12 +154,12 @@ class ListedTaskRow(Row, frozen=True, gc=False):
     cost: float
 
 
-class MessageNumberRow(Row, frozen=True, gc=False):
+class MessageNumberRow(StatementRow, frozen=True, gc=False):
     id: str
     number: int
 
 
-class MessageOverrideRow(Row, frozen=True, gc=False):
+class MessageOverrideRow(StatementRow, frozen=True, gc=False):
     session_id: str
     message_id: str
     head: int
@@ -168,13 +168,13 @@ class MessageOverrideRow(Row, frozen=True, gc=False):
     made_after: str
 
 
-class MessagePlaceRow(Row, frozen=True, gc=False):
+class MessagePlaceRow(StatementRow, frozen=True, gc=False):
     id: str
     session_id: str
     number: int
 
 
-class MessageRow(Row, frozen=True, gc=False):
+class MessageRow(StatementRow, frozen=True, gc=False):
     number: int
     id: str
     session_id: str
@@ -188,22 +188,22 @@ class MessageRow(Row, frozen=True, gc=False):
     created_at: float
 
 
-class MessageSessionRow(Row, frozen=True, gc=False):
+class MessageSessionRow(StatementRow, frozen=True, gc=False):
     number: int
     session_id: str
 
 
-class MessageSizeRow(Row, frozen=True, gc=False):
+class MessageSizeRow(StatementRow, frozen=True, gc=False):
     number: int
     size: int
 
 
-class OutputNameRow(Row, frozen=True, gc=False):
+class OutputNameRow(StatementRow, frozen=True, gc=False):
     root_id: str
     name: str
 
 
-class PinRow(Row, frozen=True, gc=False):
+class PinRow(StatementRow, frozen=True, gc=False):
     root_id: str
     number: int
     kind: str
@@ -212,7 +212,7 @@ class PinRow(Row, frozen=True, gc=False):
     created_at: float
 
 
-class SessionRow(Row, frozen=True, gc=False):
+class SessionRow(StatementRow, frozen=True, gc=False):
     id: str
     root_id: str
     parent_id: str | None
@@ -240,7 +240,7 @@ class SessionRow(Row, frozen=True, gc=False):
     system: str
 
 
-class SessionUsageRow(Row, frozen=True, gc=False):
+class SessionUsageRow(StatementRow, frozen=True, gc=False):
     id: str
     root_id: str
     cwd: str
@@ -254,14 +254,14 @@ class SessionUsageRow(Row, frozen=True, gc=False):
     title: str
 
 
-class TaskListRow(Row, frozen=True, gc=False):
+class TaskListRow(StatementRow, frozen=True, gc=False):
     root_id: str
     orders: str
     parallel: int
     created_at: float
 
 
-class TaskResultRow(Row, frozen=True, gc=False):
+class TaskResultRow(StatementRow, frozen=True, gc=False):
     id: str
     session_id: str
     raw: str
@@ -271,7 +271,7 @@ class TaskResultRow(Row, frozen=True, gc=False):
     created_at: float
 
 
-class TaskUsageRow(Row, frozen=True, gc=False):
+class TaskUsageRow(StatementRow, frozen=True, gc=False):
     input_tokens: int
     output_tokens: int
     cache_read_tokens: int
@@ -279,7 +279,7 @@ class TaskUsageRow(Row, frozen=True, gc=False):
     cost: float
 
 
-class TimelineNoteRow(Row, frozen=True, gc=False):
+class TimelineNoteRow(StatementRow, frozen=True, gc=False):
     number: int
     session_id: str
     after: str
@@ -290,7 +290,7 @@ class TimelineNoteRow(Row, frozen=True, gc=False):
     at: float
 
 
-class TipRow(Row, frozen=True, gc=False):
+class TipRow(StatementRow, frozen=True, gc=False):
     tip_id: str
     generations: int
     ended_at: float | None
@@ -301,7 +301,7 @@ class TipRow(Row, frozen=True, gc=False):
     imported: str
 
 
-class UnfinishedTasksRow(Row, frozen=True, gc=False):
+class UnfinishedTasksRow(StatementRow, frozen=True, gc=False):
     root_id: str
     tasks: int
     done: int

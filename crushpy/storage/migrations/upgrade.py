@@ -17,7 +17,7 @@ from sqlalchemy import Connection, create_engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
-from crushpy.storage.generated.schema import VERSION
+from crushpy.storage.generated.ddl import VERSION
 
 FOLDER = Path(__file__).parent
 _LOCK_TIMEOUT_S = 60.0

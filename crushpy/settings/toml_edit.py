@@ -33,7 +33,7 @@ def set_key(text: str, path: KeyPath, value: object, file: Path) -> str:
         return _checked(_with_new_table(text, path, value), wanted, path, file)
 
 
-def remove_key(text: str, path: KeyPath, file: Path) -> str:
+def unset_key(text: str, path: KeyPath, file: Path) -> str:
     """`text` without `path`, a value or a table; unchanged if it does not exist."""
     before = parse(text, file)
     if not _has(before, path):
@@ -42,7 +42,7 @@ def remove_key(text: str, path: KeyPath, file: Path) -> str:
     return _rewritten(text, wanted, path, file, lambda document: _table(document, path).pop(path[-1]))
 
 
-def add_item(text: str, path: KeyPath, item: str, file: Path) -> str:
+def append_item(text: str, path: KeyPath, item: str, file: Path) -> str:
     """`text` with `item` appended to the list at `path`; unchanged if the list contains it."""
     before = parse(text, file)
     present = _list(before, path)
