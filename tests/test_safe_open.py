@@ -1,4 +1,4 @@
-"""What a real path names is opened, and nothing else: with openat2 and, where there is none, step by step."""
+"""What a real path names is opened, and nothing else."""
 
 import errno
 import os
@@ -7,16 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from crushpy.security import safe_open
 from crushpy.security.safe_open import NotRegular, make_folders, open_folder, open_regular
-
-NO_SUCH_CALL = 9_999
-
-
-@pytest.fixture(params=["openat2", "step by step"], autouse=True)
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if request.param == "step by step":
-        monkeypatch.setattr(safe_open, "_OPENAT2", NO_SUCH_CALL)  # a kernel without it
 
 
 @pytest.fixture

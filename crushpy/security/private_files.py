@@ -14,9 +14,9 @@ _NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP}
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Puts `content` in `path` in one step, and makes its folder; a symlink (dotfiles) stays one.
+    """Replaces the content of `path` atomically and creates its folder; a symlink (dotfiles) stays one.
 
-    Raises OSError, and then what was there is intact.
+    Raises OSError; the old content is intact then.
     """
     target = Path(os.path.realpath(path))
     private_dir(target.parent)
@@ -29,9 +29,9 @@ def write_private(path: Path, content: bytes) -> None:
 
 @contextmanager
 def new_file(path: Path, *, replace: bool) -> Generator[BinaryIO]:
-    """A file that only its owner can read: it grows under another name, and is there once it is whole.
+    """A file that only its owner can read: written under a temporary name, and renamed when it is complete.
 
-    Raises FileExistsError where anything is there, be it a link, unless it may be replaced; OSError.
+    Raises FileExistsError if anything, also a link, exists there and may not be replaced; OSError.
     """
     if not replace and os.path.lexists(path):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))

@@ -1,7 +1,7 @@
-"""Takes secrets out of text that leaves crushpy's own storage: exports, and what is carried to a new session.
+"""Redacts secrets in text that leaves crushpy's own storage: exports, and what is carried to a new session.
 
-Every pattern is linear, so that no text can make it slow: what repeats is bounded, possessive, or can be
-read in one way only. Possessive are single characters alone: over groups, Python before 3.11.5 errs.
+Every pattern takes linear time: repetitions are bounded, possessive, or match in one way only. Only single
+characters have possessive quantifiers: for groups, Python before 3.11.5 has a bug.
 """
 
 import os
@@ -49,7 +49,7 @@ _LOOKS = {
 
 
 def _token(start: str, rest: str) -> "re.Pattern[str]":
-    # What must not stand before it is looked at behind it: `re` is fast where a pattern begins with letters.
+    # The look-behind follows the prefix: `re` is fast if a pattern begins with letters.
     return re.compile(rf"{start}(?<![A-Za-z0-9_-]{start}){rest}")
 
 
@@ -57,13 +57,13 @@ _TOKENS = {
     **{f"k_{kind}_": _token(f"[spr]k_{kind}_", r"[A-Za-z0-9]{16,}+") for kind in ("live", "test")},  # Stripe
     **{start: _token(re.escape(start), rest) for start, rest in _LOOKS.items()},
 }
-"""Each by letters that it holds: the longer they are, the faster they are looked for."""
+"""Patterns by a string that each match contains: the longer it is, the faster is the search for it."""
 _GITHUB = _token("gh[oprsu]_", r"[A-Za-z0-9]{20,}+")
 _SHORTEST = 20
 """A shorter text of only letters and digits cannot be recognised as a secret."""
 _SHORTEST_TOKEN = 15
 _SEPARATOR = re.compile(r"[ \t:=]")
-"""One of these is in every header, every URL with a password, and between a name and what it is given."""
+"""One of these is in every header, every URL with a password, and between a name and its value."""
 
 _QUOTE = r"""\\?["']?"""
 _SCHEME = _any_case("(?:bearer|basic|digest|token|apikey)")
@@ -85,7 +85,7 @@ _ASSIGNMENT = re.compile(
 )
 _SECRET_KEY = re.compile(rf"{_NAME}$")
 _NAME_WORDS = ("passw", "passphrase", "pwd", "token", "authorization", "credential")
-"""One of these, a secret, or a key of `_KEYS_OF`, is where each `_NAME` begins."""
+"""Each `_NAME` begins with one of these, with `secret`, or with a word of `_KEYS_OF` before `key`."""
 _KEYS_OF = ("private", "signing", "api", "access", "account", "encryption")
 _LONGEST_KEY = max(map(len, _KEYS_OF)) + 1
 
@@ -172,7 +172,7 @@ def _hide_private_keys(text: str) -> str:
 
 
 def _end_of_key(text: str, place: int) -> int:
-    """Behind its end mark, or as far as it looks like a key where the end was cut off."""
+    """The position after its end mark, or after the last line that looks like a key if the end is missing."""
     dashes = text.find("-----", place)
     if dashes >= 0 and (end := _KEY_END.match(text, dashes)):
         return end.end()
@@ -196,7 +196,7 @@ def _hide_at(
     hide: Callable[["re.Match[str]"], str],
     places: Callable[[str], Iterable[int]],
 ) -> str:
-    """What `pattern.sub` gives, where the pattern can only match at `places` of the text in small letters."""
+    """The result of `pattern.sub`, faster: the pattern can match only at `places` of the lower-case text."""
     if len(lower) != len(text):  # a few letters change their length
         return pattern.sub(hide, text)
     kept: list[str] = []
@@ -209,7 +209,7 @@ def _hide_at(
 
 
 def _headers(lower: str) -> list[int]:
-    """Other schemes are words like others where the header's name does not stand in front."""
+    """Positions at which `_AUTHORIZATION` may match: without the header's name, only `bearer` counts."""
     return _occurrences(lower, "authorization", "bearer")
 
 
@@ -225,7 +225,7 @@ def _names(lower: str) -> list[int]:
 
 
 def _beginnings(lower: str, place: int, words: tuple[str, ...]) -> Iterator[int]:
-    """Where one of `words` begins that stands right before `place`, or with one dash between."""
+    """The start of each of `words` that ends at `place`, or one dash or underscore before it."""
     before = lower[max(0, place - _LONGEST_KEY) : place]
     joined = before[:-1] if before.endswith(("_", "-")) else before
     for word in words:
@@ -245,7 +245,7 @@ def _occurrences(text: str, *words: str) -> list[int]:
 
 def _hide_authorization(match: "re.Match[str]") -> str:
     header, scheme, value = match[1] or "", match[2], match[3]
-    # Without the header's name in front, "bearer" and "token" are words like others.
+    # Without the header's name in front, "bearer" and "token" are ordinary words.
     is_secret = header or (scheme.lower().startswith("bearer") and _has_digit(value))
     return header + scheme + MARK if is_secret else match[0]
 
@@ -271,7 +271,7 @@ def _hide_assigned(match: "re.Match[str]") -> str:
 
 
 def _is_secret(name: str, separator: str, value: str, *, bare: bool) -> bool:
-    """Whether what is given to a name such as `password` is the thing itself: not code, not prose."""
+    """Whether the value assigned to a name such as `password` is a secret, not code or prose."""
     if value.startswith(("$", "{", "<", "%", "*", MARK)) or _PLACEHOLDER.match(value):
         return False
     if bare and _CODE.match(value):

@@ -1,7 +1,7 @@
-"""How crushpy itself asks git: nothing that a repository's settings name is run, and nothing is written.
+"""How crushpy itself runs git: no program that a repository's settings name runs, and nothing is written.
 
-Hooks, a file system monitor, filters, pagers, external diffs, signature programs and transports are programs
-that a repository can choose. The user was not asked about those, so they stay off.
+A repository can choose hooks, a file system monitor, filters, pagers, external diffs, signature programs and
+transports. The user was not asked about those programs, so they are turned off.
 """
 
 import os
@@ -69,7 +69,7 @@ def filter_names(listed: bytes) -> tuple[str, ...]:
 def names_no_program(folder: Path) -> bool:
     """True if no setting of the repository around `folder` makes git's reading commands run a program.
 
-    What is not known to be harmless counts as a program. The user's own settings are their own.
+    A setting that is not known to be harmless counts as a program. The user's own settings are not checked.
     """
     repository = next((each / ".git" for each in (folder, *folder.parents) if (each / ".git").exists()), None)
     if repository is None:
