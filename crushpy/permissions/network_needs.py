@@ -10,6 +10,7 @@ from pathlib import Path
 
 from crushpy.core.access import Privileges
 from crushpy.permissions.shell.ast import SimpleCommand, Word, word_set
+from crushpy.sandbox.repository import git_folders
 
 _SECTION = re.compile(r'\[\s*(\w+)\s*(?:"([^"]*)")?\s*\]')
 _MOST = 200_000
@@ -24,9 +25,11 @@ def remote_address(workspace: Path, name: str = "") -> str:
 
 
 def _remotes(workspace: Path) -> dict[str, str]:
-    settings = _settings_file(workspace)
+    repository = git_folders(workspace)
+    if repository is None or not repository.folders:
+        return {}
     try:
-        text = settings.read_bytes()[:_MOST].decode(errors="replace") if settings else ""
+        text = Path(repository.folders[-1], "config").read_bytes()[:_MOST].decode(errors="replace")
     except OSError:
         return {}
     remotes: dict[str, str] = {}
@@ -37,22 +40,6 @@ def _remotes(workspace: Path) -> dict[str, str]:
         elif section and re.match(r"(?:push)?url\s*=", line, re.IGNORECASE):
             remotes.setdefault(section, line.partition("=")[2].strip().strip('"'))
     return remotes
-
-
-def _settings_file(workspace: Path) -> Path | None:
-    for folder in (workspace, *workspace.parents):
-        marker = folder / ".git"
-        if marker.is_dir():
-            return marker / "config"
-        if marker.is_file():  # a worktree or a submodule
-            try:
-                git_dir = folder / marker.read_text()[:4096].removeprefix("gitdir:").strip()
-                common = git_dir / "commondir"
-                shared = common.read_text()[:4096].strip() if common.is_file() else "."
-                return git_dir / shared / "config"
-            except OSError:
-                return None
-    return None
 
 
 _PYPI = ("pypi.org", "files.pythonhosted.org")

@@ -160,48 +160,27 @@ async def pass_on(
 
 
 async def relay(*ways: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> None:
-    """Copies until all directions have ended, one fails, or all are silent for too long."""
-    clock = _Clock()
-    copying = [spawn(_copy(source, target, clock)) for source, target in ways]
-    try:
-        await asyncio.gather(*copying)
-    finally:
-        for task in copying:
-            task.cancel()
+    """Copies until all directions have ended, one fails, or all are silent for too long.
 
+    A long download is silent in the other direction, so there is one timeout for all.
+    """
+    loop = asyncio.get_running_loop()
 
-class _Clock:
-    """When data last arrived in either direction: a long download is silent in the other."""
-
-    def __init__(self) -> None:
-        self._time = asyncio.get_running_loop().time
-        self.spoke()
-
-    def spoke(self) -> None:
-        self._last = self._time()
-
-    @property
-    def silent(self) -> bool:
-        return self._time() - self._last >= IDLE_TIMEOUT_S
-
-
-async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter, clock: _Clock) -> None:
-    while True:
-        try:
-            async with asyncio.timeout(IDLE_TIMEOUT_S):
-                data = await source.read(CHUNK_BYTES)
-        except TimeoutError:
-            if clock.silent:
-                raise
-            continue
-        if not data:
-            break
-        clock.spoke()
-        target.write(data)
-        async with asyncio.timeout(IDLE_TIMEOUT_S):
+    async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+        while data := await source.read(CHUNK_BYTES):
+            silence.reschedule(loop.time() + IDLE_TIMEOUT_S)
+            target.write(data)
             await target.drain()
-    if target.can_write_eof():
-        target.write_eof()
+        if target.can_write_eof():
+            target.write_eof()
+
+    async with asyncio.timeout(IDLE_TIMEOUT_S) as silence:
+        copying = [spawn(copy(*way)) for way in ways]
+        try:
+            await asyncio.gather(*copying)
+        finally:
+            for task in copying:
+                task.cancel()
 
 
 MAX_HEAD = 1 << 15

@@ -2,7 +2,6 @@
 
 import errno
 import os
-from collections.abc import Iterable
 from pathlib import Path
 
 from crushpy.security.safe_open import open_folder
@@ -90,8 +89,4 @@ def _nearest(names: list[str], name: str) -> list[str]:
     close = get_close_matches(name.lower(), by_lower, n=3, cutoff=0.6)
     stem = Path(name).stem.lower()
     same_stem = (known for known in sorted(names) if stem and Path(known).stem.lower() == stem)
-    return list(_unique((*(by_lower[lower] for lower in close), *same_stem)))[:3]
-
-
-def _unique(names: Iterable[str]) -> Iterable[str]:
-    return dict.fromkeys(names)
+    return list(dict.fromkeys((*(by_lower[lower] for lower in close), *same_stem)))[:3]
