@@ -83,14 +83,7 @@ def _bubblewrap() -> Sandbox:
         return Sandbox("none", "bubblewrap is not installed (the package is called bubblewrap)")
     trial = [program, *NAMESPACES, "--unshare-net", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
     try:
-        tried = subprocess.run(
-            [*trial, "--", "true"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            timeout=_TRIAL_SECONDS,
-            check=False,
-        )
+        tried = _run([*trial, "--", "true"])
     except (OSError, subprocess.SubprocessError) as error:
         return Sandbox("none", f"bubblewrap could not be started: {error}")
     if tried.returncode != 0:
@@ -102,13 +95,7 @@ def _sandbox_exec() -> Sandbox:
     program = shutil.which("sandbox-exec", path="/usr/bin")
     if program is None:
         return Sandbox("none", "sandbox-exec is not installed")
-    tried = subprocess.run(
-        [program, "-p", "(version 1)(allow default)(deny network*)", "/usr/bin/true"],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=_TRIAL_SECONDS,
-        check=False,
-    )
+    tried = _run([program, "-p", "(version 1)(allow default)(deny network*)", "/usr/bin/true"])
     if tried.returncode != 0:
         return Sandbox("none", f"sandbox-exec does not work here: {_first_line(tried.stderr)}")
     return Sandbox("sandbox-exec", program=program)
@@ -116,16 +103,16 @@ def _sandbox_exec() -> Sandbox:
 
 def working_landlock(why_not: str = "") -> Sandbox:
     """Landlock, if a child process can restrict itself with it."""
-    tried = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", _TRY_LANDLOCK, str(Path(__file__).parents[2])],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=_TRIAL_SECONDS,
-        check=False,
-    )
+    tried = _run([sys.executable, "-I", "-S", "-c", _TRY_LANDLOCK, str(Path(__file__).parents[2])])
     if tried.returncode == 0:
         return Sandbox("landlock", why_not)
     return Sandbox("none", f"{why_not}; Landlock does not work here either (it needs Linux 6.2)")
+
+
+def _run(command: list[str]) -> "subprocess.CompletedProcess[bytes]":
+    return subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_TRIAL_SECONDS, check=False
+    )
 
 
 def _first_line(text: bytes) -> str:

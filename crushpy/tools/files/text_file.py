@@ -5,12 +5,12 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
 from crushpy.core.messages import Data
-from crushpy.security.safe_open import Folder, NotRegular, open_regular
+from crushpy.security.safe_open import Folder, NotRegular, open_folder
 from crushpy.tools.errors import ToolError
 
 MAX_FILE_BYTES = 50_000_000
@@ -130,17 +130,16 @@ def read_regular(path: Path, shown: str) -> bytes:
 
     Pipes and devices are never opened: that could wait forever.
     """
-    return _read_all(lambda: open_regular(path), shown)
+    if not path.name:
+        raise _special(stat.S_IFDIR, shown)
+    with open_folder(path.parent) as folder:
+        return read_regular_in(folder, path.name, shown)
 
 
 def read_regular_in(folder: Folder, name: str, shown: str) -> bytes:
     """The same for a file in an open folder."""
-    return _read_all(lambda: folder.open_regular(name), shown)
-
-
-def _read_all(open_it: Callable[[], int], shown: str) -> bytes:
     try:
-        handle = open_it()
+        handle = folder.open_regular(name)
     except NotRegular as error:
         raise _special(error.mode, shown) from None
     try:
@@ -150,21 +149,16 @@ def _read_all(open_it: Callable[[], int], shown: str) -> bytes:
         chunks: list[bytes] = []
         size = 0
         # It may have grown since, and some files of /proc report a size of 0.
-        while chunk := _read(handle, shown, max(expected - size, _LEAST)):
+        while chunk := os.read(handle, min(max(expected - size, _LEAST), _CHUNK)):
             chunks.append(chunk)
             size += len(chunk)
             if size > MAX_FILE_BYTES:
                 raise _too_large(shown, size)
+    except BlockingIOError as error:
+        raise OSError(errno.EAGAIN, "it has nothing to read now", shown) from error
     finally:
         os.close(handle)
     return b"".join(chunks)
-
-
-def _read(handle: int, shown: str, wanted: int) -> bytes:
-    try:
-        return os.read(handle, min(wanted, _CHUNK))
-    except BlockingIOError as error:
-        raise OSError(errno.EAGAIN, "it has nothing to read now", shown) from error
 
 
 def _special(mode: int, shown: str) -> ToolError:

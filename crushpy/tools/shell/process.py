@@ -28,7 +28,7 @@ _LOST = (
     "the process that ran it is gone{why}; all that it had started, background jobs too, has ended. "
     "The next command gets a new one"
 )
-_NOBODY_ANSWERS = {
+_NONINTERACTIVE = {
     "CRUSHPY": "1",
     "TERM": "dumb",
     "PAGER": "cat",
@@ -226,7 +226,7 @@ async def _within(seconds: float, event: asyncio.Event) -> bool:
 
 
 def _for_commands(given: Mapping[str, str]) -> dict[str, str]:
-    environment = {**given, **_NOBODY_ANSWERS}
+    environment = {**given, **_NONINTERACTIVE}
     environment.pop("BASH_ENV", None)  # a start-up file like those that --norc turns off
     return environment | _git_settings(environment.get("GIT_CONFIG_COUNT", ""))
 
