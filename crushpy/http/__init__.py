@@ -1,4 +1,4 @@
-"""A lean asynchronous HTTP/1.1 client: what a model call and a fetched page need, and quick to import."""
+"""A small asynchronous HTTP/1.1 client that imports quickly, for model calls and fetched pages."""
 
 from crushpy.http.client import Client, Exchange
 from crushpy.http.common import (
@@ -11,13 +11,11 @@ from crushpy.http.common import (
     Timeouts,
     parse_url,
 )
-from crushpy.http.connection import Body
 from crushpy.http.proxies import proxy_for
 from crushpy.http.response import Response
 
 __all__ = [
     "BadAddress",
-    "Body",
     "Client",
     "ConnectFailed",
     "Exchange",

@@ -1,22 +1,27 @@
-"""The client: connects to servers, pools idle connections, and streams answers."""
+"""The client: connects to servers, pools idle connections, and streams responses."""
 
 import asyncio
 import os
+import ssl
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from functools import partial
 
 from crushpy.http.common import HttpError, HttpTimeout, Timeouts, parse_url
-from crushpy.http.connection import Body, Connection, Headers
+from crushpy.http.connection import Connection, Headers
 from crushpy.http.proxies import proxy_for
 from crushpy.http.response import Response
-from crushpy.http.routing import Route, connect, connect_failed, request_head, tunnel
-
-if TYPE_CHECKING:
-    import ssl
+from crushpy.http.routing import (
+    Route,
+    connect_failed,
+    connect_socket,
+    make_tls_context,
+    open_tunnel,
+    request_head,
+)
 
 MAX_IDLE_S = 50.0
-"""Idle connections older than this are not used again: many servers drop them after a minute."""
+"""Idle connections older than this are not reused: many servers close them after a minute."""
 MAX_IDLE_CONNECTIONS = 8
 
 
@@ -34,41 +39,38 @@ class Client:
         method: str,
         url: str,
         headers: Mapping[str, str] | None = None,
-        body: Body = b"",
+        body: bytes = b"",
         *,
-        timeouts: Timeouts | None = None,
         connect_to: str = "",
     ) -> Response:
-        """Sends a request and returns its answer as soon as the head of it is there. Raises HttpError.
+        """Send a request and return its response as soon as the head has arrived. Raises HttpError.
 
-        Read the answer to its end, or close it: `with await client.request(...) as response:`.
-        `connect_to`: the address to connect to instead of looking up the host (no proxy is used then).
+        Read the response to its end, or close it: `with await client.request(...) as response:`.
+        `connect_to`: the address to connect to instead of looking up the host; no proxy is used then.
         """
-        exchange = await self.send(method, url, headers, body, timeouts=timeouts, connect_to=connect_to)
-        return await exchange.response()
+        return await (await self.send(method, url, headers, body, connect_to=connect_to)).response()
 
     async def send(
         self,
         method: str,
         url: str,
         headers: Mapping[str, str] | None = None,
-        body: Body = b"",
+        body: bytes = b"",
         *,
-        timeouts: Timeouts | None = None,
         connect_to: str = "",
     ) -> "Exchange":
-        """The first half of `request`: returns when the request has been written."""
+        """The first half of `request`: returns when the request has been sent."""
         target = parse_url(url)
         proxy = None if connect_to else proxy_for(target, self._environ)
         address = proxy.host if proxy else connect_to or target.host
         route = Route(target.scheme, target.host, target.port, address, proxy)
         path, head = request_head(target, proxy, method, headers or {}, body)
-        exchange = Exchange(self, route, url, timeouts or self.timeouts)
-        await exchange.start(method, path, head, body)
+        exchange = Exchange(self, route, (method, path, head, body))
+        await exchange.start()
         return exchange
 
     async def close(self) -> None:
-        """Lets go of idle connections."""
+        """Close idle connections."""
         for connections in self._idle.values():
             for connection in connections:
                 connection.abort()
@@ -76,8 +78,8 @@ class Client:
 
     # --- connections
 
-    def take(self, route: Route) -> Connection | None:
-        """An idle connection that still lives."""
+    async def acquire(self, route: Route) -> Connection:
+        """An idle connection that is still open, or a new one."""
         connections = self._idle.get(route, [])
         while connections:
             connection = connections.pop()
@@ -85,24 +87,26 @@ class Client:
                 connection.reused = True
                 return connection
             connection.abort()
-        return None
+        return await self.open(route)
 
-    def keep(self, route: Route, connection: Connection) -> None:
-        """An answer was read to its end: its connection waits for the next request, if it can take one."""
+    def release(self, route: Route, connection: Connection) -> None:
+        """Return a connection to the pool once its response was read to the end."""
         connections = self._idle.setdefault(route, [])
-        if not connection.end() or len(connections) >= MAX_IDLE_CONNECTIONS:
+        if not connection.finish_response() or len(connections) >= MAX_IDLE_CONNECTIONS:
             connection.abort()
             return
         connection.idle_since = time.monotonic()
         connections.append(connection)
 
-    async def open(self, route: Route, timeout_s: float) -> Connection:
+    async def open(self, route: Route) -> Connection:
+        timeout_s = self.timeouts.connect
         try:
             async with asyncio.timeout(timeout_s):
                 return await self._open(route, timeout_s)
         except TimeoutError:
             raise HttpTimeout(
-                f"{route} took no connection within {timeout_s:g} s", "Check the address and the network."
+                f"{route} accepted no connection within {timeout_s:g} s",
+                "Check the address and the network.",
             ) from None
         except OSError as error:
             raise connect_failed(route, error) from None
@@ -112,68 +116,58 @@ class Client:
         tls = self._tls() if first.scheme == "https" else None
         _, connection = await asyncio.get_running_loop().create_connection(
             lambda: Connection(str(route)),
-            sock=await connect(route.address, first.port),
+            sock=await connect_socket(route.address, first.port),
             ssl=tls,
             server_hostname=first.host if tls else None,
         )
         if route.proxy is None or route.scheme == "http":
             return connection
         try:
-            await tunnel(connection, route, route.proxy, timeout_s)
+            await open_tunnel(connection, route, route.proxy, timeout_s)
             await connection.start_tls(self._tls(), route.host)
         except BaseException:
             connection.abort()
             raise
         return connection
 
-    def _tls(self) -> "ssl.SSLContext":
-        if self._context is None:
-            from crushpy.http.tls import make_context
-
-            self._context = make_context(self._environ)
+    def _tls(self) -> ssl.SSLContext:
+        if self._context is None:  # reading the certificates takes a while
+            self._context = make_tls_context(self._environ)
         return self._context
 
 
 class Exchange:
-    """A request that has been sent; ask for its `response()` or `close()` it."""
+    """A request that has been sent. Await its `response()`, or `close()` it."""
 
-    def __init__(self, client: Client, route: Route, url: str, timeouts: Timeouts) -> None:
+    def __init__(self, client: Client, route: Route, request: tuple[str, str, Headers, bytes]) -> None:
         self._client = client
         self._route = route
-        self._url = url
-        self._timeouts = timeouts
+        self._request = request
+        self._timeouts = client.timeouts
         self._connection: Connection
-        self._request: tuple[str, str, Headers, Body]
 
-    async def start(self, method: str, path: str, headers: Headers, body: Body) -> None:
-        self._request = (method, path, headers, body)
-        kept = self._client.take(self._route)
-        self._connection = kept or await self._client.open(self._route, self._timeouts.connect)
+    async def start(self) -> None:
+        self._connection = await self._client.acquire(self._route)
         await self._send()
 
     async def response(self) -> Response:
-        """The answer, once its head is there."""
-        timeout_s = self._timeouts.response
+        """The response, once its head has arrived."""
         try:
             try:
-                head = await self._connection.response(timeout_s)
+                head = await self._connection.receive_head(self._timeouts.response)
             except HttpError:
                 if not self._connection.died_idle:
                     raise
-                # The server dropped the idle connection while our request was on its way.
+                # The server closed the idle connection while the request was on its way.
                 self._connection.abort()
-                self._connection = await self._client.open(self._route, self._timeouts.connect)
+                self._connection = await self._client.open(self._route)
                 await self._send()
-                head = await self._connection.response(timeout_s)
+                head = await self._connection.receive_head(self._timeouts.response)
         except BaseException:
             self.close()
             raise
-        connection = self._connection
-
-        def keep() -> None:
-            self._client.keep(self._route, connection)
-
-        return Response(connection, head, self._url, self._timeouts.idle, keep)
+        release = partial(self._client.release, self._route, self._connection)
+        return Response(self._connection, head, self._timeouts.idle, release)
 
     async def _send(self) -> None:
         try:
@@ -183,5 +177,5 @@ class Exchange:
             raise
 
     def close(self) -> None:
-        """Gives up: the socket is closed."""
+        """Close the socket without waiting for the response."""
         self._connection.abort()

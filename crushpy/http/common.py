@@ -1,4 +1,4 @@
-"""URLs, timeouts and errors: what every part of the client shares."""
+"""URLs, timeouts and errors, shared by all modules of the client."""
 
 from urllib.parse import quote, unquote, urlsplit
 
@@ -8,47 +8,47 @@ from crushpy.core.errors import CrushpyError
 
 
 class HttpError(CrushpyError):
-    """Base: there is no complete answer."""
+    """Base class: there is no complete response."""
 
 
 class ConnectFailed(HttpError):
-    """The server could not be reached, or hung up without a single byte of an answer."""
+    """The server could not be reached, or closed the connection without a byte of a response."""
 
 
 class BadAddress(ConnectFailed):
-    """There is no such address: asking again would change nothing."""
+    """The URL is invalid, so a retry is useless."""
 
 
 class HttpTimeout(HttpError):
-    """Nothing came for too long: while connecting, before the answer, or in the middle of it."""
+    """Timed out while connecting, before the response, or in the middle of it."""
 
 
 class ProtocolBroken(HttpError):
-    """The answer broke off in the middle, or is no HTTP."""
+    """The response broke off in the middle, or is not HTTP."""
 
 
 PORTS = {"http": 80, "https": 443}
-SAFE = "!$%&'()*+,-./:;=?@_~[]"
-"""What may stand in a path or query as it is; the rest is percent-encoded."""
+SAFE_URL_CHARS = "!$%&'()*+,-./:;=?@_~[]"
+"""Characters of a path or query that are not percent-encoded."""
 
 
 class Target(msgspec.Struct, frozen=True):
-    """Where a request goes."""
+    """The parts of a URL."""
 
     scheme: str
     host: str
-    """A name or an address, without brackets, in ASCII."""
+    """A name or an IP address, without brackets, in ASCII."""
     port: int
     path: str
     """With the query, without the fragment."""
     userinfo: str = ""
-    """`user:password` as it stood in the URL, decoded."""
+    """`user:password` from the URL, decoded."""
 
     @property
     def authority(self) -> str:
-        """`host` or `host:port`, as the Host header has it."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == PORTS[self.scheme] else f"{host}:{self.port}"
+        """`host` or `host:port`, as in the Host header."""
+        default = self.port == PORTS[self.scheme]
+        return self.address.removesuffix(f":{self.port}") if default else self.address
 
     @property
     def address(self) -> str:
@@ -58,7 +58,7 @@ class Target(msgspec.Struct, frozen=True):
 
 
 def parse_url(url: str) -> Target:
-    """`url` in parts. Raises BadAddress if it cannot be requested."""
+    """Parse a URL. Raises BadAddress if it cannot be requested."""
     try:
         parts = urlsplit(url.strip())
         host, port = parts.hostname or "", parts.port
@@ -68,11 +68,11 @@ def parse_url(url: str) -> Target:
         raise BadAddress(f"{url!r} is not a URL: {error}") from None
     if parts.scheme not in PORTS or not host:
         raise BadAddress(
-            f"{url!r} cannot be asked", "A URL starts with http:// or https:// and names a host."
+            f"{url!r} cannot be requested", "A URL starts with http:// or https:// and names a host."
         )
-    path = quote(parts.path or "/", safe=SAFE)
+    path = quote(parts.path or "/", safe=SAFE_URL_CHARS)
     if parts.query:
-        path += "?" + quote(parts.query, safe=SAFE)
+        path += "?" + quote(parts.query, safe=SAFE_URL_CHARS)
     userinfo = ""
     if parts.username is not None:
         userinfo = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
@@ -80,11 +80,11 @@ def parse_url(url: str) -> Target:
 
 
 class Timeouts(msgspec.Struct, frozen=True):
-    """Seconds of silence after which we give up."""
+    """Timeouts in seconds."""
 
     connect: float = 10.0
     """Name look-up, connection, proxy and TLS together."""
     response: float = 300.0
-    """From the request to the first line of the answer: a model may think that long."""
+    """From the request to the first line of the response: a model may think that long."""
     idle: float = 120.0
-    """Between two pieces of the answer."""
+    """Between two chunks of the response."""

@@ -1,37 +1,29 @@
-"""One socket that speaks HTTP/1.1: bytes in and out, with h11 minding the protocol."""
+"""One HTTP/1.1 connection on a socket; h11 parses and serializes the protocol."""
 
 import asyncio
 import socket
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, cast
+import ssl
 
 import h11
 
 from crushpy.http.common import ConnectFailed, HttpTimeout, ProtocolBroken
 
-if TYPE_CHECKING:
-    import ssl
-
-HEAD_LIMIT = 1 << 16
-READ_SIZE = 1 << 16
-COPIED = 1 << 16
-"""Neighbouring pieces of a request are joined up to so many bytes; a larger one is written as it is."""
-EVENTS_AT_A_TIME = 200
-"""So many pieces of an answer are handed out before the loop gets its turn: a piece may be a single byte."""
-INTERIM_LIMIT = 100
-"""So many answers that are not the last word (103 Early Hints) are passed over."""
-UNREAD_LIMIT = 1 << 20
-"""More than this unread, and the socket is not read any further for a while."""
+MAX_HEAD_BYTES = 1 << 16
+READ_BUFFER_BYTES = 1 << 16
+MAX_EVENTS_PER_YIELD = 200
+"""Events passed on before the event loop gets its turn: an event may hold a single byte."""
+MAX_INTERIM_RESPONSES = 100
+"""Informational responses (103 Early Hints) skipped before the final one."""
+MAX_UNREAD_BYTES = 1 << 20
+"""Reading from the socket pauses above this."""
 
 Headers = list[tuple[str, str]]
-Body = bytes | Sequence[bytes | memoryview]
-"""Of a request, in one piece or in several that are sent one after the other."""
 Incoming = h11.Response | h11.Data | h11.EndOfMessage
 Parsed = h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED] | h11.RemoteProtocolError
 
 
 class Connection(asyncio.BufferedProtocol):
-    """Made by `loop.create_connection`. At most one request is under way at any moment."""
+    """Created by `loop.create_connection`. Handles one request at a time."""
 
     def __init__(self, peer: str) -> None:
         self.peer = peer
@@ -40,40 +32,41 @@ class Connection(asyncio.BufferedProtocol):
         self.reused = False
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
-        self._h11 = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_LIMIT)
-        # Read into a buffer of our own: asyncio would make one of 256 kB for every few bytes.
-        self._buffer = memoryview(bytearray(READ_SIZE))
+        self._h11 = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD_BYTES)
+        # A buffer of our own: asyncio would allocate 256 kB for every few bytes.
+        self._buffer = memoryview(bytearray(READ_BUFFER_BYTES))
         self._busy = False
-        self._heard = False
-        """Whether a byte came since the request, or, between requests, at all."""
+        self._received = False
+        """A byte arrived since the last request was sent, or since the last response ended."""
         self._unread = 0
-        self._handed_out = 0
+        self._events_since_yield = 0
         self._paused = False
         self._lost = False
         self._full = False
-        self._ahead: Parsed | None = None
-        """What came behind the piece that was handed out last."""
+        self._next_parsed: Parsed | None = None
+        """The event after the data that was returned last."""
         self._waiter: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._deadline = 0.0
 
-    # --- what asyncio calls
+    # --- callbacks from asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._adopt(transport)
         if (sock := transport.get_extra_info("socket")) is not None:
-            # asyncio has set TCP_NODELAY already. A model may be silent for minutes: keep routers awake.
+            # A model may be silent for minutes, and routers drop silent connections. asyncio itself sets
+            # TCP_NODELAY.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._heard = True
+        self._received = True
         self._h11.receive_data(bytes(self._buffer[:nbytes]))
         self._unread += nbytes
-        if self._unread > UNREAD_LIMIT and not self._paused:
+        if self._unread > MAX_UNREAD_BYTES and not self._paused:
             self._paused = True
             self._transport.pause_reading()
         self._wake()
@@ -91,110 +84,105 @@ class Connection(asyncio.BufferedProtocol):
         self._full = False
         self._wake()
 
-    # --- what the client calls
+    # --- methods for the client
 
     @property
     def usable(self) -> bool:
-        """Whether a further request may be sent: nothing came unasked, and the server did not hang up."""
-        return not (self._busy or self._heard or self._lost or self._transport.is_closing())
+        """Whether another request may be sent: no unexpected bytes arrived, and the server did not close."""
+        return not (self._busy or self._received or self._lost or self._transport.is_closing())
 
     @property
     def died_idle(self) -> bool:
-        """Whether the peer hung up on a connection that had served before, without a byte of an answer."""
-        return self.reused and self._lost and not self._heard
+        """Whether the peer closed a reused connection without sending a byte of the response."""
+        return self.reused and self._lost and not self._received
 
-    async def send(self, method: str, target: str, headers: Headers, body: Body, timeout_s: float) -> None:
-        """Writes a request and returns when its last byte left this process (or the peer hung up)."""
-        self._busy, self._heard = True, False
+    async def send(self, method: str, target: str, headers: Headers, body: bytes, timeout_s: float) -> None:
+        """Write a request. Returns once its last byte left this process, or the peer closed."""
+        self._busy, self._received = True, False
         try:
             head = self._h11.send(h11.Request(method=method, target=target, headers=headers)) or b""
         except (h11.LocalProtocolError, UnicodeEncodeError):
-            # The error itself would quote the value, and that may be a key.
+            # The exception itself quotes the value, which may be a key.
             raise ConnectFailed(
-                f"the request to {self.peer} cannot be written: a header holds an illegal character",
-                "Check the key for a line break or a character that is not plain ASCII.",
+                f"the request to {self.peer} cannot be sent: a header contains an illegal character",
+                "Check the key for a line break or a non-ASCII character.",
             ) from None
-        pieces = [body] if isinstance(body, bytes) else body
-        for piece in pieces:
-            # Its length is known: it is written as it is, and only counted here.
-            self._h11.send_with_data_passthrough(h11.Data(data=cast(bytes, piece)))
-        self._h11.send(h11.EndOfMessage())
-        for block in _blocks([head, *pieces]):
-            self._transport.write(block)
-            while self._full and not self._lost:  # what waits in the transport is a copy
-                await self._wait(timeout_s, "took the request too slowly")
+        body = self._h11.send(h11.Data(data=body)) or b""
+        self._transport.write(head + body + (self._h11.send(h11.EndOfMessage()) or b""))
+        while self._full and not self._lost:
+            await self._wait(timeout_s, "accepted the request too slowly")
 
-    async def response(self, timeout_s: float) -> h11.Response:
-        """The head of the answer."""
+    async def receive_head(self, timeout_s: float) -> h11.Response:
+        """The head of the response."""
         try:
-            event = await self._next(timeout_s, "did not answer")
+            event = await self._next_event(timeout_s, "did not answer")
         except ProtocolBroken:
-            if self._heard:
+            if self._received:
                 raise
             raise ConnectFailed(f"{self.peer} closed the connection without an answer") from None
         if not isinstance(event, h11.Response):
             raise ProtocolBroken(f"{self.peer} sent no HTTP response")
         return event
 
-    async def piece(self, timeout_s: float) -> bytes | None:
-        """What has come of the answer's body since the last time, or None at its end."""
-        event = await self._next(timeout_s, "sent nothing more")
+    async def receive_data(self, timeout_s: float) -> bytes | None:
+        """The bytes of the body that arrived since the last call; None at its end."""
+        event = await self._next_event(timeout_s, "sent nothing more")
         if not isinstance(event, h11.Data):
             return None
         data = [bytes(event.data)]
-        while self._ahead is None and len(data) < EVENTS_AT_A_TIME:
-            event = self._parsed()
+        while self._next_parsed is None and len(data) < MAX_EVENTS_PER_YIELD:
+            event = self._parse()
             if isinstance(event, h11.Data):
                 data.append(bytes(event.data))
             elif event is not h11.NEED_DATA:
-                self._ahead = event
+                self._next_parsed = event
             else:
                 break
-        self._handed_out += len(data) - 1
+        self._events_since_yield += len(data) - 1
         return data[0] if len(data) == 1 else b"".join(data)
 
-    def end(self) -> bool:
-        """The answer has been read whole. Returns whether the connection may be kept."""
-        self._busy = self._heard = False
-        self._ahead = None
+    def finish_response(self) -> bool:
+        """Called when the response was read completely. Returns whether the connection can be reused."""
+        self._busy = self._received = False
+        self._next_parsed = None
         self._stop_timer()
         if self._h11.our_state is not h11.DONE or self._h11.their_state is not h11.DONE:
             return False
         self._h11.start_next_cycle()
         return not self._h11.trailing_data[0] and self.usable
 
-    def tunnelled(self) -> None:
-        """A proxy agreed to CONNECT: from now on this is a connection to the server behind it."""
-        self._h11 = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_LIMIT)
-        self._busy = self._heard = False
+    def start_tunnel(self) -> None:
+        """Reset the parser after a proxy accepted CONNECT: the peer is now the server behind it."""
+        self._h11 = h11.Connection(h11.CLIENT, max_incomplete_event_size=MAX_HEAD_BYTES)
+        self._busy = self._received = False
 
-    async def start_tls(self, context: "ssl.SSLContext", host: str) -> None:
+    async def start_tls(self, context: ssl.SSLContext, host: str) -> None:
         transport = await self._loop.start_tls(self._transport, self, context, server_hostname=host)
         if transport is None:
             raise ConnectFailed(f"{self.peer} closed the connection while TLS was being set up")
         self._adopt(transport)
 
     def abort(self) -> None:
-        """Closes the socket at once."""
+        """Close the socket immediately."""
         self._stop_timer()
         self._transport.abort()
 
-    # --- inside
+    # --- internals
 
     def _adopt(self, transport: asyncio.Transport) -> None:
         self._transport = transport
-        # No high-water mark: `send` is to return when the request is really on its way. TLS counts its own
-        # bytes, and 0 of them as too many.
+        # No write buffer: `send` returns only when the request has left. For TLS a limit of 0 would never
+        # be met.
         transport.set_write_buffer_limits(high=1 if transport.get_extra_info("ssl_object") else 0, low=0)
 
-    async def _next(self, timeout_s: float, silence: str) -> Incoming:
+    async def _next_event(self, timeout_s: float, silence: str) -> Incoming:
         interim = 0
         while True:
-            self._handed_out += 1
-            if self._handed_out >= EVENTS_AT_A_TIME:
-                self._handed_out = 0
+            self._events_since_yield += 1
+            if self._events_since_yield >= MAX_EVENTS_PER_YIELD:
+                self._events_since_yield = 0
                 await asyncio.sleep(0)
-            event, self._ahead = self._ahead or self._parsed(), None
+            event, self._next_parsed = self._next_parsed or self._parse(), None
             if isinstance(event, h11.RemoteProtocolError):
                 what = "broke off in the middle of its answer" if self._lost else f"broke HTTP: {event}"
                 raise ProtocolBroken(f"{self.peer} {what}") from None
@@ -208,10 +196,12 @@ class Connection(asyncio.BufferedProtocol):
                 await self._wait(timeout_s, silence)
             elif not isinstance(event, h11.InformationalResponse):
                 raise ProtocolBroken(f"{self.peer} closed the connection in the middle of its answer")
-            elif (interim := interim + 1) > INTERIM_LIMIT:
-                raise ProtocolBroken(f"{self.peer} sent {INTERIM_LIMIT} interim answers and no last one")
+            elif (interim := interim + 1) > MAX_INTERIM_RESPONSES:
+                raise ProtocolBroken(
+                    f"{self.peer} sent {MAX_INTERIM_RESPONSES} interim answers and no final one"
+                )
 
-    def _parsed(self) -> "Parsed":
+    def _parse(self) -> "Parsed":
         try:
             return self._h11.next_event()
         except h11.RemoteProtocolError as error:
@@ -231,7 +221,7 @@ class Connection(asyncio.BufferedProtocol):
             self._waiter = None
 
     def _expire(self) -> None:
-        """One timer serves many waits: it moves on where its deadline has, as it does with every piece."""
+        """End the wait, or rearm the timer if the deadline moved: one timer serves many waits."""
         self._timer = None
         if self._waiter is None or self._waiter.done():
             return
@@ -255,24 +245,3 @@ class Connection(asyncio.BufferedProtocol):
             self._stop_timer()
             self._h11.receive_data(b"")
         self._wake()
-
-
-def _blocks(pieces: Sequence[bytes | memoryview]) -> Iterator[bytes | memoryview]:
-    """The same bytes in order; small neighbours are joined, so that one write carries them."""
-    small: list[bytes | memoryview] = []
-    size = 0
-    for piece in pieces:
-        if size + len(piece) > COPIED and small:
-            yield b"".join(small)
-            small, size = [], 0
-        if len(piece) > COPIED:
-            yield memoryview(piece)
-        elif piece:
-            small.append(piece)
-            size += len(piece)
-    if small:
-        yield b"".join(small)
-
-
-def size_of(body: Body) -> int:
-    return len(body) if isinstance(body, bytes) else sum(map(len, body))

@@ -1,4 +1,4 @@
-"""Which proxy a request goes through, by the environment variables everyone uses."""
+"""Selects the proxy for a request from the usual environment variables."""
 
 import ipaddress
 import os
@@ -8,12 +8,12 @@ from crushpy.http.common import ConnectFailed, Target, parse_url
 
 
 def proxy_for(target: Target, environ: Mapping[str, str] | None = None) -> Target | None:
-    """The proxy for `target` (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY), or None for none.
+    """The proxy for `target` (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, NO_PROXY); None if there is none.
 
-    A loopback server is never asked through a proxy: the proxy would reach its own loopback.
+    Requests to loopback never use a proxy: it would connect to its own loopback.
     """
     env = os.environ if environ is None else environ
-    name, url = _variable(env, target.scheme)
+    name, url = _proxy_variable(env, target.scheme)
     if not url or is_loopback(target.host) or _excluded(target, _get(env, "no_proxy")):
         return None
     if "://" not in url:
@@ -34,9 +34,9 @@ def is_loopback(host: str) -> bool:
     return address is not None and address.is_loopback
 
 
-def _variable(env: Mapping[str, str], scheme: str) -> tuple[str, str]:
+def _proxy_variable(env: Mapping[str, str], scheme: str) -> tuple[str, str]:
     for name in (f"{scheme}_proxy", "all_proxy"):
-        # A CGI server passes a request's "Proxy:" header as HTTP_PROXY: only the small name is safe there.
+        # A CGI server passes a request's "Proxy:" header as HTTP_PROXY: only lower case is safe there.
         if name == "http_proxy" and "REQUEST_METHOD" in env and name not in env:
             continue
         if value := _get(env, name):
@@ -49,14 +49,11 @@ def _get(env: Mapping[str, str], name: str) -> str:
 
 
 def _excluded(target: Target, no_proxy: str) -> bool:
-    return any(_matches(target, rule.strip().lower()) for rule in no_proxy.split(","))
+    rules = (rule.strip().lower() for rule in no_proxy.split(","))
+    return any(rule == "*" or _matches(target, rule) for rule in rules if rule)
 
 
 def _matches(target: Target, rule: str) -> bool:
-    if not rule:
-        return False
-    if rule == "*":
-        return True
     address = _address(target.host)
     if "/" in rule:
         try:

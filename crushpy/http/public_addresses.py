@@ -1,7 +1,7 @@
-"""Which network addresses are public, so that untrusted code may connect to them.
+"""Tells public network addresses, to which untrusted code may connect, from all others.
 
-That is decided by the tables here, not by `ipaddress`, whose answer changes with Python's patch
-level. They follow IANA's registries of special-purpose addresses.
+The tables follow IANA's registries of special-purpose addresses. `ipaddress` is not asked, because its
+answer depends on Python's patch level.
 """
 
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
@@ -13,7 +13,7 @@ _NOT_PUBLIC_V4 = tuple(
         "10.0.0.0/8",  # private
         "100.64.0.0/10",  # shared behind a carrier's NAT; some clouds' metadata
         "127.0.0.0/8",  # this machine
-        "168.63.129.16/32",  # Azure's inner service, public only by its number
+        "168.63.129.16/32",  # Azure's internal service
         "169.254.0.0/16",  # this link; most clouds' metadata
         "172.16.0.0/12",  # private
         "192.0.0.0/24",  # protocol assignments; Oracle's metadata
@@ -28,7 +28,7 @@ _NOT_PUBLIC_V4 = tuple(
     )
 )
 _GLOBAL_V6 = IPv6Network("2000::/3")
-"""Everything else of IPv6 is special or not given to anyone: loopback, fc00::/7, fe80::/10, ff00::/8, ..."""
+"""All other IPv6 addresses are special or unassigned: loopback, fc00::/7, fe80::/10, ff00::/8, ..."""
 _NOT_PUBLIC_V6 = tuple(
     IPv6Network(network)
     for network in (
@@ -42,11 +42,11 @@ _MAPPED = IPv6Network("::ffff:0:0/96")
 _TRANSLATED = IPv6Network("64:ff9b::/96")
 _6TO4 = IPv6Network("2002::/16")
 _ISATAP = (0x0000_5EFE, 0x0200_5EFE)
-"""The third quarter of an address whose last one is an IPv4 address, inside any network."""
+"""The third quarter of an ISATAP address; the last quarter is an IPv4 address."""
 
 
 def is_public(address: str) -> bool:
-    """True for an address that anyone on the internet can reach; never for one of this machine or network."""
+    """Whether an address is reachable from the whole internet, so not one of this machine or network."""
     ip = ip_address(address.partition("%")[0])
     return _is_public_v4(ip) if isinstance(ip, IPv4Address) else _is_public_v6(ip)
 
@@ -58,7 +58,7 @@ def _is_public_v4(ip: IPv4Address) -> bool:
 def _is_public_v6(ip: IPv6Address) -> bool:
     number = int(ip)
     last = IPv4Address(number & 0xFFFF_FFFF)
-    if ip in _MAPPED or ip in _TRANSLATED:  # only another way to write the address inside
+    if ip in _MAPPED or ip in _TRANSLATED:  # another notation of an IPv4 address
         return _is_public_v4(last)
     if ip not in _GLOBAL_V6 or any(ip in network for network in _NOT_PUBLIC_V6):
         return False

@@ -1,19 +1,21 @@
-"""Connects to a server, directly or through a proxy: the first address that answers wins."""
+"""Connects to a server, directly or through a proxy: addresses, TLS, and the head of a request."""
 
 import asyncio
 import os
 import socket
+import ssl
 from base64 import b64encode
 from collections import deque
 from collections.abc import Mapping
 from itertools import chain, zip_longest
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from crushpy import __version__
 from crushpy.http.common import ConnectFailed, Target
-from crushpy.http.connection import Body, Connection, Headers, size_of
+from crushpy.http.connection import Connection, Headers
 from crushpy.util.spawn import spawn
 
 
@@ -24,12 +26,12 @@ class Route(msgspec.Struct, frozen=True):
     host: str
     port: int
     address: str
-    """What to connect to: the host, an address given for it, or the proxy."""
+    """The host to connect to: the server, an address given for it, or the proxy."""
     proxy: Target | None
 
     @property
     def server(self) -> str:
-        """`host:port` of the server asked."""
+        """`host:port` of the server."""
         return Target(self.scheme, self.host, self.port, "/").address
 
     def __str__(self) -> str:
@@ -37,18 +39,18 @@ class Route(msgspec.Struct, frozen=True):
 
 
 def request_head(
-    target: Target, proxy: Target | None, method: str, given: Mapping[str, str], body: Body
+    target: Target, proxy: Target | None, method: str, given: Mapping[str, str], body: bytes
 ) -> tuple[str, Headers]:
-    """The request's path and headers; what the caller gives wins."""
+    """The request's path and headers; the caller's headers take precedence."""
     headers = {
         "host": target.authority,
         "user-agent": f"crushpy/{__version__}",
         "accept": "*/*",
-        # Small pieces compress badly and arrive late.
+        # Small chunks compress badly and arrive late.
         "accept-encoding": "identity",
     }
     if body or method not in ("GET", "HEAD"):
-        headers["content-length"] = str(size_of(body))
+        headers["content-length"] = str(len(body))
     if target.userinfo:
         headers["authorization"] = _basic(target.userinfo)
     path = target.path
@@ -60,13 +62,13 @@ def request_head(
     return path, list(headers.items())
 
 
-async def tunnel(connection: Connection, route: Route, proxy: Target, timeout_s: float) -> None:
-    """Asks the proxy at the other end of `connection` for a way to the route's server."""
+async def open_tunnel(connection: Connection, route: Route, proxy: Target, timeout_s: float) -> None:
+    """Send CONNECT to the proxy on `connection`, for the route's server."""
     headers = [("host", route.server)]
     if proxy.userinfo:
         headers.append(("proxy-authorization", _basic(proxy.userinfo)))
     await connection.send("CONNECT", route.server, headers, b"", timeout_s)
-    answer = await connection.response(timeout_s)
+    answer = await connection.receive_head(timeout_s)
     if not 200 <= answer.status_code < 300:
         said = f"{answer.status_code} {answer.reason.decode('latin-1')}".strip()
         raise ConnectFailed(
@@ -75,29 +77,26 @@ async def tunnel(connection: Connection, route: Route, proxy: Target, timeout_s:
             if answer.status_code == 407
             else f"Check HTTPS_PROXY, or add {route.host} to NO_PROXY.",
         )
-    connection.tunnelled()
+    connection.start_tunnel()
 
 
 def connect_failed(route: Route, error: OSError) -> ConnectFailed:
     """The error for a failed connection."""
-    import socket
-    import ssl
-
     if isinstance(error, ssl.SSLCertVerificationError):
         return ConnectFailed(
             f"the certificate of {route} is not trusted: {error.verify_message}",
-            "For a company's own certificates set SSL_CERT_FILE to a PEM file that holds them.",
+            "For private certificates set SSL_CERT_FILE to a PEM file that contains them.",
         )
     if isinstance(error, ssl.SSLError):
         return ConnectFailed(f"no TLS with {route}: {error.reason or error}", "Is it an http:// address?")
     if isinstance(error, socket.gaierror):
         host = route.proxy.host if route.proxy else route.host
         return ConnectFailed(f"no host named {host} was found", "Check the address and the network.")
-    # What `racing` raises has no number, but the reasons of all addresses.
+    # The error of `connect_socket` has no number, but the reasons of all addresses.
     reason = os.strerror(error.errno) if error.errno else str(error)
     return ConnectFailed(
         f"cannot connect to {route}: {reason}",
-        "Check that the server is running and that the address is right.",
+        "Check that the server is running and that the address is correct.",
     )
 
 
@@ -105,15 +104,58 @@ def _basic(userinfo: str) -> str:
     return "Basic " + b64encode(userinfo.encode()).decode()
 
 
+# --- TLS
+
+
+BUNDLE_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
+
+
+def make_tls_context(environ: Mapping[str, str]) -> ssl.SSLContext:
+    """A context that trusts the bundle named in the environment, else the system's, else certifi's."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.set_alpn_protocols(["http/1.1"])
+    for name in BUNDLE_VARIABLES:
+        if value := environ.get(name):
+            _load_bundle(context, name, Path(value))
+            return context
+    context.load_default_certs()
+    # OpenSSL reads a folder of certificates only when it needs one, so it does not count them.
+    folder = ssl.get_default_verify_paths().capath
+    if not context.cert_store_stats()["x509_ca"] and not (folder and any(Path(folder).glob("*.0"))):
+        import certifi
+
+        context.load_verify_locations(cafile=certifi.where())
+    return context
+
+
+def _load_bundle(context: ssl.SSLContext, name: str, path: Path) -> None:
+    try:
+        if path.is_dir():
+            context.load_verify_locations(capath=path)
+        else:
+            context.load_verify_locations(cafile=path)
+    except (OSError, ssl.SSLError) as error:
+        raise ConnectFailed(
+            f"{name}={path} cannot be read as certificates: {error}",
+            f"Point {name} at a PEM file, or unset it to use the system's certificates.",
+        ) from None
+
+
+# --- sockets
+
+
 HEAD_START_S = 0.25
-"""Delay before the next address is tried as well (RFC 8305)."""
+"""Delay before the next address is tried in parallel (RFC 8305)."""
 
-Address = tuple[socket.AddressFamily, tuple[Any, ...]]
+SocketAddress = tuple[socket.AddressFamily, tuple[Any, ...]]
 
 
-async def connect(host: str, port: int) -> socket.socket:
-    """A connected socket. Raises OSError that names every failure, `socket.gaierror` for an unknown host."""
-    waiting = deque(in_turns(await _resolve(host, port)))
+async def connect_socket(host: str, port: int) -> socket.socket:
+    """A connected socket: the first address that answers wins.
+
+    Raises an OSError that lists every failure, `socket.gaierror` for an unknown host.
+    """
+    waiting = deque(alternate_families(await _resolve(host, port)))
     running: dict[asyncio.Task[socket.socket], str] = {}
     failures: list[tuple[str, OSError]] = []
     try:
@@ -134,25 +176,25 @@ async def connect(host: str, port: int) -> socket.socket:
         for attempt in running:
             attempt.cancel()
             attempt.add_done_callback(_close)
-    raise OSError(_reasons(failures))
+    raise OSError(_join_reasons(failures))
 
 
-def in_turns(addresses: list[Address]) -> list[Address]:
-    """The addresses in their order, but each followed by one of the other family where there is one."""
+def alternate_families(addresses: list[SocketAddress]) -> list[SocketAddress]:
+    """The addresses in order, but IPv4 and IPv6 alternate."""
     family = addresses[0][0]
     first = [one for one in addresses if one[0] == family]
     second = [one for one in addresses if one[0] != family]
     return [one for one in chain.from_iterable(zip_longest(first, second)) if one is not None]
 
 
-async def _resolve(host: str, port: int) -> list[Address]:
+async def _resolve(host: str, port: int) -> list[SocketAddress]:
     try:
-        # A number needs no look-up, and so no thread.
+        # An IP address needs no look-up, and so no thread.
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except socket.gaierror:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except UnicodeError:  # a name that no name server could hold
-        raise socket.gaierror(socket.EAI_NONAME, "not a host's name") from None
+    except UnicodeError:  # not a valid name in DNS
+        raise socket.gaierror(socket.EAI_NONAME, "not a host name") from None
     return list(dict.fromkeys((family, address) for family, _, _, _, address in found))
 
 
@@ -168,13 +210,13 @@ async def _connect(family: socket.AddressFamily, place: tuple[Any, ...]) -> sock
 
 
 def _close(attempt: "asyncio.Task[socket.socket]") -> None:
-    """Lets go of one that came too late."""
+    """Close a socket that connected too late."""
     if not attempt.cancelled() and attempt.exception() is None:
         attempt.result().close()
 
 
-def _reasons(failures: list[tuple[str, OSError]]) -> str:
-    """Why no address answered: the reason alone where there is one, else which address has which."""
+def _join_reasons(failures: list[tuple[str, OSError]]) -> str:
+    """Why no address answered: the reason alone if there is only one, else each with its addresses."""
     addresses_by_reason: dict[str, list[str]] = {}
     for address, error in failures:
         reason = os.strerror(error.errno) if error.errno else str(error)

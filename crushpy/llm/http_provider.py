@@ -1,6 +1,6 @@
-"""The base of all built-in clients: sends a request, adapts it after a refusal, and reads the stream.
+"""The base class of all built-in clients: sends a request, adapts it after a refusal, and reads the stream.
 
-A client knows one protocol: how a request is encoded and where it goes. Its reader parses the reply.
+A subclass implements one protocol: how a request is encoded and where it is sent. Its reader parses replies.
 """
 
 import asyncio
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, TypedDict, Unpack, cast
 import msgspec
 
 from crushpy.core.messages import Json
-from crushpy.http import BadAddress, Body, Client, ConnectFailed, HttpError, HttpTimeout, Response, Timeouts
-from crushpy.llm.encoded_history import EncodedHistories, encoded_body
+from crushpy.http import BadAddress, Client, ConnectFailed, HttpError, HttpTimeout, Response, Timeouts
+from crushpy.llm.encoded_history import EncodedHistories
 from crushpy.llm.errors import BadRequest, CutStream, ModelError, ReplyTooLarge, TimedOut, Unavailable
 from crushpy.llm.opaque_parts import sends_signed_parts
 from crushpy.llm.protocol import Done, Piece, Request, Sent, TextPiece, ThinkingPiece
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from crushpy.llm.error_reader import ErrorBody, ErrorSource
 
 END_MARK = b"[DONE]"
-"""OpenAI's; gateways put it at the end of other protocols too."""
+"""OpenAI's end mark; gateways also send it at the end of other protocols."""
 MAX_BLOCK_S = 0.005
 """How long a reply may block the event loop."""
 MAX_ERROR_BYTES = 64 * 1024
 MAX_EVENT_BYTES = 64 * 1024 * 1024
 AFTER_FINISH_TIMEOUT_S = 5.0
-"""For the usage and the end mark once the server sent the finish reason."""
+"""For the usage and the end mark, once the server sent the finish reason."""
 AFTER_DONE_TIMEOUT_S = 0.05
-"""For the connection to become free for the next request."""
+"""For the end of the response, so that its connection can be reused."""
 MAX_STREAM_BYTES = 1_000_000_000
-"""Decompressed bytes of one reply. What the engine keeps of it is bounded by `reply_limits`."""
+"""Decompressed bytes of one reply. The part that the engine stores is bounded by `reply_limits`."""
 MAX_ADAPTATIONS = 6
 """How often a refused request is sent again in another form."""
 
@@ -44,7 +44,7 @@ REFUSED_SIGNATURE = re.compile("signature", re.IGNORECASE)
 
 
 class Reported(Exception):
-    """A reader found an error where a reply should be; `body` is what the server said."""
+    """A reader found an error instead of a reply; `body` is the error object of the server."""
 
     def __init__(self, body: Json) -> None:
         super().__init__(body)
@@ -54,26 +54,26 @@ class Reported(Exception):
 class ReplyReader(Protocol):
     """Reads one reply, event by event. Pure; raises only `Reported` and ModelError."""
 
-    marked: bool
-    """The protocol's end mark has come: nothing more is wanted."""
+    ended: bool
+    """The protocol's end mark was received; the rest of the stream is ignored."""
     unfinished: list[Json]
-    """What the model has written of a turn that it paused, in the server's own form; mostly empty."""
+    """The blocks of a turn that the model paused, in the server's own form; usually empty."""
 
     @property
     def finished(self) -> bool:
-        """Whether the server has said why it ended."""
+        """Whether the server has sent a finish reason."""
         ...
 
     def feed(self, event: Json) -> list[Piece]:
-        """The pieces of one event; none for an event it does not know."""
+        """The pieces of one event; none for an unknown event."""
         ...
 
-    def whole(self, reply: Json) -> list[Piece] | None:
-        """The pieces of a reply that did not come as a stream; None if it is not a reply."""
+    def read_whole(self, reply: Json) -> list[Piece] | None:
+        """The pieces of a reply that is not a stream; None if it is not a reply."""
         ...
 
     def end(self) -> Done | None:
-        """The end of the reply; None if it was cut off before its end."""
+        """The end of the reply; None if it was cut off."""
         ...
 
 
@@ -81,20 +81,20 @@ class HttpProviderOptions(TypedDict, total=False):
     """How one server differs from the vendor's usual one."""
 
     strip: str
-    """A prefix of model names that the server does not know."""
+    """A prefix of model names that is not sent to the server."""
     key_variable: str
-    """Which environment variable holds the key, or which command stored it, for hints."""
+    """The environment variable that holds the key, or the command that stored it, for hints."""
     key_header: str
-    """Where the key goes; empty: it is sent as a bearer token, as gateways hand them out."""
+    """The header for the key; empty: it is sent as a bearer token."""
     headers: dict[str, str]
-    """Further headers of every request."""
+    """Additional headers of every request."""
     extra: Json
-    """Further keys of every request's body."""
+    """Additional keys of every request's body."""
     timeouts: Timeouts | None
 
 
 class HttpProvider(ABC):
-    """Implements `llm.protocol.Provider` for one protocol. What the class says is the vendor's usual way."""
+    """Implements `llm.protocol.Provider` for one protocol. Class attributes are the vendor's defaults."""
 
     slow_to_begin = False
     strip: ClassVar[str]
@@ -102,7 +102,7 @@ class HttpProvider(ABC):
     key_header: ClassVar[str] = ""
     headers: ClassVar[dict[str, str]] = {}
     refused_thinking: ClassVar[re.Pattern[str]] = REFUSED_SIGNATURE
-    """How a server says that it does not take a model's signed thinking back."""
+    """Matches the error of a server that does not accept the signed thinking of a request."""
 
     def __init__(self, api_key: str | None = None, **options: Unpack[HttpProviderOptions]) -> None:
         self._strip = options.get("strip", self.strip)
@@ -113,33 +113,34 @@ class HttpProvider(ABC):
             "content-type": "application/json",
             "accept": "text/event-stream",
             **self.headers,
-            **_keyed(options.get("key_header", self.key_header), api_key),
+            **key_headers(options.get("key_header", self.key_header), api_key),
             **options.get("headers", {}),
         }
         self._timeouts = options.get("timeouts") or Timeouts()
         self._client = Client(self._timeouts)
         self._histories = EncodedHistories()
 
-    # --- what a protocol adds
+    # --- implemented by a protocol
 
     @abstractmethod
     def _url(self, request: Request) -> str: ...
 
     @abstractmethod
     def _body(self, request: Request, unfinished: list[Json]) -> Json:
-        """The request as the server takes it. `unfinished`: as its reader has it."""
+        """The body of the request. `unfinished`: see ReplyReader."""
 
     @abstractmethod
     def _reader(self, request: Request) -> ReplyReader: ...
 
-    def _learns(self, request: Request, failure: ModelError, body: "ErrorBody") -> bool:
-        """Whether the refusal says how to ask instead: the request is then sent again in another form."""
+    def _adapt(self, request: Request, failure: ModelError, body: "ErrorBody") -> bool:
+        """Learn from a refusal. Returns whether the request is worth sending again in another form."""
         return False
 
-    def _closing(self, request: Request, done: Done, reader: ReplyReader) -> Done:
+    def _complete(self, request: Request, done: Done, reader: ReplyReader) -> Done:
+        """Add to `done` what this protocol knows about the whole exchange."""
         return done
 
-    def _more_headers(self, request: Request, body: Json) -> dict[str, str]:
+    def _request_headers(self, request: Request, body: Json) -> dict[str, str]:
         """Headers that depend on the request."""
         return {}
 
@@ -147,10 +148,15 @@ class HttpProvider(ABC):
 
     async def stream(self, request: Request) -> AsyncIterator[Piece]:
         response: Response | None = None
-        reader, sent, lessons = self._reader(request), False, 0
+        reader, sent, refusals = self._reader(request), False, 0
         try:
             while True:
-                headers, data = await self._written(request, reader.unfinished)
+                # A long history is encoded in a thread, so that the app stays responsive.
+                slow = self._histories.is_slow_to_encode(request)
+                arguments = (request, reader.unfinished)
+                headers, data = (
+                    await asyncio.to_thread(self._encode, *arguments) if slow else self._encode(*arguments)
+                )
                 exchange = await self._client.send("POST", self._url(request), headers, data)
                 try:
                     if not sent:
@@ -161,44 +167,43 @@ class HttpProvider(ABC):
                     exchange.close()
                     raise
                 if response.status != 200:
-                    lessons += 1
-                    request = await self._learn_or_raise(request, response, last=lessons >= MAX_ADAPTATIONS)
+                    refusals += 1
+                    last = refusals >= MAX_ADAPTATIONS
+                    request = await self._adapt_or_raise(request, response, last=last)
                     continue
-                reader.marked, reader.unfinished = False, []
+                reader.ended, reader.unfinished = False, []
                 async with aclosing(self._read(request, response, reader)) as pieces:
                     async for piece in pieces:
                         yield piece
-                done = self._end(request, reader)
+                done = reader.end()
+                if done is None:
+                    raise CutStream(f"the reply of {self._url(request)} ended before its end mark")
                 if not request.return_thinking:
                     done = msgspec.structs.replace(done, thinking_dropped=True)
                 if not reader.unfinished:
-                    yield self._closing(request, done, reader)
+                    yield self._complete(request, done, reader)
                 await response.finish(within=AFTER_DONE_TIMEOUT_S)
                 if not reader.unfinished:
                     return
         except HttpError as error:
-            raise _broken(error) from None
+            raise _translate(error) from None
         except Reported as error:
-            raise self._classified(request, None, error.body) from None
+            from crushpy.llm.error_reader import classify, read_body
+
+            raise classify(None, read_body(error.body), self._source(request)) from None
         finally:
             if response is not None:
                 response.close()
 
-    async def _written(self, request: Request, unfinished: list[Json]) -> tuple[dict[str, str], Body]:
-        """Headers and body. Much that is new is written in a thread: the app goes on meanwhile."""
-        if self._histories.has_much_to_write(request.model, request.messages):
-            return await asyncio.to_thread(self._write, request, unfinished)
-        return self._write(request, unfinished)
-
-    def _write(self, request: Request, unfinished: list[Json]) -> tuple[dict[str, str], Body]:
+    def _encode(self, request: Request, unfinished: list[Json]) -> tuple[dict[str, str], bytes]:
         body = {**self._body(request, unfinished), **self._extra}
-        return {**self._headers, **self._more_headers(request, body)}, encoded_body(body)
+        return {**self._headers, **self._request_headers(request, body)}, msgspec.json.encode(body)
 
     async def close(self) -> None:
         await self._client.close()
 
-    async def _learn_or_raise(self, request: Request, answer: Response, *, last: bool) -> Request:
-        """The request to send again, maybe in another form; raises what went wrong if there is none."""
+    async def _adapt_or_raise(self, request: Request, answer: Response, *, last: bool) -> Request:
+        """The request to send again after a refusal. Raises the failure if there is none."""
         from crushpy.llm.error_reader import classify, read_body
 
         with answer:
@@ -206,67 +211,65 @@ class HttpProvider(ABC):
         if 300 <= answer.status < 400:
             place = answer.headers.get("location", "another address")
             raise BadRequest(
-                f"{self._url(request)} ({answer.status}) points to {place}, which is not followed with a key",
-                "Set the address it points to, if it is one you trust.",
+                f"{self._url(request)} ({answer.status}) redirects to {place}; redirects are not followed "
+                "with a key",
+                "Configure that address instead, if you trust it.",
                 status=answer.status,
             )
         failure = classify(answer.status, body, self._source(request), answer.headers)
         if last or not isinstance(failure, BadRequest | Unavailable):
             raise failure
-        if self._refuses_thinking(request, failure, body):
-            return msgspec.structs.replace(request, return_thinking=False)
-        if not self._learns(request, failure, body):
-            raise failure
-        return request
-
-    def _refuses_thinking(self, request: Request, failure: ModelError, body: "ErrorBody") -> bool:
-        return (
+        if (
             failure.status in (400, 422)
             and self.refused_thinking.search(body.raw) is not None
             and sends_signed_parts(request)
-        )
+        ):
+            return msgspec.structs.replace(request, return_thinking=False)
+        if not self._adapt(request, failure, body):
+            raise failure
+        return request
 
-    # --- the answer
+    # --- the reply
 
     async def _read(self, request: Request, response: Response, reader: ReplyReader) -> AsyncGenerator[Piece]:
-        form = response.headers.get("content-type", "")
-        if "text/html" in form:
+        content_type = response.headers.get("content-type", "")
+        if "text/html" in content_type:
             raise BadRequest(
                 f"{self._url(request)} sent a web page, not a reply",
                 "Check the server's address: it usually ends in /v1.",
             )
-        if "application/json" in form:
+        if "application/json" in content_type:
             for piece in await self._read_whole(request, response, reader):
                 yield piece
             return
-        events, heard = EventReader(), time.monotonic()
-        received, rested = 0, heard
+        events, last_piece = EventReader(), time.monotonic()
+        received, last_yield = 0, last_piece
         try:
             async for data in response.chunks():
                 received += len(data)
                 if received > MAX_STREAM_BYTES:
                     raise ReplyTooLarge(f"{self._url(request)} sent more than {MAX_STREAM_BYTES:,} bytes")
-                pieces, failure = self._pieces(request, reader, events.feed(data))
+                pieces, failure = self._parse(request, reader, events.feed(data))
                 for piece in pieces:
                     yield piece
                 if failure is not None:
                     raise failure
-                if time.monotonic() - rested > MAX_BLOCK_S:
-                    # What comes without a pause must not shut out keys.
+                if time.monotonic() - last_yield > MAX_BLOCK_S:
+                    # A stream without pauses must not block key presses.
                     await asyncio.sleep(0)
-                    rested = time.monotonic()
-                if reader.marked:
+                    last_yield = time.monotonic()
+                if reader.ended:
                     break
                 if reader.finished:
                     response.idle_timeout = AFTER_FINISH_TIMEOUT_S
-                # A server may keep a connection alive for ever without saying anything.
+                # A server may send keep-alives forever without a piece of the reply.
                 now = time.monotonic()
                 if pieces:
-                    heard = now
-                elif now - heard > self._timeouts.response:
-                    raise TimedOut(f"{self._url(request)} sent nothing but signs of life for too long")
+                    last_piece = now
+                elif now - last_piece > self._timeouts.response:
+                    raise TimedOut(f"{self._url(request)} sent nothing but keep-alives for too long")
             else:
-                pieces, failure = self._pieces(request, reader, events.end())
+                pieces, failure = self._parse(request, reader, events.end())
                 for piece in pieces:
                     yield piece
                 if failure is not None:
@@ -276,62 +279,48 @@ class HttpProvider(ABC):
                 raise
 
     async def _read_whole(self, request: Request, response: Response, reader: ReplyReader) -> list[Piece]:
-        """For a server that does not stream, or that failed with status 200."""
+        """Read the reply of a server that does not stream, or that failed with status 200."""
         data = await response.read(MAX_EVENT_BYTES)
         if response.truncated:
             raise CutStream(f"{self._url(request)} sent more than {MAX_EVENT_BYTES:,} bytes")
-        reply = self._object(request, data)
-        if (pieces := reader.whole(reply)) is None:
-            raise CutStream(f"{self._url(request)} sent no reply but: {str(reply)[:200]}")
-        reader.marked = True
+        reply = self._decode_object(request, data)
+        if (pieces := reader.read_whole(reply)) is None:
+            raise CutStream(f"{self._url(request)} did not send a reply but: {str(reply)[:200]}")
+        reader.ended = True
         return pieces
 
-    def _pieces(
+    def _parse(
         self, request: Request, reader: ReplyReader, events: list[bytes]
     ) -> "tuple[list[Piece], CutStream | Reported | None]":
-        """What came at once, and what went wrong behind it."""
+        """The pieces of the events, and the failure after them if there is one."""
         pieces: list[Piece] = []
         failure: CutStream | Reported | None = None
         for event in events:
             if event == END_MARK:
-                reader.marked = True
-            if reader.marked:
+                reader.ended = True
+            if reader.ended:
                 break
             try:
-                pieces += reader.feed(self._object(request, event))
+                pieces += reader.feed(self._decode_object(request, event))
             except (CutStream, Reported) as error:
                 failure = error
                 break
-        return (pieces if len(pieces) < 2 else list(_together(pieces))), failure
+        return (pieces if len(pieces) < 2 else list(_join_texts(pieces))), failure
 
-    def _end(self, request: Request, reader: ReplyReader) -> Done:
-        done = reader.end()
-        if done is None:
-            raise CutStream(f"the reply of {self._url(request)} ended before its end mark")
-        return done
-
-    def _object(self, request: Request, data: bytes) -> Json:
+    def _decode_object(self, request: Request, data: bytes) -> Json:
         try:
             value = decode_json(data)
         except ValueError:
-            raise CutStream(
-                f"{self._url(request)} sent a piece that cannot be read: {_shown(data)}"
-            ) from None
+            value = None
         if isinstance(value, list) and len(cast("list[object]", value)) == 1:
             value = cast("list[object]", value)[0]  # Google's form of an error
         if not isinstance(value, dict):
-            raise CutStream(f"{self._url(request)} sent a piece that is not an object: {_shown(data)}")
+            excerpt = data[:200].decode("utf-8", "replace")
+            raise CutStream(f"{self._url(request)} sent an event that is not a JSON object: {excerpt}")
         found = cast(Json, value)
         if found.get("error"):
             raise Reported(found)
         return found
-
-    # --- failures
-
-    def _classified(self, request: Request, status: int | None, body: Json) -> ModelError:
-        from crushpy.llm.error_reader import classify, read_body
-
-        return classify(status, read_body(body), self._source(request))
 
     def _source(self, request: Request) -> "ErrorSource":
         from crushpy.llm.error_reader import ErrorSource
@@ -339,23 +328,24 @@ class HttpProvider(ABC):
         return ErrorSource(request.model, self._url(request), self._key_variable, self._key_sent)
 
 
-def _together(pieces: list[Piece]) -> Iterator[Piece]:
-    """Join text that arrived together into one piece."""
+def _join_texts(pieces: list[Piece]) -> Iterator[Piece]:
+    """Join neighbouring texts that arrived together."""
     for kind, group in groupby(pieces, type):
         if kind is TextPiece or kind is ThinkingPiece:
-            words = [piece.text for piece in group if isinstance(piece, TextPiece | ThinkingPiece)]
-            yield kind("".join(words))
+            texts = [piece.text for piece in group if isinstance(piece, TextPiece | ThinkingPiece)]
+            yield kind("".join(texts))
         else:
             yield from group
 
 
-def _keyed(header: str, key: str | None) -> dict[str, str]:
+def key_headers(header: str, key: str | None) -> dict[str, str]:
+    """The header that carries the key; without a name for it, the key is sent as a bearer token."""
     if not key:
         return {}
     return {header: key} if header else {"authorization": f"Bearer {key}"}
 
 
-def _broken(error: HttpError) -> ModelError:
+def _translate(error: HttpError) -> ModelError:
     kind: Callable[..., ModelError] = CutStream
     if isinstance(error, HttpTimeout):
         kind = TimedOut
@@ -366,23 +356,19 @@ def _broken(error: HttpError) -> ModelError:
     return kind(error.message, error.hint)
 
 
-def _shown(data: bytes) -> str:
-    return data[:200].decode("utf-8", "replace")
-
-
 # --- server-sent events ----------------------------------------------------------------------------------
 
 
 class EventReader:
-    """Feed it bytes, cut anywhere; it gives the data of each event that is complete.
+    """Parses server-sent events from chunks that may end anywhere; returns the data of each complete event.
 
-    Raises CutStream for an event of more than `limit` bytes: one without an end would fill the memory.
+    Raises CutStream for an event of more than `limit` bytes: an endless one would exhaust memory.
     """
 
     def __init__(self, limit: int = MAX_EVENT_BYTES) -> None:
         self._limit = limit
         self._rest: list[bytes] = []
-        """Pieces of a line that has no end yet."""
+        """Chunks of an incomplete line."""
         self._data: list[bytes] = []
         self._held = 0
         """Bytes of both."""
@@ -403,11 +389,11 @@ class EventReader:
             self._rest.append(chunk)
             self._held += len(chunk)
         if self._held > self._limit:
-            raise CutStream(f"the server sent a piece of more than {self._limit:,} bytes")
+            raise CutStream(f"the server sent an event of more than {self._limit:,} bytes")
         return events
 
     def end(self) -> list[bytes]:
-        """The stream is over: some servers leave out the empty line after the last event."""
+        """The last event at the end of the stream: some servers omit the empty line after it."""
         events = [self._line(b"".join(self._rest)), self._line(b"")]
         self._rest.clear()
         return [event for event in events if event is not None]
@@ -421,6 +407,6 @@ class EventReader:
             self._data.clear()
             return event
         elif line.startswith(b"error:"):
-            # An older llama.cpp writes its errors in a field of their own.
+            # Older versions of llama.cpp write errors in a field of their own.
             self._data.append(b'{"error":' + line[6:] + b"}")
         return None

@@ -80,14 +80,14 @@ async def ask_server(source: ListSource, timeout_s: float = LIST_TIMEOUT_S) -> t
 
 
 async def _openai(client: "Client", source: ListSource) -> list[ServedModel]:
-    from crushpy.llm.openai.provider import Address
+    from crushpy.llm.openai.provider import ApiUrl
 
-    address = Address(source.api_base, "models")
+    address = ApiUrl(source.api_base, "models")
     headers = {"authorization": f"Bearer {source.key}"} if source.key else {}
     try:
         answer = await _get(client, address.url, headers)
     except _Refused as error:
-        if not address.learns(error.status, ""):
+        if not address.switch(error.status, ""):
             raise
         answer = await _get(client, address.url, headers)
     return [model for entry in _entries(answer, "data", "models") if (model := _described(entry))]
@@ -124,14 +124,14 @@ async def _anthropic(client: "Client", source: ListSource) -> list[ServedModel]:
 
 
 async def _gemini(client: "Client", source: ListSource) -> list[ServedModel]:
-    from crushpy.llm.gemini.provider import models_address
+    from crushpy.llm.gemini.provider import models_url
 
     headers = _keyed(source, "x-goog-api-key")
     found: list[ServedModel] = []
     token = ""
     for _ in range(MOST_PAGES):
         next_page = f"&pageToken={quote(token, safe='')}" if token else ""
-        answer = await _get(client, f"{models_address(source.api_base)}?pageSize={_PAGE}{next_page}", headers)
+        answer = await _get(client, f"{models_url(source.api_base)}?pageSize={_PAGE}{next_page}", headers)
         found += [
             ServedModel(
                 _text(entry, "name").removeprefix("models/"),

@@ -1,45 +1,48 @@
-"""Where a reply's signed parts stood among its words and calls, so that they go back to the same place. Pure.
+"""Signed parts of a reply, and their position among its text and calls, so that they are sent back unchanged.
 
-A stored reply is its thinking, its text and its calls, in this order, and nearly always that is how it came.
-A part that came later carries a note of how much of the text and how many calls went before it.
+A reply is stored as its thinking, its text and its calls, in this order, and is nearly always received in it.
+A part that arrived later records how much text and how many calls preceded it. All functions are pure.
 """
 
 from collections.abc import Iterator
-from typing import cast
 
 from crushpy.core.messages import Json, Message, Thinking, ToolCall
 from crushpy.llm.protocol import Request
 
-AFTER = "after"
+POSITION = "after"
+"""Key of the recorded position: [characters of text, number of calls]."""
 
 
-def noted(part: Json, text: int, calls: int) -> Json:
-    """`part` with a note that `text` characters and `calls` calls came before it, if any did."""
-    return {**part, AFTER: [text, calls]} if text or calls else part
+def record_position(part: Json, text: int, calls: int) -> Json:
+    """`part` with its position: after `text` characters and `calls` calls."""
+    return {**part, POSITION: [text, calls]} if text or calls else part
 
 
-def in_order(message: Message, kinds: frozenset[str]) -> Iterator[str | ToolCall | Json]:
-    """A reply's texts, calls and signed parts of these kinds, in the order in which they came."""
+def opaque_blocks(message: Message, kinds: frozenset[str]) -> list[Json]:
+    """The signed parts of these kinds."""
+    blocks = (block for part in message.parts if isinstance(part, Thinking) for block in part.opaque)
+    return [block for block in blocks if block.get("type") in kinds]
+
+
+def ordered_parts(message: Message, kinds: frozenset[str]) -> Iterator[str | ToolCall | Json]:
+    """A reply's texts, calls and signed parts of these kinds, in the order in which they were received."""
     text, calls = message.text, message.calls
-    written, called = 0, 0
-    for part in message.parts:
-        for block in part.opaque if isinstance(part, Thinking) else ():
-            if block.get("type") not in kinds:
-                continue
-            upto, count = _place(block)
-            if upto > written:
-                yield text[written:upto]
-                written = upto
-            yield from calls[called:count]
-            called = max(called, count)
-            yield {key: value for key, value in block.items() if key != AFTER}
-    if text[written:]:
-        yield text[written:]
-    yield from calls[called:]
+    text_end, call_end = 0, 0
+    for block in opaque_blocks(message, kinds):
+        chars, count = _position(block)
+        if chars > text_end:
+            yield text[text_end:chars]
+            text_end = chars
+        yield from calls[call_end:count]
+        call_end = max(call_end, count)
+        yield {key: value for key, value in block.items() if key != POSITION}
+    if text[text_end:]:
+        yield text[text_end:]
+    yield from calls[call_end:]
 
 
-def goes_back(message: Message, request: Request) -> bool:
-    """Whether the signed parts of a reply are sent: only the model that made them takes them."""
+def accepts_signed_parts(message: Message, request: Request) -> bool:
+    """Whether the signed parts of a reply are sent back: only the model that made them accepts them."""
     return request.return_thinking and message.model == request.model
 
 
@@ -47,20 +50,14 @@ def sends_signed_parts(request: Request) -> bool:
     return any(
         isinstance(part, Thinking | ToolCall) and part.opaque
         for message in request.messages
-        if goes_back(message, request)
+        if accepts_signed_parts(message, request)
         for part in message.parts
     )
 
 
-def _place(block: Json) -> tuple[int, int]:
-    match block.get(AFTER):
+def _position(block: Json) -> tuple[int, int]:
+    match block.get(POSITION):
         case [int(text), int(calls)]:
             return text, calls
         case _:
             return 0, 0
-
-
-def signed(message: Message, kinds: frozenset[str]) -> bool:
-    """Whether a reply holds a signed part of these kinds."""
-    opaque = (block for part in message.parts if isinstance(part, Thinking) for block in part.opaque)
-    return any(cast(str, block.get("type")) in kinds for block in opaque)

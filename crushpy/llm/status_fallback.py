@@ -12,39 +12,40 @@ if TYPE_CHECKING:
 
 
 class StatusFallback:
-    """Remembers which models of one provider accept the status only inside the last message.
+    """The models of one provider that accept the status only inside the last message.
 
     Some chat templates refuse a system message at the end. A provider learns that from one refusal, sends
-    the request again, and tells the engine, which saves it.
+    the request again, and reports it to the engine, which saves it.
     """
 
     def __init__(self) -> None:
-        self._appended: set[str] = set()
-        """Models whose server refuses a system message at the end."""
+        self._refusing_models: set[str] = set()
 
-    def placed(self, request: Request) -> Request:
-        """The request in the form that its server takes."""
-        if request.model not in self._appended:
+    def place_status(self, request: Request) -> Request:
+        """The request in the form that its server accepts."""
+        if request.model not in self._refusing_models:
             return request
         return msgspec.structs.replace(request, status_placement="append")
 
-    def learn(self, request: Request, failure: ModelError, status: int, body: "ErrorBody") -> bool:
-        """Whether this refusal was about the status; then the request is worth sending again."""
+    def learn_refusal(self, request: Request, failure: ModelError, body: "ErrorBody") -> bool:
+        """Whether this refusal was about the status, so that the request is worth sending again."""
         from crushpy.llm.error_reader import refuses_late_system
 
-        if not _at_the_end(request) or request.model in self._appended:
+        if not _is_trailing(request) or request.model in self._refusing_models:
             return False
-        if not isinstance(failure, BadRequest | Unavailable) or not refuses_late_system(status, body):
+        if not isinstance(failure, BadRequest | Unavailable):
             return False
-        self._appended.add(request.model)
+        if not refuses_late_system(failure.status or 0, body):
+            return False
+        self._refusing_models.add(request.model)
         return True
 
-    def mark(self, request: Request, done: Done) -> Done:
-        """`done`, saying so where the status was moved."""
-        if not _at_the_end(request) or request.model not in self._appended:
+    def mark_moved(self, request: Request, done: Done) -> Done:
+        """`done`, with `status_moved` set if the status was moved."""
+        if not _is_trailing(request) or request.model not in self._refusing_models:
             return done
         return msgspec.structs.replace(done, status_moved=True)
 
 
-def _at_the_end(request: Request) -> bool:
+def _is_trailing(request: Request) -> bool:
     return bool(request.status) and request.status_placement != "append"

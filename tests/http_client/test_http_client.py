@@ -5,7 +5,6 @@ import fcntl
 import gzip
 import sys
 import termios
-import zlib
 
 import pytest
 
@@ -217,8 +216,8 @@ async def test_silence_before_the_answer_and_within_it_times_out(raw):
     client = Client(Timeouts(response=0.05, idle=0.05))
     with pytest.raises(HttpTimeout, match="did not answer"):
         await client.request("GET", url)
-    patient = Timeouts(response=10, idle=0.05)
-    response = await client.request("GET", f"{url}/slow-body", timeouts=patient)
+    client = Client(Timeouts(response=10, idle=0.05))
+    response = await client.request("GET", f"{url}/slow-body")
     with pytest.raises(HttpTimeout, match="sent nothing more"):
         await response.read()
 
@@ -232,7 +231,7 @@ async def test_a_refused_connection_names_the_address():
     "url", ["ftp://example.test/", "nonsense", "http://", "http://[::1", "http://h:99999/"]
 )
 async def test_what_is_no_url_is_refused_by_name(url):
-    with pytest.raises(ConnectFailed, match=r"URL|cannot be asked"):
+    with pytest.raises(ConnectFailed, match=r"URL|cannot be requested"):
         await Client().request("GET", url)
 
 
@@ -252,17 +251,9 @@ async def test_an_address_given_for_a_host_is_used_and_the_host_still_named(raw)
     assert f"host: shop.example.test:{raw.port}" in raw.heads[0].lower()
 
 
-def bare_deflate(data: bytes) -> bytes:
-    squeeze = zlib.compressobj(wbits=-zlib.MAX_WBITS)
-    return squeeze.compress(data) + squeeze.flush()
-
-
-@pytest.mark.parametrize(
-    ("name", "squeeze"), [("gzip", gzip.compress), ("deflate", zlib.compress), ("deflate", bare_deflate)]
-)
-async def test_a_compressed_answer_is_undone(raw, name, squeeze):
+async def test_a_compressed_answer_is_decompressed(raw):
     text = b"words and words " * 20_000
-    url = await raw.start(raw.answering(answer(squeeze(text), f"Content-Encoding: {name}")))
+    url = await raw.start(raw.answering(answer(gzip.compress(text), "Content-Encoding: gzip")))
     assert await (await Client().request("GET", url)).read() == text
 
 
@@ -275,7 +266,7 @@ async def test_a_broken_or_unknown_compression_is_an_error(raw):
             answer(b"?", "Content-Encoding: br"),
         )
     )
-    for words in ("cannot be decompressed", "ended before its end", "'br'"):
+    for words in ("cannot be decompressed", "is incomplete", "'br'"):
         response = await Client().request("GET", url)
         with pytest.raises(ProtocolBroken, match=words):
             await response.read()

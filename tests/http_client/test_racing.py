@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pytest
 
 from crushpy.http import Client, ConnectFailed, HttpTimeout, Timeouts
-from crushpy.http.routing import in_turns
+from crushpy.http.routing import alternate_families
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 V4, V6 = socket.AF_INET, socket.AF_INET6
@@ -103,7 +103,7 @@ async def test_where_none_answers_all_are_named_with_their_reasons(shop, refused
 
 async def test_silence_everywhere_is_a_timeout_that_leaves_nothing_behind(shop, silent):
     client = Client(Timeouts(connect=0.6))
-    with pytest.raises(HttpTimeout, match=r"shop\.example\.test:80 took no connection within 0\.6 s"):
+    with pytest.raises(HttpTimeout, match=r"shop\.example\.test:80 accepted no connection within 0\.6 s"):
         await client.request("GET", shop([silent, silent]))
     await nothing_left()
 
@@ -121,9 +121,9 @@ async def test_cancelling_a_race_leaves_nothing_behind(shop, silent):
 
 def test_both_families_take_turns_and_the_first_stays_first():
     a, b, c, d = [(V6, ("::1", 1)), (V6, ("::2", 1)), (V6, ("::3", 1)), (V4, ("1.1.1.1", 1))]
-    assert in_turns([a, b, c, d]) == [a, d, b, c]
-    assert in_turns([d, a]) == [d, a]
-    assert in_turns([d]) == [d]
+    assert alternate_families([a, b, c, d]) == [a, d, b, c]
+    assert alternate_families([d, a]) == [d, a]
+    assert alternate_families([d]) == [d]
 
 
 async def test_a_name_that_no_host_can_have_is_an_unknown_host():

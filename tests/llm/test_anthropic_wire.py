@@ -10,7 +10,7 @@ from scripted_llm import Call, Fail, Raw, Reply, ScriptedLLM
 from crushpy.core.messages import Image, Message, Text, Thinking, ToolCall, ToolResult, Usage
 from crushpy.llm.anthropic.provider import AnthropicProvider
 from crushpy.llm.anthropic.reply import MessageReader
-from crushpy.llm.anthropic.request import AnthropicQuirks, adaptive, messages_body
+from crushpy.llm.anthropic.request import AnthropicQuirks, is_adaptive, messages_body
 from crushpy.llm.errors import BadRequest, Refused
 from crushpy.llm.protocol import Request, ThinkingOpaque
 
@@ -59,7 +59,7 @@ def test_thinking_between_text_and_calls_goes_back_to_its_place() -> None:
     whole = [SIGNED, {"type": "text", "text": "One."}, {**SIGNED, "signature": "b"}]
     whole += [{"type": "tool_use", "id": "c1", "name": "ls", "input": {"a": 1}}, HIDDEN]
     whole += [{"type": "tool_use", "id": "c2", "name": "ls", "input": {}}]
-    pieces = reader.whole({"content": whole, "stop_reason": "tool_use"}) or []
+    pieces = reader.read_whole({"content": whole, "stop_reason": "tool_use"}) or []
     opaque = tuple(piece.data for piece in pieces if isinstance(piece, ThinkingOpaque))
     calls = (ToolCall("c1", "ls", {"a": 1}), ToolCall("c2", "ls"))
     reply = Message("a", "assistant", (Thinking("", opaque), Text("One."), *calls), model=CLAUDE)
@@ -93,7 +93,7 @@ def test_thoughts_alone_are_no_turn() -> None:
     ],
 )
 def test_which_models_decide_themselves_how_much_they_think(model: str, decides: bool) -> None:
-    assert adaptive(model) is decides
+    assert is_adaptive(model) is decides
 
 
 def test_effort_is_a_level_for_newer_models_and_a_budget_for_older_ones() -> None:
@@ -223,7 +223,7 @@ async def test_a_full_window_is_a_reply_that_was_too_long(claude, llm) -> None:
     [
         ("tools.0.custom.eager_input_streaming: Extra inputs are not permitted", "eager_input_streaming"),
         ("output_config: Extra inputs are not permitted", "output_config"),
-        ("adaptive thinking is not supported on this model", "adaptive"),
+        ("is_adaptive thinking is not supported on this model", "adaptive"),
     ],
 )
 async def test_a_server_that_refuses_something_is_asked_again_without_and_remembered(

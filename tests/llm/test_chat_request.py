@@ -6,7 +6,7 @@ import pytest
 from conversing import LS, ask, user
 
 from crushpy.core.messages import Image, Message, Text, Thinking, ToolCall, ToolResult
-from crushpy.llm.openai.chat_request import PLAIN, Dialect, chat_messages, chat_tools, litellm_dialect
+from crushpy.llm.openai.chat_request import PLAIN, ChatDialect, chat_messages, chat_tools, litellm_dialect
 
 MODEL = "anthropic/claude-x"
 CLAUDE = litellm_dialect(MODEL)
@@ -34,7 +34,7 @@ def turn() -> list[Message]:
     ]
 
 
-def written(messages, dialect: Dialect = PLAIN, **more) -> list[dict]:
+def written(messages, dialect: ChatDialect = PLAIN, **more) -> list[dict]:
     return chat_messages(ask(model=MODEL, messages=messages, **more), dialect)
 
 

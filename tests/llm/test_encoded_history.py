@@ -11,7 +11,7 @@ from support.histories import history_by_chance, seed, user, viewed
 from crushpy.context.history import well_formed
 from crushpy.core.messages import Image, Json, Message, Thinking, ToolCall
 from crushpy.llm.anthropic.request import AnthropicQuirks, messages_body
-from crushpy.llm.encoded_history import EncodedHistories, Written, encoded_body
+from crushpy.llm.encoded_history import EncodedHistories
 from crushpy.llm.gemini.request import GeminiQuirks, content_body
 from crushpy.llm.openai.chat_request import chat_messages, encoded_chat_messages
 from crushpy.llm.openai.responses_request import ResponsesQuirks, responses_body
@@ -111,40 +111,39 @@ def test_the_joined_bytes_are_those_of_the_plain_writer_whatever_happens_in_betw
                 status_placement=chance.choice(["message", "append"]),
                 return_thinking=chance.random() > 0.05,
             )
-            joined = b"".join(encoded_body(body(request, quirks, kept)))
+            joined = msgspec.json.encode(body(request, quirks, kept))
             assert joined == msgspec.json.encode(body(request, quirks, None))
 
 
 def test_of_a_history_that_grows_each_message_is_written_once_but_for_the_last_few() -> None:
     kept, once, again = EncodedHistories(), list[str](), list[int]()
 
-    def plain(messages: Sequence[Message]) -> list[Json]:
-        once.extend(message.id for message in messages)
-        return [{"id": message.id} for message in messages]
+    def write(part: Request) -> list[Json]:
+        once.extend(message.id for message in part.messages)
+        return [{"id": message.id} for message in part.messages]
 
-    def end(messages: Sequence[Message]) -> list[Json]:
-        again.append(len(messages))
-        return [{"id": message.id} for message in messages]
+    def write_end(part: Request) -> list[Json]:
+        again.append(len(part.messages))
+        return [{"id": message.id} for message in part.messages]
 
     history = [user("go")]
     for _ in range(100):
         history += viewed("a.py")
-        joined = kept.written("openai/one", tuple(history), None, plain=plain, end=end)
-        assert msgspec.json.decode(b"".join(joined)) == [{"id": message.id} for message in history]
+        joined = kept.encode(Request("openai/one", "", tuple(history)), write, write_end=write_end)
+        assert msgspec.json.decode(joined) == [{"id": message.id} for message in history]
     assert len(once) == len(set(once)) and max(again) <= 5
 
 
 def test_a_call_of_another_kind_in_between_does_not_take_the_place_of_a_long_history() -> None:
     kept, written = EncodedHistories(), list[int]()
 
-    def plain(messages: Sequence[Message]) -> list[Json]:
-        written.append(len(messages))
-        return [{} for _ in messages]
+    def write(part: Request) -> list[Json]:
+        written.append(len(part.messages))
+        return [{} for _ in part.messages]
 
     def ask(history: list[Message]) -> None:
-        kept.written(
-            "openai/one", tuple(history), None, plain=plain, end=lambda messages: [{} for _ in messages]
-        )
+        request = Request("openai/one", "", tuple(history))
+        kept.encode(request, write, write_end=lambda part: [{} for _ in part.messages])
 
     history = [user("go"), *(message for _ in range(50) for message in viewed("a.py"))]
     ask(history)
@@ -153,15 +152,3 @@ def test_a_call_of_another_kind_in_between_does_not_take_the_place_of_a_long_his
     history += viewed("b.py")
     ask(history)
     assert written == [len(history) - 2 - 4, 2]
-
-
-@pytest.mark.parametrize(
-    "body", [{}, {"model": "one"}, {"tools": [{"name": 'a "quoted" one'}], "n": None}], ids=str
-)
-def test_a_body_is_the_json_that_it_would_be_in_one_go(body: dict[str, object]) -> None:
-    assert b"".join(encoded_body(body)) == msgspec.json.encode(body)
-    written = Written((b"[", memoryview(b'{"role":"user"}'), b"]"))
-    assert msgspec.json.decode(b"".join(encoded_body({"messages": written, **body}))) == {
-        "messages": [{"role": "user"}],
-        **body,
-    }

@@ -11,7 +11,7 @@ from crushpy.core.messages import Image, Message, Text, Thinking, ToolCall, Tool
 from crushpy.llm.errors import Refused
 from crushpy.llm.gemini.provider import GeminiProvider
 from crushpy.llm.gemini.reply import ContentReader
-from crushpy.llm.gemini.request import UNSIGNED, GeminiQuirks, content_body, newer, stored_signature
+from crushpy.llm.gemini.request import UNSIGNED, GeminiQuirks, content_body, is_gemini_3, stored_signature
 from crushpy.llm.protocol import CallPiece, Request, ThinkingOpaque
 
 OLDER = "gemini/gemini-2.5-pro"
@@ -113,8 +113,8 @@ def test_effort_is_a_level_for_newer_models_and_a_budget_for_older_ones(model, e
 
 
 def test_which_models_are_newer() -> None:
-    assert all(map(newer, ("gemini-3-flash-preview", "gemini-4-argon", "gemini-pro-latest")))
-    assert not any(map(newer, ("gemini-2.5-pro", "gemini-2.0-flash", "gemma-3", "gemini-exp-1206")))
+    assert all(map(is_gemini_3, ("gemini-3-flash-preview", "gemini-4-argon", "gemini-pro-latest")))
+    assert not any(map(is_gemini_3, ("gemini-2.5-pro", "gemini-2.0-flash", "gemma-3", "gemini-exp-1206")))
 
 
 async def test_a_model_that_cannot_think_is_not_asked_to(gemini, llm) -> None:

@@ -10,7 +10,7 @@ from scripted_llm import Call, Fail, Reply, ScriptedLLM
 
 from crushpy.core.messages import Image, Message, Text, Thinking, ToolCall, ToolResult, Usage
 from crushpy.llm.errors import BadRequest
-from crushpy.llm.openai.provider import Address, ResponsesProvider, azure_base
+from crushpy.llm.openai.provider import ApiUrl, ResponsesProvider, azure_base
 from crushpy.llm.openai.responses_reply import ResponseReader
 from crushpy.llm.openai.responses_request import ResponsesQuirks, responses_body
 from crushpy.llm.protocol import Request, ThinkingOpaque
@@ -75,7 +75,7 @@ def test_reasoning_between_calls_and_the_phase_of_a_text_go_back_to_their_place(
     said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "I look."}]}
     call = {"type": "function_call", "call_id": "c1", "name": "ls", "arguments": "{}"}
     output = [REASONING, {**said, "phase": "commentary"}, call, second, {**call, "call_id": "c2"}]
-    pieces = ResponseReader(MODEL).whole({"status": "completed", "output": output}) or []
+    pieces = ResponseReader(MODEL).read_whole({"status": "completed", "output": output}) or []
     opaque = tuple(piece.data for piece in pieces if isinstance(piece, ThinkingOpaque))
     parts = (Thinking("hm", opaque), Text("I look."), ToolCall("c1", "ls"), ToolCall("c2", "ls"))
     reply = Message("a", "assistant", parts, model=MODEL)
@@ -89,7 +89,7 @@ def test_reasoning_that_led_to_nothing_is_dropped_whole() -> None:
 
 def test_reasoning_without_its_content_is_not_kept() -> None:
     output = [{**REASONING, "encrypted_content": None}]
-    pieces = ResponseReader(MODEL).whole({"status": "completed", "output": output}) or []
+    pieces = ResponseReader(MODEL).read_whole({"status": "completed", "output": output}) or []
     assert not any(isinstance(piece, ThinkingOpaque) for piece in pieces)
 
 
@@ -204,13 +204,13 @@ async def test_an_address_may_end_as_it_likes(llm: ScriptedLLM, end: str) -> Non
 
 
 def test_a_bare_host_is_tried_without_v1_too_where_it_knows_no_v1() -> None:
-    address = Address("https://host.example", "chat/completions")
+    address = ApiUrl("https://host.example", "chat/completions")
     assert address.url == "https://host.example/v1/chat/completions"
-    assert not address.learns(404, "The model `x` does not exist")
-    assert address.learns(404, "Not Found")
+    assert not address.switch(404, "The model `x` does not exist")
+    assert address.switch(404, "Not Found")
     assert address.url == "https://host.example/chat/completions"
-    assert not address.learns(404, "Not Found")
-    assert not Address("https://host.example/api", "responses").learns(404, "Not Found")
+    assert not address.switch(404, "Not Found")
+    assert not ApiUrl("https://host.example/api", "responses").switch(404, "Not Found")
 
 
 async def test_a_host_without_v1_is_found_by_its_refusal(llm: ScriptedLLM) -> None:

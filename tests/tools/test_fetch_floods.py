@@ -92,7 +92,7 @@ async def test_interim_answers_without_end_are_given_up(workspace: Path) -> None
             writer.write(b"HTTP/1.1 103 Early Hints\r\n\r\n" * 100)
             await writer.drain()
 
-    with pytest.raises(ToolError, match="100 interim answers and no last one"):
+    with pytest.raises(ToolError, match="100 interim answers and no final one"):
         await fetched(workspace, endless)
 
 

@@ -1,6 +1,7 @@
-"""Anthropic's Messages protocol, spoken by Anthropic and by gateways and servers that do as it does."""
+"""Client for Anthropic's Messages protocol, for Anthropic and compatible gateways and servers."""
 
 import re
+from collections import defaultdict
 from typing import TYPE_CHECKING, ClassVar, Unpack
 
 import msgspec
@@ -17,10 +18,10 @@ if TYPE_CHECKING:
 
 API_BASE = "https://api.anthropic.com"
 VERSION = "2023-06-01"
-BETWEEN_CALLS = "interleaved-thinking-2025-05-14"
-"""Lets a model with a budget think between its calls as well; the others do so anyway."""
+INTERLEAVED_THINKING = "interleaved-thinking-2025-05-14"
+"""Lets a model with a thinking budget think between its calls; others do so by default."""
 
-_MOST_OUTPUT = re.compile(r"max_tokens: \d+ > (\d+)")
+_MAX_OUTPUT = re.compile(r"max_tokens: \d+ > (\d+)")
 
 
 class AnthropicProvider(HttpProvider):
@@ -35,54 +36,48 @@ class AnthropicProvider(HttpProvider):
         self, api_base: str = API_BASE, api_key: str | None = None, **options: Unpack[HttpProviderOptions]
     ) -> None:
         super().__init__(api_key, **options)
-        self._at = f"{api_base.rstrip('/').removesuffix('/messages').removesuffix('/v1')}/v1/messages"
-        self._quirks: dict[str, AnthropicQuirks] = {}
+        self._messages_url = (
+            f"{api_base.rstrip('/').removesuffix('/messages').removesuffix('/v1')}/v1/messages"
+        )
+        self._quirks = defaultdict[str, AnthropicQuirks](AnthropicQuirks)
 
     def _url(self, request: Request) -> str:
-        return self._at
+        return self._messages_url
 
     def _reader(self, request: Request) -> ReplyReader:
         return MessageReader(request.model)
 
     def _body(self, request: Request, unfinished: list[Json]) -> Json:
-        return messages_body(
-            request,
-            request.model.removeprefix(self._strip),
-            self._quirks_of(request),
-            unfinished,
-            self._histories,
-        )
+        name = request.model.removeprefix(self._strip)
+        return messages_body(request, name, self._quirks[request.model], unfinished, self._histories)
 
-    def _more_headers(self, request: Request, body: Json) -> dict[str, str]:
-        budgeted = body.get("thinking", {}).get("type") == "enabled" and request.tools
-        return {"anthropic-beta": BETWEEN_CALLS} if budgeted else {}
+    def _request_headers(self, request: Request, body: Json) -> dict[str, str]:
+        has_budget = body.get("thinking", {}).get("type") == "enabled" and request.tools
+        return {"anthropic-beta": INTERLEAVED_THINKING} if has_budget else {}
 
-    def _quirks_of(self, request: Request) -> AnthropicQuirks:
-        return self._quirks.setdefault(request.model, AnthropicQuirks())
-
-    def _learns(self, request: Request, failure: ModelError, body: "ErrorBody") -> bool:
+    def _adapt(self, request: Request, failure: ModelError, body: "ErrorBody") -> bool:
         if not isinstance(failure, BadRequest) or failure.status not in (400, 422):
             return False
-        quirks, said = self._quirks_of(request), body.raw
-        most = _MOST_OUTPUT.search(said)
-        if most and quirks.most_output is None:
-            quirks.most_output = int(most[1])
-        elif quirks.eager and "eager_input_streaming" in said:
+        quirks, error = self._quirks[request.model], body.raw
+        limit = _MAX_OUTPUT.search(error)
+        if limit and quirks.max_output is None:
+            quirks.max_output = int(limit[1])
+        elif quirks.eager and "eager_input_streaming" in error:
             quirks.eager = False
-        elif quirks.effort and re.search(r"output_config|effort", said):
+        elif quirks.effort and re.search(r"output_config|effort", error):
             quirks.effort = False
-        elif quirks.thinking and "thinking" in said:
+        elif quirks.thinking and "thinking" in error:
             quirks.thinking = False
         else:
             return False
         return True
 
-    def _closing(self, request: Request, done: Done, reader: ReplyReader) -> Done:
-        """Of a turn that paused the last request says how full the window is; the cost is that of all."""
-        if not isinstance(reader, MessageReader) or len(reader.legs) < 2 or done.usage is None:
+    def _complete(self, request: Request, done: Done, reader: ReplyReader) -> Done:
+        """For a paused turn the last request's usage is the size of the context; the cost is that of all."""
+        if not isinstance(reader, MessageReader) or len(reader.usages) < 2 or done.usage is None:
             return done
         from crushpy.llm.catalog import cost, lookup
 
         info = lookup(request.model)
-        whole = sum(cost(info, leg) for leg in reader.legs)
-        return msgspec.structs.replace(done, usage=msgspec.structs.replace(done.usage, cost=whole))
+        total = sum(cost(info, usage) for usage in reader.usages)
+        return msgspec.structs.replace(done, usage=msgspec.structs.replace(done.usage, cost=total))

@@ -6,7 +6,7 @@ import msgspec
 
 from crushpy.core.messages import Finish, Json, Usage
 from crushpy.llm.errors import Refused
-from crushpy.llm.opaque_parts import noted
+from crushpy.llm.opaque_parts import record_position
 from crushpy.llm.protocol import CallPiece, Done, Piece, TextPiece, ThinkingOpaque, ThinkingPiece
 from crushpy.llm.read_json import as_index, as_object, as_objects, as_text, first_count, is_json
 
@@ -15,25 +15,25 @@ FINISHES: dict[str, Finish] = {
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
 }
-"""Any other reason counts as `stop`: the server did say that it is done."""
-MOST_PAUSES = 10
-"""A turn that pauses more often is taken as it is."""
+"""Any other reason counts as `stop`."""
+MAX_PAUSES = 10
+"""A turn that pauses more often ends as it is."""
 
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 
 
 class _Block(msgspec.Struct):
-    """A block as far as it has come."""
+    """A block as received so far."""
 
     start: Json
     kind: str
     call: int = -1
-    """Our index, of a tool call."""
+    """Our index of a tool call."""
     slices: list[str] = []
     """Text, thinking or arguments."""
     signature: str = ""
-    before: tuple[int, int] = (0, 0)
-    """How much text and how many calls came before it."""
+    position: tuple[int, int] = (0, 0)
+    """Characters of text and number of calls before it."""
 
     @property
     def text(self) -> str:
@@ -41,28 +41,28 @@ class _Block(msgspec.Struct):
 
 
 class MessageReader:
-    """Feed it the events of a reply, then ask for its `end()`. See `http_provider.ReplyReader`."""
+    """Implements `http_provider.ReplyReader`."""
 
     def __init__(self, model: str) -> None:
-        self.marked = False
+        self.ended = False
         self.unfinished: list[Json] = []
-        self.legs: list[Usage] = []
-        """What each request of a turn used that paused and went on."""
+        self.usages: list[Usage] = []
+        """The usage of each request; a turn that paused has several."""
         self._model = model
-        self._stop = ""
-        self._details: Json = {}
+        self._stop_reason = ""
+        self._stop_details: Json = {}
         self._counts: dict[str, int] = {}
-        self._blocks: dict[int, _Block] = {}
-        """By the server's index: the newest of each."""
-        self._all: list[_Block] = []
-        self._earlier: list[Json] = []
+        self._open_blocks: dict[int, _Block] = {}
+        """By the server's index."""
+        self._blocks: list[_Block] = []
+        self._earlier_blocks: list[Json] = []
         """Blocks of the turn's earlier requests."""
         self._calls: list[_Block] = []
-        self._text = 0
+        self._text_chars = 0
 
     @property
     def finished(self) -> bool:
-        return bool(self._stop)
+        return bool(self._stop_reason)
 
     def feed(self, event: Json) -> list[Piece]:
         match event.get("type"):
@@ -71,91 +71,92 @@ class MessageReader:
             case "content_block_start":
                 return self._open(as_index(event.get("index")), as_object(event.get("content_block")))
             case "content_block_stop":
-                return self._close(self._blocks.pop(as_index(event.get("index")), None))
+                return self._close(self._open_blocks.pop(as_index(event.get("index")), None))
             case "message_start":
                 self._count(as_object(as_object(event.get("message")).get("usage")))
             case "message_delta":
                 self._count(as_object(event.get("usage")))
                 self._finish(as_object(event.get("delta")))
             case "message_stop":
-                self.marked = True
+                self.ended = True
             case _:
-                pass  # ping, and what is not known
+                pass  # ping, and unknown events
         return []
 
-    def whole(self, reply: Json) -> list[Piece] | None:
+    def read_whole(self, reply: Json) -> list[Piece] | None:
         if not isinstance(reply.get("content"), list):
             return None
         pieces: list[Piece] = []
         for index, block in enumerate(as_objects(reply.get("content"))):
             pieces += self._open(index, block)
-            pieces += self._close(self._blocks.pop(index))
+            pieces += self._close(self._open_blocks.pop(index))
         self._count(as_object(reply.get("usage")))
         self._finish(reply)
         return pieces
 
     def end(self) -> Done | None:
-        if not self._stop and not (self.marked and all(_is_complete(call) for call in self._calls)):
+        if not self._stop_reason and not (self.ended and all(_is_complete(call) for call in self._calls)):
             return None
-        if self._stop == "refusal":
-            why = as_text(self._details.get("explanation")) or as_text(self._details.get("category"))
-            raise Refused(f"{self._model} refused to answer{f': {why}' if why else ''}.")
-        self.legs.append(self._usage())
-        if self._stop == "pause_turn" and len(self.legs) <= MOST_PAUSES:
-            self._earlier += [_raw(block) for block in self._all]
-            self.unfinished = list(self._earlier)
-            self._all, self._counts, self._stop = [], {}, ""
+        if self._stop_reason == "refusal":
+            details = self._stop_details
+            reason = as_text(details.get("explanation")) or as_text(details.get("category"))
+            raise Refused(f"{self._model} refused to answer{f': {reason}' if reason else ''}.")
+        self.usages.append(self._usage())
+        if self._stop_reason == "pause_turn" and len(self.usages) <= MAX_PAUSES:
+            self._earlier_blocks += [_as_received(block) for block in self._blocks]
+            self.unfinished = list(self._earlier_blocks)
+            self._blocks, self._counts, self._stop_reason = [], {}, ""
             return Done("", None)
-        finish = FINISHES.get(self._stop, "stop")
+        finish = FINISHES.get(self._stop_reason, "stop")
         if self._calls and finish == "stop":
             finish = "tool_calls"
-        return Done(finish, self.legs[-1] if self.legs[-1].total else None)
+        return Done(finish, self.usages[-1] if self.usages[-1].total else None)
 
     # --- blocks
 
     def _open(self, index: int, start: Json) -> list[Piece]:
         kind = as_text(start.get("type"))
-        block = _Block(start, kind, slices=[], before=(self._text, len(self._calls)))
-        self._blocks[index] = block
-        self._all.append(block)
+        block = _Block(start, kind, slices=[], position=(self._text_chars, len(self._calls)))
+        self._open_blocks[index] = block
+        self._blocks.append(block)
         if kind == "tool_use":
             block.call = len(self._calls)
             self._calls.append(block)
             return [CallPiece(block.call, as_text(start.get("id")), as_text(start.get("name")))]
         if kind == "text":
-            return self._say(block, as_text(start.get("text")))
+            return self._add_text(block, as_text(start.get("text")))
         if kind == "thinking":
             block.signature = as_text(start.get("signature"))
-            return self._think(block, as_text(start.get("thinking")))
+            return self._add_thinking(block, as_text(start.get("thinking")))
         return []
 
     def _delta(self, index: int, delta: Json) -> list[Piece]:
-        block = self._blocks.get(index)
+        block = self._open_blocks.get(index)
         if block is None:
             return []
         match delta.get("type"):
             case "text_delta":
-                return self._say(block, as_text(delta.get("text")))
+                return self._add_text(block, as_text(delta.get("text")))
             case "input_json_delta":
                 piece = as_text(delta.get("partial_json"))
                 block.slices.append(piece)
                 return [CallPiece(block.call, args=piece)] if piece and block.call >= 0 else []
             case "thinking_delta":
-                return self._think(block, as_text(delta.get("thinking")))
+                return self._add_thinking(block, as_text(delta.get("thinking")))
             case "signature_delta":
                 block.signature += as_text(delta.get("signature"))
             case _:
                 pass
         return []
 
-    def _say(self, block: _Block, text: str) -> list[Piece]:
+    def _add_text(self, block: _Block, text: str) -> list[Piece]:
         if not text:
             return []
         block.slices.append(text)
-        self._text += len(text)
+        self._text_chars += len(text)
         return [TextPiece(text)]
 
-    def _think(self, block: _Block, text: str) -> list[Piece]:
+    def _add_thinking(self, block: _Block, text: str) -> list[Piece]:
         if not text:
             return []
         block.slices.append(text)
@@ -165,9 +166,9 @@ class MessageReader:
         if block is None:
             return []
         if block.kind == "redacted_thinking" or (block.kind == "thinking" and block.signature):
-            return [ThinkingOpaque(noted(_raw(block), *block.before))]
+            return [ThinkingOpaque(record_position(_as_received(block), *block.position))]
         if block.kind == "tool_use" and not block.slices and block.start.get("input"):
-            # Some servers send the arguments whole, with the beginning of the call.
+            # Some servers send all arguments at the start of the call.
             block.slices.append(msgspec.json.encode(block.start["input"]).decode())
             return [CallPiece(block.call, args=block.text)]
         return []
@@ -175,27 +176,27 @@ class MessageReader:
     # --- the end
 
     def _count(self, usage: Json) -> None:
-        """Figures of the beginning are repeated or completed at the end: the last ones hold."""
+        """The counts at the start are repeated or completed at the end: the last ones are used."""
         for name in _COUNTS:
             self._counts[name] = first_count(usage, name) or self._counts.get(name, 0)
 
     def _usage(self) -> Usage:
-        fresh, output, read, written = (self._counts.get(name, 0) for name in _COUNTS)
-        if not (fresh or read or written):
-            return Usage()  # nothing was reported: a request without input there is not
-        return Usage(fresh, output, cache_read_tokens=read, cache_write_tokens=written)
+        uncached, output, read, written = (self._counts.get(name, 0) for name in _COUNTS)
+        if not (uncached or read or written):
+            return Usage()  # nothing was reported: every request has input
+        return Usage(uncached, output, cache_read_tokens=read, cache_write_tokens=written)
 
     def _finish(self, delta: Json) -> None:
-        self._stop = as_text(delta.get("stop_reason")) or self._stop
-        self._details = as_object(delta.get("stop_details")) or self._details
+        self._stop_reason = as_text(delta.get("stop_reason")) or self._stop_reason
+        self._stop_details = as_object(delta.get("stop_details")) or self._stop_details
 
 
 def _is_complete(call: _Block) -> bool:
     return not call.text.strip() or is_json(call.text)
 
 
-def _raw(block: _Block) -> Json:
-    """The block as the server would send it whole."""
+def _as_received(block: _Block) -> Json:
+    """The complete block in the server's own form."""
     match block.kind:
         case "text":
             return {"type": "text", "text": block.text}

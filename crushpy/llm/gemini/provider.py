@@ -1,5 +1,6 @@
-"""Gemini's generateContent protocol, spoken by Google and by gateways that do as it does."""
+"""Client for Gemini's generateContent protocol, for Google and compatible gateways."""
 
+from collections import defaultdict
 from typing import TYPE_CHECKING, Unpack
 
 from crushpy.core.messages import Json
@@ -14,11 +15,11 @@ if TYPE_CHECKING:
 
 API_BASE = "https://generativelanguage.googleapis.com"
 VERSIONS = ("/v1alpha", "/v1beta", "/v1")
-"""What an address may end in. The first is kept where it is given; otherwise /v1beta is spoken."""
+"""Suffixes of an address. The first is kept if given; otherwise /v1beta is used."""
 
 
-def models_address(api_base: str) -> str:
-    """Where the models are, below an address with or without its version."""
+def models_url(api_base: str) -> str:
+    """The URL of the models, below an address with or without a version."""
     base = api_base.rstrip("/")
     given = next((version for version in VERSIONS if base.endswith(version)), "")
     version = given if given == VERSIONS[0] else VERSIONS[1]
@@ -36,29 +37,24 @@ class GeminiProvider(HttpProvider):
         self, api_base: str = API_BASE, api_key: str | None = None, **options: Unpack[HttpProviderOptions]
     ) -> None:
         super().__init__(api_key, **options)
-        self._at = models_address(api_base)
-        self._quirks: dict[str, GeminiQuirks] = {}
+        self._models_url = models_url(api_base)
+        self._quirks = defaultdict[str, GeminiQuirks](GeminiQuirks)
 
     def _url(self, request: Request) -> str:
-        return f"{self._at}/{self._name(request)}:streamGenerateContent?alt=sse"
+        return f"{self._models_url}/{self._name(request)}:streamGenerateContent?alt=sse"
 
     def _reader(self, request: Request) -> ReplyReader:
         return ContentReader(request.model)
 
     def _body(self, request: Request, unfinished: list[Json]) -> Json:
-        return content_body(request, self._name(request), self._quirks_of(request), self._histories)
+        return content_body(request, self._name(request), self._quirks[request.model], self._histories)
 
     def _name(self, request: Request) -> str:
         return request.model.removeprefix(self._strip).removeprefix("models/")
 
-    def _quirks_of(self, request: Request) -> GeminiQuirks:
-        return self._quirks.setdefault(request.model, GeminiQuirks())
-
-    def _learns(self, request: Request, failure: ModelError, body: "ErrorBody") -> bool:
-        if not isinstance(failure, BadRequest) or failure.status != 400:
+    def _adapt(self, request: Request, failure: ModelError, body: "ErrorBody") -> bool:
+        quirks = self._quirks[request.model]
+        if not (isinstance(failure, BadRequest) and failure.status == 400 and quirks.thinking):
             return False
-        quirks, said = self._quirks_of(request), body.raw.lower()
-        if not quirks.thinking or "thinking" not in said:
-            return False
-        quirks.thinking = False
-        return True
+        quirks.thinking = "thinking" not in body.raw.lower()
+        return not quirks.thinking

@@ -10,30 +10,30 @@ from crushpy.llm.read_json import as_object, as_objects, as_text, first_count
 
 BLOCKED = {
     "SAFETY": "its safety filter stopped the reply",
-    "RECITATION": "the reply would have repeated a protected text",
+    "RECITATION": "the reply would have repeated copyrighted text",
     "LANGUAGE": "the language is not supported",
-    "BLOCKLIST": "the reply held a word from a list of blocked ones",
+    "BLOCKLIST": "the reply contained a blocked word",
     "PROHIBITED_CONTENT": "the content is prohibited",
-    "SPII": "the reply held personal data",
+    "SPII": "the reply contained personal data",
     "IMAGE_SAFETY": "its safety filter stopped an image",
 }
-BROKEN = ("MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS")
-"""The model wrote what the server could not read: another try may go well."""
+MALFORMED = ("MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS")
+"""The server could not parse the model's output: a retry may succeed."""
 
 
 class ContentReader:
-    """Feed it the chunks of a reply, then ask for its `end()`. See `http_provider.ReplyReader`."""
+    """Implements `http_provider.ReplyReader`."""
 
     def __init__(self, model: str) -> None:
-        self.marked = False
+        self.ended = False
         self.unfinished: list[Json] = []
         self._model = model
         self._finish = ""
-        self._words = ""
+        self._finish_message = ""
         self._blocked = ""
         self._usage: Usage | None = None
         self._calls = 0
-        self._text = 0
+        self._text_chars = 0
 
     @property
     def finished(self) -> bool:
@@ -52,10 +52,10 @@ class ContentReader:
         for part in as_objects(as_object(candidate.get("content")).get("parts")):
             pieces += self._part(part)
         if reason := as_text(candidate.get("finishReason")):
-            self._finish, self._words = reason, as_text(candidate.get("finishMessage"))
+            self._finish, self._finish_message = reason, as_text(candidate.get("finishMessage"))
         return pieces
 
-    def whole(self, reply: Json) -> list[Piece] | None:
+    def read_whole(self, reply: Json) -> list[Piece] | None:
         return self.feed(reply) if "candidates" in reply or "promptFeedback" in reply else None
 
     def end(self) -> Done | None:
@@ -63,11 +63,11 @@ class ContentReader:
             raise Refused(f"{self._model} refused the request: it was blocked as {self._blocked}.")
         if not self._finish:
             return None
-        said = f" ({self._words})" if self._words else ""
-        if why := BLOCKED.get(self._finish):
-            raise Refused(f"{self._model} gave no answer: {why}{said}.")
-        if self._finish in BROKEN:
-            raise CutStream(f"{self._model} wrote a call that cannot be read ({self._finish}){said}.")
+        detail = f" ({self._finish_message})" if self._finish_message else ""
+        if reason := BLOCKED.get(self._finish):
+            raise Refused(f"{self._model} gave no answer: {reason}{detail}.")
+        if self._finish in MALFORMED:
+            raise CutStream(f"{self._model} wrote a call that cannot be parsed ({self._finish}){detail}.")
         if self._finish == "MAX_TOKENS":
             return Done("length", self._usage)
         return Done("tool_calls" if self._calls else "stop", self._usage)
@@ -89,22 +89,22 @@ class ContentReader:
         text = as_text(part.get("text"))
         if part.get("thought") is True:
             return [ThinkingPiece(text)] if text else []
-        start, self._text = self._text, self._text + len(text)
+        start, self._text_chars = self._text_chars, self._text_chars + len(text)
         pieces: list[Piece] = [TextPiece(text)] if text else []
         if signature:
-            mark = {"type": SIGNED_TEXT, "signature": signature, "from": start, "to": self._text}
+            mark = {"type": SIGNED_TEXT, "signature": signature, "from": start, "to": self._text_chars}
             pieces.append(ThinkingOpaque(mark))
         return pieces
 
 
 def _usage(usage: Json) -> Usage | None:
-    """What came from the cache is not counted as input again; thoughts count as output."""
+    """Cached tokens are not counted as input; thinking counts as output."""
     prompt = first_count(usage, "promptTokenCount")
     if not prompt:
         return None
     read = min(prompt, first_count(usage, "cachedContentTokenCount"))
     answer, thoughts = (first_count(usage, f"{kind}TokenCount") for kind in ("candidates", "thoughts"))
     if prompt + answer == first_count(usage, "totalTokenCount"):
-        thoughts = 0  # some servers count them in already
+        thoughts = 0  # some servers include them in the answer
     tools = first_count(usage, "toolUsePromptTokenCount")
     return Usage(prompt - read + tools, answer + thoughts, cache_read_tokens=read)

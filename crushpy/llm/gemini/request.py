@@ -1,62 +1,63 @@
 """Writes a request in Gemini's generateContent format. Pure.
 
-The status is appended to the text of the last part: everything before it is the same in every request.
+The status is appended to the text of the last part, so everything before it is the same in every request.
 """
 
 import re
 
 import msgspec
 
-from crushpy.core.messages import Image, Json, Message, Text, Thinking, ToolCall, ToolResult
-from crushpy.llm.encoded_history import EncodedHistories, Written
-from crushpy.llm.opaque_parts import goes_back
+from crushpy.core.messages import Image, Json, Message, Text, ToolCall, ToolResult
+from crushpy.llm.encoded_history import EncodedHistories
+from crushpy.llm.opaque_parts import accepts_signed_parts, opaque_blocks
 from crushpy.llm.protocol import Request, ToolSpec
 from crushpy.llm.read_json import as_object, as_text
 
 SIGNED_TEXT = "signed_text"
-"""Kind of the stored part that holds the signature of a piece of text, and where that begins and ends."""
+"""Type of the stored block that holds the signature of some text, and where the text begins and ends."""
 UNSIGNED = "skip_thought_signature_validator"
-"""What Google has in place of a signature for calls that its models did not make."""
-BUDGETS = {"low": 2_048, "medium": 8_192, "high": 24_576}
-"""Tokens of thinking for each effort, for models before Gemini 3."""
+"""Google's placeholder signature for calls that its models did not make."""
+THINKING_TOKENS = {"low": 2_048, "medium": 8_192, "high": 24_576}
+"""Thinking budget for each effort, for models before Gemini 3."""
 EMPTY = "(empty)"
 
-_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_.:-]")
+_INVALID_NAME_CHARS = re.compile(r"[^a-zA-Z0-9_.:-]")
 _VERSION = re.compile(r"gemini-(\d+)")
 
 
 class GeminiQuirks(msgspec.Struct):
-    """What a server turned out to want, per model: found out once, by its refusal."""
+    """How a server differs for one model, learnt from its refusals."""
 
     thinking: bool = True
-    """Takes the wish to think, and to see the thoughts."""
+    """Accepts a thinking configuration."""
 
 
 def content_body(
     request: Request, model: str, quirks: GeminiQuirks, histories: EncodedHistories | None = None
 ) -> Json:
-    """The body of a request. `model`: as the server names it. `histories` are what was written before: with
-    them the history is bytes."""
-    if histories is None:
-        written: Json = {"contents": _contents(request, model)}
-    else:
-        written = {"contents": _encoded_contents(request, model, histories)}
+    """The body of a request. `model`: the server's name for it. With `histories` the history is encoded
+    JSON, most of it cached."""
+
+    def write(part: Request) -> list[Json]:
+        return _contents(part, model)
+
+    body: Json = {"contents": histories.encode(request, write) if histories else write(request)}
     if request.system:
-        written["systemInstruction"] = {"parts": [{"text": request.system}]}
+        body["systemInstruction"] = {"parts": [{"text": request.system}]}
     if request.tools:
-        written["tools"] = [{"functionDeclarations": [_tool(tool) for tool in request.tools]}]
+        body["tools"] = [{"functionDeclarations": [_tool(tool) for tool in request.tools]}]
     config: Json = {}
     if request.max_output_tokens:
         config["maxOutputTokens"] = request.max_output_tokens
-    if quirks.thinking and (wish := _thinking(model, request.effort)):
-        config["thinkingConfig"] = wish
+    if quirks.thinking and (thinking := _thinking_config(model, request.effort)):
+        config["thinkingConfig"] = thinking
     if config:
-        written["generationConfig"] = config
-    return written
+        body["generationConfig"] = config
+    return body
 
 
-def signature(call: ToolCall) -> str:
-    """The signature that came with a call, in the form that OpenAI's protocol has for it, or litellm's."""
+def call_signature(call: ToolCall) -> str:
+    """The signature of a call, in the form of OpenAI's protocol or of litellm."""
     opaque = call.opaque or {}
     google = as_object(as_object(opaque.get("extra_content")).get("google"))
     fields = as_object(opaque.get("provider_specific_fields"))
@@ -64,27 +65,27 @@ def signature(call: ToolCall) -> str:
 
 
 def stored_signature(text: str) -> Json:
-    """`text`, a signature, as it is kept with its call: any client for the same model can read it."""
+    """A signature in the form in which it is stored with its call, readable by every client of the model."""
     return {"extra_content": {"google": {"thought_signature": text}}}
 
 
-def newer(model: str) -> bool:
-    """Gemini 3 and later: thinks in levels, numbers its calls and wants their signatures back."""
+def is_gemini_3(model: str) -> bool:
+    """Gemini 3 and later have thinking levels and call ids, and require the signatures of calls."""
     if not model.startswith("gemini"):
         return False
     version = _VERSION.match(model)
     return int(version[1]) >= 3 if version else model.endswith("-latest")
 
 
-def _thinking(model: str, effort: str) -> Json:
+def _thinking_config(model: str, effort: str) -> Json:
     if not model.startswith("gemini") or re.match(r"gemini-(1|2\.0|exp)", model):
         return {}
-    wish: Json = {"includeThoughts": True}
-    if effort and newer(model):
-        wish["thinkingLevel"] = effort
+    config: Json = {"includeThoughts": True}
+    if effort and is_gemini_3(model):
+        config["thinkingLevel"] = effort
     elif effort:
-        wish["thinkingBudget"] = BUDGETS[effort]
-    return wish
+        config["thinkingBudget"] = THINKING_TOKENS[effort]
+    return config
 
 
 def _tool(tool: ToolSpec) -> Json:
@@ -94,38 +95,28 @@ def _tool(tool: ToolSpec) -> Json:
 # --- the history
 
 
-def _encoded_contents(request: Request, model: str, histories: EncodedHistories) -> Written:
-    def end(messages: tuple[Message, ...]) -> list[Json]:
-        return _contents(msgspec.structs.replace(request, messages=messages), model)
-
-    def plain(messages: tuple[Message, ...]) -> list[Json]:
-        return _contents(msgspec.structs.replace(request, messages=messages, status=""), model)
-
-    return histories.written(request.model, request.messages, request.return_thinking, plain=plain, end=end)
-
-
 def _contents(request: Request, model: str) -> list[Json]:
-    written: list[Json] = []
-    numbered = newer(model)
-    answers: list[Json] | None = None
-    """The parts of the results that are being gathered: those of one reply go in one content."""
+    contents: list[Json] = []
+    with_ids = is_gemini_3(model)
+    results: list[Json] | None = None
+    """The content of the current tool results: those of one reply go into one content."""
     for message in request.messages:
         if message.result is not None:
-            if answers is None:
-                answers = []
-                written.append({"role": "user", "parts": answers})
-            answers += _result(message.result, numbered)
+            if results is None:
+                results = []
+                contents.append({"role": "user", "parts": results})
+            results += _result(message.result, with_ids)
             continue
-        answers = None
+        results = None
         if message.role == "user":
-            written.append({"role": "user", "parts": _user(message)})
+            contents.append({"role": "user", "parts": _user(message)})
             continue
-        ours = goes_back(message, request)
-        if parts := [*_text(message, ours), *_calls(message, ours, numbered)]:
-            written.append({"role": "model", "parts": parts})
+        signed = accepts_signed_parts(message, request)
+        if parts := [*_text(message, signed), *_calls(message, signed, with_ids)]:
+            contents.append({"role": "model", "parts": parts})
     if request.status:
-        _append_status(written, request.status)
-    return written
+        _append_status(contents, request.status)
+    return contents
 
 
 def _append_status(contents: list[Json], status: str) -> None:
@@ -156,18 +147,18 @@ def _user(message: Message) -> list[Json]:
     return parts or [{"text": EMPTY}]
 
 
-def _result(result: ToolResult, numbered: bool) -> list[Json]:
-    answer: Json = {"id": result.call_id} if numbered else {}
+def _result(result: ToolResult, with_ids: bool) -> list[Json]:
+    answer: Json = {"id": result.call_id} if with_ids else {}
     answer["name"] = _name(result.name)
     answer["response"] = {"error" if result.is_error else "output": result.text}
     return [{"functionResponse": answer}, *map(_image, result.images)]
 
 
-def _text(message: Message, ours: bool) -> list[Json]:
-    """A reply's text; a signed piece of it apart from the rest, as it came."""
+def _text(message: Message, signed: bool) -> list[Json]:
+    """A reply's text; each signed range of it is a part of its own, as it was received."""
     text, written = message.text, 0
     parts: list[Json] = []
-    for mark in _marks(message) if ours else ():
+    for mark in opaque_blocks(message, frozenset({SIGNED_TEXT})) if signed else ():
         start, end = max(written, mark["from"]), max(written, mark["to"])
         if text[written:start]:
             parts.append({"text": text[written:start]})
@@ -180,21 +171,16 @@ def _text(message: Message, ours: bool) -> list[Json]:
     return parts
 
 
-def _marks(message: Message) -> list[Json]:
-    opaque = (block for part in message.parts if isinstance(part, Thinking) for block in part.opaque)
-    return [block for block in opaque if block.get("type") == SIGNED_TEXT]
-
-
-def _calls(message: Message, ours: bool, numbered: bool) -> list[Json]:
+def _calls(message: Message, signed: bool, with_ids: bool) -> list[Json]:
     parts: list[Json] = []
     for call in message.calls:
-        written: Json = {"id": call.id} if numbered else {}
-        part: Json = {"functionCall": {**written, "name": _name(call.name), "args": call.args}}
-        if ours and (signed := signature(call)):
-            part["thoughtSignature"] = signed
+        call_id: Json = {"id": call.id} if with_ids else {}
+        part: Json = {"functionCall": {**call_id, "name": _name(call.name), "args": call.args}}
+        if signed and (signature := call_signature(call)):
+            part["thoughtSignature"] = signature
         parts.append(part)
-    if numbered and parts and "thoughtSignature" not in parts[0]:
-        # Only the first of several calls is signed. One that is not was another model's.
+    if with_ids and parts and "thoughtSignature" not in parts[0]:
+        # Only the first of several calls is signed. An unsigned one was made by another model.
         parts[0]["thoughtSignature"] = UNSIGNED
     return parts
 
@@ -204,4 +190,4 @@ def _image(image: Image) -> Json:
 
 
 def _name(name: str) -> str:
-    return _NOT_IN_NAMES.sub("_", name)[:64] or "unknown"
+    return _INVALID_NAME_CHARS.sub("_", name)[:64] or "unknown"

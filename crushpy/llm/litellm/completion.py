@@ -109,7 +109,7 @@ class LiteLLMCalls:
             done = _end(stream, reader, self._server(request))
             if not request.return_thinking:
                 done = msgspec.structs.replace(done, thinking_dropped=True)
-            yield self._status.mark(request, done)
+            yield self._status.mark_moved(request, done)
         except (asyncio.CancelledError, GeneratorExit):
             raise
         except Exception as error:
@@ -131,7 +131,7 @@ class LiteLLMCalls:
             refused = failure.status in (400, 422) and "signature" in said.raw.lower()
             if refused and sends_signed_parts(request):
                 request = msgspec.structs.replace(request, return_thinking=False)
-            elif not self._status.learn(request, failure, failure.status or 0, said) and not any(
+            elif not self._status.learn_refusal(request, failure, said) and not any(
                 words in str(error) for words in STALE_CONNECTION
             ):
                 raise failure from None
@@ -140,7 +140,7 @@ class LiteLLMCalls:
     def _arguments(self, request: Request) -> Json:
         import httpx
 
-        request = self._status.placed(request)
+        request = self._status.place_status(request)
         dialect = litellm_dialect(request.model)
         arguments: Json = {
             "model": request.model,

@@ -1,6 +1,6 @@
 """Reads a reply in the OpenAI chat format, chunk by chunk, from plain servers and from litellm. Pure.
 
-Servers differ in how they slice tool calls; what comes out has an index of our own.
+Servers differ in how they index and slice tool calls, so calls get an index of our own.
 """
 
 from typing import Any, cast
@@ -22,11 +22,11 @@ FINISHES: dict[str, Finish] = {
     "safety": "content_filter",
     "refusal": "content_filter",
 }
-"""Any other reason a server gives counts as `stop`: it did say that it is done."""
+"""Any other reason counts as `stop`."""
 
 
 class _Call(msgspec.Struct):
-    """A tool call as far as it has come."""
+    """A tool call as received so far."""
 
     id: str = ""
     name: str = ""
@@ -38,24 +38,24 @@ class _Call(msgspec.Struct):
 
 
 class ChunkReader:
-    """Feed it the chunks of one reply, then ask for `done()`."""
+    """Implements `http_provider.ReplyReader`."""
 
     def __init__(self) -> None:
         self.finish_reason = ""
-        """What the server gave as the reason for the end; empty until then."""
+        """The server's reason for the end; empty until it is sent."""
         self.usage: Usage | None = None
-        self.marked = False
-        """The end mark has come. It is enough of an end for servers that give no reason."""
+        self.ended = False
+        """The end mark was received, which is enough for servers that send no reason."""
         self.unfinished: list[Json] = []
         self._calls: list[_Call] = []
         self._by_index: dict[int, int] = {}
         """The server's index of a call -> ours."""
-        self._thought: list[str] = []
-        """Thinking that waits for its signature."""
-        self._said_something = False
+        self._unsigned: list[str] = []
+        """Thinking whose signature has not arrived yet."""
+        self._has_content = False
 
     def feed(self, event: Json) -> list[Piece]:
-        """The pieces of one chunk. A chunk of another shape than expected gives none."""
+        """The pieces of one chunk; none if it has an unexpected shape."""
         if isinstance(usage := event.get("usage"), dict):
             self.usage = read_usage(cast(Json, usage))
         choices = event.get("choices")
@@ -64,42 +64,40 @@ class ChunkReader:
         choice = as_object(cast("list[Any]", choices)[0])
         if isinstance(reason := choice.get("finish_reason"), str):
             self.finish_reason = reason
-        # A server that does not stream sends one whole message.
+        # A server that does not stream sends one complete message.
         delta = as_object(choice.get("delta") or choice.get("message"))
         pieces = [*self._thinking(delta), *_text(delta.get("content")), *_text(delta.get("refusal"))]
         for call in as_objects(delta.get("tool_calls")):
             pieces.append(self._call(call))
-        self._said_something = self._said_something or bool(pieces)
+        self._has_content = self._has_content or bool(pieces)
         return pieces
 
     def done(self) -> Done:
-        """The end of the reply, once the server has said in some way that it is the end."""
+        """The end of a reply that is known to be complete."""
         if self._calls and self.finish_reason in ("", "stop"):
-            # Many servers say "stop" where they mean "run these".
+            # Many servers send "stop" after tool calls.
             return Done("tool_calls", self.usage)
         if self.finish_reason:
             return Done(FINISHES.get(self.finish_reason, "stop"), self.usage)
-        return Done("stop" if self._said_something else "", self.usage)
+        return Done("stop" if self._has_content else "", self.usage)
 
     @property
     def finished(self) -> bool:
         return bool(self.finish_reason)
 
-    def whole(self, reply: Json) -> list[Piece] | None:
-        """The pieces of a reply that did not come as a stream; None if it is not a reply."""
+    def read_whole(self, reply: Json) -> list[Piece] | None:
         return self.feed(reply) if "choices" in reply else None
 
     def end(self) -> Done | None:
-        """As `done`; None if the reply was cut off."""
         if self.finish_reason == "error":
             raise Reported({"error": {"message": "it failed in the middle of its reply", "code": 500}})
-        if not self.finish_reason and not (self.marked and self.complete_calls):
+        if not self.finish_reason and not (self.ended and self.complete_calls):
             return None
         return self.done()
 
     @property
     def complete_calls(self) -> bool:
-        """Whether the arguments of every call are whole JSON (empty counts: no arguments)."""
+        """Whether the arguments of every call are complete JSON; empty means no arguments."""
         return all(not call.args.strip() or is_json(call.args) for call in self._calls)
 
     def _thinking(self, delta: Json) -> list[Piece]:
@@ -111,12 +109,14 @@ class ChunkReader:
             if block.get("type") == "redacted_thinking":
                 pieces.append(ThinkingOpaque(block))
                 continue
-            self._thought.append(as_text(block.get("thinking")))
+            self._unsigned.append(as_text(block.get("thinking")))
             if signature := as_text(block.get("signature")):
-                # The signature comes last and is only valid with the whole text that it signs.
-                whole = {"type": "thinking", "thinking": "".join(self._thought), "signature": signature}
-                pieces.append(ThinkingOpaque(whole))
-                self._thought.clear()
+                # The signature comes last and is only valid with the complete text.
+                thinking = "".join(self._unsigned)
+                pieces.append(
+                    ThinkingOpaque({"type": "thinking", "thinking": thinking, "signature": signature})
+                )
+                self._unsigned.clear()
         return pieces
 
     def _call(self, given: Json) -> CallPiece:
@@ -125,19 +125,19 @@ class ChunkReader:
         args = function.get("arguments")
         # Some servers send arguments as an object instead of its JSON text.
         text = args if isinstance(args, str) else msgspec.json.encode(args).decode() if args else ""
-        ours = self._ours(given.get("index"), call_id, name)
-        call = self._calls[ours]
+        position = self._find_call(given.get("index"), call_id, name)
+        call = self._calls[position]
         if name and call.name and (call.slices or name == call.name):
-            name = ""  # repeated with every slice
+            name = ""  # some servers repeat it with every slice
         call.id = call.id or call_id
         call.name += name
         if text:
             call.slices.append(text)
         opaque = {key: given[key] for key in ("extra_content", "provider_specific_fields") if given.get(key)}
-        return CallPiece(ours, call_id, name, text, opaque or None)
+        return CallPiece(position, call_id, name, text, opaque or None)
 
-    def _ours(self, index: object, call_id: str, name: str) -> int:
-        """Which call a slice belongs to; a new one where it must be one."""
+    def _find_call(self, index: object, call_id: str, name: str) -> int:
+        """Our index of the call to which a slice belongs, or that it starts."""
         known = self._by_index.get(index) if isinstance(index, int) else len(self._calls) - 1
         if (
             known is not None
@@ -151,9 +151,9 @@ class ChunkReader:
         return len(self._calls) - 1
 
     def _starts_another(self, call: _Call, call_id: str, name: str, index: object) -> bool:
-        """Whether a slice with a name opens another call, though its index is missing or the same.
+        """Whether a slice starts another call although its index is missing or the same.
 
-        Some servers give every call the index 0, or none at all.
+        Some servers give every call the index 0, or no index at all.
         """
         if not name:
             return False
@@ -163,7 +163,7 @@ class ChunkReader:
 
 
 def read_usage(usage: Json) -> Usage:
-    """Tokens as the server counted them. What came from or went to a cache is not counted as input again."""
+    """The server's token counts. Tokens read from or written to a cache are not counted as input."""
     details = as_object(usage.get("prompt_tokens_details"))
     read = first_count(details, "cached_tokens") or first_count(
         usage, "cache_read_input_tokens", "prompt_cache_hit_tokens", "cached_tokens"
@@ -185,7 +185,7 @@ def read_usage(usage: Json) -> Usage:
 def _text(content: object) -> list[Piece]:
     if isinstance(content, str):
         return [TextPiece(content)] if content else []
-    # Mistral sends a list of parts, its thinking among them.
+    # Mistral sends a list of parts that includes its thinking.
     pieces: list[Piece] = []
     for part in as_objects(content):
         if part.get("type") == "thinking":

@@ -2,6 +2,7 @@
 
 import re
 from abc import abstractmethod
+from collections import defaultdict
 from typing import TYPE_CHECKING, ClassVar, Unpack
 from urllib.parse import urlsplit
 
@@ -22,27 +23,27 @@ if TYPE_CHECKING:
     from crushpy.llm.error_reader import ErrorBody
 
 
-class Address:
-    """`path` below `api_base`. A bare host gets /v1 before it, unless nothing is known there."""
+class ApiUrl:
+    """The URL of `path` below `api_base`. A bare host gets /v1, unless the server knows nothing there."""
 
     def __init__(self, api_base: str, path: str) -> None:
         base, question, query = api_base.partition("?")
         base = base.rstrip("/").removesuffix(f"/{path}")
-        self._tail = f"/{path}{question}{query}"
         bare = not urlsplit(base).path.strip("/")
-        self.url = f"{base}/v1{self._tail}" if bare else f"{base}{self._tail}"
-        self._other = f"{base}{self._tail}" if bare else ""
+        direct = f"{base}/{path}{question}{query}"
+        self.url = f"{base}/v1/{path}{question}{query}" if bare else direct
+        self._fallback = direct if bare else ""
 
-    def learns(self, status: int | None, said: str) -> bool:
-        """Whether there is another address to try after this answer to the first."""
-        if status not in (404, 405) or not self._other or "model" in said.lower():
+    def switch(self, status: int | None, error: str) -> bool:
+        """Switch to the URL without /v1 if this answer calls for it. Returns whether it was switched."""
+        if status not in (404, 405) or not self._fallback or "model" in error.lower():
             return False
-        self.url, self._other = self._other, ""
+        self.url, self._fallback = self._fallback, ""
         return True
 
 
 def azure_base(api_base: str, deployment: str, api_version: str) -> str:
-    """The address at Azure without the path; the older API has a dated version in it."""
+    """The address at Azure without the path; the older API has a dated version."""
     root = api_base.rstrip("/").removesuffix("/v1").removesuffix("/openai")
     if api_version[:1].isdigit():
         return f"{root}/openai/deployments/{deployment}?api-version={api_version}"
@@ -60,25 +61,25 @@ class _OpenAIProvider(HttpProvider):
         self, api_base: str, api_key: str | None = None, **options: Unpack[HttpProviderOptions]
     ) -> None:
         super().__init__(api_key, **options)
-        self._address = Address(api_base, self.path)
+        self._api = ApiUrl(api_base, self.path)
         self._status = StatusFallback()
 
     def _url(self, request: Request) -> str:
-        return self._address.url
+        return self._api.url
 
-    def _learns(self, request: Request, failure: ModelError, body: "ErrorBody") -> bool:
+    def _adapt(self, request: Request, failure: ModelError, body: "ErrorBody") -> bool:
         return (
-            self._address.learns(failure.status, body.raw)
-            or self._status.learn(request, failure, failure.status or 0, body)
+            self._api.switch(failure.status, body.raw)
+            or self._status.learn_refusal(request, failure, body)
             or (isinstance(failure, BadRequest) and self._learn_quirk(request, failure, body))
         )
 
     @abstractmethod
     def _learn_quirk(self, request: Request, failure: BadRequest, body: "ErrorBody") -> bool:
-        """Whether the refusal is about a parameter that can be written in another way, or left out."""
+        """Whether the refusal is about a parameter that has another form, or can be omitted."""
 
-    def _closing(self, request: Request, done: Done, reader: ReplyReader) -> Done:
-        return self._status.mark(request, done)
+    def _complete(self, request: Request, done: Done, reader: ReplyReader) -> Done:
+        return self._status.mark_moved(request, done)
 
 
 class ChatQuirks(msgspec.Struct):
@@ -90,7 +91,7 @@ class ChatQuirks(msgspec.Struct):
     usage_in_stream: bool = True
 
     def other_limit(self, body: "ErrorBody") -> str:
-        """The other name for the output limit, if the server refuses the one in use by name."""
+        """The other name of the output limit, if the server's error names the current one."""
         if self.limit_switched:
             return ""
         if self.output_limit == "max_tokens":
@@ -99,7 +100,7 @@ class ChatQuirks(msgspec.Struct):
 
 
 class ChatProvider(_OpenAIProvider):
-    """Chat completions: the protocol of every compatible server."""
+    """Chat completions, the protocol of every compatible server."""
 
     path = "chat/completions"
 
@@ -113,10 +114,10 @@ class ChatProvider(_OpenAIProvider):
         return ChunkReader()
 
     def _body(self, request: Request, unfinished: list[Json]) -> Json:
-        quirks = self._quirks_of(request)
+        quirks = self._quirks_for(request)
         body: Json = {
             "model": request.model.removeprefix(self._strip),
-            "messages": encoded_chat_messages(self._status.placed(request), self._histories),
+            "messages": encoded_chat_messages(self._status.place_status(request), self._histories),
             "stream": True,
         }
         if quirks.usage_in_stream:
@@ -129,15 +130,15 @@ class ChatProvider(_OpenAIProvider):
             body["reasoning_effort"] = request.effort
         return body
 
-    def _quirks_of(self, request: Request) -> ChatQuirks:
+    def _quirks_for(self, request: Request) -> ChatQuirks:
         if request.model not in self._quirks:
-            host = parse_url(self._address.url).host
+            host = parse_url(self._api.url).host
             newer = host == "api.openai.com" or host.endswith(".openai.azure.com")
             self._quirks[request.model] = ChatQuirks("max_completion_tokens" if newer else "max_tokens")
         return self._quirks[request.model]
 
     def _learn_quirk(self, request: Request, failure: BadRequest, body: "ErrorBody") -> bool:
-        quirks = self._quirks_of(request)
+        quirks = self._quirks_for(request)
         if quirks.usage_in_stream and "stream_options" in body.raw:
             quirks.usage_in_stream = False
             return True
@@ -153,11 +154,11 @@ REFUSED_QUIRKS = (
     ("reasoning", re.compile(r"\breasoning\b", re.I)),
     ("cache_key", re.compile(r"prompt_cache_key", re.I)),
 )
-"""The fields of `ResponsesQuirks`, each with the words of a refusal that is about it."""
+"""The fields of `ResponsesQuirks`, each with a pattern of the errors that are about it."""
 
 
 class ResponsesProvider(_OpenAIProvider):
-    """The Responses API, for OpenAI's models that reason."""
+    """The Responses API, for OpenAI's reasoning models."""
 
     path = "responses"
     refused_thinking = re.compile(
@@ -168,20 +169,20 @@ class ResponsesProvider(_OpenAIProvider):
         self, api_base: str, api_key: str | None = None, **options: Unpack[HttpProviderOptions]
     ) -> None:
         super().__init__(api_base, api_key, **options)
-        self._quirks: dict[str, ResponsesQuirks] = {}
+        self._quirks = defaultdict[str, ResponsesQuirks](ResponsesQuirks)
 
     def _reader(self, request: Request) -> ReplyReader:
         return ResponseReader(request.model)
 
     def _body(self, request: Request, unfinished: list[Json]) -> Json:
         name = request.model.removeprefix(self._strip)
-        quirks = self._quirks.setdefault(request.model, ResponsesQuirks())
-        return responses_body(self._status.placed(request), name, quirks, self._histories)
+        quirks = self._quirks[request.model]
+        return responses_body(self._status.place_status(request), name, quirks, self._histories)
 
     def _learn_quirk(self, request: Request, failure: BadRequest, body: "ErrorBody") -> bool:
-        quirks = self._quirks.setdefault(request.model, ResponsesQuirks())
-        for name, words in REFUSED_QUIRKS if failure.status in (400, 422) else ():
-            if getattr(quirks, name) and words.search(body.raw):
+        quirks = self._quirks[request.model]
+        for name, pattern in REFUSED_QUIRKS if failure.status in (400, 422) else ():
+            if getattr(quirks, name) and pattern.search(body.raw):
                 setattr(quirks, name, False)
                 return True
         return False

@@ -5,38 +5,38 @@ import msgspec
 from crushpy.core.messages import Json, Usage
 from crushpy.llm.errors import Refused
 from crushpy.llm.http_provider import Reported
-from crushpy.llm.opaque_parts import noted
+from crushpy.llm.opaque_parts import record_position
 from crushpy.llm.openai.responses_request import PHASE
 from crushpy.llm.protocol import CallPiece, Done, Piece, TextPiece, ThinkingOpaque, ThinkingPiece
 from crushpy.llm.read_json import as_index, as_object, as_objects, as_text, first_count
 
 
 class _Item(msgspec.Struct):
-    """An item of the reply as far as it has come."""
+    """An item of the reply as received so far."""
 
     kind: str
     call: int = -1
-    """Our index, of a call."""
-    heard: bool = False
+    """Our index of a call."""
+    streamed: bool = False
     """A piece of it was passed on."""
-    before: tuple[int, int] = (0, 0)
-    """How much text and how many calls came before it."""
+    position: tuple[int, int] = (0, 0)
+    """Characters of text and number of calls before it."""
 
 
 class ResponseReader:
-    """Feed it the events of a reply, then ask for its `end()`. See `http_provider.ReplyReader`."""
+    """Implements `http_provider.ReplyReader`."""
 
     def __init__(self, model: str) -> None:
-        self.marked = False
+        self.ended = False
         self.unfinished: list[Json] = []
         self._model = model
         self._status = ""
-        self._why = ""
+        self._incomplete_reason = ""
         self._usage: Usage | None = None
         self._items: dict[int, _Item] = {}
         """By the server's index."""
         self._calls = 0
-        self._text = 0
+        self._text_chars = 0
 
     @property
     def finished(self) -> bool:
@@ -45,14 +45,14 @@ class ResponseReader:
     def feed(self, event: Json) -> list[Piece]:
         match event.get("type"):
             case "response.output_text.delta" | "response.refusal.delta":
-                return self._say(self._item(event, "message"), as_text(event.get("delta")))
+                return self._add_text(self._item(event, "message"), as_text(event.get("delta")))
             case "response.function_call_arguments.delta":
                 item = self._items.get(as_index(event.get("output_index")))
-                return self._argue(item, as_text(event.get("delta")))
+                return self._add_arguments(item, as_text(event.get("delta")))
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
-                return self._think(self._item(event, "reasoning"), as_text(event.get("delta")))
+                return self._add_thinking(self._item(event, "reasoning"), as_text(event.get("delta")))
             case "response.reasoning_summary_part.added":
-                return [ThinkingPiece("\n\n")] if self._item(event, "reasoning").heard else []
+                return [ThinkingPiece("\n\n")] if self._item(event, "reasoning").streamed else []
             case "response.output_item.added":
                 return self._open(as_index(event.get("output_index")), as_object(event.get("item")))
             case "response.output_item.done":
@@ -62,16 +62,16 @@ class ResponseReader:
             case "error":
                 raise Reported({"error": event})
             case _:
-                return []  # created, in progress, parts that open and close, and what is not known
+                return []  # created, in progress, start and end of parts, and unknown events
 
-    def whole(self, reply: Json) -> list[Piece] | None:
+    def read_whole(self, reply: Json) -> list[Piece] | None:
         return self._finish(reply) if isinstance(reply.get("output"), list) else None
 
     def end(self) -> Done | None:
         if not self._status:
             return None
         if self._status == "incomplete":
-            if self._why == "content_filter":
+            if self._incomplete_reason == "content_filter":
                 raise Refused(f"{self._model} gave no answer: the content filter stopped it.")
             return Done("length", self._usage)
         return Done("tool_calls" if self._calls else "stop", self._usage)
@@ -79,17 +79,17 @@ class ResponseReader:
     # --- items
 
     def _item(self, event: Json, kind: str) -> _Item:
-        """The item a piece belongs to; some servers do not announce them."""
+        """The item of an event; some servers do not announce items."""
         index = as_index(event.get("output_index"))
         if index not in self._items:
-            self._items[index] = _Item(kind, before=(self._text, self._calls))
+            self._items[index] = _Item(kind, position=(self._text_chars, self._calls))
         return self._items[index]
 
     def _open(self, index: int, given: Json) -> list[Piece]:
-        item = _Item(as_text(given.get("type")), before=(self._text, self._calls))
+        item = _Item(as_text(given.get("type")), position=(self._text_chars, self._calls))
         self._items[index] = item
         if item.kind == "message" and (phase := as_text(given.get("phase"))):
-            return [ThinkingOpaque(noted({"type": PHASE, "phase": phase}, *item.before))]
+            return [ThinkingOpaque(record_position({"type": PHASE, "phase": phase}, *item.position))]
         if item.kind != "function_call":
             return []
         item.call = self._calls
@@ -97,39 +97,39 @@ class ResponseReader:
         return [CallPiece(item.call, as_text(given.get("call_id")), as_text(given.get("name")))]
 
     def _close(self, index: int, given: Json) -> list[Piece]:
-        """The whole item: what came of it in pieces is not repeated."""
+        """The pieces of a complete item, without those that were already streamed."""
         pieces = [] if index in self._items else self._open(index, given)
         item = self._items[index]
         match item.kind:
             case "reasoning":
-                pieces += [] if item.heard else self._think(item, _summary(given))
+                pieces += [] if item.streamed else self._add_thinking(item, _summary(given))
                 if given.get("encrypted_content"):
-                    kept = {key: value for key, value in given.items() if key != "status" and value}
-                    kept.setdefault("summary", [])
-                    pieces.append(ThinkingOpaque(noted(kept, *item.before)))
-            case "function_call" if not item.heard:
-                pieces += self._argue(item, as_text(given.get("arguments")))
-            case "message" if not item.heard:
+                    block = {key: value for key, value in given.items() if key != "status" and value}
+                    block.setdefault("summary", [])
+                    pieces.append(ThinkingOpaque(record_position(block, *item.position)))
+            case "function_call" if not item.streamed:
+                pieces += self._add_arguments(item, as_text(given.get("arguments")))
+            case "message" if not item.streamed:
                 parts = as_objects(given.get("content"))
                 texts = [as_text(part.get("text")) or as_text(part.get("refusal")) for part in parts]
-                pieces += self._say(item, "".join(texts))
+                pieces += self._add_text(item, "".join(texts))
             case _:
                 pass
         return pieces
 
-    def _say(self, item: _Item, text: str) -> list[Piece]:
-        item.heard = item.heard or bool(text)
-        self._text += len(text)
+    def _add_text(self, item: _Item, text: str) -> list[Piece]:
+        item.streamed = item.streamed or bool(text)
+        self._text_chars += len(text)
         return [TextPiece(text)] if text else []
 
-    def _think(self, item: _Item, text: str) -> list[Piece]:
-        item.heard = item.heard or bool(text)
+    def _add_thinking(self, item: _Item, text: str) -> list[Piece]:
+        item.streamed = item.streamed or bool(text)
         return [ThinkingPiece(text)] if text else []
 
-    def _argue(self, item: _Item | None, args: str) -> list[Piece]:
+    def _add_arguments(self, item: _Item | None, args: str) -> list[Piece]:
         if item is None or item.call < 0 or not args:
             return []
-        item.heard = True
+        item.streamed = True
         return [CallPiece(item.call, args=args)]
 
     # --- the end
@@ -140,8 +140,8 @@ class ResponseReader:
         self._status = as_text(response.get("status")) or "completed"
         if self._status in ("failed", "cancelled"):
             raise Reported({"error": {"message": f"the reply {self._status}", "code": 500}})
-        self.marked = True
-        self._why = as_text(as_object(response.get("incomplete_details")).get("reason"))
+        self.ended = True
+        self._incomplete_reason = as_text(as_object(response.get("incomplete_details")).get("reason"))
         if usage := as_object(response.get("usage")):
             self._usage = _usage(usage)
         pieces: list[Piece] = []
@@ -157,7 +157,7 @@ def _summary(reasoning: Json) -> str:
 
 
 def _usage(usage: Json) -> Usage | None:
-    """What came from or went to a cache is not counted as input again; reasoning is in the output already."""
+    """Tokens read from or written to a cache are not counted as input; the output includes reasoning."""
     prompt = first_count(usage, "input_tokens")
     if not prompt:
         return None

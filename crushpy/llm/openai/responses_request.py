@@ -1,51 +1,50 @@
 """Writes a request in OpenAI's Responses format. Pure.
 
-Nothing is stored at the server: a model's reasoning travels with the history, encrypted, and goes back whole.
+The server stores nothing: a model's reasoning is part of the history, encrypted, and is sent back unchanged.
 """
 
 import re
-from collections.abc import Sequence
 
 import msgspec
 
 from crushpy.core.messages import Image, Json, Message, Text, ToolCall, ToolResult
-from crushpy.llm.encoded_history import EncodedHistories, Written
-from crushpy.llm.opaque_parts import goes_back, in_order
+from crushpy.llm.encoded_history import EncodedHistories
+from crushpy.llm.opaque_parts import accepts_signed_parts, ordered_parts
 from crushpy.llm.protocol import Request
 
 REASONING = "reasoning"
 PHASE = "phase"
-"""Kind of the stored part that says which phase of a turn the text after it belongs to."""
+"""Type of the stored block that names the phase of a turn to which the text after it belongs."""
 KINDS = frozenset({REASONING, PHASE})
-LEAST_OUTPUT = 16
-"""Tokens; the server allows no fewer."""
+MIN_OUTPUT_TOKENS = 16
+"""The server allows no fewer."""
 
-_PLAIN = re.compile(r"gpt-(3|4)|gpt-5(\.\d+)?-chat|chatgpt-")
-"""Models that do not reason: they refuse every word about it."""
+_NOT_REASONING = re.compile(r"gpt-(3|4)|gpt-5(\.\d+)?-chat|chatgpt-")
+"""Models that refuse every parameter about reasoning."""
 
 
 class ResponsesQuirks(msgspec.Struct):
-    """What a server turned out to want, per model: found out once, by its refusal."""
+    """How a server differs for one model, learnt from its refusals."""
 
     reasoning: bool = True
     summary: bool = True
-    """Shows summaries of the reasoning; OpenAI does so for verified organisations."""
+    """Sends summaries of the reasoning; OpenAI does so for verified organisations."""
     encrypted: bool = True
-    """Hands the reasoning out, encrypted."""
+    """Sends the encrypted reasoning."""
     cache_key: bool = True
 
 
 def responses_body(
     request: Request, model: str, quirks: ResponsesQuirks, histories: EncodedHistories | None = None
 ) -> Json:
-    """The body of a request. `model`: as the server names it. `histories` are what was written before: with
-    them the history is bytes."""
-    history = _input(request) if histories is None else _encoded_input(request, histories)
-    written: Json = {"model": model, "input": history, "stream": True, "store": False}
+    """The body of a request. `model`: the server's name for it. With `histories` the history is encoded
+    JSON, most of it cached."""
+    history = histories.encode(request, _input) if histories else _input(request)
+    body: Json = {"model": model, "input": history, "stream": True, "store": False}
     if request.system:
-        written["instructions"] = request.system
+        body["instructions"] = request.system
     if request.tools:
-        written["tools"] = [
+        body["tools"] = [
             {
                 "type": "function",
                 "name": tool.name,
@@ -55,56 +54,33 @@ def responses_body(
             }
             for tool in request.tools
         ]
-        written["parallel_tool_calls"] = True
+        body["parallel_tool_calls"] = True
     if request.max_output_tokens:
-        written["max_output_tokens"] = max(LEAST_OUTPUT, request.max_output_tokens)
-    if quirks.reasoning and reasons(model):
-        wish = {key: value for key, value in _wish(request, quirks).items() if value}
-        if wish:
-            written["reasoning"] = wish
+        body["max_output_tokens"] = max(MIN_OUTPUT_TOKENS, request.max_output_tokens)
+    if quirks.reasoning and not _NOT_REASONING.match(model.rpartition("/")[2]):
+        reasoning = {"effort": request.effort, "summary": "auto" if quirks.summary else ""}
+        if any(reasoning.values()):
+            body["reasoning"] = {key: value for key, value in reasoning.items() if value}
         if quirks.encrypted:
-            written["include"] = ["reasoning.encrypted_content"]
+            body["include"] = ["reasoning.encrypted_content"]
     if quirks.cache_key and request.messages:
-        # Requests of one session begin alike: this leads them to the machine that has the beginning cached.
-        written["prompt_cache_key"] = f"crushpy-{request.messages[0].id}"[:64]
-    return written
-
-
-def reasons(model: str) -> bool:
-    return not _PLAIN.match(model.rpartition("/")[2])
-
-
-def _wish(request: Request, quirks: ResponsesQuirks) -> Json:
-    return {"effort": request.effort, "summary": "auto" if quirks.summary else ""}
+        # Requests of one session share a prefix: the key routes them to the machine that has it cached.
+        body["prompt_cache_key"] = f"crushpy-{request.messages[0].id}"[:64]
+    return body
 
 
 # --- the history
 
 
-def _encoded_input(request: Request, histories: EncodedHistories) -> Written:
-    return histories.written(
-        request.model,
-        request.messages,
-        request.return_thinking,
-        plain=lambda messages: _items(messages, request),
-        end=lambda messages: _input(msgspec.structs.replace(request, messages=messages)),
-    )
-
-
-def _items(messages: Sequence[Message], request: Request) -> list[Json]:
+def _input(request: Request) -> list[Json]:
     items: list[Json] = []
-    for message in messages:
+    for message in request.messages:
         if message.result is not None:
             items.append(_result(message.result))
         elif message.role == "user":
             items.append(_message("user", _user(message)))
         else:
-            items += _reply(message, KINDS if goes_back(message, request) else frozenset())
-    return items
-
-
-def _input(request: Request) -> list[Json]:
-    items = _items(request.messages, request)
+            items += _reply(message, KINDS if accepts_signed_parts(message, request) else frozenset())
     if request.status and request.status_placement != "append":
         items.append(_message("developer", [{"type": "input_text", "text": request.status}]))
     elif request.status:
@@ -152,11 +128,10 @@ def _result(result: ToolResult) -> Json:
 def _reply(message: Message, kinds: frozenset[str]) -> list[Json]:
     items: list[Json] = []
     phase: Json = {}
-    for item in in_order(message, kinds):
+    for item in ordered_parts(message, kinds):
         match item:
             case str():
-                said = _message("assistant", [{"type": "output_text", "text": item}])
-                items.append({**said, **phase})
+                items.append({**_message("assistant", [{"type": "output_text", "text": item}]), **phase})
             case ToolCall():
                 arguments = msgspec.json.encode(item.args).decode()
                 call = {"type": "function_call", "call_id": item.id, "name": item.name}
@@ -165,7 +140,7 @@ def _reply(message: Message, kinds: frozenset[str]) -> list[Json]:
                 phase = {"phase": name}
             case _:
                 items.append(item)
-    # Reasoning belongs to what follows it; without that the server refuses it.
+    # The server refuses reasoning that is not followed by another item.
     while items and items[-1]["type"] == REASONING:
         items.pop()
     return items
