@@ -32,10 +32,10 @@ from crushpy.core.messages import Image, Usage
 from crushpy.core.start_options import StartOptions
 from crushpy.engine.conversation import Conversation
 from crushpy.engine.event_bus import unexpected_error
-from crushpy.engine.turn.turn import Status
+from crushpy.engine.turn.turn import TurnStatus
 from crushpy.security.sanitize import encodable
 
-Work = Callable[[Conversation, tuple[Image, ...]], Coroutine[Any, Any, Status]]
+Work = Callable[[Conversation, tuple[Image, ...]], Coroutine[Any, Any, TurnStatus]]
 STDIN_TIMEOUT_S = 3.0
 """For the first byte on stdin if there is a prompt: some callers never close stdin."""
 INTERRUPTED, TERMINATED = 130, 143

@@ -8,14 +8,17 @@ from crushpy.context.tags import element, quoted
 from crushpy.core.messages import Data, Message, MessageOverride
 
 FIRST_REQUEST_SHARE = 0.5
-"""The child's first request may be this share of the threshold, beside the fixed floor."""
-REQUEST_TOKENS = 2_000
+"""The child's first request may be this share of the threshold, beside the fixed part."""
+MAX_QUOTED_PROMPT_TOKENS = 2_000
 FRAME_TOKENS = 120
 """Tokens around summary, evidence and quotes: the opening, tags and truncation marks."""
 
 
 class TokenBudget(Data, frozen=True):
-    """How much of each kind a child may start with, according to the settings and its window."""
+    """How much of each kind a child may start with, according to the settings and its window.
+
+    `keep_recent_tokens`, `summary_tokens` and `evidence_tokens` are the settings of these names.
+    """
 
     window: int
     threshold: float
@@ -23,7 +26,7 @@ class TokenBudget(Data, frozen=True):
     summary_tokens: int
     evidence_tokens: int
     fixed_tokens: int = 0
-    """Of the system prompt and the tools, which every request contains."""
+    """The fixed part: system prompt and tools, which every request contains."""
     pinned: int = 0
     """Tokens of the user's pins, which every child starts with."""
 
@@ -37,9 +40,9 @@ class TokenBudget(Data, frozen=True):
         return min(self.evidence_tokens, self.window // 10)
 
     @property
-    def request(self) -> int:
-        """A longer request of the user is quoted by head and tail."""
-        return max(20, min(REQUEST_TOKENS, self.window // 20))
+    def longest_quote(self) -> int:
+        """A longer prompt of the user is quoted by its beginning and end."""
+        return max(20, min(MAX_QUOTED_PROMPT_TOKENS, self.window // 20))
 
     @property
     def longest_summary(self) -> int:
@@ -48,7 +51,7 @@ class TokenBudget(Data, frozen=True):
 
     @property
     def carried(self) -> int:
-        """Everything a child may start with beside the fixed floor, so that it starts below its threshold."""
+        """Everything a child may start with beside the fixed part, so that it starts below its threshold."""
         threshold = int(self.threshold * self.window)
         room_to_work = self.window // 50
         half = int(threshold * FIRST_REQUEST_SHARE)
@@ -79,7 +82,7 @@ def make_plan(
 ) -> Plan:
     """Fits the child's first request under its limit: shrinks the tail, the evidence, then the quotes."""
     own = sum(size(message) for message in history[1 if has_seed else 0 :])
-    texts = FRAME_TOKENS + limits.pinned + limits.longest_summary + limits.evidence + 2 * limits.request
+    texts = FRAME_TOKENS + limits.pinned + limits.longest_summary + limits.evidence + 2 * limits.longest_quote
     keep = tail_budget(limits.keep_recent_tokens, limits.window, own)
     keep = 0 if minimal_tail else max(0, min(keep, limits.carried - texts))
     parts = partition(history, has_seed=has_seed, keep=keep, size=size)
@@ -88,7 +91,7 @@ def make_plan(
         by_message(truncate_largest(parts.tail, goal=0, size=size)),
     )
     room = limits.carried - sum(map(size, least)) - FRAME_TOKENS - limits.pinned - limits.longest_summary
-    quote_room = max(0, min(limits.request, room // 4))
+    quote_room = max(0, min(limits.longest_quote, room // 4))
     evidence = max(0, min(limits.evidence, room - 2 * quote_room))
     quotes = last_words(parts, limit=quote_room, count=count)
     return Plan(parts, keep, minimal_tail, limits.summary_target, evidence, quotes)
@@ -98,21 +101,22 @@ def plan_after(
     history: Sequence[Message],
     limits: TokenBudget,
     *,
-    summarised: int,
+    summarised_until: int,
     has_seed: bool,
     summary_size: int,
     size: Size,
     count: Callable[[str], int],
 ) -> Plan | None:
-    """The plan of a boundary whose first messages are summarised already: everything since is its tail.
+    """The plan of a boundary whose messages up to `summarised_until` are summarised already: the others are
+    its tail.
 
     None if that leaves no space for the evidence in the child's first request.
     """
     head = tuple(history[:1]) if has_seed else ()
-    parts = Parts(head, tuple(history[len(head) : summarised]), tuple(history[summarised:]))
+    parts = Parts(head, tuple(history[len(head) : summarised_until]), tuple(history[summarised_until:]))
     tail = sum(map(size, parts.tail))
     room = limits.carried - FRAME_TOKENS - limits.pinned - summary_size - tail
-    quotes = last_words(parts, limit=max(0, min(limits.request, room // 4)), count=count)
+    quotes = last_words(parts, limit=max(0, min(limits.longest_quote, room // 4)), count=count)
     evidence = min(limits.evidence, room - count(quotes))
     if not parts.middle or not parts.tail or evidence < limits.evidence // 2:
         return None

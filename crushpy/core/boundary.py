@@ -9,7 +9,7 @@ from crushpy.core.messages import Data
 
 
 class FactCount(NamedTuple):
-    """Of `total` facts, how many the prose alone carries, and how many prose and evidence together."""
+    """Of `total` facts, how many the summary alone contains, and how many all that is carried contains."""
 
     total: int
     prose: int
@@ -45,8 +45,9 @@ class Boundary(Data, frozen=True, omit_defaults=False):
     """Estimated."""
     cost: float = 0.0
     seconds: float = 0.0
+    """How long it took, including work in the background, without the user's reading time."""
     summary_source: str = ""
-    """model, agent, user, edited (by the user), imported or evidence (no prose)."""
+    """model, agent, user, edited (by the user), imported or evidence (no summary)."""
     summary_model: str = ""
     template: str = ""
     problem: str = ""
@@ -60,7 +61,7 @@ class Boundary(Data, frozen=True, omit_defaults=False):
     waited_ms: int = 0
     """How long the turn waited for it."""
     facts: dict[str, FactCount] = msgspec.field(default_factory=dict[str, FactCount])
-    """The facts left behind, by kind."""
+    """Counts of the facts in the summarised messages, by kind."""
 
 
 class StoredBoundary(Boundary, frozen=True, omit_defaults=False, kw_only=True):
@@ -68,7 +69,7 @@ class StoredBoundary(Boundary, frozen=True, omit_defaults=False, kw_only=True):
 
     created_at: float
     tail: tuple[str, ...] = ()
-    """Messages of the parent that the child carries on verbatim."""
+    """Ids of earlier messages that the child's requests contain after its seed, with its overrides."""
     template: str = msgspec.field(default="", name="template_name")
     template_hash: str = ""
     facts: dict[str, FactCount] = msgspec.field(default_factory=dict[str, FactCount], name="coverage")

@@ -27,7 +27,7 @@ from crushpy.engine.runtime import Runtime
 from crushpy.engine.session.session import user_message
 from crushpy.engine.side_calls import suggest_title
 from crushpy.engine.turn.limits import Spent
-from crushpy.engine.turn.turn import Status
+from crushpy.engine.turn.turn import TurnStatus
 from crushpy.settings import Settings
 from crushpy.storage.records import ConversationEntry, SessionInfo, StorageError
 from crushpy.tools.shell.jobs import RunningJob
@@ -127,7 +127,7 @@ class Conversation:
         """Sends queued prompts between two steps of a turn."""
         await self._queue.deliver(lambda prompt: self._session.add_prompt(prompt, steers=True))
 
-    async def ask(self, text: str, images: Sequence[Image] = ()) -> Status:
+    async def ask(self, text: str, images: Sequence[Image] = ()) -> TurnStatus:
         """Submits `text` to an idle conversation and waits until that turn has ended."""
         prompt = user_message(text, images)
         self.attachments.begin(prompt)
@@ -137,8 +137,8 @@ class Conversation:
         """Stops the running work; stored data stays, and the queue waits. False if idle."""
         return self._run_slot.interrupt()
 
-    async def _turn(self, prompt: Message) -> Status:
-        status: Status = "error"
+    async def _turn(self, prompt: Message) -> TurnStatus:
+        status: TurnStatus = "error"
         slot = self._run_slot
         slot.failure = None
         session = self.info.id
@@ -175,7 +175,7 @@ class Conversation:
             images = tuple(image.info for image in prompt.images)
             self._emit(PromptQueued(prompt.id, prompt.text, images))
 
-    async def _turn_in(self, mode: Mode, prompt: Message) -> Status:
+    async def _turn_in(self, mode: Mode, prompt: Message) -> TurnStatus:
         """Runs a turn in a temporary mode."""
         before, self._approvals.mode, self._mode_is_temporary = self._approvals.mode, mode, True
         self._emit(ModeChanged(mode))

@@ -1,4 +1,4 @@
-"""`store.boundaries` and `store.pins`: one transaction for each boundary, and what is carried across them."""
+"""`store.boundaries`: one transaction for each boundary, and what is carried across it."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ import msgspec
 
 from crushpy.core.boundary import StoredBoundary
 from crushpy.core.errors import UsageError
-from crushpy.core.messages import Data, Message, MessageOverride, Pin
+from crushpy.core.messages import Data, Message, MessageOverride
 from crushpy.security.sanitize import encodable
 from crushpy.storage.codec import boundary_from_row, boundary_to_row, json_text, message_from_row
 from crushpy.storage.generated import statements as sql
@@ -87,7 +87,10 @@ class BoundaryStore(Subject):
 
     @stored
     def undo(self, boundary_id: str, note: Message) -> None:
-        """Makes the parent the tip again, with `note` as its next message; the child stays as a branch."""
+        """Makes the parent the tip again, with `note` as its next message; the child stays as a fork.
+
+        The caller holds the lease of the parent.
+        """
         db = self._db
         parent = db.execute(sql.GET_BOUNDARY, boundary=boundary_id).one().parent_id
         with db.transaction(durable=True, session=parent):
@@ -96,7 +99,7 @@ class BoundaryStore(Subject):
                 raise UsageError(f"The compaction before session {row.child_id} was undone already.")
             db.execute(sql.SET_BOUNDARY_UNDONE, boundary=boundary_id, now=time.time())
             db.execute(sql.SET_SESSION_KIND, session=row.child_id, new_kind=FORK)
-            db.execute(sql.END_SESSION, session=row.parent_id, reason="", moment=None)
+            db.execute(sql.END_SESSION, session=row.parent_id, reason="", moment=None)  # open again
             append_messages(db, row.parent_id, note)
             refresh_conversation_of(db, row.parent_id)
 
@@ -143,7 +146,8 @@ class BoundaryStore(Subject):
 
     @stored
     def find_opening(self, session_id: str) -> StoredBoundary | None:
-        """The boundary that opened this session, undone or not; None for a root and for a fork."""
+        """The boundary that opened this session, undone or not; None for a root and for a session that the
+        user forked."""
         boundary = find_opening(self._db, session_id)
         return None if boundary is None or boundary.trigger == FORK else boundary
 
@@ -156,52 +160,6 @@ class BoundaryStore(Subject):
     def load_reach(self, session_id: str) -> list[tuple[str, int]]:
         """The sessions that led here, the first first, each with the number of its last message that did."""
         return load_reach(self._db, session_id)
-
-
-class PinStore(Subject):
-    """Pins belong to a conversation: all its sessions and branches share them."""
-
-    @stored
-    def load(self, root_id: str) -> list[Pin]:
-        """The pins of a conversation, by number."""
-        return self._load(root_id)
-
-    def _load(self, root_id: str) -> list[Pin]:
-        rows = self._db.execute(sql.LIST_PINS, root=root_id)
-        return [Pin(row.number, row.kind, row.text, row.source, row.created_at) for row in rows]  # pyright: ignore[reportArgumentType]
-
-    @stored
-    def add(self, root_id: str, pin: Pin, known: Sequence[int]) -> Pin | None:
-        """Stores a pin under the next number. None if the pins are not those `known` any more."""
-        with self._db.transaction(durable=True, session=root_id):
-            numbers = [one.number for one in self._load(root_id)]
-            if numbers != list(known):
-                return None
-            number = max(numbers, default=0) + 1
-            self._db.execute(
-                sql.INSERT_PIN,
-                root_id=root_id,
-                number=number,
-                kind=pin.kind,
-                text=encodable(pin.text),
-                source=encodable(pin.source),
-                created_at=pin.created_at,
-            )
-        return msgspec.structs.replace(pin, number=number)
-
-    @stored
-    def remove(self, root_id: str, number: int) -> Pin:
-        """Removes a pin and returns it. `UsageError` if there is none with that number."""
-        with self._db.transaction(durable=True, session=root_id):
-            found = {one.number: one for one in self._load(root_id)}
-            if number not in found:
-                numbers = ", ".join(map(str, found)) or "none"
-                raise UsageError(
-                    f"there is no pin {number} in this conversation; there are: {numbers}",
-                    f"`crushpy sessions pins {root_id}` lists them.",
-                )
-            self._db.execute(sql.DELETE_PIN, root=root_id, number=number)
-        return found[number]
 
 
 def _override(row: MessageOverrideRow) -> MessageOverride:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from crushpy.storage import deletion
 from crushpy.storage.audit_rows import AuditStore
-from crushpy.storage.boundary_store import BoundaryStore, PinStore
+from crushpy.storage.boundary_store import BoundaryStore
 from crushpy.storage.file_changes import FileChangeStore
 from crushpy.storage.location import Location
 from crushpy.storage.message_store import CallStore, MessageStore
+from crushpy.storage.pin_store import PinStore
 from crushpy.storage.record_store import LeaseStore, NoteStore, OutputStore, TaskStore, UsageStore
 from crushpy.storage.search_index import index_some
 from crushpy.storage.search_store import SearchStore

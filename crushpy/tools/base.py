@@ -220,7 +220,7 @@ class Tool(Generic[A]):
     parallel: ClassVar[bool] = False
     """True if it changes nothing, so that calls may run in parallel."""
 
-    def side_by_side(self, args: Json) -> bool:
+    def runs_in_parallel(self, args: Json) -> bool:
         """Whether this call, with its unvalidated arguments, may run in parallel with others."""
         return self.parallel
 

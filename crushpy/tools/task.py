@@ -24,7 +24,7 @@ class TaskTool(Tool[TaskArgs]):
     args = TaskArgs
     access = ToolAccess("none")  # each call of the sub-agent is decided separately
 
-    def side_by_side(self, args: Json) -> bool:
+    def runs_in_parallel(self, args: Json) -> bool:
         return args.get("read_only") is True
 
     async def run(self, args: TaskArgs, context: ToolContext) -> Outcome:

@@ -72,7 +72,7 @@ def test_a_child_starts_with_half_of_the_threshold_at_most(
         extend_ledger(Ledger(), history, cwd="/work", generation=0),
         WorkspaceSnapshot(),
         limit=plan.evidence_tokens,
-        request_limit=limits.request,
+        request_limit=limits.longest_quote,
         count=count,
     )
     longest = "s" * (4 * 2 * limits.summary_target)

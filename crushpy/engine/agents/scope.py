@@ -29,11 +29,11 @@ class Services(msgspec.Struct, frozen=True):
     templates: Templates
     approvals: Approvals
     workspace: ToolContext
-    """Where tools work; each agent has it with a memory and a recall of its own."""
+    """Where tools work; each agent gets a copy with its own file memory and `recall`."""
     audit: AuditTrail
-    """Records the decision about every call of every agent."""
+    """Records the decision about every tool call of every agent."""
     observers: tuple[CallObserver, ...] = ()
-    """Notified of every call of every agent."""
+    """Notified of every tool call of every agent."""
     interactive: bool = False
     shown_warnings: set[str] = msgspec.field(default_factory=set[str])
     """Warnings that the user sees once in a conversation."""
@@ -49,11 +49,12 @@ class AgentScope(msgspec.Struct, frozen=True):
 
     services: Services
     session: LiveSession
+    """The session at the tip: a boundary switches it to the child."""
     models: Models
     gauge: Gauge
     emit: Emit
     task: str = ""
-    """The call that a sub-agent works for; empty for the main agent."""
+    """Id of the `task` call that a sub-agent works for; empty for the main agent."""
 
     @property
     def settings(self) -> Settings:
@@ -61,7 +62,7 @@ class AgentScope(msgspec.Struct, frozen=True):
 
     @property
     def interactive(self) -> bool:
-        """Whether the user waits for this very agent."""
+        """Whether the user waits for this agent, not for one above it."""
         return self.services.interactive and not self.task
 
 

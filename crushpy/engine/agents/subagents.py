@@ -28,7 +28,7 @@ from crushpy.engine.session.session import LiveSession, LoadedSession, title_of,
 from crushpy.engine.side_calls import ask_once
 from crushpy.engine.turn.limits import Limits, Spent
 from crushpy.engine.turn.toolset import Toolset
-from crushpy.engine.turn.turn import Status
+from crushpy.engine.turn.turn import TurnStatus
 from crushpy.llm.errors import ModelError
 from crushpy.storage.records import SessionInfo, TaskResult
 from crushpy.tools.base import Delegation, Outcome
@@ -54,7 +54,7 @@ class TaskWorkspace(Data, frozen=True):
 class FinishedTask(Data, frozen=True):
     """A task that has ended."""
 
-    status: Status
+    status: TurnStatus
     report: TaskReport
     result: TaskResult
     failure: CrushpyError | None = None
@@ -153,7 +153,7 @@ class Subagents:
         scope = AgentScope(workspace.services, session, models, gauge, emit, order.call_id)
         return Agent(scope, tools.tools)
 
-    async def _finished(self, agent: Agent, status: Status, failure: CrushpyError | None) -> FinishedTask:
+    async def _finished(self, agent: Agent, status: TurnStatus, failure: CrushpyError | None) -> FinishedTask:
         session = agent.scope.session
         messages = await self._services.store.messages.load_lineage(session.info.id)
         last = next((one for one in reversed(session.history) if one.role == "assistant" and one.text), None)

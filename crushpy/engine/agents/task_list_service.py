@@ -32,7 +32,7 @@ from crushpy.engine.run_slot import RunSlot
 from crushpy.engine.runtime import Runtime
 from crushpy.engine.session.session import title_of, user_message
 from crushpy.engine.turn.limits import Spent
-from crushpy.engine.turn.turn import Status
+from crushpy.engine.turn.turn import TurnStatus
 from crushpy.storage.records import ListedTask, StoredTaskList
 from crushpy.tools.errors import ToolError
 from crushpy.util.spawn import spawn
@@ -41,7 +41,7 @@ from crushpy.util.uncancellable import uncancellable
 log = logging.getLogger(__name__)
 
 MAX_PARALLEL_TASKS = 32
-_STATES: dict[Status, TaskState] = {"done": "done", "limit": "limit", "interrupted": "interrupted"}
+_STATES: dict[TurnStatus, TaskState] = {"done": "done", "limit": "limit", "interrupted": "interrupted"}
 
 
 class TaskListRun:
@@ -54,7 +54,7 @@ class TaskListRun:
         self.failure: CrushpyError | None = None
         """Why tasks failed."""
 
-    async def begin(self, spec: TaskListSpec, parallel: int, spent: Spent) -> Status:
+    async def begin(self, spec: TaskListSpec, parallel: int, spent: Spent) -> TurnStatus:
         """Stores the list and works through it. Raises `UsageError` before that if it is impossible."""
         tasks = tuple(ListedTask(number, task.name) for number, task in enumerate(spec.tasks, 1))
         warnings = await self._workspaces.check(_with_worktrees(spec, tasks))
@@ -64,7 +64,7 @@ class TaskListRun:
         await self._store.tasks.add_list(self._root, listed)
         return await self._work_through(spec, tasks, parallel, spent, warnings)
 
-    async def resume(self, parallel: int | None, spent: Spent) -> Status:
+    async def resume(self, parallel: int | None, spent: Spent) -> TurnStatus:
         """Continues the stored list. Raises `UsageError` if there is nothing to continue."""
         listed = await self._store.tasks.load_list(self._root)
         if listed is None or all(task.state == "done" for task in listed.tasks):
@@ -89,7 +89,7 @@ class TaskListRun:
         parallel: int,
         spent: Spent,
         warnings: list[str],
-    ) -> Status:
+    ) -> TurnStatus:
         self._subagents.spent = spent
         self._specs = {task.name: task for task in spec.tasks}
         self._reports = TaskReports(spec, self._subagents.format_report)
@@ -242,7 +242,7 @@ class TaskListRun:
 
     # --- the end -----------------------------------------------------------------------------------------
 
-    def _conclude(self, stopped: str) -> Status:
+    def _conclude(self, stopped: str) -> TurnStatus:
         """Reports branches, unfinished tasks and how to continue."""
         states, tasks = self._schedule.states, [monitor.task for monitor in self._monitors.values()]
         if branches := branches_left(tasks, self._root):
@@ -282,12 +282,12 @@ class TaskListService:
         self._runtime, self._scope = runtime, runtime.scope
         self._run_slot = run_slot
 
-    async def work_through(self, spec: TaskListSpec, parallel: int = 1) -> Status:
+    async def work_through(self, spec: TaskListSpec, parallel: int = 1) -> TurnStatus:
         """Works through a list in a new conversation, each task in its own session."""
         run = self._new_run()
         return await self._run(run, run.begin(spec, parallel, Spent(self._runtime.limits)))
 
-    async def resume(self, parallel: int | None = None) -> Status:
+    async def resume(self, parallel: int | None = None) -> TurnStatus:
         """Continues the list of this conversation."""
         run = self._new_run()
         return await self._run(run, run.resume(parallel, Spent(self._runtime.limits)))
@@ -311,8 +311,8 @@ class TaskListService:
         workspaces = TaskWorkspaces(trees, self._runtime.open_workspace)
         return TaskListRun(self._runtime.subagents, self._scope, workspaces)
 
-    async def _run(self, run: TaskListRun, work: Coroutine[Any, Any, Status]) -> Status:
-        async def until_done() -> Status:
+    async def _run(self, run: TaskListRun, work: Coroutine[Any, Any, TurnStatus]) -> TurnStatus:
+        async def until_done() -> TurnStatus:
             try:
                 return await work
             finally:

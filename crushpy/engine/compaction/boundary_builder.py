@@ -57,14 +57,15 @@ class BoundaryBuilder:
         Raises Postponed, Declined and StorageError; then, and if it is cancelled before the commit, nothing
         has changed.
         """
-        started = time.monotonic() - self.reviews.seconds  # the user's reading time does not count
+        # `reviews.seconds` is the total time spent in reviews: subtracted at both ends, it does not count.
+        started = time.monotonic() - self.reviews.seconds
         draft = await self._plan(options, state, use_preparation=True)
         if draft is None:
             return False
         was_ready = draft.from_preparation and self._preparations.state == "ready"
         self._emit(Compacting(options.trigger))
         await self._gather_evidence(draft, store_missing=True)
-        await self._write_summary(draft)
+        await self._write_seed(draft)
         waited = time.monotonic() - self.reviews.seconds - started
         await uncancellable(self._commit(draft, waited, prepared=was_ready and draft.summary.counted))
         for warning in draft.pins.warnings:
@@ -80,7 +81,7 @@ class BoundaryBuilder:
         if draft is None:
             return None
         await self._gather_evidence(draft, store_missing=False)
-        await self._write_summary(draft)
+        await self._write_seed(draft)
         return Rehearsal(
             text=seed_text(draft.seed),
             summary=draft.seed.summary,
@@ -98,7 +99,8 @@ class BoundaryBuilder:
     def cannot_help(self, state: WindowState) -> bool:
         """Whether the fixed part leaves a child no room below its threshold, however little it carries.
 
-        A ratio above two rather indicates a wrong report than a tokenizer; the circuit breaker handles that.
+        A ratio of reported to estimated tokens above two points to a wrong usage report rather than to
+        another tokenizer; the circuit breaker handles that.
         """
         limits = self._planner.token_budget(state)
         fixed = int(limits.fixed_tokens / max(1.0, (self._gauge.calibration.ratio or 1.0) / 2))
@@ -138,13 +140,14 @@ class BoundaryBuilder:
             draft.ledger,
             await take_snapshot(self._session.info, services.workspace),
             limit=draft.plan.evidence_tokens,
-            request_limit=draft.limits.request,
+            request_limit=draft.limits.longest_quote,
             count=self._gauge.count,
             redact=redact,
         )
 
-    async def _write_summary(self, draft: BoundaryDraft) -> None:
-        """Writes the child's first message; under review, until the user accepts it."""
+    async def _write_seed(self, draft: BoundaryDraft) -> None:
+        """Writes the child's seed. Under review the user accepts the summary (maybe edited), declines the
+        boundary, or asks for another summary with a further focus."""
         options = draft.options
         focus, written = options.focus, options.summary
         while True:
@@ -182,7 +185,7 @@ class BoundaryBuilder:
 
     async def _compose(self, draft: BoundaryDraft, *, by_hand: bool) -> None:
         draft.seed = self._seed(draft, by_hand=by_hand)
-        await asyncio.to_thread(self._measure, draft)
+        await asyncio.to_thread(self._fit_and_measure, draft)
 
     def _seed(self, draft: BoundaryDraft, *, by_hand: bool) -> Seed:
         """A summariser updates the earlier notes. A summary written by hand may leave out valid ones, and
@@ -199,8 +202,8 @@ class BoundaryBuilder:
             )
         return Seed(summary, draft.evidence, draft.plan.quotes, earlier, draft.pins.text)
 
-    def _measure(self, draft: BoundaryDraft) -> None:
-        """Fits the tail into the room left, and measures what the child starts with."""
+    def _fit_and_measure(self, draft: BoundaryDraft) -> None:
+        """Truncates the tail by overrides until it fits, and measures what the child starts with."""
         before, parts = self._session.seed, draft.plan.parts
         text = seed_text(draft.seed)
         size = self._gauge.count(text)
@@ -255,8 +258,10 @@ class BoundaryBuilder:
             waited_ms=round(waited * 1_000),
         )
         answer, facts = None, {seed_message.id: NOTHING}
-        if options.answers is not None:
-            answer = result_message(msgspec.structs.replace(options.answers, text=f"continued in {child.id}"))
+        if options.pending_result is not None:
+            answer = result_message(
+                msgspec.structs.replace(options.pending_result, text=f"continued in {child.id}")
+            )
             facts[answer.id] = session.facts_of(answer)
         if summary.usage.total and not summary.counted:
             await session.count(summary.usage)

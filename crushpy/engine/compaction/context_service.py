@@ -130,7 +130,7 @@ class ContextService:
         self._session.continue_in(loaded)
         if self._session.info.mode != mode:  # the current mode stays, not that of the parent's end
             await self._session.set_mode(mode)
-        await self._agent.policy.rearm()
+        await self._agent.policy.boundary_undone()
         return True
 
     @property

@@ -34,8 +34,8 @@ class BoundaryOptions(Data, frozen=True):
     """The user's instructions for this summary only."""
     summary: str = ""
     """Written by the agent or the user: no summariser is asked, and no tail is carried."""
-    answers: ToolResult | None = None
-    """The result of the `new_session` call that asked for it; stored with the boundary."""
+    pending_result: ToolResult | None = None
+    """The result of the `new_session` call that asked for it, without text yet; stored with the boundary."""
     on_stored: Callable[[ToolResult], None] = lambda _: None
     """Called with that result once it is stored."""
     evidence_only: bool = False
@@ -163,7 +163,7 @@ class BoundaryPlanner:
         plan = plan_after(
             apply_overrides(self._session.history, self._session.overrides),
             limits,
-            summarised=summarised,
+            summarised_until=summarised,
             has_seed=self._session.seed is not None,
             summary_size=expected if summary is None else self._gauge.count(summary),
             size=self._gauge.size,

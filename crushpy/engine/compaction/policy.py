@@ -28,7 +28,7 @@ OVERFLOW_HINT = "Use a model with a larger window, ask for less at once, or star
 
 
 class CompactionPolicy:
-    """Decides for one session. A boundary before a model call never stops the turn: a failure is a notice."""
+    """Decides for one agent. A boundary before a model call never stops the turn: a failure is a notice."""
 
     def __init__(
         self,
@@ -47,14 +47,14 @@ class CompactionPolicy:
         self._breaker = CircuitBreaker(scope.session)
         self._overflow_attempts = 0
         self._todos = scope.session.info.todos
-        """As they were at the last call."""
+        """As they were at the previous `before_model_call`."""
 
     # --- automatic --------------------------------------------------------------------------------------
 
-    async def before_call(self) -> None:
+    async def before_model_call(self) -> None:
         """Makes a boundary if the window has reached its threshold.
 
-        Under `llm` this is the safety net, at a threshold of its own. Under `auto` the boundary is prepared
+        Under `llm` this is the fallback, at a threshold of its own. Under `auto` the boundary is prepared
         a little earlier, and a prepared one may be made at a natural moment.
         """
         self._view.moment = ""
@@ -66,7 +66,7 @@ class CompactionPolicy:
         if await self._breaker.blocks(state.budget.used):
             return
         if state.budget.reaches(threshold) and self._builder.cannot_help(state):
-            await self._warn_of_floor(state, "Compaction would not help, so it was skipped.")
+            await self._warn_fixed_part_too_large(state, "Compaction would not help, so it was skipped.")
         elif state.budget.reaches(threshold):
             await self._make_boundary(
                 BoundaryOptions(self._thresholds.trigger, review=self._asks_first), state
@@ -96,7 +96,8 @@ class CompactionPolicy:
 
     @property
     def _may_prepare(self) -> bool:
-        """Not on a local server that the agent itself uses: its next call would have to wait."""
+        """Not if agent and summariser both run on servers that take one request at a time: they are probably
+        the same one, and the agent's next request would have to wait."""
         main = self._session.info.model
         writer = self._scope.settings.compaction.model or main
         return not (self._models.serves_one_at_a_time(main) and self._models.serves_one_at_a_time(writer))
@@ -124,7 +125,7 @@ class CompactionPolicy:
         self._emit(Notice(text, "warning"))
 
     async def after_reply(self, message: Message) -> None:
-        """Records what a reply used. Its message is the last of the history by now."""
+        """Updates gauge, learnt figures and breaker with a stored reply, and may start a preparation."""
         self._overflow_attempts = 0
         self._builder.reset_overflows()
         self._gauge.add_report(message.usage, len(self._view.shown()))
@@ -138,29 +139,31 @@ class CompactionPolicy:
         if threshold is None:
             return
         if await self._breaker.reported(state.budget.used, threshold * state.budget.window):
-            await self._warn_of_floor(
+            await self._warn_fixed_part_too_large(
                 state,
                 "Two compactions in a row did not get below the threshold; automatic compaction stopped.",
             )
-        if not await self._breaker.blocks(state.budget.used) and self._goes_on(message, state, threshold):
+        if not await self._breaker.blocks(state.budget.used) and self._has_time_to_prepare(
+            message, state, threshold
+        ):
             self._prepare(state)
 
-    def _goes_on(self, message: Message, state: WindowState, threshold: float) -> bool:
-        """Whether there is time to prepare before the next call. A headless run ends here, but a user may
-        continue after reading the reply."""
+    def _has_time_to_prepare(self, message: Message, state: WindowState, threshold: float) -> bool:
+        """Whether a summary can be written before the next model call. A reply without tool calls ends a
+        headless run, but a user may continue after reading it."""
         if message.calls:
             return not state.budget.reaches(threshold)
         return self._scope.interactive
 
     def _warn_nothing_to_compact(self, state: WindowState) -> None:
         self._view.warn_once(
-            f"floor {self._session.info.id}",
+            f"nothing to compact {self._session.info.id}",
             f"There is nothing to compact: system prompt and tools take {state.fixed_tokens:,} of "
             f"{state.budget.window:,} tokens, and the rest is the current request. Use a model with a larger "
             "window, or ask for less at once.",
         )
 
-    async def _warn_of_floor(self, state: WindowState, why: str) -> None:
+    async def _warn_fixed_part_too_large(self, state: WindowState, why: str) -> None:
         """Warns once in a conversation: what fills the window, and what to do about it."""
         if not await self._breaker.first_warning():
             return
@@ -232,11 +235,11 @@ class CompactionPolicy:
     # --- on request -------------------------------------------------------------------------------------
 
     async def new_session(
-        self, answers: ToolResult, summary: str, on_stored: Callable[[ToolResult], None]
+        self, pending: ToolResult, summary: str, on_stored: Callable[[ToolResult], None]
     ) -> str:
-        """The agent's `new_session`. Empty if the child is open, else the reason why not."""
+        """The agent's `new_session`. `pending` is the result of its call. Returns why it was refused."""
         options = BoundaryOptions(
-            "agent", summary=summary, answers=answers, on_stored=on_stored, review=self._asks_first
+            "agent", summary=summary, pending_result=pending, on_stored=on_stored, review=self._asks_first
         )
         state = await self._view.counted()
         too_long = self._builder.too_long(summary, state)
@@ -270,7 +273,7 @@ class CompactionPolicy:
         return await self._builder.rehearse(options, await self._view.counted())
 
     async def model_replaced(self) -> None:
-        """The model changed: invalidates the readings and re-arms the breaker."""
+        """The model changed: invalidates the readings and resets the breaker."""
         self._gauge.reset()
         await self._breaker.reset()
         self._preparations.discard()
@@ -280,8 +283,8 @@ class CompactionPolicy:
         self._gauge.reset()
         self._preparations.renew()
 
-    async def rearm(self) -> None:
-        """A boundary was undone: re-arms the breaker."""
+    async def boundary_undone(self) -> None:
+        """A boundary was undone: the breaker starts again."""
         await self._breaker.reset()
 
     def method_replaced(self) -> None:

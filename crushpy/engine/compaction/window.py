@@ -240,7 +240,7 @@ class CircuitBreaker:
         return self._state.stopped_at is not None or time.monotonic() < self._not_before
 
     async def first_warning(self) -> bool:
-        """True once in a conversation: the warning about the fixed floor is shown once."""
+        """True once in a conversation: the warning about the fixed part is shown once."""
         if self._state.told:
             return False
         await self._set(told=True)

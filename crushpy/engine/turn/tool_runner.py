@@ -1,4 +1,5 @@
-"""Runs the tool calls of one reply: check, decide, execute, record. Every call gets exactly one result."""
+"""Runs the tool calls of one reply: check, decide, execute, record. Unless storage fails, every call gets
+exactly one result."""
 
 import asyncio
 import logging
@@ -31,8 +32,8 @@ from crushpy.util.uncancellable import uncancellable
 log = logging.getLogger(__name__)
 
 MAX_PARALLEL_TOOLS = 16
-"""Calls of one reply that run at the same time. What they store is committed together; with more of them,
-key presses would wait longer than the calls gain."""
+"""Calls of one reply that run at the same time. Their results are committed together; more of them would
+delay key presses by more than they save."""
 ANNOUNCE_BATCH = 50
 """Calls of a reply that are announced before key presses are handled."""
 KEY_PAUSE_S = 0.001
@@ -48,7 +49,7 @@ NOT_STARTED = "Not run: interrupted by the user."
 
 
 class RunningCall(msgspec.Struct):
-    """One call from its check to its result."""
+    """One tool call from its check to its result."""
 
     message: Message
     """The reply that asked for it."""
@@ -59,7 +60,7 @@ class RunningCall(msgspec.Struct):
     started: bool = False
     """It may have had an effect: a call that was still waiting for permission has not."""
     recorded: bool = False
-    """Its result is stored."""
+    """Its result is stored or being stored: no other result may be."""
 
 
 class ToolRunner:
@@ -83,7 +84,7 @@ class ToolRunner:
         self.denied_noninteractive = False
 
     async def run(self, message: Message, guard: LoopGuard) -> None:
-        """Runs the calls of `message` in order; neighbours that change nothing run in parallel."""
+        """Runs the calls of `message` in order; neighbours whose tools allow it run in parallel."""
         calls = [RunningCall(message, call) for call in message.calls]
         new_sessions = [one for one in calls if one.call.name == NEW_SESSION]
         others = [one for one in calls if one.call.name != NEW_SESSION]
@@ -114,7 +115,7 @@ class ToolRunner:
 
     def _is_parallel(self, one: RunningCall) -> bool:
         tool = self._tools.get(one.call.name)
-        return tool is not None and tool.side_by_side(one.call.args)
+        return tool is not None and tool.runs_in_parallel(one.call.args)
 
     async def _run_one(self, one: RunningCall, guard: LoopGuard, batch: CallBatch) -> None:
         try:
@@ -149,8 +150,10 @@ class ToolRunner:
                 await observer.begins(observed, ruling)
             if not observed.only_reads:
                 await self._session.begin_call(one.message, one.call)
-            lent = context.for_call(call.id, lambda text: self._emit(ToolOutput(call.id, text)), ruling.needs)
-            return await self._execute(one, observed, tool, args, lent)
+            call_context = context.for_call(
+                call.id, lambda text: self._emit(ToolOutput(call.id, text)), ruling.needs
+            )
+            return await self._execute(one, observed, tool, args, call_context)
         except (ToolError, OSError) as error:
             return _failure(one.call, error)
         except StorageError:
@@ -176,7 +179,10 @@ class ToolRunner:
     async def _record_decision(
         self, one: RunningCall, accesses: tuple[Access, ...], ruling: Ruling
     ) -> ObservedCall:
-        """Records the decision in the audit; for a call that only reads, together with its result."""
+        """Records the decision in the audit; for a call that only reads, together with its result.
+
+        Raises CancelledError if the user ended the turn while the question was open.
+        """
         one.decision = self._approvals.decided(accesses, ruling)
         observed = ObservedCall(
             self._session.info.id, one.message.id, one.call, accesses, one.decision, self._task
@@ -266,8 +272,8 @@ class ToolRunner:
                 one.recorded = True  # stored with the boundary
                 self._emit(ToolFinished(result.call_id, result.name, result.is_error, result.text))
 
-            answers = ToolResult(call.id, call.name, "")
-            refused = await self._policy.new_session(answers, str(call.args["summary"]), on_stored)
+            pending = ToolResult(call.id, call.name, "")  # stored with the boundary, with the child's id
+            refused = await self._policy.new_session(pending, str(call.args["summary"]), on_stored)
             if refused:
                 await self._record(one, Outcome(refused, is_error=True), guard)
 

@@ -1,4 +1,4 @@
-"""The turn: from a user's prompt until the agent stops. Ask the model, run what it asks for, again."""
+"""The turn: from a user's prompt until the agent stops. Ask the model, run the calls it asks for, repeat."""
 
 import asyncio
 import logging
@@ -26,8 +26,8 @@ from crushpy.util.uncancellable import uncancellable
 
 log = logging.getLogger(__name__)
 
-Status = Literal["done", "interrupted", "error", "limit", "loop"]
-Steer = Callable[[], Awaitable[None]]
+TurnStatus = Literal["done", "interrupted", "error", "limit", "loop"]
+AddQueuedPrompts = Callable[[], Awaitable[None]]
 THINKING_DROPPED = "The provider refused the model's earlier thinking, so this request was sent without it."
 
 
@@ -49,7 +49,8 @@ class Once:
 
 
 class Turn:
-    """One turn of one session. `run` never raises, and the session is valid afterwards."""
+    """One turn of one agent; a boundary may move it to a child session. `run` never raises, and the history
+    is valid afterwards."""
 
     def __init__(
         self, scope: AgentScope, view: ContextView, policy: CompactionPolicy, tools: ToolRunner, spent: Spent
@@ -58,15 +59,18 @@ class Turn:
         self._models, self._emit = scope.models, scope.emit
         self._view, self._policy, self._tools = view, policy, tools
         self._spent = spent
-        self._steer: Steer | None = None
+        self._steer: AddQueuedPrompts | None = None
         self._mode_notes = ModeNotes(scope)
         self._told_thinking_dropped = False
         self.failure: CrushpyError | None = None
         """Why it ended in error."""
 
     async def run(
-        self, prompt: Message, steer: Steer | None = None, on_committed: Callable[[], None] = lambda: None
-    ) -> Status:
+        self,
+        prompt: Message,
+        steer: AddQueuedPrompts | None = None,
+        on_committed: Callable[[], None] = lambda: None,
+    ) -> TurnStatus:
         """`steer` is awaited between two steps, when every call has its result: it may add prompts.
         `on_committed` is called once the prompt is stored."""
         prompt, self._steer = self._mode_notes.with_prompt(prompt), steer
@@ -89,7 +93,7 @@ class Turn:
         self._emit(TurnEnded(status))
         return status
 
-    async def _until_stopped(self, prompt: Message, commit: Once) -> Status:
+    async def _until_stopped(self, prompt: Message, commit: Once) -> TurnStatus:
         try:
             model = self._session.info.model
             if self._session.stored:
@@ -104,13 +108,13 @@ class Turn:
                 await uncancellable(commit())  # the prompt is kept, however early the interrupt
             return "interrupted"
 
-    def _fail(self, error: CrushpyError) -> Status:
+    def _fail(self, error: CrushpyError) -> TurnStatus:
         self.failure = error
         kind = error.kind if isinstance(error, ModelError) else "failed"
         self._emit(Error(kind, error.message, error.hint))
         return "error"
 
-    async def _steps_until_done(self, prompt: Message, commit: Once) -> Status:
+    async def _steps_until_done(self, prompt: Message, commit: Once) -> TurnStatus:
         guard = LoopGuard()
         while True:
             reached = self._spent.reached()
@@ -131,10 +135,11 @@ class Turn:
                 await self._steer()
 
     async def _ask_model(self, prompt: Message, commit: Once) -> Message:
-        """One step's reply, stored. A new session's first request leaves before the prompt is committed."""
+        """One step's reply, stored. A new session's first request leaves before the prompt is committed;
+        `RecordedCall` awaits `commit` before the first event of the reply."""
         while True:
             if commit.done:
-                await self._policy.before_call()
+                await self._policy.before_model_call()
                 await self._mode_notes.add_due_note()
                 await asyncio.sleep(0)  # lets key presses through after thousands of results
             request = self._view.next_request(() if commit.done else (prompt,))
