@@ -18,14 +18,14 @@ from support.stored import a_session, said
 
 from crushpy.core.messages import MessageOverride
 from crushpy.storage.copying import copy_storage
-from crushpy.storage.generated import schema
+from crushpy.storage.generated import ddl
 from crushpy.storage.records import StorageError
 from crushpy.storage.store import Store
 
 ROOT = Path(__file__).parents[2]
 MIGRATIONS = ROOT / "crushpy" / "storage" / "migrations"
 OLD = Path(__file__).with_name("version_18.sql")
-VERSION = schema.VERSION
+VERSION = ddl.VERSION
 REVISION = f'''
 import os
 from pathlib import Path
