@@ -28,7 +28,8 @@ from crushpy.security.sanitize import one_line
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
-    from crushpy.engine.session.browser import Branch, SearchGroup, SessionBrowser
+    from crushpy.engine.session.branches import Branch
+    from crushpy.engine.session.browser import SearchGroup, SessionBrowser
     from crushpy.storage.records import ConversationEntry, TasksDone
 
 

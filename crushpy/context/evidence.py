@@ -4,6 +4,7 @@ Deterministic: the same record gives the same bytes. What does not fit is counte
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from crushpy.context import facts
 from crushpy.context.ledger import FileFact, Ledger, RunFact, TestRun
@@ -60,14 +61,19 @@ def build_evidence(
     redact: Redact = lambda text: text,
 ) -> str:
     """The evidence as text, at most `limit` tokens; a single request above `request_limit` is shortened."""
-    asked = [facts.UserRequest(one.id, redact(one.text)) for one in ledger.requests]
     first = ledger.first_reply
-    reply = facts.Reply(first.id, redact(first.text)) if first else None
-    sections = list(_sections(ledger, around, redact))
-    gone = _gone(ledger)
+    aged = {"older failing commands": len(ledger.aged())}
+    found = _Facts(
+        [facts.UserRequest(one.id, redact(one.text)) for one in ledger.requests],
+        facts.Reply(first.id, redact(first.text)) if first else None,
+        list(_sections(ledger, around, redact)),
+        {kind: number for kind, number in (aged | ledger.dropped).items() if number},
+        request_limit,
+        count,
+    )
     room = limit
     while room > 0:
-        text = _filled(asked, reply, sections, gone, room, request_limit, count)
+        text = _filled(found, room)
         over = count(text) - limit
         if over <= 0:
             return text
@@ -75,54 +81,44 @@ def build_evidence(
     return ""
 
 
-def _gone(ledger: Ledger) -> dict[str, int]:
+class _Facts(NamedTuple):
+    """Everything that evidence may contain, and how it is measured."""
+
+    asked: Sequence[facts.UserRequest]
+    reply: facts.Reply | None
+    sections: Sequence[Section]
+    gone: dict[str, int]
     """What is no longer carried because of its age, by kind."""
-    aged = {"older failing commands": len(ledger.aged())}
-    return {kind: number for kind, number in (aged | ledger.dropped).items() if number}
+    request_limit: int
+    count: Count
 
 
-def _filled(
-    asked: Sequence[facts.UserRequest],
-    reply: facts.Reply | None,
-    sections: Sequence[Section],
-    gone: dict[str, int],
-    room: int,
-    request_limit: int,
-    count: Count,
-) -> str:
+def _filled(found: _Facts, room: int) -> str:
     """Everything, or as much as leaves space for a note about what is missing."""
-    blocks, left_out = _fill(asked, reply, sections, gone, room, request_limit, count)
+    blocks, left_out = _fill(found, room)
     if not left_out:
         return "\n".join(blocks)
     for note in (_note, _short_note):
-        reserve = count(note(left_out)) + 6  # the note itself may displace more
+        reserve = found.count(note(left_out)) + 6  # the note itself may displace more
         if reserve <= room // 4:
-            blocks, left_out = _fill(asked, reply, sections, gone, room - reserve, request_limit, count)
+            blocks, left_out = _fill(found, room - reserve)
             return "\n".join((*blocks, note(left_out)))
     return "\n".join(blocks)
 
 
-def _fill(
-    asked: Sequence[facts.UserRequest],
-    reply: facts.Reply | None,
-    sections: Sequence[Section],
-    gone: dict[str, int],
-    room: int,
-    request_limit: int,
-    count: Count,
-) -> tuple[list[str], dict[str, int]]:
+def _fill(found: _Facts, room: int) -> tuple[list[str], dict[str, int]]:
     """What fits into `room`, by priority, and how much of each kind does not."""
-    left_out = dict(gone)
-    answer = _first_reply(reply, min(FIRST_REPLY_TOKENS, room // 8), count) if reply else ""
+    asked, count, left_out = found.asked, found.count, dict(found.gone)
+    answer = _first_reply(found.reply, min(FIRST_REPLY_TOKENS, room // 8), count) if found.reply else ""
     room -= count(answer) + 1 if answer else 0
-    requests, spent = _requests(asked, room, request_limit, count)
+    requests, spent = _requests(asked, room, found.request_limit, count)
     if len(requests) < len(asked):
         left_out["requests"] = left_out.get("requests", 0) + len(asked) - len(requests)
     blocks = [requests[number] for number in sorted(requests)]
     if answer:
         blocks.insert(1 if 0 in requests else 0, answer)
     room -= spent
-    for section in sections:
+    for section in found.sections:
         kept, spent = _fit(section, room, count)
         if kept:
             blocks.append(_shown(section.title, kept))

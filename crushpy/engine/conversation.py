@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+MAX_EARLIER_PROMPTS = 200
 PLAN_ACCEPTED = "The plan is accepted. Carry it out."
 
 
@@ -349,7 +350,7 @@ class Conversation:
         if self._closed:
             return []
         try:
-            return await self.sessions.prompts(self.info.cwd)
+            return await self._store.messages.list_prompts(self.info.cwd, MAX_EARLIER_PROMPTS)
         except StorageError as error:  # the next write reports it
             log.info("no earlier prompts: %s", error.message)
             return []

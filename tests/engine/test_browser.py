@@ -237,10 +237,10 @@ async def test_a_session_without_its_parent_and_a_circle_are_drawn_once(
     lost = a_session(root_id=root.id, kind="continuation", generation=4)
     await store.sessions.create(lost)
     ring = [a_session(id=new_id(), root_id=root.id, kind="continuation") for _ in range(2)]
-    from crushpy.engine.session.browser import arrange
+    from crushpy.engine.session.branches import arrange_tree
 
     circle = [_with_parent(ring[0], ring[1].id), _with_parent(ring[1], ring[0].id)]
-    branches = arrange([root, lost, *circle], {}, root.id)
+    branches = arrange_tree([root, lost, *circle], {}, root.id)
     assert sorted(branch.session.id for branch in branches) == sorted(
         [root.id, lost.id, ring[0].id, ring[1].id]
     )
@@ -252,12 +252,12 @@ def _with_parent(info: SessionInfo, parent: str) -> SessionInfo:
 
 
 async def test_a_chain_of_thousands_is_arranged(store: Store, library: SessionBrowser) -> None:
-    from crushpy.engine.session.browser import arrange
+    from crushpy.engine.session.branches import arrange_tree
 
     chain = [a_session(id="0")]
     for number in range(1, 3_000):
         chain.append(a_session(id=str(number), root_id="0", parent_id=str(number - 1), kind="continuation"))
-    branches = arrange(chain, {}, "2999")
+    branches = arrange_tree(chain, {}, "2999")
     assert [branch.session.id for branch in branches] == [one.id for one in chain]
     assert {branch.under for branch in branches[1:]} == {"0"}
 

@@ -1,6 +1,7 @@
-"""Branches of a session: forking it at its end or at a message, and undoing a boundary. Copies no message."""
+"""Branches of a conversation: forking a session, undoing a boundary, and the tree. No message is copied."""
 
 import time
+from typing import Literal
 
 import msgspec
 
@@ -155,3 +156,66 @@ async def _changed_since(store: Store, child_id: str) -> list[str]:
                 paths[facts.absolute(file.path, session.cwd)] = None
     shown = list(paths)[:MAX_CHANGED_PATHS]
     return shown + ([f"and {len(paths) - MAX_CHANGED_PATHS} more"] if len(paths) > MAX_CHANGED_PATHS else [])
+
+
+# --- the tree ------------------------------------------------------------------------------------------
+
+Relation = Literal["first", "continues", "branch", "task"]
+
+
+class Branch(Data, frozen=True):
+    """One session in the tree of its conversation."""
+
+    session: SessionInfo
+    boundary: StoredBoundary | None
+    """The boundary that opened it; None for the first session and for tasks."""
+    relation: Relation
+    """Its relation to its parent. An undone continuation is a branch."""
+    under: str
+    """Id of the session it is drawn below; empty for the first. Continuations stay at the depth of the
+    session they start with; only branches go deeper."""
+    tip: bool
+    """The conversation continues here."""
+
+
+def arrange_tree(
+    sessions: list[SessionInfo], boundaries: dict[str, StoredBoundary], tip: str
+) -> list[Branch]:
+    """The tree as a list, each session after the one it is drawn below.
+
+    A session whose parent is gone stands at the left, and none is drawn twice.
+    """
+    known = {session.id: session for session in sessions}
+    children: dict[str, list[SessionInfo]] = {}
+    for session in sessions:
+        parent = session.parent_id if session.parent_id in known else ""
+        children.setdefault(parent or "", []).append(session)
+    found: dict[str, Branch] = {}
+    heads: dict[str, str] = {}
+    """For each session, the first of its continuations."""
+
+    def place(session: SessionInfo) -> None:
+        boundary = boundaries.get(session.id)
+        parent = session.parent_id if session.parent_id in found else ""
+        relation: Relation = "first"
+        if parent:
+            relation = _relation(session, boundary)
+        heads[session.id] = heads[parent] if parent and relation == "continues" else session.id
+        under = heads[parent] if parent and relation == "continues" else parent or ""
+        found[session.id] = Branch(session, boundary, relation, under, session.id == tip)
+
+    for start in [*children.get("", []), *sessions]:  # the second half: corrupt cycles
+        waiting = [start]
+        while waiting:
+            session = waiting.pop()
+            if session.id not in found:
+                place(session)
+                waiting += reversed(children.get(session.id, []))
+    return list(found.values())
+
+
+def _relation(session: SessionInfo, boundary: StoredBoundary | None) -> Relation:
+    if session.kind == "task":
+        return "task"
+    undone = boundary is not None and boundary.undone_at is not None
+    return "branch" if session.kind == "fork" or undone else "continues"

@@ -4,7 +4,7 @@ import asyncio
 import shutil
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from crushpy.context.inspect import RequestMade, requests_made
 from crushpy.context.overrides import SentState
@@ -12,7 +12,7 @@ from crushpy.core.boundary import StoredBoundary
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.messages import Data, Message, Seed
 from crushpy.core.timeline_notes import TimelineNote
-from crushpy.engine.session.branches import fork_session, undo_boundary
+from crushpy.engine.session.branches import Branch, arrange_tree, fork_session, undo_boundary
 from crushpy.engine.session.export import ExportForm, ExportPiece, edited, export_pieces
 from crushpy.engine.session.usage_report import UsageReport, usage_report
 from crushpy.security.private_files import new_file
@@ -32,12 +32,8 @@ HITS_PER_CONVERSATION = 12
 """Messages considered for each requested conversation."""
 TITLE_LENGTH = 200
 TIPS_PER_PAGE = 500
-MAX_EARLIER_PROMPTS = 200
-"""Earlier prompts that are offered."""
 _INDEX_RETRY_S = 0.5
 """Between two attempts to extend the index while another process writes."""
-
-Relation = Literal["first", "continues", "branch", "task"]
 
 
 class SearchGroup(Data, frozen=True):
@@ -48,21 +44,6 @@ class SearchGroup(Data, frozen=True):
     hits: tuple[SearchHit, ...]
     more: int = 0
     """The number of further hits."""
-
-
-class Branch(Data, frozen=True):
-    """One session in the tree of its conversation."""
-
-    session: SessionInfo
-    boundary: StoredBoundary | None
-    """The boundary that opened it; None for the first session and for tasks."""
-    relation: Relation
-    """Its relation to its parent. An undone continuation is a branch."""
-    under: str
-    """Id of the session it is drawn below; empty for the first. Continuations stay at the depth of the
-    session they start with; only branches go deeper."""
-    tip: bool
-    """The conversation continues here."""
 
 
 class Preview(Data, frozen=True):
@@ -145,10 +126,6 @@ class SessionBrowser:
             hint = "`crushpy sessions list --all` shows those of other folders."
             raise UsageError(f"there is no conversation of {cwd} yet", hint)
         return found
-
-    async def prompts(self, cwd: str, limit: int = MAX_EARLIER_PROMPTS) -> list[str]:
-        """Prompts of this folder without duplicates, the latest last."""
-        return await self._store.messages.list_prompts(cwd, limit)
 
     async def usage_report(self, days: int) -> UsageReport:
         """The usage of the last `days` days, today included; 0: all days."""
@@ -284,7 +261,7 @@ class SessionBrowser:
             for boundary in await self._store.boundaries.load_conversation(root_id)
         }
         tip = await self._store.sessions.find_tip(root_id)
-        return arrange(sessions, boundaries, tip.id)
+        return arrange_tree(sessions, boundaries, tip.id)
 
     async def requests(self, session_id: str) -> list[RequestMade]:
         """The size of each request from the root to this session."""
@@ -405,47 +382,6 @@ def seed_of(messages: list[Message]) -> Seed | None:
     """The seed in a session's first message."""
     first = messages[0].parts if messages else ()
     return next((part for part in first if isinstance(part, Seed)), None)
-
-
-def arrange(sessions: list[SessionInfo], boundaries: dict[str, StoredBoundary], tip: str) -> list[Branch]:
-    """The tree as a list, each session after the one it is drawn below.
-
-    A session whose parent is gone stands at the left, and none is drawn twice.
-    """
-    known = {session.id: session for session in sessions}
-    children: dict[str, list[SessionInfo]] = {}
-    for session in sessions:
-        parent = session.parent_id if session.parent_id in known else ""
-        children.setdefault(parent or "", []).append(session)
-    found: dict[str, Branch] = {}
-    heads: dict[str, str] = {}
-    """For each session, the first of its continuations."""
-
-    def place(session: SessionInfo) -> None:
-        boundary = boundaries.get(session.id)
-        parent = session.parent_id if session.parent_id in found else ""
-        relation: Relation = "first"
-        if parent:
-            relation = _relation(session, boundary)
-        heads[session.id] = heads[parent] if parent and relation == "continues" else session.id
-        under = heads[parent] if parent and relation == "continues" else parent or ""
-        found[session.id] = Branch(session, boundary, relation, under, session.id == tip)
-
-    for start in [*children.get("", []), *sessions]:  # the second half: corrupt cycles
-        waiting = [start]
-        while waiting:
-            session = waiting.pop()
-            if session.id not in found:
-                place(session)
-                waiting += reversed(children.get(session.id, []))
-    return list(found.values())
-
-
-def _relation(session: SessionInfo, boundary: StoredBoundary | None) -> Relation:
-    if session.kind == "task":
-        return "task"
-    undone = boundary is not None and boundary.undone_at is not None
-    return "branch" if session.kind == "fork" or undone else "continues"
 
 
 def _remove(folders: list[Path]) -> None:

@@ -27,7 +27,8 @@ from crushpy.core.messages import (
     counted,
     headline,
 )
-from crushpy.engine.session.browser import Branch, Preview, SessionBrowser
+from crushpy.engine.session.branches import Branch
+from crushpy.engine.session.browser import Preview, SessionBrowser
 from crushpy.engine.session.export import age
 from crushpy.security.sanitize import clean, one_line
 from crushpy.tui.items import image_label
