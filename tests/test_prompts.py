@@ -10,9 +10,9 @@ from crushpy.core.templates import (
     NAMES,
     TemplateProblem,
     Templates,
-    check_template_file,
     fill_template,
     read_template,
+    template_from_file,
 )
 
 VALUES = NAMES["summary"]
@@ -68,7 +68,7 @@ def test_a_broken_template_is_named_with_its_reason_and_the_shipped_one_is_used(
     (problem,) = told
     assert str(user / "summary.md") in problem.message and reason in problem.message and problem.hint
     with pytest.raises(TemplateProblem) as caught:
-        check_template_file("summary", user / "summary.md")
+        template_from_file("summary", user / "summary.md")
     assert reason in caught.value.message
 
 
@@ -126,7 +126,7 @@ def test_the_projects_template_comes_before_the_users_and_both_before_the_shippe
 def test_every_documented_name_may_be_used(user: Path) -> None:
     names = ("focus", "previous_summary", "todos", "target_tokens", "cwd", "method")
     (user / "summary.md").write_text("|".join(f"{{{{ {name} }}}}" for name in names))
-    check_template_file("summary", user / "summary.md")
+    template_from_file("summary", user / "summary.md")
     values = {**VALUES, "focus": "{{ cwd }}", "previous_summary": "{% raise %}"}
     shown = Templates(user).render("summary", **values)
     assert shown.startswith("{{ cwd }}|{% raise %}|"), "values are never templates themselves"

@@ -74,7 +74,7 @@ def check_templates(
     for one in [name] if name else prompts.shipped_names():
         layer, found = next(_templates(one).candidates(one))
         try:
-            prompts.check_template_file(one, found)
+            prompts.template_from_file(one, found)
             if name or layer != "shipped":
                 print(f"{one}: fine  ({found})")
         except prompts.TemplateProblem as problem:
@@ -130,5 +130,5 @@ def _in_force(name: str) -> "Template":
 def _check_file(name: str, file: Path) -> None:
     from crushpy.core import templates as prompts
 
-    prompts.check_template_file(name, file)
+    prompts.template_from_file(name, file)
     print(f"{name}: fine  ({file}). It is used from now on.")

@@ -145,13 +145,8 @@ def check_template(name: str, text: str, origin: str) -> None:
         raise TemplateProblem(f"{origin}: it is empty", _HINT)
 
 
-def check_template_file(name: str, path: Path) -> None:
-    """The same for a file."""
-    check_template(name, read_template(path), str(path))
-
-
 def template_from_file(name: str, path: Path) -> Template:
-    """A file given by the user as the template `name`, checked."""
+    """A file given by the user as the template `name`. Raises TemplateProblem if it cannot be used."""
     text = read_template(path)
     check_template(name, text, str(path))
     return Template(name, str(path), "file", text)
@@ -203,6 +198,9 @@ def fill_template(text: str, origin: str, values: dict[str, object]) -> str:
         ) from error
     except CrushpyError:
         raise
+    except RecursionError as error:  # its own message varies
+        text = f"{origin}{_line(error)}: RecursionError: a macro calls itself without end"
+        raise TemplateProblem(text, _HINT) from error
     except Exception as error:  # a template can raise anything
         raise TemplateProblem(f"{origin}{_line(error)}: {type(error).__name__}: {error}", _HINT) from error
 

@@ -73,7 +73,7 @@ class Conversation:
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Calls `listener` with every event from now on. Returns a function that unsubscribes it."""
-        return self._emit.join(listener)
+        return self._emit.subscribe(listener)
 
     # --- prompts ----------------------------------------------------------------------------------------
 

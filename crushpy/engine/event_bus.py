@@ -26,16 +26,12 @@ class EventBus:
         self._held_back: list[Notice] = []
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Calls `listener` with every event from now on. Returns a function that unsubscribes it."""
+        """Calls `listener` with the notices held back so far and with every event from now on. Returns a
+        function that unsubscribes it."""
         self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
-
-    def join(self, front_end: Listener) -> Callable[[], None]:
-        """Subscribes a front end: it also gets the notices held back so far."""
-        leave = self.subscribe(front_end)
         self._joined = True
         self._emit_held_back()
-        return leave
+        return lambda: self._listeners.remove(listener)
 
     def _emit_held_back(self) -> None:
         if self._joined and self._opened:

@@ -350,7 +350,7 @@ def templates(scene: Scene) -> Iterator[Finding]:
                 yield warn(f"{path} is never used", f"Known templates: {', '.join(names)}.")
                 continue
             try:
-                prompts.check_template_file(name, path)
+                prompts.template_from_file(name, path)
                 yield ok(f"{name} is {whose} ({path})")
             except prompts.TemplateProblem as problem:
                 yield fail(problem.message, f"{problem.hint} Until then another one is used.")

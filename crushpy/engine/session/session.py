@@ -77,14 +77,10 @@ class LiveSession:
         self._inherited = loaded.inherited
         self._before = loaded.before
         self._unreported = False
-        self._call_ids = call_ids if call_ids is not None else set[str]()
-        self._call_ids |= {call.id for message in self.history for call in message.calls}
+        self.call_ids = call_ids if call_ids is not None else set[str]()
+        """Every call id this session has used."""
+        self.call_ids |= {call.id for message in self.history for call in message.calls}
         self._facts = FactReader(self.info.cwd, self.own_messages)
-
-    @property
-    def store(self) -> Store:
-        """Where it is stored."""
-        return self._store
 
     @property
     def usage(self) -> Usage:
@@ -103,11 +99,6 @@ class LiveSession:
             self.info = msgspec.structs.replace(self.info, usage=self.info.usage + usage)
         else:  # the tip changed meanwhile
             self._before += usage
-
-    @property
-    def call_ids(self) -> set[str]:
-        """Every call id this session has used."""
-        return self._call_ids
 
     @property
     def seed(self) -> Seed | None:

@@ -2,7 +2,7 @@
 
 from typing import Optional
 
-from crushpy.core.messages import Data, ToolCall, Usage, to_json
+from crushpy.core.messages import Data, Json, ToolCall, Usage
 
 WARN_AT_REPEATS = 5
 STOP_AT_REPEATS = 10
@@ -68,23 +68,16 @@ class LoopGuard:
     """Counts how often in a row the same call gave the same result. Each turn has its own."""
 
     def __init__(self) -> None:
-        self._last: tuple[ToolCall, str] | None = None
+        self._last: tuple[str, Json, str] | None = None
         self.count = 0
 
     def record(self, call: ToolCall, text: str) -> str:
         """Counts a result; returns a note to append for the model, usually empty."""
-        again = self._last is not None and text == self._last[1] and _same(call, self._last[0])
-        self.count = self.count + 1 if again else 1
-        self._last = (call, text)
+        this = (call.name, call.args, text)
+        self.count = self.count + 1 if this == self._last else 1
+        self._last = this
         return REPEAT_NOTE.format(count=self.count) if self.count == WARN_AT_REPEATS else ""
 
     @property
     def stuck(self) -> bool:
         return self.count >= STOP_AT_REPEATS
-
-
-def _same(one: ToolCall, other: ToolCall) -> bool:
-    def key(call: ToolCall) -> bytes:
-        return to_json((call.name, sorted(call.args.items())))
-
-    return key(one) == key(other)
