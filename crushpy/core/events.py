@@ -202,7 +202,7 @@ class TaskEvent(Event, frozen=True, tag="task_event"):
     several tasks may run in parallel. While its task is running."""
 
     name: str
-    event: "AgentEvent"
+    event: Event
 
 
 MAKING_SUMMARY, LOADING = "Making a summary", "Loading litellm"
@@ -368,47 +368,5 @@ class Result(Event, frozen=True, tag="result"):
     """The final states of a task list, in list order."""
 
 
-AgentEvent = (
-    SessionOpened
-    | PromptQueued
-    | PromptCommitted
-    | TextDelta
-    | ThinkingDelta
-    | MessageCommitted
-    | UsageReported
-    | ToolCalled
-    | ApprovalNeeded
-    | ApprovalDone
-    | ToolStarted
-    | ToolOutput
-    | ToolFinished
-    | TaskProgress
-    | ListedTaskChanged
-    | Progress
-    | JobEnded
-    | TodosChanged
-    | TitleChanged
-    | ModeChanged
-    | PlanReady
-    | Compacting
-    | PreparationChanged
-    | ReviewNeeded
-    | ReviewDone
-    | BoundaryCommitted
-    | Notice
-    | Retry
-    | Error
-    | TurnEnded
-    | RunSummarized
-    | Result
-)
-"""All but the one that wraps another."""
-AnyEvent = AgentEvent | TaskEvent
-
-
 def event_to_json(event: Event) -> bytes:
     return msgspec.json.encode(event)
-
-
-def event_from_json(data: bytes | str) -> AnyEvent:
-    return msgspec.json.decode(data, type=AnyEvent)

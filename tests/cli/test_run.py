@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from scripted_llm import Call, Fail, RateLimit, Reply, ScriptedLLM
 from support.command import Cli
+from support.event_json import event_from_json
 from support.headless import MODEL, Done, InShell, Run
 
-from crushpy.core.events import event_from_json
 from crushpy.core.messages import Usage
 
 TOUCH = Call("bash", {"command": "touch made"})

@@ -24,9 +24,9 @@ from crushpy.core.events import (
     ToolStarted,
     TurnEnded,
     UsageReported,
-    event_from_json,
     event_to_json,
 )
+from support.event_json import event_from_json
 
 
 def assert_in_order(events: Sequence[Event]) -> None:

@@ -1,14 +1,13 @@
 """What tasks of a list are told about each other, and what the user is told about all of them."""
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 from unicodedata import combining, east_asian_width
 
 import msgspec
 
 from crushpy.context.tags import element
 from crushpy.core.events import (
-    AgentEvent,
     Event,
     ListedTaskChanged,
     MessageCommitted,
@@ -154,7 +153,7 @@ class TaskMonitor:
 
     def __call__(self, event: Event) -> None:
         """Handles an event of its sub-agent."""
-        self._emit(TaskEvent(self.task.name, cast(AgentEvent, event)))
+        self._emit(TaskEvent(self.task.name, event))
         match event:
             case SessionOpened():
                 self.update(session_id=event.id)

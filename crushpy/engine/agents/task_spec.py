@@ -5,6 +5,7 @@ meanwhile: the tasks that follow it find its changes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 from typing import Literal, get_args
 
 from crushpy.core.messages import Data
@@ -169,21 +170,11 @@ def problem_with_needs(tasks: Sequence[PlannedTask]) -> str:
 
 def _cycle(tasks: Mapping[str, PlannedTask]) -> list[str]:
     """Tasks that wait for each other, the first repeated at the end; empty if there are none."""
-    settled: set[str] = set()
-    for start in tasks:
-        path: list[str] = []
-        waiting = [(start, iter(tasks[start].needs))] if start not in settled else []
-        path += [start] if waiting else []
-        while waiting:
-            name, needs = waiting[-1]
-            need = next(needs, None)
-            if need is None:
-                waiting.pop()
-                path.pop()
-                settled.add(name)
-            elif need in path:
-                return [*path[path.index(need) :], need]
-            elif need not in settled:
-                path.append(need)
-                waiting.append((need, iter(tasks[need].needs)))
+    try:
+        TopologicalSorter({task.name: task.needs for task in tasks.values()}).prepare()
+    except CycleError as error:
+        names: list[str] = error.args[1][:0:-1]  # each needs the next, the last needs the first
+        first = min(names, key=list(tasks).index)
+        start = names.index(first)
+        return [*names[start:], *names[:start], first]
     return []

@@ -1,6 +1,7 @@
 """What evidence is built from at a boundary: the facts of the lineage, and a snapshot of the workspace."""
 
 import asyncio
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -92,21 +93,15 @@ async def _git_state(cwd: Path) -> tuple[str, ...]:
 
 async def _git_output(cwd: Path, *words: str, filters: Sequence[str] = ()) -> bytes:
     try:
-        process = await asyncio.create_subprocess_exec(
-            *git_command(cwd, *words),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
+        done = await asyncio.to_thread(
+            subprocess.run,
+            git_command(cwd, *words),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
             env=git_environment(filters),
+            timeout=GIT_TIMEOUT_S,
+            check=False,
         )
-    except OSError:
+    except (OSError, subprocess.TimeoutExpired):
         return b""
-    try:
-        async with asyncio.timeout(GIT_TIMEOUT_S):
-            out, _ = await process.communicate()
-        return out if process.returncode == 0 else b""
-    except TimeoutError:
-        return b""
-    finally:
-        if process.returncode is None:
-            process.kill()
+    return done.stdout if done.returncode == 0 else b""
