@@ -69,14 +69,7 @@ def shipped_names() -> list[str]:
 class Templates:
     """The templates of one user in one project. `problems` collects errors in the user's files."""
 
-    def __init__(
-        self,
-        user: Path | None = None,
-        project: Path | None = None,
-        *,
-        on_problem: Callable[[TemplateProblem], None] = lambda _: None,
-    ) -> None:
-        """`on_problem` is called once for each problem."""
+    def __init__(self, user: Path | None = None, project: Path | None = None) -> None:
         self._folders: list[tuple[str, Path]] = []
         if project is not None:
             self._folders.append(("project", project))
@@ -84,10 +77,10 @@ class Templates:
             self._folders.append(("user", user))
         self._folders.append(("shipped", shipped_dir()))
         self.problems: dict[str, TemplateProblem] = {}
-        self._on_problem = on_problem
+        self._on_problem: Callable[[TemplateProblem], None] = lambda _: None
 
     def reporting_to(self, on_problem: Callable[[TemplateProblem], None]) -> "Templates":
-        """The same templates, reporting problems to `on_problem`."""
+        """The same templates; `on_problem` is called once for each problem."""
         lent = copy(self)
         lent._on_problem = on_problem
         return lent

@@ -1,11 +1,13 @@
 """The table of a list of tasks: it fits the terminal, however many there are and whatever they say."""
 
+from typing import get_args
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from crushpy.cli.task_table import table_lines
 from crushpy.core.events import ListedTaskChanged
-from crushpy.engine.agents.task_spec import STATES
+from crushpy.engine.agents.task_spec import TaskState
 
 
 def a_task(number: int, state: str, line: str = "", name: str = "") -> ListedTaskChanged:
@@ -19,7 +21,7 @@ def columns(line: str) -> int:
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from(STATES), st.text(max_size=80)), min_size=1, max_size=40),
+    st.lists(st.tuples(st.sampled_from(get_args(TaskState)), st.text(max_size=80)), min_size=1, max_size=40),
     st.integers(20, 120),
     st.integers(3, 50),
 )

@@ -40,7 +40,6 @@ from crushpy.util.uncancellable import uncancellable
 
 log = logging.getLogger(__name__)
 
-MAX_PARALLEL_TASKS = 32
 _STATES: dict[TurnStatus, TaskState] = {"done": "done", "limit": "limit", "interrupted": "interrupted"}
 
 

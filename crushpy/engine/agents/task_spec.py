@@ -6,7 +6,7 @@ meanwhile: the tasks that follow it find its changes.
 
 from collections.abc import Iterable, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
-from typing import Literal, get_args
+from typing import Literal
 
 from crushpy.core.messages import Data
 from crushpy.engine.turn.limits import Limits
@@ -14,7 +14,6 @@ from crushpy.tools.base import Delegation
 
 TaskState = Literal["waiting", "running", "done", "failed", "limit", "interrupted", "skipped"]
 """skipped: a task that it needs did not succeed."""
-STATES: tuple[TaskState, ...] = get_args(TaskState)
 UNSUCCESSFUL: tuple[TaskState, ...] = ("failed", "limit", "interrupted", "skipped")
 
 
