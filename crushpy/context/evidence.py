@@ -4,7 +4,6 @@ Deterministic: the same record gives the same bytes. What does not fit is counte
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
 
 from crushpy.context import facts
 from crushpy.context.ledger import FileFact, Ledger, RunFact, TestRun
@@ -81,7 +80,7 @@ def build_evidence(
     return ""
 
 
-class _Facts(NamedTuple):
+class _Facts(Data, frozen=True):
     """Everything that evidence may contain, and how it is measured."""
 
     asked: Sequence[facts.UserRequest]
