@@ -132,7 +132,7 @@ class SentHistory:
 
     @property
     def valid(self) -> tuple[Message, ...]:
-        """What is shown, as every provider accepts it."""
+        """The shown messages in the form that every provider accepts."""
         if self._made is None:
             self._made = self._make_valid(self._cache.state)
         return self._made

@@ -9,7 +9,7 @@ from crushpy.core.messages import Data, Message, ToolCall, ToolResult
 MAX_REQUEST_CHARS = 40_000
 MAX_REPLY_CHARS = 8_000
 MAX_PATHS = 40
-"""Of those that a failing command names."""
+"""Of the files that a failing command names."""
 TEST_LINES = 3
 """Of a test run's output."""
 _PATHS = re.compile(r"(?<![\w.@~+-])[\w.@~+-]*+(?:/[\w.@+-]++)+|(?<![\w+-])[\w+-]++\.[A-Za-z]\w{0,4}\b")
@@ -61,7 +61,7 @@ class FactReader:
             self.committed(message)
 
     def extract(self, message: Message) -> MessageFacts:
-        """The facts of the message that comes next. Changes nothing: it may be that it cannot be stored."""
+        """The facts of the next message. Changes nothing, because the message may fail to be stored."""
         if message.role == "user":
             text = facts.request_text(message)
             bounded = _bounded(text, message.id, MAX_REQUEST_CHARS)
@@ -86,7 +86,7 @@ class FactReader:
             self._replied.add(self._asked)
 
     def extract_all(self, messages: Sequence[Message]) -> list[MessageFacts]:
-        """The facts of each of the messages that come next."""
+        """The facts of each of the next messages."""
         found: list[MessageFacts] = []
         for message in messages:
             found.append(self.extract(message))
@@ -95,7 +95,7 @@ class FactReader:
 
     @property
     def _may_be_first(self) -> bool:
-        """Whether a reply now may be the first to the first request, which an earlier session may have."""
+        """Whether a reply now may be the first one to the first request, which may be in an earlier session."""
         return self._asked <= 1 and self._asked not in self._replied
 
     def _of_call(self, call: ToolCall, result: ToolResult) -> MessageFacts:

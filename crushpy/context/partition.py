@@ -1,4 +1,4 @@
-"""Splits a session's messages at a boundary: head, middle, tail. Nothing lost, nothing twice."""
+"""Splits a session's messages at a boundary into head, middle and tail."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -11,26 +11,26 @@ LARGE_UNIT_FACTOR = 1.5
 
 
 MAX_RESULT_DISTANCE = 20
-"""A result that came later than this many messages after its call does not hold what lies between."""
+"""A result that follows its call by more messages than this does not join them into one unit."""
 
 
 class Parts(Data, frozen=True):
     """head + middle + tail is the session's history, in order."""
 
     head: tuple[Message, ...]
-    """The seed an earlier boundary left: it is replaced, not summarised again."""
+    """The seed of this session: it is replaced, not summarised again."""
     middle: tuple[Message, ...]
-    """What the summary is made of."""
+    """What is summarised."""
     tail: tuple[Message, ...]
-    """Carried over as it is."""
+    """Carried verbatim."""
     tail_too_large: bool = False
     """The last unit alone is far above the budget; its largest results are to be cut."""
 
 
 def asked_at(messages: Sequence[Message]) -> dict[int, int]:
-    """By the place of each result, the place of the message whose call it answers, whatever lies between.
+    """Maps the index of each result to the index of the message with its call.
 
-    A result that nothing asked for, or a second one of the same call, has none.
+    Results without a call, and second results of the same call, are left out.
     """
     waiting: dict[str, int] = {}
     found: dict[int, int] = {}
@@ -43,7 +43,7 @@ def asked_at(messages: Sequence[Message]) -> dict[int, int]:
 
 
 def units(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
-    """Whole units: a user's message, or an assistant's with its results and what came before them."""
+    """The units: a user's message, or an assistant's message up to the last of its results."""
     asked = asked_at(messages)
     starts: list[int] = []
     for place, message in enumerate(messages):
@@ -57,7 +57,7 @@ def units(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
 
 
 def tail_budget(keep_recent_tokens: int, window: int, own_tokens: int) -> int:
-    """How much may be carried verbatim: at most a fifth of the window and half of the session itself."""
+    """The budget of the tail: at most a fifth of the window and half of the session itself."""
     return max(0, min(keep_recent_tokens, window // 5, own_tokens // 2))
 
 

@@ -1,4 +1,4 @@
-"""What the user pinned, as a child session gets it: word for word within a budget of its own. Pure."""
+"""The user's pins as a child session receives them: verbatim, within a budget. Pure."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,25 +7,25 @@ from crushpy.core.messages import Data, Pin
 
 Count = Callable[[str], int]
 WINDOW_SHARE = 20
-"""Pins may take a twentieth of the window at most."""
+"""Pins take at most a twentieth of the window."""
 MIN_FILE_TOKENS = 40
-"""Tokens that a shortened file is given before a pinned text or message is shortened for it."""
+"""Files are shortened to this size before texts and messages are shortened."""
 HEADING = "Pinned by the user, carried word for word over every compaction. A file is as it was then."
 
 
 class PinContent(Data, frozen=True):
-    """A pin, and what it stands for at this moment, without secrets."""
+    """A pin with its current content, without secrets."""
 
     pin: Pin
     name: str
-    """Of the file, as seen from the working directory; else as in the pin."""
+    """Of the file, relative to the working directory; otherwise the source of the pin."""
     text: str
     problem: str = ""
     """Why there is no text, for example because the file is gone."""
 
 
 class CarriedPins(Data, frozen=True):
-    """All pins as a seed holds them."""
+    """All pins as a seed contains them."""
 
     text: str = ""
     facts: tuple[str, ...] = ()
@@ -39,12 +39,12 @@ def pin_limit(pin_tokens: int, window: int) -> int:
 
 
 def pins_text(contents: Sequence[PinContent]) -> str:
-    """The pins as they are."""
+    """The pins in full."""
     return "\n".join((HEADING, *map(_shown, contents))) if contents else ""
 
 
 def carry_pins(contents: Sequence[PinContent], limit: int, count: Count) -> CarriedPins:
-    """The pins within `limit` tokens. What outgrew them is carried head and tail, files before words."""
+    """The pins within `limit` tokens. If they do not fit, files are shortened first, then texts."""
     facts = tuple("" if content.problem else content.text for content in contents)
     warnings = [f"Pin {one.pin.number} ({one.name}): {one.problem}." for one in contents if one.problem]
     text = pins_text(contents)
@@ -83,7 +83,7 @@ def _fitted(contents: Sequence[PinContent], room: int, count: Count) -> list[Pin
 
 
 def _level(sizes: Sequence[int], room: int) -> int:
-    """The largest size such that all, none above it, fit into `room`."""
+    """The largest size limit under which all of them fit into `room`."""
     rest = sorted(sizes)
     while rest and rest[0] <= room // len(rest):
         room -= rest.pop(0)

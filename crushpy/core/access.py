@@ -40,7 +40,7 @@ def declare_tools(tools: ToolTable) -> None:
 
 def declared_tools() -> ToolTable:
     if not _declared:
-        raise LookupError("no tool is declared: rules can be read once crushpy.tools.registry gave its tools")
+        raise LookupError("no tool is declared: import crushpy.tools.registry before parsing rules")
     return _declared
 
 

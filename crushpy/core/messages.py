@@ -30,7 +30,7 @@ class Diff(Data, frozen=True, tag="diff"):
 
 
 class Terminal(Data, frozen=True, tag="terminal"):
-    """A command and what it printed (already bounded)."""
+    """A command and its bounded output."""
 
     command: str
     output: str
@@ -48,7 +48,7 @@ class FileList(Data, frozen=True, tag="files"):
 
     rows: tuple[str, ...]
     total: int = 0
-    """How many there were before the list was bounded."""
+    """How many there were before the list was truncated."""
 
 
 class Todo(Data, frozen=True):
@@ -197,7 +197,7 @@ class EarlierNote(Data, frozen=True):
 
 
 class Seed(Data, frozen=True, tag="seed"):
-    """What a session starts with that continues another: the first message of every child."""
+    """The first message of a session that continues another."""
 
     summary: str
     """Prose. Empty if no summary could be written."""
@@ -278,7 +278,7 @@ class Message(Data, frozen=True):
 
     @property
     def text(self) -> str:
-        """All its prose, without thinking and without tool traffic."""
+        """All its text parts, without thinking, calls and results."""
         return "".join(part.text for part in self.parts if isinstance(part, Text))
 
     @property
@@ -351,7 +351,7 @@ MAX_HEADLINE_CHARS = 120
 
 
 def headline(name: str, args: Json, *, more: str = "") -> str:
-    """What a call is about, on one line: the argument that says most. `more` marks that it has more lines."""
+    """A call in one line: its most informative argument. `more` is appended if that has several lines."""
     if name == "todos":
         return counted(len(args.get("todos") or ()), "item")
     for key in _TELLING:
@@ -363,7 +363,7 @@ def headline(name: str, args: Json, *, more: str = "") -> str:
 
 
 def counted(number: int, word: str) -> str:
-    """A number of things, for people: 1 line, 1,200 lines."""
+    """A number with its noun: 1 line, 1,200 lines."""
     return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 

@@ -1,4 +1,4 @@
-"""Every directory and file crushpy uses, in one place."""
+"""All directories and files that crushpy uses."""
 
 import os
 from functools import cached_property
@@ -6,11 +6,11 @@ from pathlib import Path
 
 PROJECT_FOLDER = ".crushpy"
 WORKTREES = "worktrees"
-"""Where tasks have folders of their own, among what crushpy keeps."""
+"""The name of the folder for worktrees of tasks."""
 
 
 class Paths:
-    """Where crushpy keeps things for this user. `CRUSHPY_HOME` puts everything flat in one folder."""
+    """The locations of one user's files. `CRUSHPY_HOME` puts all of them into one folder."""
 
     def __init__(self, home: str | None = None) -> None:
         self._home = home if home is not None else os.environ.get("CRUSHPY_HOME", "")
@@ -33,32 +33,32 @@ class Paths:
 
     @property
     def config_file(self) -> Path:
-        """What the user wrote."""
+        """Settings that the user writes."""
         return self.config_dir / "config.toml"
 
     @property
     def state_file(self) -> Path:
-        """What was chosen in the app."""
+        """Settings chosen in the app."""
         return self.data_dir / "state.toml"
 
     @property
     def trust_file(self) -> Path:
-        """Which projects may bring settings and templates."""
+        """The projects whose settings and templates are used."""
         return self.data_dir / "trusted.json"
 
     @property
     def stored_keys(self) -> Path:
-        """Which providers have a key in the system's keyring: names alone."""
+        """The names of providers that have a key in the system keyring."""
         return self.data_dir / "stored_keys.json"
 
     @property
     def model_lists(self) -> Path:
-        """What servers said they offer, for a while."""
+        """A cache of the models that servers offer."""
         return self.data_dir / "model_lists.json"
 
     @property
     def learnt_file(self) -> Path:
-        """What was learnt of models on their servers."""
+        """Values learnt about models on their servers."""
         return self.data_dir / "learnt.json"
 
     @property
@@ -86,22 +86,22 @@ class Paths:
 
     @property
     def outputs(self) -> Path:
-        """The whole of outputs that were too large for a message."""
+        """Complete outputs that were too large for a message."""
         return self.data_dir / "outputs"
 
     @property
     def worktrees(self) -> Path:
-        """Where tasks work that have a git worktree of their own."""
+        """The git worktrees of tasks."""
         return self.data_dir / WORKTREES
 
     @property
     def undo(self) -> Path:
-        """What files held before they were changed."""
+        """File contents before changes."""
         return self.data_dir / "undo"
 
 
 def private_dir(path: Path) -> Path:
-    """`path`, made if need be, open to its owner only."""
+    """Creates `path` if necessary, accessible to its owner only."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     return path
 
@@ -112,7 +112,7 @@ def project_dir(cwd: Path) -> Path:
 
 
 def project_root(cwd: Path) -> Path:
-    """The folder that holds `.crushpy` or `.git`, from `cwd` upwards; `cwd` itself if there is none."""
+    """The nearest folder with `.crushpy` or `.git`, from `cwd` upwards; `cwd` itself if there is none."""
     for folder in (cwd, *cwd.parents):
         if (folder / PROJECT_FOLDER).is_dir() or (folder / ".git").exists():
             return folder

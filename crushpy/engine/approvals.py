@@ -176,7 +176,7 @@ class Approvals:
         workspace: Path | None = None,
         known: "Judgements | None" = None,
     ) -> Ruling:
-        """Whether the call may run, and with which privileges. Cancelling an open question is a ruling too.
+        """Whether the call may run, and with which privileges. Cancelling an open question is also a ruling.
 
         `workspace`, `known`: as for `judge`.
         """
@@ -330,7 +330,7 @@ class _QuestionQueue:
         try:
             async with self._lock:
                 self._begun += 1
-                await asyncio.sleep(0)  # calls that begin now are counted too
+                await asyncio.sleep(0)  # calls that begin now are also counted
                 yield self._begun, self._arrived
         finally:
             self._open -= 1

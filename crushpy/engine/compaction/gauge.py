@@ -86,7 +86,7 @@ class Gauge:
 
     def _counted(self, message: Message) -> int:
         """Our count of a message: the stored one, or counted once and cached. While other messages are
-        estimated, this one is too, since a ratio holds for one way of counting."""
+        estimated, so is this one, since a ratio holds for one way of counting."""
         if message.tokens and self.exact:
             return message.tokens
         key = _key(message)

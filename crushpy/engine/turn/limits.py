@@ -27,7 +27,7 @@ class Spent:
     """The usage of one run, or of one task of it, against its limits."""
 
     def __init__(self, limits: Limits | None = None, within: Optional["Spent"] = None) -> None:
-        """`within`: the run that a task belongs to; it counts the usage of the task too."""
+        """`within`: the run that a task belongs to; it also counts the usage of the task."""
         self._limits = limits or Limits()
         self._within = within
         self.steps = 0
