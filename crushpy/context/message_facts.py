@@ -95,7 +95,7 @@ class FactReader:
 
     @property
     def _may_be_first(self) -> bool:
-        """Whether a reply now may be the first one to the first request, which may be in an earlier session."""
+        """Whether a reply now may be the first to the first request, even of an earlier session."""
         return self._asked <= 1 and self._asked not in self._replied
 
     def _of_call(self, call: ToolCall, result: ToolResult) -> MessageFacts:
