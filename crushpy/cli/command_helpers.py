@@ -1,6 +1,5 @@
 """What commands share: parameters, printing, and access to stored sessions. Imports Typer."""
 
-import asyncio
 import json
 import os
 import sys
@@ -30,6 +29,8 @@ def run_async(command: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, No
 
     @wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        import asyncio
+
         asyncio.run(command(*args, **kwargs))
 
     return run

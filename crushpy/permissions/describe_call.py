@@ -10,7 +10,7 @@ from crushpy.permissions.path_rules import TouchedPath
 if TYPE_CHECKING:
     from crushpy.permissions.shell.ast import Word
 
-MOST_NAMES = 4
+MAX_NAMES = 4
 """Programs or files that are named; the rest is counted."""
 
 
@@ -74,5 +74,5 @@ def _needed(needs: Privileges) -> Iterator[str]:
 
 def _listed(names: Sequence[str]) -> str:
     once = list(dict.fromkeys(names))
-    more = f" and {len(once) - MOST_NAMES} more" if len(once) > MOST_NAMES else ""
-    return ", ".join(once[:MOST_NAMES]) + more
+    more = f" and {len(once) - MAX_NAMES} more" if len(once) > MAX_NAMES else ""
+    return ", ".join(once[:MAX_NAMES]) + more

@@ -13,7 +13,7 @@ from crushpy.permissions.shell.ast import SimpleCommand, Word, word_set
 from crushpy.sandbox.repository import git_folders
 
 _SECTION = re.compile(r'\[\s*(\w+)\s*(?:"([^"]*)")?\s*\]')
-_MOST = 200_000
+_MAX_CONFIG_BYTES = 200_000
 
 
 def remote_address(workspace: Path, name: str = "") -> str:
@@ -29,7 +29,9 @@ def _remotes(workspace: Path) -> dict[str, str]:
     if repository is None or not repository.folders:
         return {}
     try:
-        text = Path(repository.folders[-1], "config").read_bytes()[:_MOST].decode(errors="replace")
+        text = (
+            Path(repository.folders[-1], "config").read_bytes()[:_MAX_CONFIG_BYTES].decode(errors="replace")
+        )
     except OSError:
         return {}
     remotes: dict[str, str] = {}

@@ -183,7 +183,7 @@ def _in_option(text: str, reader: Reader) -> Iterator[Word]:
             return
 
 
-_MOST_FILES = 1_000
+_MAX_FILES = 1_000
 """A glob pattern that matches more asks."""
 
 
@@ -268,9 +268,9 @@ def named_paths(word: Word, folder: Path) -> list[str] | None:
     if re.search(r"[\[{}\\]", text):
         return None  # bash and Python read these in different ways
     pattern = text if text.startswith("/") else f"{glob.escape(str(folder))}/{text}"
-    found = list(islice(glob.iglob(pattern), _MOST_FILES + 1))  # noqa: PTH207 (hides what bash hides)
+    found = list(islice(glob.iglob(pattern), _MAX_FILES + 1))  # noqa: PTH207 (hides what bash hides)
     is_option = any(os.path.relpath(path, folder).startswith("-") for path in found) and text[0] in "*?"
-    return None if len(found) > _MOST_FILES or is_option else found or [str(folder / text)]
+    return None if len(found) > _MAX_FILES or is_option else found or [str(folder / text)]
 
 
 def _shortened(paths: Sequence[str]) -> Iterator[str]:

@@ -114,7 +114,7 @@ ESCAPES = (
 )
 
 
-_SECONDS = 30
+_ESCAPE_TIMEOUT_S = 30
 _LEFT_BEHIND = ".crushpy-escaped"
 _LEFT_IN_ETC = Path("/etc/crushpy-escaped")
 
@@ -250,7 +250,7 @@ class EscapeTrial:
         finally:
             os.close(writing)
         try:
-            async with asyncio.timeout(_SECONDS):
+            async with asyncio.timeout(_ESCAPE_TIMEOUT_S):
                 await listener.exited.wait()
         except TimeoutError:
             pass

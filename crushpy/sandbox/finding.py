@@ -11,7 +11,7 @@ from crushpy.core.messages import Data
 
 SandboxName = Literal["bubblewrap", "landlock", "sandbox-exec", "none"]
 
-_TRIAL_SECONDS = 10
+_TRIAL_TIMEOUT_S = 10
 NAMESPACES = (
     "--unshare-user-try",
     "--unshare-pid",
@@ -111,7 +111,7 @@ def working_landlock(why_not: str = "") -> Sandbox:
 
 def _run(command: list[str]) -> "subprocess.CompletedProcess[bytes]":
     return subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_TRIAL_SECONDS, check=False
+        command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_TRIAL_TIMEOUT_S, check=False
     )
 
 

@@ -16,8 +16,8 @@ from crushpy.sandbox.repository import git_folders
 from crushpy.security.safe_git import git_environment
 from crushpy.security.safe_open import open_folder
 
-_MOST_BYTES = 1_000_000
-_SECONDS = 10
+_MAX_CONFIG_BYTES = 1_000_000
+_GIT_TIMEOUT_S = 10
 _HARMLESS = {
     "advice": "*",
     "branch": "remote merge rebase pushremote description vscode-merge-base gk-merge-base",
@@ -105,7 +105,7 @@ def _read(place: Path) -> bytes | None:
         with open_folder(place.parent) as folder:
             handle = folder.open_regular(place.name)
             with os.fdopen(handle, "rb") as file:
-                return file.read(_MOST_BYTES)
+                return file.read(_MAX_CONFIG_BYTES)
     except (OSError, ValueError):
         return None
 
@@ -149,7 +149,7 @@ def _settings(text: bytes) -> set[tuple[str, str]] | None:
             capture_output=True,
             cwd="/",
             env=git_environment(),
-            timeout=_SECONDS,
+            timeout=_GIT_TIMEOUT_S,
             check=True,
         )
     except (OSError, subprocess.SubprocessError):

@@ -46,7 +46,7 @@ _NOT_SEARCHED = frozenset(
 )
 _EXAMPLES = (".example", ".sample", ".template", ".dist", ".defaults")
 _MAX_FOLDERS = 3_000
-_MAX_SECONDS = 0.25
+_SEARCH_BUDGET_S = 0.25
 _DEPTH = 3
 
 
@@ -69,7 +69,7 @@ def _host_keys() -> list[Path]:
 
 def variable_files(home: Path, workspace: Path) -> Iterator[str]:
     """`.env` files outside the workspace: above it, beside it, and in the home folder, to a limited depth."""
-    end = time.monotonic() + _MAX_SECONDS
+    end = time.monotonic() + _SEARCH_BUDGET_S
     inside = f"{workspace}{os.sep}"
     looked = 0
     waiting = [(folder, 0) for folder in workspace.parents]

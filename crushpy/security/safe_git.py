@@ -41,7 +41,7 @@ _HARMLESS_CORE = frozenset(
 )
 _SECTION = re.compile(r"\[([A-Za-z0-9.-]+)(?:[ \t]+\"[^\"\\\n]*\")?\]")
 _SETTING = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*(?:=.*)?")
-_MOST_SETTINGS = 100_000
+_MAX_CONFIG_CHARS = 100_000
 
 
 def git_command(folder: Path, *words: str) -> list[str]:
@@ -80,7 +80,7 @@ def names_no_program(folder: Path) -> bool:
         return False
     try:
         with (repository / "config").open(encoding="utf-8") as file:
-            return _are_harmless(file.read(_MOST_SETTINGS + 1))
+            return _are_harmless(file.read(_MAX_CONFIG_CHARS + 1))
     except (OSError, UnicodeError):
         return False
 
@@ -99,4 +99,4 @@ def _are_harmless(settings: str) -> bool:
         name = setting[1].lower()
         if section not in _HARMLESS_SECTIONS and not (section == "core" and name in _HARMLESS_CORE):
             return False
-    return len(settings) <= _MOST_SETTINGS
+    return len(settings) <= _MAX_CONFIG_CHARS

@@ -26,7 +26,7 @@ from crushpy.tools.search.ripgrep import (
 )
 
 _MAX_FILES = 100
-_TIMEOUT = 30.0
+_SEARCH_TIMEOUT_S = 30.0
 
 
 class GlobArgs(Args, frozen=True):
@@ -41,7 +41,7 @@ class GlobTool(Tool[GlobArgs]):
     in_reading_tasks = True
     parallel = True
 
-    def __init__(self, find_ripgrep: FindRipgrep = find_ripgrep, timeout: float = _TIMEOUT) -> None:
+    def __init__(self, find_ripgrep: FindRipgrep = find_ripgrep, timeout: float = _SEARCH_TIMEOUT_S) -> None:
         self._find_ripgrep = find_ripgrep
         self._timeout = timeout
 

@@ -19,10 +19,10 @@ from crushpy.tools.search.line_search import LineSearch
 from crushpy.tools.search.ripgrep import FindRipgrep, ProgramEnd, find_ripgrep, required
 from crushpy.tools.truncate import MAX_RESULT_CHARS
 
-_TIMEOUT = 30.0
+_SEARCH_TIMEOUT_S = 30.0
 _MAX_MATCHES = 200
 _MAX_COUNTED = 10_000
-_NOTE_ROOM = 500
+_NOTE_CHARS = 500
 _LINE_BREAK = re.compile(r"(?<!\\)(?:\\\\)*\\n|\n")
 
 
@@ -39,7 +39,7 @@ class GrepTool(Tool[GrepArgs]):
     in_reading_tasks = True
     parallel = True
 
-    def __init__(self, find_ripgrep: FindRipgrep = find_ripgrep, timeout: float = _TIMEOUT) -> None:
+    def __init__(self, find_ripgrep: FindRipgrep = find_ripgrep, timeout: float = _SEARCH_TIMEOUT_S) -> None:
         self._find_ripgrep = find_ripgrep
         self._timeout = timeout
 
@@ -106,7 +106,7 @@ class _Found:
         self._shown = shown
         self.by_file: dict[str, list[str]] = {}
         self.kept = self.total = 0
-        self._room = MAX_RESULT_CHARS - _NOTE_ROOM
+        self._room = MAX_RESULT_CHARS - _NOTE_CHARS
 
     def take(self, path: str, number: str, text: str) -> bool:
         """Keeps or counts one matching line; False to stop."""

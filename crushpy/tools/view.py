@@ -19,7 +19,7 @@ from crushpy.tools.truncate import MAX_RESULT_CHARS, cut_line
 from crushpy.util.images import ImageLimits, image_type, scale_image
 
 _DEFAULT_LINES = 2_000
-_NOTE_ROOM = 300
+_NOTE_CHARS = 300
 """Characters of a result reserved for the notes below the lines."""
 _EXCERPT_LINES = 100
 """Lines shown to a person; the model gets all of them."""
@@ -88,7 +88,7 @@ def _lines(shown: str, form: str, lines: Sequence[str], total: int, offset: int,
         return Outcome(f"{shown} is empty.", display=Excerpt(shown, ""))
     if offset > total:
         raise ToolError(f"{shown} has {counted(total, 'line')}: offset {offset:,} is beyond its end.")
-    room = MAX_RESULT_CHARS - _NOTE_ROOM
+    room = MAX_RESULT_CHARS - _NOTE_CHARS
     width = len(str(min(offset + limit - 1, total)))
     rows: list[str] = []
     for number, line in enumerate(lines, start=offset):

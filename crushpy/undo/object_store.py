@@ -85,7 +85,7 @@ def _git(folder: Path, *words: str) -> bytes | None:
     return done.stdout if done.returncode == 0 else None
 
 
-CHECK_EVERY = 32_000_000
+PRUNE_INTERVAL_BYTES = 32_000_000
 """Bytes written before the total size is checked again; a tenth of the limit if that is less."""
 _PLAIN, _PACKED = b"\0", b"\1"
 
@@ -101,7 +101,7 @@ class ObjectStore:
         self.folder = folder
         self._objects = folder / "objects"
         self._max_bytes = max_bytes
-        self._check_every = min(CHECK_EVERY, max_bytes // 10)
+        self._check_every = min(PRUNE_INTERVAL_BYTES, max_bytes // 10)
         self._unchecked = self._check_every  # so that the first write checks
         self._mine = f"{os.getpid():x}-{os.urandom(4).hex()}"
         self._numbers = count()

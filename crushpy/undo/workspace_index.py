@@ -94,7 +94,7 @@ class IndexFile:
             os.close(handle)
 
 
-YOUNG = 50_000_000
+CLOCK_STEP_NS = 50_000_000
 """Nanoseconds: file systems record times in steps of some milliseconds."""
 IGNORE_FILES = frozenset((".gitignore", ".ignore"))
 VERSION_CONTROL = frozenset((".git", ".hg", ".svn", ".jj"))
@@ -252,7 +252,7 @@ class WorkspaceIndex:
             else:
                 rules = self._rules() if rules is None else rules.inside(folder)
             if known is None or known.time != status.st_mtime_ns:
-                old = now - status.st_mtime_ns > YOUNG
+                old = now - status.st_mtime_ns > CLOCK_STEP_NS
                 known = self._listed(folder, rules, status.st_mtime_ns if old else -1)
             prefix = folder if folder.endswith("/") else folder + "/"
             for name in known.names:
@@ -340,7 +340,7 @@ class WorkspaceIndex:
         state = self._snapshotter.look_in(folder, name, keep=True, room=self._max_bytes - self._copied)
         if state.kind == "missing":
             return None
-        young = now - max(status.st_mtime_ns, status.st_ctime_ns) < YOUNG
+        young = now - max(status.st_mtime_ns, status.st_ctime_ns) < CLOCK_STEP_NS
         signature = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
         self._know(path, _Entry(None if young or state.kind == "folder" else signature, state))
         return None if before.same(state) else Noticed(path, before, state)

@@ -42,7 +42,7 @@ _HARMLESS = frozenset(
 _TURNED = 5
 """EXIF orientations from this value on swap width and height."""
 _MAX_NAME = 60
-_CHUNK = 1 << 20
+_CHUNK_BYTES = 1 << 20
 _SHRINK = 0.75
 
 
@@ -118,7 +118,7 @@ def _read(handle: int) -> bytes:
     """Read up to slightly more than the limit; stop at once if it is not an image."""
     chunks: list[bytes] = []
     size = 0
-    while size <= MAX_PICTURE_FILE and (chunk := os.read(handle, _CHUNK)):
+    while size <= MAX_PICTURE_FILE and (chunk := os.read(handle, _CHUNK_BYTES)):
         chunks.append(chunk)
         size += len(chunk)
         if len(chunks) == 1 and image_type(chunk) is None:

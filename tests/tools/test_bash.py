@@ -349,7 +349,7 @@ async def test_cancelling_twice_kills_at_once(workspace: Path) -> None:
 
 
 async def test_a_stopped_process_may_still_clean_up(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crushpy.tools.shell.process.END_GRACE", DEADLINE)
+    monkeypatch.setattr("crushpy.tools.shell.process.END_GRACE_S", DEADLINE)
     command = "sh -c 'trap \"touch cleaned; exit\" TERM; touch ready; kill -STOP $$; sleep 60' & wait"
     async with lent(workspace) as context:
         await timed_out(context, command, lambda _: (workspace / "ready").exists())

@@ -16,7 +16,7 @@ from crushpy.tools.errors import ToolError
 MAX_FILE_BYTES = 50_000_000
 """Larger files must be read in parts, by commands."""
 _SNIFFED_BYTES = 8_192
-_LEAST, _CHUNK = 1 << 14, 1 << 20
+_MIN_READ_BYTES, _CHUNK_BYTES = 1 << 14, 1 << 20
 """Bytes requested per read: a buffer of that size is allocated, however little is read."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _CONTROL = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f\x7f]")
@@ -149,7 +149,7 @@ def read_regular_in(folder: Folder, name: str, shown: str) -> bytes:
         chunks: list[bytes] = []
         size = 0
         # It may have grown since, and some files of /proc report a size of 0.
-        while chunk := os.read(handle, min(max(expected - size, _LEAST), _CHUNK)):
+        while chunk := os.read(handle, min(max(expected - size, _MIN_READ_BYTES), _CHUNK_BYTES)):
             chunks.append(chunk)
             size += len(chunk)
             if size > MAX_FILE_BYTES:

@@ -41,7 +41,7 @@ def as_plain_text(text: str) -> str:
     return _NOT_PLAIN.sub("", _BACKSPACED.sub("", text))
 
 
-_SECONDS_BETWEEN = 0.1
+_LIVE_INTERVAL_S = 0.1
 
 
 class LiveOutput:
@@ -80,7 +80,7 @@ class LiveOutput:
 
     def _wake(self) -> None:
         if not self._timer:
-            self._timer = asyncio.get_running_loop().call_later(_SECONDS_BETWEEN, self._flush)
+            self._timer = asyncio.get_running_loop().call_later(_LIVE_INTERVAL_S, self._flush)
 
     def _flush(self) -> None:
         self._timer = None

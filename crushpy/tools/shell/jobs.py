@@ -13,7 +13,7 @@ from crushpy.sandbox.private_tmp import is_temporary
 from crushpy.tools.errors import ToolError
 from crushpy.tools.shell.child_environment import child_environment, hide_environment
 from crushpy.tools.shell.command_output import Output
-from crushpy.tools.shell.process import END_GRACE, Process, missing_folder
+from crushpy.tools.shell.process import END_GRACE_S, Process, missing_folder
 from crushpy.tools.truncate import Truncated
 from crushpy.util.spawn import spawn
 
@@ -22,7 +22,7 @@ _MAX_FINISHED = 50
 """How many ended jobs can still be read."""
 
 
-_REQUEST_FIRST = 0.03
+_WARM_UP_DELAY_S = 0.03
 """Delay before the first command is prepared for, so that the model's request is sent first."""
 
 
@@ -115,7 +115,7 @@ class Jobs:
             self._warming = spawn(self._warm_up())
 
     async def _warm_up(self) -> None:
-        await asyncio.sleep(_REQUEST_FIRST)
+        await asyncio.sleep(_WARM_UP_DELAY_S)
         await asyncio.to_thread(working_sandbox)
         await self.confinement.warm_up()
 
@@ -207,7 +207,7 @@ class Jobs:
             watch.cancel()
         for job in self._jobs.values():
             job.killed = job.killed or job.process.running
-        return [] if self._confinement is None else await self._confinement.close(END_GRACE)
+        return [] if self._confinement is None else await self._confinement.close(END_GRACE_S)
 
     def _forget_old_ones(self) -> None:
         finished = [job.id for job in self._jobs.values() if not job.process.running]

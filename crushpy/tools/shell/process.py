@@ -14,11 +14,11 @@ from crushpy.tools.errors import ToolError
 from crushpy.tools.shell.command_output import Output
 from crushpy.util.spawn import spawn
 
-END_GRACE = 2.0
+END_GRACE_S = 2.0
 """How long a process may take to terminate before it is killed, and a killed shell to exit."""
-_DRAIN_GRACE = 0.2
+_DRAIN_GRACE_S = 0.2
 """How long after the shell's exit its children may keep the output open."""
-_CHUNK = 65_536
+_CHUNK_BYTES = 65_536
 
 _LIMITS = {
     "processes": "it and what it started were killed: more than {most:,} processes (sandbox.processes)",
@@ -119,7 +119,7 @@ class Process:
         """
         if not await _within(limit, self.exited):
             return False
-        await _within(_DRAIN_GRACE, self.drained)
+        await _within(_DRAIN_GRACE_S, self.drained)
         if self._refusal:
             raise ToolError(self._refusal)
         return True
@@ -142,7 +142,7 @@ class Process:
             self._close()
             return []
         self._ended.clear()
-        self._supervisor.end(self._name, END_GRACE)
+        self._supervisor.end(self._name, END_GRACE_S)
         ending = spawn(self._end())
         try:
             return await asyncio.shield(ending)
@@ -152,8 +152,8 @@ class Process:
 
     async def _end(self) -> list[int]:
         await self._ended.wait()
-        await _within(END_GRACE, self.exited)
-        await _within(_DRAIN_GRACE, self.drained)
+        await _within(END_GRACE_S, self.exited)
+        await _within(_DRAIN_GRACE_S, self.drained)
         self._close()
         return self._survivors
 
@@ -161,7 +161,7 @@ class Process:
 
     def _read(self, pipe: int) -> None:
         try:
-            data = os.read(pipe, _CHUNK)
+            data = os.read(pipe, _CHUNK_BYTES)
         except BlockingIOError:
             return
         if data:

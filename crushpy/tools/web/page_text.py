@@ -12,7 +12,7 @@ from crushpy.security.sanitize import encodable
 from crushpy.tools.shell.command_output import as_plain_text
 from crushpy.tools.web import html_to_markdown
 
-_CONVERSION_SECONDS = 15
+_CONVERSION_TIMEOUT_S = 15
 _PAGES = ("text/html", "application/xhtml+xml")
 _TEXTS = (
     "application/json",
@@ -100,7 +100,7 @@ async def _convert(text: str, address: str) -> tuple[bool, str, str]:
         stderr=asyncio.subprocess.DEVNULL,
     )
     try:
-        async with asyncio.timeout(_CONVERSION_SECONDS):
+        async with asyncio.timeout(_CONVERSION_TIMEOUT_S):
             printed, _ = await process.communicate(encodable(text).encode())
     finally:
         if process.returncode is None:
