@@ -118,12 +118,13 @@ def _openai_options(endpoint: Endpoint) -> "HttpProviderOptions":
 
 
 def _litellm(endpoint: Endpoint) -> Provider:
+    from crushpy.llm.litellm.pipe_protocol import ProviderAccess
     from crushpy.llm.litellm.provider import LiteLLMProvider
 
     # A key in its usual variable, for the usual server, is left to litellm: it knows how each is sent.
     passed = endpoint.api_base or endpoint.own_key_variable or endpoint.key_stored
     key = endpoint.key if passed else None
-    provider = LiteLLMProvider(endpoint.api_base or None, key, key_variable=endpoint.key_origin)
+    provider = LiteLLMProvider(ProviderAccess(endpoint.api_base or None, key, endpoint.key_origin))
     if endpoint.vendor != "openai" and speaks_chat(endpoint.vendor, endpoint.api_base):
         return _AsOpenAI(provider)
     return provider

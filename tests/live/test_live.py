@@ -9,6 +9,7 @@ import pytest
 from crushpy.core.messages import Json, Message, Text, ToolCall, ToolResult
 from crushpy.http import Client
 from crushpy.llm.errors import BadRequest, ContextOverflow
+from crushpy.llm.litellm.pipe_protocol import ProviderAccess
 from crushpy.llm.litellm.provider import LiteLLMProvider
 from crushpy.llm.openai.provider import ChatProvider
 from crushpy.llm.protocol import CallPiece, Done, Piece, Provider, Request, TextPiece, ToolSpec
@@ -33,8 +34,11 @@ async def make(request: pytest.FixtureRequest, model_server: str) -> AsyncIterat
     made: list[Provider] = []
 
     def provider(**extra: object) -> Provider:
-        kind = ChatProvider if request.param == "wire" else LiteLLMProvider
-        made.append(kind(f"{model_server}/v1", extra={"temperature": 0.0, **extra}))
+        base, more = f"{model_server}/v1", {"temperature": 0.0, **extra}
+        if request.param == "wire":
+            made.append(ChatProvider(base, extra=more))
+        else:
+            made.append(LiteLLMProvider(ProviderAccess(base, extra=more)))
         return made[-1]
 
     yield provider

@@ -11,6 +11,7 @@ from crushpy.http import Timeouts
 from crushpy.llm.anthropic.provider import AnthropicProvider
 from crushpy.llm.errors import ModelError
 from crushpy.llm.gemini.provider import GeminiProvider
+from crushpy.llm.litellm.pipe_protocol import ProviderAccess
 from crushpy.llm.litellm.provider import LiteLLMProvider
 from crushpy.llm.openai.provider import ChatProvider, ResponsesProvider
 from crushpy.llm.protocol import Provider, Request
@@ -43,6 +44,10 @@ WIRES: dict[str, Callable[..., Provider]] = {
 KEYS = {"anthropic": "ANTHROPIC_API_KEY", "claude": "ANTHROPIC_API_KEY", "gemini": "GEMINI_API_KEY"}
 
 
+def litellm_provider(api_base: str, key: str, timeouts: Timeouts | None) -> Provider:
+    return LiteLLMProvider(ProviderAccess(api_base, key, timeouts=timeouts or Timeouts()))
+
+
 class Under:
     """A provider under test and the model to ask it for."""
 
@@ -53,7 +58,7 @@ class Under:
 
     def provider(self, timeouts: Timeouts | None = None, api_base: str = "") -> Provider:
         base = self._llm.url if self.kind in ("claude", "anthropic", "gemini") else self._llm.api_base
-        made = WIRES.get(self.kind, LiteLLMProvider)(api_base or base, "key", timeouts=timeouts)
+        made = WIRES.get(self.kind, litellm_provider)(api_base or base, "key", timeouts=timeouts)
         self.made.append(made)
         return made
 

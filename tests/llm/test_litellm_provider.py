@@ -13,6 +13,7 @@ from scripted_llm import Call, Fail, Reply, ScriptedLLM
 
 from crushpy.core.messages import Message, Text, Thinking, ToolCall, ToolResult
 from crushpy.llm.errors import BadRequest
+from crushpy.llm.litellm.pipe_protocol import ProviderAccess
 from crushpy.llm.litellm.provider import LiteLLMProvider
 
 pytestmark = [
@@ -25,7 +26,7 @@ SIGNED = {"type": "thinking", "thinking": "hm, let me see", "signature": "c2lnbm
 
 @pytest.fixture
 async def claude(llm: ScriptedLLM) -> AsyncIterator[LiteLLMProvider]:
-    provider = LiteLLMProvider(llm.url, "key")
+    provider = LiteLLMProvider(ProviderAccess(llm.url, "key"))
     yield provider
     await provider.close()
 
@@ -93,7 +94,7 @@ async def test_an_appended_status_reaches_claude_inside_the_last_result(claude, 
 
 async def test_a_plain_server_sees_no_cache_mark_through_litellm(llm):
     llm.script("done")
-    provider = LiteLLMProvider(llm.api_base, "key")
+    provider = LiteLLMProvider(ProviderAccess(llm.api_base, "key"))
     await hear(provider, ask(messages=looked()))
     assert b"cache_control" not in llm.requests[0].raw
     assert b"thinking" not in llm.requests[0].raw
@@ -106,10 +107,11 @@ ONE_REPLY = """
 import asyncio, os, sys
 sys.path[:0] = {folders!r}
 from conversing import hear
+from crushpy.llm.litellm.pipe_protocol import ProviderAccess
 from crushpy.llm.litellm.provider import LiteLLMProvider
 before = dict(os.environ)
 async def main():
-    provider = LiteLLMProvider()
+    provider = LiteLLMProvider(ProviderAccess())
     heard = await hear(provider)
     assert heard.text == "hello", heard.pieces
     await provider.close()
@@ -152,7 +154,7 @@ def test_no_package_brought_a_file_that_python_runs_at_every_start():
 
 
 async def test_a_provider_that_nobody_knows_is_said_in_our_words():
-    provider = LiteLLMProvider()
+    provider = LiteLLMProvider(ProviderAccess())
     with pytest.raises(BadRequest) as caught:
         await hear(provider, ask(model="foo/bar"))
     await provider.close()

@@ -262,18 +262,12 @@ def read_error(error: BaseException) -> ErrorBody:
 def _causes(error: BaseException) -> list[BaseException]:
     """The exception and its causes, outermost first."""
     found: list[BaseException] = []
-    waiting: list[BaseException | None] = [error]
-    while waiting and len(found) < 20:
-        current = waiting.pop(0)
-        if current is None or current in found:
-            continue
+    current: BaseException | None = error
+    while current is not None and current not in found:
         found.append(current)
         original = getattr(current, "original_exception", None)
-        waiting += [
-            original if isinstance(original, BaseException) else None,
-            current.__cause__,
-            current.__context__,
-        ]
+        current = original if isinstance(original, BaseException) and original not in found else None
+        current = current or found[-1].__cause__ or found[-1].__context__
     return found
 
 

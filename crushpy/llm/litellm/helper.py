@@ -18,19 +18,15 @@ from crushpy.llm.litellm.completion import LiteLLMCalls, import_litellm
 from crushpy.util.spawn import spawn
 
 
-def run_helper(load_timeout_s: float, idle_timeout_s: float) -> None:
+def run_helper(idle_timeout_s: float) -> None:
     incoming, outgoing = _take_over_pipes()
     calls = CallServer(outgoing, asyncio.new_event_loop(), idle_timeout_s)
     # A thread, so that the end of crushpy is noticed while litellm loads or blocks the event loop.
     threading.Thread(target=_listen, args=(incoming, calls), daemon=True).start()
-    watchdog = threading.Timer(load_timeout_s, _exit, (1, f"no litellm within {load_timeout_s:g} s"))
-    watchdog.daemon = True
-    watchdog.start()
     try:
         import_litellm()
     except BaseException as error:
         _exit(protocol.LOAD_FAILED, f"{type(error).__name__}: {error}")
-    watchdog.cancel()
     calls.send(protocol.Ready())
     calls.run()
 
@@ -116,4 +112,4 @@ class CallServer:
 
 
 if __name__ == "__main__":
-    run_helper(*map(float, sys.argv[1:]))
+    run_helper(float(sys.argv[1]))

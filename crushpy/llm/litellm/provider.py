@@ -20,14 +20,10 @@ from queue import SimpleQueue
 import msgspec
 
 import crushpy
-from crushpy.core.messages import Json
-from crushpy.http import Timeouts
 from crushpy.llm.errors import CutStream, ModelError, Unavailable
 from crushpy.llm.litellm import pipe_protocol as protocol
 from crushpy.llm.protocol import Done, Piece, Request
 
-LOAD_TIMEOUT_S = 120.0
-"""For the import of litellm: a cold disk and a busy machine are slow."""
 IDLE_TIMEOUT_S = 300.0
 """The process exits after this time without a call: it holds 250 MB."""
 STDERR_TAIL_BYTES = 2_000
@@ -45,10 +41,6 @@ def start_process() -> "LiteLLMProcess":
     return _current
 
 
-def running_process() -> "LiteLLMProcess | None":
-    return None if _current is None or _current.ended else _current
-
-
 def begin_loading() -> None:
     """Start the litellm process if it is not running. Does not wait, and does not raise."""
     with suppress(ModelError):  # reported by the request that needs it
@@ -56,28 +48,14 @@ def begin_loading() -> None:
 
 
 class LiteLLMProvider:
-    """Implements `llm.protocol.Provider`. litellm reads the environment if there is no key or address.
+    """Implements `llm.protocol.Provider`."""
 
-    `extra` holds further arguments of every call.
-    """
-
-    def __init__(
-        self,
-        api_base: str | None = None,
-        api_key: str | None = None,
-        *,
-        key_variable: str = "",
-        extra: Json | None = None,
-        timeouts: Timeouts | None = None,
-    ) -> None:
-        self._access = protocol.ProviderAccess(
-            api_base, api_key, key_variable, extra or {}, timeouts or Timeouts()
-        )
+    def __init__(self, access: protocol.ProviderAccess) -> None:
+        self._access = access
 
     @property
     def slow_to_begin(self) -> bool:
-        process = running_process()
-        return process is None or not process.ready
+        return _current is None or _current.ended or not _current.ready
 
     def stream(self, request: Request) -> AsyncIterator[Piece]:
         return start_process().stream(self._access, request)
@@ -99,7 +77,7 @@ class LiteLLMProcess:
         try:
             self._process = subprocess.Popen(
                 # -P: the current folder, which belongs to the user's project, is not on sys.path.
-                [sys.executable, "-P", "-m", helper, str(LOAD_TIMEOUT_S), str(IDLE_TIMEOUT_S)],
+                [sys.executable, "-P", "-m", helper, str(IDLE_TIMEOUT_S)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._stderr,
