@@ -28,7 +28,7 @@ from scripted_llm import responses as speaks_responses
 from crushpy.core.messages import Message, Text, ToolCall, ToolResult, Usage
 from crushpy.llm import errors
 from crushpy.llm.error_reader import ErrorSource, classify, read_body
-from crushpy.llm.errors import BadRequest, CutStream, ModelError, TimedOut, Unavailable
+from crushpy.llm.errors import BadRequest, CutStream, ModelError, ReplyTooLarge, TimedOut, Unavailable
 from crushpy.llm.protocol import Done, Piece
 
 pytestmark = pytest.mark.filterwarnings("ignore:Accessing the 'model_:DeprecationWarning")
@@ -107,6 +107,17 @@ async def test_a_call_that_the_server_could_not_read_is_asked_for_again(
     assert isinstance(error, CutStream)
     assert "MALFORMED_FUNCTION_CALL" in error.message
     assert error.retryable
+
+
+@own_wires
+async def test_a_stream_without_an_end_stops_at_a_bound_and_is_not_retried(
+    under: Under, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crushpy.llm.http_provider.MAX_STREAM_BYTES", 100_000)
+    llm.script(Raw(b": still here\n\n" * 50_000))
+    with pytest.raises(ReplyTooLarge, match="sent more than 100,000 bytes") as caught:
+        await hear(under.provider(), under.ask())
+    assert not caught.value.retryable
 
 
 @own_wires
