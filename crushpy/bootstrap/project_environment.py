@@ -97,7 +97,7 @@ class ProjectEnvironment:
         private_hosts = self.settings.permissions.private_hosts
         chosen = self.settings.sandbox
         agent = os.environ.get("SSH_AUTH_SOCK", "") if "SSH_AUTH_SOCK" in chosen.env else ""
-        grounds = SandboxConfig(
+        config = SandboxConfig(
             cwd,
             Path.home(),
             own,
@@ -108,7 +108,7 @@ class ProjectEnvironment:
             shown=shown,
         )
         limits = ResourceLimits(chosen.processes, chosen.memory_mb, chosen.file_mb)
-        return confine(chosen.mode, grounds, private, limits)
+        return confine(chosen.mode, config, private, limits)
 
     def system_prompt(self, now: float, cwd: Path | None = None) -> str:
         """The system prompt of a session that opens now, in `cwd` if given."""

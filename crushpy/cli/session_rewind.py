@@ -101,7 +101,7 @@ async def rewind_command(
     async with _opened(session) as (browser, rewinder, info):
         target = await rewinder.target(info.id, to)
         if files and not dry_run:
-            await browser.hold(info)
+            await browser.require_unused(info)
         planned = await rewinder.plan_rewind(info.id, target) if files else None
         text = _described(target, planned, conversation=conversation)
         if dry_run:

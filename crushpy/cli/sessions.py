@@ -104,7 +104,7 @@ async def show_command(
         found = await find_session(browser, session)
         info, messages = await browser.messages(found.id)
         boundary = await browser.boundary_before(found.id)
-        states = await browser.edited(found.id)
+        states = await browser.load_sent_states(found.id)
     if not keep_secrets:
         info, messages = redacted(info, messages)
     if as_json:
@@ -133,7 +133,7 @@ async def export_command(
                 )
             print(f"{counted(count, 'message')} {'is' if count == 1 else 'are'} in {output}")
             return
-        pieces = browser.in_full(
+        pieces = browser.export_pieces(
             info.id, form.value, keep_secrets=keep_secrets, plain_ascii=sys.stdout.isatty()
         )
         async for piece in pieces:
@@ -238,7 +238,7 @@ async def search_command(
         if wait:
             await _whole_index(browser)
         found = await browser.search(query, cwd, within=within, conversations=limit, each=each)
-        left = 0 if within else await browser.unindexed()
+        left = 0 if within else await browser.count_unindexed()
     if left:
         print(
             f"{counted(left, 'message')} could not be searched yet: they are indexed while crushpy is used. "
@@ -309,10 +309,10 @@ def _line(branch: "Branch") -> str:
 
 async def _whole_index(browser: "SessionBrowser") -> None:
     """Indexes all messages, with progress on a terminal."""
-    left = total = await browser.unindexed()
+    left = total = await browser.count_unindexed()
     shown = sys.stderr.isatty()
-    while await browser.tidy():
-        left = await browser.unindexed()
+    while await browser.run_maintenance():
+        left = await browser.count_unindexed()
         if shown:
             print(f"\rIndexing: {total - left:,} of {total:,}", end="", file=sys.stderr, flush=True)
     if shown and total:

@@ -13,7 +13,7 @@ from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.messages import Data, Message, Seed
 from crushpy.core.timeline_notes import TimelineNote
 from crushpy.engine.session.branches import Branch, arrange_tree, fork_session, undo_boundary
-from crushpy.engine.session.export import ExportForm, ExportPiece, edited, export_pieces
+from crushpy.engine.session.export import ExportForm, ExportPiece, export_pieces, load_sent_states
 from crushpy.engine.session.usage_report import UsageReport, usage_report
 from crushpy.security.private_files import new_file
 from crushpy.security.sanitize import one_line
@@ -228,7 +228,7 @@ class SessionBrowser:
             for root_id, hits in list(found.items())[:conversations]
         ]
 
-    async def unindexed(self) -> int:
+    async def count_unindexed(self) -> int:
         """The number of messages that are not indexed yet."""
         return await self._store.search.count_unindexed()
 
@@ -246,7 +246,7 @@ class SessionBrowser:
                 break
         return left < total
 
-    async def tidy(self) -> bool:
+    async def run_maintenance(self) -> bool:
         """Runs a few milliseconds of database maintenance. False if there is nothing to do."""
         return await self._store.run_maintenance()
 
@@ -289,7 +289,7 @@ class SessionBrowser:
         """A session with all messages of its own."""
         return await self._store.sessions.find(session_id), await self._store.messages.load(session_id)
 
-    async def marks(self, session_id: str) -> list[TimelineNote]:
+    async def load_timeline_notes(self, session_id: str) -> list[TimelineNote]:
         """What happened between a session's messages, for the user."""
         return await self._store.notes.load(session_id)
 
@@ -297,9 +297,9 @@ class SessionBrowser:
         """The boundary that opened this session; None for a root or a branch."""
         return await self._store.boundaries.find_opening(session_id)
 
-    async def edited(self, session_id: str) -> dict[str, SentState]:
+    async def load_sent_states(self, session_id: str) -> dict[str, SentState]:
         """The messages of this lineage that are not sent in full: `cut` or `dropped`."""
-        return await edited(self._store, session_id)
+        return await load_sent_states(self._store, session_id)
 
     async def opening_boundary(self, session_id: str) -> OpeningBoundary | None:
         """The boundary that a session's history begins with; None if there is none."""
@@ -337,7 +337,7 @@ class SessionBrowser:
 
         return Rewinder(self._store, UndoFiles(folder, Path(info.cwd), settings))
 
-    async def hold(self, info: SessionInfo) -> None:
+    async def require_unused(self, info: SessionInfo) -> None:
         """Raises `SessionBusy` if another process uses a conversation."""
         for one in await self._store.sessions.load_conversation(info.root_id):
             if await self._store.leases.acquire(one.id):
@@ -347,7 +347,7 @@ class SessionBrowser:
         """Undoes the boundary that opened this session. Returns the parent, which is the tip again."""
         return await undo_boundary(self._store, session_id)
 
-    def in_full(
+    def export_pieces(
         self,
         session_id: str,
         form: ExportForm = "markdown",
@@ -372,7 +372,7 @@ class SessionBrowser:
         """Exports to a file, atomically. Returns the number of messages. Raises OSError."""
         count = 0
         with new_file(file, replace=replace) as growing:
-            async for piece in self.in_full(session_id, form, keep_secrets=keep_secrets):
+            async for piece in self.export_pieces(session_id, form, keep_secrets=keep_secrets):
                 growing.write(piece.text.encode())
                 count += piece.messages
         return count

@@ -58,7 +58,7 @@ def age(seconds: float) -> str:
 # --- a conversation, whole -----------------------------------------------------------------------------
 
 
-async def edited(store: Store, session_id: str) -> dict[str, SentState]:
+async def load_sent_states(store: Store, session_id: str) -> dict[str, SentState]:
     """The messages of this lineage that are not sent in full; later sessions take precedence."""
     return sent_states(await store.boundaries.load_overrides(session_id))
 
@@ -362,7 +362,7 @@ async def export_pieces(
     store: Store, session_id: str, form: ExportForm, *, keep_secrets: bool, plain_ascii: bool
 ) -> AsyncIterator[ExportPiece]:
     """A session and those it continues, a page of messages at a time, so that only one page is in memory."""
-    states = await edited(store, session_id)
+    states = await load_sent_states(store, session_id)
     sessions = await store.sessions.load_lineage(session_id)
     writer = _Markdown(states) if form == "markdown" else _Json(states, plain_ascii=plain_ascii)
     yield ExportPiece(writer.begin(sessions[-1].root_id, redacted=not keep_secrets))

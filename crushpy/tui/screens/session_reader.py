@@ -82,8 +82,8 @@ class SessionReaderScreen(TranscriptScreen, OverlayScreen[str | None]):
         try:
             info, messages = await self._library.messages(self._session_id)
             opening = await self._library.opening_boundary(info.id) if seed_of(messages) else None
-            states = await self._library.edited(info.id)
-            marks = await self._library.marks(info.id)
+            states = await self._library.load_sent_states(info.id)
+            marks = await self._library.load_timeline_notes(info.id)
         except CrushpyError as error:
             transcript.add(ErrorItem(error.message, error.hint))
             return
