@@ -65,7 +65,7 @@ def is_known(name: str) -> bool:
 
 
 def nearest_names(name: str, count: int = 3) -> list[str]:
-    """The known names nearest to `name`, best first; of the same provider where it names one."""
+    """The known names nearest to `name`, best first; of the same provider if it names one."""
     import difflib
 
     wanted = name.lower()
@@ -94,7 +94,7 @@ def explain_unknown(model: str) -> str:
 
 
 def provider_of(name: str) -> str:
-    """The provider litellm would send `name` to; empty where the name says nothing."""
+    """The provider litellm would send `name` to; empty if the name does not tell."""
     prefix, slash, _ = name.partition("/")
     if slash:
         return prefix
@@ -129,7 +129,7 @@ def reasons_over_calls(name: str) -> bool:
 
 
 def cost(info: ModelInfo, usage: Usage) -> float:
-    """What a model call cost in US dollars; 0 where no price is known."""
+    """What a model call cost in US dollars; 0 if no price is known."""
     asked = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
     prices = info.long if info.long is not None and asked > info.long.over else info
     input_cost = prices.input_cost or 0.0
@@ -189,7 +189,7 @@ def _priced(info: ModelInfo, entry: CatalogEntry) -> ModelInfo:
 
 
 def _long_prices(entry: CatalogEntry) -> LongPrices | None:
-    """The prices of a long request, where the catalog has such a step (the first one, if several)."""
+    """The prices of a long request, if the catalog has such a step (the first one, if several)."""
     steps = [int(found[1]) for key in entry if (found := _LONG_PRICE.fullmatch(key))]
     if not steps:
         return None

@@ -1,7 +1,7 @@
 """The one place where a provider's key is found: in the environment, then in the system's keyring.
 
 No file of ours ever holds a key. A note in the data folder holds the names of the providers whose key was
-stored, so that the keyring is loaded only where the environment has no key and there is one to read.
+stored, so that the keyring is loaded only if the environment has no key and there is one to read.
 """
 
 import os
@@ -51,7 +51,7 @@ def find_key(
     *,
     open_keyring: bool = True,
 ) -> FoundKey:
-    """The key of `provider`. Waits for the keyring, some seconds at most, only where the key is there."""
+    """The key of `provider`. Waits for the keyring, some seconds at most, only if the key is stored there."""
     environ = os.environ if environ is None else environ
     place = locate_key(provider, settings, environ)
     if place.held:

@@ -152,7 +152,7 @@ def described(name: str, model: ServedModel, settings: "Settings") -> ModelInfo:
 
 
 def own_base(provider: str, settings: "Settings", environ: Mapping[str, str]) -> str:
-    """The address of a provider, where it is not the usual one."""
+    """The address of a provider, if it is not the usual one."""
     chosen = settings.providers.get(provider) or ProviderSettings()
     base = chosen.api_base or vendors.base_of(provider, environ)
     return "" if provider == "openai" and is_official(base) else base
@@ -316,7 +316,7 @@ async def find_local_servers(
 ) -> list[ServerList]:
     """The servers that answer, asked concurrently; `bases` are addresses to ask besides, by name.
 
-    Without `ask_bases` they are left out, also where one of them is at a usual port.
+    Without `ask_bases` they are left out, also if one of them is at a usual port.
 
     What is not on loopback, or does not answer like a model server, is left out.
     """

@@ -25,7 +25,7 @@ class Request(Data, frozen=True):
     tools: tuple[ToolSpec, ...] = ()
     max_output_tokens: int | None = None
     effort: str = ""
-    """Thinking effort where the model has one: low, medium, high. Empty: the provider's default."""
+    """Thinking effort, if the model has one: low, medium, high. Empty: the provider's default."""
     status: str = ""
     """The context status, in a form that never enters the cached prefix. Empty: none."""
     status_placement: str = "message"

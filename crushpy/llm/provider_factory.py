@@ -29,7 +29,7 @@ VENDOR_PROTOCOLS = {"anthropic": "anthropic", "gemini": "gemini"}
 
 
 class Endpoint(Data, frozen=True):
-    """Where a model is served, and what it takes to be let in."""
+    """Where a model is served, and how to authenticate there."""
 
     model: str
     vendor: str
@@ -59,7 +59,7 @@ class Endpoint(Data, frozen=True):
 
     @property
     def key_origin(self) -> str:
-        """What a hint names where the key is wrong: the variable, or the command that stores another."""
+        """What a hint names if the key is wrong: the variable, or the command that stores another."""
         return f"crushpy connect {self.vendor}" if self.key_stored else self.key_variable
 
 
@@ -144,14 +144,14 @@ PROTOCOLS: dict[str, Callable[[Endpoint], Provider]] = {
     "litellm": _litellm,
     "demo": _demo,
 }
-"""What is spoken, and what makes a provider that speaks it."""
+"""Each protocol, and the function that makes its provider."""
 
 
 # --- which of them -------------------------------------------------------------------------------------
 
 
 def select(model: str, settings: "Settings", environ: Mapping[str, str] | None = None) -> Provider:
-    """The provider that answers for `model`. Raises AuthenticationFailed or BadRequest where none can."""
+    """The provider that answers for `model`. Raises AuthenticationFailed or BadRequest if none can."""
     endpoint = find_endpoint(model, settings, os.environ if environ is None else environ)
     return PROTOCOLS[protocol_of(endpoint, settings)](endpoint)
 
@@ -168,7 +168,7 @@ def protocol_of(endpoint: Endpoint, settings: "Settings") -> str:
         return VENDOR_PROTOCOLS[endpoint.vendor]
     if endpoint.vendor == "azure":
         if not ((endpoint.key or endpoint.key_stored) and endpoint.api_base):
-            return "litellm"  # it knows further ways to be let in there
+            return "litellm"  # it knows further ways to authenticate there
         return "responses" if catalog.needs_responses_api(endpoint.model) else "chat"
     if not speaks_chat(endpoint.vendor, endpoint.api_base):
         return "litellm"
@@ -189,7 +189,7 @@ def endpoint_of(
     *,
     open_keyring: bool = True,
 ) -> Endpoint:
-    """Where the models of `provider` are served, and the key where there is one."""
+    """Where the models of `provider` are served, and the key if there is one."""
     environ = os.environ if environ is None else environ
     return _found(f"{provider}/", settings, environ, open_keyring=open_keyring)
 
@@ -237,7 +237,7 @@ def find_endpoint(model: str, settings: "Settings", environ: Mapping[str, str]) 
 def _found(
     model: str, settings: "Settings", environ: Mapping[str, str], *, open_keyring: bool = True
 ) -> Endpoint:
-    """What is known of where `model` is served; without a vendor where nothing is."""
+    """What is known of where `model` is served; without a vendor if nothing is."""
     if model == catalog.DEMO:
         return Endpoint(model, "demo")
     vendor = catalog.provider_of(model)
@@ -260,7 +260,7 @@ def _found(
 
 
 def default_model(settings: "Settings", environ: Mapping[str, str] | None = None) -> str:
-    """The model to use where the user named none: by the settings, else by the keys that are there."""
+    """The model to use if the user named none: from the settings, else from the keys that exist."""
     environ = os.environ if environ is None else environ
     if settings.model:
         return settings.model
@@ -279,7 +279,7 @@ def is_official(base: str) -> bool:
 
 
 def openai_base(environ: Mapping[str, str]) -> str:
-    """Where the environment says OpenAI's protocol is spoken; empty where it says nothing."""
+    """Where the environment says OpenAI's protocol is used; empty if it says nothing."""
     return vendors.base_of("openai", environ)
 
 
@@ -316,7 +316,7 @@ class _AsOpenAI:
 
 
 def _require_key(endpoint: Endpoint, settings: "Settings") -> None:
-    """Raises AuthenticationFailed where a key is needed and not there."""
+    """Raises AuthenticationFailed if a key is needed and missing."""
     if endpoint.key_problem:
         raise AuthenticationFailed(
             f"There is no key for {endpoint.model}: {endpoint.key_problem}",

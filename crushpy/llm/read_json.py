@@ -23,7 +23,7 @@ def as_text(value: object) -> str:
 
 
 def as_index(value: object) -> int:
-    """A place in a list; -1 where it is none."""
+    """An index in a list; -1 if it is not one."""
     return value if isinstance(value, int) else -1
 
 
@@ -32,7 +32,7 @@ MOST = 2**53
 
 
 def first_count(source: Json, *names: str) -> int:
-    """The first of `names` that holds a number above zero that can be believed; 0 where none does."""
+    """The first of `names` that holds a plausible number above zero; 0 if none does."""
     for name in names:
         value = source.get(name)
         if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < MOST:
@@ -49,7 +49,7 @@ def is_json(text: str) -> bool:
 
 
 def decode_json(data: bytes | str) -> Any:
-    """Any JSON. Raises ValueError where it is none, or nested too deeply to be meant."""
+    """Any JSON. Raises ValueError if it is invalid or nested too deeply."""
     try:
         return msgspec.json.decode(data)
     except RecursionError:

@@ -1,4 +1,4 @@
-"""The system's keyring: loaded when it is used, asked in bounded time, refused where it hides nothing.
+"""The system's keyring: loaded when it is used, asked in bounded time, refused if it stores plain text.
 
 A keyring may ask its user for a password, wait for a bus that never answers, or write plain files: none of
 that may hold crushpy up or leave a key in the open.
@@ -20,7 +20,7 @@ Answer = TypeVar("Answer")
 
 
 class KeyringUnusable(CrushpyError):
-    """There is no keyring, it hides nothing, it is locked, or it does not answer."""
+    """There is no keyring, it stores plain text, it is locked, or it does not answer."""
 
 
 class Backend(Protocol):

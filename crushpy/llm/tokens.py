@@ -1,6 +1,6 @@
 """How many tokens a text is: tiktoken with the vocabularies litellm ships, and never a download.
 
-Loading a vocabulary takes half a second, so it happens in a thread; until then, and for good where the
+Loading a vocabulary takes half a second, so it happens in a thread; until then, and permanently if the
 vocabulary is missing, a token counts as four bytes.
 """
 
@@ -112,7 +112,7 @@ class _Vocabulary:
     def __init__(self, name: str) -> None:
         self.name = name
         self.encode: Encode | None = None
-        """None until it is loaded, and for good where it cannot be."""
+        """None until it is loaded, and permanently if it cannot be."""
         self.over = threading.Event()
         """Set when loading has ended, well or not."""
         self._lock = threading.Lock()

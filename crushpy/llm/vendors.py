@@ -129,7 +129,7 @@ _ELSEWHERE = {
 
 
 def variables_of(provider: str) -> tuple[str, ...]:
-    """Where the key of `provider` may be; empty where crushpy does not know."""
+    """Where the key of `provider` may be; empty if crushpy does not know."""
     known = BY_NAME.get(provider)
     return known.variables if known is not None else ()
 
@@ -152,7 +152,7 @@ def guessed_variables(provider: str) -> tuple[str, ...]:
 
 
 def base_of(provider: str, environ: Mapping[str, str]) -> str:
-    """The address of `provider` that the environment names; empty where it names none."""
+    """The address of `provider` that the environment names; empty if there is none."""
     known = BY_NAME.get(provider)
     names = known.base_variables if known else AZURE_BASES if provider == "azure" else ()
     return next((environ[name].strip() for name in names if environ.get(name, "").strip()), "")
