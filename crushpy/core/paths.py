@@ -101,8 +101,10 @@ class Paths:
 
 
 def private_dir(path: Path) -> Path:
-    """Creates `path` if necessary, accessible to its owner only."""
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    """Creates `path` and missing parents, accessible to their owner only: `mkdir` opens parents to others."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    for folder in (*reversed(missing), path):
+        folder.mkdir(mode=0o700, exist_ok=True)
     return path
 
 
