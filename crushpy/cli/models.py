@@ -34,15 +34,17 @@ async def models_command(
     import asyncio
 
     from crushpy.cli.workspace import learnt_here, settings_here
-    from crushpy.llm.model_listing import ask_servers, list_local_models, list_models, with_learnt
+    from crushpy.llm.model_listing import apply_learnt_windows, ask_servers, list_local_models, list_models
     from crushpy.llm.provider_factory import default_model
 
     settings, learnt = settings_here(), learnt_here()
     lists, found = await asyncio.gather(
         ask_servers(settings, refresh=refresh), list_local_models(settings, set_up=False)
     )
-    known = _matching(with_learnt(list_models(settings, lists=lists), settings, learnt, add=True), wanted)
-    local = _matching(with_learnt(found, settings, learnt), wanted)
+    known = _matching(
+        apply_learnt_windows(list_models(settings, lists=lists), settings, learnt, add=True), wanted
+    )
+    local = _matching(apply_learnt_windows(found, settings, learnt), wanted)
     if learnt.problem:
         print(f"crushpy: {learnt.problem}", file=sys.stderr)
     listed = [model for model in known if everything or model.ready]
@@ -165,10 +167,10 @@ def _how_to_use(local: "Sequence[ListedModel]") -> list[str]:
 
 
 def _ways(model: "ListedModel") -> tuple[str, str]:
-    from crushpy.llm.model_listing import ways
+    from crushpy.llm.model_listing import local_model_commands
 
     provider, _, name = one_line(model.info.name).partition("/")
-    return ways(provider, model.api_base, name)
+    return local_model_commands(provider, model.api_base, name)
 
 
 def _out_of_reach(hidden: "Sequence[ListedModel]") -> list[str]:

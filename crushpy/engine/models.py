@@ -17,9 +17,15 @@ from crushpy.llm import catalog
 from crushpy.llm.catalog import cost, explain_unknown, lookup
 from crushpy.llm.errors import BadRequest
 from crushpy.llm.image_rules import ImageRules, image_rules
-from crushpy.llm.learnt import LearntModel, LearntModels, with_learnt_window, with_ratio
+from crushpy.llm.learnt import LearntModel, LearntModels, add_ratio, with_learnt_window
 from crushpy.llm.protocol import ModelInfo, Provider, Request, ToolSpec
-from crushpy.llm.provider_factory import select, server_of, spoken, waits_for_keyring, warm_up
+from crushpy.llm.provider_factory import (
+    create_provider,
+    protocol_for,
+    server_address,
+    waits_for_keyring,
+    warm_up,
+)
 from crushpy.llm.status_placement import chosen_placement, usual_placement
 from crushpy.settings import Settings
 from crushpy.storage.records import SessionInfo
@@ -56,7 +62,7 @@ class Models:
     def provider(self, model: str) -> Provider:
         """The provider of `model`. Raises AuthenticationFailed if a key is missing."""
         if model not in self._providers:
-            self._providers[model] = select(model, self.settings)
+            self._providers[model] = create_provider(model, self.settings)
         return self._providers[model]
 
     async def prepare(self, model: str) -> None:
@@ -65,7 +71,7 @@ class Models:
         Raises as `provider` does, which would block the event loop.
         """
         if model not in self._providers and waits_for_keyring(model, self.settings):
-            self._providers[model] = await asyncio.to_thread(select, model, self.settings)
+            self._providers[model] = await asyncio.to_thread(create_provider, model, self.settings)
 
     async def forget(self, model: str) -> None:
         """Closes the provider of `model`: the next request looks up its key again."""
@@ -83,7 +89,7 @@ class Models:
     def warm_up(self, model: str) -> None:
         """Prepares a request to `model` in the background."""
         if model not in self._protocols:
-            self._protocols[model] = spoken(model, self.settings)
+            self._protocols[model] = protocol_for(model, self.settings)
         warm_up(self._protocols[model])
 
     def require_known(self, model: str) -> None:
@@ -110,7 +116,7 @@ class Models:
 
     def image_rules(self, model: str) -> ImageRules:
         """How large a picture `model` accepts, and how it is counted."""
-        return image_rules(model, spoken(model, self.settings))
+        return image_rules(model, protocol_for(model, self.settings))
 
     def count_image(self, model: str, image: Image) -> int:
         """The tokens of a picture as the vendor of `model` counts them."""
@@ -148,8 +154,8 @@ class Models:
     def learnt(self, model: str) -> LearntModel:
         """The learnt values of `model` on its current server."""
         if model not in self._servers:
-            self._servers[model] = server_of(model, self.settings)
-        return self._learnt.of(model, self._servers[model])
+            self._servers[model] = server_address(model, self.settings)
+        return self._learnt.get(model, self._servers[model])
 
     def ratios(self, model: str, counted: bool) -> Sequence[float]:
         known = self.learnt(model)
@@ -176,8 +182,8 @@ class Models:
         if told.latest is not None:
             self.learnt(model)
             samples = told.samples if told.restarted else ()
-            change = with_ratio(told.latest, counted=counted, replacing=samples)
-            self._learnt.learn(model, self._servers[model], change)
+            change = add_ratio(told.latest, counted=counted, replacing=samples)
+            self._learnt.update(model, self._servers[model], change)
 
     def doubts_window(self, model: str) -> bool:
         """True once for each model: the warning about an unknown window is shown once."""
@@ -188,7 +194,7 @@ class Models:
 
     def _learn(self, model: str, **news: object) -> None:
         self.learnt(model)
-        self._learnt.learn(model, self._servers[model], lambda known: msgspec.structs.replace(known, **news))
+        self._learnt.update(model, self._servers[model], lambda known: msgspec.structs.replace(known, **news))
         self._infos.pop(model, None)
 
     # --- requests ---------------------------------------------------------------------------------------

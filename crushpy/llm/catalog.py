@@ -1,7 +1,7 @@
-"""What is known of models: windows, output limits and prices, from litellm's own data file.
+"""The catalog of models: windows, output limits and prices, from litellm's data file.
 
-litellm itself is never imported. The file (3 MB) is split into raw entries in about 7 ms, the first time
-something is asked, and only the entries asked for are decoded.
+litellm itself is never imported. The file (3 MB) is split into raw entries on first use, in about 7 ms, and
+only the requested entries are decoded.
 """
 
 import importlib.util
@@ -31,32 +31,38 @@ DEMO_INFO = ModelInfo(
     images=False,
     source="catalog",
 )
-"""The built-in model. Its window is small, so that a full one can be tried within minutes."""
+"""The built-in model. Its window is small, so that it can be filled within minutes."""
 
 LOCAL = frozenset({"ollama", "ollama_chat", "lm_studio", "llamafile", "hosted_vllm", "vllm", "llama_cpp"})
-"""Providers that run on the user's own machine: nothing to pay."""
+"""Providers that run on the user's own machine, free of charge."""
 
 _FILE = "model_prices_and_context_window_backup.json"
 _PER_MILLION = 1_000_000
 _CHAT_MODES = ("chat", "responses")
 _LONG_PRICE = re.compile(r"input_cost_per_token_above_(\d+)k_tokens")
+_PRICE_KEYS = {
+    "input_cost": "input_cost_per_token",
+    "output_cost": "output_cost_per_token",
+    "cache_read_cost": "cache_read_input_token_cost",
+    "cache_write_cost": "cache_creation_input_token_cost",
+}
 
 CatalogEntry = dict[str, Any]
 
 
 def lookup(name: str, override: "ModelSettings | None" = None) -> ModelInfo:
-    """All that is known of the model `name`: settings before catalog before defaults."""
-    info = DEMO_INFO if name == DEMO else _from_catalog(name)
+    """The properties of the model `name`: from the settings, else the catalog, else defaults."""
+    info = DEMO_INFO if name == DEMO else _from_entry(name, _entry(name))
     return info if override is None else _overridden(info, override)
 
 
 def all_models() -> list[ModelInfo]:
-    """Every chat model the catalog knows, named as a user writes it, in order of name."""
+    """All chat models of the catalog by their full names, sorted."""
     return [DEMO_INFO, *map(lookup, sorted(_chat_names()))]
 
 
 def provider_names() -> set[str]:
-    """Every provider that the catalog has chat models of."""
+    """The providers of all chat models in the catalog."""
     return {name.partition("/")[0] for name in _chat_names()}
 
 
@@ -65,7 +71,7 @@ def is_known(name: str) -> bool:
 
 
 def nearest_names(name: str, count: int = 3) -> list[str]:
-    """The known names nearest to `name`, best first; of the same provider if it names one."""
+    """The known names nearest to `name`, best first; of the same provider if `name` has a known one."""
     import difflib
 
     wanted = name.lower()
@@ -73,7 +79,7 @@ def nearest_names(name: str, count: int = 3) -> list[str]:
     same_provider = [known for known in known if known.startswith(wanted.partition("/")[0] + "/")]
     if same_provider:
         return [known[near] for near in difflib.get_close_matches(wanted, same_provider, count)]
-    # An unknown provider, or none named: compare what comes after it; makers go before resellers.
+    # Without a known provider the rest of the name is compared; makers are preferred to resellers.
     makers = [provider.name for provider in vendors.PROVIDERS]
 
     def resold(known: str) -> bool:
@@ -94,7 +100,7 @@ def explain_unknown(model: str) -> str:
 
 
 def provider_of(name: str) -> str:
-    """The provider litellm would send `name` to; empty if the name does not tell."""
+    """The provider to which litellm would send `name`; empty if unknown."""
     prefix, slash, _ = name.partition("/")
     if slash:
         return prefix
@@ -107,10 +113,10 @@ def provider_of(name: str) -> str:
 
 
 def needs_responses_api(name: str) -> bool:
-    """Whether OpenAI itself serves this model, when tools are offered, only on its Responses API.
+    """Whether OpenAI serves this model with tools only on its Responses API.
 
-    True of the models the catalog marks so, and of gpt-5.4 and later: they think by default, and OpenAI's
-    chat completions refuse function tools while a model thinks.
+    That holds for the models marked so in the catalog, and for gpt-5.4 and later: they think by default, and
+    OpenAI's chat completions refuse function tools while a model thinks.
     """
     version = re.search(r"(?:^|/)gpt-(\d+)(?:\.(\d+))?", name)
     if version and (int(version[1]), int(version[2] or 0)) >= (5, 4):
@@ -120,8 +126,8 @@ def needs_responses_api(name: str) -> bool:
 
 
 def reasons_over_calls(name: str) -> bool:
-    """Whether a model of OpenAI's thinks on after a tool call if it gets its thoughts back: the o-series,
-    gpt-5 and later. Only the Responses API can do that."""
+    """Whether a model of OpenAI continues its reasoning after a tool call: the o-series, gpt-5 and later.
+    Only the Responses API supports that."""
     base = name.rpartition("/")[2].removeprefix("ft:")
     version = re.match(r"gpt-(\d+)", base)
     thinks = bool(re.match(r"o\d|codex-", base)) or (version is not None and int(version[1]) >= 5)
@@ -129,9 +135,9 @@ def reasons_over_calls(name: str) -> bool:
 
 
 def cost(info: ModelInfo, usage: Usage) -> float:
-    """What a model call cost in US dollars; 0 if no price is known."""
-    asked = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
-    prices = info.long if info.long is not None and asked > info.long.over else info
+    """The cost of a model call in US dollars; 0 if no price is known."""
+    prompt = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+    prices = info.long if info.long is not None and prompt > info.long.over else info
     input_cost = prices.input_cost or 0.0
     read_cost = input_cost if prices.cache_read_cost is None else prices.cache_read_cost
     write_cost = input_cost if prices.cache_write_cost is None else prices.cache_write_cost
@@ -144,79 +150,55 @@ def cost(info: ModelInfo, usage: Usage) -> float:
     return total / _PER_MILLION
 
 
-# --- from an entry of the file to what we know ---------------------------------------------------------
+# --- entries of the file -------------------------------------------------------------------------------
 
 
-def _from_catalog(name: str) -> ModelInfo:
-    entry = _entry(name)
+def _from_entry(name: str, entry: CatalogEntry | None) -> ModelInfo:
+    # Local models are free, and those whose name says so.
+    free = name.partition("/")[0] in LOCAL or name.endswith(":free")
+    prices: dict[str, Any] = {"input_cost": 0.0, "output_cost": 0.0} if free else {}
     if entry is None:
-        price = 0.0 if _is_free(name) else None
-        return ModelInfo(name=name, context_window=DEFAULT_WINDOW, input_cost=price, output_cost=price)
-    return _info(name, entry)
-
-
-def _info(name: str, entry: CatalogEntry) -> ModelInfo:
+        return ModelInfo(name=name, context_window=DEFAULT_WINDOW, **prices)
+    if not free:
+        prices = {**_prices(entry), "long": _long_prices(entry)}
     output = _count(entry, "max_output_tokens")
     window = _count(entry, "max_input_tokens") or (None if output else _count(entry, "max_tokens"))
-    info = ModelInfo(
+    return ModelInfo(
         name=name,
         context_window=window or DEFAULT_WINDOW,
         max_output_tokens=output or _count(entry, "max_tokens"),
-        input_cost=0.0,
-        output_cost=0.0,
         tools=entry.get("supports_function_calling") is not False,
         images=entry.get("supports_vision") is True,
         thinking=entry.get("supports_reasoning") is True,
         source="catalog" if window else "default",
-    )
-    return info if _is_free(name) else _priced(info, entry)
-
-
-def _is_free(name: str) -> bool:
-    """Nothing to pay for what runs at home, and for what its own name calls free."""
-    return name.partition("/")[0] in LOCAL or name.endswith(":free")
-
-
-def _priced(info: ModelInfo, entry: CatalogEntry) -> ModelInfo:
-    return msgspec.structs.replace(
-        info,
-        input_cost=_price(entry, "input_cost_per_token"),
-        output_cost=_price(entry, "output_cost_per_token"),
-        cache_read_cost=_price(entry, "cache_read_input_token_cost"),
-        cache_write_cost=_price(entry, "cache_creation_input_token_cost"),
-        long=_long_prices(entry),
+        **prices,
     )
 
 
 def _long_prices(entry: CatalogEntry) -> LongPrices | None:
-    """The prices of a long request, if the catalog has such a step (the first one, if several)."""
+    """The prices of a long request, if the catalog has a step for it (the first, if several)."""
     steps = [int(found[1]) for key in entry if (found := _LONG_PRICE.fullmatch(key))]
     if not steps:
         return None
     over = min(steps)
+    stepped = _prices(entry, f"_above_{over}k_tokens")
+    known = {field: price for field, price in stepped.items() if price is not None}
+    return LongPrices(over=over * 1_000, **(_prices(entry) | known))
 
-    def price(key: str) -> float | None:
-        stepped = _price(entry, f"{key}_above_{over}k_tokens")
-        return _price(entry, key) if stepped is None else stepped
 
-    return LongPrices(
-        over=over * 1_000,
-        input_cost=price("input_cost_per_token"),
-        output_cost=price("output_cost_per_token"),
-        cache_read_cost=price("cache_read_input_token_cost"),
-        cache_write_cost=price("cache_creation_input_token_cost"),
-    )
+def _prices(entry: CatalogEntry, suffix: str = "") -> dict[str, float | None]:
+    """US dollars a million tokens, by field of ModelInfo."""
+    values = {field: entry.get(f"{key}{suffix}") for field, key in _PRICE_KEYS.items()}
+    return {
+        field: round(value * _PER_MILLION, 6) if isinstance(value, int | float) else None
+        for field, value in values.items()
+    }
 
 
 def _count(entry: CatalogEntry, key: str) -> int | None:
-    """A positive whole number, or None: the file has zeros and words in places."""
+    """A positive integer, or None: some values of the file are zero or text."""
     value = entry.get(key)
     return int(value) if isinstance(value, int | float) and value > 0 else None
-
-
-def _price(entry: CatalogEntry, key: str) -> float | None:
-    value = entry.get(key)
-    return round(value * _PER_MILLION, 6) if isinstance(value, int | float) else None
 
 
 def _overridden(info: ModelInfo, override: "ModelSettings") -> ModelInfo:
@@ -239,7 +221,7 @@ def _overridden(info: ModelInfo, override: "ModelSettings") -> ModelInfo:
 
 @cache
 def litellm_folder() -> Path | None:
-    """Where litellm is installed; found without importing it."""
+    """The folder of the litellm package, found without importing it."""
     spec = importlib.util.find_spec("litellm")
     return Path(spec.origin).parent if spec is not None and spec.origin else None
 
@@ -251,11 +233,11 @@ def _entries() -> dict[str, msgspec.Raw]:
         data = (folder / _FILE).read_bytes() if folder else b"{}"
         return msgspec.json.decode(data, type=dict[str, msgspec.Raw])
     except (OSError, msgspec.DecodeError):
-        return {}  # every model then has the default window, and the gauge says so
+        return {}  # every model then has the default window, marked on the gauge
 
 
 def _entry(name: str) -> CatalogEntry | None:
-    """The catalog's entry for `name`, under whichever of its names the file has it."""
+    """The catalog's entry for `name`, under any of its names in the file."""
     entries = _entries()
     for key in _keys(name):
         if key in entries:
@@ -264,10 +246,10 @@ def _entry(name: str) -> CatalogEntry | None:
 
 
 def _keys(name: str) -> Iterator[str]:
-    """The names the file may have for `name`, most exact first.
+    """The names that the file may use for `name`, most exact first.
 
-    The file says `gpt-5` where a user says openai/gpt-5, has no names of routers such as OpenRouter (which
-    write 4.5 for 4-5), and knows ollama's models without the tag.
+    The file has `gpt-5` for openai/gpt-5, no names of routers such as OpenRouter (which write 4.5 for 4-5),
+    and ollama's models without the tag.
     """
     name = name.replace("ollama_chat/", "ollama/", 1)
     for variant in dict.fromkeys((name, name.rpartition(":")[0])):
@@ -289,13 +271,13 @@ def _chat_names() -> set[str]:
 
 
 def _full_name(key: str, entry: CatalogEntry) -> str:
-    """`key` with its provider before it: what a user gives to `--model`."""
+    """`key` prefixed with its provider, as given to `--model`."""
     provider = _provider(entry)
     return key if key.startswith(f"{provider}/") else f"{provider}/{key}"
 
 
 def _provider(entry: CatalogEntry) -> str:
-    """litellm's word for the provider; the file splits some of them up (vertex_ai-language-models)."""
+    """litellm's name of the provider; the file splits some of them (vertex_ai-language-models)."""
     name = str(entry.get("litellm_provider", ""))
     if name.startswith("vertex_ai-"):
         return "vertex_ai"

@@ -1,4 +1,4 @@
-"""Turns what a provider said when it failed into one of our own errors. Pure; loaded only when one fails."""
+"""Converts the error response of a provider into a ModelError. Pure; loaded only after a failure."""
 
 import re
 import time
@@ -95,7 +95,7 @@ STATUS_OF_CODE = {
 
 
 class ErrorSource(msgspec.Struct, frozen=True):
-    """Who was asked, for messages and hints."""
+    """The model and server of a request, for messages and hints."""
 
     model: str
     where: str
@@ -106,18 +106,18 @@ class ErrorSource(msgspec.Struct, frozen=True):
 
 
 class ErrorBody(msgspec.Struct, frozen=True):
-    """What an error's body says."""
+    """The content of an error response."""
 
     text: str
-    """For people: short, one line or few."""
+    """A short text for the user."""
     code: str = ""
-    """The provider's own name or number for it."""
+    """The provider's own name or number of the error."""
     raw: str = ""
-    """Everything, for looking for numbers and words."""
+    """The complete response, to be searched for patterns."""
 
 
 def read_body(body: bytes | str | Json) -> ErrorBody:
-    """Finds the message in the shapes that servers use; anything else is taken as text."""
+    """Extract the message from the known formats of servers; any other response is plain text."""
     if isinstance(body, dict):
         value, raw = cast(Any, body), msgspec.json.encode(body).decode()
     else:
@@ -149,7 +149,7 @@ def classify(
     headers: Mapping[str, str] | None = None,
     now: float | None = None,
 ) -> ModelError:
-    """The error to raise for an answer with `status`; None: for an error object inside a stream."""
+    """The error to raise for a response with `status`; None: for an error object inside a stream."""
     if status is None:
         number = int(body.code) if body.code.isdigit() else 0
         status = number if 400 <= number < 600 else STATUS_OF_CODE.get(body.code.lower(), 500)
@@ -180,7 +180,7 @@ def classify(
     if status == 404:
         return BadRequest(
             f"{source.model} was not found at {said}",
-            "`crushpy models` lists the models that can be used; check the server's address too.",
+            "`crushpy models` lists the models that can be used. Also check the server's address.",
             status=status,
         )
     if status == 408:
@@ -204,8 +204,8 @@ def read_limit(text: str) -> int | None:
 
 
 def retry_after(headers: Mapping[str, str], text: str, now: float) -> float | None:
-    """Seconds the provider asks us to wait: in a header (seconds, milliseconds or a date), in words, or until
-    what is used up is there again."""
+    """The delay in seconds that the provider asks for: in a header (seconds, milliseconds or a date), in the
+    message, or the time until an exhausted limit is reset."""
     if (millis := _number(headers.get("retry-after-ms", ""))) is not None:
         return millis / 1000
     value = headers.get("retry-after", "")
@@ -225,7 +225,7 @@ def retry_after(headers: Mapping[str, str], text: str, now: float) -> float | No
 
 
 def _until_reset(headers: Mapping[str, str], now: float) -> float | None:
-    """Seconds until there is something again of every limit that is used up."""
+    """Seconds until every exhausted limit is reset."""
     waits: list[float] = []
     for name, left in headers.items():
         if "ratelimit" in name and "remaining" in name and left.strip() == "0":
@@ -238,7 +238,7 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def _until(text: str, now: float) -> float | None:
-    """Seconds until a reset that is named as a span (17, 6m0s, 120ms) or a moment (2026-01-31T12:00:00Z)."""
+    """Seconds until a reset given as a duration (17, 6m0s, 120ms) or a time (2026-01-31T12:00:00Z)."""
     if (number := _number(text)) is not None:
         return number
     if re.fullmatch(r"(?:\d+(?:\.\d+)?(?:ms|[hms]))+", text):
@@ -276,7 +276,7 @@ def _number(text: str) -> float | None:
 
 
 def _plain(text: str) -> str:
-    """The gist of a page that a proxy or gateway sent in place of JSON."""
+    """The title or text of an HTML page that a proxy or gateway sent instead of JSON."""
     if not text.lstrip().startswith("<"):
         return text
     lower = text.lower()

@@ -11,78 +11,66 @@ class ModelError(CrushpyError):
     exit_code = 5
     kind = "model_error"
     retryable = False
-    way_out = ""
-    """The default hint."""
+    default_hint = ""
+    default_status: int | None = None
 
-    def __init__(self, message: str, hint: str = "", *, status: int | None = None) -> None:
+    def __init__(
+        self, message: str, hint: str = "", *, status: int | None = None, retry_after: float | None = None
+    ) -> None:
+        """`retry_after`: the delay in seconds that the provider asked for."""
         from crushpy.security.redact import redact
 
-        # A server may repeat what it was sent, the key included.
-        super().__init__(redact(message), redact(hint) or self.way_out)
-        self.status = status
+        # A server may repeat parts of the request, such as the key.
+        super().__init__(redact(message), redact(hint) or self.default_hint)
+        self.status = self.default_status if status is None else status
+        self.retry_after = retry_after
 
 
 class RateLimited(ModelError):
-    """429. `retry_after`: seconds the provider asked us to wait, if it did."""
+    """The server answered 429."""
 
     kind = "rate_limited"
     retryable = True
-
-    def __init__(
-        self, message: str, hint: str = "", *, status: int | None = 429, retry_after: float | None = None
-    ) -> None:
-        super().__init__(message, hint, status=status)
-        self.retry_after = retry_after
+    default_status = 429
 
 
 class Unavailable(ModelError):
-    """The server cannot be reached, or answers 5xx. `retry_after`: as for RateLimited."""
+    """The server cannot be reached, or answers 5xx."""
 
     kind = "unavailable"
     retryable = True
-    way_out = "Ask again in a while, or switch the model. Nothing is lost."
-
-    def __init__(
-        self,
-        message: str,
-        hint: str = "",
-        *,
-        status: int | None = None,
-        retry_after: float | None = None,
-    ) -> None:
-        super().__init__(message, hint, status=status)
-        self.retry_after = retry_after
+    default_hint = "Try again in a while, or switch the model. Nothing is lost."
 
 
 class TimedOut(ModelError):
-    """Nothing came for too long."""
+    """The server sent nothing for too long."""
 
     kind = "timeout"
     retryable = True
-    way_out = "Ask again in a while, or switch the model. Nothing is lost."
+    default_hint = "Try again in a while, or switch the model. Nothing is lost."
 
 
 class CutStream(ModelError):
-    """The reply ended before its end mark, or a piece of it could not be read."""
+    """The reply ended before its end mark, or could not be parsed."""
 
     kind = "cut_stream"
     retryable = True
-    way_out = "Ask again; nothing of the broken reply was run."
+    default_hint = "Try again; no tool call of the broken reply was run."
 
 
 class ReplyTooLarge(ModelError):
     """The reply did not end. It is not retried: the next one would be the same."""
 
     kind = "reply_too_large"
-    way_out = "Nothing of it was run. Ask for less at once, or switch the model."
+    default_hint = "No tool call of it was run. Ask for less at once, or switch the model."
 
 
 class EmptyReply(ModelError):
-    """The reply was complete and held nothing."""
+    """The reply was complete and empty."""
 
     kind = "empty_reply"
     retryable = True
-    way_out = "Ask again in other words, or switch the model."
+    default_hint = "Rephrase the prompt, or switch the model."
 
 
 class Refused(ModelError):
@@ -90,7 +78,7 @@ class Refused(ModelError):
 
     exit_code = 1
     kind = "refused"
-    way_out = "Ask in other words, or switch the model."
+    default_hint = "Rephrase the prompt, or switch the model."
 
 
 class ContextOverflow(ModelError):
@@ -98,22 +86,23 @@ class ContextOverflow(ModelError):
 
     exit_code = 1
     kind = "overflow"
+    default_status = 400
 
     def __init__(
-        self, message: str, hint: str = "", *, status: int | None = 400, limit: int | None = None
+        self, message: str, hint: str = "", *, status: int | None = None, limit: int | None = None
     ) -> None:
         super().__init__(message, hint, status=status)
         self.limit = limit
 
 
 class AuthenticationFailed(ModelError):
-    """No key, a wrong key, or a key without the right."""
+    """The key is missing, wrong, or lacks a permission."""
 
     kind = "authentication"
 
 
 class BadRequest(ModelError):
-    """The provider refuses the request as it is: unknown model, unsupported parameter."""
+    """The provider refuses the request: unknown model, unsupported parameter."""
 
     kind = "bad_request"
 
@@ -123,7 +112,7 @@ MAX_RETRIES = MAX_ATTEMPTS - 1
 RETRY_BASE_S = 1.0
 MAX_RETRY_DELAY_S = 30.0
 MAX_RETRY_AFTER_S = 120.0
-"""If a provider asks us to wait longer than this, there is no retry: the user should know."""
+"""If a provider asks for a longer delay, the request is not retried and the error is shown."""
 
 
 def retry_delay(error: ModelError, attempt: int, random: float) -> float | None:
@@ -133,9 +122,8 @@ def retry_delay(error: ModelError, attempt: int, random: float) -> float | None:
     """
     if not error.retryable or attempt >= MAX_ATTEMPTS:
         return None
-    asked: float | None = getattr(error, "retry_after", None)
-    if asked is not None:
-        return asked if asked <= MAX_RETRY_AFTER_S else None
+    if error.retry_after is not None:
+        return error.retry_after if error.retry_after <= MAX_RETRY_AFTER_S else None
     longest = min(MAX_RETRY_DELAY_S, _retry_base() * 2 ** (attempt - 1))
     return longest * (0.5 + random / 2)
 

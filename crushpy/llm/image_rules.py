@@ -1,4 +1,4 @@
-"""How vendors take pictures: how large, and what one counts as. Pure."""
+"""The limits of vendors for images, and how they count the tokens of one. Pure."""
 
 from collections.abc import Callable
 
@@ -10,11 +10,11 @@ FLAT = 1_500
 
 
 class ImageRules(Data, frozen=True):
-    """What one family of models takes, and how it counts."""
+    """The limits and the token count of one family of models."""
 
     limits: ImageLimits
     count: Callable[[int, int], int]
-    """Tokens of a picture of this width and height."""
+    """Tokens of an image of this width and height."""
 
     def tokens(self, image: Image) -> int:
         return self.count(image.width, image.height) if image.width and image.height else FLAT

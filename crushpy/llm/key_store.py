@@ -1,7 +1,7 @@
-"""The one place where a provider's key is found: in the environment, then in the system's keyring.
+"""Finds and stores the keys of providers: in the environment, else in the system's keyring.
 
-No file of ours ever holds a key. A note in the data folder holds the names of the providers whose key was
-stored, so that the keyring is loaded only if the environment has no key and there is one to read.
+No file of ours ever contains a key. A file in the data folder lists the providers whose key was stored, so
+that the keyring is loaded only if the environment has no key and the keyring has one.
 """
 
 import os
@@ -20,28 +20,28 @@ from crushpy.settings.schema import ProviderSettings
 if TYPE_CHECKING:
     from crushpy.settings import Settings
 
-LONGEST_KEY = 4_096
-"""Characters; tokens of directories have about two thousand."""
+MAX_KEY_CHARS = 4_096
+"""Tokens of directories have about two thousand."""
 
 
 class KeyOrigin(Data, frozen=True):
-    """Where the key of a provider is."""
+    """The location of a provider's key."""
 
     variable: str = ""
-    """The environment variable that holds it or would; empty where crushpy knows none."""
+    """The environment variable for it, set or not; empty if unknown."""
     held: bool = False
-    """That variable holds it."""
+    """That variable is set."""
     stored: bool = False
-    """The environment has none, and the keyring was given one."""
+    """The environment has no key, and one was stored in the keyring."""
 
 
 class FoundKey(Data, frozen=True):
-    """A key, and where it was."""
+    """A key and its location."""
 
     place: KeyOrigin = KeyOrigin()
     key: str | None = None
     problem: str = ""
-    """Why the stored one could not be read."""
+    """Why the stored key could not be read."""
 
 
 def find_key(
@@ -51,11 +51,11 @@ def find_key(
     *,
     open_keyring: bool = True,
 ) -> FoundKey:
-    """The key of `provider`. Waits for the keyring, some seconds at most, only if the key is stored there."""
+    """The key of `provider`. Waits for the keyring, at most some seconds, only if the key is there."""
     environ = os.environ if environ is None else environ
     place = locate_key(provider, settings, environ)
     if place.held:
-        if not place.variable.upper().endswith("_API_KEY"):  # those are known to be secret by their name
+        if not place.variable.upper().endswith("_API_KEY"):  # such variables are always redacted
             from crushpy.security.redact import hide_from_now_on
 
             hide_from_now_on(environ[place.variable])
@@ -70,13 +70,13 @@ def find_key(
     except KeyringUnusable as error:
         return FoundKey(place, problem=error.message)
     if not key:
-        return FoundKey(place, problem="The keyring no longer has the key that was stored.")
+        return FoundKey(place, problem="The keyring no longer contains the stored key.")
     hide_from_now_on(key)
     return FoundKey(place, key)
 
 
 def locate_key(provider: str, settings: "Settings", environ: Mapping[str, str] | None = None) -> KeyOrigin:
-    """Where the key of `provider` is. Costs next to nothing and never opens the keyring."""
+    """The location of the key of `provider`. Fast; never opens the keyring."""
     environ = os.environ if environ is None else environ
     chosen = settings.providers.get(provider) or ProviderSettings()
     variables = vendors.key_variables(provider, chosen.api_key_env)
@@ -85,7 +85,7 @@ def locate_key(provider: str, settings: "Settings", environ: Mapping[str, str] |
         return KeyOrigin(held, held=True)
     guessed = () if provider in settings.providers else vendors.guessed_variables(provider)
     if any(environ.get(name) for name in guessed):
-        return KeyOrigin()  # litellm reads it there, and the environment goes first
+        return KeyOrigin()  # litellm reads it, and the environment takes precedence
     return KeyOrigin(next(iter(variables), ""), stored=provider in stored_names())
 
 
@@ -108,37 +108,37 @@ def store_key(provider: str, key: str, settings: "Settings") -> None:
 
     key = checked_key(key)
     hide_from_now_on(key)
-    with _way_out(provider, settings):
+    with _add_hint(provider, settings):
         write_secret(provider, key)
-    _note(provider, stored=True)
+    _record(provider, stored=True)
 
 
 def remove_key(provider: str, settings: "Settings") -> bool:
-    """Takes a key out of the keyring; whether there was one. It is not looked for there from now on."""
+    """Delete a key from the keyring, and stop looking for it there. Returns whether there was one."""
     from crushpy.llm.system_keyring import delete_secret
 
-    noted = provider in stored_names()
-    if noted:
-        _note(provider, stored=False)  # first: a keyring that is gone must not be asked for ever
-    with _way_out(provider, settings, "The key is no longer used. " if noted else ""):
+    recorded = provider in stored_names()
+    if recorded:
+        _record(provider, stored=False)  # first, in case the keyring is no longer available
+    with _add_hint(provider, settings, "The key is no longer used. " if recorded else ""):
         return delete_secret(provider)
 
 
 def require_key_storage(provider: str, settings: "Settings") -> str:
-    """The name of the keyring that would be used. Raises KeyringUnusable with the way out."""
+    """The name of the keyring that would be used. Raises KeyringUnusable with a hint."""
     from crushpy.llm.system_keyring import require_keyring
 
-    with _way_out(provider, settings):
+    with _add_hint(provider, settings):
         return require_keyring()
 
 
 def checked_key(text: str) -> str:
-    """`text` as a key. Raises UsageError for what cannot be one; the error never shows it."""
+    """`text` as a key. Raises UsageError if it is invalid; the error never contains it."""
     key = text.strip()
     if not key:
-        raise UsageError("No key was given.", "Paste it at the prompt, or hand it over on stdin.")
-    if len(key) > LONGEST_KEY:
-        raise UsageError(f"The key is too long: more than {LONGEST_KEY:,} characters.")
+        raise UsageError("No key was given.", "Paste it at the prompt, or pass it on stdin.")
+    if len(key) > MAX_KEY_CHARS:
+        raise UsageError(f"The key is too long: more than {MAX_KEY_CHARS:,} characters.")
     if any(not "!" <= letter <= "~" for letter in key):
         raise UsageError(
             "A key cannot contain white space, control characters or non-ASCII letters.",
@@ -150,7 +150,7 @@ def checked_key(text: str) -> str:
 
 
 def require_provider(name: str, settings: "Settings") -> str:
-    """`name` as crushpy writes it. Raises UsageError for one that takes no key or is unknown."""
+    """The canonical form of a provider's name. Raises UsageError if it is unknown or needs no key."""
     from crushpy.llm import catalog
 
     wanted = name.strip()
@@ -180,7 +180,7 @@ def require_provider(name: str, settings: "Settings") -> str:
 
 
 def variable_hint(provider: str, settings: "Settings") -> str:
-    """How to give the key of `provider` in the environment, in words."""
+    """The hint that explains how to set the key of `provider` in the environment."""
     chosen = settings.providers.get(provider) or ProviderSettings()
     known = (*vendors.key_variables(provider, chosen.api_key_env), *vendors.guessed_variables(provider))
     if provider in settings.providers and not vendors.key_variables(provider, chosen.api_key_env):
@@ -192,8 +192,8 @@ def variable_hint(provider: str, settings: "Settings") -> str:
 
 
 @contextmanager
-def _way_out(provider: str, settings: "Settings", before: str = "") -> Generator[None]:
-    """Adds to an error of the keyring what to do without it."""
+def _add_hint(provider: str, settings: "Settings", before: str = "") -> Generator[None]:
+    """Add a hint to an error of the keyring: how to set the key without it."""
     from crushpy.llm.system_keyring import KeyringUnusable
 
     try:
@@ -202,7 +202,7 @@ def _way_out(provider: str, settings: "Settings", before: str = "") -> Generator
         raise KeyringUnusable(error.message, f"{before}{variable_hint(provider, settings)}") from None
 
 
-def _note(provider: str, *, stored: bool) -> None:
+def _record(provider: str, *, stored: bool) -> None:
     from crushpy.security.private_files import locked, write_private
 
     file = Paths().stored_keys

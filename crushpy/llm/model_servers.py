@@ -1,4 +1,4 @@
-"""Asks a server for its list of models, in the protocol it speaks."""
+"""Requests a server's list of models, in the server's protocol."""
 
 import asyncio
 import re
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from crushpy.http import Client
 
 LIST_TIMEOUT_S = 5.0
-"""Seconds for a whole list, however many pages it has."""
-MOST_PAGES = 20
-MOST_MODELS = 5_000
-_MOST_BYTES = 10_000_000
-_PAGE = 1_000
+"""For a complete list with all its pages."""
+MAX_PAGES = 20
+MAX_MODELS = 5_000
+_MAX_RESPONSE_BYTES = 10_000_000
+_PAGE_SIZE = 1_000
 
 _WINDOWS = ("context_length", "context_window", "max_model_len", "max_context_length", "max_input_tokens")
 _OUTPUTS = ("max_output_tokens", "max_completion_tokens", "max_output_length", "max_tokens")
-_NO_CHAT = re.compile(
+_NOT_CHAT = re.compile(
     r"embed|whisper|(^|[-_/])tts|dall-e|moderation|rerank|transcri|realtime|(^|[-_/])(image|sora|veo|imagen|lyria)"
     r"|-image(-|$)|davinci|babbage|guard|(^|[-_/])(audio|speech|ocr|aqa)|-audio(-|$)|-ocr(-|$)",
     re.IGNORECASE,
@@ -31,7 +31,7 @@ _NO_CHAT = re.compile(
 
 
 class ServedModel(Data, frozen=True):
-    """A model as its server describes it; None if it says nothing. Prices: US dollars a million tokens."""
+    """A model as described by its server; unknown values are None. Prices: US dollars a million tokens."""
 
     id: str
     context_window: int | None = None
@@ -44,22 +44,27 @@ class ServedModel(Data, frozen=True):
 
 
 class ListSource(Data, frozen=True):
-    """A server to ask."""
+    """A server with a list of models."""
 
     protocol: str
     """openai, anthropic, gemini or ollama."""
     api_base: str
     key: str | None = None
     bearer: bool = False
-    """The key is a token, as gateways hand them out."""
+    """The key is sent as a bearer token."""
+
+    def key_headers(self, header: str = "") -> dict[str, str]:
+        from crushpy.llm.http_provider import key_headers
+
+        return key_headers("" if self.bearer else header, self.key)
 
 
 class ListFailed(CrushpyError):
-    """There is no list: the server cannot be reached, refuses, or says something else."""
+    """There is no list: the server cannot be reached, refuses, or answers something else."""
 
 
 async def ask_server(source: ListSource, timeout_s: float = LIST_TIMEOUT_S) -> tuple[ServedModel, ...]:
-    """What it offers to talk to, in its order. Raises ListFailed."""
+    """Its chat models, in its order. Raises ListFailed."""
     from crushpy.http import Client, HttpError, Timeouts
 
     client = Client(Timeouts(connect=timeout_s, response=timeout_s, idle=timeout_s))
@@ -72,8 +77,8 @@ async def ask_server(source: ListSource, timeout_s: float = LIST_TIMEOUT_S) -> t
         raise ListFailed(error.message) from None
     finally:
         await client.close()
-    chat = (model for model in found if model.id and not _NO_CHAT.search(model.id))
-    return tuple({model.id: model for model in chat}.values())[:MOST_MODELS]
+    chat = (model for model in found if model.id and not _NOT_CHAT.search(model.id))
+    return tuple({model.id: model for model in chat}.values())[:MAX_MODELS]
 
 
 # --- the protocols -------------------------------------------------------------------------------------
@@ -83,22 +88,21 @@ async def _openai(client: "Client", source: ListSource) -> list[ServedModel]:
     from crushpy.llm.openai.provider import ApiUrl
 
     address = ApiUrl(source.api_base, "models")
-    headers = {"authorization": f"Bearer {source.key}"} if source.key else {}
+    headers = source.key_headers()
     try:
         answer = await _get(client, address.url, headers)
-    except _Refused as error:
+    except _ListRefused as error:
         if not address.switch(error.status, ""):
             raise
         answer = await _get(client, address.url, headers)
-    return [model for entry in _entries(answer, "data", "models") if (model := _described(entry))]
+    return [model for entry in _entries(answer, "data", "models") if (model := _parse_model(entry))]
 
 
 async def _ollama(client: "Client", source: ListSource) -> list[ServedModel]:
     root = source.api_base.rstrip("/").removesuffix("/v1").removesuffix("/api")
-    headers = {"authorization": f"Bearer {source.key}"} if source.key else {}
     try:
-        answer = await _get(client, f"{root}/api/tags", headers)
-    except _Refused as error:
+        answer = await _get(client, f"{root}/api/tags", source.key_headers())
+    except _ListRefused as error:
         if error.status not in (404, 405):
             raise
         return await _openai(client, source)
@@ -109,13 +113,13 @@ async def _anthropic(client: "Client", source: ListSource) -> list[ServedModel]:
     from crushpy.llm.anthropic.provider import VERSION
 
     base = source.api_base.rstrip("/").removesuffix("/v1")
-    headers = {"anthropic-version": VERSION, **_keyed(source, "x-api-key")}
+    headers = {"anthropic-version": VERSION, **source.key_headers("x-api-key")}
     found: list[ServedModel] = []
     after = ""
-    for _ in range(MOST_PAGES):
+    for _ in range(MAX_PAGES):
         next_page = f"&after_id={quote(after, safe='')}" if after else ""
-        answer = await _get(client, f"{base}/v1/models?limit={_PAGE}{next_page}", headers)
-        found += [model for entry in _entries(answer, "data") if (model := _described(entry))]
+        answer = await _get(client, f"{base}/v1/models?limit={_PAGE_SIZE}{next_page}", headers)
+        found += [model for entry in _entries(answer, "data") if (model := _parse_model(entry))]
         last = _text(cast(Json, answer), "last_id")
         if cast(Json, answer).get("has_more") is not True or last in ("", after):
             break
@@ -126,12 +130,15 @@ async def _anthropic(client: "Client", source: ListSource) -> list[ServedModel]:
 async def _gemini(client: "Client", source: ListSource) -> list[ServedModel]:
     from crushpy.llm.gemini.provider import models_url
 
-    headers = _keyed(source, "x-goog-api-key")
+    url, headers = (
+        f"{models_url(source.api_base)}?pageSize={_PAGE_SIZE}",
+        source.key_headers("x-goog-api-key"),
+    )
     found: list[ServedModel] = []
     token = ""
-    for _ in range(MOST_PAGES):
+    for _ in range(MAX_PAGES):
         next_page = f"&pageToken={quote(token, safe='')}" if token else ""
-        answer = await _get(client, f"{models_url(source.api_base)}?pageSize={_PAGE}{next_page}", headers)
+        answer = await _get(client, f"{url}{next_page}", headers)
         found += [
             ServedModel(
                 _text(entry, "name").removeprefix("models/"),
@@ -142,63 +149,57 @@ async def _gemini(client: "Client", source: ListSource) -> list[ServedModel]:
             for entry in _entries(answer, "models")
             if "generateContent" in entry.get("supportedGenerationMethods", ["generateContent"])
         ]
-        following = _text(cast(Json, answer), "nextPageToken")
-        if following in ("", token):
+        next_token = _text(cast(Json, answer), "nextPageToken")
+        if next_token in ("", token):
             break
-        token = following
+        token = next_token
     return found
 
 
 _LISTS = {"openai": _openai, "ollama": _ollama, "anthropic": _anthropic, "gemini": _gemini}
 
 
-# --- asking --------------------------------------------------------------------------------------------
+# --- requests ------------------------------------------------------------------------------------------
 
 
-class _Refused(ListFailed):
-    def __init__(self, status: int, words: str) -> None:
-        super().__init__(words)
+class _ListRefused(ListFailed):
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
         self.status = status
-
-
-def _keyed(source: ListSource, header: str) -> dict[str, str]:
-    if not source.key:
-        return {}
-    return {"authorization": f"Bearer {source.key}"} if source.bearer else {header: source.key}
 
 
 async def _get(client: "Client", url: str, headers: Mapping[str, str]) -> Any:
     with await client.request("GET", url, {"accept": "application/json", **headers}) as response:
-        body = await response.read(_MOST_BYTES)
+        body = await response.read(_MAX_RESPONSE_BYTES)
     if response.status != 200:
-        raise _Refused(response.status, _why_not(response.status, body))
+        raise _ListRefused(response.status, _explain_refusal(response.status, body))
     try:
         return msgspec.json.decode(body)
     except msgspec.DecodeError:
         raise ListFailed("its list of models cannot be read") from None
 
 
-def _why_not(status: int, body: bytes) -> str:
+def _explain_refusal(status: int, body: bytes) -> str:
     from crushpy.llm.error_reader import read_body
 
-    said = read_body(body).text[:200]
-    words = "it refuses the key" if status in (401, 403) else "it has no list of models"
+    text = read_body(body).text[:200]
+    message = "it refuses the key" if status in (401, 403) else "it has no list of models"
     if status >= 500 or status == 429:
-        words = "it cannot answer now"
-    return f"{words} ({status}{f': {said}' if said else ''})"
+        message = "it cannot answer now"
+    return f"{message} ({status}{f': {text}' if text else ''})"
 
 
-# --- reading -------------------------------------------------------------------------------------------
+# --- parsing -------------------------------------------------------------------------------------------
 
 
 def _entries(answer: Any, *names: str) -> Iterator[Json]:
-    """The entries of a list, which some servers send bare."""
+    """The entries of a list; some servers send the list itself."""
     listed: Any = answer
     if isinstance(answer, dict):
         holder = cast(Json, answer)
         listed = next((holder[name] for name in names if isinstance(holder.get(name), list)), None)
         if listed is None and not holder and names[0] == "models":
-            listed = []  # Gemini leaves out a list that is empty
+            listed = []  # Gemini omits an empty list
     if not isinstance(listed, list):
         raise ListFailed("its list of models cannot be read")
     for entry in cast("list[Any]", listed):
@@ -207,8 +208,8 @@ def _entries(answer: Any, *names: str) -> Iterator[Json]:
         yield cast(Json, entry)
 
 
-def _described(entry: Json) -> ServedModel | None:
-    """An entry of a list like OpenAI's with what routers and servers add to it; None: not for chats."""
+def _parse_model(entry: Json) -> ServedModel | None:
+    """An entry of a list in OpenAI's form, with extensions of routers and servers; None if not for chat."""
     shape, capable = _object(entry, "architecture"), _object(entry, "capabilities")
     if "text" not in shape.get("output_modalities", ["text"]) or capable.get("completion_chat") is False:
         return None
@@ -230,7 +231,7 @@ def _described(entry: Json) -> ServedModel | None:
 
 
 def _prices(pricing: Json) -> tuple[float | None, float | None]:
-    """Routers write dollars a token, as text; others dollars a million tokens, as numbers."""
+    """Routers send dollars per token as text, others dollars per million tokens as numbers."""
     if "prompt" in pricing:
         return _dollars(pricing.get("prompt"), 1_000_000), _dollars(pricing.get("completion"), 1_000_000)
     return _dollars(pricing.get("input"), 1), _dollars(pricing.get("output"), 1)
@@ -241,7 +242,7 @@ def _dollars(value: object, tokens: int) -> float | None:
         amount = float(cast(Any, value)) * tokens
     except (TypeError, ValueError):
         return None
-    return round(amount, 6) if 0 <= amount <= 1_000_000 else None  # -1: it depends
+    return round(amount, 6) if 0 <= amount <= 1_000_000 else None  # -1: variable
 
 
 def _object(entry: Json, name: str) -> Json:

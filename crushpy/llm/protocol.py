@@ -19,19 +19,19 @@ class Request(Data, frozen=True):
     """One model call. `messages` is a valid history: see context/history.py."""
 
     model: str
-    """As litellm names it: openai/gpt-5, anthropic/claude-..., ollama/qwen3, demo/tour."""
+    """litellm's name: openai/gpt-5, anthropic/claude-..., ollama/qwen3, demo/tour."""
     system: str
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
     max_output_tokens: int | None = None
     effort: str = ""
-    """Thinking effort, if the model has one: low, medium, high. Empty: the provider's default."""
+    """Thinking effort if the model supports it: low, medium, high. Empty: the provider's default."""
     status: str = ""
-    """The context status, in a form that never enters the cached prefix. Empty: none."""
+    """The context status, which is never part of the cached prefix. Empty: none."""
     status_placement: str = "message"
     """message: a trailing system message; append: at the end of the last message's text."""
     return_thinking: bool = True
-    """Send signed thinking back to the model that made it; False once its server refused that."""
+    """Send signed thinking back to the model that made it; False if its server refused that."""
 
 
 class Sent(Data, frozen=True, tag="sent"):
@@ -98,7 +98,7 @@ class Provider(Protocol):
 
 
 class LongPrices(Data, frozen=True):
-    """What the tokens of a request cost, US dollars a million, once its input is longer than `over`."""
+    """Prices of a request whose input is longer than `over` tokens, in US dollars a million tokens."""
 
     over: int
     input_cost: float | None = None
@@ -108,7 +108,7 @@ class LongPrices(Data, frozen=True):
 
 
 class ModelInfo(Data, frozen=True):
-    """What is known about a model. Prices are US dollars a million tokens."""
+    """The properties of a model. Prices are US dollars a million tokens."""
 
     name: str
     context_window: int | None = None
@@ -118,7 +118,7 @@ class ModelInfo(Data, frozen=True):
     cache_read_cost: float | None = None
     cache_write_cost: float | None = None
     long: LongPrices | None = None
-    """Prices of a long request, where they differ."""
+    """Prices of a long request, if they differ."""
     tools: bool = True
     images: bool | None = None
     """Whether it accepts images; None if unknown."""

@@ -1,21 +1,19 @@
-"""Which provider answers for a model, with which key and at which address; and which model, if none is named.
+"""Creates the provider for a model, with its key and address; and chooses the default model.
 
-Nothing is contacted here, and litellm is not imported: a missing key or a wrong name is told before any
-request. A new protocol is a room of its own beside this file and one row of `PROTOCOLS`.
+No server is contacted and litellm is not imported: a missing key or a wrong name is reported before any
+request. A new protocol is a package beside this file and one row of `PROTOCOLS`.
 """
 
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
-
-import msgspec
 
 from crushpy.core.messages import Data
 from crushpy.llm import catalog, vendors
 from crushpy.llm.errors import AuthenticationFailed, BadRequest
 from crushpy.llm.key_store import find_key, stored_names, variable_hint
-from crushpy.llm.protocol import Piece, Provider, Request
+from crushpy.llm.protocol import Provider
 from crushpy.settings.schema import ProviderSettings
 
 if TYPE_CHECKING:
@@ -25,59 +23,58 @@ if TYPE_CHECKING:
 OPENAI_BASE = "https://api.openai.com/v1"
 BASE_VARIABLES = vendors.BY_NAME["openai"].base_variables
 VENDOR_PROTOCOLS = {"anthropic": "anthropic", "gemini": "gemini"}
-"""What the servers of a vendor speak, wherever they stand."""
+"""The protocol of vendors with one of their own, at any address."""
 
 
 class Endpoint(Data, frozen=True):
-    """Where a model is served, and how to authenticate there."""
+    """The address of a model, and how to authenticate there."""
 
     model: str
     vendor: str
-    """What stands before the slash of the model's name, or would."""
+    """The part of the model's name before the slash, given or implied."""
     api_base: str = ""
-    """Empty: the vendor's usual address."""
+    """Empty: the vendor's default address."""
     key: str | None = None
     key_variable: str = ""
-    """The environment variable that holds the key or would, for hints."""
+    """The environment variable for the key, for hints."""
     own_key_variable: bool = False
     """The settings name that variable."""
     protocol: str = "auto"
-    """What the settings say is spoken there."""
+    """The protocol set in the settings."""
     api_version: str = ""
-    """Azure's older addresses name one."""
+    """Part of Azure's older addresses."""
     window: int | None = None
-    """Of the built-in model, which has no server that knows it."""
+    """Only for the built-in model, which has no server that knows it."""
     key_stored: bool = False
     """The key is in the system's keyring."""
     key_problem: str = ""
-    """Why it could not be read there."""
+    """Why the key could not be read from the keyring."""
 
     @property
     def bearer(self) -> bool:
-        """Whether the key is a token, as gateways and directories hand them out."""
+        """Whether the key is a token, as issued by gateways and directories."""
         return self.key_variable.endswith("_TOKEN")
 
     @property
     def key_origin(self) -> str:
-        """What a hint names if the key is wrong: the variable, or the command that stores another."""
+        """The source of the key, for hints: the variable, or the command that stores another."""
         return f"crushpy connect {self.vendor}" if self.key_stored else self.key_variable
 
 
 # --- the protocols -------------------------------------------------------------------------------------
 
 
-def _chat(endpoint: Endpoint) -> Provider:
+def _create_chat(endpoint: Endpoint) -> Provider:
     from crushpy.llm.openai.provider import ChatProvider
 
-    return ChatProvider(
-        _openai_base(endpoint, endpoint.api_version), endpoint.key, **_openai_options(endpoint)
-    )
+    base = _openai_base(endpoint, endpoint.api_version)
+    return ChatProvider(base, endpoint.key, **_client_options(endpoint))
 
 
-def _responses(endpoint: Endpoint) -> Provider:
+def _create_responses(endpoint: Endpoint) -> Provider:
     from crushpy.llm.openai.provider import ResponsesProvider
 
-    return ResponsesProvider(_openai_base(endpoint, ""), endpoint.key, **_openai_options(endpoint))
+    return ResponsesProvider(_openai_base(endpoint, ""), endpoint.key, **_client_options(endpoint))
 
 
 def _openai_base(endpoint: Endpoint, api_version: str) -> str:
@@ -88,76 +85,71 @@ def _openai_base(endpoint: Endpoint, api_version: str) -> str:
     return azure_base(endpoint.api_base, endpoint.model.partition("/")[2], api_version)
 
 
-def _anthropic(endpoint: Endpoint) -> Provider:
+def _create_anthropic(endpoint: Endpoint) -> Provider:
     from crushpy.llm.anthropic.provider import API_BASE, AnthropicProvider
 
-    return AnthropicProvider(endpoint.api_base or API_BASE, endpoint.key, **_options(endpoint))
+    return AnthropicProvider(endpoint.api_base or API_BASE, endpoint.key, **_client_options(endpoint))
 
 
-def _gemini(endpoint: Endpoint) -> Provider:
+def _create_gemini(endpoint: Endpoint) -> Provider:
     from crushpy.llm.gemini.provider import API_BASE, GeminiProvider
 
-    return GeminiProvider(endpoint.api_base or API_BASE, endpoint.key, **_options(endpoint))
+    return GeminiProvider(endpoint.api_base or API_BASE, endpoint.key, **_client_options(endpoint))
 
 
-def _options(endpoint: Endpoint) -> "HttpProviderOptions":
-    """The options that every built-in client gets for its server."""
+def _client_options(endpoint: Endpoint) -> "HttpProviderOptions":
+    """The options of a built-in client for this endpoint."""
     options: HttpProviderOptions = {"strip": f"{endpoint.vendor}/"}
     if endpoint.key_origin:
         options["key_variable"] = endpoint.key_origin
     if endpoint.bearer:
         options["key_header"] = ""
+    elif endpoint.vendor == "azure":
+        options["key_header"] = "api-key"
     return options
 
 
-def _openai_options(endpoint: Endpoint) -> "HttpProviderOptions":
-    options = _options(endpoint)
-    if endpoint.vendor == "azure":
-        options.setdefault("key_header", "api-key")
-    return options
-
-
-def _litellm(endpoint: Endpoint) -> Provider:
+def _create_litellm(endpoint: Endpoint) -> Provider:
     from crushpy.llm.litellm.pipe_protocol import ProviderAccess
     from crushpy.llm.litellm.provider import LiteLLMProvider
 
-    # A key in its usual variable, for the usual server, is left to litellm: it knows how each is sent.
-    passed = endpoint.api_base or endpoint.own_key_variable or endpoint.key_stored
-    key = endpoint.key if passed else None
-    provider = LiteLLMProvider(ProviderAccess(endpoint.api_base or None, key, endpoint.key_origin))
-    if endpoint.vendor != "openai" and speaks_chat(endpoint.vendor, endpoint.api_base):
-        return _AsOpenAI(provider)
-    return provider
+    # litellm reads a key from its usual variable itself: it knows how each server expects it.
+    explicit = endpoint.api_base or endpoint.own_key_variable or endpoint.key_stored
+    # litellm knows a provider that the user defined only as an OpenAI-compatible server.
+    as_openai = endpoint.vendor != "openai" and speaks_chat(endpoint.vendor, endpoint.api_base)
+    key = endpoint.key if explicit else None
+    access = ProviderAccess(endpoint.api_base or None, key, endpoint.key_origin)
+    return LiteLLMProvider(access, as_openai=as_openai)
 
 
-def _demo(endpoint: Endpoint) -> Provider:
+def _create_demo(endpoint: Endpoint) -> Provider:
     from crushpy.llm.demo import DemoProvider
 
     return DemoProvider(endpoint.window)
 
 
 PROTOCOLS: dict[str, Callable[[Endpoint], Provider]] = {
-    "chat": _chat,
-    "responses": _responses,
-    "anthropic": _anthropic,
-    "gemini": _gemini,
-    "litellm": _litellm,
-    "demo": _demo,
+    "chat": _create_chat,
+    "responses": _create_responses,
+    "anthropic": _create_anthropic,
+    "gemini": _create_gemini,
+    "litellm": _create_litellm,
+    "demo": _create_demo,
 }
-"""Each protocol, and the function that makes its provider."""
+"""Each protocol, and the function that creates a provider for it."""
 
 
-# --- which of them -------------------------------------------------------------------------------------
+# --- endpoints -----------------------------------------------------------------------------------------
 
 
-def select(model: str, settings: "Settings", environ: Mapping[str, str] | None = None) -> Provider:
-    """The provider that answers for `model`. Raises AuthenticationFailed or BadRequest if none can."""
-    endpoint = find_endpoint(model, settings, os.environ if environ is None else environ)
-    return PROTOCOLS[protocol_of(endpoint, settings)](endpoint)
+def create_provider(model: str, settings: "Settings", environ: Mapping[str, str] | None = None) -> Provider:
+    """The provider for `model`. Raises AuthenticationFailed or BadRequest if there is none."""
+    endpoint = find_endpoint(model, settings, environ)
+    return PROTOCOLS[endpoint_protocol(endpoint, settings)](endpoint)
 
 
-def protocol_of(endpoint: Endpoint, settings: "Settings") -> str:
-    """The key in `PROTOCOLS` of what is spoken there: as the settings say, else the leanest that works."""
+def endpoint_protocol(endpoint: Endpoint, settings: "Settings") -> str:
+    """The key in `PROTOCOLS`: from the settings, else the simplest protocol that works."""
     if endpoint.vendor == "demo":
         return "demo"
     if settings.provider == "litellm":
@@ -168,7 +160,7 @@ def protocol_of(endpoint: Endpoint, settings: "Settings") -> str:
         return VENDOR_PROTOCOLS[endpoint.vendor]
     if endpoint.vendor == "azure":
         if not ((endpoint.key or endpoint.key_stored) and endpoint.api_base):
-            return "litellm"  # it knows further ways to authenticate there
+            return "litellm"  # it supports other ways to authenticate
         return "responses" if catalog.needs_responses_api(endpoint.model) else "chat"
     if not speaks_chat(endpoint.vendor, endpoint.api_base):
         return "litellm"
@@ -176,26 +168,13 @@ def protocol_of(endpoint: Endpoint, settings: "Settings") -> str:
     return "responses" if official and catalog.reasons_over_calls(endpoint.model) else "chat"
 
 
-def spoken(model: str, settings: "Settings", environ: Mapping[str, str] | None = None) -> str:
-    """The key in `PROTOCOLS` of what is spoken to `model`, whether or not there is a key for it."""
-    environ = os.environ if environ is None else environ
-    return protocol_of(_found(model, settings, environ, open_keyring=False), settings)
-
-
-def endpoint_of(
-    provider: str,
-    settings: "Settings",
-    environ: Mapping[str, str] | None = None,
-    *,
-    open_keyring: bool = True,
-) -> Endpoint:
-    """Where the models of `provider` are served, and the key if there is one."""
-    environ = os.environ if environ is None else environ
-    return _found(f"{provider}/", settings, environ, open_keyring=open_keyring)
+def protocol_for(model: str, settings: "Settings", environ: Mapping[str, str] | None = None) -> str:
+    """The key in `PROTOCOLS` for `model`, even if there is no key for it."""
+    return endpoint_protocol(locate_endpoint(model, settings, environ, open_keyring=False), settings)
 
 
 def warm_up(protocol: str) -> None:
-    """Begins what a request in this protocol would have to wait for. Does not wait, and does not raise."""
+    """Start loading what a request in this protocol needs. Does not wait, and does not raise."""
     if protocol == "litellm":
         from crushpy.llm.litellm.provider import begin_loading
 
@@ -203,46 +182,50 @@ def warm_up(protocol: str) -> None:
 
 
 def waits_for_keyring(model: str, settings: "Settings") -> bool:
-    """Whether `select` would have to open the system's keyring: some milliseconds, or as long as it hangs."""
-    return _found(model, settings, os.environ, open_keyring=False).key_stored
+    """Whether `create_provider` opens the system's keyring, which may hang until its timeout."""
+    return locate_endpoint(model, settings, open_keyring=False).key_stored
 
 
-def server_of(model: str, settings: "Settings", environ: Mapping[str, str] | None = None) -> str:
-    """The address at which `model` is served, without secrets; empty for the vendor's usual one."""
-    environ = os.environ if environ is None else environ
-    base = _found(model, settings, environ, open_keyring=False).api_base.strip()
+def server_address(model: str, settings: "Settings", environ: Mapping[str, str] | None = None) -> str:
+    """The address of the server of `model`, without secrets; empty for the vendor's default."""
+    base = locate_endpoint(model, settings, environ, open_keyring=False).api_base.strip()
     try:
         parts = urlsplit(base)
-    except ValueError:  # no address at all: the first request will say so
+    except ValueError:  # reported by the first request
         return ""
     if not base:
         return ""
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
 
 
-def find_endpoint(model: str, settings: "Settings", environ: Mapping[str, str]) -> Endpoint:
-    """Where `model` is served. Raises AuthenticationFailed or BadRequest if no server is known."""
+def find_endpoint(model: str, settings: "Settings", environ: Mapping[str, str] | None = None) -> Endpoint:
+    """The endpoint of `model`. Raises AuthenticationFailed or BadRequest if it cannot be used."""
     if model.startswith("demo/"):
         if model != catalog.DEMO:
             raise BadRequest(f"There is no model {model}.", f"The built-in model is {catalog.DEMO}.")
         window = catalog.lookup(model, settings.models.get(model)).context_window
         return Endpoint(model, "demo", window=window)
-    endpoint = _found(model, settings, environ)
+    endpoint = locate_endpoint(model, settings, environ)
     if not endpoint.vendor:
         raise BadRequest(f"There is no model {model}.", catalog.explain_unknown(model))
     _require_key(endpoint, settings)
     return endpoint
 
 
-def _found(
-    model: str, settings: "Settings", environ: Mapping[str, str], *, open_keyring: bool = True
+def locate_endpoint(
+    model: str,
+    settings: "Settings",
+    environ: Mapping[str, str] | None = None,
+    *,
+    open_keyring: bool = True,
 ) -> Endpoint:
-    """What is known of where `model` is served; without a vendor if nothing is."""
+    """The endpoint of `model`, or of a provider (`name/`), which may lack a key, or a vendor if unknown."""
     if model == catalog.DEMO:
         return Endpoint(model, "demo")
+    environ = os.environ if environ is None else environ
     vendor = catalog.provider_of(model)
-    if not vendor and openai_base(environ):
-        vendor = "openai"  # a bare name, and a server of the user's own that will know it
+    if not vendor and vendors.base_of("openai", environ):
+        vendor = "openai"  # a bare name is passed to the user's own server
     found = find_key(vendor, settings, environ, open_keyring=open_keyring)
     chosen = settings.providers.get(vendor) or ProviderSettings()
     return Endpoint(
@@ -260,7 +243,7 @@ def _found(
 
 
 def default_model(settings: "Settings", environ: Mapping[str, str] | None = None) -> str:
-    """The model to use if the user named none: from the settings, else from the keys that exist."""
+    """The model to use if none is named: from the settings, else by the available keys."""
     environ = os.environ if environ is None else environ
     if settings.model:
         return settings.model
@@ -273,14 +256,9 @@ def default_model(settings: "Settings", environ: Mapping[str, str] | None = None
 
 
 def is_official(base: str) -> bool:
-    """Whether `base` (empty: the usual one) is OpenAI's own server."""
+    """Whether `base` (empty: the default) is OpenAI's own server."""
     host = urlsplit(base or OPENAI_BASE).hostname or ""
     return host == "api.openai.com" or host.endswith(".api.openai.com")
-
-
-def openai_base(environ: Mapping[str, str]) -> str:
-    """Where the environment says OpenAI's protocol is used; empty if it says nothing."""
-    return vendors.base_of("openai", environ)
 
 
 def speaks_chat(vendor: str, base: str) -> bool:
@@ -289,34 +267,16 @@ def speaks_chat(vendor: str, base: str) -> bool:
         return True
     if not base or vendor in vendors.OWN_PROTOCOL:
         return False
-    if vendor.startswith("ollama"):  # its own protocol at the root, OpenAI's below /v1
+    if vendor.startswith("ollama"):  # OpenAI's protocol is below /v1
         return base.rstrip("/").endswith("/v1")
     return True
-
-
-class _AsOpenAI:
-    """A provider that the user named: litellm knows it only as a server like OpenAI's."""
-
-    def __init__(self, provider: Provider) -> None:
-        self._provider = provider
-
-    @property
-    def slow_to_begin(self) -> bool:
-        return self._provider.slow_to_begin
-
-    def stream(self, request: Request) -> AsyncIterator[Piece]:
-        name = f"openai/{request.model.partition('/')[2]}"
-        return self._provider.stream(msgspec.structs.replace(request, model=name))
-
-    async def close(self) -> None:
-        await self._provider.close()
 
 
 # --- keys ----------------------------------------------------------------------------------------------
 
 
 def _require_key(endpoint: Endpoint, settings: "Settings") -> None:
-    """Raises AuthenticationFailed if a key is needed and missing."""
+    """Raise AuthenticationFailed if a key is needed and missing."""
     if endpoint.key_problem:
         raise AuthenticationFailed(
             f"There is no key for {endpoint.model}: {endpoint.key_problem}",
@@ -326,20 +286,15 @@ def _require_key(endpoint: Endpoint, settings: "Settings") -> None:
         return
     official = endpoint.vendor == "openai" and is_official(endpoint.api_base)
     if not endpoint.own_key_variable and (endpoint.vendor == "azure" or (endpoint.api_base and not official)):
-        return  # a server of the user's own may want none, and litellm knows other ways into Azure
+        return  # the user's own server may need none, and litellm has other ways to authenticate with Azure
     variables = (endpoint.key_variable,)
     if not endpoint.own_key_variable:
         variables = vendors.variables_of(endpoint.vendor)
+    vendor = endpoint.vendor
+    server = f"{BASE_VARIABLES[0]}=http://..." if vendor == "openai" else f"[providers.{vendor}] api_base"
     raise AuthenticationFailed(
         f"There is no key for {endpoint.model}: {' or '.join(variables)} is not set.",
-        _no_key(endpoint.vendor),
-    )
-
-
-def _no_key(vendor: str) -> str:
-    server = f"{BASE_VARIABLES[0]}=http://..." if vendor == "openai" else f"[providers.{vendor}] api_base"
-    return (
-        f"Set it in the environment, store it with `crushpy connect {vendor}`, use a server of your own "
-        f"({server}), or another model with -m (`crushpy models` lists what is within reach; "
-        f"{catalog.DEMO} needs no key)."
+        f"Set it in the environment, store it with `crushpy connect {vendor}`, use your own server "
+        f"({server}), or another model with -m (`crushpy models` lists those you can use; "
+        f"{catalog.DEMO} needs no key).",
     )

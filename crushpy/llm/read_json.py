@@ -1,4 +1,4 @@
-"""Looks into JSON of unknown shape: what is not as expected counts as not there. Pure."""
+"""Reads JSON of unknown shape: values of an unexpected type count as missing. Pure."""
 
 from typing import Any, cast
 
@@ -23,19 +23,19 @@ def as_text(value: object) -> str:
 
 
 def as_index(value: object) -> int:
-    """An index in a list; -1 if it is not one."""
+    """An index of a list; -1 if it is not an integer."""
     return value if isinstance(value, int) else -1
 
 
-MOST = 2**53
-"""Larger numbers are a server's mistake, and no database column could hold them."""
+MAX_COUNT = 2**53
+"""Larger numbers are a server's mistake, and do not fit a database column."""
 
 
 def first_count(source: Json, *names: str) -> int:
-    """The first of `names` that holds a plausible number above zero; 0 if none does."""
+    """The first positive and plausible number under `names`; 0 if there is none."""
     for name in names:
         value = source.get(name)
-        if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < MOST:
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < MAX_COUNT:
             return int(value)
     return 0
 
@@ -49,13 +49,13 @@ def is_json(text: str) -> bool:
 
 
 def decode_json(data: bytes | str) -> Any:
-    """Any JSON. Raises ValueError if it is invalid or nested too deeply."""
+    """Decode JSON. Raises ValueError if it is invalid or nested too deeply."""
     try:
         return msgspec.json.decode(data)
     except RecursionError:
         raise ValueError("nested too deeply") from None
     except (msgspec.DecodeError, UnicodeEncodeError):
-        # Half of a letter that needs two: msgspec refuses it, and servers cut their replies anywhere.
+        # msgspec refuses half of a surrogate pair, and servers split their replies anywhere.
         import json
 
         from crushpy.security.sanitize import encodable
@@ -67,7 +67,7 @@ def decode_json(data: bytes | str) -> Any:
 
 
 def too_deep(value: object, most: int = 100) -> bool:
-    """Whether lists and objects are nested deeper than any real value, and than can be stored."""
+    """Whether lists and objects are nested too deeply to be stored; real values are not."""
     level = [value]
     for _ in range(most):
         level = [inner for outer in level for inner in _inside(outer)]

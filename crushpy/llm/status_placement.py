@@ -1,6 +1,6 @@
-"""Where the context status goes in a request, so that the model sees it last and no adapter moves it.
+"""Chooses the place of the context status in a request: the model sees it last, and no adapter moves it.
 
-It follows the protocol that is spoken, never the address. OpenAI's protocols keep a trailing system message
+It depends on the protocol, never on the address. OpenAI's protocols keep a trailing system message
 in place. Our clients for Anthropic and Gemini put the status into the last message, each in its own form.
 litellm's adapters to other protocols would hoist a trailing message into the system prompt, turn it into a
 note or repeat the tools after it: there it is appended to the text of the last message.
@@ -9,7 +9,7 @@ note or repeat the tools after it: there it is appended to the text of the last 
 from typing import TYPE_CHECKING
 
 from crushpy.llm import catalog
-from crushpy.llm.provider_factory import speaks_chat, spoken
+from crushpy.llm.provider_factory import protocol_for, speaks_chat
 
 if TYPE_CHECKING:
     from crushpy.settings import Settings
@@ -20,18 +20,18 @@ KEEPS_TRAILING_SYSTEM = frozenset(
         *("hosted_vllm", "lm_studio", "llamafile", "ollama_chat", "nebius", "sambanova", "demo"),
     }
 )
-"""Vendors to which litellm passes a trailing system message on as it is; openrouter does too, but not all
-behind it."""
+"""Vendors for which litellm passes a trailing system message on unchanged. So does openrouter, but not for
+all vendors behind it."""
 _HOISTED_BEHIND_ROUTER = ("anthropic/", "google/", "amazon/")
 
 
 def placement(model: str, settings: "Settings") -> str:
-    """`message` or `append`: as the user chose, else as the protocol takes it."""
+    """`message` or `append`: the user's choice, else the default of the protocol."""
     return chosen_placement(model, settings) or usual_placement(model, settings)
 
 
 def chosen_placement(model: str, settings: "Settings") -> str:
-    """What the settings say; empty where they leave it open."""
+    """The placement in the settings; empty if it is not set."""
     chosen = settings.compaction.status_placement
     if chosen != "auto":
         return chosen
@@ -40,11 +40,11 @@ def chosen_placement(model: str, settings: "Settings") -> str:
 
 
 def usual_placement(model: str, settings: "Settings") -> str:
-    """What the protocol that is spoken to `model` takes."""
+    """The placement that the protocol of `model` accepts."""
     vendor = catalog.provider_of(model)
     if vendor == "openrouter":
         return "append" if model.partition("/")[2].startswith(_HOISTED_BEHIND_ROUTER) else "message"
-    protocol = spoken(model, settings)
+    protocol = protocol_for(model, settings)
     if protocol in ("anthropic", "gemini"):
         return "append"
     if protocol != "litellm":
@@ -54,6 +54,6 @@ def usual_placement(model: str, settings: "Settings") -> str:
 
 
 def _as_openai(vendor: str, settings: "Settings") -> bool:
-    """Whether litellm speaks OpenAI's chat protocol to a server that the user named."""
+    """Whether litellm uses OpenAI's chat protocol for a server defined by the user."""
     provider = settings.providers.get(vendor)
     return provider is not None and bool(provider.api_base) and speaks_chat(vendor, provider.api_base)

@@ -1,7 +1,7 @@
-"""The system's keyring: loaded when it is used, asked in bounded time, refused if it stores plain text.
+"""The system's keyring: loaded on first use, called with a timeout, refused if it stores plain text.
 
-A keyring may ask its user for a password, wait for a bus that never answers, or write plain files: none of
-that may hold crushpy up or leave a key in the open.
+A keyring may ask for a password, wait for a bus that never answers, or write plain files: none of that may
+block crushpy or expose a key.
 """
 
 import importlib
@@ -14,7 +14,7 @@ from crushpy.core.errors import CrushpyError
 
 SERVICE = "crushpy"
 KEYRING_TIMEOUT_S = 10.0
-"""Seconds. A keyring that is unlocked answers in milliseconds; one that is not may show a dialog first."""
+"""An unlocked keyring answers in milliseconds; a locked one may show a dialog first."""
 
 Answer = TypeVar("Answer")
 
@@ -30,20 +30,20 @@ class Backend(Protocol):
 
 
 def read_secret(name: str) -> str | None:
-    """What is stored under `name`; None if nothing is. Raises KeyringUnusable, as all of these do."""
-    return _in_time(lambda: _backend().get_password(SERVICE, name))
+    """The secret stored under `name`, or None. Raises KeyringUnusable, as all of these functions do."""
+    return _run_with_timeout(lambda: _backend().get_password(SERVICE, name))
 
 
 def write_secret(name: str, secret: str) -> None:
-    """Stores `secret`, and looks whether it is there."""
+    """Store `secret` and verify that it can be read."""
 
     def write() -> bool:
         backend = _backend()
         backend.set_password(SERVICE, name, secret)
         return backend.get_password(SERVICE, name) == secret
 
-    if not _in_time(write):
-        raise KeyringUnusable("The keyring took the key but does not give it back.")
+    if not _run_with_timeout(write):
+        raise KeyringUnusable("The keyring accepted the key but does not return it.")
 
 
 def delete_secret(name: str) -> bool:
@@ -56,26 +56,26 @@ def delete_secret(name: str) -> bool:
         backend.delete_password(SERVICE, name)
         return True
 
-    return _in_time(delete)
+    return _run_with_timeout(delete)
 
 
 def require_keyring() -> str:
     """The name of the keyring that would be used."""
-    return _in_time(lambda: _title(_backend()))
+    return _run_with_timeout(lambda: _title(_backend()))
 
 
-# --- which one -----------------------------------------------------------------------------------------
+# --- backends ------------------------------------------------------------------------------------------
 
 
 def _backend() -> Backend:
     logger = logging.getLogger("keyring")
-    logger.handlers, logger.propagate = [logging.NullHandler()], False  # it would write into the screen
+    logger.handlers, logger.propagate = [logging.NullHandler()], False  # it would write to the terminal
     found: Any = importlib.import_module("keyring").get_keyring()
-    # A chain would go on to a plain file where its first link cannot store: only links that hide are asked.
+    # A chain would fall back to a plain file if its first link cannot store: only secure links are used.
     links = list(found.backends) if _comes_from(found, "keyring.backends.chainer") else [found]
-    hiding = [link for link in links if not _hides_nothing(link)]
-    if hiding:
-        return cast(Backend, hiding[0])
+    secure = [link for link in links if not _is_insecure(link)]
+    if secure:
+        return cast(Backend, secure[0])
     if all(_comes_from(link, "keyring.backends.fail", "keyring.backends.null") for link in links):
         raise KeyringUnusable("There is no usable keyring on this system.")
     raise KeyringUnusable(
@@ -83,7 +83,7 @@ def _backend() -> Backend:
     )
 
 
-def _hides_nothing(backend: object) -> bool:
+def _is_insecure(backend: object) -> bool:
     if _comes_from(backend, "keyring.backends.fail", "keyring.backends.null", "keyrings.alt"):
         return True
     return any("plaintext" in kind.__name__.lower() for kind in type(backend).__mro__)
@@ -98,18 +98,18 @@ def _title(backend: object) -> str:
     return str(getattr(backend, "name", "") or type(backend).__name__)
 
 
-# --- in bounded time -----------------------------------------------------------------------------------
+# --- timeout -------------------------------------------------------------------------------------------
 
 
-def _in_time(work: Callable[[], Answer]) -> Answer:
-    """What `work` returns, or KeyringUnusable; a keyring that hangs is left behind in a thread of its own."""
+def _run_with_timeout(work: Callable[[], Answer]) -> Answer:
+    """Run `work` in a thread, which is abandoned if the keyring hangs. Raises KeyringUnusable."""
     answers: list[Answer] = []
     failures: list[BaseException] = []
 
     def run() -> None:
         try:
             answers.append(work())
-        except BaseException as error:  # a library of many backends: whatever goes wrong is said below
+        except BaseException as error:  # backends raise anything; it is reported below
             failures.append(error)
 
     thread = threading.Thread(target=run, name="keyring", daemon=True)

@@ -1,7 +1,7 @@
-"""How many tokens a text is: tiktoken with the vocabularies litellm ships, and never a download.
+"""Counts tokens with tiktoken and the vocabularies that litellm ships, without downloads.
 
-Loading a vocabulary takes half a second, so it happens in a thread; until then, and permanently if the
-vocabulary is missing, a token counts as four bytes.
+Loading a vocabulary takes half a second, so it is done in a thread. Until then, or if the vocabulary is
+missing, a token counts as four bytes.
 """
 
 import os
@@ -29,10 +29,10 @@ SHIPPED_FILES = {
         "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
     ),
 }
-"""Name and SHA-256 of each file in litellm's folder. tiktoken would replace a damaged one by a download."""
+"""Name and SHA-256 of each file in litellm's folder. tiktoken would download a damaged one."""
 
 MESSAGE_TOKENS = 4
-"""What a message costs beside its text: role and separators."""
+"""Overhead of a message: role and separators."""
 BYTES_PER_TOKEN = 4
 
 _SLICE = 50_000
@@ -45,18 +45,18 @@ CountImage = Callable[[Image], int]
 
 
 def vocabulary_for(model: str) -> str:
-    """The vocabulary that counts best for `model`; other makers keep theirs to themselves, o200k is near."""
+    """The best vocabulary for `model`; those of other makers are not public, and o200k is close."""
     return CL100K if _OLDER.search(model) else O200K
 
 
 class Counter:
-    """Counts tokens for one model; exact as soon as `start` has loaded the vocabulary in the background."""
+    """Counts tokens for one model; exact once `start` has loaded the vocabulary in the background."""
 
     def __init__(self, model: str = "") -> None:
         self._vocabulary = _vocabularies[vocabulary_for(model)]
 
     def start(self) -> None:
-        """Begins to load the vocabulary in a thread. May be called again; returns at once."""
+        """Start loading the vocabulary in a thread, once. Returns immediately."""
         self._vocabulary.start()
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -77,7 +77,7 @@ class Counter:
         return sum(len(encode(text[at : at + _SLICE])) for at in range(0, len(text), _SLICE)), True
 
     def count_message(self, message: Message, count_image: CountImage = flat_tokens) -> tuple[int, bool]:
-        """The size of a message as it is sent, its images as `count_image` counts them."""
+        """The size of a message as it is sent; `count_image` counts its images."""
         exact = self.exact
         tokens = MESSAGE_TOKENS + sum(map(count_image, message.images))
         for part in message.parts:
@@ -112,9 +112,9 @@ class _Vocabulary:
     def __init__(self, name: str) -> None:
         self.name = name
         self.encode: Encode | None = None
-        """None until it is loaded, and permanently if it cannot be."""
+        """None until it is loaded, or if that fails."""
         self.over = threading.Event()
-        """Set when loading has ended, well or not."""
+        """Set when loading has ended, successfully or not."""
         self._lock = threading.Lock()
         self._started = False
 

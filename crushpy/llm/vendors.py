@@ -1,6 +1,6 @@
-"""The providers crushpy knows by name: which variables hold keys and addresses, and a good model of each.
+"""The known providers: the variables for their keys and addresses, and a default model of each.
 
-Says whether a key is there; never shows one.
+Contains names of variables, never keys.
 """
 
 import re
@@ -11,15 +11,15 @@ from crushpy.core.messages import Data
 
 class KnownProvider(Data, frozen=True):
     name: str
-    """As litellm writes it before the slash of a model's name."""
+    """litellm's name, the part of a model's name before the slash."""
     variables: tuple[str, ...]
-    """Environment variables that may hold its key, the usual one first."""
+    """Environment variables for its key, the usual one first."""
     default_model: str
-    """What to use where only the key says which provider is meant. In the catalog, and works with tools."""
+    """The model to use if only a key is set. It is in the catalog and supports tools."""
     base_variables: tuple[str, ...] = ()
-    """Environment variables that may hold an address other than the usual one."""
+    """Environment variables for an address other than the default."""
     usual_base: str = ""
-    """Where its list of models is, in OpenAI's form unless the vendor has a protocol of its own."""
+    """The address of its list of models, in OpenAI's form unless the vendor has a protocol of its own."""
 
 
 PROVIDERS = (
@@ -89,7 +89,7 @@ PROVIDERS = (
         usual_base="https://api.fireworks.ai/inference/v1",
     ),
 )
-"""In the order in which a default model is looked for."""
+"""In order of preference for the default model."""
 
 OWN_PROTOCOL = frozenset(
     {
@@ -97,7 +97,7 @@ OWN_PROTOCOL = frozenset(
         *("sagemaker", "watsonx", "huggingface", "databricks", "snowflake", "cloudflare", "github_copilot"),
     }
 )
-"""Vendors whose servers do not speak OpenAI's protocol, wherever they stand."""
+"""Vendors whose servers do not speak OpenAI's protocol, at any address."""
 
 BY_NAME = {provider.name: provider for provider in PROVIDERS}
 
@@ -106,7 +106,7 @@ AZURE_BASES = ("AZURE_API_BASE", "AZURE_OPENAI_ENDPOINT")
 """Azure has no fixed model names: a deployment is named by its administrator."""
 
 BASES = (*(name for provider in PROVIDERS for name in provider.base_variables), *AZURE_BASES)
-"""Every variable that may hold an address."""
+"""All variables for addresses."""
 
 KEYLESS = {
     "demo": "demo/tour is built in and needs no key.",
@@ -115,7 +115,7 @@ KEYLESS = {
     "vertex_ai": "Vertex takes Google's credentials (GOOGLE_APPLICATION_CREDENTIALS, or gcloud auth).",
     "github_copilot": "GitHub Copilot logs in through litellm, in the browser.",
 }
-"""Providers that take no single key, and what they take."""
+"""Providers without a single key, and how they authenticate."""
 
 _ELSEWHERE = {
     "cohere": ("COHERE_API_KEY", "CO_API_KEY"),
@@ -125,19 +125,19 @@ _ELSEWHERE = {
     "vercel_ai_gateway": ("VERCEL_AI_GATEWAY_API_KEY", "VERCEL_OIDC_TOKEN"),
     "watsonx": ("WATSONX_APIKEY", "WATSONX_API_KEY", "WX_API_KEY"),
 }
-"""Variables that litellm reads under other names than <PROVIDER>_API_KEY."""
+"""Variables that litellm reads under names other than <PROVIDER>_API_KEY."""
 
 
 def variables_of(provider: str) -> tuple[str, ...]:
-    """Where the key of `provider` may be; empty if crushpy does not know."""
+    """The variables for the key of `provider`; empty if unknown."""
     known = BY_NAME.get(provider)
     return known.variables if known is not None else ()
 
 
 def key_variables(provider: str, own: str = "") -> tuple[str, ...]:
-    """Where the key of `provider` is looked for; `own` is the one variable that the settings name.
+    """The variables that are searched for the key of `provider`; `own`: the only one, from the settings.
 
-    The key of one vendor never goes to another's server.
+    The key of one vendor is never sent to another vendor's server.
     """
     if own:
         return (own,)
@@ -145,14 +145,14 @@ def key_variables(provider: str, own: str = "") -> tuple[str, ...]:
 
 
 def guessed_variables(provider: str) -> tuple[str, ...]:
-    """Where litellm looks for the key of a provider that is not in the table above."""
+    """The variables in which litellm looks for the key of a provider that is not in the tables above."""
     if key_variables(provider):
         return ()
     return _ELSEWHERE.get(provider) or (f"{re.sub('[^A-Za-z0-9]', '_', provider).upper()}_API_KEY",)
 
 
 def base_of(provider: str, environ: Mapping[str, str]) -> str:
-    """The address of `provider` that the environment names; empty if there is none."""
+    """The address of `provider` from the environment; empty if there is none."""
     known = BY_NAME.get(provider)
     names = known.base_variables if known else AZURE_BASES if provider == "azure" else ()
     return next((environ[name].strip() for name in names if environ.get(name, "").strip()), "")

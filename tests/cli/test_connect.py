@@ -116,7 +116,7 @@ def test_a_key_is_taken_out_again(cli: Cli, keyring_env: Env, home: Path) -> Non
         ("keyring.backends.null.Keyring", "no usable keyring"),
         ("file_keyring.PlaintextVault", "plain files"),
         ("file_keyring.LockedKeyring", "the collection is locked"),
-        ("file_keyring.ForgetfulKeyring", "does not give it back"),
+        ("file_keyring.ForgetfulKeyring", "does not return it"),
         ("no.such.Keyring", "cannot be used"),
     ],
 )
@@ -164,7 +164,7 @@ def test_a_stored_key_that_cannot_be_read_is_told_with_the_way_out(cli: Cli, key
     assert "cannot be read" in cli("doctor", env=env).stdout
     Path(keyring_env["TEST_KEYRING"]).unlink()
     gone = cli("run", "-m", "anthropic/claude-sonnet-5-5", "hi", env=keyring_env)
-    assert (gone.returncode, "no longer has the key" in gone.stderr) == (5, True)
+    assert (gone.returncode, "no longer contains the stored key" in gone.stderr) == (5, True)
     assert cli("connect", "anthropic", "--remove", env=keyring_env).returncode == 1
 
 

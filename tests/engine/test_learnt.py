@@ -13,7 +13,7 @@ from support.talk import Talks
 
 from crushpy.core.events import Notice
 from crushpy.core.messages import Usage
-from crushpy.llm.learnt import LearntModel, LearntModels, with_ratio
+from crushpy.llm.learnt import LearntModel, LearntModels, add_ratio
 
 LLM = ("--compaction", "llm")
 UNKNOWN = "is unknown"
@@ -59,7 +59,7 @@ def test_a_window_that_an_error_named_holds_in_the_next_process_and_is_marked(
 
 def test_the_settings_go_before_what_was_learnt(run: Run, llm: ScriptedLLM, home: Path) -> None:
     known = LearntModels(home / "learnt.json")
-    known.learn(MODEL, llm.api_base, lambda _: LearntModel(window=9_000))
+    known.update(MODEL, llm.api_base, lambda _: LearntModel(window=9_000))
     known.close()
     (home / "config.toml").write_text(f'[models."{MODEL}"]\ncontext_window = 20000\n')
     llm.always("fine")
@@ -69,7 +69,7 @@ def test_the_settings_go_before_what_was_learnt(run: Run, llm: ScriptedLLM, home
 
 def test_another_server_is_another_model(run: Run, llm: ScriptedLLM, home: Path) -> None:
     known = LearntModels(home / "learnt.json")
-    known.learn(MODEL, "http://elsewhere/v1", lambda _: LearntModel(window=9_000))
+    known.update(MODEL, "http://elsewhere/v1", lambda _: LearntModel(window=9_000))
     known.close()
     llm.always("fine")
     run(*LLM, "hello")
@@ -78,7 +78,7 @@ def test_another_server_is_another_model(run: Run, llm: ScriptedLLM, home: Path)
 
 def test_a_larger_request_that_is_accepted_voids_the_window(run: Run, llm: ScriptedLLM, home: Path) -> None:
     known = LearntModels(home / "learnt.json")
-    known.learn(MODEL, llm.api_base, lambda _: LearntModel(window=9_000))
+    known.update(MODEL, llm.api_base, lambda _: LearntModel(window=9_000))
     known.close()
     llm.always(Reply("fine", usage=Usage(9_500, 10)))
     run("hello")
@@ -141,16 +141,16 @@ def test_two_processes_add_to_the_file_and_take_nothing_from_each_other(tmp_path
     changes: list[Callable[[LearntModel], LearntModel]] = [
         lambda known: LearntModel(9_000, known.status_placement, known.ratios),
         lambda known: LearntModel(known.window, "append", known.ratios),
-        with_ratio(1.25, counted=True),
-        with_ratio(1.5, counted=True),
+        add_ratio(1.25, counted=True),
+        add_ratio(1.5, counted=True),
     ]
     sides = [LearntModels(file) for _ in changes]
     for side in sides:
-        side.of("m", "s")  # all have read the file before anybody writes
+        side.get("m", "s")  # all have read the file before anybody writes
     for side, change in zip(sides, changes, strict=True):
-        side.learn("m", "s", change)
+        side.update("m", "s", change)
     for side in sides:
         side.close()
-    found = LearntModels(file).of("m", "s")
+    found = LearntModels(file).get("m", "s")
     assert (found.window, found.status_placement, sorted(found.ratios)) == (9_000, "append", [1.25, 1.5])
     assert file.stat().st_mode & 0o777 == 0o600

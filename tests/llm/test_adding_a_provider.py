@@ -7,7 +7,7 @@ import pytest
 
 import crushpy.llm
 from crushpy.llm import catalog, vendors
-from crushpy.llm.provider_factory import PROTOCOLS, Endpoint, protocol_of
+from crushpy.llm.provider_factory import PROTOCOLS, Endpoint, endpoint_protocol
 from crushpy.settings import Settings
 
 ROOM = Path(crushpy.llm.__file__).parent
@@ -58,4 +58,4 @@ def test_every_vendor_has_a_key_a_known_model_and_a_protocol(vendor: vendors.Kno
     assert vendor.variables, f"{where} names no variable that holds its key"
     assert catalog.is_known(vendor.default_model), f"{where} names {vendor.default_model}, which nobody knows"
     endpoint = Endpoint(vendor.default_model, vendor.name, key="a key")
-    assert protocol_of(endpoint, Settings()) in PROTOCOLS, f"{where} leads to no row of PROTOCOLS"
+    assert endpoint_protocol(endpoint, Settings()) in PROTOCOLS, f"{where} leads to no row of PROTOCOLS"

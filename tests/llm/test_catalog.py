@@ -40,7 +40,7 @@ def test_an_unknown_model_gets_the_default_window_and_says_so() -> None:
 
 def test_a_known_model_without_a_window_has_the_default_one_and_keeps_its_price() -> None:
     entry = {"litellm_provider": "x", "mode": "chat", "max_input_tokens": 0, "input_cost_per_token": 1e-06}
-    info = catalog._info("x/y", entry)
+    info = catalog._from_entry("x/y", entry)
     assert (info.context_window, info.source, info.input_cost) == (DEFAULT_WINDOW, "default", 1.0)
 
 

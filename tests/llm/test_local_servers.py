@@ -1,4 +1,4 @@
-"""Model servers on this machine: found at their ports, and nobody else is contacted or believed."""
+"""Model servers on this machine: found at their ports; no other server is contacted or trusted."""
 
 import asyncio
 import socket
@@ -10,7 +10,7 @@ from scripted_llm.server import ScriptedLLM
 
 from crushpy.core.errors import UsageError
 from crushpy.llm import model_listing
-from crushpy.llm.model_listing import find_local_servers, ports
+from crushpy.llm.model_listing import find_local_servers, local_ports
 
 NOWHERE = {"CRUSHPY_LOCAL_PORTS": ""}
 
@@ -94,8 +94,8 @@ async def test_an_address_beyond_this_machine_is_never_asked(monkeypatch: pytest
 
 
 def test_the_usual_ports_are_those_of_the_servers_people_run() -> None:
-    assert ports({}) == {"ollama": 11434, "lm_studio": 1234, "llama_cpp": 8080, "vllm": 8000}
-    assert ports(NOWHERE) == {}
+    assert local_ports({}) == {"ollama": 11434, "lm_studio": 1234, "llama_cpp": 8080, "vllm": 8000}
+    assert local_ports(NOWHERE) == {}
 
 
 @pytest.mark.parametrize(
@@ -103,4 +103,4 @@ def test_the_usual_ports_are_those_of_the_servers_people_run() -> None:
 )
 def test_unreadable_ports_are_an_error_that_names_them(text: str) -> None:
     with pytest.raises(UsageError, match="CRUSHPY_LOCAL_PORTS"):
-        ports({"CRUSHPY_LOCAL_PORTS": text})
+        local_ports({"CRUSHPY_LOCAL_PORTS": text})

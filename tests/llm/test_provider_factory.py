@@ -18,7 +18,7 @@ from crushpy.llm.gemini.provider import GeminiProvider
 from crushpy.llm.litellm.provider import LiteLLMProvider
 from crushpy.llm.openai.provider import ChatProvider, ResponsesProvider
 from crushpy.llm.protocol import Provider, Request, TextPiece
-from crushpy.llm.provider_factory import default_model, is_official, select
+from crushpy.llm.provider_factory import create_provider, default_model, is_official
 from crushpy.settings import ModelSettings, ProviderSettings, Settings
 
 NONE: dict[str, str] = {}
@@ -63,7 +63,7 @@ async def said(provider: Provider, model: str) -> str:
     ],
 )
 def test_a_model_finds_its_provider(model: str, environ: dict[str, str], kind: type) -> None:
-    assert type(select(model, Settings(), environ)) is kind
+    assert type(create_provider(model, Settings(), environ)) is kind
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_an_address_in_the_settings_takes_the_wire_unless_the_server_speaks_othe
 ) -> None:
     name = model.partition("/")[0]
     settings = Settings(providers={name: ProviderSettings(api_base=base)})
-    assert type(select(model, settings, NONE)) is kind
+    assert type(create_provider(model, settings, NONE)) is kind
 
 
 @pytest.mark.parametrize(
@@ -97,20 +97,20 @@ def test_an_address_in_the_settings_takes_the_wire_unless_the_server_speaks_othe
 )
 def test_the_settings_say_what_is_spoken_at_an_address(protocol: Any, kind: type) -> None:
     lab = ProviderSettings(api_base="http://127.0.0.1:1/v1", protocol=protocol)
-    assert type(select("lab/qwen3", Settings(providers={"lab": lab}), NONE)) is kind
+    assert type(create_provider("lab/qwen3", Settings(providers={"lab": lab}), NONE)) is kind
 
 
 def test_one_provider_can_be_sent_through_litellm() -> None:
     gateway = ProviderSettings(api_base="http://127.0.0.1:1", protocol="litellm")
     settings = Settings(providers={"gemini": gateway})
-    assert type(select("gemini/gemini-2.5-pro", settings, NONE)) is LiteLLMProvider
-    assert type(select("anthropic/x", settings, {"ANTHROPIC_API_KEY": "k"})) is AnthropicProvider
+    assert type(create_provider("gemini/gemini-2.5-pro", settings, NONE)) is LiteLLMProvider
+    assert type(create_provider("anthropic/x", settings, {"ANTHROPIC_API_KEY": "k"})) is AnthropicProvider
 
 
 def test_a_vendors_own_protocol_can_be_chosen_otherwise() -> None:
     gateway = ProviderSettings(api_base="http://127.0.0.1:1/v1", protocol="chat")
     settings = Settings(providers={"anthropic": gateway})
-    assert type(select("anthropic/claude-sonnet-4-5", settings, NONE)) is ChatProvider
+    assert type(create_provider("anthropic/claude-sonnet-4-5", settings, NONE)) is ChatProvider
 
 
 @pytest.mark.parametrize(
@@ -123,12 +123,12 @@ def test_a_vendors_own_protocol_can_be_chosen_otherwise() -> None:
     ],
 )
 def test_settings_can_force_litellm(model: str, key: str) -> None:
-    assert type(select(model, Settings(provider="litellm"), {key: "k"})) is LiteLLMProvider
+    assert type(create_provider(model, Settings(provider="litellm"), {key: "k"})) is LiteLLMProvider
 
 
 def test_the_demo_takes_its_window_from_the_settings() -> None:
     settings = Settings(models={"demo/tour": ModelSettings(context_window=9_000)})
-    provider = select("demo/tour", settings, NONE)
+    provider = create_provider("demo/tour", settings, NONE)
     assert isinstance(provider, DemoProvider)
     assert provider._window == 9_000
 
@@ -137,7 +137,7 @@ async def test_the_wire_sends_the_name_and_the_key_that_the_server_knows(llm: Sc
     llm.always(Reply("hi"))
     environ = {"LAB_KEY": "secret", "OPENAI_API_KEY": "not for the lab"}
     settings = Settings(providers={"lab": ProviderSettings(api_base=llm.api_base, api_key_env="LAB_KEY")})
-    assert await said(select("lab/org/qwen3", settings, environ), "lab/org/qwen3") == "hi"
+    assert await said(create_provider("lab/org/qwen3", settings, environ), "lab/org/qwen3") == "hi"
     assert llm.requests[0].body["model"] == "org/qwen3"
     assert llm.requests[0].headers["authorization"] == "Bearer secret"
 
@@ -145,13 +145,13 @@ async def test_the_wire_sends_the_name_and_the_key_that_the_server_knows(llm: Sc
 async def test_the_key_of_openai_goes_to_no_other_provider(llm: ScriptedLLM) -> None:
     llm.always(Reply("hi"))
     settings = Settings(providers={"lab": ProviderSettings(api_base=llm.api_base)})
-    await said(select("lab/qwen3", settings, {"OPENAI_API_KEY": "secret"}), "lab/qwen3")
+    await said(create_provider("lab/qwen3", settings, {"OPENAI_API_KEY": "secret"}), "lab/qwen3")
     assert "authorization" not in llm.requests[0].headers
 
 
 async def test_a_server_of_ones_own_needs_no_key(llm: ScriptedLLM) -> None:
     llm.always(Reply("hi"))
-    provider = select("openai/test-model", Settings(), {"OPENAI_BASE_URL": llm.api_base})
+    provider = create_provider("openai/test-model", Settings(), {"OPENAI_BASE_URL": llm.api_base})
     assert await said(provider, "openai/test-model") == "hi"
     assert "authorization" not in llm.requests[0].headers
 
@@ -159,14 +159,14 @@ async def test_a_server_of_ones_own_needs_no_key(llm: ScriptedLLM) -> None:
 async def test_an_address_in_the_settings_goes_before_the_environment(llm: ScriptedLLM) -> None:
     llm.always(Reply("hi"))
     settings = Settings(providers={"openai": ProviderSettings(api_base=llm.api_base)})
-    provider = select("openai/test-model", settings, {"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"})
+    provider = create_provider("openai/test-model", settings, {"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"})
     assert await said(provider, "openai/test-model") == "hi"
 
 
 async def test_a_provider_of_ones_own_works_through_litellm_too(llm: ScriptedLLM) -> None:
     llm.always(Reply("hi"))
     settings = Settings(provider="litellm", providers={"lab": ProviderSettings(api_base=llm.api_base)})
-    assert await said(select("lab/org/qwen3", settings, NONE), "lab/org/qwen3") == "hi"
+    assert await said(create_provider("lab/org/qwen3", settings, NONE), "lab/org/qwen3") == "hi"
     assert llm.requests[0].body["model"] == "org/qwen3"
 
 
@@ -184,7 +184,7 @@ async def test_a_provider_of_ones_own_works_through_litellm_too(llm: ScriptedLLM
 )
 def test_a_missing_key_is_told_before_any_request_with_the_ways_out(model: str, variable: str) -> None:
     with pytest.raises(AuthenticationFailed) as caught:
-        select(model, Settings(), NONE)
+        create_provider(model, Settings(), NONE)
     assert variable in caught.value.message
     assert "demo/tour" in caught.value.hint
     assert "crushpy models" in caught.value.hint
@@ -192,24 +192,24 @@ def test_a_missing_key_is_told_before_any_request_with_the_ways_out(model: str, 
 
 def test_openais_own_address_needs_a_key_even_when_it_is_spelled_out() -> None:
     with pytest.raises(AuthenticationFailed):
-        select("openai/gpt-4o", Settings(), {"OPENAI_BASE_URL": "https://api.openai.com/v1"})
+        create_provider("openai/gpt-4o", Settings(), {"OPENAI_BASE_URL": "https://api.openai.com/v1"})
 
 
 def test_a_key_variable_that_the_settings_name_must_be_there() -> None:
     settings = Settings(providers={"lab": ProviderSettings(api_base="http://x/v1", api_key_env="LAB_KEY")})
     with pytest.raises(AuthenticationFailed, match="LAB_KEY is not set"):
-        select("lab/qwen3", settings, {"LAB_KEY": ""})
+        create_provider("lab/qwen3", settings, {"LAB_KEY": ""})
 
 
 def test_a_bare_name_that_nobody_knows_is_refused_with_suggestions() -> None:
     with pytest.raises(BadRequest, match="gtp-5") as caught:
-        select("gtp-5", Settings(), {"OPENAI_API_KEY": "k"})
+        create_provider("gtp-5", Settings(), {"OPENAI_API_KEY": "k"})
     assert "openai/gpt-5" in caught.value.hint
 
 
 def test_an_unknown_demo_names_the_known_one() -> None:
     with pytest.raises(BadRequest) as caught:
-        select("demo/tuor", Settings(), NONE)
+        create_provider("demo/tuor", Settings(), NONE)
     assert "demo/tour" in caught.value.hint
 
 
@@ -251,9 +251,10 @@ def test_without_any_key_it_is_the_demo(environ: dict[str, str]) -> None:
 
 def test_choosing_a_wire_provider_imports_nothing_heavy() -> None:
     code = (
-        "import sys; from crushpy.llm.provider_factory import select, default_model;"
+        "import sys; from crushpy.llm.provider_factory import create_provider, default_model;"
         "from crushpy.settings import Settings;"
-        "select(default_model(Settings(model='openai/gpt-4o')), Settings(), {'OPENAI_API_KEY': 'k'});"
+        "model = default_model(Settings(model='openai/gpt-4o'));"
+        "create_provider(model, Settings(), {'OPENAI_API_KEY': 'k'});"
         "heavy = {'litellm', 'tiktoken', 'httpx', 'pydantic', 'tomlkit'} & set(sys.modules);"
         "sys.exit(f'imported {heavy}' if heavy else 0)"
     )

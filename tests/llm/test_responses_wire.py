@@ -14,7 +14,7 @@ from crushpy.llm.openai.provider import ApiUrl, ResponsesProvider, azure_base
 from crushpy.llm.openai.responses_reply import ResponseReader
 from crushpy.llm.openai.responses_request import ResponsesQuirks, responses_body
 from crushpy.llm.protocol import Request, ThinkingOpaque
-from crushpy.llm.provider_factory import select
+from crushpy.llm.provider_factory import create_provider
 from crushpy.settings import Settings
 
 MODEL = "openai/gpt-5"
@@ -235,12 +235,12 @@ def test_azure_is_asked_at_its_own_addresses(base: str, version: str, expected: 
 
 async def test_azure_gets_its_key_in_its_own_header(llm: ScriptedLLM) -> None:
     environ = {"AZURE_API_KEY": "secret", "AZURE_API_BASE": llm.url, "AZURE_API_VERSION": "2024-10-21"}
-    provider = select("azure/mine", Settings(), environ)
+    provider = create_provider("azure/mine", Settings(), environ)
     with pytest.raises(BadRequest) as refused:
         await hear(provider, ask(model="azure/mine"))
     path = "/openai/deployments/mine/chat/completions?api-version=2024-10-21"
     assert f"{llm.url}{path}" in refused.value.message
     assert json.dumps(provider._headers).count("secret") == 1
     assert provider._headers["api-key"] == "secret"
-    token = select("azure/mine", Settings(), {"AZURE_AD_TOKEN": "t", "AZURE_API_BASE": llm.url})
+    token = create_provider("azure/mine", Settings(), {"AZURE_AD_TOKEN": "t", "AZURE_API_BASE": llm.url})
     assert token._headers["authorization"] == "Bearer t"

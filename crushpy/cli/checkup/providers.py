@@ -88,9 +88,9 @@ def _window(scene: Scene, name: str) -> Finding:
     from crushpy.cli.workspace import learnt_here
     from crushpy.llm.catalog import lookup
     from crushpy.llm.learnt import with_learnt_window
-    from crushpy.llm.provider_factory import server_of
+    from crushpy.llm.provider_factory import server_address
 
-    known = learnt_here().of(name, server_of(name, scene.settings))
+    known = learnt_here().get(name, server_address(name, scene.settings))
     info = with_learnt_window(lookup(name, scene.settings.models.get(name)), known)
     if info.source == "default":
         return warn(
@@ -103,10 +103,10 @@ def _window(scene: Scene, name: str) -> Finding:
 
 async def _servable(scene: Scene, name: str) -> Finding | None:
     """Why this model cannot be used; None if it can."""
-    from crushpy.llm.provider_factory import select
+    from crushpy.llm.provider_factory import create_provider
 
     try:
-        await select(name, scene.settings).close()
+        await create_provider(name, scene.settings).close()
     except ModelError as error:
         return fail(error.message, error.hint)
     return None
@@ -124,7 +124,7 @@ async def _answers(scene: Scene, name: str) -> Finding:
 
 async def local_servers(scene: Scene) -> AsyncIterator[Finding]:
     """Model servers on this machine."""
-    from crushpy.llm.model_listing import ListedModel, list_local_models, ports, ways
+    from crushpy.llm.model_listing import ListedModel, list_local_models, local_model_commands, local_ports
 
     servers: dict[str, list[ListedModel]] = {}
     for model in await list_local_models(scene.settings):
@@ -133,8 +133,8 @@ async def local_servers(scene: Scene) -> AsyncIterator[Finding]:
         names = [model.info.name for model in served]
         shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
         provider, _, first = names[0].partition("/")
-        hint = "" if served[0].ready else "To use it: " + ways(provider, base, first)[1]
+        hint = "" if served[0].ready else "To use it: " + local_model_commands(provider, base, first)[1]
         yield ok(f"{served[0].how} at {base}: {shown}", hint)
     if not servers:
-        looked = ", ".join(str(port) for port in sorted(ports().values()))
+        looked = ", ".join(str(port) for port in sorted(local_ports().values()))
         yield ok(f"none found on this machine (ports {looked})" if looked else "not checked")

@@ -48,16 +48,20 @@ def begin_loading() -> None:
 
 
 class LiteLLMProvider:
-    """Implements `llm.protocol.Provider`."""
+    """Implements `llm.protocol.Provider`. `as_openai`: litellm sees an OpenAI-compatible server."""
 
-    def __init__(self, access: protocol.ProviderAccess) -> None:
+    def __init__(self, access: protocol.ProviderAccess, *, as_openai: bool = False) -> None:
         self._access = access
+        self._as_openai = as_openai
 
     @property
     def slow_to_begin(self) -> bool:
         return _current is None or _current.ended or not _current.ready
 
     def stream(self, request: Request) -> AsyncIterator[Piece]:
+        if self._as_openai:
+            name = f"openai/{request.model.partition('/')[2]}"
+            request = msgspec.structs.replace(request, model=name)
         return start_process().stream(self._access, request)
 
     async def close(self) -> None:

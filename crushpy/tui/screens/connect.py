@@ -18,8 +18,8 @@ from crushpy.core.messages import Data
 from crushpy.engine.side_calls import probe_model
 from crushpy.llm import catalog, vendors
 from crushpy.llm.key_store import KeyOrigin, checked_key, locate_key, require_key_storage, store_key
-from crushpy.llm.model_listing import ListedModel, list_local_models, own_base
-from crushpy.llm.provider_factory import BASE_VARIABLES, openai_base
+from crushpy.llm.model_listing import ListedModel, custom_base, list_local_models
+from crushpy.llm.provider_factory import BASE_VARIABLES
 from crushpy.security.redact import redact
 from crushpy.security.sanitize import clean, one_line
 from crushpy.settings import Settings
@@ -115,7 +115,7 @@ def model_sources(settings: Settings, environ: Mapping[str, str]) -> list[ModelS
     found.append(_azure(settings, environ))
     known = {place.name for place in found}
     found += [_of_settings(name, settings, environ) for name in settings.providers if name not in known]
-    if not openai_base(environ):
+    if not vendors.base_of("openai", environ):
         found.append(
             ModelSource(
                 "any OpenAI-compatible server",
@@ -135,7 +135,7 @@ def model_sources(settings: Settings, environ: Mapping[str, str]) -> list[ModelS
 
 def _provider(provider: vendors.KnownProvider, settings: Settings, environ: Mapping[str, str]) -> ModelSource:
     name = provider.name
-    place, base = locate_key(name, settings, environ), own_base(name, settings, environ)
+    place, base = locate_key(name, settings, environ), custom_base(name, settings, environ)
     has_key = place.held or place.stored
     state = _key_state(place)
     if base:
@@ -151,7 +151,7 @@ def _provider(provider: vendors.KnownProvider, settings: Settings, environ: Mapp
 
 def _azure(settings: Settings, environ: Mapping[str, str]) -> ModelSource:
     """The names of Azure deployments are chosen by their owner."""
-    place, base = locate_key("azure", settings, environ), own_base("azure", settings, environ)
+    place, base = locate_key("azure", settings, environ), custom_base("azure", settings, environ)
     has_key = place.held or place.stored
     missing = "" if base else f"{vendors.AZURE_BASES[0]} is not set"
     state = missing or (f"at {redact(base)}, " + _key_state(place))
@@ -298,10 +298,10 @@ def _server(base: str, served: list[ListedModel]) -> ModelSource:
     names = ", ".join(one_line(offer.info.name) for offer in served[:5])
     if first.ready:
         return ModelSource(first.how, True, base, first.info.name, f"It serves {names}")
-    from crushpy.llm.model_listing import ways
+    from crushpy.llm.model_listing import local_model_commands
 
     provider, _, model = one_line(first.info.name).partition("/")
-    once, for_good = ways(provider, base, model)
+    once, for_good = local_model_commands(provider, base, model)
     return ModelSource(
         first.how,
         False,

@@ -143,10 +143,10 @@ class ModelsScreen(ListScreen[ModelRow, str | None]):
         words += [] if info.tools else ["no tools: chat only"]
         about = Content("; ".join(words))
         if row.api_base and not row.ready:
-            from crushpy.llm.model_listing import ways
+            from crushpy.llm.model_listing import local_model_commands
 
             provider, _, model = one_line(info.name).partition("/")
-            once, for_good = ways(provider, row.api_base, model)
+            once, for_good = local_model_commands(provider, row.api_base, model)
             about += Content(f"\nonce: {once}\npermanently: {for_good}")
         return about
 
