@@ -196,7 +196,7 @@ async def long_session(view: "Transcript", figures: dict[str, str]) -> None:
     times: list[float] = []
     for _ in range(60):
         clock = Clock()
-        view.action_page_up()
+        view.interaction.page(-1)
         times.append(clock.cpu())
         await asyncio.sleep(0.02)
     times.sort()

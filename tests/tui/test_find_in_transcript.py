@@ -23,7 +23,7 @@ REPLY = "\n\n".join(f"Line {number} has {'a Needle' if number % 20 == 3 else 'ha
 def found(app: Driven) -> str:
     """The line in which the current match stands."""
     view = app.chat.transcript
-    text = view.text_of_selection()
+    text = view.screen.get_selected_text()
     assert text.lower() == "needle", text
     at = view.text_selection
     assert at is not None
@@ -48,7 +48,7 @@ async def test_words_are_found_highlighted_and_gone_through(start: Start, llm: S
             await app.pilot.pause()
             assert f"Line {line} has" in found(app)
         await app.press("escape")
-        assert not app.chat.transcript.text_of_selection()
+        assert not app.chat.transcript.screen.get_selected_text()
         assert app.chat.transcript.has_focus
         await app.press("n")
         assert app.chat.prompt.draft == "n"
@@ -90,7 +90,7 @@ async def test_a_hit_in_a_folded_item_opens_it_and_going_on_closes_it_again(
         for _ in range(6):
             await app.press("n")
             await app.pilot.pause()
-            assert app.chat.transcript.text_of_selection().lower() == "a needle"
+            assert app.chat.transcript.screen.get_selected_text().lower() == "a needle"
             places.append("hay 9" in app.text)
         assert True in places and False in places
         while "hay 9" not in app.text:
@@ -116,7 +116,7 @@ async def test_a_hit_in_a_run_of_reading_calls_opens_the_run(
         await app.type("needle of two")
         await app.press("enter")
         await app.sees("two.txt", "the needle of two")
-        assert app.chat.transcript.text_of_selection() == "needle of two"
+        assert app.chat.transcript.screen.get_selected_text() == "needle of two"
 
 
 async def test_it_is_found_in_the_reader_of_a_task(start: Start, llm: ScriptedLLM) -> None:
@@ -137,7 +137,7 @@ async def test_it_is_found_in_the_reader_of_a_task(start: Start, llm: ScriptedLL
         for _ in range(4):
             await app.press("n")
             await app.pilot.pause()
-            assert view.text_of_selection().lower() == "needle"
+            assert view.screen.get_selected_text().lower() == "needle"
             assert view.text_selection is not None and view.text_selection.start is not None
             seen.append(view.text_selection.start.y)
         assert len(set(seen)) == 3 and seen[0] == seen[3]

@@ -15,7 +15,6 @@ from crushpy.storage.store import Store
 from crushpy.tui.screens.choose import ChooseScreen
 from crushpy.tui.screens.message_search import SearchScreen
 from crushpy.tui.screens.session_reader import SessionReaderScreen
-from crushpy.tui.transcript.widget import Transcript
 
 __all__ = ["start"]
 
@@ -30,7 +29,7 @@ async def search(app: Driven, words: str) -> None:
 
 
 def highlighted(app: Driven) -> str:
-    return app.app.screen.query_one(Transcript).text_of_selection()
+    return app.app.screen.get_selected_text() or ""
 
 
 async def test_a_hit_of_what_is_shown_is_shown_where_it_stands(

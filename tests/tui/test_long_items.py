@@ -71,6 +71,6 @@ async def test_all_of_a_huge_reply_is_copied() -> None:
 async def test_words_are_found_in_any_part_of_it(words: str) -> None:
     async with stage([ReplyItem(TEXT)]) as here:
         await here.settle()
-        here.view.reveal(here.view.keys()[0], [words])
+        here.view.interaction.reveal(here.view.keys()[0], [words])
         await here.settle()
         assert any(words in line for line in here.lines())

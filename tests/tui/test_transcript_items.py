@@ -217,7 +217,7 @@ async def test_one_is_not_told_as_many() -> None:
 async def test_very_long_output_shows_its_beginning_and_its_end() -> None:
     output = "\n".join(f"line {n}" for n in range(5_000))
     async with stage([ToolItem("1", "bash", "yes", output=output)]) as here:
-        here.view.toggle(here.view.keys()[0])
+        here.toggle(here.view.keys()[0])
         await here.settle()
         text = here.all_text()
         assert "line 0\n" in text
@@ -274,7 +274,7 @@ async def test_thinking_shows_its_last_words_while_it_goes_on() -> None:
         here.view.stream(key, "idea")
         await here.settle()
         assert here.lines()[0] == "  ▸ Thinking…  second idea"
-        here.view.toggle(key)
+        here.toggle(key)
         here.view.stream(key, "\n\nthird idea")
         await here.settle()
         assert here.lines()[:6] == [

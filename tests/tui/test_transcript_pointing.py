@@ -82,7 +82,7 @@ async def test_arrows_go_through_an_item_that_is_taller_than_the_screen() -> Non
         await press(here, "home", "down")
         seen = set(here.lines())
         for _ in range(60):
-            here.view.action_cursor_down()
+            here.view.interaction.step(1)
             seen.update(here.lines())
         assert {f"paragraph {n}" for n in range(60)} <= {line[2:].rstrip("│┃ ") for line in seen}
         assert here.view.following
@@ -103,7 +103,7 @@ async def test_all_is_folded_and_opened_at_once() -> None:
 async def test_what_the_user_opened_stays_open_when_the_item_changes() -> None:
     async with stage([ToolItem("1", "bash", "make", "running", output="a")]) as here:
         key = here.view.keys()[0]
-        here.view.toggle(key)
+        here.toggle(key)
         here.view.stream(key, "\nb\n")
         await here.settle()
         assert "b" in here.text()
@@ -170,7 +170,7 @@ async def test_dragging_selects_text_without_gutters_and_joins_broken_lines() ->
     async with stage(items, (60, 24)) as here:
         await drag(here, (2, 0), here.find("here"))
         expected = f"the prompt\n\n• {words}\n\nquoted\n\ncode  h"
-        assert here.view.text_of_selection() == expected
+        assert here.view.screen.get_selected_text() == expected
         assert here.app.screen.get_selected_text() == expected
         x, y = here.find("the prompt")
         selected = [segment for segment in here.strips()[y] if "prompt" in segment.text]
@@ -185,20 +185,20 @@ async def test_a_selection_stays_on_its_words_while_text_arrives_and_items_above
     async with stage([CALL, ReplyItem("alpha beta gamma")]) as here:
         x, y = here.find("beta")
         await drag(here, (x, y), (x + 3, y))
-        assert here.view.text_of_selection() == "beta"
-        here.view.toggle(here.view.keys()[0])
+        assert here.view.screen.get_selected_text() == "beta"
+        here.toggle(here.view.keys()[0])
         key = here.view.add(ReplyItem("", done=False))
         here.view.stream(key, "more\n\n" * 40)
         await here.settle()
-        assert here.view.text_of_selection() == "beta"
+        assert here.view.screen.get_selected_text() == "beta"
 
 
 async def test_two_clicks_select_a_word_and_three_the_whole_item() -> None:
     async with stage([UserItem("first"), ReplyItem("alpha beta-gamma delta\n\nsecond")]) as here:
         await click(here, "gamma", times=2)
-        assert here.view.text_of_selection() == "beta-gamma"
+        assert here.view.screen.get_selected_text() == "beta-gamma"
         await click(here, "gamma", times=3)
-        assert here.view.text_of_selection() == "alpha beta-gamma delta\n\nsecond"
+        assert here.view.screen.get_selected_text() == "alpha beta-gamma delta\n\nsecond"
 
 
 async def test_selecting_everything_in_a_long_session_takes_the_sources() -> None:
@@ -207,11 +207,11 @@ async def test_selecting_everything_in_a_long_session_takes_the_sources() -> Non
         selected = here.view.get_selection(SELECT_ALL)
         assert selected is not None
         assert selected[0].split("\n\n") == [f"prompt {n}" for n in range(1_000)]
-        assert here.view.drawn_items < 300
+        assert here.view.cache.drawn_items < 300
 
 
 async def test_wide_characters_are_selected_by_the_cell() -> None:
     async with stage([ReplyItem("漢字かな text")]) as here:
         y = here.find("漢字")[1]
         await drag(here, (4, y), (8, y))
-        assert here.view.text_of_selection() == "字かな"
+        assert here.view.screen.get_selected_text() == "字かな"

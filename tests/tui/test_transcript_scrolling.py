@@ -97,14 +97,14 @@ async def test_the_scrollbar_is_there_only_away_from_the_end() -> None:
 async def test_a_session_of_10_000_items_opens_at_its_end_and_pages_up_without_a_jump() -> None:
     async with stage(session(10_000)) as here:
         assert here.lines()[-1] == "  · notice 9999"
-        assert here.view.drawn_items < 100, "only what is near is drawn"
+        assert here.view.cache.drawn_items < 100, "only what is near is drawn"
         pages: list[list[str]] = []
         for _ in range(120):
             pages.append([strip.text[1:-1] for strip in here.strips()])
-            here.view.action_page_up()
+            here.view.interaction.page(-1)
         for lower, upper in pairwise(pages):
             assert upper[-2:] == lower[:2], "two lines of the page below stay in view"
-        assert here.view.drawn_items <= 300
+        assert here.view.cache.drawn_items <= 300
         read = [line for page in reversed(pages) for line in (page if page is pages[0] else page[:-2])]
         numbers = [int(line.split()[2]) for line in read if line.startswith(" · notice")]
         assert numbers == list(range(numbers[0], 10_000, 4)), "nothing was skipped and nothing came twice"
@@ -118,7 +118,7 @@ async def test_home_and_paging_down_from_there_show_everything_in_order() -> Non
         seen: list[str] = []
         while not here.view.following:
             seen.extend(here.lines())
-            here.view.action_page_down()
+            here.view.interaction.page(1)
         seen.extend(here.lines())
         shown = " ".join(seen)
         assert all(f"notice {number}" in shown for number in range(3, 200, 4))
@@ -192,7 +192,7 @@ async def test_items_are_replaced_and_removed() -> None:
         here.view.remove(second)
         here.view.stream(second, "too late")
         here.view.finish(second)
-        here.view.toggle(second)
+        here.toggle(second)
         await here.settle()
         assert here.all_text() == "changed\n\nthree"
         assert here.view.add(UserItem("four")) not in (first, second)

@@ -55,7 +55,7 @@ async def test_words_are_found_in_it_though_that_takes_longer(start: Start, llm:
         await app.sees("Find in the transcript.")
         await app.type("needle")
         await app.press("enter")
-        await app.until(lambda: view.text_of_selection() == "Needle", "the match")
+        await app.until(lambda: view.screen.get_selected_text() == "Needle", "the match")
         await app.sees_no("Find in the transcript.")
         await app.sees("item 700 \N{EM DASH}")
         await app.press("slash")

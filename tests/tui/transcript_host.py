@@ -109,6 +109,12 @@ class Stage:
         self.pilot = pilot
         self.view = app.view
 
+    def toggle(self, key: int) -> None:
+        """Opens or closes an item."""
+        index = self.view.model.index_of(key)
+        if index is not None:
+            self.view.interaction.set_opened(index, not self.view.model[index].opened)
+
     async def settle(self) -> None:
         """Waits until nothing is left to draw or to colour."""
         await self.pilot.pause()

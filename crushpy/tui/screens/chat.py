@@ -448,7 +448,7 @@ class ChatScreen(ChatLayout):
         key = self.feed.find(message, place.words) if message is not None else -1
         if key < 0:
             return False
-        self.transcript.reveal(key, place.words)
+        self.transcript.interaction.reveal(key, place.words)
         return True
 
     async def fork_at(self, key: int) -> None:

@@ -192,10 +192,7 @@ class ChatLayout(TranscriptScreen):
         self.run_worker(self.perform("help"))
 
     def action_page(self, direction: int) -> None:
-        if direction < 0:
-            self.transcript.action_page_up()
-        else:
-            self.transcript.action_page_down()
+        self.transcript.interaction.page(direction)
 
     def action_to_end(self) -> None:
         self.transcript.following = True

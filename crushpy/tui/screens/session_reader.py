@@ -103,7 +103,7 @@ class SessionReaderScreen(TranscriptScreen, OverlayScreen[str | None]):
         if self._place is None or key < 0:
             transcript.scroll_home(animate=False)
         else:
-            transcript.reveal(key, self._place.words)
+            transcript.interaction.reveal(key, self._place.words)
 
     def action_go_on(self) -> None:
         self.dismiss(self._session_id)

@@ -91,14 +91,14 @@ class TranscriptScreen(Screen[str | None]):
         if event.input in self.query("FindLine"):
             event.stop()
             self._find_entered = False
-            self.query_one(Transcript).find(event.value)
+            self.query_one(Transcript).interaction.find(event.value)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         if event.input not in self.query("FindLine"):
             return
         event.stop()
         self._find_entered = True
-        found = self.query_one(Transcript).find(event.value)
+        found = self.query_one(Transcript).interaction.find(event.value)
         if found is not None:
             self._end_of_find(found)
 
@@ -113,15 +113,15 @@ class TranscriptScreen(Screen[str | None]):
         self._find_entered = False
         for line in self.query("FindLine").results(Input):
             if found:
-                self.query_one(Transcript).take_focus()
+                self.query_one(Transcript).interaction.take_focus()
                 line.remove()
             else:
                 tell(self, f"{one_line(line.value)!r} is not in the transcript.", "warning")
 
     def on_find_line_ended(self) -> None:
         transcript = self.query_one(Transcript)
-        transcript.end_find()
-        transcript.take_focus()
+        transcript.interaction.end_find()
+        transcript.interaction.take_focus()
         self.query("FindLine").remove()
 
     @on(events.DescendantFocus)
@@ -130,7 +130,7 @@ class TranscriptScreen(Screen[str | None]):
         transcript = self.query_one(Transcript)
         lines = self.query("FindLine")
         if self.focused not in (transcript, *lines):
-            transcript.end_find()
+            transcript.interaction.end_find()
             lines.remove()
 
     async def _copy_block(self, key: int, text: str) -> None:

@@ -1,20 +1,19 @@
 """Keys and the mouse on a transcript: the cursor that moves from item to item, folding, search, links."""
 
 import time
-from collections.abc import Callable, Generator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from textual import events
-from textual.geometry import Offset, Size
+from textual.geometry import Offset
 from textual.selection import Selection
 
 from crushpy.tui.items import OWN_COMMAND, PINNABLE, BoundaryItem, ItemAction, ReplyItem, ToolItem, is_message
 from crushpy.tui.transcript.render.canvas import TextRow
 from crushpy.tui.transcript.render.draw_item import is_foldable
-from crushpy.tui.transcript.render_cache import RenderCache
 from crushpy.tui.transcript.selection import (
     Match,
-    ShownBlock,
+    Search,
     block_in,
     collapsed_run,
     find_first_word,
@@ -25,8 +24,9 @@ from crushpy.tui.transcript.selection import (
     whole_item,
     word_at,
 )
-from crushpy.tui.transcript.transcript_model import TranscriptModel
-from crushpy.tui.transcript.transcript_view import TranscriptView
+
+if TYPE_CHECKING:
+    from crushpy.tui.transcript.widget import Transcript
 
 SEARCH_SLICE_S = 0.01
 """Time for which a search runs at a time."""
@@ -35,43 +35,14 @@ SEARCH_PAUSE_S = 0.001
 LINES_PER_STEP = 3
 """Lines that a key scrolls within an item taller than the screen."""
 
-
-class InteractionHost(Protocol):
-    """What the interaction needs of the widget it belongs to."""
-
-    model: TranscriptModel
-    cache: RenderCache
-    view: TranscriptView
-
-    @property
-    def is_following(self) -> bool: ...
-    @property
-    def is_focused(self) -> bool: ...
-    @property
-    def size(self) -> Size: ...
-    @property
-    def top_row(self) -> int: ...
-    @property
-    def text_selection(self) -> Selection | None: ...
-    def set_following(self, following: bool) -> None: ...
-    def show_changes(self) -> None: ...
-    def go_to(self, row: int) -> None: ...
-    def focus(self) -> object: ...
-    def refresh_bindings(self) -> None: ...
-    def capture_mouse(self) -> None: ...
-    def release_mouse(self) -> None: ...
-    def select(self, selection: Selection | None) -> None: ...
-    def call_after(self, seconds: float, callback: Callable[[], object]) -> None: ...
-    def activate(self, key: int, action: ItemAction) -> None: ...
-    def follow_link(self, href: str) -> None: ...
-    def copy_code(self, key: int, block: ShownBlock) -> None: ...
-    def report_find_ended(self, found: bool) -> None: ...
+ThenFound = Callable[[Match | None, bool], bool]
+"""Gets the match or None, and whether it was found later; returns whether there is a match."""
 
 
 class Interaction:
     """The cursor and the search of one transcript widget."""
 
-    def __init__(self, widget: InteractionHost) -> None:
+    def __init__(self, widget: "Transcript") -> None:
         self._widget = widget
         self._cache = widget.cache
         self._model = widget.model
@@ -87,7 +58,7 @@ class Interaction:
         self._found: Match | None = None
         self._opened_by_search: tuple[int, ...] = ()
         """Keys of what was closed before the search showed it."""
-        self._search: Generator[None, None, Match | None] | None = None
+        self._search: Search | None = None
         """The search that is running."""
         self._keeps_cursor = False
         """The next focus leaves the cursor where it is."""
@@ -108,14 +79,11 @@ class Interaction:
             widget.set_following(top >= model.total - height)
         widget.show_changes()
 
-    def toggle(self, index: int | None) -> None:
-        if index is not None:
-            self.set_opened(index, not self._model[index].opened)
-
-    def fold_cursor(self, opened: bool) -> None:
+    def fold_cursor(self, opened: bool | None = None) -> None:
+        """Opens or closes the item at the cursor; without `opened` it changes to the other state."""
         index = self.cursor_index()
         if index is not None:
-            self.set_opened(index, opened)
+            self.set_opened(index, not self._model[index].opened if opened is None else opened)
 
     # --- going to an item --------------------------------------------------------------------------------
 
@@ -150,7 +118,7 @@ class Interaction:
 
     def take_focus(self) -> None:
         """Takes the focus and leaves the cursor where it is."""
-        self._keeps_cursor = not self._widget.is_focused
+        self._keeps_cursor = not self._widget.has_focus
         self._widget.focus()
         self._widget.refresh_bindings()
 
@@ -170,7 +138,7 @@ class Interaction:
         self._origin = self._origin or Match(index if index is not None else 0, -1, 0)
         self._found = self._search = None
         self._close_opened()
-        self._widget.select(None)
+        self._widget.screen.clear_selection()
         if not self.sought:
             self._widget.show_changes()
             return True
@@ -186,29 +154,13 @@ class Interaction:
         if self.sought or self._origin is not None:
             self.sought, self._origin, self._found, self._search = "", None, None, None
             self._opened_by_search = ()
-            self._widget.select(None)
+            self._widget.screen.clear_selection()
             self._widget.show_changes()
             self._widget.refresh_bindings()
 
-    def _run_search(
-        self, search: Generator[None, None, Match | None], then: Callable[[Match | None, bool], bool]
-    ) -> bool | None:
-        """Searches for a moment; None: it continues by itself, unless another search begins.
-
-        `then` gets the match, and whether it was found later.
-        """
+    def _run_search(self, search: Search, then: ThenFound, *, later: bool = False) -> bool | None:
+        """Searches for a moment; None: it continues by itself, unless another search begins."""
         self._search = search
-        return self._continue_search(search, then, later=False)
-
-    def _continue_search(
-        self,
-        search: Generator[None, None, Match | None],
-        then: Callable[[Match | None, bool], bool],
-        *,
-        later: bool,
-    ) -> bool | None:
-        if self._search is not search:
-            return None
         until = time.perf_counter() + SEARCH_SLICE_S
         try:
             next(search)
@@ -217,13 +169,17 @@ class Interaction:
         except StopIteration as end:
             self._search = None
             return then(end.value, later)
-        self._widget.call_after(SEARCH_PAUSE_S, lambda: self._continue_search(search, then, later=True))
+        self._widget.set_timer(SEARCH_PAUSE_S, lambda: self._continue_search(search, then))
         return None
+
+    def _continue_search(self, search: Search, then: ThenFound) -> None:
+        if self._search is search:
+            self._run_search(search, then, later=True)
 
     def _end_search(self, match: Match | None, later: bool) -> bool:
         self._go_to_match(match, later)
         if later:
-            self._widget.report_find_ended(match is not None)
+            self._widget.post_message(self._widget.FindEnded(match is not None))
         return match is not None
 
     def _go_to_match(self, match: Match | None, later: bool) -> bool:
@@ -262,7 +218,7 @@ class Interaction:
     def activate(self, action: ItemAction) -> None:
         index = self.cursor_index()
         if index is not None:
-            self._widget.activate(self._model[index].key, action)
+            self._widget.post_message(self._widget.ItemActivated(self._model[index].key, action))
 
     def open_link(self) -> None:
         """Opens the first link of the item at the cursor; called again, the next one."""
@@ -272,7 +228,7 @@ class Interaction:
             key, number = self._last_link
             number = (number + 1) % len(links) if key == self.cursor else 0
             self._last_link = (self.cursor, number)
-            self._widget.follow_link(links[number])
+            self._widget.post_message(self._widget.LinkClicked(links[number]))
 
     def can_do(self, action: ItemAction, *, can_pin: bool) -> bool:
         """Whether an action makes sense for the item at the cursor."""
@@ -374,7 +330,7 @@ class Interaction:
             self._widget.release_mouse()
 
     def _is_scrollbar(self, x: int) -> bool:
-        return not self._widget.is_following and x == self._widget.size.width - 1
+        return not self._widget.following and x == self._widget.size.width - 1
 
     def _drag(self, y: int) -> None:
         height = self._widget.size.height
@@ -399,17 +355,17 @@ class Interaction:
         self.cursor = key
         meta, entry = event.style.meta, self._model[index]
         if "href" in meta:
-            widget.follow_link(str(meta["href"]))
+            widget.post_message(widget.LinkClicked(str(meta["href"])))
         elif "action" in meta:
-            widget.activate(key, meta["action"])
+            widget.post_message(widget.ItemActivated(key, meta["action"]))
         elif "copy_code" in meta:
-            widget.copy_code(key, block_in(self._cache, index, row))
+            widget.post_message(widget.CodeClicked(key, block_in(self._cache, index, row)))
         elif row == 0 or not entry.opened or isinstance(entry.item, BoundaryItem):
             self.set_opened(index, not entry.opened)
 
     def _select(self, selection: Selection | None) -> None:
         if selection is not None:
-            self._widget.select(selection)
+            self._widget.screen.selections = {self._widget: selection}
 
 
 def _links(rows: Sequence[TextRow]) -> list[str]:

@@ -36,8 +36,6 @@ DRAW_BUDGET_S = 0.02
 ROWS_PER_FREEZE = 5_000
 """Rows after which those of a drawing are exempted from garbage collection: a collection that walks over all
 rows of a reply of two megabytes takes up to a second, in which no key is handled."""
-REUSED_ROWS = 200
-"""Rows of a previous drawing that are compared with those of the next one."""
 
 
 class Drawing:
@@ -62,14 +60,6 @@ class Drawing:
                 return
         self.complete = True
 
-    def reuse_rows(self, before: Sequence[TextRow], start: int = 0) -> None:
-        """Takes over rows of an earlier drawing that look the same: they need not be painted again."""
-        rows = self.canvas.rows
-        for index in range(start, min(len(before) + start, len(rows))):
-            old = before[index - start]
-            if rows[index] is not old and rows[index].same(old):
-                rows[index] = old
-
 
 class LiveDrawing(Drawing):
     """A reply, or opened thoughts, that still grow."""
@@ -93,23 +83,17 @@ class LiveDrawing(Drawing):
         if self._ended:
             super().advance(until)
             return
-        start = self._stream.sealed
-        before = self.rows[start:]
         for _ in self._stream.settle():
             if time.perf_counter() > until:
                 return
         self._stream.draw_tail()
-        self.reuse_rows(before, start)
         self.complete = True
 
     def finish(self, until: float) -> None:
         """No more will come; `advance` completes what there is no time for now."""
-        start = self._stream.sealed
-        before = self.rows[start:]
         self._steps = self._stream.finish()
         self._ended, self.complete = True, False
         self.advance(until)
-        self.reuse_rows(before, start)
 
 
 class RenderCache:
@@ -124,8 +108,6 @@ class RenderCache:
         self._live: dict[int, Drawing] = {}
         """By key, of entries that grow."""
         self._unfinished: dict[int, Drawing] = {}
-        self._previous: dict[int, Sequence[TextRow]] = {}
-        """By key, the rows of an item that was replaced and not drawn again yet."""
         self._streamed_to: set[int] = set()
         """Keys of entries that have grown since the last `flush`."""
         self._replaced: set[int] = set()
@@ -168,8 +150,7 @@ class RenderCache:
     def replace(self, index: int, item: TranscriptItem) -> None:
         """Draws nothing and measures nothing before `flush`: calls change by the thousand."""
         entry = self.model[index]
-        if rows := self._drop(entry):
-            self._previous[entry.key] = rows
+        self._drop(entry)
         entry.set_item(item)
         self._replaced.add(entry.key)
 
@@ -181,11 +162,11 @@ class RenderCache:
         entry = self.model[index]
         if not is_foldable(entry.item) or entry.opened is opened:
             return
-        rows = self._drop(entry)
+        was_drawn = self._drop(entry)
         entry.unfolded = opened
         if entry.streamed is not None:
             self._begin_live(entry)
-        self._redraw(index, rows)
+        self._redraw(index, was_drawn)
         if isinstance(entry.item, ReadingItem):
             self._update_run(index)
 
@@ -219,7 +200,7 @@ class RenderCache:
             return
         if live is not None:
             live.dropped = True
-        self._redraw(index, live.rows if live else [])
+        self._redraw(index, live is not None)
         self._replaced.add(entry.key)
 
     def flush(self) -> None:
@@ -237,9 +218,7 @@ class RenderCache:
         if isinstance(live, LiveDrawing):
             self._advance(entry.key, live)
         else:
-            before: Sequence[TextRow] = live.rows if live else ()
             live = self._live[entry.key] = self._draw(entry)
-            live.reuse_rows(before)
         self._measure(index, live)
 
     def _measure_replaced(self) -> None:
@@ -261,9 +240,9 @@ class RenderCache:
     def _update_run(self, header: int) -> None:
         if self.model.update_run(header):
             line = self.model[header]
-            rows = self._drop(line)
+            was_drawn = self._drop(line)
             if not line.hidden:
-                self._redraw(header, rows)
+                self._redraw(header, was_drawn)
 
     # --- looking -----------------------------------------------------------------------------------------
 
@@ -275,7 +254,6 @@ class RenderCache:
         drawing = self._drawing(entry.key)
         if drawing is None:
             drawing = self._draw(entry)
-            drawing.reuse_rows(self._previous.pop(entry.key, ())[:REUSED_ROWS])
             self._keep(entry.key, drawing)
         elif entry.key in self._drawings:
             self._drawings.move_to_end(entry.key)
@@ -340,15 +318,15 @@ class RenderCache:
         self._advance(entry.key, drawing)
         return drawing
 
-    def _redraw(self, index: int, before: Sequence[TextRow]) -> None:
+    def _redraw(self, index: int, was_drawn: bool) -> None:
+        """Draws an entry again; one that was not drawn before is only estimated."""
         entry = self.model[index]
-        if self._palette is None or not before:
+        if self._palette is None or not was_drawn:
             self.model.estimate(index)
         elif entry.streamed is not None:
             self.flush()
         else:
             drawing = self._draw(entry)
-            drawing.reuse_rows(before[:REUSED_ROWS])
             self._keep(entry.key, drawing)
             self._measure(index, drawing)
 
@@ -384,18 +362,17 @@ class RenderCache:
         oldest.dropped = True
         return oldest
 
-    def _drop(self, entry: ItemState) -> Sequence[TextRow]:
-        """Forgets an entry's drawing; its rows may be reused by the next one."""
+    def _drop(self, entry: ItemState) -> bool:
+        """Forgets an entry's drawing; False if it was not drawn."""
         drawing = self._drawings.pop(entry.key, None) or self._live.pop(entry.key, None)
         self._unfinished.pop(entry.key, None)
-        if drawing is None:
-            return []
-        drawing.dropped = True
-        return drawing.rows
+        if drawing is not None:
+            drawing.dropped = True
+        return drawing is not None
 
     def _drop_all(self) -> None:
         for drawing in (*self._drawings.values(), *self._live.values()):
             drawing.dropped = True
-        for drawings in (self._drawings, self._live, self._unfinished, self._previous):
+        for drawings in (self._drawings, self._live, self._unfinished):
             drawings.clear()
         self.highlighter.drop()

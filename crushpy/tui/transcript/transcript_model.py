@@ -3,7 +3,9 @@
 Draws nothing: an item's height is an estimate until `RenderCache` has drawn it.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, islice
 
 import msgspec
 
@@ -18,17 +20,13 @@ _READING = {"view": "files", "ls": "folders", "glob": "searches", "grep": "searc
 
 
 class Heights:
-    """Heights by index in a Fenwick tree: reading a position, finding an index and changing a height are
-    logarithmic, so 10,000 items cost about as much as 10."""
+    """Heights by index. Positions are prefix sums, computed when asked for and only from the first height
+    that changed: while a reply is streamed that is the last one."""
 
     def __init__(self, heights: Iterable[int] = ()) -> None:
         self._heights = list(heights)
-        self._tree = [0, *self._heights]
-        for node in range(1, len(self._tree)):
-            parent = node + (node & -node)
-            if parent < len(self._tree):
-                self._tree[parent] += self._tree[node]
-        self.total = sum(self._heights)
+        self._tops = [0]
+        """The rows where the first entries begin; shorter than the heights after a change."""
 
     def __len__(self) -> int:
         return len(self._heights)
@@ -37,56 +35,29 @@ class Heights:
         return self._heights[index]
 
     def __setitem__(self, index: int, height: int) -> None:
-        change = height - self._heights[index]
-        if not change:
-            return
-        self._heights[index] = height
-        self.total += change
-        node = index + 1
-        while node < len(self._tree):
-            self._tree[node] += change
-            node += node & -node
+        if height != self._heights[index]:
+            self._heights[index] = height
+            del self._tops[index + 1 :]
 
     def append(self, height: int) -> None:
         self._heights.append(height)
-        self.total += height
-        node = len(self._tree)
-        covered = height
-        child = node - 1
-        while child > node - (node & -node):
-            covered += self._tree[child]
-            child -= child & -child
-        self._tree.append(covered)
+
+    @property
+    def total(self) -> int:
+        return self.before(len(self._heights))
 
     def before(self, index: int) -> int:
         """The sum of the heights before `index`: the row where it begins."""
-        total = 0
-        while index > 0:
-            total += self._tree[index]
-            index -= index & -index
-        return total
+        known = len(self._tops) - 1
+        if index > known:
+            self._tops.extend(islice(accumulate(self._heights[known:index], initial=self._tops[-1]), 1, None))
+        return self._tops[index]
 
     def find(self, row: int) -> tuple[int, int]:
         """Which index covers `row`, and how far below its beginning that is. Past the end: the last row."""
-        if row >= self.total:
-            last = self._last_tall()
-            return last, max(0, self._heights[last] - 1) if self._heights else 0
-        index = 0
-        rest = max(0, row)
-        step = 1 << len(self._heights).bit_length()
-        while step:
-            probe = index + step
-            if probe < len(self._tree) and self._tree[probe] <= rest:
-                index = probe
-                rest -= self._tree[probe]
-            step >>= 1
-        return index, rest
-
-    def _last_tall(self) -> int:
-        for index in range(len(self._heights) - 1, -1, -1):
-            if self._heights[index]:
-                return index
-        return 0
+        row = max(0, min(row, self.total - 1))
+        index = max(0, min(bisect_right(self._tops, row), len(self._heights)) - 1)
+        return index, row - self._tops[index]
 
 
 class ItemState:

@@ -18,8 +18,6 @@ from crushpy.tui.transcript.render.styles import Palette
 from crushpy.tui.transcript.render_cache import RenderCache
 from crushpy.tui.transcript.selection import match_spans, name_line, selected_span
 
-MAX_MARKED_ROWS = 1_000
-"""Rows with something over them that are remembered."""
 FOUND = Style(reverse=True)
 
 
@@ -47,7 +45,7 @@ class Overlay(NamedTuple):
 
 
 class TranscriptView:
-    """Turns a position into strips. An unchanged line is the same `Strip` object as before."""
+    """Turns a position into strips."""
 
     def __init__(self, cache: RenderCache) -> None:
         self._cache = cache
@@ -62,8 +60,6 @@ class TranscriptView:
         self.strips: list[Strip] = []
         self.line_names: list[int | None] = []
         """For each line its name, see `selection.name_line`."""
-        self._marked: dict[TextRow, tuple[Marks, Strip]] = {}
-        self._blank: TextRow | None = None
 
     # --- position ----------------------------------------------------------------------------------------
 
@@ -106,8 +102,6 @@ class TranscriptView:
         index = self._anchor[0]
         before = self._model.heights[index] if index < len(self._model.heights) else 0
         self._cache.set_style(palette, size.width, size.height)
-        self._marked.clear()
-        self._blank = None
         self._anchor_height = before  # the same part of the item at the top stays there
 
     def _measure_from_anchor(self, height: int) -> int | None:
@@ -157,17 +151,14 @@ class TranscriptView:
     # --- lines -------------------------------------------------------------------------------------------
 
     def show_empty(self, size: Size, style: Style) -> None:
-        """Shows empty lines; the same objects as long as they look the same."""
-        blank = Strip.blank(size.width, style)
-        if len(self.strips) != size.height or not self.strips or self.strips[0] != blank:
-            self.strips = [blank] * size.height
+        self.strips = [Strip.blank(size.width, style)] * size.height
 
     def compose_lines(self, top: int, palette: Palette, overlay: Overlay) -> None:
         """Makes the strips for the size that was laid out last."""
         width, height = self.size
         model = self._model
         bar = _scrollbar(top, model.total, height) if overlay.scrollbar and model.total > height else ""
-        blank = self._blank = self._blank or TextRow([], palette.text)
+        blank = TextRow([], palette.text)
         strips: list[Strip] = []
         names: list[int | None] = []
         index, offset = model.heights.find(top) if model.total else (None, 0)
@@ -198,10 +189,7 @@ class TranscriptView:
         self.stale = False
 
     def _mark(self, row: TextRow, marks: Marks, palette: Palette, overlay: Overlay) -> Strip:
-        """A row with what lies over it. Remembered, so that an unchanged line is the same object."""
-        known = self._marked.get(row)
-        if known is not None and known[0] == marks and row is not self._blank:
-            return known[1]
+        """A row with what lies over it."""
         width = self.size.width
         strip = row.strip(width)
         for span in marks.found:
@@ -214,9 +202,6 @@ class TranscriptView:
         if marks.scrollbar:
             style = palette["thumb" if marks.scrollbar == "┃" else "track"]
             strip = Strip.join([strip.crop(0, width - 1), Strip([Segment(marks.scrollbar, style)], 1)])
-        if len(self._marked) > MAX_MARKED_ROWS:
-            self._marked.clear()
-        self._marked[row] = (marks, strip)
         return strip
 
 

@@ -6,7 +6,7 @@ the cursor and the search. The widget must have no border and no padding: it pai
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar, cast, overload
 
 from rich.segment import Segment
@@ -47,13 +47,13 @@ class Transcript(FocusVisitor, ScrollView, can_focus=True):
     DEFAULT_CSS = CSS
     COMPONENT_CLASSES = COMPONENTS
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "cursor_up", "Previous", tooltip="the previous item"),
-        Binding("down", "cursor_down", "Next", tooltip="the next item"),
+        Binding("up", "step(-1)", "Previous", tooltip="the previous item"),
+        Binding("down", "step(1)", "Next", tooltip="the next item"),
         Binding("enter,space", "toggle_item", "Open or close", tooltip="open or close the item"),
         Binding("right", "fold(True)", "Open", show=False),
         Binding("left", "fold(False)", "Close", show=False),
-        Binding("pageup", "page_up", "A page up", show=False),
-        Binding("pagedown", "page_down", "A page down", show=False),
+        Binding("pageup", "page(-1)", "A page up", show=False),
+        Binding("pagedown", "page(1)", "A page down", show=False),
         Binding("home", "scroll_home", "To the beginning", show=False),
         Binding("end", "scroll_end", "To the end", show=False),
         Binding("c", "activate('copy')", "Copy", tooltip="copy the item"),
@@ -198,11 +198,6 @@ class Transcript(FocusVisitor, ScrollView, can_focus=True):
         entries = [entry for entry in self.model.entries if entry is not None]
         return [entry.key for entry in entries if not isinstance(entry.item, ReadingItem)]
 
-    @property
-    def drawn_items(self) -> int:
-        """How many items keep their lines in memory."""
-        return self.cache.drawn_items
-
     def fold_all(self, folded: bool) -> None:
         """Closes everything that can be folded, or opens it."""
         for index, entry in enumerate(self.model.entries):
@@ -210,62 +205,7 @@ class Transcript(FocusVisitor, ScrollView, can_focus=True):
                 self.cache.set_opened(index, not folded)
         self.show_changes()
 
-    def toggle(self, key: int) -> None:
-        """Opens or closes an item. Its first line stays where it is on the screen."""
-        self.interaction.toggle(self.model.index_of(key))
-
-    def reveal(self, key: int, words: Sequence[str] = ()) -> None:
-        """Goes to an item and shows it opened, with the cursor on it and the first of the words selected."""
-        self.interaction.reveal(key, words)
-
-    def find(self, words: str) -> bool | None:
-        """Highlights the words and goes to a match; None if `FindEnded` will tell the result."""
-        return self.interaction.find(words)
-
-    def end_find(self) -> None:
-        self.interaction.end_find()
-
-    def take_focus(self) -> None:
-        """Takes the focus and leaves the cursor where it is."""
-        self.interaction.take_focus()
-
-    # --- for the interaction -----------------------------------------------------------------------------
-
-    @property
-    def is_following(self) -> bool:
-        return self.following
-
-    @property
-    def is_focused(self) -> bool:
-        return self.has_focus
-
-    def select(self, selection: Selection | None) -> None:
-        """Selects text of this widget; None: nothing is selected any more."""
-        if selection is None:
-            self.screen.clear_selection()
-        else:
-            self.screen.selections = {self: selection}
-
-    def call_after(self, seconds: float, callback: Callable[[], object]) -> None:
-        self.set_timer(seconds, lambda: cast(None, callback()))
-
-    def activate(self, key: int, action: ItemAction) -> None:
-        self.post_message(self.ItemActivated(key, action))
-
-    def follow_link(self, href: str) -> None:
-        self.post_message(self.LinkClicked(href))
-
-    def copy_code(self, key: int, block: ShownBlock) -> None:
-        self.post_message(self.CodeClicked(key, block))
-
-    def report_find_ended(self, found: bool) -> None:
-        self.post_message(self.FindEnded(found))
-
     # --- selection ---------------------------------------------------------------------------------------
-
-    def text_of_selection(self) -> str:
-        """The selected text; empty if nothing is selected."""
-        return selected_text(self.cache, self.text_selection) if self.text_selection else ""
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         return selected_text(self.cache, selection), "\n"
@@ -360,7 +300,7 @@ class Transcript(FocusVisitor, ScrollView, can_focus=True):
         before = self._painted
         self.view.stale = True
         after = self._visible_strips()
-        changed = [y for y, strip in enumerate(after) if y >= len(before) or strip is not before[y]]
+        changed = [y for y, strip in enumerate(after) if y >= len(before) or strip != before[y]]
         self._painted = [*after]
         if changed:
             first, last = changed[0], changed[-1]
@@ -469,17 +409,11 @@ class Transcript(FocusVisitor, ScrollView, can_focus=True):
             return True
         return self.interaction.can_do(cast(ItemAction, parameters[0]), can_pin=self.can_pin)
 
-    def action_cursor_up(self) -> None:
-        self.interaction.step(-1)
+    def action_step(self, step: int) -> None:
+        self.interaction.step(step)
 
-    def action_cursor_down(self) -> None:
-        self.interaction.step(1)
-
-    def action_page_up(self) -> None:
-        self.interaction.page(-1)
-
-    def action_page_down(self) -> None:
-        self.interaction.page(1)
+    def action_page(self, step: int) -> None:
+        self.interaction.page(step)
 
     def action_scroll_home(self) -> None:
         self.go_to(0)
@@ -493,7 +427,7 @@ class Transcript(FocusVisitor, ScrollView, can_focus=True):
         self.interaction.fold_cursor(opened)
 
     def action_toggle_item(self) -> None:
-        self.interaction.toggle(self.interaction.cursor_index())
+        self.interaction.fold_cursor()
 
     def action_activate(self, action: ItemAction) -> None:
         self.interaction.activate(action)
@@ -502,14 +436,14 @@ class Transcript(FocusVisitor, ScrollView, can_focus=True):
         self.interaction.open_link()
 
     def action_find(self) -> None:
-        self.end_find()
+        self.interaction.end_find()
         self.post_message(self.FindAsked())
 
     def action_find_next(self, step: int) -> None:
         self.interaction.find_next(step)
 
     def action_end_find(self) -> None:
-        self.end_find()
+        self.interaction.end_find()
 
     def on_focus(self, event: events.Focus) -> None:
         self.interaction.enter(from_app_focus=event.from_app_focus)

@@ -40,15 +40,6 @@ class TextRow:
         """All its characters, including the gutter."""
         return "".join([segment.text for segment in self.segments])
 
-    def same(self, other: "TextRow") -> bool:
-        """Whether it looks the same and copies the same."""
-        return (
-            self.segments == other.segments
-            and self.gutter == other.gutter
-            and self.end == other.end
-            and self.fill == other.fill
-        )
-
     def strip(self, width: int) -> Strip:
         """The line, exactly `width` cells wide. A row is only ever drawn for one width."""
         if self._strip is None:
