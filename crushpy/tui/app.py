@@ -213,4 +213,4 @@ class CrushpyApp(AdaptedApp):
         return super().check_action(action, parameters)
 
     def action_interrupt_or_quit(self) -> None:
-        self.chat.interrupt_or_quit()
+        self.chat.stop_keys.interrupt_or_quit()

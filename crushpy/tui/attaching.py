@@ -4,17 +4,15 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from crushpy.core.errors import CrushpyError
 from crushpy.tui.terminal.clipboard import existing_pictures
-from crushpy.tui.widgets.attachment_list import AttachmentList
-from crushpy.tui.widgets.prompt import PromptInput
 from crushpy.util.mentions import mentioned_files
 
 if TYPE_CHECKING:
     from crushpy.core.messages import Image, Message
-    from crushpy.engine.conversation import Conversation
+    from crushpy.tui.screens.chat import ChatScreen
 
 MOST_MENTIONS = 20
 """So many mentions of a draft are looked at."""
@@ -22,25 +20,10 @@ PASTED = "pasted.png"
 """What a picture from the clipboard is called."""
 
 
-class AttachingHost(Protocol):
-    """The chat, as far as it is needed here."""
-
-    prompt: PromptInput
-    attachments: AttachmentList
-
-    async def opened_conversation(self) -> "Conversation | None":
-        """Waits until the engine is there, or is known not to come."""
-        ...
-
-    def say(self, text: str, *, warning: bool = False) -> None: ...
-
-    def run_worker(self, work: Coroutine[Any, Any, None]) -> object: ...
-
-
 class Attaching:
     """Reads in the background. What must wait for that (a prompt that is sent meanwhile) is kept in order."""
 
-    def __init__(self, chat: AttachingHost, folder: str) -> None:
+    def __init__(self, chat: "ChatScreen", folder: str) -> None:
         self._chat = chat
         self._folder = folder
         self._waiting: list[Callable[[], None]] = []

@@ -1,5 +1,9 @@
-"""What a conversation begins with in the app: the greeting, a word about the demo, and unfinished tasks."""
+"""What a conversation begins with in the app: the greeting, a notice about the demo, and unfinished tasks."""
 
+import asyncio
+import time
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -7,22 +11,33 @@ import msgspec
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Data
 from crushpy.security.sanitize import one_line
-from crushpy.tui.items import GreetingItem, GreetingLine, ItemView, NoticeItem
+from crushpy.tui.items import GreetingItem, GreetingLine, NoticeItem
+from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.transcript.render.canvas import PROSE
 
 if TYPE_CHECKING:
     from crushpy.engine.conversation import Conversation
+    from crushpy.tui.screens.chat import ChatScreen
 
 TRY = (
     ("Explain this project", "a prompt in your own words"),
-    ("@", "names a file, ! runs a command of your own, / lists what there is"),
-    ("Ctrl+P", "everything crushpy can do; ? shows the keys"),
+    ("@", "names a file, ! runs a shell command, / lists all commands"),
+    ("Ctrl+P", "all commands; ? shows the keys"),
 )
-LABEL = 11
-LEAST_ROWS = 16
-"""Where the terminal has fewer rows, they are left to the conversation."""
-ROOMY = 30
-"""Rows from which on there is a line for each thing."""
+LABEL_COLUMNS = 11
+MIN_ROWS = 16
+"""In a terminal with fewer rows no card is shown."""
+MIN_ROWS_FOR_LONG_CARD = 30
+LAST_CONVERSATION_DELAY_S = 0.3
+"""Delay before the hint about the previous conversation."""
+WELCOME = (
+    "This is demo/tour, a built-in model that is not a language model: type `help` or `look around`. "
+    "/connect shows how to use a real model. Esc hides this notice permanently."
+)
+MAX_TASK_ROWS = 24
+"""Rows of the table of tasks; the rest is counted in its last line."""
+_MARGIN_COLUMNS = 8
+"""Columns that the transcript uses for its margins."""
 
 
 class Greeting(Data, frozen=True):
@@ -43,46 +58,110 @@ class Greeting(Data, frozen=True):
         return one_line(self.folder) + (f" · {one_line(self.branch)}" if self.branch else "")
 
 
-class GreetingCard:
-    """The card of a new conversation, as long as it is there."""
+class Greeter:
+    """Shows what a conversation begins with, and removes the card once something is said."""
 
-    def __init__(self, view: ItemView) -> None:
-        self._view = view
-        self._key: int | None = None
+    def __init__(self, chat: "ChatScreen") -> None:
+        self._chat = chat
+        self._view = chat.transcript
+        self.card_key: int | None = None
+        """The card's key in the transcript; None if it is not shown."""
         self._greeting: Greeting | None = None
+        self._welcome_key: int | None = None
 
     @property
-    def key(self) -> int | None:
-        """Its place in the view; None if there is none."""
-        return self._key
+    def _rows(self) -> int:
+        return app_of(self._chat).size.height
 
-    def show(self, greeting: Greeting, rows: int) -> None:
-        """`rows` of the terminal decide how much it says."""
-        self.end()
-        self._greeting = greeting
-        self._key = self._view.add(_card(greeting, rows))
+    def show_card(self, conversation: "Conversation") -> None:
+        """Shows the card of a new conversation if the terminal is tall enough."""
+        if not conversation.history and self._rows >= MIN_ROWS:
+            self.end_card()
+            self._greeting = make_greeting(conversation)
+            self.card_key = self._view.add(_card(self._greeting, self._rows))
+            self._chat.run_worker(self._add_last(conversation), group="greeting", exclusive=True)
 
-    def add_last(self, last: str, rows: int) -> None:
-        """The last conversation is known now."""
+    async def _add_last(self, conversation: "Conversation") -> None:
+        """Opens storage, so it runs in the background: a prompt sent at once goes first."""
+        await asyncio.sleep(LAST_CONVERSATION_DELAY_S)
+        last = await describe_last(conversation)
         if self._greeting is not None and last:
             self._greeting = msgspec.structs.replace(self._greeting, last=last)
-            self.fit(rows)
+            self.fit_card()
 
-    def fit(self, rows: int) -> None:
-        """The terminal has so many rows now."""
-        if self._key is not None and self._greeting is not None:
-            item = _card(self._greeting, rows)
-            if item != self._view.item(self._key):
-                self._view.replace(self._key, item)
+    def fit_card(self) -> None:
+        """Chooses the card for the present number of rows."""
+        if self.card_key is not None and self._greeting is not None:
+            item = _card(self._greeting, self._rows)
+            if item != self._view.item(self.card_key):
+                self._view.replace(self.card_key, item)
 
-    def end(self) -> None:
-        if self._key is not None:
-            self._view.remove(self._key)
-        self._key = self._greeting = None
+    def end_card(self) -> None:
+        if self.card_key is not None:
+            self._view.remove(self.card_key)
+        self.card_key = self._greeting = None
+
+    async def show_notices(self, conversation: "Conversation") -> None:
+        """Names the unfinished tasks of a resumed conversation; explains the demo model in a new one."""
+        if conversation.history:
+            with suppress(CrushpyError):
+                if notice := await unfinished_list(conversation, self._view.size.width):
+                    self._view.add(notice)
+        elif conversation.info.model == "demo/tour" and conversation.settings.welcome == "show":
+            self._welcome_key = self._view.add(NoticeItem(WELCOME))
+
+    def dismiss_welcome(self, conversation: "Conversation") -> bool:
+        """Removes the notice about the demo for good; False if it is not shown."""
+        key, self._welcome_key = self._welcome_key, None
+        if key is None or self._view.item(key) is None:
+            return False
+        self._view.remove(key)
+        try:
+            conversation.save_choice("welcome", "hide")
+        except CrushpyError as error:
+            self._view.add(NoticeItem(f"The notice will be shown again: {error}", "warning"))
+        return True
+
+
+def make_greeting(conversation: "Conversation") -> Greeting:
+    """The greeting without the last conversation, which is read later."""
+    from crushpy import __version__
+    from crushpy.engine.environment import git_branch, instruction_files
+
+    info = conversation.info
+    names = [_short_path(Path(path), Path(info.cwd)) for path in instruction_files(info.system)]
+    folder, branch = home_relative(Path(info.cwd)), git_branch(Path(info.cwd))
+    return Greeting(__version__, folder, branch, info.model, info.compaction, tuple(names))
+
+
+async def describe_last(conversation: "Conversation") -> str:
+    """The latest conversation of this folder; empty if there is none, or none can be read."""
+    from crushpy.engine.session.export import age
+
+    try:
+        rows = await conversation.latest_here()
+    except CrushpyError:
+        return ""
+    if not rows:
+        return ""
+    ago = age(time.time() - rows[0].updated_at)
+    return f"“{rows[0].title[:60]}”, {ago if ago == 'now' else f'{ago} ago'}"
+
+
+def _short_path(path: Path, cwd: Path) -> str:
+    return str(path.relative_to(cwd)) if path.is_relative_to(cwd) else home_relative(path)
+
+
+def home_relative(path: Path) -> str:
+    """A path as people write it, with `~` for the home folder."""
+    home = Path.home()
+    if path == home:
+        return "~"
+    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
 
 
 def _card(greeting: Greeting, rows: int) -> GreetingItem:
-    return (card if rows >= ROOMY else short_card)(greeting)
+    return (card if rows >= MIN_ROWS_FOR_LONG_CARD else short_card)(greeting)
 
 
 def short_card(greeting: Greeting) -> GreetingItem:
@@ -91,7 +170,7 @@ def short_card(greeting: Greeting) -> GreetingItem:
         f"reads {', '.join(map(one_line, greeting.files))}" if greeting.files else "no AGENTS.md here: /init"
     ]
     about += [f"last here: {one_line(greeting.last)}"] if greeting.last else []
-    keys = "? keys  Ctrl+P everything  @ a file  ! a command of your own"
+    keys = "? keys  Ctrl+P commands  @ file  ! shell command"
     return GreetingItem(
         (
             (*_name(greeting), (f"  {greeting.where}", "text")),
@@ -112,11 +191,11 @@ def card(greeting: Greeting) -> GreetingItem:
         _line("reads", files),
     ]
     if greeting.last:
-        lines.append(_line("last here", f"{one_line(greeting.last)} · /sessions goes on with it"))
+        lines.append(_line("last here", f"{one_line(greeting.last)} · /sessions resumes it"))
     lines.append(())
     for number, (what, why) in enumerate(TRY):
         label = "try" if not number else ""
-        lines.append(((f"  {label:<{LABEL}}", "muted"), (what, "running"), (f"  {why}", "muted")))
+        lines.append(((f"  {label:<{LABEL_COLUMNS}}", "muted"), (what, "running"), (f"  {why}", "muted")))
     return GreetingItem(tuple(lines))
 
 
@@ -125,49 +204,7 @@ def _name(greeting: Greeting) -> GreetingLine:
 
 
 def _line(label: str, text: str) -> GreetingLine:
-    return ((f"  {label:<{LABEL}}", "muted"), (text, "text"))
-
-
-# --- the demo -------------------------------------------------------------------------------------------
-
-WELCOME = (
-    "You are talking to demo/tour, which is built in and not a language model: say `help`, or `look around`. "
-    "/connect shows how to use a real model. Esc hides this line for good."
-)
-
-
-class Welcome:
-    """The notice shown to users of the built-in demo model, until they dismiss it."""
-
-    def __init__(self, view: ItemView) -> None:
-        self._view = view
-        self._key: int | None = None
-
-    def greet(self, conversation: "Conversation") -> None:
-        """Shows it in a new conversation with the demo, unless it was dismissed before."""
-        new = conversation.info.model == "demo/tour" and not conversation.history
-        if new and conversation.settings.welcome == "show":
-            self._key = self._view.add(NoticeItem(WELCOME))
-
-    def dismiss(self, conversation: "Conversation") -> bool:
-        """Removes it for good; False if it is not shown."""
-        key, self._key = self._key, None
-        if key is None or self._view.item(key) is None:
-            return False
-        self._view.remove(key)
-        try:
-            conversation.save_choice("welcome", "hide")
-        except CrushpyError as error:
-            self._view.add(NoticeItem(f"It will be back: {error}", "warning"))
-        return True
-
-
-# --- unfinished tasks -----------------------------------------------------------------------------------
-
-MAX_TASK_ROWS = 24
-"""Rows of the table of tasks; the rest is counted in its last line."""
-_MARGIN_COLUMNS = 8
-"""Columns that the transcript uses for its margins."""
+    return ((f"  {label:<{LABEL_COLUMNS}}", "muted"), (text, "text"))
 
 
 async def unfinished_list(conversation: "Conversation", width: int) -> NoticeItem | None:
@@ -179,7 +216,7 @@ async def unfinished_list(conversation: "Conversation", width: int) -> NoticeIte
 
     done = sum(task.state == "done" for task in tasks)
     go_on = f"crushpy run --resume {conversation.info.root_id}"
-    said = f"{done} of {len(tasks)} tasks of its list are done; `{go_on}` goes on with the rest."
+    said = f"{done} of {len(tasks)} tasks of its list are done; `{go_on}` continues with the rest."
     room = max(20, min(width, PROSE) - _MARGIN_COLUMNS)
     table = table_lines([task_state_event(task, len(tasks)) for task in tasks], room, MAX_TASK_ROWS)
     return NoticeItem("\n".join([said, *table]), "warning")

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -22,6 +23,7 @@ from crushpy.core.events import (
     TurnEnded,
     UsageReported,
 )
+from crushpy.tui.greeting import home_relative
 from crushpy.tui.widgets.status_bar import MODE_WORDS, Reading, StatusBar
 
 if TYPE_CHECKING:
@@ -90,10 +92,10 @@ class StatusPresenter:
         self._request_frame()
 
     def _locate(self, conversation: "Conversation") -> None:
-        from crushpy.tui.engine_access import place_of
+        from crushpy.engine.environment import git_branch
 
-        folder, branch = place_of(conversation.info.cwd)
-        self._set(folder=folder, branch=branch)
+        cwd = Path(conversation.info.cwd)
+        self._set(folder=home_relative(cwd), branch=git_branch(cwd))
         self._bar.run_worker(self._say_whether_confined(conversation))
 
     async def _say_whether_confined(self, conversation: "Conversation") -> None:

@@ -62,11 +62,8 @@ class Host(App[None]):
     def on_prompt_input_shell(self, event: PromptInput.Shell) -> None:
         self.heard.append(("shell", event.command))
 
-    def on_queue_view_edit(self, event: QueueView.Edit) -> None:
-        self.heard.append(("edit", event.prompt_id, event.text))
-
-    def on_queue_view_remove(self, event: QueueView.Remove) -> None:
-        self.heard.append(("remove", event.prompt_id))
+    def on_queue_view_asked(self, event: QueueView.Asked) -> None:
+        self.heard.append((event.action, event.prompt_id))
 
     @contextmanager
     def suspend(self) -> Iterator[None]:

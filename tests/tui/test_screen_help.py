@@ -7,7 +7,7 @@ from textual.binding import Binding, BindingType
 from crushpy.core.app_commands import APP_COMMANDS
 from crushpy.tui.app import CrushpyApp
 from crushpy.tui.key_help import key_places
-from crushpy.tui.screens.chat_layout import ChatLayout
+from crushpy.tui.screens.chat import ChatScreen
 from crushpy.tui.screens.help import HelpScreen
 from crushpy.tui.transcript.widget import Transcript
 from crushpy.tui.widgets.approval import ApprovalPanel
@@ -34,7 +34,7 @@ def bound(*lists: list[BindingType]) -> set[str]:
     [
         ("In the prompt", bound(PromptInput.BINDINGS)),
         ("Editing the prompt", bound(FoldingTextArea.BINDINGS)),
-        ("Everywhere", bound(ChatLayout.BINDINGS, CrushpyApp.BINDINGS) | {"Tab", "Shift+Tab", "Ctrl+P"}),
+        ("Everywhere", bound(ChatScreen.BINDINGS, CrushpyApp.BINDINGS) | {"Tab", "Shift+Tab", "Ctrl+P"}),
         ("In the transcript", bound(Transcript.BINDINGS) - {"p", "u", "t", "l", "w"}),
         ("On the card", {"p", "u", "t", "l", "w"}),
         ("In the queue", bound(QueueView.BINDINGS)),

@@ -10,12 +10,12 @@ from crushpy.tui.screens.sessions import SessionsScreen
 
 __all__ = ["start"]
 
-LINE = "You are talking to demo/tour"
+LINE = "This is demo/tour"
 
 
 async def test_escape_takes_the_line_away_for_good(start: Start, home: Path) -> None:
     async with start(model="demo/tour") as app:
-        await app.sees(LINE, "Esc hides this line for good")
+        await app.sees(LINE, "Esc hides this notice permanently")
         await app.press("escape")
         await app.sees_no(LINE)
         await app.say("/new")
@@ -42,7 +42,7 @@ async def test_where_that_cannot_be_remembered_it_is_told(start: Start, home: Pa
         (home / "state.toml").mkdir(parents=True)
         await app.press("escape")
         await app.sees_no(LINE)
-        await app.sees("It will be back", "state.toml")
+        await app.sees("The notice will be shown again", "state.toml")
 
 
 async def test_there_is_no_such_line_for_a_real_model(start: Start, llm: ScriptedLLM) -> None:
@@ -68,4 +68,4 @@ async def test_the_last_conversation_is_a_command_away(start: Start, llm: Script
         await app.sees("Hello.")
         await app.rests()
         await app.say("/new")
-        await app.sees("“greet me”", "/sessions goes on with it")
+        await app.sees("“greet me”", "/sessions resumes it")

@@ -1,21 +1,23 @@
 """Commands about the app and its state: help, status, settings, rules, jobs, changes."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from crushpy.core.messages import counted
 from crushpy.security.redact import redact
 from crushpy.security.sanitize import clean, one_line
-from crushpy.tui.actions.host import CommandHost, performs
+from crushpy.tui.actions.registry import performs
+from crushpy.tui.textual_adapter import app_of
 
 if TYPE_CHECKING:
     from crushpy.engine.conversation import Conversation
+    from crushpy.tui.screens.chat import ChatScreen
 
 
 @performs("help")
-async def show_help(chat: CommandHost, argument: str) -> None:
+async def show_help(chat: "ChatScreen", argument: str) -> None:
     from crushpy.tui.screens.help import HelpScreen
 
     keys = msgspec.structs.asdict(chat.conversation.settings.keys) if chat.conversation else {}
@@ -23,14 +25,14 @@ async def show_help(chat: CommandHost, argument: str) -> None:
 
 
 @performs("glossary")
-async def show_words(chat: CommandHost, argument: str) -> None:
+async def show_words(chat: "ChatScreen", argument: str) -> None:
     from crushpy.tui.screens.help import GlossaryScreen
 
     await chat.show(GlossaryScreen())
 
 
 @performs("copy_reply")
-async def copy_last_reply(chat: CommandHost, argument: str) -> None:
+async def copy_last_reply(chat: "ChatScreen", argument: str) -> None:
     history = chat.conversation.history if chat.conversation else ()
     reply = next(
         (one.text for one in reversed(history) if one.role == "assistant" and one.says_something), ""
@@ -42,29 +44,29 @@ async def copy_last_reply(chat: CommandHost, argument: str) -> None:
 
 
 @performs("fold_all")
-async def fold_or_unfold_all(chat: CommandHost, argument: str) -> None:
+async def fold_or_unfold_all(chat: "ChatScreen", argument: str) -> None:
     chat.folded = not chat.folded
     chat.transcript.fold_all(chat.folded)
 
 
 @performs("redraw")
-async def redraw(chat: CommandHost, argument: str) -> None:
+async def redraw(chat: "ChatScreen", argument: str) -> None:
     """Clears the terminal and draws everything again."""
     from crushpy.tui.terminal.raw_mode import WIPE
     from crushpy.tui.textual_adapter import write_to_terminal
 
-    app = chat.running_app
+    app = app_of(chat)
     write_to_terminal(app, WIPE)
     app.screen.refresh()
 
 
 @performs("quit")
-async def quit_app(chat: CommandHost, argument: str) -> None:
+async def quit_app(chat: "ChatScreen", argument: str) -> None:
     await chat.leave()
 
 
 @performs("todos")
-async def open_or_fold_todos(chat: CommandHost, argument: str) -> None:
+async def open_or_fold_todos(chat: "ChatScreen", argument: str) -> None:
     if not chat.todos.toggle():
         chat.say("There are no open todos.")
 
@@ -74,7 +76,7 @@ MAX_DIFF_CHARS = 60_000
 
 
 @performs("status")
-async def show_status(chat: CommandHost, argument: str) -> None:
+async def show_status(chat: "ChatScreen", argument: str) -> None:
     """Model, folder, context, mode and sandbox at a glance."""
     conversation = chat.open_conversation
     await conversation.context.count_exactly()
@@ -94,22 +96,45 @@ async def show_status(chat: CommandHost, argument: str) -> None:
 
 
 @performs("config")
-async def show_config(chat: CommandHost, argument: str) -> None:
+async def show_config(chat: "ChatScreen", argument: str) -> None:
     """Shows the settings that were changed and where; with a key and a value, sets one."""
-    from crushpy.tui.engine_access import chosen_settings, set_setting
-
     words = argument.split(None, 1)
     if len(words) == 2:
-        chat.say(set_setting(*words))
+        chat.say(_set_setting(*words))
         return
-    rows = chosen_settings(Path(chat.options.cwd), words[0] if words else "")
-    chat.say(
-        "\n".join(rows) + "\n/config KEY VALUE sets one; `crushpy config list --all` explains all settings."
-    )
+    rows = _changed_settings(Path(chat.options.cwd), words[0] if words else "")
+    rows.append("/config KEY VALUE sets one; `crushpy config list --all` explains all settings.")
+    chat.say("\n".join(rows))
+
+
+def _changed_settings(cwd: Path, key: str) -> list[str]:
+    """Settings that were changed, one line each with its layer; with a `key` all that begin with it."""
+    from crushpy.bootstrap import ProjectEnvironment
+    from crushpy.settings.setting_keys import parse_key
+
+    loaded = ProjectEnvironment(cwd).loaded
+    rows: list[str] = []
+    for name, origin in loaded.origins.items():
+        if name.startswith(key) if key else origin != "default":
+            value: Any = msgspec.to_builtins(loaded.settings)
+            for part in parse_key(name):
+                value = value.get(part, "")
+            rows.append(f"{name} = {value!r}  ({origin})")
+    return rows or [f"No setting begins with {key}." if key else "No setting was changed."]
+
+
+def _set_setting(key: str, value: str) -> str:
+    """Stores a setting; returns the message for the user."""
+    from crushpy.core.paths import Paths
+    from crushpy.settings import set_value
+
+    if key.startswith("permissions."):
+        return f"Rules cannot be set here. Run crushpy config set {key} ..."
+    return f"{key} is set in {set_value(Paths(), key, value)}; it applies from the next start."
 
 
 @performs("permissions")
-async def show_permissions(chat: CommandHost, argument: str) -> None:
+async def show_permissions(chat: "ChatScreen", argument: str) -> None:
     """The active rules, and what was granted in this conversation."""
     conversation = chat.open_conversation
     rules = conversation.settings.permissions
@@ -126,7 +151,7 @@ async def show_permissions(chat: CommandHost, argument: str) -> None:
 
 
 @performs("jobs")
-async def show_jobs(chat: CommandHost, argument: str) -> None:
+async def show_jobs(chat: "ChatScreen", argument: str) -> None:
     """The running background jobs, with the last lines of their output."""
     conversation = chat.open_conversation
     jobs = conversation.running_jobs
@@ -141,7 +166,7 @@ async def show_jobs(chat: CommandHost, argument: str) -> None:
 
 
 @performs("diff")
-async def show_diff(chat: CommandHost, argument: str) -> None:
+async def show_diff(chat: "ChatScreen", argument: str) -> None:
     """What this conversation changed in files."""
     text = await changed(chat.open_conversation)
     if text:
@@ -153,7 +178,7 @@ async def show_diff(chat: CommandHost, argument: str) -> None:
 
 
 @performs("review")
-async def review_changes(chat: CommandHost, argument: str) -> None:
+async def review_changes(chat: "ChatScreen", argument: str) -> None:
     """Asks the agent to review what this conversation changed."""
     conversation = chat.open_conversation
     text = await changed(conversation)
@@ -168,7 +193,7 @@ async def review_changes(chat: CommandHost, argument: str) -> None:
 
 
 @performs("init")
-async def write_instructions(chat: CommandHost, argument: str) -> None:
+async def write_instructions(chat: "ChatScreen", argument: str) -> None:
     """Asks the agent to write AGENTS.md from the project's files, and to show it first."""
     conversation = chat.open_conversation
     if conversation.busy:

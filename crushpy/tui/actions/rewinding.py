@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import counted
 from crushpy.engine.conversation import Conversation
-from crushpy.tui.actions.host import CommandHost, performs
+from crushpy.tui.actions.registry import performs
 from crushpy.tui.actions.sessions import resume
 
 if TYPE_CHECKING:
     from crushpy.engine.rewind.rewinder import RewindOutcome
+    from crushpy.tui.screens.chat import ChatScreen
 
 BUSY = "The agent is working. Press Esc to interrupt it first."
 WHICH_UNDO = "/undo restores files. To undo the compaction before this, run /undo-boundary."
@@ -17,7 +18,7 @@ NOT_COVERED = "Changes by commands to ignored files, to .git and outside this fo
 
 
 @performs("undo_files")
-async def undo_changes(chat: CommandHost, argument: str) -> None:
+async def undo_changes(chat: "ChatScreen", argument: str) -> None:
     """Undoes the last turn's changes to files, all of them or some."""
     conversation = _idle(chat)
     if conversation is None:
@@ -28,14 +29,14 @@ async def undo_changes(chat: CommandHost, argument: str) -> None:
 
 
 @performs("redo_files")
-async def redo_changes(chat: CommandHost, argument: str) -> None:
+async def redo_changes(chat: "ChatScreen", argument: str) -> None:
     conversation = _idle(chat)
     if conversation is not None:
         await _put_back(chat, conversation, argument, "Redo what was undone", again=True)
 
 
 async def _put_back(
-    chat: CommandHost, conversation: Conversation, argument: str, title: str, *, again: bool
+    chat: "ChatScreen", conversation: Conversation, argument: str, title: str, *, again: bool
 ) -> None:
     session_id = conversation.info.id
     rewinder = conversation.files.rewinder
@@ -72,7 +73,7 @@ async def _put_back(
 
 
 @performs("rewind")
-async def rewind_conversation(chat: CommandHost, argument: str) -> None:
+async def rewind_conversation(chat: "ChatScreen", argument: str) -> None:
     """Goes back to one of the user's prompts, which returns to the editor."""
     conversation = _idle(chat)
     if conversation is None:
@@ -128,7 +129,7 @@ async def rewind_conversation(chat: CommandHost, argument: str) -> None:
         chat.say(_told(outcome), warning=bool(outcome.conflicts))
 
 
-def _idle(chat: CommandHost) -> Conversation | None:
+def _idle(chat: "ChatScreen") -> Conversation | None:
     """The conversation, unless a turn is running."""
     conversation = chat.conversation
     if conversation is not None and conversation.busy:

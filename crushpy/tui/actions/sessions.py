@@ -11,14 +11,15 @@ from crushpy.core.start_options import StartOptions
 from crushpy.engine.conversation import Conversation
 from crushpy.storage.records import SessionBusy
 from crushpy.tui.actions.context import undo_last_boundary
-from crushpy.tui.actions.host import CommandHost, performs
+from crushpy.tui.actions.registry import performs
 from crushpy.tui.screens.choose import Choice, ChooseScreen
 
 if TYPE_CHECKING:
+    from crushpy.tui.screens.chat import ChatScreen
     from crushpy.tui.transcript_presenter import FoundPlace
 
 
-async def go_over(chat: CommandHost, options: StartOptions) -> None:
+async def go_over(chat: "ChatScreen", options: StartOptions) -> None:
     """Switches to another conversation, unless this one is busy. Queued prompts return to the prompt."""
     if chat.own is not None and chat.own.running:
         chat.say("A command of yours is running. Press Esc to stop it first.", warning=True)
@@ -42,7 +43,7 @@ async def go_over(chat: CommandHost, options: StartOptions) -> None:
         chat.say(f"{which} not sent. The text is in the prompt now.", warning=True)
 
 
-def fresh(chat: CommandHost, **changes: object) -> StartOptions:
+def fresh(chat: "ChatScreen", **changes: object) -> StartOptions:
     model = chat.options.model
     empty: dict[str, object] = {
         "prompt": "",
@@ -57,7 +58,7 @@ def fresh(chat: CommandHost, **changes: object) -> StartOptions:
     return msgspec.structs.replace(chat.options, **{**empty, **changes})
 
 
-async def resume(chat: CommandHost, session_id: str) -> None:
+async def resume(chat: "ChatScreen", session_id: str) -> None:
     await go_over(chat, fresh(chat, session=session_id, model=""))
 
 
@@ -66,7 +67,7 @@ def is_open_elsewhere(error: Exception) -> bool:
     return isinstance(error, SessionBusy)
 
 
-async def ask_elsewhere(chat: CommandHost, options: StartOptions, error: Exception) -> None:
+async def ask_elsewhere(chat: "ChatScreen", options: StartOptions, error: Exception) -> None:
     """Offers to read or fork a conversation that another process holds; until then this one stays open."""
     choices = [
         Choice("read", "Read it", "nothing is changed"),
@@ -85,20 +86,20 @@ async def ask_elsewhere(chat: CommandHost, options: StartOptions, error: Excepti
             await resume(chat, going_on)
 
 
-async def start_elsewhere(chat: CommandHost, options: StartOptions, error: Exception) -> None:
+async def start_elsewhere(chat: "ChatScreen", options: StartOptions, error: Exception) -> None:
     """The same at start-up, with a new conversation in the meantime."""
     await go_over(chat, fresh(chat))
     await ask_elsewhere(chat, options, error)
 
 
 @performs("new_conversation")
-async def begin_conversation(chat: CommandHost, argument: str) -> None:
+async def begin_conversation(chat: "ChatScreen", argument: str) -> None:
     """Plan mode is kept; edits were allowed only for the previous conversation."""
     planning = chat.conversation is not None and chat.conversation.mode == "plan"
     await go_over(chat, fresh(chat, mode="plan") if planning else fresh(chat))
 
 
-async def fork_here(chat: CommandHost, message_id: str) -> None:
+async def fork_here(chat: "ChatScreen", message_id: str) -> None:
     """Continues in a branch that ends at a message of the open conversation."""
     conversation = chat.conversation
     if conversation is None or not message_id:
@@ -118,7 +119,7 @@ async def fork_here(chat: CommandHost, message_id: str) -> None:
 
 
 @performs("sessions")
-async def pick_session(chat: CommandHost, argument: str) -> None:
+async def pick_session(chat: "ChatScreen", argument: str) -> None:
     from crushpy.tui.screens.sessions import SessionsScreen
 
     chosen = await chat.show(SessionsScreen(chat.open_conversation.sessions, chat.options.cwd))
@@ -127,7 +128,7 @@ async def pick_session(chat: CommandHost, argument: str) -> None:
 
 
 @performs("lineage")
-async def show_session_tree(chat: CommandHost, argument: str) -> None:
+async def show_session_tree(chat: "ChatScreen", argument: str) -> None:
     conversation = chat.open_conversation
     from crushpy.tui.screens.session_tree import SessionTreeScreen
 
@@ -141,7 +142,7 @@ async def show_session_tree(chat: CommandHost, argument: str) -> None:
 
 
 @performs("search")
-async def search_messages(chat: CommandHost, argument: str) -> None:
+async def search_messages(chat: "ChatScreen", argument: str) -> None:
     from crushpy.tui.screens.message_search import SearchScreen
 
     screen = SearchScreen(chat.open_conversation.sessions, chat.options.cwd, argument.strip())
@@ -150,7 +151,7 @@ async def search_messages(chat: CommandHost, argument: str) -> None:
         await show_place(chat, found)
 
 
-async def show_place(chat: CommandHost, place: "FoundPlace") -> None:
+async def show_place(chat: "ChatScreen", place: "FoundPlace") -> None:
     """Shows a message in the chat if it is there, otherwise in its session, to read."""
     conversation = chat.open_conversation
     if chat.reveal(place):
@@ -163,7 +164,7 @@ async def show_place(chat: CommandHost, place: "FoundPlace") -> None:
 
 
 @performs("export")
-async def export_conversation(chat: CommandHost, argument: str) -> None:
+async def export_conversation(chat: "ChatScreen", argument: str) -> None:
     conversation = chat.conversation
     if conversation is None or not conversation.history:
         chat.say("There is nothing to export yet.", warning=True)
@@ -181,7 +182,7 @@ async def export_conversation(chat: CommandHost, argument: str) -> None:
         chat.say(f"{counted(count, 'message')} exported to {file}. Secrets are redacted.")
 
 
-async def _export(chat: CommandHost, conversation: Conversation, file: Path, usual: str) -> int | None:
+async def _export(chat: "ChatScreen", conversation: Conversation, file: Path, usual: str) -> int | None:
     """The number of messages written; None if the user keeps the existing file."""
     try:
         if file.is_dir():
@@ -198,7 +199,7 @@ async def _export(chat: CommandHost, conversation: Conversation, file: Path, usu
         raise CrushpyError(f"{file} cannot be written: {error.strerror}. Name another file.") from None
 
 
-async def _wants_it_replaced(chat: CommandHost, file: Path) -> bool:
+async def _wants_it_replaced(chat: "ChatScreen", file: Path) -> bool:
     from crushpy.tui.screens.choose import Choice, ChooseScreen
 
     choices = [
@@ -208,7 +209,7 @@ async def _wants_it_replaced(chat: CommandHost, file: Path) -> bool:
     return await chat.show(ChooseScreen(f"{file.name} already exists", choices, hint=str(file))) == "replace"
 
 
-def _short(chat: CommandHost, file: Path) -> Path:
+def _short(chat: "ChatScreen", file: Path) -> Path:
     """The path as it can be typed in this folder."""
     return file.relative_to(chat.options.cwd) if file.is_relative_to(chat.options.cwd) else file
 

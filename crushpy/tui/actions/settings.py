@@ -1,12 +1,17 @@
 """Commands about settings: model, effort, permissions, theme, trust."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from crushpy.core.access import MODES, Mode
 from crushpy.core.errors import CrushpyError
 from crushpy.security.sanitize import one_line
-from crushpy.tui.actions.host import CommandHost, performs
+from crushpy.tui.actions.registry import performs
 from crushpy.tui.screens.choose import Choice, ChooseScreen
+from crushpy.tui.textual_adapter import app_of
+
+if TYPE_CHECKING:
+    from crushpy.tui.screens.chat import ChatScreen
 
 DEFAULT_EFFORT = "default"
 ALWAYS = "always"
@@ -15,7 +20,7 @@ EFFORTS = (DEFAULT_EFFORT, "low", "medium", "high")
 
 
 @performs("switch_model")
-async def switch_model(chat: CommandHost, argument: str) -> None:
+async def switch_model(chat: "ChatScreen", argument: str) -> None:
     conversation = chat.open_conversation
     words = argument.split()
     for_all = ALWAYS in words
@@ -45,7 +50,7 @@ async def switch_model(chat: CommandHost, argument: str) -> None:
 
 
 @performs("effort")
-async def choose_effort(chat: CommandHost, argument: str) -> None:
+async def choose_effort(chat: "ChatScreen", argument: str) -> None:
     conversation = chat.open_conversation
     chosen: str | None = argument.strip().lower()
     if not chosen:
@@ -64,7 +69,7 @@ async def choose_effort(chat: CommandHost, argument: str) -> None:
 
 
 @performs("switch_mode")
-async def switch_mode(chat: CommandHost, argument: str) -> None:
+async def switch_mode(chat: "ChatScreen", argument: str) -> None:
     """Switches to the next mode, or to the named one."""
     conversation = chat.open_conversation
     named = argument.strip().lower()
@@ -77,7 +82,7 @@ async def switch_mode(chat: CommandHost, argument: str) -> None:
 
 
 @performs("toggle_yolo")
-async def toggle_yolo(chat: CommandHost, argument: str) -> None:
+async def toggle_yolo(chat: "ChatScreen", argument: str) -> None:
     on = chat.open_conversation.toggle_yolo()
     chat.status.set_yolo(on)
     chat.say(
@@ -88,8 +93,8 @@ async def toggle_yolo(chat: CommandHost, argument: str) -> None:
 
 
 @performs("theme")
-async def choose_theme(chat: CommandHost, argument: str) -> None:
-    app = chat.running_app
+async def choose_theme(chat: "ChatScreen", argument: str) -> None:
+    app = app_of(chat)
     name: str | None = argument.strip()
     if not name:
         choices = [Choice(one, one, current=one == app.theme) for one in sorted(app.available_themes)]
@@ -105,7 +110,7 @@ async def choose_theme(chat: CommandHost, argument: str) -> None:
 
 
 @performs("connect")
-async def connect_model(chat: CommandHost, argument: str) -> None:
+async def connect_model(chat: "ChatScreen", argument: str) -> None:
     from crushpy.tui.screens.connect import ConnectScreen
 
     settings = chat.open_conversation.settings
@@ -116,12 +121,13 @@ async def connect_model(chat: CommandHost, argument: str) -> None:
 
 
 @performs("trust")
-async def trust_this_project(chat: CommandHost, argument: str) -> None:
-    from crushpy.tui.engine_access import brought_by_project, trust_project
+async def trust_this_project(chat: "ChatScreen", argument: str) -> None:
+    from crushpy.core.paths import Paths, project_root
+    from crushpy.permissions.trust import add_trusted, brings
 
-    folder = Path(chat.options.cwd)
-    root, lines = brought_by_project(folder)
-    chat.say(f"{one_line(root)} provides\n" + "\n".join(lines))
+    root = project_root(Path(chat.options.cwd))
+    chat.say(f"{one_line(str(root))} provides\n" + "\n".join(brings(root)))
     choices = [Choice("yes", "Trust it: use its settings and templates"), Choice("no", "Cancel")]
     if await chat.show(ChooseScreen("Trust This Project", choices)) == "yes":
-        chat.say(trust_project(folder))
+        add_trusted(Paths(), root)
+        chat.say(f"Trusted: {root}. Its settings and templates apply from the next start.")

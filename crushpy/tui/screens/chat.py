@@ -3,41 +3,41 @@
 import asyncio
 import logging
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from textual import on
+import msgspec
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import Binding
 from textual.message import Message
+from textual.screen import Screen
+from textual.widget import Widget
 
-from crushpy.core.app_commands import by_slash
+from crushpy.core.app_commands import APP_COMMANDS, by_slash
 from crushpy.core.errors import CrushpyError
-from crushpy.core.events import (
-    ApprovalDone,
-    ApprovalNeeded,
-    Event,
-    ModeChanged,
-    PlanReady,
-    PromptCommitted,
-    PromptQueued,
-    ReviewNeeded,
-    TaskProgress,
-    TextDelta,
-    TitleChanged,
-    TodosChanged,
-    TurnEnded,
-)
 from crushpy.core.start_options import StartOptions
 from crushpy.engine.event_bus import unexpected_error
 from crushpy.security.sanitize import one_line
 from crushpy.tui.attaching import Attaching
-from crushpy.tui.greeting import LEAST_ROWS, GreetingCard, Welcome
+from crushpy.tui.chat_events import ChatEvents
+from crushpy.tui.focus_controller import FocusController
+from crushpy.tui.greeting import Greeter
 from crushpy.tui.items import BoundaryItem, ItemAction, NoticeItem, TranscriptItem
-from crushpy.tui.notify import call_attention, dismiss_toasts, set_title
-from crushpy.tui.screens.chat_layout import ChatLayout
+from crushpy.tui.notify import dismiss_toasts
+from crushpy.tui.screens.transcript_screen import TranscriptScreen
+from crushpy.tui.status_presenter import StatusPresenter
+from crushpy.tui.stop_keys import StopKeys
 from crushpy.tui.textual_adapter import app_of
+from crushpy.tui.transcript.widget import Transcript
+from crushpy.tui.transcript_presenter import TranscriptPresenter
 from crushpy.tui.widgets.activity_line import ActivityLine
-from crushpy.tui.widgets.prompt import PromptInput
-from crushpy.tui.widgets.prompt_queue import QueuedPrompt, QueueView
+from crushpy.tui.widgets.attachment_list import AttachmentList
+from crushpy.tui.widgets.prompt import CommandHint, PromptInput
+from crushpy.tui.widgets.prompt_queue import QueueView
+from crushpy.tui.widgets.status_bar import StatusBar
+from crushpy.tui.widgets.todo_line import TodoLine
 
 if TYPE_CHECKING:
     from crushpy.core.messages import Image
@@ -50,20 +50,43 @@ if TYPE_CHECKING:
     from crushpy.tui.widgets.approval import ApprovalPanel
     from crushpy.tui.widgets.plan_card import PlanCard
 
+T = TypeVar("T")
+
 log = logging.getLogger(__name__)
 
+MIN_ROWS_FOR_ACTIVITY = 20
+"""Terminal rows from which the activity line always has a row above the prompt."""
 WARM_UP_DELAY_S = 0.7
 """Delay until storage is loaded: it must not compete with a prompt that is sent at once."""
-LAST_CONVERSATION_DELAY_S = 0.3
-"""Delay before the hint about the previous conversation."""
 CLOSE_TIMEOUT_S = 10
 ENGINE_FREE_ACTIONS = ("quit", "help", "redraw", "theme", "fold_all")
 """Commands that do not wait for the engine."""
 NOT_OPEN = "No conversation is open. Fix the error above, then run /new."
 
 
-class ChatScreen(ChatLayout):
+class ChatScreen(TranscriptScreen):
     """`conversation` is None until the engine is loaded; prompts sent before that wait for it."""
+
+    DEFAULT_CSS = """
+    ChatScreen { layout: vertical; overflow: hidden; }
+    ChatScreen Transcript { height: 1fr; }
+    ChatScreen.-cramped PromptInput { max-height: 1; }
+    ChatScreen.-cramped QueueView { max-height: 0; }
+    ChatScreen.-cramped AttachmentList { max-height: 1; }
+    ChatScreen.-cramped ActivityLine { max-height: 0; }
+    ChatScreen.-cramped TodoLine { max-height: 0; }
+    ChatScreen KeyBar { dock: none; display: none; max-height: 2; }
+    ChatScreen.-reading KeyBar { display: block; }
+    """
+    VERTICAL_BREAKPOINTS = [(0, "-close"), (MIN_ROWS_FOR_ACTIVITY, "-airy")]
+    AUTO_FOCUS = "PromptInput"
+    BINDINGS = [
+        Binding("escape", "escape", "Back to the prompt"),
+        Binding("ctrl+d", "leave_if_empty", "Leave", show=False),
+        Binding("pageup", "page(-1)", "A page up", show=False),
+        Binding("pagedown", "page(1)", "A page down", show=False),
+        Binding("ctrl+end", "to_end", "To the end", show=False),
+    ]
 
     class Ready(Message):
         """The prompt has the keys typed before it was shown, and accepts keys."""
@@ -82,6 +105,25 @@ class ChatScreen(ChatLayout):
         self._typed = typed
         self._images = images
         self.conversation: Conversation | None = None
+        self.folded = True
+        self.transcript = Transcript()
+        self.transcript.can_pin = True
+        commands = [one for one in APP_COMMANDS if one.slash]
+        self.prompt = PromptInput(
+            commands=[CommandHint(one.slash, one.title, one.argument, one.aliases) for one in commands]
+        )
+        self.queue = QueueView()
+        self.todos = TodoLine()
+        self.attachments = AttachmentList()
+        self.focus_controller = FocusController(self, self.prompt, self._question)
+        self.transcript.focus_controller = self.queue.focus_controller = self.focus_controller
+        self._bar = StatusBar()
+        self.feed = TranscriptPresenter(self.transcript, reach="Tab first, or click")
+        self.status = StatusPresenter(self._bar)
+        self.activity = ActivityLine(self.transcript.current_palette, lambda: self.status.in_use)
+        self.stop_keys = StopKeys(self)
+        self.events = ChatEvents(self)
+        self.greeter = Greeter(self)
         self.attaching = Attaching(self, options.cwd)
         self._early: list[tuple[str, tuple[Image, ...]]] = []
         if options.prompt:
@@ -95,8 +137,19 @@ class ChatScreen(ChatLayout):
         """Commands by their action, the latest first."""
         self.farewell = ""
         """Printed after exit: how to resume."""
-        self._welcome = Welcome(self.transcript)
-        self._greeting = GreetingCard(self.transcript)
+
+    def compose(self) -> ComposeResult:
+        # Set before the first layout: changing a class later would apply all styles again.
+        airy = app_of(self).size.height >= MIN_ROWS_FOR_ACTIVITY
+        self.set_class(airy, "-airy", update=False)
+        self.set_class(not airy, "-close", update=False)
+        yield self.transcript
+        yield self.todos
+        yield self.activity
+        yield self.queue
+        yield self.attachments
+        yield self.prompt
+        yield self._bar
 
     def on_mount(self) -> None:
         self.prompt.focus()
@@ -109,10 +162,8 @@ class ChatScreen(ChatLayout):
 
     async def open(self, options: StartOptions) -> None:
         """Loads the engine and opens a conversation; failures are shown, and the app stays up."""
-        from crushpy.tui.engine_access import open_for_app
-
         try:
-            opened = await open_for_app(options)
+            opened = await _open_conversation(options)
         except Exception as error:
             self._tried.set()
             self.run_worker(self._could_not_open(options, error))
@@ -140,12 +191,12 @@ class ChatScreen(ChatLayout):
     ) -> None:
         """Shows a conversation that was opened."""
         await self.show_history(conversation)
-        self._greet(conversation)
+        if not self._early:
+            self.greeter.show_card(conversation)
         for notice in notices:
             self.feed.show(NoticeItem(notice, "warning"))
-        await self._tell_of_tasks(conversation)
-        self._welcome.greet(conversation)
-        conversation.subscribe(self._hear)
+        await self.greeter.show_notices(conversation)
+        conversation.subscribe(self.events.hear)
         self.conversation = conversation
         self.prompt.edit_like(conversation.settings.editing)
         self.post_message(self.Opened(conversation.settings))
@@ -162,38 +213,19 @@ class ChatScreen(ChatLayout):
         if options.pick:
             self.run_worker(self.perform("sessions"))
         if conversation.plan is not None:
-            self._offer_plan()
-
-    async def _tell_of_tasks(self, conversation: "Conversation") -> None:
-        if not conversation.history:
-            return
-        from crushpy.tui.greeting import unfinished_list
-
-        with suppress(CrushpyError):
-            if told := await unfinished_list(conversation, self.transcript.size.width):
-                self.feed.show(told)
-
-    def _greet(self, conversation: "Conversation") -> None:
-        """The card of a new conversation, if there is room for it."""
-        rows = app_of(self).size.height
-        if conversation.history or self._early or rows < LEAST_ROWS:
-            return
-        from crushpy.tui.engine_access import greeting_for, last_here
-
-        async def add_last() -> None:
-            """Opens storage, so it runs in the background: a prompt sent at once goes first."""
-            await asyncio.sleep(LAST_CONVERSATION_DELAY_S)
-            self._greeting.add_last(await last_here(conversation), app_of(self).size.height)
-
-        self._greeting.show(greeting_for(conversation), rows)
-        self.run_worker(add_last(), group="greeting", exclusive=True)
+            self.events.offer_plan()
 
     def say(self, text: str, *, warning: bool = False) -> None:
-        self._greeting.end()
-        super().say(text, warning=warning)
+        """Shows a notice in the transcript."""
+        self.greeter.end_card()
+        self.feed.show(NoticeItem(text, "warning" if warning else "info"))
+
+    async def show(self, screen: Screen[T]) -> T | None:
+        """Opens a screen and waits for its result. Only from a worker."""
+        return await app_of(self).push_screen_wait(screen)
 
     def on_resize(self) -> None:
-        self._greeting.fit(app_of(self).size.height)
+        self.greeter.fit_card()
 
     async def _recall(self, conversation: "Conversation") -> None:
         """Loads the earlier prompts of this folder, for Up and Down."""
@@ -207,70 +239,6 @@ class ChatScreen(ChatLayout):
                 opening = await conversation.sessions.opening_boundary(conversation.info.id)
         notes = conversation.timeline_notes
         self.feed.load(conversation.history, opening, conversation.sent_states, notes)
-
-    def _hear(self, event: Event) -> None:
-        """Every event of the engine, in order."""
-        self.feed.hear(event)
-        self.status.hear(event)
-        self.activity.hear(event)
-        if type(event) is TextDelta:
-            return
-        match event:
-            case ApprovalNeeded():
-                from crushpy.tui.widgets.approval import ApprovalPanel
-
-                self.add_class("-asking")
-                self.mount(ApprovalPanel(event, self.transcript.current_palette), before=self.prompt)
-                call_attention(app_of(self), f"crushpy asks: {event.name}")
-            case ApprovalDone():
-                self.remove_class("-asking")
-                for panel in self.query("ApprovalPanel"):
-                    panel.remove()
-                self.prompt.focus()
-            case ReviewNeeded():
-                self.run_worker(self._review(event))
-            case PlanReady():
-                self._offer_plan()
-                call_attention(app_of(self), "crushpy has a plan")
-            case ModeChanged() if event.mode != "plan":
-                self._drop_plan()
-            case PromptQueued() | PromptCommitted():
-                self._greeting.end()
-                self._drop_plan()
-                self._show_queue()
-                self._name_window()
-            case TurnEnded():
-                self._show_queue(waiting=event.status != "done")
-                self._name_window(busy=False)
-                if event.status != "interrupted":
-                    call_attention(app_of(self), "crushpy is done")
-            case TitleChanged():
-                self._name_window()
-            case TaskProgress():
-                self._task_went_on(event)
-            case TodosChanged():
-                self.todos.show(event.todos)
-            case _:
-                pass
-
-    def _show_queue(self, *, waiting: bool | None = None) -> None:
-        """`waiting`: queued prompts are sent with the next Enter, as always while no turn runs."""
-        conversation = self.conversation
-        if conversation is not None:
-            queued = [
-                QueuedPrompt(one.id, one.text + _pictures(one), conversation.is_next(one.id))
-                for one in conversation.queue
-            ]
-            waiting = not conversation.busy if waiting is None else waiting
-            if not queued and self.queue.has_focus:
-                self.focus_controller.return_focus()
-            self.queue.show(queued, waiting=waiting)
-
-    def _name_window(self, *, busy: bool | None = None) -> None:
-        conversation = self.conversation
-        if conversation is not None:
-            mark = "● " if (conversation.busy if busy is None else busy) else ""
-            set_title(app_of(self), f"{mark}{conversation.info.title or 'crushpy'}")
 
     # --- the prompt --------------------------------------------------------------------------------------
 
@@ -288,7 +256,7 @@ class ChatScreen(ChatLayout):
             return
         self.transcript.following = True
         self.conversation.submit(text, images)
-        self._show_queue()
+        self.events.show_queue()
 
     @on(PromptInput.Changed)
     def _typing(self) -> None:
@@ -303,7 +271,7 @@ class ChatScreen(ChatLayout):
 
     def _send_queue(self) -> None:
         if self.conversation is not None and self.conversation.send_queued():
-            self._show_queue()
+            self.events.show_queue()
 
     @on(PromptInput.EditingChanged)
     def _editing_changed(self, event: PromptInput.EditingChanged) -> None:
@@ -349,25 +317,25 @@ class ChatScreen(ChatLayout):
         from crushpy.tui.user_command_blocks import run_shown
 
         dismiss_toasts(self)
-        self._greeting.end()
+        self.greeter.end_card()
         self.own = self.own or OwnCommands(Path(self.options.cwd))
         shared = event.command.startswith("!")
-        give = self._give_to_agent if shared else None
+        give = self.prompt.paste_text if shared else None
         command = event.command.removeprefix("!").strip() if shared else event.command
         run_shown(self.own, command, self.transcript, self.activity.own_command, give)
 
-    def _give_to_agent(self, text: str) -> None:
-        """Puts the output of a user's command into the prompt, to be sent to the agent."""
-        self.prompt.paste_text(text)
-
-    @on(QueueView.Edit)
-    def _edit_queued(self, event: QueueView.Edit) -> None:
+    @on(QueueView.Asked)
+    def _change_queue(self, event: QueueView.Asked) -> None:
         conversation = self.conversation
-        waiting = [one for one in conversation.queue if one.id == event.prompt_id] if conversation else []
-        if conversation is not None and conversation.unqueue(event.prompt_id) is not None:
+        if conversation is None:
+            return
+        waiting = [one for one in conversation.queue if one.id == event.prompt_id]
+        if event.action == "send_next":
+            conversation.send_next(event.prompt_id)
+        elif conversation.unqueue(event.prompt_id) is not None and event.action == "edit":
             self.take_back(waiting[0])
             self.prompt.focus()
-        self._show_queue()
+        self.events.show_queue()
 
     def take_back(self, prompt: "PromptMessage") -> None:
         """Puts a prompt that was not sent, and its images, in front of the draft."""
@@ -375,42 +343,19 @@ class ChatScreen(ChatLayout):
             self.prompt.take_back(prompt.text)
         self.attaching.restore(prompt)
 
-    @on(QueueView.SendNext)
-    def _send_queued_next(self, event: QueueView.SendNext) -> None:
-        if self.conversation is not None:
-            self.conversation.send_next(event.prompt_id)
-        self._show_queue()
-
-    @on(QueueView.Remove)
-    def _remove_queued(self, event: QueueView.Remove) -> None:
-        if self.conversation is not None:
-            self.conversation.unqueue(event.prompt_id)
-        self._show_queue()
-
     # Handlers by name: the panel's module is loaded with the first question.
 
     def on_approval_panel_typed_early(self, event: "ApprovalPanel.TypedEarly") -> None:
         self.keep(event.letter)
 
     def on_approval_panel_answered(self, event: "ApprovalPanel.Answered") -> None:
-        from crushpy.tui.engine_access import answer
+        from crushpy.engine.approvals import Answer
 
         if self.conversation is not None:
-            answer(self.conversation, event.call_id, event.choice.kind, event.words, event.choice.key)
+            answer = Answer(event.choice.kind, event.words, event.choice.key)
+            self.conversation.answer(event.call_id, answer)
 
     # --- the plan ----------------------------------------------------------------------------------------
-
-    def _offer_plan(self) -> None:
-        from crushpy.tui.widgets.plan_card import PlanCard
-
-        if not self.query("PlanCard"):
-            self.mount(PlanCard(), before=self.queue)
-
-    def _drop_plan(self) -> None:
-        for card in self.query("PlanCard"):
-            if card.has_focus:
-                self.prompt.focus()
-            card.remove()
 
     def on_plan_card_typed(self, event: "PlanCard.Typed") -> None:
         self.prompt.focus()
@@ -420,7 +365,7 @@ class ChatScreen(ChatLayout):
         if event.choice == "back":
             self.prompt.focus()
             return
-        self._drop_plan()
+        self.events.drop_plan()
         if self.conversation is not None and event.choice in ("ask", "edits"):
             await self.conversation.accept_plan("ask" if event.choice == "ask" else "edits")
 
@@ -473,28 +418,67 @@ class ChatScreen(ChatLayout):
         else:
             await self.perform(action if action in ("edit_template", "glossary") else "lineage")
 
-    def _task_went_on(self, event: TaskProgress) -> None:
-        """Refreshes the screen that shows the task's session."""
-        from crushpy.tui.screens.session_reader import SessionReaderScreen
-
-        for screen in app_of(self).screen_stack:
-            if isinstance(screen, SessionReaderScreen):
-                screen.refresh_session(event.session_id)
-
     @on(ActivityLine.Opened)
     def _open_task(self, event: ActivityLine.Opened) -> None:
         if self.library is not None:
             self.read_session(self.library, event.session_id)
 
-    def rewind(self) -> None:
-        self.run_worker(self.perform("rewind"))
+    @on(Transcript.Scrolled)
+    def _scrolled(self, event: Transcript.Scrolled) -> None:
+        self.status.set_below(event.more_below)
+
+    # --- focus -------------------------------------------------------------------------------------------
+
+    def _question(self) -> Widget | None:
+        return next(iter(self.query("ApprovalPanel")), None)
+
+    @on(events.DescendantFocus)
+    @on(events.DescendantBlur)
+    def _focus_moved(self) -> None:
+        """Shows the transcript's keys while it has the focus."""
+        reading = self.focused is self.transcript
+        if reading and not self.query("KeyBar"):
+            from crushpy.tui.widgets.key_bar import KeyBar
+
+            self.mount(KeyBar(), after=self.transcript)
+        self.set_class(reading, "-reading")
+
+    def on_key(self, event: events.Key) -> None:
+        """Keys pressed while nothing has the focus go to the prompt."""
+        if self.focused is None and self.focus_controller.type_in_prompt(event):
+            event.stop()
+
+    def keep(self, typed: str) -> None:
+        """Adds input that was typed into a question by accident to the draft; never sends it."""
+        if typed == "\x7f":
+            self.prompt.action_delete_left()
+        else:
+            self.prompt.paste_text(typed)
 
     # --- stopping and leaving ----------------------------------------------------------------------------
 
+    def action_escape(self) -> None:
+        self.stop_keys.escape()
+
+    def action_leave_if_empty(self) -> None:
+        """Ctrl+D in an empty prompt."""
+        if not (self.prompt.draft or self.attachments.images):
+            self.run_worker(self.perform("quit"))
+
+    @on(PromptInput.KeysAsked)
+    def _keys_asked(self) -> None:
+        self.run_worker(self.perform("help"))
+
+    def action_page(self, direction: int) -> None:
+        self.transcript.interaction.page(direction)
+
+    def action_to_end(self) -> None:
+        self.transcript.following = True
+
     def tidy(self) -> bool:
-        """Removes the welcome and all toasts."""
-        told = super().tidy()
-        return (self.conversation is not None and self._welcome.dismiss(self.conversation)) or told
+        """Removes the notice about the demo and all toasts; False if there are none."""
+        told = dismiss_toasts(self)
+        return (self.conversation is not None and self.greeter.dismiss_welcome(self.conversation)) or told
 
     def stop(self) -> bool:
         """Stops the agent and the user's own commands; False if nothing runs."""
@@ -523,12 +507,10 @@ class ChatScreen(ChatLayout):
 
     async def replace_conversation(self, options: StartOptions) -> None:
         """Opens another conversation, then closes this one; raises if it cannot be opened."""
-        from crushpy.tui.engine_access import open_for_app
-
         before, self.conversation = self.conversation, None
         self._tried.clear()
         try:
-            conversation, notices = await open_for_app(options)
+            conversation, notices = await _open_conversation(options)
         except BaseException:
             self.conversation = before
             self._give_back()
@@ -537,7 +519,7 @@ class ChatScreen(ChatLayout):
         if before is not None:
             await before.close()
             await conversation.reacquire_lease()
-        self._drop_plan()
+        self.events.drop_plan()
         self.queue.show([])
         self.activity.clear()
         self.todos.show(())
@@ -552,7 +534,7 @@ class ChatScreen(ChatLayout):
 
         dismiss_toasts(self)
         self.recent_actions = [action, *(one for one in self.recent_actions if one != action)]
-        greeted, shown = self._greeting.key, self.transcript.keys()
+        greeted, shown = self.greeter.card_key, self.transcript.keys()
         if action not in ENGINE_FREE_ACTIONS:
             await self._tried.wait()
             if self.conversation is None and action != "new_conversation":
@@ -563,16 +545,20 @@ class ChatScreen(ChatLayout):
         except Exception as error:  # a bug in one command must not end the whole app
             log.exception("%s failed", action)
             self.feed.fail(error if isinstance(error, CrushpyError) else unexpected_error(error))
-        if self._greeting.key == greeted and self.transcript.keys() != shown:  # unless a dialog was cancelled
-            self._greeting.end()
-
-    async def _review(self, event: ReviewNeeded) -> None:
-        from crushpy.tui.screens.summary_review import ReviewScreen
-
-        verdict = await self.show(ReviewScreen(event, self.keep))
-        if self.conversation is not None and verdict is not None:
-            self.conversation.context.review(event.id, verdict)
+        if (
+            self.greeter.card_key == greeted and self.transcript.keys() != shown
+        ):  # unless a dialog was cancelled
+            self.greeter.end_card()
 
 
-def _pictures(prompt: "PromptMessage") -> str:
-    return "".join(f" [{image.name}]" for image in prompt.images)
+async def _open_conversation(options: StartOptions) -> "tuple[Conversation, tuple[str, ...]]":
+    """The conversation that was asked for, and warnings for the user.
+
+    Importing the engine takes a tenth of a second, so that is done in a thread.
+    """
+    await asyncio.to_thread(import_module, "crushpy.bootstrap")
+    from crushpy.bootstrap import ProjectEnvironment, open_conversation
+
+    around = ProjectEnvironment(Path(options.cwd), options.setting_flags())
+    conversation = await open_conversation(around, msgspec.structs.replace(options, interactive=True))
+    return conversation, (*around.loaded.warnings, *conversation.files.recovered)

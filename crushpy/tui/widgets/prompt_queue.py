@@ -1,7 +1,7 @@
 """The queue of prompts that wait for the running turn: shown, edited or removed, by key or mouse."""
 
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 from textual import events
 from textual.binding import Binding, BindingType
@@ -16,6 +16,9 @@ MAX_ROWS = 5
 REMOVE = " ✕"
 NEXT = "»"
 """Marks prompts that are sent with the next step."""
+
+
+QueueAction = Literal["edit", "remove", "send_next"]
 
 
 class QueuedPrompt(NamedTuple):
@@ -38,32 +41,19 @@ class QueueView(FocusVisitor):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "Previous", show=False),
         Binding("down,j", "move(1)", "Next", show=False),
-        Binding("enter,e", "edit", "Edit in the prompt", show=False),
-        Binding("delete,x", "remove", "Remove", show=False),
-        Binding("s", "send_next", "Send with the next step, or after the turn", show=False),
+        Binding("enter,e", "ask('edit')", "Edit in the prompt", show=False),
+        Binding("delete,x", "ask('remove')", "Remove", show=False),
+        Binding("s", "ask('send_next')", "Send with the next step, or after the turn", show=False),
     ]
 
-    class Edit(Message):
-        """The user wants this one back in the prompt."""
+    class Asked(Message):
+        """The user wants a prompt back in the editor, removed, or sent with the next step (or, if it is to be
+        sent with it, after the turn)."""
 
-        def __init__(self, prompt_id: str, text: str) -> None:
+        def __init__(self, prompt_id: str, action: QueueAction) -> None:
             super().__init__()
             self.prompt_id = prompt_id
-            self.text = text
-
-    class Remove(Message):
-        """The user does not want this one sent."""
-
-        def __init__(self, prompt_id: str) -> None:
-            super().__init__()
-            self.prompt_id = prompt_id
-
-    class SendNext(Message):
-        """The user wants this one sent with the next step, or at the end of the turn after all."""
-
-        def __init__(self, prompt_id: str) -> None:
-            super().__init__()
-            self.prompt_id = prompt_id
+            self.action: QueueAction = action
 
     def __init__(self) -> None:
         super().__init__()
@@ -128,15 +118,8 @@ class QueueView(FocusVisitor):
         self._at = max(0, min(self._at + by, len(self._items) - 1))
         self.refresh()
 
-    def action_edit(self) -> None:
-        self._send(self._at, remove=False)
-
-    def action_send_next(self) -> None:
-        if self._at < len(self._items):
-            self.post_message(self.SendNext(self._items[self._at].id))
-
-    def action_remove(self) -> None:
-        self._send(self._at, remove=True)
+    def action_ask(self, action: QueueAction) -> None:
+        self._ask(self._at, action)
 
     def on_click(self, event: events.Click) -> None:
         event.stop()
@@ -144,10 +127,8 @@ class QueueView(FocusVisitor):
         if inside is None or not 1 <= inside.y <= len(self._shown):
             return
         remove = inside.x >= self.content_size.width - len(REMOVE)
-        self._send(self._shown[inside.y - 1], remove=remove)
+        self._ask(self._shown[inside.y - 1], "remove" if remove else "edit")
 
-    def _send(self, index: int, *, remove: bool) -> None:
-        if index >= len(self._items):
-            return
-        item = self._items[index]
-        self.post_message(self.Remove(item.id) if remove else self.Edit(item.id, item.text))
+    def _ask(self, index: int, action: QueueAction) -> None:
+        if index < len(self._items):
+            self.post_message(self.Asked(self._items[index].id, action))

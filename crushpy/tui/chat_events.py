@@ -1,0 +1,128 @@
+"""What the chat does when the engine reports an event: panels, queue, window title, attention."""
+
+from typing import TYPE_CHECKING
+
+from crushpy.core.events import (
+    ApprovalDone,
+    ApprovalNeeded,
+    Event,
+    ModeChanged,
+    PlanReady,
+    PromptCommitted,
+    PromptQueued,
+    ReviewNeeded,
+    TaskProgress,
+    TextDelta,
+    TitleChanged,
+    TodosChanged,
+    TurnEnded,
+)
+from crushpy.tui.notify import call_attention, set_title
+from crushpy.tui.textual_adapter import app_of
+from crushpy.tui.widgets.prompt_queue import QueuedPrompt
+
+if TYPE_CHECKING:
+    from crushpy.tui.screens.chat import ChatScreen
+
+
+class ChatEvents:
+    """Passes every event to the presenters of one chat screen, and opens and closes its panels."""
+
+    def __init__(self, chat: "ChatScreen") -> None:
+        self._chat = chat
+
+    def hear(self, event: Event) -> None:
+        """Called for every event of the engine, in order."""
+        chat = self._chat
+        chat.feed.hear(event)
+        chat.status.hear(event)
+        chat.activity.hear(event)
+        if type(event) is TextDelta:
+            return
+        match event:
+            case ApprovalNeeded():
+                from crushpy.tui.widgets.approval import ApprovalPanel
+
+                chat.add_class("-asking")
+                chat.mount(ApprovalPanel(event, chat.transcript.current_palette), before=chat.prompt)
+                call_attention(app_of(chat), f"crushpy asks: {event.name}")
+            case ApprovalDone():
+                chat.remove_class("-asking")
+                for panel in chat.query("ApprovalPanel"):
+                    panel.remove()
+                chat.prompt.focus()
+            case ReviewNeeded():
+                chat.run_worker(self._review(event))
+            case PlanReady():
+                self.offer_plan()
+                call_attention(app_of(chat), "crushpy has a plan")
+            case ModeChanged() if event.mode != "plan":
+                self.drop_plan()
+            case PromptQueued() | PromptCommitted():
+                chat.greeter.end_card()
+                self.drop_plan()
+                self.show_queue()
+                self._name_window()
+            case TurnEnded():
+                self.show_queue(waiting=event.status != "done")
+                self._name_window(busy=False)
+                if event.status != "interrupted":
+                    call_attention(app_of(chat), "crushpy is done")
+            case TitleChanged():
+                self._name_window()
+            case TaskProgress():
+                self._refresh_reader(event)
+            case TodosChanged():
+                chat.todos.show(event.todos)
+            case _:
+                pass
+
+    def show_queue(self, *, waiting: bool | None = None) -> None:
+        """`waiting`: queued prompts are sent with the next Enter, as always while no turn runs."""
+        conversation = self._chat.conversation
+        if conversation is not None:
+            queued = [
+                QueuedPrompt(
+                    one.id,
+                    one.text + "".join(f" [{image.name}]" for image in one.images),
+                    conversation.is_next(one.id),
+                )
+                for one in conversation.queue
+            ]
+            waiting = not conversation.busy if waiting is None else waiting
+            if not queued and self._chat.queue.has_focus:
+                self._chat.focus_controller.return_focus()
+            self._chat.queue.show(queued, waiting=waiting)
+
+    def _name_window(self, *, busy: bool | None = None) -> None:
+        conversation = self._chat.conversation
+        if conversation is not None:
+            mark = "● " if (conversation.busy if busy is None else busy) else ""
+            set_title(app_of(self._chat), f"{mark}{conversation.info.title or 'crushpy'}")
+
+    def offer_plan(self) -> None:
+        from crushpy.tui.widgets.plan_card import PlanCard
+
+        if not self._chat.query("PlanCard"):
+            self._chat.mount(PlanCard(), before=self._chat.queue)
+
+    def drop_plan(self) -> None:
+        for card in self._chat.query("PlanCard"):
+            if card.has_focus:
+                self._chat.prompt.focus()
+            card.remove()
+
+    def _refresh_reader(self, event: TaskProgress) -> None:
+        """Refreshes the screen that shows the task's session."""
+        from crushpy.tui.screens.session_reader import SessionReaderScreen
+
+        for screen in app_of(self._chat).screen_stack:
+            if isinstance(screen, SessionReaderScreen):
+                screen.refresh_session(event.session_id)
+
+    async def _review(self, event: ReviewNeeded) -> None:
+        from crushpy.tui.screens.summary_review import ReviewScreen
+
+        verdict = await self._chat.show(ReviewScreen(event, self._chat.keep))
+        if self._chat.conversation is not None and verdict is not None:
+            self._chat.conversation.context.review(event.id, verdict)
