@@ -1,4 +1,4 @@
-"""Our own colours, for dark terminals and light ones, and which of them a terminal gets."""
+"""Our themes for dark and light terminals, and the choice of one for a terminal."""
 
 from dataclasses import replace
 
@@ -20,18 +20,12 @@ DARK = Theme(
     variables={
         "text-muted": "#a2a8bd",
         "text-disabled": "#959bb0",
-        "text-primary": "#4ad2c0",
         "text-secondary": "#b9c0dc",
-        "text-accent": "#4ad2c0",
-        "text-success": "#9bd06b",
-        "text-warning": "#f0c35a",
         "text-error": "#ff8d96",
         "block-cursor-background": "#22383f",
         "block-cursor-foreground": "#ffffff",
         "block-cursor-blurred-background": "#1f2a33",
-        "border": "#4ad2c0",
         "border-blurred": "#3a4054",
-        "footer-key-foreground": "#4ad2c0",
         "input-selection-background": "#4ad2c0 30%",
     },
 )
@@ -52,17 +46,11 @@ LIGHT = Theme(
         "text-muted": "#565b6b",
         "text-disabled": "#5c6171",
         "text-primary": "#00665c",
-        "text-secondary": "#4a5170",
         "text-accent": "#00665c",
-        "text-success": "#2c6b2f",
-        "text-warning": "#7a4f00",
-        "text-error": "#a8201a",
         "block-cursor-background": "#cfe6e2",
         "block-cursor-foreground": "#101218",
         "block-cursor-blurred-background": "#e2ece9",
-        "border": "#006d62",
         "border-blurred": "#c9c5b9",
-        "footer-key-foreground": "#00665c",
         "input-selection-background": "#006d62 25%",
     },
 )
@@ -82,18 +70,10 @@ DARK_256 = Theme(
     variables={
         "text-muted": "#a8a8a8",
         "text-disabled": "#a8a8a8",
-        "text-primary": "#5fd7af",
-        "text-secondary": "#afafd7",
-        "text-accent": "#5fd7af",
-        "text-success": "#87d75f",
-        "text-warning": "#ffd75f",
-        "text-error": "#ff8787",
         "block-cursor-background": "#005f5f",
         "block-cursor-foreground": "#ffffff",
         "block-cursor-blurred-background": "#303030",
-        "border": "#5fd7af",
         "border-blurred": "#585858",
-        "footer-key-foreground": "#5fd7af",
         "input-selection-background": "#005f5f",
     },
 )
@@ -113,22 +93,24 @@ LIGHT_256 = Theme(
     variables={
         "text-muted": "#585858",
         "text-disabled": "#585858",
-        "text-primary": "#005f5f",
-        "text-secondary": "#4e4e4e",
-        "text-accent": "#005f5f",
-        "text-success": "#005f00",
-        "text-warning": "#5f5f00",
-        "text-error": "#af0000",
         "block-cursor-background": "#d7ffff",
         "block-cursor-foreground": "#121212",
         "block-cursor-blurred-background": "#e4e4e4",
-        "border": "#005f5f",
         "border-blurred": "#bcbcbc",
-        "footer-key-foreground": "#005f5f",
         "input-selection-background": "#afd7d7",
     },
 )
-OWN_THEMES = {theme.name: theme for theme in (DARK, LIGHT, DARK_256, LIGHT_256)}
+
+
+def _derive_variables(theme: Theme) -> Theme:
+    """Sets the colours of texts and borders that a theme does not set itself from its main colours."""
+    roles = ("primary", "secondary", "accent", "success", "warning", "error")
+    variables = {f"text-{role}": getattr(theme, role) for role in roles} | theme.variables
+    derived = {"border": theme.primary, "footer-key-foreground": variables["text-primary"]}
+    return replace(theme, variables=derived | variables)
+
+
+OWN_THEMES = {theme.name: _derive_variables(theme) for theme in (DARK, LIGHT, DARK_256, LIGHT_256)}
 _CURSORS = {"ansi-dark": ("ansi_bright_white", "ansi_blue"), "ansi-light": ("ansi_black", "ansi_bright_cyan")}
 TERMINAL_THEMES = {
     name: replace(
@@ -142,14 +124,14 @@ TERMINAL_THEMES = {
     )
     for name, (text, ground) in _CURSORS.items()
 }
-"""Textual's themes of the terminal's own colours, with a cursor on which less important words can be read."""
+"""Textual's themes of the terminal's own colours, with a cursor on which muted text is readable."""
 
 
 def fitting_theme(*, light: bool, colours: int) -> str:
-    """The theme for a terminal of which we know the background and how many colours it has.
+    """The theme for a terminal with this background and number of colours.
 
-    Ours would be rounded to arbitrary colours: with 256 there are themes of colours that exist there,
-    with sixteen the terminal's own are used.
+    The RGB themes would be rounded to arbitrary colours: a terminal with 256 colours gets a theme made of
+    them, one with sixteen the theme of its own colours.
     """
     if 0 < colours <= 16:
         return "ansi-light" if light else "ansi-dark"

@@ -43,6 +43,7 @@ from crushpy.tui.screens.session_tree import SessionTreeScreen
 from crushpy.tui.screens.sessions import SessionsScreen
 from crushpy.tui.screens.summary_review import ReviewScreen
 from crushpy.tui.screens.template import TemplateScreen
+from crushpy.tui.transcript.widget import Transcript
 
 USUAL = (80, 24)
 LOOKS: dict[str, tuple[tuple[int, int], str]] = {
@@ -429,7 +430,7 @@ def test_a_session_that_is_read(picture: Picture, llm: ScriptedLLM) -> None:
             for key in app.chat.transcript.keys()  # noqa: SIM118
             if isinstance(app.chat.transcript.item(key), BoundaryItem)
         )
-        app.chat.transcript.activate(card, "open_parent")
+        app.chat.transcript.post_message(Transcript.ItemActivated(card, "open_parent"))
         await app.shows(SessionReaderScreen)
         await app.sees("The rate is in one place.")
 

@@ -150,7 +150,7 @@ def test_what_is_too_large_to_be_read_as_markdown_also_looks_the_same(
         patch.setattr(stream, "LARGE_UNIT_CHARS", choose([20, 60, 8_000]))
         patch.setattr(stream, "PARSE_CHARS", choose([10, 100, 6_000]))
         patch.setattr(stream, "DRAW_CHARS", choose([7, 30]))
-        patch.setattr(stream, "TABLE_HEAD_ROWS", choose([1, 2, 30]))
+        patch.setattr(stream, "LARGE_TABLE_CHARS", choose([60, 24_000]))
         assert same(whole(text, 40).rows, streamed(text, cuts, 40).rows)
 
 

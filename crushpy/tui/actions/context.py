@@ -85,11 +85,7 @@ async def show_pins(chat: "ChatScreen", argument: str) -> None:
     pin = next((one for one in listed.pins if str(one.number) == taken), None)
     if pin is None or not await _wants_unpinned(chat, pin):
         return
-    try:
-        await board.remove(pin.number)
-    except CrushpyError as error:
-        chat.say(str(error), warning=True)
-        return
+    await board.remove(pin.number)
     chat.say(f"Unpinned {pin.number}. Compaction no longer carries it.")
 
 
@@ -134,11 +130,7 @@ async def select_compaction_method(chat: "ChatScreen", argument: str) -> None:
     if method not in METHODS:
         chat.say(f"{method!r} is not a compaction method. Choose auto or llm.", warning=True)
         return
-    try:
-        await conversation.select_compaction(method)
-    except CrushpyError as error:
-        chat.say(f"The compaction method was not changed: {error}", warning=True)
-        return
+    await conversation.select_compaction(method)
     chat.status.refresh()
     chat.say(f"Compaction method: {method} ({METHODS[method]}).")
 
@@ -153,13 +145,9 @@ async def compact_now(chat: "ChatScreen", argument: str) -> None:
 @performs("handoff")
 async def hand_off(chat: "ChatScreen", argument: str) -> None:
     if not argument.strip():
-        chat.say(
-            "The summary is missing. Run /handoff with what the next session needs.",
-            warning=True,
-        )
-    else:
-        await chat.open_conversation.context.compact(summary=argument.strip())
-        chat.status.refresh()
+        raise CrushpyError("The summary is missing.", "Run /handoff with what the next session needs")
+    await chat.open_conversation.context.compact(summary=argument.strip())
+    chat.status.refresh()
 
 
 @performs("undo_boundary")

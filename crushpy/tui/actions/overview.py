@@ -9,6 +9,7 @@ from crushpy.core.messages import counted
 from crushpy.security.redact import redact
 from crushpy.security.sanitize import clean, one_line
 from crushpy.tui.actions.registry import performs
+from crushpy.tui.actions.sessions import refuse_while_busy
 from crushpy.tui.textual_adapter import app_of
 
 if TYPE_CHECKING:
@@ -196,8 +197,7 @@ async def review_changes(chat: "ChatScreen", argument: str) -> None:
 async def write_instructions(chat: "ChatScreen", argument: str) -> None:
     """Asks the agent to write AGENTS.md from the project's files, and to show it first."""
     conversation = chat.open_conversation
-    if conversation.busy:
-        chat.say("The agent is working. Press Esc to interrupt it first.", warning=True)
+    if refuse_while_busy(chat):
         return
     there = (Path(chat.options.cwd) / "AGENTS.md").exists()
     conversation.submit(

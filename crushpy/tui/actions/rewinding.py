@@ -2,17 +2,15 @@
 
 from typing import TYPE_CHECKING
 
-from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import counted
 from crushpy.engine.conversation import Conversation
 from crushpy.tui.actions.registry import performs
-from crushpy.tui.actions.sessions import resume
+from crushpy.tui.actions.sessions import refuse_while_busy, resume
 
 if TYPE_CHECKING:
     from crushpy.engine.rewind.rewinder import RewindOutcome
     from crushpy.tui.screens.chat import ChatScreen
 
-BUSY = "The agent is working. Press Esc to interrupt it first."
 WHICH_UNDO = "/undo restores files. To undo the compaction before this, run /undo-boundary."
 NOT_COVERED = "Changes by commands to ignored files, to .git and outside this folder are not covered"
 
@@ -20,8 +18,8 @@ NOT_COVERED = "Changes by commands to ignored files, to .git and outside this fo
 @performs("undo_files")
 async def undo_changes(chat: "ChatScreen", argument: str) -> None:
     """Undoes the last turn's changes to files, all of them or some."""
-    conversation = _idle(chat)
-    if conversation is None:
+    conversation = chat.open_conversation
+    if refuse_while_busy(chat):
         return
     if conversation.context.just_compacted:
         chat.say(WHICH_UNDO)
@@ -30,9 +28,8 @@ async def undo_changes(chat: "ChatScreen", argument: str) -> None:
 
 @performs("redo_files")
 async def redo_changes(chat: "ChatScreen", argument: str) -> None:
-    conversation = _idle(chat)
-    if conversation is not None:
-        await _put_back(chat, conversation, argument, "Redo what was undone", again=True)
+    if not refuse_while_busy(chat):
+        await _put_back(chat, chat.open_conversation, argument, "Redo what was undone", again=True)
 
 
 async def _put_back(
@@ -40,11 +37,7 @@ async def _put_back(
 ) -> None:
     session_id = conversation.info.id
     rewinder = conversation.files.rewinder
-    try:
-        planned = await (rewinder.plan_redo(session_id) if again else rewinder.plan_undo(session_id))
-    except CrushpyError as error:
-        chat.say(str(error), warning=True)
-        return
+    planned = await (rewinder.plan_redo(session_id) if again else rewinder.plan_undo(session_id))
     if planned is None:
         chat.say(
             "There is nothing to redo." if again else "There is nothing to undo: no turn changed a file."
@@ -75,8 +68,8 @@ async def _put_back(
 @performs("rewind")
 async def rewind_conversation(chat: "ChatScreen", argument: str) -> None:
     """Goes back to one of the user's prompts, which returns to the editor."""
-    conversation = _idle(chat)
-    if conversation is None:
+    conversation = chat.open_conversation
+    if refuse_while_busy(chat):
         return
     from crushpy.tui.screens.choose import Choice, ChooseScreen
     from crushpy.tui.screens.rewind import RestorationScreen, RewindScreen
@@ -97,12 +90,8 @@ async def rewind_conversation(chat: "ChatScreen", argument: str) -> None:
     what = await chat.show(ChooseScreen("What to restore?", choices))
     if what is None:
         return
-    try:
-        target = await rewinder.target(session_id, chosen)
-        planned = await rewinder.plan_rewind(session_id, target) if what != "conversation" else None
-    except CrushpyError as error:
-        chat.say(str(error), warning=True)
-        return
+    target = await rewinder.target(session_id, chosen)
+    planned = await rewinder.plan_rewind(session_id, target) if what != "conversation" else None
     if planned is not None and (planned.views or what == "files"):
         title = f"Restore files to before: {target.message.text[:60]}"
         screen = RestorationScreen(
@@ -112,7 +101,7 @@ async def rewind_conversation(chat: "ChatScreen", argument: str) -> None:
         if paths is None:
             return
         planned = planned.only(paths)
-    if _idle(chat) is not conversation:
+    if refuse_while_busy(chat) or chat.conversation is not conversation:
         return
     if what == "files":
         assert planned is not None
@@ -127,15 +116,6 @@ async def rewind_conversation(chat: "ChatScreen", argument: str) -> None:
         chat.say(f"This is a branch that ends here; session {session_id} is unchanged (/lineage).")
     if outcome.restored or outcome.conflicts:
         chat.say(_told(outcome), warning=bool(outcome.conflicts))
-
-
-def _idle(chat: "ChatScreen") -> Conversation | None:
-    """The conversation, unless a turn is running."""
-    conversation = chat.conversation
-    if conversation is not None and conversation.busy:
-        chat.say(BUSY, warning=True)
-        return None
-    return conversation
 
 
 def _told(outcome: "RewindOutcome", *, again: bool = False) -> str:

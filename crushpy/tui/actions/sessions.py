@@ -19,21 +19,25 @@ if TYPE_CHECKING:
     from crushpy.tui.transcript_presenter import FoundPlace
 
 
+def refuse_while_busy(chat: "ChatScreen") -> bool:
+    """Whether a turn is running, which the user is told."""
+    busy = chat.conversation is not None and chat.conversation.busy
+    if busy:
+        chat.say("The agent is working. Press Esc to interrupt it first.", warning=True)
+    return busy
+
+
 async def go_over(chat: "ChatScreen", options: StartOptions) -> None:
     """Switches to another conversation, unless this one is busy. Queued prompts return to the prompt."""
     if chat.own is not None and chat.own.running:
         chat.say("A command of yours is running. Press Esc to stop it first.", warning=True)
         return
-    conversation = chat.conversation
-    if conversation is not None and conversation.busy:
-        chat.say("The agent is working. Press Esc to interrupt it first.", warning=True)
+    if refuse_while_busy(chat):
         return
-    queued = conversation.queue if conversation is not None else ()
+    queued = chat.conversation.queue if chat.conversation is not None else ()
     try:
         await chat.replace_conversation(options)
-    except CrushpyError as error:
-        if not is_open_elsewhere(error):
-            raise
+    except SessionBusy as error:
         await ask_elsewhere(chat, options, error)
         return
     for prompt in reversed(queued):
@@ -43,31 +47,25 @@ async def go_over(chat: "ChatScreen", options: StartOptions) -> None:
         chat.say(f"{which} not sent. The text is in the prompt now.", warning=True)
 
 
-def fresh(chat: "ChatScreen", **changes: object) -> StartOptions:
-    model = chat.options.model
-    empty: dict[str, object] = {
-        "prompt": "",
-        "pick": False,
-        "session": "",
-        "resume_latest": False,
-        "fork": False,
-        "at": "",
-        "compaction": "",
-        "model": model,
-    }
-    return msgspec.structs.replace(chat.options, **{**empty, **changes})
+def new_options(chat: "ChatScreen") -> StartOptions:
+    """The options of this run for a new conversation."""
+    return msgspec.structs.replace(
+        chat.options,
+        prompt="",
+        pick=False,
+        session="",
+        resume_latest=False,
+        fork=False,
+        at="",
+        compaction="",
+    )
 
 
 async def resume(chat: "ChatScreen", session_id: str) -> None:
-    await go_over(chat, fresh(chat, session=session_id, model=""))
+    await go_over(chat, msgspec.structs.replace(new_options(chat), session=session_id, model=""))
 
 
-def is_open_elsewhere(error: Exception) -> bool:
-    """Whether another process holds the conversation."""
-    return isinstance(error, SessionBusy)
-
-
-async def ask_elsewhere(chat: "ChatScreen", options: StartOptions, error: Exception) -> None:
+async def ask_elsewhere(chat: "ChatScreen", options: StartOptions, error: SessionBusy) -> None:
     """Offers to read or fork a conversation that another process holds; until then this one stays open."""
     choices = [
         Choice("read", "Read it", "nothing is changed"),
@@ -78,7 +76,7 @@ async def ask_elsewhere(chat: "ChatScreen", options: StartOptions, error: Except
     chosen = await chat.show(ChooseScreen(title, choices, hint=f"{error}".partition("\n")[0]))
     if chosen == "fork":
         await go_over(chat, msgspec.structs.replace(options, fork=True))
-    elif chosen == "read" and chat.conversation is not None and isinstance(error, SessionBusy):
+    elif chosen == "read" and chat.conversation is not None:
         from crushpy.tui.screens.session_reader import SessionReaderScreen
 
         going_on = await chat.show(SessionReaderScreen(chat.conversation.sessions, error.session_id))
@@ -86,9 +84,9 @@ async def ask_elsewhere(chat: "ChatScreen", options: StartOptions, error: Except
             await resume(chat, going_on)
 
 
-async def start_elsewhere(chat: "ChatScreen", options: StartOptions, error: Exception) -> None:
+async def start_elsewhere(chat: "ChatScreen", options: StartOptions, error: SessionBusy) -> None:
     """The same at start-up, with a new conversation in the meantime."""
-    await go_over(chat, fresh(chat))
+    await go_over(chat, new_options(chat))
     await ask_elsewhere(chat, options, error)
 
 
@@ -96,7 +94,8 @@ async def start_elsewhere(chat: "ChatScreen", options: StartOptions, error: Exce
 async def begin_conversation(chat: "ChatScreen", argument: str) -> None:
     """Plan mode is kept; edits were allowed only for the previous conversation."""
     planning = chat.conversation is not None and chat.conversation.mode == "plan"
-    await go_over(chat, fresh(chat, mode="plan") if planning else fresh(chat))
+    options = new_options(chat)
+    await go_over(chat, msgspec.structs.replace(options, mode="plan") if planning else options)
 
 
 async def fork_here(chat: "ChatScreen", message_id: str) -> None:
@@ -105,8 +104,7 @@ async def fork_here(chat: "ChatScreen", message_id: str) -> None:
     if conversation is None or not message_id:
         chat.say("This message is not stored, so no branch can end here.", warning=True)
         return
-    if conversation.busy:
-        chat.say("The agent is working. Press Esc to interrupt it first.", warning=True)
+    if refuse_while_busy(chat):
         return
     before = conversation.info.id
     try:
@@ -171,11 +169,7 @@ async def export_conversation(chat: "ChatScreen", argument: str) -> None:
         return
     usual = f"crushpy-{conversation.info.id}.md"
     file = Path(chat.options.cwd) / _from_home(Path(argument.strip() or usual))
-    try:
-        count = await _export(chat, conversation, file, usual)
-    except CrushpyError as error:
-        chat.say(str(error), warning=True)
-        return
+    count = await _export(chat, conversation, file, usual)
     if count is None:
         chat.say(f"Nothing was written: {file} is unchanged. Name another file.")
     else:
@@ -200,8 +194,6 @@ async def _export(chat: "ChatScreen", conversation: Conversation, file: Path, us
 
 
 async def _wants_it_replaced(chat: "ChatScreen", file: Path) -> bool:
-    from crushpy.tui.screens.choose import Choice, ChooseScreen
-
     choices = [
         Choice("keep", "Keep it", "nothing is written"),
         Choice("replace", "Replace it", "its content is lost"),

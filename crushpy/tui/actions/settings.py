@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crushpy.core.access import MODES, Mode
-from crushpy.core.errors import CrushpyError
 from crushpy.security.sanitize import one_line
 from crushpy.tui.actions.registry import performs
 from crushpy.tui.screens.choose import Choice, ChooseScreen
@@ -35,11 +34,7 @@ async def switch_model(chat: "ChatScreen", argument: str) -> None:
         )
     if not name:
         return
-    try:
-        await conversation.select_model(name, for_all=for_all)
-    except CrushpyError as error:
-        chat.say(str(error), warning=True)
-        return
+    await conversation.select_model(name, for_all=for_all)
     chat.status.refresh()
     scope = (
         "in this conversation and in new ones"

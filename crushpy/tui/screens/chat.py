@@ -171,9 +171,10 @@ class ChatScreen(TranscriptScreen):
         await self._enter(*opened, options)
 
     async def _could_not_open(self, options: StartOptions, error: Exception) -> None:
-        from crushpy.tui.actions.sessions import is_open_elsewhere, start_elsewhere
+        from crushpy.storage.records import SessionBusy
+        from crushpy.tui.actions.sessions import start_elsewhere
 
-        if is_open_elsewhere(error):
+        if isinstance(error, SessionBusy):
             self._give_back()
             await start_elsewhere(self, options, error)
         else:

@@ -118,56 +118,45 @@ class PromptInput(FoldingTextArea):
             super().__init__()
             self.word = word
 
-    class Sent(Message):
-        """Base class of the prompt's messages."""
-
-        def __init__(self, prompt: "PromptInput") -> None:
-            super().__init__()
-            self.prompt = prompt
-
-        @property
-        def control(self) -> "PromptInput":
-            return self.prompt
-
-    class Submitted(Sent):
+    class Submitted(Message):
         """A prompt for the agent, with its pastes in full."""
 
-        def __init__(self, prompt: "PromptInput", text: str) -> None:
-            super().__init__(prompt)
+        def __init__(self, text: str) -> None:
+            super().__init__()
             self.text = text
 
-    class Dropped(Sent):
+    class Dropped(Message):
         """A paste that may be paths of images. It is not inserted yet."""
 
-        def __init__(self, prompt: "PromptInput", text: str) -> None:
-            super().__init__(prompt)
+        def __init__(self, text: str) -> None:
+            super().__init__()
             self.text = text
 
-    class ClipboardAsked(Sent):
+    class ClipboardAsked(Message):
         """Ctrl+V, if the system's clipboard may hold an image. Nothing is inserted yet."""
 
-    class BackedOut(Sent):
+    class BackedOut(Message):
         """Backspace, with nothing before the cursor."""
 
-    class KeysAsked(Sent):
+    class KeysAsked(Message):
         """`?`, with nothing written."""
 
-    class EmptySubmitted(Sent):
+    class EmptySubmitted(Message):
         """Enter, with nothing written."""
 
-    class Command(Sent):
+    class Command(Message):
         """A slash command that is in the list; `name` without the slash."""
 
-        def __init__(self, prompt: "PromptInput", name: str, args: str) -> None:
-            super().__init__(prompt)
+        def __init__(self, name: str, args: str) -> None:
+            super().__init__()
             self.name = name
             self.args = args
 
-    class Shell(Sent):
+    class Shell(Message):
         """A line for the shell, without its `!`."""
 
-        def __init__(self, prompt: "PromptInput", command: str) -> None:
-            super().__init__(prompt)
+        def __init__(self, command: str) -> None:
+            super().__init__()
             self.command = command
 
     def __init__(
@@ -268,7 +257,7 @@ class PromptInput(FoldingTextArea):
             return
         text = self.draft.strip("\n").rstrip()
         if not text.strip():
-            self.post_message(self.EmptySubmitted(self))
+            self.post_message(self.EmptySubmitted())
             return
         message = self._message(text)
         if message is None:
@@ -291,13 +280,13 @@ class PromptInput(FoldingTextArea):
         """The message to post for a text; None if it cannot be sent, which the user is told."""
         if text.startswith("!"):
             command = text[1:].strip()
-            return self.Shell(self, command) if command else None
+            return self.Shell(command) if command else None
         name, args = _command(text)
         if name is None:
-            return self.Submitted(self, text)
+            return self.Submitted(text)
         commands = self._completer.commands
         if any(name in (hint.name, *hint.aliases) for hint in commands):
-            return self.Command(self, name, args)
+            return self.Command(name, args)
         meant = did_you_mean(commands, name) or "Type / for the list."
         self.notify(
             f"There is no command /{name}. {meant} To send it as a prompt, put a space before it.",
@@ -310,9 +299,9 @@ class PromptInput(FoldingTextArea):
 
     def on_paste(self, event: events.Paste) -> None:
         if event.text.strip() and may_be_pictures(event.text):
-            self.post_message(self.Dropped(self, event.text))
+            self.post_message(self.Dropped(event.text))
         elif not event.text and has_clipboard_tool():  # what some terminals send for an image
-            self.post_message(self.ClipboardAsked(self))
+            self.post_message(self.ClipboardAsked())
         else:
             return
         event.stop()
@@ -320,13 +309,13 @@ class PromptInput(FoldingTextArea):
 
     def action_paste(self) -> None:
         if has_clipboard_tool():
-            self.post_message(self.ClipboardAsked(self))
+            self.post_message(self.ClipboardAsked())
         else:
             self.paste_own_clipboard()
 
     def action_delete_left(self) -> None:
         if self.selection == Selection.cursor((0, 0)):
-            self.post_message(self.BackedOut(self))
+            self.post_message(self.BackedOut())
         super().action_delete_left()
 
     def action_newline(self) -> None:
@@ -358,7 +347,7 @@ class PromptInput(FoldingTextArea):
     def intercept(self, key: str) -> bool:
         completer = self._completer
         if key == "question_mark" and not self.text:
-            self.post_message(self.KeysAsked(self))
+            self.post_message(self.KeysAsked())
             return True
         if not completer.is_open:
             return False

@@ -8,7 +8,7 @@ from rich.style import Style
 
 from crushpy.security.sanitize import one_line
 from crushpy.tui.transcript.markdown.inline import inline, parser
-from crushpy.tui.transcript.markdown.pipe_tables import Shape, read_markdown_table, table_rows
+from crushpy.tui.transcript.markdown.pipe_tables import table_rows
 from crushpy.tui.transcript.render.canvas import LEAST, Canvas, Margin, Pending, Span, TextRow
 from crushpy.tui.transcript.render.highlight import Coloured
 from crushpy.tui.transcript.render.styles import Palette
@@ -127,25 +127,14 @@ class Writer:
         else:
             self._canvas.prose([[("", self._base)]], inside, self._base)
 
-    def table(
-        self, tokens: "Sequence[Token]", lines: Sequence[str], shape: Shape | None = None
-    ) -> Shape | None:
-        """The rows of a table, which `lines` hold; with a `shape` they go on from rows drawn before.
-
-        Gives the shape for the rows that follow; None if the columns do not fit.
-        """
-        return self._table(tokens, lines, self._home, shape)
-
-    def _table(
-        self, tokens: "Sequence[Token]", lines: Sequence[str], margin: Margin, shape: Shape | None = None
-    ) -> Shape | None:
-        table = read_markdown_table(tokens, self._palette, self._base, self._canvas.room(margin), shape)
-        if table is None:
+    def _table(self, tokens: "Sequence[Token]", lines: Sequence[str], margin: Margin) -> None:
+        """A table; as it came, which `lines` hold, if its columns do not fit."""
+        rows = table_rows(tokens, self._palette, self._base, self._canvas.room(margin))
+        if rows is not None:
+            self._canvas.code(rows, margin, self._base)
+        else:
             shown = [[(line.strip().expandtabs(4), self._base)] for line in lines]
             self._canvas.prose(shown, margin, self._base)
-            return None
-        self._canvas.code(table_rows(table, self._palette, self._base), margin, self._base)
-        return table.shape
 
     def _nest(
         self, margin: Margin, first: Segment, rest: Segment | None = None, *, copied: int = 0

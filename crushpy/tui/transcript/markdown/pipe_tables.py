@@ -1,7 +1,7 @@
-"""Markdown tables: columns as wide as their first rows need, cells wrapped if they must be."""
+"""Markdown tables: columns as wide as their cells need, cells wrapped if there is not enough room."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from rich.style import Style
 
@@ -19,31 +19,13 @@ GAP = " │ "
 Cell = list[Span]
 
 
-class Shape(NamedTuple):
-    """The columns of a table: what a row needs to know to be drawn by itself."""
-
-    widths: tuple[int, ...]
-    aligns: tuple[str, ...]
-
-
-class MarkdownTable(NamedTuple):
-    """Rows that were read; the first one is the head, unless they go on from some drawn before."""
-
-    shape: Shape
-    rows: list[list[Cell]]
-    headed: bool = True
-
-
-def read_markdown_table(
-    tokens: "Sequence[Token]", palette: Palette, base: Style, room: int, shape: Shape | None = None
-) -> MarkdownTable | None:
-    """The table that `tokens` hold. None if its columns do not fit: then it is shown as it came.
-
-    With a `shape` they are rows that go on from some drawn before, and have no head.
-    """
+def table_rows(
+    tokens: "Sequence[Token]", palette: Palette, base: Style, room: int
+) -> list[list[Span]] | None:
+    """The lines of the table that `tokens` hold; None if its columns do not fit."""
     rows: list[list[Cell]] = []
     aligns: list[str] = []
-    head = shape is None
+    head = True
     for token in tokens:
         match token.type:
             case "tr_open":
@@ -54,29 +36,23 @@ def read_markdown_table(
                 head = False
             case "inline":
                 style = palette.over(base, BOLD) if head else base
-                lines: list[list[Span]] = inline(token.content, palette, style)
+                lines = inline(token.content, palette, style)
                 rows[-1].append([span for line in lines for span in (*line, (" ", style))][:-1])
             case _:
                 pass
-    if shape is not None:
-        return MarkdownTable(shape, rows, headed=False)
     widths = _widths(rows, room)
-    return None if widths is None else MarkdownTable(Shape(widths, tuple(aligns)), rows)
+    if widths is None:
+        return None
+    header, *others = [list(_row(row, widths, aligns, palette, base)) for row in rows]
+    rule: list[Span] = [("─┼─".join(["─" * width for width in widths]), palette.rule)]
+    return [*header, rule, *(line for row in others for line in row)]
 
 
-def table_rows(table: MarkdownTable, palette: Palette, base: Style) -> list[list[Span]]:
-    """The table's lines, as spans."""
-    lines: list[list[Span]] = []
-    for index, row in enumerate(table.rows):
-        lines.extend(_row(row, table.shape, palette, base))
-        if index == 0 and table.headed:
-            lines.append([("─┼─".join(["─" * width for width in table.shape.widths]), palette.rule)])
-    return lines
-
-
-def _row(row: list[Cell], shape: Shape, palette: Palette, base: Style) -> Iterator[list[Span]]:
+def _row(
+    row: list[Cell], widths: Sequence[int], aligns: Sequence[str], palette: Palette, base: Style
+) -> Iterator[list[Span]]:
     broken: list[list[list[Span]]] = []
-    for cell, width in zip(row, shape.widths, strict=False):
+    for cell, width in zip(row, widths, strict=False):
         cuts = wrap("".join([text for text, _ in cell]), width)
         broken.append(
             [[(part.text, part.style or base) for part in line] for line in pieces(cell, cuts)]
@@ -89,7 +65,7 @@ def _row(row: list[Cell], shape: Shape, palette: Palette, base: Style) -> Iterat
             if column:
                 line.append((GAP, palette.rule))
             spans = cell[number] if number < len(cell) else []
-            line.extend(_padded(spans, shape.widths[column], shape.aligns[column], base))
+            line.extend(_padded(spans, widths[column], aligns[column], base))
         yield line
 
 

@@ -1,8 +1,8 @@
 """Markdown that grows. What can no longer change is drawn once; only the rest is drawn again.
 
-The text is cut into units: top-level blocks, and the items of a list, the rows of a long table and the lines
-of a fence one by one. A unit is finished when complete lines show that another one has begun. All decisions
-depend on the text alone, so it looks the same however it arrived.
+The text is cut into units: top-level blocks, and the items of a list and the lines of a fence one by one. A
+unit is finished when complete lines show that another one has begun. All decisions depend on the text alone,
+so it looks the same however it arrived.
 """
 
 import re
@@ -20,7 +20,6 @@ from crushpy.tui.transcript.markdown.block import (
     parse_blocks,
     plain_code,
 )
-from crushpy.tui.transcript.markdown.pipe_tables import Shape
 from crushpy.tui.transcript.render.canvas import Canvas, Margin, TextRow
 from crushpy.tui.transcript.render.wrap import chop, wrap
 
@@ -32,11 +31,11 @@ PARSE_CHARS = 3_000
 LONG_LINE_CHARS = 4_000
 """A longer line is a unit of its own and shown as it came."""
 LARGE_UNIT_CHARS = 8_000
-"""A larger unit is shown as it came, up to the next empty line."""
+"""A larger unit is shown as it came, up to the next empty line: while it grows it is drawn every frame."""
+LARGE_TABLE_CHARS = 24_000
+"""The same for a table, of which nothing can be drawn for good before its columns are known."""
 DRAW_CHARS = 20_000
 """How much of a very long line is drawn at a time."""
-TABLE_HEAD_ROWS = 30
-"""This many rows decide how wide a table's columns are; those that follow are drawn one by one."""
 _FENCE_OPENING = re.compile(r"( {0,3})(`{3,}|~{3,})(.*)")
 
 
@@ -46,14 +45,12 @@ _FENCE_OPENING = re.compile(r"( {0,3})(`{3,}|~{3,})(.*)")
 class Unit(NamedTuple):
     """Lines that are drawn together. `start` and `end` count in the text that was given."""
 
-    kind: Literal["block", "item", "fence", "table", "rows"]
+    kind: Literal["block", "item", "fence", "table"]
     start: int
     end: int
     tokens: "Sequence[Token]"
     joined: bool = False
     """An item of the same list as the unit before."""
-    goes_on: bool = False
-    """Rows of a table that began in a unit before."""
 
     def lines(self, lines: Sequence[str]) -> Sequence[str]:
         """Its own lines, without empty ones at the end."""
@@ -63,26 +60,17 @@ class Unit(NamedTuple):
         return lines[self.start : end]
 
 
-def units_of(lines: Sequence[str], *, joined: bool, header: Sequence[str] | None) -> list[Unit]:
-    """The units of `lines`.
-
-    `joined`: they begin with an item of the list that came before. `header`: they begin with a row of a table
-    with that header.
-    """
-    extra = len(header) if header else 0
-    tokens = parse_blocks("\n".join([*(header or ()), *lines, ""]))
-    if extra:
-        for token in tokens:
-            token.map = [token.map[0] - extra, token.map[1] - extra] if token.map else None
+def units_of(lines: Sequence[str], *, joined: bool) -> list[Unit]:
+    """The units of `lines`. `joined`: they begin with an item of the list that came before."""
     starts: list[Unit] = []
-    for inside in _blocks(tokens, 0):
+    for inside in _blocks(parse_blocks("\n".join([*lines, ""])), 0):
         match inside[0].type:
             case "bullet_list_open" | "ordered_list_open":
                 for item in _blocks(inside[1:-1], 1):
                     starts.append(Unit("item", _line(item), 0, item, joined))
                     joined = True
             case "table_open":
-                starts.extend(_table(inside, going_on=bool(extra) and not starts))
+                starts.append(Unit("table", _line(inside), 0, inside))
             case "fence":
                 starts.append(Unit("fence", _line(inside), 0, inside))
             case _:
@@ -108,20 +96,6 @@ def _blocks(tokens: "Sequence[Token]", level: int) -> "Iterator[Sequence[Token]]
 
 def _line(tokens: "Sequence[Token]") -> int:
     return tokens[0].map[0] if tokens[0].map else 0
-
-
-def _table(tokens: "Sequence[Token]", *, going_on: bool) -> Iterator[Unit]:
-    """The head of a table with its first rows, then all others but the last, then the last."""
-    rows = [index for index, token in enumerate(tokens) if token.type == "tr_open"]
-    if going_on:
-        cuts = [rows[1]] if len(rows) < 3 else [rows[1], rows[-1]]
-    elif len(rows) <= TABLE_HEAD_ROWS + 1:
-        cuts = [0]
-    else:
-        cuts = [0, *sorted({rows[TABLE_HEAD_ROWS + 1], rows[-1]})]
-    for start, end in zip(cuts, [*cuts[1:], len(tokens)], strict=True):
-        inside = tokens[start:end]
-        yield Unit("rows" if start else "table", _line(inside), 0, inside, goes_on=bool(start))
 
 
 # --- fences ---------------------------------------------------------------------------------------------
@@ -227,8 +201,6 @@ class MarkdownStream:
         self._lines: list[str] = []
         self._at: int = 0
         self._joined = False
-        self._table: tuple[list[str], Shape | None] | None = None
-        """The first two lines of the table whose rows come next, and its columns."""
         self._fence: Fence | None = None
         self._plain = 0
         """In a unit that is too large: how many lines come before an empty one can end it, plus one."""
@@ -278,10 +250,8 @@ class MarkdownStream:
         else:
             long = bool(partial) and len(partial[-1]) > LONG_LINE_CHARS
             lines = [*self._lines[self._at :], *(partial[:-1] if long else partial)]
-            joined, table = self._joined, self._table
-            for unit in units_of(lines, joined=joined, header=table[0] if table else None):
+            for unit in units_of(lines, joined=self._joined):
                 self._draw(unit, lines, self._lines[self._at - 1] if self._at else "")
-            self._joined, self._table = joined, table
             if long:
                 self._separate()
                 self._grow(partial[-1:], code=False)
@@ -308,7 +278,7 @@ class MarkdownStream:
             self._separate()
             self._long = (self._lines[self._at], False)
             self._at += 1
-            self._joined, self._table = False, None
+            self._joined = False
             return True
         size = PARSE_CHARS
         while True:
@@ -333,7 +303,7 @@ class MarkdownStream:
 
     def _draw_finished(self, lines: list[str], closed: bool) -> bool:
         begin = self._at
-        units = units_of(lines, joined=self._joined, header=self._table[0] if self._table else None)
+        units = units_of(lines, joined=self._joined)
         for index, unit in enumerate(units):
             finished = closed or index + 1 < len(units)
             if unit.kind == "fence":
@@ -343,45 +313,33 @@ class MarkdownStream:
                 if self._fence is not None or not finished:
                     return True
                 continue
-            if unit.kind != "rows" and _size(unit.lines(lines), finished) > LARGE_UNIT_CHARS:
+            most = LARGE_TABLE_CHARS if unit.kind == "table" else LARGE_UNIT_CHARS
+            if _size(unit.lines(lines), finished) > most:
                 self._at = begin + unit.start
-                self._open_plain(unit.lines(lines))
+                self._open_plain(unit.lines(lines), most)
                 return True
             if not finished:
                 self._at = begin + unit.start
                 self._joined = unit.joined
-                if not unit.goes_on:
-                    self._table = None
                 return index > 0
             self._draw(unit, lines, self._lines[begin - 1] if begin else "")
             self._at = begin + unit.end
         self._at = begin + len(lines)
-        self._joined, self._table = False, None
+        self._joined = False
         return True
 
     def _draw(self, unit: Unit, lines: Sequence[str], before: str) -> None:
         """Draws one unit, after an empty row if it needs one."""
         previous = lines[unit.start - 1] if unit.start else before
-        if unit.kind == "rows":
-            shape = self._table[1] if self._table else None
-            if shape is None:
-                self._writer.plain([line.strip() for line in unit.lines(lines)])
-            else:
-                self._writer.table(unit.tokens, unit.lines(lines), shape)
-            return
         if not unit.joined or is_blank(previous):
             self._separate()
-        match unit.kind:
-            case "table":
-                shape = self._writer.table(unit.tokens, unit.lines(lines))
-                self._table = (list(lines[unit.start : unit.start + 2]), shape)
-            case "fence":
-                fence = Fence(lines[unit.start], 0)
-                for line in unit.lines(lines)[1:]:
-                    fence.take(line)
-                self._code(fence.lines, begins=True)
-            case _:
-                self._writer.block(unit.tokens, lines)
+        if unit.kind == "fence":
+            fence = Fence(lines[unit.start], 0)
+            for line in unit.lines(lines)[1:]:
+                fence.take(line)
+            self._code(fence.lines, begins=True)
+        else:
+            self._writer.block(unit.tokens, lines)
 
     def _separate(self) -> None:
         if len(self.canvas.rows) > self._first_row:
@@ -393,7 +351,7 @@ class MarkdownStream:
         self._separate()
         self._fence = Fence(line, len(self.canvas.rows))
         self._at += 1
-        self._joined, self._table = False, None
+        self._joined = False
 
     def _code_lines(self, stop: int, most: int) -> None:
         """Draws lines of the open fence, up to its end."""
@@ -422,13 +380,13 @@ class MarkdownStream:
 
     # --- what is shown as it came ------------------------------------------------------------------------
 
-    def _open_plain(self, extent: Sequence[str]) -> None:
+    def _open_plain(self, extent: Sequence[str], most: int) -> None:
         self._separate()
-        self._joined, self._table = False, None
+        self._joined = False
         size = 0
         for self._plain, line in enumerate(extent, 2):
             size += len(line) + 1
-            if size > LARGE_UNIT_CHARS:
+            if size > most:
                 return
 
     def _plain_lines(self) -> None:
