@@ -1,8 +1,8 @@
-"""What the command palette offers: the command table in its own order, found by title or by what it does."""
+"""The command palette: the commands of the table, found by title, name or help."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -23,39 +23,24 @@ from textual.widgets import Input, LoadingIndicator
 from textual.worker import Worker, WorkerError
 
 from crushpy.core.app_commands import APP_COMMANDS, AppCommand
+from crushpy.tui.screens.overlay import spread
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.widgets.key_bar import LOW, key_name
 
-LAST = 0.001
-"""The score of a command whose title does not match, but the words that explain it do."""
+if TYPE_CHECKING:
+    from crushpy.tui.app import CrushpyApp
 
-
-WIDTH = 80
-"""Columns of the palette, if the terminal has them."""
-FRAME = 6
-"""Columns that its edge, its padding and its scrollbar take."""
-GAP = 2
-LEAST_WORDS = 12
-
-
-class CommandRunner(Protocol):
-    """What the palette needs of the app."""
-
-    @property
-    def keys(self) -> Mapping[str, str]:
-        """Keys that the user changed, by action."""
-        ...
-
-    @property
-    def recent_actions(self) -> Sequence[str]:
-        """What was done since the app was started, the latest first."""
-        ...
-
-    def action_command(self, action: str, argument: str = "") -> None: ...
+HELP_MATCH_SCORE = 0.001
+"""The score of a command whose title does not match, but its help does."""
+MAX_COLUMNS = 80
+FRAME_COLUMNS = 6
+"""Columns of the border, the padding and the scrollbar."""
+GAP_COLUMNS = 2
+MIN_HELP_COLUMNS = 12
 
 
 class TableProvider(Provider):
-    """Gives Textual's palette the commands of the table, those used lately first."""
+    """The commands of the table, those used last first."""
 
     async def discover(self) -> Hits:
         for command in _recent_first(self._runner.recent_actions):
@@ -71,11 +56,11 @@ class TableProvider(Provider):
                 yield Hit(score, row, self._doing(command), command.title)
             elif query.casefold() in f"/{command.slash} {command.help}".casefold():
                 row = self._row(command, Content(command.title))
-                yield Hit(LAST, row, self._doing(command), command.title)
+                yield Hit(HELP_MATCH_SCORE, row, self._doing(command), command.title)
 
     @property
-    def _runner(self) -> CommandRunner:
-        return cast("CommandRunner", app_of(self.screen))
+    def _runner(self) -> "CrushpyApp":
+        return cast("CrushpyApp", app_of(self.screen))
 
     def _doing(self, command: AppCommand) -> Callable[[], None]:
         runner = self._runner
@@ -83,16 +68,15 @@ class TableProvider(Provider):
 
     def _row(self, command: AppCommand, title: Content) -> Content:
         """One row: the title, what it does if there is room, and at the right its name and key."""
-        width = min(WIDTH, app_of(self.screen).size.width) - FRAME
+        width = min(MAX_COLUMNS, app_of(self.screen).size.width) - FRAME_COLUMNS
         key = self._runner.keys.get(command.action) or command.key
         slash = f"/{command.slash}" if command.slash else ""
         names = "  ".join(filter(None, (slash, key_name(key.partition(",")[0]) if key else "")))
-        room = width - title.cell_length - len(names) - 2 * GAP
-        what = Content(command.help).truncate(room, ellipsis=True) if room >= LEAST_WORDS else Content("")
-        gap = " " * max(1, width - title.cell_length - what.cell_length - len(names) - (GAP if what else 0))
-        return Content.assemble(
-            title, " " * GAP if what else "", what.stylize("$text-muted"), gap, (names, "$text-muted")
-        )
+        room = width - title.cell_length - len(names) - 2 * GAP_COLUMNS
+        if room >= MIN_HELP_COLUMNS:
+            about = Content.styled(command.help, "$text-muted").truncate(room, ellipsis=True)
+            title = Content.assemble(title, " " * GAP_COLUMNS, about)
+        return spread(title, Content.styled(names, "$text-muted"), width)
 
 
 def _recent_first(recent: Sequence[str]) -> list[AppCommand]:

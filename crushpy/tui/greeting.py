@@ -98,7 +98,7 @@ class Greeter:
 
     def end_card(self) -> None:
         if self.card_key is not None:
-            self._view.remove(self.card_key)
+            self._view.remove_item(self.card_key)
         self.card_key = self._greeting = None
 
     async def show_notices(self, conversation: "Conversation") -> None:
@@ -115,7 +115,7 @@ class Greeter:
         key, self._welcome_key = self._welcome_key, None
         if key is None or self._view.item(key) is None:
             return False
-        self._view.remove(key)
+        self._view.remove_item(key)
         try:
             conversation.save_choice("welcome", "hide")
         except CrushpyError as error:

@@ -3,8 +3,7 @@
 `transcript_presenter.py` makes them from events and stored messages, `transcript/` draws them.
 """
 
-from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Literal
 
 import msgspec
 
@@ -234,19 +233,6 @@ def is_message(item: TranscriptItem) -> bool:
             return item.name != OWN_COMMAND
         case _:
             return False
-
-
-class ItemView(Protocol):
-    """A view of items. Keys are assigned by `add` and never used twice."""
-
-    def set_items(self, items: Sequence[TranscriptItem]) -> None: ...
-    def add(self, item: TranscriptItem) -> int: ...
-    def item(self, key: int) -> TranscriptItem | None: ...
-    def keys(self) -> list[int]: ...
-    def replace(self, key: int, item: TranscriptItem) -> None: ...
-    def remove(self, key: int) -> None: ...
-    def stream(self, key: int, text: str) -> None: ...
-    def finish(self, key: int) -> None: ...
 
 
 def source_text(item: TranscriptItem) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from crushpy.context.overrides import SentState
-from crushpy.core.boundary import carried_share, prose_share
+from crushpy.core.boundary import Boundary, carried_share, prose_share
 from crushpy.core.errors import CrushpyError
 from crushpy.core.events import (
     ApprovalDone,
@@ -32,7 +32,6 @@ from crushpy.tui.items import (
     BoundaryItem,
     ErrorItem,
     ItemAction,
-    ItemView,
     NoticeItem,
     ReplyItem,
     ThinkingItem,
@@ -45,6 +44,7 @@ from crushpy.tui.items import (
 
 if TYPE_CHECKING:
     from crushpy.engine.session.browser import OpeningBoundary
+    from crushpy.tui.transcript.widget import Transcript
 
 NO_STATES: Mapping[str, SentState] = {}
 
@@ -64,7 +64,7 @@ class TranscriptPresenter:
     """
 
     def __init__(
-        self, view: ItemView, offers: tuple[ItemAction, ...] = ALL_BOUNDARY_ACTIONS, reach: str = ""
+        self, view: "Transcript", offers: tuple[ItemAction, ...] = ALL_BOUNDARY_ACTIONS, reach: str = ""
     ) -> None:
         self._view = view
         self._offers = offers
@@ -202,7 +202,7 @@ class TranscriptPresenter:
         """Removes what was streamed of a reply that failed."""
         for key in (self._thinking, self._reply):
             if key is not None:
-                self._view.remove(key)
+                self._view.remove_item(key)
         self._thinking = self._reply = None
 
     def _change_tool(self, call_id: str, **changes: str) -> None:
@@ -327,61 +327,38 @@ def stored_boundary_item(seed: Seed, opening: "OpeningBoundary | None") -> Bound
         card = BoundaryItem("", "", summary=seed.summary, evidence=seed.evidence, pins=seed.pins)
         return msgspec.structs.replace(card, offers=("edit_template", "lineage"))
     boundary = opening.boundary
-    return BoundaryItem(
-        boundary_id=boundary.id,
-        trigger=boundary.trigger,
-        parent_id=boundary.parent_id,
-        child_id=boundary.child_id,
-        tokens_before=boundary.tokens_before,
-        tokens_after=boundary.tokens_after,
-        cost=boundary.cost,
-        seconds=boundary.seconds,
+    others = tuple(action for action in ALL_BOUNDARY_ACTIONS if action != "undo")
+    return _boundary_item(
+        boundary,
         coverage=carried_share(boundary.facts),
         prose_coverage=prose_share(boundary.facts),
         facts=boundary.facts,
-        summary_source=boundary.summary_source,
-        summary_model=boundary.summary_model,
         template=boundary.template,
-        problem=boundary.problem,
-        prepared=boundary.prepared,
-        moment=boundary.moment,
-        waited_ms=boundary.waited_ms,
         summary=seed.summary,
         evidence=seed.evidence,
         pins=seed.pins,
         undone=boundary.undone_at is not None,
         sessions_before=opening.sessions,
         messages_before=opening.messages,
-        offers=ALL_BOUNDARY_ACTIONS
-        if opening.own
-        else tuple(action for action in ALL_BOUNDARY_ACTIONS if action != "undo"),
+        offers=ALL_BOUNDARY_ACTIONS if opening.own else others,
     )
 
 
 def boundary_item(event: BoundaryCommitted) -> BoundaryItem:
-    return BoundaryItem(
-        boundary_id=event.id,
-        trigger=event.trigger,
-        parent_id=event.parent_id,
-        child_id=event.child_id,
-        tokens_before=event.tokens_before,
-        tokens_after=event.tokens_after,
-        cost=event.cost,
-        seconds=event.seconds,
-        coverage=event.coverage,
-        prose_coverage=event.prose_coverage,
-        facts=event.facts,
-        summary_source=event.summary_source,
-        summary_model=event.summary_model,
-        template=event.template,
-        problem=event.problem,
-        prepared=event.prepared,
-        moment=event.moment,
-        waited_ms=event.waited_ms,
-        summary=event.summary,
-        evidence=event.evidence,
-        pins=event.pins,
-    )
+    names = ("coverage", "prose_coverage", "facts", "template", "summary", "evidence", "pins")
+    return _boundary_item(event, **{name: getattr(event, name) for name in names})
+
+
+_SHARED_FIELDS = (
+    *("trigger", "parent_id", "child_id", "tokens_before", "tokens_after", "cost", "seconds"),
+    *("summary_source", "summary_model", "problem", "prepared", "moment", "waited_ms"),
+)
+"""Fields that the event, the stored record and the card of a boundary have in common."""
+
+
+def _boundary_item(boundary: Boundary, **details: Any) -> BoundaryItem:
+    shared = {name: getattr(boundary, name) for name in _SHARED_FIELDS}
+    return BoundaryItem(boundary_id=boundary.id, **shared, **details)
 
 
 def find_item(

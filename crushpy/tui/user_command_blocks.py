@@ -1,25 +1,29 @@
-"""Lines that start with `!`: the user's own commands, shown as blocks of the transcript while they run."""
+"""Shell commands of the user (lines that start with `!`), shown in the transcript while they run."""
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from crushpy.core.errors import CrushpyError
 from crushpy.core.ids import new_id
 from crushpy.core.messages import Terminal
 from crushpy.engine.user_commands import End, OwnCommands
-from crushpy.tui.items import OWN_COMMAND, ErrorItem, ItemView, ToolItem
+from crushpy.tui.items import OWN_COMMAND, ErrorItem, ToolItem
+
+if TYPE_CHECKING:
+    from crushpy.tui.transcript.widget import Transcript
 
 Running = Callable[[str, str, str | None], None]
-"""Told of a command, by its id, what it printed so far; None: it has ended."""
+"""Called with the id of a command, its text, and its output so far; None: it has ended."""
 
 
 def run_shown(
     commands: OwnCommands,
     command: str,
-    view: ItemView,
+    view: "Transcript",
     running: Running,
     give: Callable[[str], None] | None = None,
 ) -> None:
-    """Starts a command and shows it, or why it cannot be started. `give` gets what it printed, at its end."""
+    """Starts a command and shows it, or why it cannot be started. `give` gets its output at the end."""
     block = _Block(view, command, running, give)
     try:
         commands.run(command, block)
@@ -33,7 +37,7 @@ class _Block:
     """One command in the transcript."""
 
     def __init__(
-        self, view: ItemView, command: str, running: Running, give: Callable[[str], None] | None
+        self, view: "Transcript", command: str, running: Running, give: Callable[[str], None] | None
     ) -> None:
         self._give = give
         self._view = view

@@ -59,7 +59,7 @@ async def test_a_long_reply_is_one_item_with_all_its_text() -> None:
         here.view.add(NoticeItem("after"))
         assert here.view.item(key) == ReplyItem(MIXED)
         assert len(here.view.keys()) == 3
-        here.view.remove(key)
+        here.view.remove_item(key)
         await here.settle()
         assert [line.strip() for line in here.lines() if line.strip()] == ["· before", "· after"]
 

@@ -121,7 +121,7 @@ async def test_calls_and_notices_stand_close_together_and_all_else_apart() -> No
         here.view.replace(here.view.keys()[1], UserItem("v"))
         await here.settle()
         assert here.lines()[:5] == [line, "", "▌ v", "", "  · n"]
-        here.view.remove(here.view.keys()[1])
+        here.view.remove_item(here.view.keys()[1])
         await here.settle()
         assert here.lines()[:2] == [line, "  · n"]
 

@@ -174,7 +174,7 @@ async def test_an_item_that_grows_above_does_not_move_what_is_seen() -> None:
         here.view.replace(here.view.keys()[0], ErrorItemWithManyLines)
         await here.settle()
         assert [strip.text[:-1] for strip in here.strips()] == before
-        here.view.remove(here.view.keys()[1])
+        here.view.remove_item(here.view.keys()[1])
         await here.settle()
         assert [strip.text[:-1] for strip in here.strips()] == before
 
@@ -186,10 +186,10 @@ async def test_items_are_replaced_and_removed() -> None:
     async with stage([UserItem("one"), UserItem("two"), UserItem("three")]) as here:
         first, second, _ = here.view.keys()
         here.view.replace(first, UserItem("changed"))
-        here.view.remove(second)
+        here.view.remove_item(second)
         await here.settle()
         assert here.all_text() == "changed\n\nthree"
-        here.view.remove(second)
+        here.view.remove_item(second)
         here.view.stream(second, "too late")
         here.view.finish(second)
         here.toggle(second)
@@ -205,7 +205,7 @@ async def test_keys_of_another_session_do_nothing() -> None:
         old = here.view.keys()[0]
         here.view.set_items([UserItem("other")])
         here.view.replace(old, UserItem("wrong"))
-        here.view.remove(old)
+        here.view.remove_item(old)
         await here.settle()
         assert here.all_text() == "other"
 

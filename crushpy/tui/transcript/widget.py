@@ -7,12 +7,11 @@ the cursor and the search. The widget must have no border and no padding: it pai
 import asyncio
 import time
 from collections.abc import Sequence
-from typing import ClassVar, cast, overload
+from typing import ClassVar, cast
 
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
-from textual.await_remove import AwaitRemove
 from textual.binding import Binding, BindingType
 from textual.geometry import Region, Size
 from textual.message import Message
@@ -160,19 +159,11 @@ class Transcript(FocusVisitor, ScrollView, can_focus=True):
             self.cache.replace(index, item)
             self._request_frame()
 
-    @overload
-    def remove(self) -> AwaitRemove: ...
-    @overload
-    def remove(self, key: int) -> None: ...
-    def remove(self, key: int | None = None) -> AwaitRemove | None:
-        """Removes an item; without a key the whole widget, as every widget's `remove` does."""
-        if key is None:
-            return super().remove()
+    def remove_item(self, key: int) -> None:
         index = self.model.index_of(key)
         if index is not None:
             self.cache.remove(index)
             self._request_frame()
-        return None
 
     def stream(self, key: int, text: str) -> None:
         """Appends to a reply, to thinking, or to a tool's output. Cheap; drawn at most every 50 ms."""
