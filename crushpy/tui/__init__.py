@@ -1,18 +1,18 @@
-"""What a person sees (Textual). It learns everything from events and asks everything through the engine."""
+"""The terminal app (Textual). It shows the engine's events and calls the engine."""
 
 from crushpy.core.messages import Image
 from crushpy.core.start_options import StartOptions
 
 
 def run_app(options: StartOptions, images: tuple[Image, ...] = ()) -> int:
-    """Runs the app until the user leaves; the exit code. `images` go with the first prompt."""
+    """Runs the app and returns its exit code. `images` are attached to the first prompt."""
     import gc
 
     from crushpy.tui.terminal.raw_mode import EarlyKeys, ask_background, raw_terminal, read_typed_keys
 
     with raw_terminal() as typed:
         ask_background()
-        gc.disable()  # collecting while modules load costs more than it frees; the app turns it on again
+        gc.disable()  # collecting while modules load costs more than it frees; the app enables it again
         from crushpy.tui.app import CrushpyApp
         from crushpy.tui.notify import restore_title
 

@@ -37,7 +37,7 @@ from crushpy.tui.widgets.status_bar import short
 
 WAITING, THINKING, WRITING, WORKING = "Waiting for the model", "Thinking", "Writing", "Working"
 TRYING = "trying again in"
-_SAID_BY_A_BAR = {MAKING_SUMMARY: MAKING_SUMMARY, WAITING: LOADING}
+_BAR_OF_PHASE = {MAKING_SUMMARY: MAKING_SUMMARY, WAITING: LOADING}
 """Phases of a turn whose text is replaced by a progress bar of that name."""
 CHARS_PER_TOKEN = 4
 """Used for streamed text until the provider reports the number of tokens."""
@@ -194,7 +194,7 @@ class Activity:
         self._enter(WAITING if self._in_turn else "")
 
     def _end_countdown(self) -> None:
-        """It is tried again now: what was going on goes on."""
+        """The retry has begun: the phase before it continues."""
         if self._phase == TRYING and self._clock() >= self._again_at:
             self._phase, self._since = self._then, self._again_at
 
@@ -202,10 +202,10 @@ class Activity:
         if phase != self._phase:
             self._phase, self._since = phase, self._clock()
 
-    # --- told --------------------------------------------------------------------------------------------
+    # --- rows --------------------------------------------------------------------------------------------
 
     def rows(self) -> list[ActivityRow]:
-        """What there is to say now, the most important first; nothing if nothing runs."""
+        """The rows to show now, the most important first; none if nothing runs."""
         self._end_countdown()
         tools = [tool for tool in self._tools.values() if tool.task is None]
         tasks = [tool for tool in self._tools.values() if tool.task is not None]
@@ -219,14 +219,14 @@ class Activity:
         return rows
 
     def _main(self, tools: list[RunningTool], tasks: list[RunningTool]) -> Iterator[ActivityRow]:
-        """The first row, unless progress or a task says all there is to say."""
+        """The first row, unless a progress bar or a task already shows the same."""
         if len(tools) == 1:
             yield self._tool(tools[0])
         elif len(tools) > 1:
             oldest = min(tool.since for tool in tools)
             yield ActivityRow(f"Running {len(tools)} calls", self._age(oldest), self._tokens())
         elif self._phase and not self._asked and not tasks:
-            if _SAID_BY_A_BAR.get(self._phase) in self._progress:
+            if _BAR_OF_PHASE.get(self._phase) in self._progress:
                 return
             if self._phase == TRYING and self._retry is not None:
                 yield self._countdown(self._retry)

@@ -1,4 +1,4 @@
-"""The app itself: one chat screen, the palette fed by the command table, signals, and the way out."""
+"""The app: the chat screen, key bindings from the command table, signals, and the exit."""
 
 import asyncio
 import gc
@@ -39,7 +39,7 @@ VIM_REDO = "ctrl+r"
 
 
 def is_key(name: str) -> bool:
-    """Whether Textual knows a key of that name, with whatever is held with it."""
+    """Whether Textual knows a key of that name, with any modifiers before it."""
     from textual.keys import Keys
 
     *held, last = name.strip().split("+")
@@ -58,7 +58,7 @@ def _is_bare(node: "DOMNode | None") -> bool:
 
 
 class CrushpyApp(AdaptedApp):
-    """Everything a user can do is in `core/app_commands.py`, what it does in `actions/`."""
+    """The commands are listed in `core/app_commands.py` and implemented in `actions/`."""
 
     TITLE = "crushpy"
     CSS = """
@@ -72,7 +72,7 @@ class CrushpyApp(AdaptedApp):
         Binding("ctrl+z", "suspend_process", "Suspend", show=False, priority=True),
         *(
             Binding(
-                command.key or f"no_key_{command.action}",  # a place for `keys.<action>` of the settings
+                command.key or f"no_key_{command.action}",  # bound by `keys.<action>` of the settings
                 f"command('{command.action}')",
                 command.title,
                 show=False,
@@ -89,12 +89,12 @@ class CrushpyApp(AdaptedApp):
         early_keys: EarlyKeys | None = None,
         images: "tuple[Image, ...]" = (),
     ) -> None:
-        """`early_keys` were read before the app was there; `images` go with the first prompt."""
+        """`early_keys` were read before the app was created; `images` are attached to the first prompt."""
         self.early_keys = early_keys or EarlyKeys()
         light = self.early_keys.light
         light = guess_light_background() if light is None else light
         fitting = fitting_theme(light=light, colours=count_colours())
-        self.set_reactive(CrushpyApp.theme, fitting)  # before: a later change would read all styles twice
+        self.set_reactive(CrushpyApp.theme, fitting)  # a later change would parse all styles twice
         super().__init__()
         self.watch_theme()
         self._chosen_theme = ""
@@ -102,7 +102,7 @@ class CrushpyApp(AdaptedApp):
         self._options = options
         self._chat: ChatScreen | None = None
         self.ended_by = 0
-        """The signal that asked us to go, if one did."""
+        """The signal that ended the app; 0 if none did."""
         self.keys: dict[str, str] = {}
         """Keys that the user changed, by action."""
 
@@ -139,7 +139,7 @@ class CrushpyApp(AdaptedApp):
             self.theme = fitting_theme(light=event.light, colours=count_colours())
 
     def on_resize(self) -> None:
-        # Smaller and back again before we looked is no change to Textual, but the terminal has lost cells.
+        # If the size changes and changes back, Textual sees no change, but the terminal has lost cells.
         if self.screen_stack:
             self.screen.refresh()
 
@@ -148,27 +148,27 @@ class CrushpyApp(AdaptedApp):
 
     def on_chat_screen_opened(self, event: ChatScreen.Opened) -> None:
         self.adopt(event.settings)
-        gc.freeze()  # what was loaded stays for good: no collection need look at it again
+        gc.freeze()  # loaded modules are never freed: collections skip them from now on
         gc.enable()
 
     def _leave(self, number: int) -> None:
-        """A signal asks us to go: end what runs, restore the terminal."""
+        """Handles a signal: stops what runs, and restores the terminal."""
         self.ended_by = number
         self.run_worker(self.chat.leave(), exclusive=False)
 
     def adopt(self, settings: "Settings") -> None:
-        """Takes over what the settings say about colours and keys."""
+        """Applies the theme and the keys of the settings."""
         self._chosen_theme = settings.theme
         if settings.theme in self.available_themes:
             self.theme = settings.theme
         elif settings.theme:
-            text = f"There is no theme {settings.theme!r}: /theme lists those there are."
+            text = f"There is no theme {settings.theme!r}. /theme lists all themes."
             self.chat.say(text, warning=True)
         keys = {command.action: getattr(settings.keys, command.action) for command in APP_COMMANDS}
         self.keys = {action: key for action, key in keys.items() if key}
         for action, key in self.keys.items():
             if not all(map(is_key, key.split(","))):
-                text = f"keys.{action}: there is no key {key!r}; f5 and ctrl+g are keys."
+                text = f"keys.{action}: {key!r} is not a key. Examples of keys: f5, ctrl+g."
                 self.chat.say(text, warning=True)
         self.set_keymap(self.keys)
 
@@ -185,11 +185,11 @@ class CrushpyApp(AdaptedApp):
         namespaces: "Mapping[str, DOMNode] | None" = None,
     ) -> bool:
         if _is_bare(default_namespace):
-            return True  # its parts are not there yet, or are gone: a key that was too fast does nothing
+            return True  # its widgets are not mounted yet, or are removed: ignore the key
         return await super().run_action(action, default_namespace, namespaces)
 
     def pop_screen(self) -> "AwaitComplete":
-        # Textual ends a screen's work after what stands on it: what is done in between would find nothing.
+        # Textual cancels a screen's workers after removing its widgets: in between they would find none.
         self.workers.cancel_node(self.screen)  # pyright: ignore[reportUnknownMemberType]
         return super().pop_screen()
 
@@ -200,7 +200,7 @@ class CrushpyApp(AdaptedApp):
             self.push_screen(TablePalette())
 
     def action_command(self, action: str, argument: str = "") -> None:
-        """Does what a command of the table says; over an open dialog only leaving makes sense."""
+        """Runs a command of the table; over an open dialog only `quit` is allowed."""
         if self.screen is not self._chat and action != "quit":
             return
         self.run_worker(self.chat.perform(action, argument), exclusive=False)

@@ -1,4 +1,4 @@
-"""Brings pictures into the prompt: from the clipboard, and from files whose paths were pasted or dropped."""
+"""Attaches images to the prompt: from the clipboard, and from files whose paths were pasted or dropped."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -14,39 +14,39 @@ if TYPE_CHECKING:
     from crushpy.core.messages import Image, Message
     from crushpy.tui.screens.chat import ChatScreen
 
-MOST_MENTIONS = 20
-"""So many mentions of a draft are looked at."""
-PASTED = "pasted.png"
-"""What a picture from the clipboard is called."""
+MAX_MENTIONS = 20
+"""Mentions of a draft that are checked."""
+PASTED_NAME = "pasted.png"
+"""The name of an image from the clipboard."""
 
 
 class Attaching:
-    """Reads in the background. What must wait for that (a prompt that is sent meanwhile) is kept in order."""
+    """Reads images in the background. A prompt that is sent meanwhile waits for them."""
 
     def __init__(self, chat: "ChatScreen", folder: str) -> None:
         self._chat = chat
         self._folder = folder
         self._waiting: list[Callable[[], None]] = []
         self._draft = ""
-        """What was looked through for files last."""
+        """The draft that was searched for files last."""
 
     def when_read(self, then: Callable[[], None]) -> None:
-        """Does something once no picture is on its way any more: at once, mostly."""
+        """Calls `then` once no image is being read: usually at once."""
         if self._chat.attachments.reading:
             self._waiting.append(then)
         else:
             then()
 
     def dropped(self, text: str) -> None:
-        """Attaches the pictures whose paths `text` is made of; any other text is pasted as it is."""
+        """Attaches the images if `text` consists of their paths; any other text is pasted."""
         self._begin(self._dropped(text))
 
     def clipboard(self) -> None:
-        """Attaches the picture on the clipboard; without one, text is pasted."""
+        """Attaches the image on the clipboard; without one, pastes text."""
         self._begin(self._clipboard())
 
     def mentioned(self, draft: str) -> None:
-        """Has it said what becomes of the files that a draft mentions."""
+        """Shows whether the files that a draft mentions are attached or only named."""
         if "@" not in draft:
             self._draft = draft
             self._chat.attachments.mentions = ()
@@ -55,17 +55,17 @@ class Attaching:
             self._chat.run_worker(self._look_for(draft))
 
     async def _look_for(self, draft: str) -> None:
-        found = await asyncio.to_thread(_existing, mentioned_files(draft)[:MOST_MENTIONS], self._folder)
+        found = await asyncio.to_thread(_existing, mentioned_files(draft)[:MAX_MENTIONS], self._folder)
         if draft == self._draft:
             self._chat.attachments.mentions = found
 
     def restore(self, prompt: "Message") -> None:
-        """Attaches again what a prompt had with it that was taken back."""
+        """Attaches the images of a prompt that was taken back."""
         if prompt.images:
             self._begin(self._show(prompt.images))
 
     def given(self, images: "tuple[Image, ...]") -> None:
-        """Attaches what came with the command line."""
+        """Attaches images that were read before, such as those of the command line."""
         if images:
             self._begin(self._show(images))
 
@@ -94,7 +94,7 @@ class Attaching:
         try:
             images = await conversation.attachments.load(paths)
         except CrushpyError:
-            self._chat.prompt.paste_text(text)  # the agent may still make something of it
+            self._chat.prompt.paste_text(text)  # the agent may still have a use for it
             raise
         await self._show(images)
 
@@ -106,7 +106,7 @@ class Attaching:
         if raw is None or conversation is None:
             self._chat.prompt.paste_own_clipboard()
             return
-        await self._show((await conversation.attachments.load_bytes(raw, PASTED),))
+        await self._show((await conversation.attachments.load_bytes(raw, PASTED_NAME),))
 
     async def _show(self, images: "tuple[Image, ...]") -> None:
         conversation = await self._chat.opened_conversation()
@@ -116,10 +116,10 @@ class Attaching:
 
 
 def _existing(names: list[str], folder: str) -> tuple[str, ...]:
-    """Those of the names that are files; a decorator or a name is not."""
+    """The names that are files: a decorator or a user name is not."""
     found: list[str] = []
     for name in names:
-        with suppress(OSError, ValueError, RuntimeError):  # no such home, a name that cannot be one
+        with suppress(OSError, ValueError, RuntimeError):  # an unknown home folder, or not a valid path
             if (folder / Path(name).expanduser()).is_file():
                 found.append(name)
     return tuple(found)

@@ -25,7 +25,7 @@ from textual.worker import Worker, WorkerError
 from crushpy.core.app_commands import APP_COMMANDS, AppCommand
 from crushpy.tui.screens.overlay import spread
 from crushpy.tui.textual_adapter import app_of
-from crushpy.tui.widgets.key_bar import LOW, key_name
+from crushpy.tui.widgets.key_bar import LOW_ROWS, key_name
 
 if TYPE_CHECKING:
     from crushpy.tui.app import CrushpyApp
@@ -85,8 +85,8 @@ def _recent_first(recent: Sequence[str]) -> list[AppCommand]:
 
 
 class _Rows(CommandList):
-    """The commands that were found. Textual would crash on a page key before the first layout, and on a click
-    on a row that is gone."""
+    """The commands that were found. Textual crashes on a page key before the first layout, and on a click on
+    a row that was removed."""
 
     def on_click(self, event: events.Click) -> None:
         number = event.style.meta.get("option")
@@ -114,7 +114,7 @@ class TablePalette(CommandPalette):
     TablePalette.-tiny #--input CommandInput { border: none; padding: 0; height: 1; }
     TablePalette.-tiny CommandList { border: none; padding: 0; max-height: 7; }
     """
-    VERTICAL_BREAKPOINTS = [(0, "-tiny"), (LOW, "-roomy")]
+    VERTICAL_BREAKPOINTS = [(0, "-tiny"), (LOW_ROWS, "-roomy")]
 
     def __init__(self) -> None:
         super().__init__()  # without an id: the previous one may not be removed yet
@@ -133,7 +133,7 @@ class TablePalette(CommandPalette):
 
     @on(Input.Changed)
     def _ignore_when_closed(self, event: Input.Changed) -> None:
-        if not self.is_active:  # typed behind the key that closed the palette
+        if not self.is_active:  # typed after the key that closed the palette
             event.prevent_default()
             event.stop()
 

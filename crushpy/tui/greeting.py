@@ -13,7 +13,7 @@ from crushpy.core.messages import Data
 from crushpy.security.sanitize import one_line
 from crushpy.tui.items import GreetingItem, GreetingLine, NoticeItem
 from crushpy.tui.textual_adapter import app_of
-from crushpy.tui.transcript.render.canvas import PROSE
+from crushpy.tui.transcript.render.canvas import MAX_PROSE_COLUMNS
 
 if TYPE_CHECKING:
     from crushpy.engine.conversation import Conversation
@@ -217,6 +217,6 @@ async def unfinished_list(conversation: "Conversation", width: int) -> NoticeIte
     done = sum(task.state == "done" for task in tasks)
     go_on = f"crushpy run --resume {conversation.info.root_id}"
     said = f"{done} of {len(tasks)} tasks of its list are done; `{go_on}` continues with the rest."
-    room = max(20, min(width, PROSE) - _MARGIN_COLUMNS)
+    room = max(20, min(width, MAX_PROSE_COLUMNS) - _MARGIN_COLUMNS)
     table = table_lines([task_state_event(task, len(tasks)) for task in tasks], room, MAX_TASK_ROWS)
     return NoticeItem("\n".join([said, *table]), "warning")

@@ -28,7 +28,7 @@ ToolState = Literal["waiting", "running", "done", "failed", "interrupted", "deni
 
 
 NOT_WHOLE: dict[SentState, str] = {"": "", "cut": "sent shortened", "dropped": "not sent"}
-"""How a message is marked that is not sent whole."""
+"""The labels of messages that are not sent completely."""
 
 OWN_COMMAND = "!"
 """The name of a `ToolItem` for a command of the user, which the model does not see."""
@@ -69,7 +69,7 @@ class ToolItem(Data, frozen=True):
     id: str
     name: str
     headline: str
-    """What it is about, without the tool's name: the command, the path, the pattern."""
+    """Its subject, without the tool's name: the command, the path, the pattern."""
     state: ToolState = "done"
     display: Display | None = None
     output: str = ""
@@ -77,7 +77,7 @@ class ToolItem(Data, frozen=True):
     answer: str = ""
     """The user's answer to the approval; empty if none was needed."""
     decision: CallDecision | None = None
-    """What allowed or refused it."""
+    """The decision that allowed or refused it."""
     message_id: str = ""
     """Of the message that asks for it."""
     sent: SentState = ""
@@ -109,14 +109,14 @@ class ReadingItem(Data, frozen=True):
 
 
 class NoticeItem(Data, frozen=True):
-    """Something the user should know, without a need to act."""
+    """A message for the user that needs no action."""
 
     text: str
     level: Literal["info", "warning"] = "info"
 
 
 class ErrorItem(Data, frozen=True):
-    """Something failed, and the way out."""
+    """An error, and a hint how to fix it."""
 
     message: str
     hint: str = ""
@@ -127,7 +127,7 @@ GreetingLine = tuple[tuple[str, Literal["text", "muted", "running", "cursor"]], 
 
 
 class GreetingItem(Data, frozen=True):
-    """Version, folder, model and things to try: stands alone at the top of a new conversation."""
+    """Version, folder, model and suggestions, at the top of a new conversation."""
 
     lines: tuple[GreetingLine, ...]
 
@@ -207,7 +207,7 @@ class BoundaryItem(Data, frozen=True):
 
     @property
     def actions(self) -> tuple[ItemAction, ...]:
-        """What can be done with it now."""
+        """The actions that are available now."""
         return tuple(action for action in self.offers if action != "undo" or not self.undone)
 
 
@@ -254,12 +254,12 @@ def source_text(item: TranscriptItem) -> str:
 
 
 def image_label(info: ImageInfo) -> str:
-    """A picture, in a line."""
+    """An image, in a line."""
     return f"[image: {one_line(str(info))}]"
 
 
 def display_text(display: Display) -> str:
-    """What a tool's result shows, as plain text."""
+    """The displayed result of a tool as plain text."""
     match display:
         case Diff():
             return display.unified

@@ -1,4 +1,4 @@
-"""All keys of the chat by place, for the help screen. Most come from bindings."""
+"""All keys of the chat by place, for the help screen. Most of them come from bindings."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -15,16 +15,16 @@ KeyRow = tuple[str, str]
 """Keys as people write them, and what they do."""
 
 _PROMPT: tuple[KeyRow, ...] = (
-    ("Enter", "send; while the agent works, it waits its turn"),
+    ("Enter", "send; while the agent works, queue the prompt"),
     ("Alt+Enter, Shift+Enter", "a new line"),
-    ("Ctrl+J, \\ Enter", "a new line, in every terminal"),
-    ("Up, Down", "what was sent before; the draft is kept"),
-    ("@", "a file of this folder; a picture is attached"),
+    ("Ctrl+J, \\ Enter", "a new line (works in every terminal)"),
+    ("Up, Down", "earlier prompts; the draft is kept"),
+    ("@", "a file of this folder; an image is attached"),
     ("/", "a command"),
-    ("!", "a line for the shell; the agent does not see it, unless it is `!!`"),
-    ("Tab", "take what is offered; with nothing offered, go to the transcript"),
-    ("Ctrl+G", "the draft in your editor ($VISUAL, $EDITOR, else vi or nano)"),
-    ("?", "with nothing written: these keys"),
+    ("!", "run a shell command; with `!!` the agent gets its output"),
+    ("Tab", "accept a completion; without one, go to the transcript"),
+    ("Ctrl+G", "edit the draft in your editor ($VISUAL, $EDITOR, else vi or nano)"),
+    ("?", "in an empty prompt: this help"),
 )
 _EDITING: tuple[KeyRow, ...] = (
     ("Ctrl+Left, Ctrl+Right", "a word to the left, to the right"),
@@ -32,51 +32,51 @@ _EDITING: tuple[KeyRow, ...] = (
     ("End, Ctrl+E", "to the end of the line"),
     ("Ctrl+W, Alt+D", "delete a word to the left, to the right"),
     ("Ctrl+U, Ctrl+K", "delete to the beginning, to the end of the line"),
-    ("Ctrl+X, Ctrl+V", "cut, paste, a picture too"),
-    ("Backspace at the beginning", "remove the last picture"),
-    ("F7", "select everything"),
-    ("Ctrl+_", "take the last edit back"),
-    ("Ctrl+Shift+Z, Ctrl+Y", "make it again"),
+    ("Ctrl+X, Ctrl+V", "cut, paste (also an image)"),
+    ("Backspace at the beginning", "remove the last image"),
+    ("F7", "select all"),
+    ("Ctrl+_", "undo the last edit"),
+    ("Ctrl+Shift+Z, Ctrl+Y", "redo it"),
 )
 _VIM: tuple[KeyRow, ...] = (
-    ("Esc", "from inserting to commands; from there it means what it always does"),
-    ("i a I A o O", "insert: here, behind, at the line's beginning, its end, a line below, above"),
-    ("h j k l w b e 0 ^ $ gg G", "move; j and k at the edge bring other prompts"),
-    ("f F t T ;", "to a letter of the line, up to it; again"),
+    ("Esc", "insert mode to normal mode; in normal mode as always"),
+    ("i a I A o O", "insert before, after, at the start or end of the line, in a new line below or above"),
+    ("h j k l w b e 0 ^ $ gg G", "move; j and k at the edge show other prompts"),
+    ("f F t T ;", "to a letter of the line, or before it; repeat"),
     (
         "d c y and a motion or iw aw",
-        "delete, change, copy; twice: the line. x X D C s S Y are short for some",
+        "delete, change, copy; doubled: the line. x X D C s S Y are shortcuts",
     ),
-    ("p P r ~ u Ctrl+R .", "put, replace, swap case, take back, make again, repeat; counts go before"),
+    ("p P r ~ u Ctrl+R .", "put, replace, swap case, undo, redo, repeat; a count may precede"),
     ("Enter", "send, in both modes"),
 )
 _EVERYWHERE: tuple[KeyRow, ...] = (
-    ("Esc", "back to the prompt; there, interrupt what runs; what waits is kept"),
-    ("Ctrl+C", "copy what is selected; interrupt; empty the prompt; twice, leave"),
-    ("Tab", "from the prompt to the transcript, to the queue, and on"),
+    ("Esc", "back to the prompt; there, interrupt the agent; queued prompts are kept"),
+    ("Ctrl+C", "copy the selection; interrupt; clear the prompt; twice: quit"),
+    ("Tab", "from the prompt to the transcript, to the queue, and back"),
     ("Shift+Tab", "the next mode: ask, edits allowed, plan"),
-    ("Ctrl+D", "with nothing written: leave"),
+    ("Ctrl+D", "in an empty prompt: quit"),
     ("PgUp, PgDn", "a page of the transcript up or down"),
     ("Ctrl+End", "to the end of the transcript"),
     ("Ctrl+P", "the command palette"),
-    ("Ctrl+Z", "suspend; `fg` comes back"),
+    ("Ctrl+Z", "suspend; `fg` resumes"),
 )
 _ANSWERS: tuple[KeyRow, ...] = (
-    ("y", "allow it this once"),
-    ("c", "allow it in this conversation: this file, this command"),
-    ("f", "more of its kind in this conversation: this folder, commands like it"),
-    ("e", "all edits in this project, in this conversation"),
-    ("a", "allow it always: the rule that is shown is stored"),
-    ("n", "deny it; words for the agent may follow"),
-    ("1 to 9, Up, Down, Enter", "the choice of that number; to a choice, and take it"),
+    ("y", "allow once"),
+    ("c", "allow this file or command in this conversation"),
+    ("f", "allow this folder or similar commands in this conversation"),
+    ("e", "allow all edits in this project in this conversation"),
+    ("a", "always allow: the rule shown is stored"),
+    ("n", "deny, optionally with a message for the agent"),
+    ("1 to 9, Up, Down, Enter", "choose by number; move to a choice and take it"),
 )
 
 _ON_A_BOUNDARY: dict[ItemAction, str] = {
     "open_parent": "read the session before it",
     "undo": "undo it, if it is the last one",
     "edit_template": "edit the summary template",
-    "lineage": "the lineage of the conversation",
-    "glossary": "what its words mean",
+    "lineage": "the session tree of the conversation",
+    "glossary": "the glossary",
 }
 
 

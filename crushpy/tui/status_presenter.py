@@ -101,7 +101,7 @@ class StatusPresenter:
         self._set(below=lines)
 
     def hear(self, event: Event) -> None:
-        if type(event) is TextDelta:  # thousands of them
+        if type(event) is TextDelta:  # there are thousands of them
             return
         match event:
             case ApprovalNeeded():

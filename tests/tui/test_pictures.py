@@ -213,7 +213,7 @@ async def test_a_mentioned_file_says_whether_it_is_attached_or_only_named(
         await app.press("escape")
         await app.press("ctrl+u")
         await app.type('see @notes.txt, @property and @"a shot.png" ')
-        await app.sees("@notes.txt · only named: the agent reads it where it needs to")
+        await app.sees("@notes.txt · only named: the agent reads it if needed")
         await app.sees("@a shot.png · attached when the prompt is sent")
         await app.sees_no("@property ·")
         await app.press("enter")

@@ -1,4 +1,4 @@
-"""What each command of `core/app_commands.py` does: one function each, registered with `@performs`."""
+"""The commands of `core/app_commands.py`: a function for each, registered with `@performs`."""
 
 from crushpy.tui.actions import context, overview, rewinding, sessions, settings
 from crushpy.tui.actions.registry import ACTIONS

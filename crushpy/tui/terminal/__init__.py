@@ -1,1 +1,1 @@
-"""What the app needs of the terminal beyond Textual: keys, pastes, the clipboard, the window's title."""
+"""Access to the terminal beyond Textual: early keys, the background colour, the clipboard."""

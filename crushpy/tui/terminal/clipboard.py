@@ -1,4 +1,4 @@
-"""The system's clipboard, text and pictures, and pictures whose files were dropped on the terminal."""
+"""The system's clipboard (text and images), and image files that were dropped on the terminal."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""A widget that shows something as the transcript draws it: a command, a change."""
+"""A widget that shows a command or a diff as the transcript draws it."""
 
 import asyncio
 import time
@@ -12,12 +12,12 @@ from crushpy.tui.transcript.render.canvas import Canvas
 from crushpy.tui.transcript.render.highlight import Highlighter
 from crushpy.tui.transcript.render.styles import Palette
 
-SLICE = 0.008
-"""Seconds of work at a time on colours."""
+HIGHLIGHT_SLICE_S = 0.008
+"""Time spent on syntax colours at once."""
 
 
 class DrawnDisplay(Widget):
-    """As tall as what is drawn. `palette` gives the transcript's colours."""
+    """As tall as its content. `palette` returns the transcript's colours."""
 
     DEFAULT_CSS = """
     DrawnDisplay { height: auto; width: 1fr; }
@@ -32,12 +32,12 @@ class DrawnDisplay(Widget):
         self._work_due: asyncio.TimerHandle | None = None
 
     def rows(self, width: int) -> int:
-        """How many rows it takes at this width."""
+        """Its height at this width."""
         return len(self._drawn(width).rows)
 
     @property
     def busy(self) -> bool:
-        """Colours are still to come."""
+        """Whether syntax colours are missing."""
         return self._highlighter.busy
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
@@ -60,16 +60,16 @@ class DrawnDisplay(Widget):
             self._canvas = canvas = Canvas(palette, width)
             self._draw(canvas)
             canvas.ask_for_colours(self._highlighter, lambda: canvas is self._canvas)
-            self._go_on()
+            self._schedule_work()
         return self._canvas
 
-    def _go_on(self) -> None:
+    def _schedule_work(self) -> None:
         if self._highlighter.busy and self._work_due is None:
-            self._work_due = asyncio.get_running_loop().call_later(SLICE, self._work)
+            self._work_due = asyncio.get_running_loop().call_later(HIGHLIGHT_SLICE_S, self._work)
 
     def _work(self) -> None:
         self._work_due = None
         if self.is_attached:
-            self._highlighter.work(time.perf_counter() + SLICE)
+            self._highlighter.work(time.perf_counter() + HIGHLIGHT_SLICE_S)
             self.refresh()
-            self._go_on()
+            self._schedule_work()

@@ -1,1 +1,1 @@
-"""What the chat screen is made of."""
+"""The widgets of the chat screen."""

@@ -19,21 +19,21 @@ from crushpy.tui.transcript.render.canvas import Span, TextRow
 from crushpy.tui.transcript.render.styles import Palette
 from crushpy.tui.transcript.render.wrap import cells, fit
 
-TICK = 0.15
-"""Seconds between two frames of the spinner."""
+TICK_S = 0.15
+"""Time between two frames of the spinner."""
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
-MOST_ROWS = 5
-BAR = 16
-MOVING = 4
+MAX_ROWS = 5
+BAR_COLUMNS = 16
+MOVING_COLUMNS = 4
 """Columns of the moving part of an indeterminate progress bar."""
-LEAST = 16
-"""Columns that what runs has, before anything else."""
+MIN_LABEL_COLUMNS = 16
+"""Columns for the label; details are left out if there are fewer."""
 STOPS = "Esc stops"
 
 
 class ActivityLine(Widget):
-    """Hears what the engine says. Where there is room its first row is always there, so that nothing moves
-    when something begins or ends."""
+    """In a terminal with enough rows its first row is always present, so that nothing moves when something
+    begins or ends."""
 
     ALLOW_SELECT = False
     DEFAULT_CSS = """
@@ -61,16 +61,16 @@ class ActivityLine(Widget):
 
     @property
     def tells(self) -> bool:
-        """Something stands in it."""
+        """Whether it shows anything."""
         return bool(self._rows)
 
     def hear(self, event: Event) -> None:
         self._activity.hear(event)
-        if type(event) is not TextDelta or not self.ticking:  # thousands of them: they begin nothing twice
+        if type(event) is not TextDelta or not self.ticking:  # there are thousands of them
             self._go_on()
 
     def clear(self) -> None:
-        """Another conversation is shown."""
+        """Forgets the calls: another conversation is shown."""
         self._activity.clear()
         self._go_on()
 
@@ -79,14 +79,14 @@ class ActivityLine(Widget):
         self._go_on()
 
     def _go_on(self) -> None:
-        """Shows at once that something began or ended; all else is shown by the next tick."""
+        """Shows at once that something began or ended; everything else is shown by the next tick."""
         if self._activity.ticks == self.ticking:
             return
         if self._due is not None:
             self._due.cancel()
             self._due = None
         else:
-            self._due = asyncio.get_running_loop().call_later(TICK, self._tick)
+            self._due = asyncio.get_running_loop().call_later(TICK_S, self._tick)
         self._show()
 
     def _tick(self) -> None:
@@ -94,7 +94,7 @@ class ActivityLine(Widget):
         if not self.is_attached or not self._activity.ticks:
             return
         self._frame += 1
-        self._due = asyncio.get_running_loop().call_later(TICK, self._tick)
+        self._due = asyncio.get_running_loop().call_later(TICK_S, self._tick)
         self._show()
 
     def on_unmount(self) -> None:
@@ -104,7 +104,7 @@ class ActivityLine(Widget):
     # --- drawing -----------------------------------------------------------------------------------------
 
     def _show(self) -> None:
-        before, self._rows = self._height, self._activity.rows()[:MOST_ROWS]
+        before, self._rows = self._height, self._activity.rows()[:MAX_ROWS]
         if self._height != before:
             self.refresh(layout=True)
         elif self.screen is app_of(self).screen:
@@ -142,10 +142,10 @@ class ActivityLine(Widget):
         tail += [(f" · {part}", palette.muted) for part in more]
         age = f" {row.age}" if row.age else ""
         room = width - 4 - cells(age) - sum([cells(text) for text, _ in tail])
-        if room < LEAST:  # what runs matters most
+        if room < MIN_LABEL_COLUMNS:  # the label matters most
             tail, room = [], width - 4 - cells(age)
         if row.rest:
-            room = max(LEAST, room - min(cells(row.rest) + 4, width // 3))
+            room = max(MIN_LABEL_COLUMNS, room - min(cells(row.rest) + 4, width // 3))
         spans.append((fit(row.what, room) + age, palette.text))
         spans += tail
         left = width - 3 - sum([cells(text) for text, _ in spans])
@@ -161,21 +161,21 @@ class ActivityLine(Widget):
 
 def _bar(row: ActivityRow, palette: Palette, frame: int) -> list[tuple[str, Style]]:
     if row.moves:
-        at = frame % (2 * (BAR - MOVING))
-        before = min(at, 2 * (BAR - MOVING) - at)
+        at = frame % (2 * (BAR_COLUMNS - MOVING_COLUMNS))
+        before = min(at, 2 * (BAR_COLUMNS - MOVING_COLUMNS) - at)
         return [
             (" ", palette.text),
             ("━" * before, palette["track"]),
-            ("━" * MOVING, palette["running"]),
-            ("━" * (BAR - MOVING - before), palette["track"]),
+            ("━" * MOVING_COLUMNS, palette["running"]),
+            ("━" * (BAR_COLUMNS - MOVING_COLUMNS - before), palette["track"]),
         ]
     if not row.total:
         return []
     share = min(1.0, row.done / row.total)
-    filled = round(share * BAR)
+    filled = round(share * BAR_COLUMNS)
     return [
         (" ", palette.text),
         ("━" * filled, palette["running"]),
-        ("━" * (BAR - filled), palette["track"]),
+        ("━" * (BAR_COLUMNS - filled), palette["track"]),
         (f" {share:.0%}", palette.muted),
     ]

@@ -1,7 +1,5 @@
-"""What goes with the next prompt: its pictures, a line each above it, removed by Backspace or by a click.
-
-And what becomes of the files that it mentions.
-"""
+"""The attachments of the next prompt: a line for each image, removed by Backspace or a click, and for each
+file that it mentions."""
 
 from typing import NamedTuple
 
@@ -20,14 +18,14 @@ MAX_MENTIONS = 2
 REMOVE = " ✕"
 _FATE = {
     "attached": "attached when the prompt is sent",
-    "only named": "only named: the agent reads it where it needs to",
+    "only named": "only named: the agent reads it if needed",
 }
 
 
 class Attached(NamedTuple):
     image: Image
     tokens: int
-    """What it counts as."""
+    """Its estimated size in tokens."""
 
     def __str__(self) -> str:
         info = self.image.info
@@ -36,7 +34,7 @@ class Attached(NamedTuple):
 
 
 class AttachmentList(Widget):
-    """Takes no room when there is nothing; the newest are seen where there are too many."""
+    """Takes no space if it is empty; if there are too many, the newest are shown."""
 
     DEFAULT_CSS = """
     AttachmentList {
@@ -68,7 +66,7 @@ class AttachmentList(Widget):
 
     @property
     def reading(self) -> int:
-        """How many are still being read."""
+        """How many images are still being read."""
         return self._reading
 
     @reading.setter
@@ -81,7 +79,7 @@ class AttachmentList(Widget):
         self._changed()
 
     def take(self) -> tuple[Image, ...]:
-        """All of them; none is left."""
+        """Removes and returns all images."""
         images = self.images
         if images:
             self._rows.clear()
@@ -101,7 +99,7 @@ class AttachmentList(Widget):
         width = max(1, self.content_size.width)
         rows = [Content(self._label(at)).truncate(width, ellipsis=True) for at in self._shown]
         if self._reading:
-            rows.append(Content("[reading a picture …]").truncate(width, ellipsis=True))
+            rows.append(Content("[reading an image …]").truncate(width, ellipsis=True))
         rows += [Content(line).truncate(width, ellipsis=True) for line in self._mention_lines()]
         return Content("\n").join(rows)
 

@@ -1,4 +1,4 @@
-"""Lets the user's own editor have a text, while the agent goes on working."""
+"""Opens a text in the user's editor, while the agent continues to work."""
 
 import asyncio
 import os
@@ -15,20 +15,26 @@ from textual.app import App, SuspendNotSupported
 
 from crushpy.core.errors import CrushpyError
 
-USUAL = ("vi", "nano")
-"""Editors to take where none is set, the first that is there."""
-WAY_OUT = "Set VISUAL or EDITOR to an editor that is there, for instance: export EDITOR=nano"
+FALLBACK_EDITORS = ("vi", "nano")
+"""Used if none is set: the first that is installed."""
+HINT = "Set VISUAL or EDITOR to an installed editor, for example: export EDITOR=nano"
 
 
 async def edit_outside(app: App[Any], text: str) -> str:
-    """What the user made of `text` in an editor of theirs. Raises CrushpyError, with the way out."""
-    command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or next(filter(shutil.which, USUAL), "")
+    """Returns `text` as the user edited it. Raises CrushpyError, with a hint."""
+    command = (
+        os.environ.get("VISUAL")
+        or os.environ.get("EDITOR")
+        or next(filter(shutil.which, FALLBACK_EDITORS), "")
+    )
     try:
         words = shlex.split(command)
     except ValueError as error:
-        raise CrushpyError(f"The editor's name cannot be read: {command!r} ({error}).", WAY_OUT) from None
+        raise CrushpyError(f"The editor command {command!r} cannot be parsed: {error}.", HINT) from None
     if not words:
-        raise CrushpyError(f"No editor is set, and neither {' nor '.join(USUAL)} is installed.", WAY_OUT)
+        raise CrushpyError(
+            f"No editor is set, and neither {' nor '.join(FALLBACK_EDITORS)} is installed.", HINT
+        )
     path = _temporary()
     try:
         path.write_text(text, encoding="utf-8")
@@ -41,22 +47,22 @@ async def edit_outside(app: App[Any], text: str) -> str:
 async def _run(app: App[Any], words: list[str]) -> None:
     outcome: int | OSError = 0
     try:
-        # Batched, or what the agent does meanwhile would be drawn over the editor.
-        with _interrupts_left_to_the_editor(), app.batch_update(), app.suspend():
-            # Nothing may be raised in here: Textual takes the terminal back only at the end of the block.
+        # Batched, so that nothing is drawn over the editor meanwhile.
+        with _ignored_interrupts(), app.batch_update(), app.suspend():
+            # Nothing may be raised here: Textual takes the terminal back only at the end of the block.
             outcome = await _start_and_wait(words)
     except SuspendNotSupported:
         raise CrushpyError("An editor cannot be opened in this kind of terminal.") from None
     if isinstance(outcome, OSError):
         reason = outcome.strerror or str(outcome)
-        raise CrushpyError(f"The editor {words[0]!r} cannot be started: {reason}.", WAY_OUT)
+        raise CrushpyError(f"The editor {words[0]!r} cannot be started: {reason}.", HINT)
     if outcome != 0:
         how = f"exit code {outcome}" if outcome > 0 else f"ended by signal {-outcome}"
-        raise CrushpyError(f"The editor {words[0]!r} failed ({how}). The text is as it was.", WAY_OUT)
+        raise CrushpyError(f"The editor {words[0]!r} failed ({how}). The text is unchanged.", HINT)
 
 
 async def _start_and_wait(words: list[str]) -> int | OSError:
-    """The editor's exit code, or why there is none."""
+    """The editor's exit code, or the error if it did not start."""
     try:
         process = await asyncio.create_subprocess_exec(*words)
     except OSError as error:
@@ -72,8 +78,8 @@ def _temporary() -> Path:
 
 
 @contextmanager
-def _interrupts_left_to_the_editor() -> Generator[None]:
-    """Ctrl+C in an editor reaches us as well; a handler that does nothing is not inherited by it."""
+def _ignored_interrupts() -> Generator[None]:
+    """Ctrl+C in the editor also reaches us. An empty handler, unlike SIG_IGN, is not inherited."""
     before = signal.signal(signal.SIGINT, _ignore)
     try:
         yield

@@ -1,10 +1,10 @@
-"""Fits lists and lines into the room there is."""
+"""Fits lists and lines into the available space."""
 
 from rich.cells import cell_len
 from textual.content import Content
 
 POINTER = "› "
-"""Marks the chosen row; a colour alone would not be seen by everyone."""
+"""Marks the chosen row, also without colours."""
 
 
 def window(count: int, at: int, rows: int) -> range:
@@ -23,7 +23,7 @@ def end_of(text: str, width: int) -> str:
 
 
 def pointed(row: Content, chosen: bool) -> Content:
-    """A row of a list, with the pointer where it is the chosen one."""
+    """A row of a list, with the pointer if it is the chosen one."""
     if not chosen:
         return Content.assemble(" " * len(POINTER), row)
     chosen_row = Content.assemble(POINTER, row)

@@ -1,4 +1,4 @@
-"""The keys that can be pressed now, in as many lines as it takes; a click on one presses it."""
+"""The key bar: the keys that can be pressed now. A click on a key presses it."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from textual.signal import Signal
 
 _GAP = 2
-LOW = 12
-"""Rows of the terminal below which the keys take one line."""
+LOW_ROWS = 12
+"""In a terminal with fewer rows the keys take one line."""
 _NAMES = {"escape": "Esc", "delete": "Del", "pageup": "PgUp", "pagedown": "PgDn", "slash": "/"}
 
 
@@ -29,7 +29,7 @@ def key_name(key: str) -> str:
 
 
 def flow(labels: Sequence[Content], width: int) -> Content:
-    """Labels one after the other, in as many lines as it takes; none is broken."""
+    """Labels in a row, on as many lines as needed; no label is broken."""
     lines: list[list[Content]] = [[]]
     room = width
     for label in labels:
@@ -42,7 +42,7 @@ def flow(labels: Sequence[Content], width: int) -> Content:
 
 
 class KeyBar(Static):
-    """The keys of the screen, also those an input line has a use for at times, and the focused widget's."""
+    """The keys of the screen, including those that an input line may handle, and of the focused widget."""
 
     ALLOW_SELECT = False
     DEFAULT_CSS = """
@@ -58,17 +58,17 @@ class KeyBar(Static):
 
     def on_mount(self) -> None:
         signal = cast("Signal[Screen[object]]", cast(Any, self.screen).bindings_updated_signal)
-        signal.subscribe(self, self._changed)
-        self._changed(self.screen)
+        signal.subscribe(self, self._refresh_keys)
+        self._refresh_keys(self.screen)
 
     def on_resize(self) -> None:
-        self._changed(self.screen)
+        self._refresh_keys(self.screen)
 
-    def _changed(self, screen: Screen[object]) -> None:
+    def _refresh_keys(self, screen: Screen[object]) -> None:
         if not self.is_attached or screen is not self.screen:
             return
         size = app_of(self).size
-        self.set_class(size.height < LOW, "-low")
+        self.set_class(size.height < LOW_ROWS, "-low")
         self.update(flow(self._labels(), size.width - 2))
 
     def _labels(self) -> list[Content]:

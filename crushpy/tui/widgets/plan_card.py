@@ -1,4 +1,4 @@
-"""Asks what becomes of a plan: carry it out, with or without asking, or send it back with words."""
+"""Asks what to do with a plan: carry it out, with or without questions, or send it back with comments."""
 
 from typing import ClassVar
 
@@ -12,16 +12,16 @@ from textual.widget import Widget
 from crushpy.tui.widgets.grace_period import ARMED, GracePeriod
 
 CHOICES: tuple[tuple[str, str], ...] = (
-    ("ask", "Carry it out, and ask before each change"),
-    ("edits", "Carry it out; edits in this folder need no question"),
+    ("ask", "Carry it out and ask before each change"),
+    ("edits", "Carry it out without asking about edits in this folder"),
     ("back", "Send it back: type what should be different"),
 )
 HINT = "↑↓ Enter or 1 2 3 · Esc stays in plan mode"
-WAIT = "keys count in a moment"
+WAIT = "Keys count once typing has paused"
 
 
 class PlanCard(Widget, can_focus=True):
-    """Posts `Decided`, and `Typed` for what the prompt gets. Keys decide only once typing has paused."""
+    """Posts `Decided`, and `Typed` for input of the prompt. Keys decide once typing has paused."""
 
     DEFAULT_CSS = """
     PlanCard {
@@ -37,14 +37,14 @@ class PlanCard(Widget, can_focus=True):
     chosen: reactive[int] = reactive(0)
 
     class Decided(Message):
-        """`choice` is ask, edits, back (the words are still to come) or stay."""
+        """`choice` is ask, edits, back (the user types comments next) or stay."""
 
         def __init__(self, choice: str) -> None:
             super().__init__()
             self.choice = choice
 
     class Typed(Message):
-        """What was meant for the prompt."""
+        """Input that belongs to the prompt."""
 
         def __init__(self, letter: str) -> None:
             super().__init__()
@@ -52,15 +52,15 @@ class PlanCard(Widget, can_focus=True):
 
     def __init__(self) -> None:
         super().__init__()
-        self._grace = GracePeriod(self, self._typed, self._say_keys)
+        self._grace = GracePeriod(self, self._typed, self._show_hint)
         self.border_title = "The plan is ready"
 
     def on_mount(self) -> None:
         self.focus()
         self._grace.begin()
-        self._say_keys()
+        self._show_hint()
 
-    def _say_keys(self) -> None:
+    def _show_hint(self) -> None:
         self.border_subtitle = HINT if self.has_class(ARMED) else WAIT
 
     def render(self) -> Content:

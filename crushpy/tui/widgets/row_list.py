@@ -1,4 +1,4 @@
-"""A list of one-line rows that draws only what is in view: ten thousand rows cost as much as ten."""
+"""A list of one-line rows that draws only the visible ones: ten thousand rows cost as much as ten."""
 
 from collections.abc import Callable
 from typing import ClassVar
@@ -16,11 +16,11 @@ from textual.visual import Visual
 CURSOR = "▌"
 
 Draw = Callable[[int, int], Content]
-"""Draws the row of this number for a width. Called for rows in view only; must not touch disk or network."""
+"""Draws a row, by its number, for a width. Called for visible rows only; must not use disk or network."""
 
 
 class RowList(ScrollView, can_focus=True):
-    """Arrows or a click move, Enter or a click takes. Give it rows with `show`."""
+    """Arrows or a click move the cursor, Enter or a click takes a row. `show` sets the rows."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"rows--highlighted"}
     DEFAULT_CSS = """
@@ -41,10 +41,10 @@ class RowList(ScrollView, can_focus=True):
     ]
 
     highlighted: reactive[int] = reactive(0)
-    """The row the cursor is on; meaningless while there are none."""
+    """The row at the cursor; meaningless if there are no rows."""
 
     class Highlighted(Message):
-        """The cursor is on another row, or the rows are others."""
+        """The cursor moved to another row, or the rows changed."""
 
         def __init__(self, rows: "RowList", number: int) -> None:
             super().__init__()
@@ -52,7 +52,7 @@ class RowList(ScrollView, can_focus=True):
             self.number = number
 
     class Taken(Message):
-        """Enter or a click."""
+        """A row was taken by Enter or a click."""
 
         def __init__(self, rows: "RowList", number: int) -> None:
             super().__init__()
@@ -60,7 +60,7 @@ class RowList(ScrollView, can_focus=True):
             self.number = number
 
     def __init__(self, *, one_click: bool = True) -> None:
-        """Without `one_click` a first click only moves, so that other keys can be used on a row."""
+        """Without `one_click` the first click only moves the cursor, so that keys can act on the row."""
         super().__init__()
         self._one_click = one_click
         self._count = 0
@@ -71,11 +71,11 @@ class RowList(ScrollView, can_focus=True):
         return self._count
 
     def show(self, count: int, draw: Draw, highlighted: int = 0) -> None:
-        """Shows other rows, with the cursor on one of them."""
+        """Replaces the rows; the cursor is on `highlighted`."""
         self._count, self._draw = count, draw
         self.virtual_size = Size(self.size.width, count)
         self.set_reactive(RowList.highlighted, max(0, min(highlighted, count - 1)))
-        self._in_view()
+        self._scroll_to_cursor()
         self.refresh()
         self.post_message(self.Highlighted(self, self.highlighted))
 
@@ -85,11 +85,11 @@ class RowList(ScrollView, can_focus=True):
     def watch_highlighted(self, old: int, new: int) -> None:
         self.refresh_line(old)
         self.refresh_line(new)
-        self._in_view()
+        self._scroll_to_cursor()
         self.post_message(self.Highlighted(self, new))
 
-    def _in_view(self) -> None:
-        """Scrolls as far as needed to have the cursor in view."""
+    def _scroll_to_cursor(self) -> None:
+        """Scrolls as far as needed to show the cursor."""
         height, top = self.size.height, self.scroll_offset.y
         if height <= 0:
             return
@@ -100,7 +100,7 @@ class RowList(ScrollView, can_focus=True):
 
     def on_resize(self) -> None:
         self.virtual_size = Size(self.size.width, self._count)
-        self.call_after_refresh(self._in_view)
+        self.call_after_refresh(self._scroll_to_cursor)
 
     def render_line(self, y: int) -> Strip:
         number, width = y + self.scroll_offset.y, self.scrollable_content_region.width
@@ -109,7 +109,7 @@ class RowList(ScrollView, can_focus=True):
         here = number == self.highlighted
         style = self.get_visual_style("rows--highlighted") if here else self.visual_style
         room = max(1, width - 2)
-        # A mark of its own: where there are no colours, there is no bar to see.
+        # Without colours the highlight is invisible, so the row also has a mark.
         content = Content(CURSOR if here else " ") + self._draw(number, room).truncate(room, ellipsis=True)
         strips = Visual.to_strips(self, content.truncate(width), width, 1, style, pad=True)
         return strips[0] if strips else Strip.blank(width, style.rich_style)

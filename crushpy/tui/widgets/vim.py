@@ -157,6 +157,21 @@ def _whole_lines(text: str, one: int, other: int) -> Reach:
     return Reach(_line_start(text, one), min(len(text), end + 1), lines=True)
 
 
+_MOTIONS: dict[str, Motion] = {
+    "h": _left,
+    "l": _right,
+    " ": _right,
+    "j": _vertical,
+    "k": lambda text, at, count: _vertical(text, at, -count),
+    "w": _word_forward,
+    "b": _word_back,
+    "e": _word_end,
+    "0": lambda text, at, _: _line_start(text, at),
+    "^": lambda text, at, _: _first_letter(text, at),
+    "$": lambda text, at, count: _last_letter(text, _vertical(text, at, count - 1)),
+    "gg": lambda text, _, count: _line_of(text, count),
+}
+
 VimMode = Literal["insert", "normal"]
 MAX_COUNT = 999
 """The largest count; a larger one is a key that was held down."""
@@ -274,29 +289,9 @@ class Vim:
         if rest[0] in "fFtT" and len(rest) == 2:
             self._found = (rest[0], rest[1])
             return _find(text, at, count, rest[0], rest[1])
+        if rest in _MOTIONS:
+            return _MOTIONS[rest](text, at, count)
         match rest:
-            case "h":
-                return _left(text, at, count)
-            case "l" | " ":
-                return _right(text, at, count)
-            case "j":
-                return _vertical(text, at, count)
-            case "k":
-                return _vertical(text, at, -count)
-            case "w":
-                return _word_forward(text, at, count)
-            case "b":
-                return _word_back(text, at, count)
-            case "e":
-                return _word_end(text, at, count)
-            case "0":
-                return _line_start(text, at)
-            case "^":
-                return _first_letter(text, at)
-            case "$":
-                return _last_letter(text, _vertical(text, at, count - 1))
-            case "gg":
-                return _line_of(text, count)
             case "G":
                 return _line_of(text, count if has_count else text.count("\n") + 1)
             case ";" | "," if self._found is not None:

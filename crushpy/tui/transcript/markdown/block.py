@@ -9,7 +9,7 @@ from rich.style import Style
 from crushpy.security.sanitize import one_line
 from crushpy.tui.transcript.markdown.inline import inline, parser
 from crushpy.tui.transcript.markdown.pipe_tables import table_rows
-from crushpy.tui.transcript.render.canvas import LEAST, Canvas, Margin, Pending, Span, TextRow
+from crushpy.tui.transcript.render.canvas import MIN_TEXT_CELLS, Canvas, Margin, Pending, Span, TextRow
 from crushpy.tui.transcript.render.highlight import Coloured
 from crushpy.tui.transcript.render.styles import Palette
 from crushpy.tui.transcript.render.wrap import cells
@@ -17,7 +17,7 @@ from crushpy.tui.transcript.render.wrap import cells
 if TYPE_CHECKING:
     from markdown_it.token import Token
 
-DEEPEST = 16
+MAX_NESTING = 16
 """Blocks nested deeper are shown as they came: the parser drops text beyond its own limit (20)."""
 
 
@@ -46,7 +46,7 @@ class Writer:
     def block(self, tokens: "Sequence[Token]", lines: Sequence[str]) -> None:
         """One top-level block, or one item of a list. The tokens' `map` counts in `lines`."""
         self._lines = lines
-        if any(token.level > DEEPEST for token in tokens):
+        if any(token.level > MAX_NESTING for token in tokens):
             spans = [token.map for token in tokens[:1] if token.map]
             self.plain(lines[spans[0][0] : spans[0][1]] if spans else lines)
             return
@@ -140,7 +140,7 @@ class Writer:
         self, margin: Margin, first: Segment, rest: Segment | None = None, *, copied: int = 0
     ) -> Margin:
         inside = margin.add(first, rest, copied=copied)
-        if self._canvas.width - 1 - inside.width < LEAST:
+        if self._canvas.width - 1 - inside.width < MIN_TEXT_CELLS:
             return self._home.later.add(first, rest, copied=copied)
         return inside
 

@@ -1,4 +1,4 @@
-"""The card at a boundary: who decided, why, what it cost, what was carried over, and what can be done now."""
+"""The card of a boundary: its cause, its cost, what was carried over, and the available actions."""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Rows of the transcript and the canvas they are drawn on, with helpers for text that is not markdown."""
+"""Rows of the transcript, the canvas they are drawn on, and helpers for plain text."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -21,18 +21,18 @@ COPY = "copy"
 
 
 class TextRow:
-    """One line. Its `Strip` is made when it is first painted: most lines of a long item never are."""
+    """One line. Its `Strip` is made when it is first painted: most lines of a long item are never visible."""
 
     __slots__ = ("_strip", "end", "fill", "gutter", "segments")
 
     def __init__(self, segments: list[Segment], fill: Style, gutter: int = 0, end: str = "\n") -> None:
         self.segments = segments
         self.fill = fill
-        """The style of what is left of the line."""
+        """The style of the rest of the line."""
         self.gutter = gutter
-        """How many characters at the left are decoration and not copied."""
+        """How many characters at the left are decoration that is not copied."""
         self.end = end
-        """What a copy puts after it: a line break, or what a longer line had at the place it was wrapped."""
+        """What follows it in a copy: a line break, or the character at which a longer line was wrapped."""
         self._strip: Strip | None = None
 
     @property
@@ -41,7 +41,7 @@ class TextRow:
         return "".join([segment.text for segment in self.segments])
 
     def strip(self, width: int) -> Strip:
-        """The line, exactly `width` cells wide. A row is only ever drawn for one width."""
+        """The line, exactly `width` cells wide. A row is drawn for one width only."""
         if self._strip is None:
             used = 0
             for segment in self.segments:
@@ -66,7 +66,7 @@ class TextRow:
 
 
 def pieces(spans: Sequence[Span], cuts: Sequence[WrappedLine]) -> list[list[Segment]]:
-    """The spans, whose texts put together were cut, as segments for each line."""
+    """The spans, whose joined text was cut into lines, as segments for each line."""
     lines: list[list[Segment]] = []
     if len(spans) == 1:
         text, style = spans[0]
@@ -88,16 +88,14 @@ def pieces(spans: Sequence[Span], cuts: Sequence[WrappedLine]) -> list[list[Segm
     return lines
 
 
-LEAST = 8
-"""Cells that are left for text however deep it is nested."""
-
-
-PROSE = 100
-"""Columns of prose: longer lines are hard to read, however wide the terminal is."""
+MIN_TEXT_CELLS = 8
+"""Cells for text, however deep it is nested."""
+MAX_PROSE_COLUMNS = 100
+"""Longer lines of prose are hard to read, however wide the terminal is."""
 
 
 class Pending(NamedTuple):
-    """Rows of code that are drawn again when their colours are known: as many as before."""
+    """Rows of code that are drawn again once their colours are known; their number does not change."""
 
     language: str
     codes: tuple[str, ...]
@@ -112,7 +110,7 @@ class Margin(NamedTuple):
     first: tuple[Segment, ...]
     rest: tuple[Segment, ...]
     copied: int = 0
-    """How many characters at the end of `first` are copied with the text: a list's marker."""
+    """How many characters at the end of `first` are copied with the text: the marker of a list."""
 
     @property
     def width(self) -> int:
@@ -127,7 +125,7 @@ class Margin(NamedTuple):
 
 
 class Canvas:
-    """Takes rows for one width and one palette."""
+    """Collects rows for one width and one palette."""
 
     def __init__(self, palette: Palette, width: int) -> None:
         self.palette = palette
@@ -136,8 +134,8 @@ class Canvas:
         self.pending: list[Pending] = []
 
     def room(self, margin: Margin) -> int:
-        """Cells right of `margin`, the last column left out: it belongs to the scrollbar."""
-        return max(LEAST, self.width - 1 - margin.width)
+        """Cells to the right of `margin`, without the last column, which belongs to the scrollbar."""
+        return max(MIN_TEXT_CELLS, self.width - 1 - margin.width)
 
     def blank(self, margin: Margin, fill: Style) -> None:
         gutter = sum([len(segment.text) for segment in margin.rest])
@@ -147,14 +145,14 @@ class Canvas:
         """Lines of spans, each wrapped at spaces if it is too long."""
         for spans in lines:
             text = spans[0][0] if len(spans) == 1 else "".join([text for text, _ in spans])
-            cuts = wrap(text, min(self.room(margin), max(LEAST, PROSE - margin.width)))
+            cuts = wrap(text, min(self.room(margin), max(MIN_TEXT_CELLS, MAX_PROSE_COLUMNS - margin.width)))
             self._put(list(zip(pieces(spans, cuts), [cut.after for cut in cuts], strict=True)), margin, fill)
             margin = margin.later
 
     def code(
         self, lines: Sequence[Sequence[Span]], margin: Margin, fill: Style, head: Style | None = None
     ) -> None:
-        """Lines of spans, each broken wherever it is too long; `head` fills the first row."""
+        """Lines of spans, each broken at the right edge; `head` fills the first row."""
         start = len(self.rows)
         for spans in lines:
             text = spans[0][0] if len(spans) == 1 else "".join([text for text, _ in spans])
@@ -174,7 +172,7 @@ class Canvas:
                 gutter = sum([len(segment.text) for segment in lead])
 
     def ask_for_colours(self, highlighter: Highlighter, wanted: Callable[[], bool]) -> None:
-        """Has the code that waits for its colours drawn again when they are known."""
+        """Requests the colours of pending code, which is drawn again once they are known."""
         asked, self.pending = self.pending, []
         for pending in asked:
             results: list[Coloured] = []
@@ -196,16 +194,16 @@ class Canvas:
 
 # --- text that is not markdown --------------------------------------------------------------------------
 
-PORTION = 65_536
-"""Very long text is cleaned in portions of about this many characters."""
+SANITIZE_CHARS = 65_536
+"""Very long text is sanitized in pieces of about this size."""
 
 
 def lines_of(text: str) -> Iterator[str]:
-    """The lines of foreign text, clean; a line break at the very end makes no empty line."""
+    """The lines of untrusted text, sanitized; a line break at the end does not add an empty line."""
     text = text.removesuffix("\n")
     start = 0
     while True:
-        end = text.find("\n", start + PORTION)
+        end = text.find("\n", start + SANITIZE_CHARS)
         if end < 0:
             yield from clean(text[start:]).split("\n")
             return
@@ -214,7 +212,7 @@ def lines_of(text: str) -> Iterator[str]:
 
 
 def tail_of(text: str, count: int) -> tuple[int, list[str]]:
-    """The last `count` lines of foreign text, clean, and how many came before them."""
+    """The last `count` lines of untrusted text, sanitized, and the number of lines before them."""
     text = text[-20_000:] if len(text) > 20_000 and count < 10 else text
     lines = text.rstrip("\n").split("\n")
     shown = [clean(line[:2_000]).replace("\n", " ").expandtabs(4) for line in lines[-count:]]
@@ -224,9 +222,9 @@ def tail_of(text: str, count: int) -> tuple[int, list[str]]:
 def headline_row(
     spans: Sequence[Span], right: Sequence[Span], margin: Margin, canvas: Canvas, copied_from: int = 0
 ) -> TextRow:
-    """One row that never breaks: `spans` cut to fit, then `right` if there is room for it.
+    """One row that is never wrapped: `spans`, truncated to fit, then `right` if there is room.
 
-    A copy of it leaves out the first `copied_from` spans.
+    A copy leaves out the first `copied_from` spans.
     """
     room = canvas.room(margin)
     beside = sum([cells(text) for text, _ in right])
@@ -253,7 +251,7 @@ def headline_row(
 
 
 def listed(marker: str, text: str, canvas: Canvas, margin: Margin, mark_style: Style, style: Style) -> None:
-    """A marker and text that is broken beside it."""
+    """A marker with text wrapped at its right."""
     blank = Segment(" " * cells(marker), canvas.palette.text)
     inside = margin.add(Segment(marker, mark_style), blank, copied=len(marker))
     canvas.prose([[(text, style)]], inside, canvas.palette.text)

@@ -1,4 +1,4 @@
-"""A change to a file: unified, or side by side if there is room, with the colours of its language."""
+"""Draws a diff: unified, or side by side if there is room, with syntax colours."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -17,18 +17,16 @@ from crushpy.tui.transcript.render.highlight import Coloured
 from crushpy.tui.transcript.render.styles import Palette
 from crushpy.tui.transcript.render.wrap import cells, chop, fit
 
-WIDE = 120
-"""From this many columns on, old and new stand side by side."""
-NUMBERED = 50
-"""From this many columns on, lines have numbers."""
-MOST_LINES = 3_000
+MIN_COLUMNS_SIDE_BY_SIDE = 120
+MIN_COLUMNS_FOR_NUMBERS = 50
+MAX_DIFF_LINES = 3_000
 
 _HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 _STYLES = {"+": "added", "-": "removed", " ": "code", "@": "hunk"}
 
 
 class DiffLine(NamedTuple):
-    """A line of a diff: `+`, `-`, a space, or `@` for what stands between hunks."""
+    """A line of a diff. The sign is `+`, `-`, a space, or `@` between hunks."""
 
     sign: str
     text: str
@@ -36,28 +34,28 @@ class DiffLine(NamedTuple):
     new: int = 0
 
 
-class _Look(NamedTuple):
-    """What drawing a line needs to know."""
+class _Layout(NamedTuple):
+    """How lines are drawn."""
 
     palette: Palette
     margin: Margin
     room: int
     numbers: int
-    """Cells for a line number; 0 if there is no room for them."""
+    """Cells for a line number; 0 if there is no room for it."""
 
 
 def draw_diff(diff: Diff, canvas: Canvas, margin: Margin) -> None:
-    """The whole diff; its colours come later."""
+    """Draws the diff; its syntax colours come later."""
     lines = list(read_diff(diff.unified))
-    left_out = len(lines) - MOST_LINES
-    lines = lines[:MOST_LINES]
+    left_out = len(lines) - MAX_DIFF_LINES
+    lines = lines[:MAX_DIFF_LINES]
     signs = {line.sign for line in lines}
-    wide = canvas.width >= WIDE and not (
+    wide = canvas.width >= MIN_COLUMNS_SIDE_BY_SIDE and not (
         signs <= {"+", "@"} or signs <= {"-", "@"}
     )  # one half would be empty
     digits = len(str(max([max(line.old, line.new) for line in lines], default=0)))
-    numbers = digits if canvas.width >= NUMBERED else 0
-    look = _Look(canvas.palette, margin, canvas.room(margin), numbers)
+    numbers = digits if canvas.width >= MIN_COLUMNS_FOR_NUMBERS else 0
+    look = _Layout(canvas.palette, margin, canvas.room(margin), numbers)
 
     def rows(coloured: Sequence[Coloured] | None) -> list[TextRow]:
         spans = _spans(lines, coloured, canvas.palette)
@@ -75,8 +73,8 @@ def draw_diff(diff: Diff, canvas: Canvas, margin: Margin) -> None:
 
 
 def shows_whole(diff: Diff) -> bool:
-    """Nothing of it is left out when it is drawn."""
-    return diff.unified.count("\n") < MOST_LINES
+    """Whether `draw_diff` leaves nothing out."""
+    return diff.unified.count("\n") < MAX_DIFF_LINES
 
 
 def read_diff(unified: str) -> Iterator[DiffLine]:
@@ -108,7 +106,7 @@ def read_diff(unified: str) -> Iterator[DiffLine]:
 def _spans(
     lines: Sequence[DiffLine], coloured: Sequence[Coloured] | None, palette: Palette
 ) -> list[list[Span]]:
-    """Each line's text in its style, with syntax colours if they are known."""
+    """The text of each line in its style, with syntax colours if they are known."""
     if coloured is None:
         return [[(line.text, palette[_STYLES[line.sign]])] for line in lines]
     old, new = iter(coloured[0]), iter(coloured[1])
@@ -128,7 +126,7 @@ def _spans(
     return spans
 
 
-def _unified(lines: Sequence[DiffLine], spans: Sequence[list[Span]], look: _Look) -> Iterator[TextRow]:
+def _unified(lines: Sequence[DiffLine], spans: Sequence[list[Span]], look: _Layout) -> Iterator[TextRow]:
     for line, text in zip(lines, spans, strict=True):
         style = look.palette[_STYLES[line.sign]]
         for lead, part, after in _broken(line, line.new or line.old, text, look.room, look):
@@ -136,7 +134,7 @@ def _unified(lines: Sequence[DiffLine], spans: Sequence[list[Span]], look: _Look
             yield TextRow([*head, *part], style, sum([len(one.text) for one in head]), after)
 
 
-def _side_by_side(lines: Sequence[DiffLine], spans: Sequence[list[Span]], look: _Look) -> Iterator[TextRow]:
+def _side_by_side(lines: Sequence[DiffLine], spans: Sequence[list[Span]], look: _Layout) -> Iterator[TextRow]:
     half = (look.room - 3) // 2
     middle = Segment(" │ ", look.palette.rule)
     for left, right in _pairs(lines):
@@ -165,12 +163,12 @@ def _side_by_side(lines: Sequence[DiffLine], spans: Sequence[list[Span]], look: 
             )
 
 
-def _style(lines: Sequence[DiffLine], index: int | None, look: _Look) -> Style:
+def _style(lines: Sequence[DiffLine], index: int | None, look: _Layout) -> Style:
     return look.palette.text if index is None else look.palette[_STYLES[lines[index].sign]]
 
 
 def _pairs(lines: Sequence[DiffLine]) -> Iterator[tuple[int | None, int | None]]:
-    """Which line stands left and which right: removed ones beside those added in their place."""
+    """Pairs of lines for the left and the right side: removed ones beside those added in their place."""
     removed: list[int] = []
     added: list[int] = []
     for index, line in enumerate(lines):
@@ -187,9 +185,9 @@ def _pairs(lines: Sequence[DiffLine]) -> Iterator[tuple[int | None, int | None]]
 
 
 def _broken(
-    line: DiffLine, number: int, spans: list[Span], width: int, look: _Look
+    line: DiffLine, number: int, spans: list[Span], width: int, look: _Layout
 ) -> Iterator[tuple[Segment, list[Segment], str]]:
-    """A line in `width` cells: its number and sign, its text, and what follows a copy of it."""
+    """A line wrapped to `width` cells: number and sign, text, and what follows it in a copy."""
     gutter = look.palette.over(look.palette[_STYLES[line.sign]], _gutter_colour(line.sign, look.palette))
     label = f"{number:>{look.numbers}} " if look.numbers and number else " " * (look.numbers + 1)
     sign = line.sign if line.sign in "+-" else " "
@@ -200,7 +198,7 @@ def _broken(
 
 
 def _gutter_colour(sign: str, palette: Palette) -> Style:
-    """Line number and sign of a changed line, in the colour of the change."""
+    """The colour of the line number and the sign."""
     name = {"+": "success", "-": "error"}.get(sign)
     return Style(color=palette[name].color) if name else palette.dim
 

@@ -1,4 +1,4 @@
-"""Draws an item: one function for each kind. `opened` says whether what can be folded is shown."""
+"""Draws an item: one function for each kind. `opened` says whether its folded part is shown."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -34,14 +34,13 @@ from crushpy.tui.transcript.render.tool_calls import (
     opens_by_itself,
 )
 
-LONG_PROMPT = 24
-"""A prompt with more lines is folded to the first half of these."""
-LARGE_PROMPT = 4_000
-"""So is one with more characters."""
+MAX_PROMPT_LINES = 24
+MAX_PROMPT_CHARS = 4_000
+"""A prompt with more lines or characters is folded to its first lines."""
 FEED_CHARS = 50_000
 """Characters of a reply that are sanitized at once: for two megabytes that would take a tenth of a second."""
-GUTTER = 2
-"""Columns at the left of every row: the cursor's, and an empty one."""
+GUTTER_COLUMNS = 2
+"""Columns at the left of every row: one for the cursor, and an empty one."""
 
 
 def is_foldable(item: TranscriptItem) -> bool:
@@ -55,7 +54,7 @@ def is_foldable(item: TranscriptItem) -> bool:
         case BoundaryItem():
             return bool(item.summary or item.evidence)
         case UserItem(text=text):
-            return len(text) > LARGE_PROMPT or text.count("\n") >= LONG_PROMPT
+            return len(text) > MAX_PROMPT_CHARS or text.count("\n") >= MAX_PROMPT_LINES
         case _:
             return False
 
@@ -65,13 +64,13 @@ def is_open_at_first(item: TranscriptItem) -> bool:
 
 
 def stands_close(item: TranscriptItem, before: TranscriptItem | None) -> bool:
-    """Whether no empty row separates these two: calls and notices in a row belong together."""
+    """Whether no empty row separates two items: calls and notices in a row belong together."""
     close = (ToolItem, ReadingItem, ThinkingItem, NoticeItem)
     return before is None or (isinstance(item, close) and isinstance(before, close))
 
 
 def estimate(item: TranscriptItem, width: int, *, opened: bool) -> int:
-    """About how many rows an item takes: cheap, and right for the common cases."""
+    """Roughly how many rows an item takes: cheap, and exact in common cases."""
     match item:
         case ThinkingItem() if not opened:
             return 1
@@ -80,7 +79,7 @@ def estimate(item: TranscriptItem, width: int, *, opened: bool) -> int:
         case ReadingItem():
             return 1
         case UserItem() if is_foldable(item) and not opened:
-            return LONG_PROMPT // 2 + 1
+            return MAX_PROMPT_LINES // 2 + 1
         case BoundaryItem() if not opened:
             return 7
         case _:
@@ -89,7 +88,7 @@ def estimate(item: TranscriptItem, width: int, *, opened: bool) -> int:
 
 
 def draw_item(item: TranscriptItem, canvas: Canvas, *, opened: bool) -> Iterator[None]:
-    """Draws `item` on `canvas`, step by step: a caller in a hurry pauses between two steps."""
+    """Draws `item` on `canvas` in steps, between which the caller may pause."""
     margin = gutter(canvas.palette)
     match item:
         case ReplyItem():
@@ -124,7 +123,7 @@ def draw_item(item: TranscriptItem, canvas: Canvas, *, opened: bool) -> Iterator
 
 
 def gutter(palette: Palette) -> Margin:
-    blank = Segment(" " * GUTTER, palette.text)
+    blank = Segment(" " * GUTTER_COLUMNS, palette.text)
     return Margin((blank,), (blank,))
 
 
@@ -134,7 +133,7 @@ def draw_thinking_head(item: ThinkingItem, canvas: Canvas, *, opened: bool) -> N
     took = f" for {item.seconds} s" if item.seconds else ""
     label = f"{fold} Thought{took}" if item.done else f"{fold} Thinking…"
     text = item.text.strip()
-    # While it thinks its last words are of interest, afterwards its first.
+    # While it thinks, its last words are of interest, afterwards its first ones.
     words = text[:400] if item.done else text[-400:].rpartition("\n")[2]
     preview = "" if opened or not text else one_line(words.split("\n", 1)[0].strip("*#> "))
     spans = [
@@ -150,7 +149,7 @@ def open_reply(canvas: Canvas) -> MarkdownStream:
 
 
 def open_thinking(canvas: Canvas) -> MarkdownStream:
-    """The stream for the thoughts themselves, below their headline."""
+    """The stream for the text of thinking, below its headline."""
     margin = gutter(canvas.palette).add(Segment("│ ", canvas.palette.muted))
     return MarkdownStream(canvas, margin, canvas.palette.muted, breaks=True)
 
@@ -162,8 +161,8 @@ def _user(item: UserItem, canvas: Canvas, opened: bool) -> Iterator[None]:
     lines = lines_of(item.text.strip("\n")) if item.text else iter(())
     folded = is_foldable(item) and not opened
     if folded:
-        half = LONG_PROMPT // 2
-        first = lines_of(item.text.strip("\n")[:LARGE_PROMPT])
+        half = MAX_PROMPT_LINES // 2
+        first = lines_of(item.text.strip("\n")[:MAX_PROMPT_CHARS])
         lines = islice(first, half)
     for at, line in enumerate(lines):
         canvas.prose([[(line.expandtabs(4), style)]], margin, style)

@@ -8,16 +8,15 @@ from threading import Thread
 from typing import Any
 
 ColouredPiece = tuple[str, str]
-"""Some code and its role: a name of `palette.INLINE`, or nothing."""
+"""Some code and its role: a name of `styles.INLINE`, or empty."""
 Coloured = list[list[ColouredPiece]]
 """Lines of pieces."""
 
-MOST_CODE = 120_000
-MOST_LINE = 1_000
-"""Larger code, and code with longer lines, stays as it is: some lexers take forever over it."""
-KEPT = 64
-KEPT_CODE = 200_000
-"""So many results are remembered, of no more characters of code than these."""
+MAX_CODE_CHARS = 120_000
+MAX_LINE_CHARS = 1_000
+"""Code that is larger or has longer lines is not coloured: some lexers are too slow for it."""
+MAX_CACHED_RESULTS = 64
+MAX_CACHED_CHARS = 200_000
 
 _ROLES = (
     ("Token.Comment.Preproc", "keyword"),
@@ -48,11 +47,11 @@ HighlightJob = tuple[str, str]
 
 
 class Highlighter:
-    """Works through what is asked for, in order, and remembers the last results."""
+    """Works through requests in order, and caches the last results."""
 
     def __init__(self) -> None:
         self._done: OrderedDict[HighlightJob, Coloured | None] = OrderedDict()
-        self._remembered = 0
+        self._cached_chars = 0
         self._queue: deque[tuple[HighlightJob, Callable[[Coloured | None], None]]] = deque()
         self._lexing: Iterator[ColouredPiece] | None = None
         self._pieces: list[ColouredPiece] = []
@@ -70,19 +69,19 @@ class Highlighter:
         if job in self._done:
             self._done.move_to_end(job)
             done(self._done[job])
-        elif not language or len(code) > MOST_CODE or max(map(len, code.split("\n"))) > MOST_LINE:
+        elif not language or len(code) > MAX_CODE_CHARS or max(map(len, code.split("\n"))) > MAX_LINE_CHARS:
             done(None)
         else:
             self._queue.append((job, done))
 
     def drop(self) -> None:
-        """Forgets what was asked for and not yet done."""
+        """Drops all pending requests."""
         self._queue.clear()
         self._lexing = None
         self._pieces = []
 
     def work(self, until: float) -> None:
-        """Goes on until that moment (`time.perf_counter`), or until nothing is left."""
+        """Works until that time (`time.perf_counter`), or until nothing is left."""
         while self._queue:
             job, done = self._queue[0]
             if job not in self._done:
@@ -90,10 +89,12 @@ class Highlighter:
                     return
                 self._done[job] = _lines(self._pieces, job[1])
                 self._lexing, self._pieces = None, []
-                self._remembered += len(job[1])
-                while len(self._done) > 1 and (len(self._done) > KEPT or self._remembered > KEPT_CODE):
+                self._cached_chars += len(job[1])
+                while len(self._done) > 1 and (
+                    len(self._done) > MAX_CACHED_RESULTS or self._cached_chars > MAX_CACHED_CHARS
+                ):
                     (_, code), _ = self._done.popitem(last=False)
-                    self._remembered -= len(code)
+                    self._cached_chars -= len(code)
             self._queue.popleft()
             done(self._done[job])
             if time.perf_counter() > until:
@@ -116,7 +117,7 @@ _loading: set[str] = set()
 
 
 def _is_loaded(language: str) -> bool:
-    """The lexer is there. Loading one takes up to a fifth of a second, so that is done in a thread."""
+    """Whether the lexer is loaded. Loading takes up to a fifth of a second, so a thread does it."""
     if language in _lexers:
         return True
     if language not in _loading:
@@ -133,7 +134,7 @@ def _tokens(language: str, code: str) -> Iterator[ColouredPiece]:
     lexer = _lexers[language]
     if lexer is None:
         return
-    for kind, text in lexer.get_tokens(f"{code}\n"):  # some know a line only by its end
+    for kind, text in lexer.get_tokens(f"{code}\n"):  # some lexers need the line break
         yield text, _role(str(kind))
 
 
@@ -166,7 +167,7 @@ def _lines(pieces: list[ColouredPiece], code: str) -> Coloured | None:
         for line in rest:
             lines.append([(line, role)] if line else [])
     if lines[-1] == []:
-        lines.pop()  # behind the end that was added
+        lines.pop()  # after the line break that was added
     # A lexer that adds or loses a character must not change what is shown.
     if "\n".join(["".join([text for text, _ in line]) for line in lines]) != code:
         return None

@@ -1,4 +1,4 @@
-"""The transcript's colours: every style it draws with, taken from the theme by way of its stylesheet."""
+"""The transcript's palette: every style it draws with, taken from its stylesheet and the theme."""
 
 from collections.abc import Callable
 
@@ -23,7 +23,7 @@ BLOCKS = (
     "track",
     "thumb",
 )
-"""Styles with a background: what a line is made of."""
+"""Styles with a background, for whole lines."""
 
 INLINE = (
     "h1",
@@ -39,7 +39,7 @@ INLINE = (
     "type",
     "operator",
 )
-"""Styles laid over another one: they colour text and leave the background alone."""
+"""Styles laid over another one: they leave the background unchanged."""
 
 COMPONENTS = {f"transcript--{name}" for name in (*BLOCKS, *INLINE)}
 
@@ -103,7 +103,7 @@ class Palette:
     """Styles by name, ready for the terminal. Two palettes are equal when they look the same."""
 
     def __init__(self, find: Callable[[str, bool], Style]) -> None:
-        """`find` gives the style of a component class; whole, or (True) only what it adds."""
+        """`find` returns the style of a component class: complete, or (True) only what it adds."""
         self._styles = {name: find(f"transcript--{name}", False) for name in BLOCKS}
         self._styles.update({name: find(f"transcript--{name}", True) for name in INLINE})
         self._laid: dict[tuple[Style, Style], Style] = {}
@@ -116,9 +116,9 @@ class Palette:
         """Fills the rows of a code block in a reply."""
         mark = self.muted.color.name if self.muted.color else "default"
         self.fence_head = self.code + Style(meta={"fence": "head", "mark": mark})
-        """Fills the first of them, with a word of this colour at its end."""
+        """Fills the first of them, with a label of this colour at its end."""
         self.dim = Style(color=self.muted.color, dim=self.muted.dim)
-        """The colour of what is less important, to lay over any background."""
+        """The colour of muted text, to lay over any background."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Palette) and self._styles == other._styles
@@ -138,7 +138,7 @@ class Palette:
         return laid
 
     def link(self, base: Style, href: str, *, external: bool) -> Style:
-        """Text that leads to `href`: a click knows, and if it leads outside so does the terminal (OSC 8)."""
+        """The style of a link. A click finds `href` in it; if `external`, the terminal does too (OSC 8)."""
         if len(self._links) > 1000:
             self._links.clear()
         style = self._links.get((base, href))

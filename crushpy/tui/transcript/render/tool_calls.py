@@ -1,4 +1,4 @@
-"""Tool calls: one line each, which opens to what the tool did."""
+"""Draws tool calls: one line each, which opens to show the result."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -18,18 +18,17 @@ from crushpy.tui.transcript.render.diff_rows import draw_diff
 from crushpy.tui.transcript.render.styles import BOLD, STRIKE, Palette
 from crushpy.tui.transcript.render.wrap import cells, fit
 
-MOST_LINES = 2_000
-"""More lines of output than these are shown as the first and the last of them."""
-PREVIEW = 3
-"""How many lines of its output a running tool shows while it is closed."""
-SHORT_ANSWER = 12
-"""Cells for the user's answer below which it is left out."""
-LONG_NOTE = 40
-"""Cells of how a command ended that stand beside it."""
-LONG_OUTPUT = 15
-"""Below more lines of a command of the user's own its end is told again: its headline may be out of view."""
-SMALL_DIFF = 40
-"""A diff with no more changed lines than this is open from the start."""
+MAX_OUTPUT_LINES = 2_000
+"""Of longer output only the first and the last lines are shown."""
+PREVIEW_LINES = 3
+"""Lines of output below a closed call that is running."""
+MIN_ANSWER_CELLS = 12
+"""With less room the user's answer is left out."""
+MAX_NOTE_CELLS = 40
+LONG_OUTPUT_LINES = 15
+"""Below longer output of a user's command the result is repeated: its headline may be out of view."""
+MAX_OPEN_DIFF_LINES = 40
+"""A diff with at most this many changed lines is open by default."""
 
 _ICONS = {
     "waiting": ("○", "muted"),
@@ -43,17 +42,17 @@ _TODO_MARKS = {"pending": ("○", "text"), "in_progress": ("◐", "running"), "c
 
 
 def has_body(item: ToolItem) -> bool:
-    """There is something to open."""
+    """Whether there is something to open."""
     return item.display is not None or bool(item.output) or item.decision is not None
 
 
 def opens_by_itself(item: ToolItem) -> bool:
-    """Shown open unless the user closes it: their own commands, small changes, and what there is to do."""
+    """Whether it is open by default: commands of the user, small diffs, and todos."""
     if item.name == OWN_COMMAND:
         return True
     match item.display:
         case Diff(added=added, removed=removed):
-            return item.state in ("done", "waiting") and added + removed <= SMALL_DIFF
+            return item.state in ("done", "waiting") and added + removed <= MAX_OPEN_DIFF_LINES
         case TodoList():
             return True
         case _:
@@ -64,7 +63,7 @@ def draw_tool(item: ToolItem, canvas: Canvas, margin: Margin, *, opened: bool) -
     palette = canvas.palette
     icon, role = _ICONS[item.state]
     fold = ("▾ " if opened else "▸ ") if has_body(item) else "  "
-    words = palette.muted if item.state == "done" else palette.text  # what went well steps back
+    words = palette.muted if item.state == "done" else palette.text  # a success is less important
     head = [
         (fold, palette.muted),
         (f"{icon} ", palette[role]),
@@ -78,7 +77,7 @@ def draw_tool(item: ToolItem, canvas: Canvas, margin: Margin, *, opened: bool) -
     if opened:
         yield from _body(item, canvas, inside)
     elif item.state == "running":
-        shown = [[(line, palette.muted)] for line in tail_of(item.output, PREVIEW)[1]]
+        shown = [[(line, palette.muted)] for line in tail_of(item.output, PREVIEW_LINES)[1]]
         for spans in shown:
             canvas.rows.append(headline_row(spans, [], inside, canvas))
     elif isinstance(item.display, Terminal):
@@ -90,7 +89,7 @@ def draw_tool(item: ToolItem, canvas: Canvas, margin: Margin, *, opened: bool) -
 
 
 def _ending(item: ToolItem, canvas: Canvas, margin: Margin) -> None:
-    """The lines of a command's output that matter, a row each."""
+    """The relevant lines of a command's output, a row each."""
     palette = canvas.palette
     lines, left_out = last_lines(item)
     style = palette["error"] if item.state == "failed" else palette.muted
@@ -105,15 +104,15 @@ def _more(left_out: int) -> str:
 
 
 def closed_height(item: ToolItem) -> int:
-    """About how many rows a closed call takes."""
+    """Roughly how many rows a closed call takes."""
     if item.state == "running":
-        return 1 + min(PREVIEW, item.output.count("\n"))
+        return 1 + min(PREVIEW_LINES, item.output.count("\n"))
     lines, left_out = last_lines(item)
     return 1 + len(lines) + bool(left_out)
 
 
 def draw_reading(item: ReadingItem, canvas: Canvas, margin: Margin, *, opened: bool) -> None:
-    """Calls that only read, in one line. Nothing if there are too few for that."""
+    """Calls that only read, in one line; nothing if there are too few."""
     if item.words:
         palette = canvas.palette
         head = [
@@ -125,7 +124,7 @@ def draw_reading(item: ReadingItem, canvas: Canvas, margin: Margin, *, opened: b
 
 
 def _beside(item: ToolItem, palette: Palette, room: int) -> list[tuple[str, Style]]:
-    """The right end of the line: the user's answer, if there was a question, and the result."""
+    """The right end of the line: the user's answer, if there is one, and the result."""
     result = [span for span in _summary(item, palette) if span[0]]
     answer = item.answer or ("denied" if item.state == "denied" else "")
     answer = " · ".join(words for words in (NOT_WHOLE[item.sent], answer) if words)
@@ -134,7 +133,7 @@ def _beside(item: ToolItem, palette: Palette, room: int) -> list[tuple[str, Styl
     style = palette["warning"] if item.state == "denied" else palette.muted
     between = [(" · ", palette.muted)] if result else []
     left = room // 2 - sum([cells(text) for text, _ in (*between, *result)])
-    said = fit(one_line(answer[:200]), min(LONG_NOTE, left)) if left >= SHORT_ANSWER else ""
+    said = fit(one_line(answer[:200]), min(MAX_NOTE_CELLS, left)) if left >= MIN_ANSWER_CELLS else ""
     return [(said, style), *between, *result] if said else result
 
 
@@ -149,7 +148,7 @@ def _summary(item: ToolItem, palette: Palette) -> list[tuple[str, Style]]:
         case Terminal(exit_code=code, seconds=seconds):
             note = _note(item.display)
             words = [f"exit {code}"] if code and f"exit code {code}" not in note else []
-            words += [fit(note, LONG_NOTE)] if note else []
+            words += [fit(note, MAX_NOTE_CELLS)] if note else []
             words += [f"{seconds:.1f} s"] if seconds >= 0.1 else []
             return [(" · ".join(words), palette["error"] if code else muted)]
         case FileList(rows=rows, total=total):
@@ -175,17 +174,17 @@ def _body(item: ToolItem, canvas: Canvas, margin: Margin) -> Iterator[None]:
         style = palette["error"] if item.state == "failed" else palette.code
         yield from _output(item.output, canvas, margin, style)
     own = item.display if item.name == OWN_COMMAND and isinstance(item.display, Terminal) else None
-    if own is not None and own.output.count("\n") > LONG_OUTPUT:
+    if own is not None and own.output.count("\n") > LONG_OUTPUT_LINES:
         icon, role = _ICONS[item.state]
         how = [span for span in _summary(item, palette) if span[0]] or [("done", palette.muted)]
         canvas.rows.append(headline_row([(f"{icon} ", palette[role]), *how], [], margin, canvas))
-    if item.decision is not None and not isinstance(item.display, TodoList):  # those are never asked about
+    if item.decision is not None and not isinstance(item.display, TodoList):  # todos need no approval
         words = one_line(decision_words(item.decision)[:1_000])
         canvas.prose([[(words, palette.muted)]], margin, palette.text)
 
 
 def draw_display(display: Display, canvas: Canvas, margin: Margin) -> Iterator[None]:
-    """What a tool's result shows to a person. Also for previews in approvals."""
+    """Draws a tool's result for the user."""
     palette = canvas.palette
     match display:
         case Diff():
@@ -214,12 +213,12 @@ def _terminal(display: Terminal, canvas: Canvas, margin: Margin) -> Iterator[Non
     if display.output.strip():
         yield from _output(display.output, canvas, margin, palette.code)
     note = _note(display)
-    if cells(note) > LONG_NOTE:  # the headline has but the beginning of it
+    if cells(note) > MAX_NOTE_CELLS:  # the headline shows only its beginning
         canvas.prose([[(note, palette.muted)]], margin, palette.text)
 
 
 def draw_command(command: str, canvas: Canvas, margin: Margin) -> None:
-    """A shell command; its colours come later."""
+    """A shell command; its syntax colours come later."""
     palette = canvas.palette
     prompt = margin.add(Segment("$ ", palette.over(palette.code, "keyword")), Segment("  ", palette.code))
     lines = list(lines_of(command.strip()))
@@ -229,7 +228,7 @@ def draw_command(command: str, canvas: Canvas, margin: Margin) -> None:
 
 
 def _note(display: Terminal) -> str:
-    """What there is to say of a command's end beside its exit code."""
+    """How a command ended, without its exit code."""
     parts = one_line(display.note).split("; ")
     return "; ".join([part for part in parts if part != f"exit code {display.exit_code}"])
 
@@ -263,10 +262,10 @@ def _output(text: str, canvas: Canvas, margin: Margin, style: Style) -> Iterator
     """Printed text, line by line; the middle of very long output is left out."""
     inside = margin.add(Segment(" ", style))
     lines: Sequence[str] = list(lines_of(text.rstrip("\n")))
-    left_out = len(lines) - MOST_LINES
+    left_out = len(lines) - MAX_OUTPUT_LINES
     if left_out > 0:
         note = f"… {counted(left_out, 'line')} left out …"
-        lines = [*lines[: MOST_LINES // 2], note, *lines[-MOST_LINES // 2 :]]
+        lines = [*lines[: MAX_OUTPUT_LINES // 2], note, *lines[-MAX_OUTPUT_LINES // 2 :]]
     for at in range(0, len(lines), 200):
         canvas.code([[(line.expandtabs(4), style)] for line in lines[at : at + 200]], inside, style)
         yield
@@ -275,11 +274,11 @@ def _output(text: str, canvas: Canvas, margin: Margin, style: Style) -> Iterator
 # --- the last lines of a command --------------------------------------------------------------------------
 
 LAST_LINES_OF_SUCCESS = 3
-"""Lines of a command that went well."""
+"""Lines of a command that succeeded."""
 MAX_LAST_LINES = 5
-"""Lines of one that failed; and no more lines than these are shown whole."""
+"""Lines of a command that failed; output of at most this many lines is shown completely."""
 SEARCHED_LINES = 400
-"""Lines at the end of the output among which those that failed are looked for."""
+"""Lines at the end of the output that are searched for failures."""
 _FAILS = re.compile(
     r"\b(?:error|errors|failed|failure|failures|fatal|panic|exception|traceback|denied|cannot|undefined)\b"
     r"|\bnot found\b|\bno such\b|\w(?:Error|Exception)\b|^E\s|^FAIL|^not ok\b|✗|✘|✖",
@@ -309,7 +308,7 @@ def last_lines(item: ToolItem) -> LastLines:
 
 
 def _failing(lines: list[str]) -> list[str]:
-    """The lines that tell what failed, in order; the last ones if none does."""
+    """The lines that name a failure, in order; the last lines if there are none."""
     telling = [line for line in lines if line.strip() and _FAILS.search(line)]
     if not telling:
         return [line for line in lines if line.strip()][-MAX_LAST_LINES:]
