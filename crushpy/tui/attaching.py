@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crushpy.core.errors import CrushpyError
-from crushpy.tui.terminal.clipboard import existing_pictures
+from crushpy.tui.terminal.clipboard import existing_images
 from crushpy.util.mentions import mentioned_files
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Attaching:
                     then()
 
     async def _dropped(self, text: str) -> None:
-        paths = await asyncio.to_thread(existing_pictures, text, self._folder)
+        paths = await asyncio.to_thread(existing_images, text, self._folder)
         conversation = await self._chat.opened_conversation() if paths else None
         if conversation is None:
             self._chat.prompt.paste_text(text)

@@ -101,10 +101,23 @@ class TranscriptPresenter:
                 return ""
 
     def find(self, message: Message, words: Sequence[str] = ()) -> int:
-        """The key of the item that shows a message; -1 if none does."""
-        keys = self._view.keys()
-        shown = [(key, self.message_id(key), self._view.item(key)) for key in keys]
-        return find_item(message, [(key, name, item) for key, name, item in shown if item is not None], words)
+        """The key of the item that shows a message, preferably one that has the words; -1 if none does."""
+        items = [(key, self._view.item(key)) for key in self._view.keys()]  # noqa: SIM118
+        shown = [(key, item) for key, item in items if item and self._shows(key, item, message)]
+        wanted = [word.casefold() for word in words]
+
+        def rank(pair: tuple[int, TranscriptItem]) -> tuple[int, bool]:
+            text = source_text(pair[1]).casefold()
+            return -sum(word in text for word in wanted), not isinstance(pair[1], UserItem | ReplyItem)
+
+        return min(shown, key=rank)[0] if shown else -1
+
+    def _shows(self, key: int, item: TranscriptItem, message: Message) -> bool:
+        if message.result is not None:
+            return isinstance(item, ToolItem) and item.id == message.result.call_id
+        if any(isinstance(part, Seed) for part in message.parts):
+            return isinstance(item, BoundaryItem)
+        return self.message_id(key) == message.id
 
     def load(
         self,
@@ -359,28 +372,3 @@ _SHARED_FIELDS = (
 def _boundary_item(boundary: Boundary, **details: Any) -> BoundaryItem:
     shared = {name: getattr(boundary, name) for name in _SHARED_FIELDS}
     return BoundaryItem(boundary_id=boundary.id, **shared, **details)
-
-
-def find_item(
-    message: Message, items: Sequence[tuple[int, str, TranscriptItem]], words: Sequence[str]
-) -> int:
-    """The key of the item that shows `message`, preferably one that has the `words`; -1 if none does.
-
-    `items`: key, id of the message, and the item itself, in order.
-    """
-    shown = [(key, item) for key, message_id, item in items if _shows(message, message_id, item)]
-    wanted = [word.casefold() for word in words]
-
-    def rank(pair: tuple[int, TranscriptItem]) -> tuple[int, bool]:
-        text = source_text(pair[1]).casefold()
-        return -sum(word in text for word in wanted), not isinstance(pair[1], UserItem | ReplyItem)
-
-    return min(shown, key=rank)[0] if shown else -1
-
-
-def _shows(message: Message, message_id: str, item: TranscriptItem) -> bool:
-    if message.result is not None:
-        return isinstance(item, ToolItem) and item.id == message.result.call_id
-    if any(isinstance(part, Seed) for part in message.parts):
-        return isinstance(item, BoundaryItem)
-    return message_id == message.id

@@ -13,7 +13,7 @@ from support.pictures import picture
 from test_clipboard import program, programs
 from textual import events
 
-from crushpy.tui.terminal.clipboard import existing_pictures, may_be_pictures
+from crushpy.tui.terminal.clipboard import existing_images, may_be_images
 
 __all__ = ["programs", "start"]
 
@@ -192,12 +192,12 @@ def test_paths_are_read_as_terminals_write_them(tmp_path: Path) -> None:
     (tmp_path / "c.JPG").touch()
     first, second = str(tmp_path / "a b.png"), str(tmp_path / "c.JPG")
     for text in (first, f"'{first}'", first.replace(" ", "\\ "), f"file://{first.replace(' ', '%20')}"):
-        assert may_be_pictures(text) and existing_pictures(text, "/") == [first], text
+        assert may_be_images(text) and existing_images(text, "/") == [first], text
     for text in (f"'{first}' {second}", f"{first}\n{second}\n"):
-        assert may_be_pictures(text) and existing_pictures(text, "/") == [first, second], text
-    assert existing_pictures("c.JPG", str(tmp_path)) == [second]
-    assert existing_pictures(f"look at {second}", "/") == []
-    assert not may_be_pictures("words") and not may_be_pictures("")
+        assert may_be_images(text) and existing_images(text, "/") == [first, second], text
+    assert existing_images("c.JPG", str(tmp_path)) == [second]
+    assert existing_images(f"look at {second}", "/") == []
+    assert not may_be_images("words") and not may_be_images("")
 
 
 async def test_a_mentioned_file_says_whether_it_is_attached_or_only_named(

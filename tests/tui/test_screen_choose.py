@@ -59,7 +59,7 @@ async def test_a_click_on_a_row_that_is_gone_takes_nothing() -> None:
     dialog_ = dialog()
     async with shown(dialog_) as screen:
         rows = dialog_.query_one(RowList)
-        rows.post_message(RowList.Taken(rows, len(THEMES)))
+        rows.post_message(RowList.Taken(len(THEMES)))
         await screen.settle()
         assert screen.results == [] and "theme 3" in screen.text
 

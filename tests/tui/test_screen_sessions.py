@@ -306,6 +306,6 @@ async def test_a_row_that_the_list_has_no_more_is_not_taken(store: Store, librar
     await begun(store, "one")
     async with shown(SessionsScreen(library, "/work")) as screen:
         listed = screen.app.screen.query_one(RowList)
-        listed.post_message(RowList.Taken(listed, 5))
+        listed.post_message(RowList.Taken(5))
         await screen.settle()
         assert screen.results == [] and rows(screen)[0].startswith("one")

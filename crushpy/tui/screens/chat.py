@@ -34,7 +34,8 @@ from crushpy.tui.transcript.widget import Transcript
 from crushpy.tui.transcript_presenter import TranscriptPresenter
 from crushpy.tui.widgets.activity_line import ActivityLine
 from crushpy.tui.widgets.attachment_list import AttachmentList
-from crushpy.tui.widgets.prompt import CommandHint, PromptInput
+from crushpy.tui.widgets.completer import CommandHint
+from crushpy.tui.widgets.prompt import PromptInput
 from crushpy.tui.widgets.prompt_queue import QueueView
 from crushpy.tui.widgets.status_bar import StatusBar
 from crushpy.tui.widgets.todo_line import TodoLine

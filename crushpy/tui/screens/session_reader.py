@@ -11,7 +11,6 @@ from crushpy.core.messages import Message
 from crushpy.engine.session.browser import SessionBrowser, seed_of
 from crushpy.security.sanitize import one_line
 from crushpy.tui.items import ErrorItem
-from crushpy.tui.notify import tell
 from crushpy.tui.screens.overlay import OverlayScreen
 from crushpy.tui.screens.transcript_screen import TranscriptScreen
 from crushpy.tui.textual_adapter import app_of
@@ -58,13 +57,10 @@ class SessionReaderScreen(TranscriptScreen, OverlayScreen[str | None]):
             self.dismiss(branch)
 
     async def fork_at(self, key: int) -> None:
-        message_id = self._feed.message_id(key) if self._feed else ""
-        try:
-            made = await self._library.fork(self._session_id, message_id)
-        except CrushpyError as error:
-            tell(self, str(error), "error")
-            return
-        self.dismiss(made.id)
+        self.spawn(self._fork, self._feed.message_id(key) if self._feed else "", group="fork")
+
+    async def _fork(self, message_id: str) -> None:
+        self.dismiss((await self._library.fork(self._session_id, message_id)).id)
 
     def compose_body(self) -> ComposeResult:
         yield Transcript()

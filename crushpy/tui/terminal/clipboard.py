@@ -92,16 +92,16 @@ async def _pipe(command: tuple[str, ...], text: str) -> bool:
         return False
 
 
-# --- reading a picture -----------------------------------------------------------------------------------
+# --- reading an image ------------------------------------------------------------------------------------
 
 
 def has_clipboard_tool() -> bool:
-    """Whether pictures can be read. Over SSH a tool would read another machine's clipboard."""
+    """Whether images can be read. Over SSH a tool would read another machine's clipboard."""
     return not os.environ.get("SSH_CONNECTION") and any(map(shutil.which, PASTE_TOOLS))
 
 
 async def read_clipboard_image() -> bytes | None:
-    """The picture on the clipboard; None if there is none, or no tool answers in time."""
+    """The image on the clipboard; None if there is none, or no tool answers in time."""
     if os.environ.get("SSH_CONNECTION"):
         return None
     with suppress(TimeoutError):
@@ -131,7 +131,7 @@ async def _read_image(tool: str) -> bytes:
 
 
 async def _read_output(*command: str) -> bytes:
-    """What a command prints, up to the largest picture. The command does not outlive the call."""
+    """The output of a command, up to the size of the largest image. The command does not outlive the call."""
     try:
         process = await asyncio.create_subprocess_exec(
             *command,
@@ -162,17 +162,17 @@ async def _read_output(*command: str) -> bytes:
 # --- dropped files ---------------------------------------------------------------------------------------
 
 
-def may_be_pictures(text: str) -> bool:
-    """Whether a paste may be paths of pictures, as a file dropped on a terminal arrives. Cheap."""
+def may_be_images(text: str) -> bool:
+    """Whether a paste may be paths of images, which is how a terminal sends dropped files. Cheap."""
     end = text.strip().rstrip("\"'").lower()
     return len(text) <= MAX_DROPPED_CHARS and end.endswith(SUFFIXES)
 
 
-def existing_pictures(text: str, folder: str) -> list[str]:
+def existing_images(text: str, folder: str) -> list[str]:
     """The files that `text` names, if it names nothing else and all of them exist; else none."""
     whole = text.strip()
     for names in ([whole], _split_words(whole), whole.splitlines()):
-        paths = [_find_picture(name.strip(), folder) for name in names]
+        paths = [_find_image(name.strip(), folder) for name in names]
         if paths and all(path is not None for path in paths):
             return [str(path) for path in paths]
     return []
@@ -188,7 +188,7 @@ def _split_words(text: str) -> list[str]:
         return []
 
 
-def _find_picture(name: str, folder: str) -> Path | None:
+def _find_image(name: str, folder: str) -> Path | None:
     if name.startswith("file://"):
         from urllib.parse import unquote, urlsplit
 

@@ -119,7 +119,7 @@ def ask_background() -> None:
 
 
 def extract_background(typed: str) -> tuple[str, bool | None]:
-    """What was typed without the answer, and whether the background is light; None if there is no answer."""
+    """The input without the answer, and whether the background is light; None if there is no answer."""
     found = _ANSWER.search(typed)
     if found is None:
         return typed, None

@@ -329,6 +329,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._drawn = DrawnDisplay(draw, palette) if draw else None
         self._what = Content("") if draw else _what(question)
         self._fitted: tuple[Size, bool] | None = None
+        self._small = self._tiny = False
         self._stop_calling: Callable[[], None] = lambda: None
 
     def compose(self) -> ComposeResult:
@@ -381,26 +382,19 @@ class ApprovalPanel(Vertical, can_focus=True):
         if self._fitted == (screen, self._denying):
             return
         self._fitted = screen, self._denying
-        small, tiny = self._small, self._tiny
-        self.set_class(small, "-small")
-        self.set_class(tiny, "-tiny")
-        self.screen.set_class(small, CRAMPED)
-        width, frame = (screen.width, 0) if small else (screen.width - FRAME_SIZE.width, FRAME_SIZE.height)
-        self.styles.max_height = frame + self._fill(max(1, width), small=small, tiny=tiny)
+        self._small = screen.width < SMALL.width or screen.height < SMALL.height
+        self._tiny = screen.width < TINY.width or screen.height < TINY.height
+        self.set_class(self._small, "-small")
+        self.screen.set_class(self._small, CRAMPED)
+        self.styles.max_height = self._fill() + (0 if self._small else FRAME_SIZE.height)
 
     @property
-    def _small(self) -> bool:
-        screen = app_of(self).size
-        return screen.width < SMALL.width or screen.height < SMALL.height
+    def _text_width(self) -> int:
+        return max(1, app_of(self).size.width - (0 if self._small else FRAME_SIZE.width))
 
-    @property
-    def _tiny(self) -> bool:
-        screen = app_of(self).size
-        return screen.width < TINY.width or screen.height < TINY.height
-
-    def _fill(self, width: int, *, small: bool, tiny: bool) -> int:
+    def _fill(self) -> int:
         """Writes every part and returns the lines needed. The body repeats truncated parts in full."""
-        question = self._question
+        question, width, small = self._question, self._text_width, self._small
         title, sentence = _title(question), _sentence(question)
         self.border_title = title
         if small:
@@ -424,7 +418,7 @@ class ApprovalPanel(Vertical, can_focus=True):
             static.update(part)
             static.display = bool(part.plain)
             rows += _height(part, width, screen.height) if static.display else 0
-        self._choices.display = not (tiny and self._denying)
+        self._choices.display = not (self._tiny and self._denying)
         self._say_choices()
         return rows + self._choices_shown(width).get_height({}, width) + self._denying
 
@@ -434,8 +428,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         return self._choices.rows(width, listed=not self._small, briefly=self._tiny)
 
     def _say_choices(self) -> None:
-        screen = app_of(self).size
-        width = max(1, screen.width - (0 if self._small else FRAME_SIZE.width))
+        width = self._text_width
         shown = self._choices_shown(width)
         self._choices.styles.height = shown.get_height({}, width)
         waiting = not (self._denying or self.has_class(ARMED))

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from textual import events
 from textual.content import Content
+from textual.reactive import reactive
 from textual.widget import Widget
 
 from crushpy.core.messages import Image
@@ -43,36 +44,24 @@ class AttachmentList(Widget):
     }
     """
 
+    mentions: reactive[tuple[str, ...]] = reactive(())
+    """Files that the draft mentions."""
+    reading: reactive[int] = reactive(0)
+    """How many images are still being read."""
+
     def __init__(self) -> None:
         super().__init__()
         self._rows: list[Attached] = []
-        self._reading = 0
-        self._mentions: tuple[str, ...] = ()
 
-    @property
-    def mentions(self) -> tuple[str, ...]:
-        """Files that the draft mentions."""
-        return self._mentions
+    def watch_mentions(self) -> None:
+        self._changed()
 
-    @mentions.setter
-    def mentions(self, names: tuple[str, ...]) -> None:
-        if names != self._mentions:
-            self._mentions = names
-            self._changed()
+    def watch_reading(self) -> None:
+        self._changed()
 
     @property
     def images(self) -> tuple[Image, ...]:
         return tuple(row.image for row in self._rows)
-
-    @property
-    def reading(self) -> int:
-        """How many images are still being read."""
-        return self._reading
-
-    @reading.setter
-    def reading(self, many: int) -> None:
-        self._reading = many
-        self._changed()
 
     def add(self, image: Image, tokens: int) -> None:
         self._rows.append(Attached(image, tokens))
@@ -92,21 +81,21 @@ class AttachmentList(Widget):
             self._changed()
 
     def _changed(self) -> None:
-        self.display = bool(self._rows or self._reading or self._mentions)
+        self.display = bool(self._rows or self.reading or self.mentions)
         self.refresh(layout=True)
 
     def render(self) -> Content:
         width = max(1, self.content_size.width)
         rows = [Content(self._label(at)).truncate(width, ellipsis=True) for at in self._shown]
-        if self._reading:
+        if self.reading:
             rows.append(Content("[reading an image …]").truncate(width, ellipsis=True))
         rows += [Content(line).truncate(width, ellipsis=True) for line in self._mention_lines()]
         return Content("\n").join(rows)
 
     def _mention_lines(self) -> list[str]:
-        most = len(self._mentions) if len(self._mentions) <= MAX_MENTIONS else MAX_MENTIONS - 1
-        lines = [f"@{one_line(name)} · {_FATE[what_becomes_of(name)]}" for name in self._mentions[:most]]
-        left = len(self._mentions) - most
+        most = len(self.mentions) if len(self.mentions) <= MAX_MENTIONS else MAX_MENTIONS - 1
+        lines = [f"@{one_line(name)} · {_FATE[what_becomes_of(name)]}" for name in self.mentions[:most]]
+        left = len(self.mentions) - most
         return [*lines, f"and {left} more files are mentioned"] if left else lines
 
     @property

@@ -2,17 +2,16 @@
 
 import re
 from collections.abc import Iterator
-from typing import Any, ClassVar, cast
+from typing import ClassVar
 
 from textual import events
 from textual.actions import SkipAction
-from textual.app import App
 from textual.binding import Binding, BindingsMap, BindingType
 from textual.widgets import TextArea
 from textual.widgets.text_area import EditResult, Location, Selection
 
 from crushpy.security.sanitize import clean
-from crushpy.tui.textual_adapter import bindings_with_keymap
+from crushpy.tui.textual_adapter import app_of, bindings_with_keymap
 
 MAX_LINES = 10
 MAX_CHARS = 1_000
@@ -138,11 +137,6 @@ class FoldingTextArea(TextArea):
         super().__init__(soft_wrap=True, highlight_cursor_line=False)
         self.cursor_blink = False  # no timer while idle
 
-    @property
-    def host(self) -> App[Any]:
-        """The app, with a type."""
-        return cast("App[Any]", self.app)  # pyright: ignore[reportUnknownMemberType]
-
     # --- keys --------------------------------------------------------------------------------------------
 
     def takes(self, event: events.Key) -> bool:
@@ -169,14 +163,14 @@ class FoldingTextArea(TextArea):
                 return
         # If it bubbled, a key would be handled after letters that were typed later.
         for binding in self._bound().key_to_bindings.get(event.key, ()):
-            if await self.host.run_action(binding.action, self):
+            if await app_of(self).run_action(binding.action, self):
                 event.stop()
                 event.prevent_default()
                 return
 
     def _bound(self) -> BindingsMap:
         """Our bindings as the user's keymap has them."""
-        self._keys = bindings_with_keymap(self, self.host, self._keys)
+        self._keys = bindings_with_keymap(self, app_of(self), self._keys)
         return self._keys[1]
 
     def find_matching_bracket(self, bracket: str, search_from: Location) -> Location | None:
@@ -211,7 +205,7 @@ class FoldingTextArea(TextArea):
 
     def paste_own_clipboard(self) -> None:
         """Pastes the text that was cut or copied in the app."""
-        self.paste_text(self.host.clipboard)
+        self.paste_text(app_of(self).clipboard)
 
     def paste_text(self, text: str) -> None:
         """Inserts untrusted text at the cursor: sanitized, and folded if it is large."""
@@ -240,9 +234,9 @@ class FoldingTextArea(TextArea):
         """Copies the text with marks expanded, to every available clipboard."""
         from crushpy.tui.terminal.clipboard import hand_on
 
-        whole = self.pastes.expand(self.host.clipboard)
-        if whole != self.host.clipboard:
-            self.host.copy_to_clipboard(whole)
+        whole = self.pastes.expand(app_of(self).clipboard)
+        if whole != app_of(self).clipboard:
+            app_of(self).copy_to_clipboard(whole)
         self.run_worker(hand_on(whole), group="clipboard")
 
     # --- marks are units ---------------------------------------------------------------------------------

@@ -14,7 +14,8 @@ from textual.widgets.text_area import Selection
 
 from crushpy.core.errors import CrushpyError
 from crushpy.security.sanitize import clean
-from crushpy.tui.terminal.clipboard import has_clipboard_tool, may_be_pictures
+from crushpy.tui.terminal.clipboard import has_clipboard_tool, may_be_images
+from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.widgets.completer import CommandHint, Completer, CompletionList, did_you_mean
 from crushpy.tui.widgets.file_finder import FileFinder
 from crushpy.tui.widgets.folding_text_area import FoldingTextArea
@@ -79,8 +80,6 @@ class PromptHistory:
         back -= len(self._added)
         return self._stored[-back] if 0 < back <= len(self._stored) else None
 
-
-__all__ = ["CommandHint", "PromptHistory", "PromptInput"]
 
 Mode = Literal["prompt", "command", "shell"]
 
@@ -298,7 +297,7 @@ class PromptInput(FoldingTextArea):
     # --- images ------------------------------------------------------------------------------------------
 
     def on_paste(self, event: events.Paste) -> None:
-        if event.text.strip() and may_be_pictures(event.text):
+        if event.text.strip() and may_be_images(event.text):
             self.post_message(self.Dropped(event.text))
         elif not event.text and has_clipboard_tool():  # what some terminals send for an image
             self.post_message(self.ClipboardAsked())
@@ -420,7 +419,7 @@ class PromptInput(FoldingTextArea):
 
         before = self.draft
         try:
-            text = await edit_outside(self.host, before)
+            text = await edit_outside(app_of(self), before)
         except CrushpyError as error:
             self.notify(clean(str(error)), severity="error", markup=False)
             return

@@ -43,21 +43,18 @@ class RowList(ScrollView, can_focus=True):
     highlighted: reactive[int] = reactive(0)
     """The row at the cursor; meaningless if there are no rows."""
 
-    class Highlighted(Message):
+    class RowMessage(Message):
+        """Base class of the list's messages."""
+
+        def __init__(self, number: int) -> None:
+            super().__init__()
+            self.number = number
+
+    class Highlighted(RowMessage):
         """The cursor moved to another row, or the rows changed."""
 
-        def __init__(self, rows: "RowList", number: int) -> None:
-            super().__init__()
-            self.rows = rows
-            self.number = number
-
-    class Taken(Message):
+    class Taken(RowMessage):
         """A row was taken by Enter or a click."""
-
-        def __init__(self, rows: "RowList", number: int) -> None:
-            super().__init__()
-            self.rows = rows
-            self.number = number
 
     def __init__(self, *, one_click: bool = True) -> None:
         """Without `one_click` the first click only moves the cursor, so that keys can act on the row."""
@@ -77,7 +74,7 @@ class RowList(ScrollView, can_focus=True):
         self.set_reactive(RowList.highlighted, max(0, min(highlighted, count - 1)))
         self._scroll_to_cursor()
         self.refresh()
-        self.post_message(self.Highlighted(self, self.highlighted))
+        self.post_message(self.Highlighted(self.highlighted))
 
     def validate_highlighted(self, number: int) -> int:
         return max(0, min(number, self._count - 1))
@@ -86,7 +83,7 @@ class RowList(ScrollView, can_focus=True):
         self.refresh_line(old)
         self.refresh_line(new)
         self._scroll_to_cursor()
-        self.post_message(self.Highlighted(self, new))
+        self.post_message(self.Highlighted(new))
 
     def _scroll_to_cursor(self) -> None:
         """Scrolls as far as needed to show the cursor."""
@@ -125,7 +122,7 @@ class RowList(ScrollView, can_focus=True):
 
     def action_take(self) -> None:
         if self._count:
-            self.post_message(self.Taken(self, self.highlighted))
+            self.post_message(self.Taken(self.highlighted))
 
     def on_click(self, event: events.Click) -> None:
         number = event.y + self.scroll_offset.y

@@ -7,6 +7,7 @@ from textual.widgets import Static
 
 from crushpy.core.messages import Todo
 from crushpy.security.sanitize import one_line
+from crushpy.tui.textual_adapter import app_of
 
 MOST_ROWS = 10
 _MARKS = {"pending": "○", "in_progress": "◐", "completed": "✓"}
@@ -47,7 +48,7 @@ class TodoLine(Static):
     def _draw(self) -> None:
         if not self.display:
             return
-        width = max(1, self.app.size.width - 2)  # pyright: ignore[reportUnknownMemberType]
+        width = max(1, app_of(self).size.width - 2)
         lines = [self._headline(), *(self._rows() if self._opened else ())]
         self.update(Content("\n").join([line.truncate(width, ellipsis=True) for line in lines]))
 
