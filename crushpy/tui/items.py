@@ -5,10 +5,8 @@
 
 from typing import Literal
 
-import msgspec
-
 from crushpy.context.overrides import SentState
-from crushpy.core.boundary import FactCount
+from crushpy.core.boundary import Boundary
 from crushpy.core.messages import (
     CallDecision,
     Data,
@@ -168,32 +166,10 @@ PINNABLE = (UserItem, ReplyItem, ToolItem)
 class BoundaryItem(Data, frozen=True):
     """The card of a boundary: what caused it, what it cost, what was carried over."""
 
-    boundary_id: str
-    trigger: str
-    """agent, auto, manual, overflow or fallback."""
-    parent_id: str = ""
-    child_id: str = ""
-    tokens_before: int = 0
-    tokens_after: int = 0
-    cost: float = 0.0
-    seconds: float = 0.0
-    coverage: float | None = None
-    """Share of the facts that were carried over."""
-    prose_coverage: float | None = None
-    """The same for the summary alone."""
-    summary_source: str = ""
-    """model, agent, user, edited (by the user) or evidence (no prose)."""
-    summary_model: str = ""
-    template: str = ""
-    problem: str = ""
+    boundary: Boundary
     summary: str = ""
     evidence: str = ""
     pins: str = ""
-    prepared: bool = False
-    """Whether the summary had been prepared in advance."""
-    moment: str = ""
-    """The natural moment it was made at; empty if it was none."""
-    waited_ms: int = 0
     undone: bool = False
     sessions_before: int = 0
     messages_before: int = 0
@@ -202,8 +178,6 @@ class BoundaryItem(Data, frozen=True):
     """How to get to its keys."""
     offers: tuple[ItemAction, ...] = ALL_BOUNDARY_ACTIONS
     """The actions available in this transcript."""
-    facts: dict[str, FactCount] = msgspec.field(default_factory=dict[str, FactCount])
-    """By kind: the number of facts, of those in the prose, and of those carried."""
 
     @property
     def actions(self) -> tuple[ItemAction, ...]:

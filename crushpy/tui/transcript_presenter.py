@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from crushpy.context.overrides import SentState
-from crushpy.core.boundary import Boundary, carried_share, prose_share
+from crushpy.core.boundary import Boundary
 from crushpy.core.errors import CrushpyError
 from crushpy.core.events import (
     ApprovalDone,
@@ -190,7 +190,7 @@ class TranscriptPresenter:
             case ToolFinished():
                 self._finish_tool(event)
             case BoundaryCommitted():
-                self.show(self._placed(boundary_item(event)))
+                self.show(self._placed(BoundaryItem(event, event.summary, event.evidence, event.pins)))
             case _:
                 pass
         if type(event) is not TextDelta and (mark := self._marks.make_note(event)) is not None:
@@ -337,38 +337,15 @@ def _finished(item: ToolItem, result: ToolResult) -> ToolItem:
 def stored_boundary_item(seed: Seed, opening: "OpeningBoundary | None") -> BoundaryItem:
     """The card of an earlier boundary; it has few details if no record of it is stored."""
     if opening is None:
-        card = BoundaryItem("", "", summary=seed.summary, evidence=seed.evidence, pins=seed.pins)
+        card = BoundaryItem(Boundary("", "", "", ""), seed.summary, seed.evidence, seed.pins)
         return msgspec.structs.replace(card, offers=("edit_template", "lineage"))
-    boundary = opening.boundary
-    others = tuple(action for action in ALL_BOUNDARY_ACTIONS if action != "undo")
-    return _boundary_item(
-        boundary,
-        coverage=carried_share(boundary.facts),
-        prose_coverage=prose_share(boundary.facts),
-        facts=boundary.facts,
-        template=boundary.template,
-        summary=seed.summary,
-        evidence=seed.evidence,
-        pins=seed.pins,
-        undone=boundary.undone_at is not None,
+    return BoundaryItem(
+        opening.boundary,
+        seed.summary,
+        seed.evidence,
+        seed.pins,
+        undone=opening.boundary.undone_at is not None,
         sessions_before=opening.sessions,
         messages_before=opening.messages,
-        offers=ALL_BOUNDARY_ACTIONS if opening.own else others,
+        offers=tuple(one for one in ALL_BOUNDARY_ACTIONS if opening.own or one != "undo"),
     )
-
-
-def boundary_item(event: BoundaryCommitted) -> BoundaryItem:
-    names = ("coverage", "prose_coverage", "facts", "template", "summary", "evidence", "pins")
-    return _boundary_item(event, **{name: getattr(event, name) for name in names})
-
-
-_SHARED_FIELDS = (
-    *("trigger", "parent_id", "child_id", "tokens_before", "tokens_after", "cost", "seconds"),
-    *("summary_source", "summary_model", "problem", "prepared", "moment", "waited_ms"),
-)
-"""Fields that the event, the stored record and the card of a boundary have in common."""
-
-
-def _boundary_item(boundary: Boundary, **details: Any) -> BoundaryItem:
-    shared = {name: getattr(boundary, name) for name in _SHARED_FIELDS}
-    return BoundaryItem(boundary_id=boundary.id, **shared, **details)

@@ -11,6 +11,7 @@ from scripted_llm.server import ScriptedLLM
 from support.conversations import begun, continued
 from transcript_host import stage
 
+from crushpy.core.boundary import Boundary
 from crushpy.core.messages import Usage
 from crushpy.engine.session.browser import SessionBrowser
 from crushpy.storage.store import Store
@@ -51,10 +52,8 @@ async def to_the_card(app: Driven) -> None:
 
 def stored_part(card: BoundaryItem) -> dict[str, object]:
     """What a card says that the boundary's record holds."""
-    names = ("boundary_id", "trigger", "parent_id", "child_id", "tokens_before", "tokens_after", "cost")
-    names += ("seconds", "coverage", "prose_coverage", "summary_source", "summary_model", "template")
-    names += ("prepared", "moment", "waited_ms")
-    return {name: getattr(card, name) for name in (*names, "problem", "summary", "evidence")}
+    boundary = {name: getattr(card.boundary, name) for name in Boundary.__struct_fields__}
+    return {**boundary, "summary": card.summary, "evidence": card.evidence}
 
 
 async def test_after_a_resume_the_card_says_what_it_said_and_what_lies_before_it(
@@ -62,7 +61,7 @@ async def test_after_a_resume_the_card_says_what_it_said_and_what_lies_before_it
 ) -> None:
     async with start() as app:
         card = await handed_off(app, llm)
-        assert card.tokens_before > 0
+        assert card.boundary.tokens_before > 0
         assert "before this" not in app.text, "it stands above the card"
     async with start(resume_latest=True) as app:
         await app.sees("Context compacted · by you", "compacted by hand", "summary in your words")
@@ -76,7 +75,7 @@ async def test_a_fork_shows_the_card_of_the_session_it_came_from_and_offers_no_u
 ) -> None:
     async with start() as app:
         card = await handed_off(app, llm)
-    async with start(session=card.child_id, fork=True) as app:
+    async with start(session=card.boundary.child_id, fork=True) as app:
         await app.sees("Context compacted · by you", "before this: 2 messages", "p parent")
         (again,) = cards(app)
         assert stored_part(again) == stored_part(card)
@@ -158,7 +157,7 @@ async def test_an_opened_card_has_headings_and_quotes_and_no_tags() -> None:
     evidence = (
         "<request>\nfix the\n\nbug\n</request>\n<request>\nand test it\n</request>\nFiles changed:\n/a.py"
     )
-    card = BoundaryItem("b", "auto", summary="## Goal\nTax", evidence=evidence)
+    card = BoundaryItem(Boundary("b", "p", "c", "auto"), "## Goal\nTax", evidence)
     async with stage([card], (60, 40)) as here:
         here.view.fold_all(False)
         await here.settle()
@@ -185,8 +184,10 @@ async def test_an_opened_card_has_headings_and_quotes_and_no_tags() -> None:
 
 
 async def test_a_summary_the_user_changed_is_not_told_as_the_model_s_own() -> None:
-    edited = BoundaryItem("b", "auto", summary_source="edited", summary_model="openai/x", summary="s")
-    by_agent = BoundaryItem("b", "agent", summary_source="edited", summary="s")
+    edited = BoundaryItem(
+        Boundary("b", "p", "c", "auto", summary_source="edited", summary_model="openai/x"), "s"
+    )
+    by_agent = BoundaryItem(Boundary("b", "p", "c", "agent", summary_source="edited"), "s")
     async with stage([edited, by_agent]) as here:
         assert "summary by openai/x, edited by you" in here.text()
         assert "summary by the agent, edited by you" in here.text()
@@ -217,7 +218,7 @@ async def test_a_preparation_that_hangs_is_gone_from_the_gauge_and_keys_and_boun
         await app.sees("typed meanwhile")
         await app.sees("took longer than 4 s", "Said 900.")
         await app.rests()
-        assert "preparing" not in app.text and cards(app)[-1].summary_source == "evidence"
+        assert "preparing" not in app.text and cards(app)[-1].boundary.summary_source == "evidence"
     await llm.wait_closed()
 
 

@@ -214,7 +214,8 @@ async def in_no_time(app: Driven) -> None:
     for key in app.chat.transcript.keys():  # noqa: SIM118
         item = app.chat.transcript.item(key)
         if isinstance(item, BoundaryItem):
-            app.chat.transcript.replace(key, msgspec.structs.replace(item, seconds=0.0))
+            boundary = msgspec.structs.replace(item.boundary, seconds=0.0)
+            app.chat.transcript.replace(key, msgspec.structs.replace(item, boundary=boundary))
     await app.rests()
 
 

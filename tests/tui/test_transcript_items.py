@@ -7,6 +7,7 @@ from rich.console import Console
 from textual.color import Color
 from transcript_host import DIFF, EVERYTHING, stage
 
+from crushpy.core.boundary import Boundary
 from crushpy.core.messages import (
     ChangedFile,
     Diff,
@@ -231,31 +232,17 @@ async def test_lists_of_files_say_how_many_more_there_are() -> None:
 
 
 async def test_the_card_of_a_fresh_start_says_who_why_how_much_and_what_can_be_done() -> None:
-    card = BoundaryItem(
-        "b",
-        "auto",
-        "p",
-        "c",
-        150_000,
-        20_500,
-        0.0312,
-        4.2,
-        0.94,
-        0.7,
-        "model",
-        "claude",
-        "summary.md",
-        summary="# Goal",
-    )
+    made = ("model", "claude", "summary.md")
+    card = BoundaryItem(Boundary("b", "p", "c", "auto", 150_000, 20_500, 0.0312, 4.2, *made), "# Goal")
     text = await shown(card, opened=False)
     assert "── Context compacted · automatic ──" in text
     assert "the window reached the threshold" in text
-    assert "150,000 → 20,500 tokens · coverage 94% (summary alone 70%) · $0.0312 · 4.2s" in text
+    assert "150,000 → 20,500 tokens · $0.0312 · 4.2s" in text
     assert "summary by claude · template summary.md" in text
     assert "p parent   u undo   t template   l lineage" in text
     assert "Goal" not in text
     assert "Goal" in await shown(card)
-    assert "u undo" not in await shown(BoundaryItem("b", "agent", undone=True))
+    assert "u undo" not in await shown(BoundaryItem(Boundary("b", "p", "c", "agent"), undone=True))
 
 
 async def test_a_long_prompt_is_folded() -> None:
@@ -332,7 +319,9 @@ def evil_items() -> list[TranscriptItem]:
         ToolItem("6", "bash", EVIL, "running", None, EVIL),
         NoticeItem(EVIL),
         ErrorItem(EVIL, EVIL),
-        BoundaryItem("b", EVIL, summary_model=EVIL, template=EVIL, problem=EVIL, summary=EVIL, evidence=EVIL),
+        BoundaryItem(
+            Boundary("b", "p", "c", EVIL, summary_model=EVIL, template=EVIL, problem=EVIL), EVIL, EVIL
+        ),
     ]
 
 

@@ -3,10 +3,11 @@
 from textual.selection import SELECT_ALL
 from transcript_host import EVERYTHING, Stage, stage
 
+from crushpy.core.boundary import Boundary
 from crushpy.tui.items import BoundaryItem, NoticeItem, ReplyItem, ThinkingItem, ToolItem, UserItem
 from crushpy.tui.transcript.widget import Transcript
 
-BOUNDARY = BoundaryItem("b1", "agent", "p", "c", 100, 10, summary="the summary", evidence="the evidence")
+BOUNDARY = BoundaryItem(Boundary("b1", "p", "c", "agent", 100, 10), "the summary", "the evidence")
 CALL = ToolItem("1", "bash", "make all", output="the output")
 
 

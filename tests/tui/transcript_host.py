@@ -11,6 +11,7 @@ from textual.selection import SELECT_ALL
 from textual.strip import Strip
 from textual.widgets import Input
 
+from crushpy.core.boundary import Boundary
 from crushpy.core.messages import Diff, Excerpt, FileList, Terminal, Todo, TodoList
 from crushpy.tui.items import (
     BoundaryItem,
@@ -55,19 +56,7 @@ EVERYTHING: list[TranscriptItem] = [
     NoticeItem("No price is known", "warning"),
     ErrorItem("The key was refused", "Set OPENAI_API_KEY and try again"),
     BoundaryItem(
-        "b1",
-        "agent",
-        "p",
-        "c",
-        152_000,
-        21_000,
-        0.031,
-        4.2,
-        0.94,
-        0.71,
-        "agent",
-        summary="# Goal\nTax",
-        evidence="f.py",
+        Boundary("b1", "p", "c", "agent", 152_000, 21_000, 0.031, 4.2, "agent"), "# Goal\nTax", "f.py"
     ),
     ReplyItem("# Done\n\n- price\n- tax\n\n```python\nx = 1\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n"),
 ]

@@ -410,7 +410,7 @@ class ChatScreen(TranscriptScreen):
 
             await pin_item(self, item)
         elif action == "undo" and isinstance(item, BoundaryItem) and self.conversation is not None:
-            if item.child_id != self.conversation.info.id:
+            if item.boundary.child_id != self.conversation.info.id:
                 self.say(
                     "This is not the last compaction. The session tree (l) can undo any of them.",
                     warning=True,

@@ -67,8 +67,8 @@ class TranscriptScreen(Screen[str | None]):
                 await self.copy(source_text(item))
             case _ if action == "fork":
                 await self.fork_at(key)
-            case BoundaryItem(parent_id=parent) if action == "open_parent" and self.library is not None:
-                self.read_session(self.library, parent)
+            case BoundaryItem() if action == "open_parent" and self.library is not None:
+                self.read_session(self.library, item.boundary.parent_id)
             case ReplyItem(text=text) if action == "copy_block":
                 await self._copy_block(key, text)
             case ToolItem(session_id=worker) if action == "open_task" and self.library is not None:

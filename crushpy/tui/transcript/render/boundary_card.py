@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from rich.segment import Segment
 from rich.style import Style
 
+from crushpy.core.boundary import Boundary
 from crushpy.core.messages import counted
 from crushpy.security.sanitize import one_line
 from crushpy.tui.items import BOUNDARY_ACTIONS, BoundaryItem
@@ -33,19 +34,19 @@ _MARK = re.compile(r' (\w++)="([^"]*)"')
 
 
 def draw_boundary_card(item: BoundaryItem, canvas: Canvas, margin: Margin, *, opened: bool) -> Iterator[None]:
-    palette = canvas.palette
-    title, why = _TITLES.get(item.trigger, ("Context compacted", one_line(item.trigger)))
-    if item.moment:
-        why = f"at a natural moment: {one_line(item.moment)}"
+    palette, boundary = canvas.palette, item.boundary
+    title, why = _TITLES.get(boundary.trigger, ("Context compacted", one_line(boundary.trigger)))
+    if boundary.moment:
+        why = f"at a natural moment: {one_line(boundary.moment)}"
     _rule(f"{title} · undone" if item.undone else title, canvas, margin)
     inside = margin.add(Segment("  ", palette.text))
     if why:
         canvas.prose([[(why, palette.text)]], inside, palette.text)
-    kept = kept_words(item.facts)
+    kept = kept_words(boundary.facts)
     for words, style in (
         (kept, palette.text),
-        (_figures(item), palette.text),
-        (_origin(item), palette.muted),
+        (_figures(boundary), palette.text),
+        (_origin(boundary), palette.muted),
     ):
         if words:
             canvas.prose([[(words, style)]], inside, palette.text)
@@ -113,30 +114,27 @@ def _many(number: int, one: str) -> str:
     return f"1 {one}" if number == 1 else f"{number} {first}s{space}{rest}"
 
 
-def _figures(item: BoundaryItem) -> str:
-    known = item.tokens_before or item.tokens_after
-    more = ", more than before" if item.tokens_after > item.tokens_before > 0 else ""
-    parts = [f"{item.tokens_before:,} → {item.tokens_after:,} tokens{more}"] if known else []
-    if item.coverage is not None and not item.facts:
-        prose = "" if item.prose_coverage is None else f" (summary alone {item.prose_coverage:.0%})"
-        parts.append(f"coverage {item.coverage:.0%}{prose}")
-    if item.cost:
-        parts.append(f"${item.cost:.4f}")
-    if item.prepared:
-        parts.append(f"prepared in {item.seconds:.1f}s, waited {item.waited_ms} ms")
-    elif item.seconds >= 0.05:
-        parts.append(f"{item.seconds:.1f}s")
+def _figures(boundary: Boundary) -> str:
+    known = boundary.tokens_before or boundary.tokens_after
+    more = ", more than before" if boundary.tokens_after > boundary.tokens_before > 0 else ""
+    parts = [f"{boundary.tokens_before:,} → {boundary.tokens_after:,} tokens{more}"] if known else []
+    if boundary.cost:
+        parts.append(f"${boundary.cost:.4f}")
+    if boundary.prepared:
+        parts.append(f"prepared in {boundary.seconds:.1f}s, waited {boundary.waited_ms} ms")
+    elif boundary.seconds >= 0.05:
+        parts.append(f"{boundary.seconds:.1f}s")
     return " · ".join(parts)
 
 
-def _origin(item: BoundaryItem) -> str:
-    source = _SOURCES.get(item.summary_source, "")
-    if not source and item.summary_model:
-        source = f"summary by {one_line(item.summary_model)}"
-    if item.summary_source == "edited":
+def _origin(boundary: Boundary) -> str:
+    source = _SOURCES.get(boundary.summary_source, "")
+    if not source and boundary.summary_model:
+        source = f"summary by {one_line(boundary.summary_model)}"
+    if boundary.summary_source == "edited":
         source = f"{source or _SOURCES['agent']}, edited by you"
-    template = f"template {one_line(item.template)}" if item.template else ""
-    return " · ".join([part for part in (source, template, one_line(item.problem)) if part])
+    template = f"template {one_line(boundary.template)}" if boundary.template else ""
+    return " · ".join([part for part in (source, template, one_line(boundary.problem)) if part])
 
 
 def _hints(item: BoundaryItem, palette: Palette) -> list[Span]:
