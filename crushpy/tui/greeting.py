@@ -111,7 +111,7 @@ class Greeter:
             self._welcome_key = self._view.add(NoticeItem(WELCOME))
 
     def dismiss_welcome(self, conversation: "Conversation") -> bool:
-        """Removes the notice about the demo for good; False if it is not shown."""
+        """Removes the notice about the demo permanently; False if it is not shown."""
         key, self._welcome_key = self._welcome_key, None
         if key is None or self._view.item(key) is None:
             return False

@@ -14,7 +14,7 @@ from crushpy.security.sanitize import clean, one_line
 from crushpy.tui.textual_adapter import app_of, list_notifications, remove_notifications, write_to_terminal
 
 UNTIL_DISMISSED_S = 86_400.0
-"""Timeout of a toast that stays until it is taken back."""
+"""Timeout of a toast that stays until it is removed."""
 PUSH_TITLE, POP_TITLE = "\x1b[22;2t", "\x1b[23;2t"
 
 

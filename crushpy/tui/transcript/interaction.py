@@ -50,7 +50,7 @@ class Interaction:
         self.cursor: int | None = None
         """The key of the item that keys act on."""
         self.sought = ""
-        """What is highlighted wherever it stands, in lower case; empty: nothing."""
+        """The text to highlight, in lower case; empty if there is none."""
         self._last_link: tuple[int | None, int] = (None, 0)
         """The item and the link in it that was opened last by key."""
         self._origin: Match | None = None

@@ -90,7 +90,7 @@ class LiveDrawing(Drawing):
         self.complete = True
 
     def finish(self, until: float) -> None:
-        """No more will come; `advance` completes what there is no time for now."""
+        """Marks the text as complete; `advance` draws what is left."""
         self._steps = self._stream.finish()
         self._ended, self.complete = True, False
         self.advance(until)
@@ -148,7 +148,7 @@ class RenderCache:
         self.model.reset(items)
 
     def replace(self, index: int, item: TranscriptItem) -> None:
-        """Draws nothing and measures nothing before `flush`: calls change by the thousand."""
+        """Nothing is drawn or measured before `flush`: there may be thousands of changes."""
         entry = self.model[index]
         self._drop(entry)
         entry.set_item(item)

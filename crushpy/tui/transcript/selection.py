@@ -122,7 +122,7 @@ def _copy_row(row: TextRow, start: int, end: int) -> str:
 
 
 class Match(NamedTuple):
-    """Where the words stand: index of the item, its row, the first character. Compares in reading order."""
+    """A match: the index of the item, its row, the first character. Compares in reading order."""
 
     item: int
     row: int
@@ -134,7 +134,7 @@ Search = Generator[None, None, Match | None]
 
 
 def match_spans(row: TextRow, sought: str) -> tuple[tuple[int, int], ...]:
-    """Where `sought`, in lower case, stands in a row."""
+    """The spans of `sought`, in lower case, in a row."""
     text = row.text.lower()
     if not sought or len(text) != len(row.text):  # some letters are longer in lower case
         return ()

@@ -15,7 +15,7 @@ from crushpy.tui.transcript.render.draw_item import estimate, is_open_at_first, 
 MAX_OUTPUT_CHARS = 200_000
 """Characters of a running tool's output that are kept for display."""
 MAX_COLLAPSED_READS = 50
-"""Calls that one line stands for: whenever one of them changes, all are looked at."""
+"""Calls that one line represents: whenever one of them changes, all are counted again."""
 _READING = {"view": "files", "ls": "folders", "glob": "searches", "grep": "searches"}
 
 
@@ -165,7 +165,7 @@ class TranscriptModel:
     # --- collapsed reads ---------------------------------------------------------------------------------
 
     def update_run(self, header: int) -> bool:
-        """Counts the calls of a run and hides those its header stands for; True if the header changed."""
+        """Counts the calls of a run and hides those its header represents; True if the header changed."""
         before = self[header].item
         for index in self._collapse(header):
             self.estimate(index)

@@ -45,7 +45,7 @@ class AreaField(TextArea):
             self.insert(clean(event.text))
 
     def show(self, text: str) -> None:
-        """Replaces everything; what was undone before cannot be."""
+        """Replaces the text and clears the undo history."""
         self.load_text(clean(text))
 
 
@@ -56,10 +56,10 @@ class FindLine(LineField):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "end_find", "End", show=False)]
 
     class Ended(Message):
-        """Nothing is to be found any more."""
+        """The user ended the search."""
 
     def __init__(self) -> None:
-        super().__init__(placeholder="Find in the transcript. Enter, then n and N go on. Esc ends.")
+        super().__init__(placeholder="Find in the transcript. Enter, then n for the next match. Esc ends.")
 
     def action_end_find(self) -> None:
         self.post_message(self.Ended())

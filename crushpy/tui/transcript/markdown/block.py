@@ -26,7 +26,7 @@ _BOXES = {"[ ] ": "☐ ", "[x] ": "☑ "}
 
 
 def parse_blocks(text: str) -> "list[Token]":
-    """The blocks of `text`; what stands inside paragraphs is read when they are drawn."""
+    """The blocks of `text`; inline markdown is parsed when a paragraph is drawn."""
     tokens: list[Token] = []
     parser().block.parse(text, parser(), {}, tokens)
     return tokens
@@ -145,7 +145,7 @@ class Writer:
         return inside
 
     def _stands_apart(self, token: "Token") -> bool:
-        """The source has an empty line before this block."""
+        """Whether the source has an empty line before this block."""
         if token.map is None or not 0 < token.map[0] <= len(self._lines):
             return False
         return not self._lines[token.map[0] - 1].strip(" \t>")
@@ -171,8 +171,7 @@ def coloured_code(line: "Sequence[tuple[str, str]]", palette: Palette, base: Sty
 
 
 def ask_for_colours(canvas: Canvas, lines: Sequence[str], language: str, margin: Margin, start: int) -> None:
-    """Has the rows from `start` on, which show `lines`, coloured when there is time; they stay filled as
-    they are."""
+    """Requests syntax colours for the rows from `start` on, which show `lines`; their fill is kept."""
     if not language or not lines:
         return
     palette, width = canvas.palette, canvas.width

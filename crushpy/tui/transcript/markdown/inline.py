@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-MOST_TEXT = 6_000
-MOST_MARKS = {"[": 250, "!": 500, "<": 500, "*": 800, "_": 800, "~": 800, "`": 800, "&": 800, "\\": 2_000}
-"""More than these in one paragraph, and it is shown as it came: reading it would take too long."""
+MAX_INLINE_CHARS = 6_000
+MAX_MARKS = {"[": 250, "!": 500, "<": 500, "*": 800, "_": 800, "~": 800, "`": 800, "&": 800, "\\": 2_000}
+"""A paragraph with more of these is shown as it came: parsing it would take too long."""
 
 _MARKED = re.compile(r"[\\`*_~\[\]<&]|https?://")
 _URL = re.compile(r"https?://[^\s<>\"'`|\\^{}]+")
@@ -46,7 +46,7 @@ def inline(text: str, palette: Palette, base: Style, *, breaks: bool = False) ->
 
     With `breaks` every line of the text is a line.
     """
-    if not _MARKED.search(text) or _is_wild(text):
+    if not _MARKED.search(text) or _is_too_complex(text):
         return [[(_flat(line), base)] for line in (text.split("\n") if breaks else [text])]
     children: list[Token] = []
     parser().inline.parse(text, parser(), {}, children)
@@ -125,7 +125,7 @@ class _Inline:
         self._add(text[start:], self._style)
 
     def _tell_target(self) -> None:
-        """A link says where it leads, unless its text does."""
+        """Adds the target of a link, unless its text is the target."""
         href, self._href = self._href, ""
         if self._label.strip() not in (href, href.removeprefix("mailto:")):
             self._add(f" ({_flat(clean(href))})", self._palette.over(self._base, self._palette.dim))
@@ -137,12 +137,12 @@ def _flat(text: str) -> str:
 
 
 def _without_tail(url: str) -> str:
-    """A bare address without the punctuation of the sentence round it."""
+    """A bare address without the punctuation of the sentence around it."""
     url = url.rstrip(".,;:!?*_~")
     while url.endswith((")", "]")) and url.count(url[-1]) > url.count("(" if url[-1] == ")" else "["):
         url = url[:-1].rstrip(".,;:!?*_~")
     return url
 
 
-def _is_wild(text: str) -> bool:
-    return len(text) > MOST_TEXT or any(text.count(mark) > most for mark, most in MOST_MARKS.items())
+def _is_too_complex(text: str) -> bool:
+    return len(text) > MAX_INLINE_CHARS or any(text.count(mark) > most for mark, most in MAX_MARKS.items())

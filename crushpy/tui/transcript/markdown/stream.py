@@ -33,7 +33,7 @@ LONG_LINE_CHARS = 4_000
 LARGE_UNIT_CHARS = 8_000
 """A larger unit is shown as it came, up to the next empty line: while it grows it is drawn every frame."""
 LARGE_TABLE_CHARS = 24_000
-"""The same for a table, of which nothing can be drawn for good before its columns are known."""
+"""The same for a table, which can only be drawn as a whole."""
 DRAW_CHARS = 20_000
 """How much of a very long line is drawn at a time."""
 _FENCE_OPENING = re.compile(r"( {0,3})(`{3,}|~{3,})(.*)")
@@ -219,7 +219,7 @@ class MarkdownStream:
         self._lines.extend(clean(whole).split("\n"))
 
     def settle(self, *, final: bool = False) -> Iterator[None]:
-        """Draws for good what is finished, step by step."""
+        """Draws finished units permanently, step by step."""
         self._drop_tail()
         while self._at < len(self._lines) or self._long is not None:
             if self._long is not None:

@@ -27,7 +27,7 @@ _SOURCES = {
     "agent": "summary by the agent",
     "user": "summary in your words",
     "imported": "summary by the agent it comes from",
-    "evidence": "no summary: the evidence stands alone",
+    "evidence": "no summary, only evidence",
 }
 _TAG = re.compile(r"<(?P<end>/?)(?P<name>request|note|pin)(?P<marks>(?: \w+=\"[^\"]*\")*)>")
 _MARK = re.compile(r' (\w++)="([^"]*)"')
