@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Message
 from crushpy.engine.compaction.draft import Rehearsal
-from crushpy.tui.actions.registry import performs
+from crushpy.tui.actions.action_registry import performs
 from crushpy.tui.items import ReplyItem, ToolItem, TranscriptItem, UserItem
 
 if TYPE_CHECKING:

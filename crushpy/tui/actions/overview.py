@@ -8,7 +8,7 @@ import msgspec
 from crushpy.core.messages import counted
 from crushpy.security.redact import redact
 from crushpy.security.sanitize import clean, one_line
-from crushpy.tui.actions.registry import performs
+from crushpy.tui.actions.action_registry import performs
 from crushpy.tui.actions.sessions import refuse_while_busy
 from crushpy.tui.textual_adapter import app_of
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from crushpy.core.messages import counted
 from crushpy.engine.conversation import Conversation
-from crushpy.tui.actions.registry import performs
+from crushpy.tui.actions.action_registry import performs
 from crushpy.tui.actions.sessions import refuse_while_busy, resume
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from crushpy.core.access import MODES, Mode
 from crushpy.security.sanitize import one_line
-from crushpy.tui.actions.registry import performs
+from crushpy.tui.actions.action_registry import performs
 from crushpy.tui.screens.choose import Choice, ChooseScreen
 from crushpy.tui.textual_adapter import app_of
 
