@@ -10,8 +10,8 @@ from crushpy.core.messages import counted
 from crushpy.core.start_options import StartOptions
 from crushpy.engine.conversation import Conversation
 from crushpy.storage.records import SessionBusy
-from crushpy.tui.actions.context import undo_last_boundary
 from crushpy.tui.actions.action_registry import performs
+from crushpy.tui.actions.context import undo_last_boundary
 from crushpy.tui.screens.choose import Choice, ChooseScreen
 
 if TYPE_CHECKING:
