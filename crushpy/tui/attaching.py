@@ -12,7 +12,7 @@ from crushpy.util.mentions import mentioned_files
 
 if TYPE_CHECKING:
     from crushpy.core.messages import Image, Message
-    from crushpy.tui.screens.chat import ChatScreen
+    from crushpy.tui.screens.chat_host import ChatHost
 
 MAX_MENTIONS = 20
 """Mentions of a draft that are checked."""
@@ -23,7 +23,7 @@ PASTED_NAME = "pasted.png"
 class Attaching:
     """Reads images in the background. A prompt that is sent meanwhile waits for them."""
 
-    def __init__(self, chat: "ChatScreen", folder: str) -> None:
+    def __init__(self, chat: "ChatHost", folder: str) -> None:
         self._chat = chat
         self._folder = folder
         self._waiting: list[Callable[[], None]] = []

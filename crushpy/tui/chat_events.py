@@ -22,13 +22,13 @@ from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.widgets.prompt_queue import QueuedPrompt
 
 if TYPE_CHECKING:
-    from crushpy.tui.screens.chat import ChatScreen
+    from crushpy.tui.screens.chat_host import ChatHost
 
 
 class ChatEvents:
     """Passes every event to the presenters of one chat screen, and opens and closes its panels."""
 
-    def __init__(self, chat: "ChatScreen") -> None:
+    def __init__(self, chat: "ChatHost") -> None:
         self._chat = chat
 
     def hear(self, event: Event) -> None:
@@ -59,7 +59,7 @@ class ChatEvents:
             case ModeChanged() if event.mode != "plan":
                 self.drop_plan()
             case PromptQueued() | PromptCommitted():
-                chat.greeter.end_card()
+                chat.end_greeting()
                 self.drop_plan()
                 self.show_queue()
                 self._name_window()

@@ -1,8 +1,8 @@
 """The command palette: the commands of the table, found by title, name or help."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, cast
+from typing import Protocol, cast
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -27,9 +27,6 @@ from crushpy.tui.screens.overlay import spread
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.widgets.key_bar import LOW_ROWS, key_name
 
-if TYPE_CHECKING:
-    from crushpy.tui.app import CrushpyApp
-
 HELP_MATCH_SCORE = 0.001
 """The score of a command whose title does not match, but its help does."""
 MAX_COLUMNS = 80
@@ -37,6 +34,22 @@ FRAME_COLUMNS = 6
 """Columns of the border, the padding and the scrollbar."""
 GAP_COLUMNS = 2
 MIN_HELP_COLUMNS = 12
+
+
+class CommandRunner(Protocol):
+    """What the palette needs of the app."""
+
+    @property
+    def keys(self) -> Mapping[str, str]:
+        """Keys that the user changed, by action."""
+        ...
+
+    @property
+    def recent_actions(self) -> Sequence[str]:
+        """Commands that were run, by their action, the latest first."""
+        ...
+
+    def action_command(self, action: str, argument: str = "") -> None: ...
 
 
 class TableProvider(Provider):
@@ -59,8 +72,8 @@ class TableProvider(Provider):
                 yield Hit(HELP_MATCH_SCORE, row, self._doing(command), command.title)
 
     @property
-    def _runner(self) -> "CrushpyApp":
-        return cast("CrushpyApp", app_of(self.screen))
+    def _runner(self) -> "CommandRunner":
+        return cast("CommandRunner", app_of(self.screen))
 
     def _doing(self, command: AppCommand) -> Callable[[], None]:
         runner = self._runner

@@ -12,12 +12,13 @@ from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Data
 from crushpy.security.sanitize import one_line
 from crushpy.tui.items import GreetingItem, GreetingLine, NoticeItem
+from crushpy.tui.status_presenter import home_relative
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.transcript.render.canvas import MAX_PROSE_COLUMNS
 
 if TYPE_CHECKING:
     from crushpy.engine.conversation import Conversation
-    from crushpy.tui.screens.chat import ChatScreen
+    from crushpy.tui.screens.chat_host import ChatHost
 
 TRY = (
     ("Explain this project", "a prompt in your own words"),
@@ -61,7 +62,7 @@ class Greeting(Data, frozen=True):
 class Greeter:
     """Shows what a conversation begins with, and removes the card once something is said."""
 
-    def __init__(self, chat: "ChatScreen") -> None:
+    def __init__(self, chat: "ChatHost") -> None:
         self._chat = chat
         self._view = chat.transcript
         self.card_key: int | None = None
@@ -150,14 +151,6 @@ async def describe_last(conversation: "Conversation") -> str:
 
 def _short_path(path: Path, cwd: Path) -> str:
     return str(path.relative_to(cwd)) if path.is_relative_to(cwd) else home_relative(path)
-
-
-def home_relative(path: Path) -> str:
-    """A path as people write it, with `~` for the home folder."""
-    home = Path.home()
-    if path == home:
-        return "~"
-    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)
 
 
 def _card(greeting: Greeting, rows: int) -> GreetingItem:

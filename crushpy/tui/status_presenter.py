@@ -22,7 +22,6 @@ from crushpy.core.events import (
     TurnEnded,
     UsageReported,
 )
-from crushpy.tui.greeting import home_relative
 from crushpy.tui.widgets.status_bar import MODE_WORDS, Reading, StatusBar
 
 if TYPE_CHECKING:
@@ -131,3 +130,11 @@ def _reading(conversation: "Conversation") -> Reading:
     return Reading(
         budget.used, budget.window, budget.estimated, budget.window_known, conversation.context.preparation
     )
+
+
+def home_relative(path: Path) -> str:
+    """A path as people write it, with `~` for the home folder."""
+    home = Path.home()
+    if path == home:
+        return "~"
+    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from crushpy.tui.notify import dismiss_toasts
 
 if TYPE_CHECKING:
-    from crushpy.tui.screens.chat import ChatScreen
+    from crushpy.tui.screens.chat_host import ChatHost
 
 QUIT_WINDOW_S = 2.0
 """Time within which a second Ctrl+C quits."""
@@ -19,7 +19,7 @@ NO_REWIND_AFTER_STOP_S = 1.0
 class StopKeys:
     """Handles both keys for one chat screen."""
 
-    def __init__(self, chat: "ChatScreen") -> None:
+    def __init__(self, chat: "ChatHost") -> None:
         self._chat = chat
         self._last_interrupt = 0.0
         self._last_escape = 0.0

@@ -4,9 +4,9 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from crushpy.tui.screens.chat import ChatScreen
+    from crushpy.tui.screens.chat_host import ChatHost
 
-Action = Callable[["ChatScreen", str], Awaitable[None]]
+Action = Callable[["ChatHost", str], Awaitable[None]]
 """Runs a command in the chat, with its argument as typed."""
 
 ACTIONS: dict[str, Action] = {}

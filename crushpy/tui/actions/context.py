@@ -11,7 +11,7 @@ from crushpy.tui.items import ReplyItem, ToolItem, TranscriptItem, UserItem
 
 if TYPE_CHECKING:
     from crushpy.engine.compaction.pin_service import PinService, PinView
-    from crushpy.tui.screens.chat import ChatScreen
+    from crushpy.tui.screens.chat_host import ChatHost
 
 MAX_PIN_CHARS_SHOWN = 600
 """Characters of a pin that are shown before it is unpinned."""
@@ -21,7 +21,7 @@ PIN_USAGE = (
 
 
 @performs("pin")
-async def pin_something(chat: "ChatScreen", argument: str) -> None:
+async def pin_something(chat: "ChatHost", argument: str) -> None:
     """Pins text, or a file if its name is preceded by @."""
     wanted = argument.strip()
     if not wanted:
@@ -32,7 +32,7 @@ async def pin_something(chat: "ChatScreen", argument: str) -> None:
         await _pin(chat, lambda board: board.add_text(wanted))
 
 
-async def pin_item(chat: "ChatScreen", item: TranscriptItem) -> None:
+async def pin_item(chat: "ChatHost", item: TranscriptItem) -> None:
     """Pins the message shown by an item of the transcript."""
     await _pin(chat, lambda board: board.add_shown(shows(item)))
 
@@ -50,7 +50,7 @@ def shows(item: TranscriptItem) -> Callable[[Message], bool]:
             return lambda message: False
 
 
-async def _pin(chat: "ChatScreen", add: "Callable[[PinService], Awaitable[PinView]]") -> None:
+async def _pin(chat: "ChatHost", add: "Callable[[PinService], Awaitable[PinView]]") -> None:
     warning, text = await pinned_words(chat.open_conversation.pins, add)
     chat.say(text, warning=warning)
 
@@ -69,7 +69,7 @@ async def pinned_words(
 
 
 @performs("pins")
-async def show_pins(chat: "ChatScreen", argument: str) -> None:
+async def show_pins(chat: "ChatHost", argument: str) -> None:
     """Lists the pins; a chosen one is shown and can be unpinned."""
     from crushpy.tui.screens.choose import Choice, ChooseScreen
 
@@ -89,7 +89,7 @@ async def show_pins(chat: "ChatScreen", argument: str) -> None:
     chat.say(f"Unpinned {pin.number}. Compaction no longer carries it.")
 
 
-async def _wants_unpinned(chat: "ChatScreen", pin: "PinView") -> bool:
+async def _wants_unpinned(chat: "ChatHost", pin: "PinView") -> bool:
     from crushpy.tui.screens.choose import Choice, ChooseScreen
 
     choices = [Choice("keep", "Keep it"), Choice("unpin", "Unpin it", "compaction no longer carries it")]
@@ -111,7 +111,7 @@ METHODS = {"auto": "crushpy decides", "llm": "the model decides"}
 
 
 @performs("select_compaction")
-async def select_compaction_method(chat: "ChatScreen", argument: str) -> None:
+async def select_compaction_method(chat: "ChatHost", argument: str) -> None:
     """Selects who decides when to compact; applies from the next request, and is saved."""
     conversation = chat.open_conversation
     method: str | None = argument.strip().lower()
@@ -136,14 +136,14 @@ async def select_compaction_method(chat: "ChatScreen", argument: str) -> None:
 
 
 @performs("compact")
-async def compact_now(chat: "ChatScreen", argument: str) -> None:
+async def compact_now(chat: "ChatHost", argument: str) -> None:
     """Compacts now; the summary is shown for review first."""
     await chat.open_conversation.context.compact(argument.strip(), review=True)
     chat.status.refresh()
 
 
 @performs("handoff")
-async def hand_off(chat: "ChatScreen", argument: str) -> None:
+async def hand_off(chat: "ChatHost", argument: str) -> None:
     if not argument.strip():
         raise CrushpyError("The summary is missing.", "Run /handoff with what the next session needs")
     await chat.open_conversation.context.compact(summary=argument.strip())
@@ -151,7 +151,7 @@ async def hand_off(chat: "ChatScreen", argument: str) -> None:
 
 
 @performs("undo_boundary")
-async def undo_last_boundary(chat: "ChatScreen", argument: str) -> None:
+async def undo_last_boundary(chat: "ChatHost", argument: str) -> None:
     conversation = chat.open_conversation
     if await conversation.context.undo():
         await chat.show_history(conversation)
@@ -160,7 +160,7 @@ async def undo_last_boundary(chat: "ChatScreen", argument: str) -> None:
 
 
 @performs("inspect")
-async def inspect_context(chat: "ChatScreen", argument: str) -> None:
+async def inspect_context(chat: "ChatHost", argument: str) -> None:
     conversation = chat.open_conversation
     from crushpy.tui.screens.inspector import ContextControls, InspectorScreen
 
@@ -190,7 +190,7 @@ async def inspect_context(chat: "ChatScreen", argument: str) -> None:
 
 
 @performs("show_cost")
-async def show_cost(chat: "ChatScreen", argument: str) -> None:
+async def show_cost(chat: "ChatHost", argument: str) -> None:
     """Usage and cost of this conversation, its forecast, and the usage of the last days."""
     conversation = chat.open_conversation
     from crushpy.engine.session.usage_report import REPORT_DAYS, cost_report, usage_chart
@@ -211,7 +211,7 @@ async def show_cost(chat: "ChatScreen", argument: str) -> None:
 
 
 @performs("edit_template")
-async def edit_summary_template(chat: "ChatScreen", argument: str) -> None:
+async def edit_summary_template(chat: "ChatHost", argument: str) -> None:
     conversation = chat.open_conversation
     from crushpy.core.templates import Template
     from crushpy.tui.screens.template import TemplateScreen

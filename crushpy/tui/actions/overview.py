@@ -14,11 +14,11 @@ from crushpy.tui.textual_adapter import app_of
 
 if TYPE_CHECKING:
     from crushpy.engine.conversation import Conversation
-    from crushpy.tui.screens.chat import ChatScreen
+    from crushpy.tui.screens.chat_host import ChatHost
 
 
 @performs("help")
-async def show_help(chat: "ChatScreen", argument: str) -> None:
+async def show_help(chat: "ChatHost", argument: str) -> None:
     from crushpy.tui.screens.help import HelpScreen
 
     keys = msgspec.structs.asdict(chat.conversation.settings.keys) if chat.conversation else {}
@@ -26,14 +26,14 @@ async def show_help(chat: "ChatScreen", argument: str) -> None:
 
 
 @performs("glossary")
-async def show_words(chat: "ChatScreen", argument: str) -> None:
+async def show_words(chat: "ChatHost", argument: str) -> None:
     from crushpy.tui.screens.help import GlossaryScreen
 
     await chat.show(GlossaryScreen())
 
 
 @performs("copy_reply")
-async def copy_last_reply(chat: "ChatScreen", argument: str) -> None:
+async def copy_last_reply(chat: "ChatHost", argument: str) -> None:
     history = chat.conversation.history if chat.conversation else ()
     reply = next(
         (one.text for one in reversed(history) if one.role == "assistant" and one.says_something), ""
@@ -45,13 +45,13 @@ async def copy_last_reply(chat: "ChatScreen", argument: str) -> None:
 
 
 @performs("fold_all")
-async def fold_or_unfold_all(chat: "ChatScreen", argument: str) -> None:
+async def fold_or_unfold_all(chat: "ChatHost", argument: str) -> None:
     chat.folded = not chat.folded
     chat.transcript.fold_all(chat.folded)
 
 
 @performs("redraw")
-async def redraw(chat: "ChatScreen", argument: str) -> None:
+async def redraw(chat: "ChatHost", argument: str) -> None:
     """Clears the terminal and draws everything again."""
     from crushpy.tui.terminal.raw_mode import WIPE
     from crushpy.tui.textual_adapter import write_to_terminal
@@ -62,12 +62,12 @@ async def redraw(chat: "ChatScreen", argument: str) -> None:
 
 
 @performs("quit")
-async def quit_app(chat: "ChatScreen", argument: str) -> None:
+async def quit_app(chat: "ChatHost", argument: str) -> None:
     await chat.leave()
 
 
 @performs("todos")
-async def open_or_fold_todos(chat: "ChatScreen", argument: str) -> None:
+async def open_or_fold_todos(chat: "ChatHost", argument: str) -> None:
     if not chat.todos.toggle():
         chat.say("There are no open todos.")
 
@@ -77,7 +77,7 @@ MAX_DIFF_CHARS = 60_000
 
 
 @performs("status")
-async def show_status(chat: "ChatScreen", argument: str) -> None:
+async def show_status(chat: "ChatHost", argument: str) -> None:
     """Model, folder, context, mode and sandbox at a glance."""
     conversation = chat.open_conversation
     await conversation.context.count_exactly()
@@ -97,7 +97,7 @@ async def show_status(chat: "ChatScreen", argument: str) -> None:
 
 
 @performs("config")
-async def show_config(chat: "ChatScreen", argument: str) -> None:
+async def show_config(chat: "ChatHost", argument: str) -> None:
     """Shows the settings that were changed and where; with a key and a value, sets one."""
     words = argument.split(None, 1)
     if len(words) == 2:
@@ -135,7 +135,7 @@ def _set_setting(key: str, value: str) -> str:
 
 
 @performs("permissions")
-async def show_permissions(chat: "ChatScreen", argument: str) -> None:
+async def show_permissions(chat: "ChatHost", argument: str) -> None:
     """The active rules, and what was granted in this conversation."""
     conversation = chat.open_conversation
     rules = conversation.settings.permissions
@@ -152,7 +152,7 @@ async def show_permissions(chat: "ChatScreen", argument: str) -> None:
 
 
 @performs("jobs")
-async def show_jobs(chat: "ChatScreen", argument: str) -> None:
+async def show_jobs(chat: "ChatHost", argument: str) -> None:
     """The running background jobs, with the last lines of their output."""
     conversation = chat.open_conversation
     jobs = conversation.running_jobs
@@ -167,7 +167,7 @@ async def show_jobs(chat: "ChatScreen", argument: str) -> None:
 
 
 @performs("diff")
-async def show_diff(chat: "ChatScreen", argument: str) -> None:
+async def show_diff(chat: "ChatHost", argument: str) -> None:
     """What this conversation changed in files."""
     text = await changed(chat.open_conversation)
     if text:
@@ -179,7 +179,7 @@ async def show_diff(chat: "ChatScreen", argument: str) -> None:
 
 
 @performs("review")
-async def review_changes(chat: "ChatScreen", argument: str) -> None:
+async def review_changes(chat: "ChatHost", argument: str) -> None:
     """Asks the agent to review what this conversation changed."""
     conversation = chat.open_conversation
     text = await changed(conversation)
@@ -194,7 +194,7 @@ async def review_changes(chat: "ChatScreen", argument: str) -> None:
 
 
 @performs("init")
-async def write_instructions(chat: "ChatScreen", argument: str) -> None:
+async def write_instructions(chat: "ChatHost", argument: str) -> None:
     """Asks the agent to write AGENTS.md from the project's files, and to show it first."""
     conversation = chat.open_conversation
     if refuse_while_busy(chat):

@@ -9,14 +9,14 @@ from crushpy.tui.actions.sessions import refuse_while_busy, resume
 
 if TYPE_CHECKING:
     from crushpy.engine.rewind.rewinder import RewindOutcome
-    from crushpy.tui.screens.chat import ChatScreen
+    from crushpy.tui.screens.chat_host import ChatHost
 
 WHICH_UNDO = "/undo restores files. To undo the compaction before this, run /undo-boundary."
 NOT_COVERED = "Changes by commands to ignored files, to .git and outside this folder are not covered"
 
 
 @performs("undo_files")
-async def undo_changes(chat: "ChatScreen", argument: str) -> None:
+async def undo_changes(chat: "ChatHost", argument: str) -> None:
     """Undoes the last turn's changes to files, all of them or some."""
     conversation = chat.open_conversation
     if refuse_while_busy(chat):
@@ -27,13 +27,13 @@ async def undo_changes(chat: "ChatScreen", argument: str) -> None:
 
 
 @performs("redo_files")
-async def redo_changes(chat: "ChatScreen", argument: str) -> None:
+async def redo_changes(chat: "ChatHost", argument: str) -> None:
     if not refuse_while_busy(chat):
         await _put_back(chat, chat.open_conversation, argument, "Redo what was undone", again=True)
 
 
 async def _put_back(
-    chat: "ChatScreen", conversation: Conversation, argument: str, title: str, *, again: bool
+    chat: "ChatHost", conversation: Conversation, argument: str, title: str, *, again: bool
 ) -> None:
     session_id = conversation.info.id
     rewinder = conversation.files.rewinder
@@ -66,7 +66,7 @@ async def _put_back(
 
 
 @performs("rewind")
-async def rewind_conversation(chat: "ChatScreen", argument: str) -> None:
+async def rewind_conversation(chat: "ChatHost", argument: str) -> None:
     """Goes back to one of the user's prompts, which returns to the editor."""
     conversation = chat.open_conversation
     if refuse_while_busy(chat):

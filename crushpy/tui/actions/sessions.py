@@ -15,11 +15,11 @@ from crushpy.tui.actions.context import undo_last_boundary
 from crushpy.tui.screens.choose import Choice, ChooseScreen
 
 if TYPE_CHECKING:
-    from crushpy.tui.screens.chat import ChatScreen
+    from crushpy.tui.screens.chat_host import ChatHost
     from crushpy.tui.transcript_presenter import FoundPlace
 
 
-def refuse_while_busy(chat: "ChatScreen") -> bool:
+def refuse_while_busy(chat: "ChatHost") -> bool:
     """Whether a turn is running, which the user is told."""
     busy = chat.conversation is not None and chat.conversation.busy
     if busy:
@@ -27,7 +27,7 @@ def refuse_while_busy(chat: "ChatScreen") -> bool:
     return busy
 
 
-async def go_over(chat: "ChatScreen", options: StartOptions) -> None:
+async def go_over(chat: "ChatHost", options: StartOptions) -> None:
     """Switches to another conversation, unless this one is busy. Queued prompts return to the prompt."""
     if chat.own is not None and chat.own.running:
         chat.say("A command of yours is running. Press Esc to stop it first.", warning=True)
@@ -47,7 +47,7 @@ async def go_over(chat: "ChatScreen", options: StartOptions) -> None:
         chat.say(f"{which} not sent. The text is in the prompt now.", warning=True)
 
 
-def new_options(chat: "ChatScreen") -> StartOptions:
+def new_options(chat: "ChatHost") -> StartOptions:
     """The options of this run for a new conversation."""
     return msgspec.structs.replace(
         chat.options,
@@ -61,11 +61,11 @@ def new_options(chat: "ChatScreen") -> StartOptions:
     )
 
 
-async def resume(chat: "ChatScreen", session_id: str) -> None:
+async def resume(chat: "ChatHost", session_id: str) -> None:
     await go_over(chat, msgspec.structs.replace(new_options(chat), session=session_id, model=""))
 
 
-async def ask_elsewhere(chat: "ChatScreen", options: StartOptions, error: SessionBusy) -> None:
+async def ask_elsewhere(chat: "ChatHost", options: StartOptions, error: SessionBusy) -> None:
     """Offers to read or fork a conversation that another process holds; until then this one stays open."""
     choices = [
         Choice("read", "Read it", "nothing is changed"),
@@ -84,21 +84,21 @@ async def ask_elsewhere(chat: "ChatScreen", options: StartOptions, error: Sessio
             await resume(chat, going_on)
 
 
-async def start_elsewhere(chat: "ChatScreen", options: StartOptions, error: SessionBusy) -> None:
+async def start_elsewhere(chat: "ChatHost", options: StartOptions, error: SessionBusy) -> None:
     """The same at start-up, with a new conversation in the meantime."""
     await go_over(chat, new_options(chat))
     await ask_elsewhere(chat, options, error)
 
 
 @performs("new_conversation")
-async def begin_conversation(chat: "ChatScreen", argument: str) -> None:
+async def begin_conversation(chat: "ChatHost", argument: str) -> None:
     """Plan mode is kept; edits were allowed only for the previous conversation."""
     planning = chat.conversation is not None and chat.conversation.mode == "plan"
     options = new_options(chat)
     await go_over(chat, msgspec.structs.replace(options, mode="plan") if planning else options)
 
 
-async def fork_here(chat: "ChatScreen", message_id: str) -> None:
+async def fork_here(chat: "ChatHost", message_id: str) -> None:
     """Continues in a branch that ends at a message of the open conversation."""
     conversation = chat.conversation
     if conversation is None or not message_id:
@@ -117,7 +117,7 @@ async def fork_here(chat: "ChatScreen", message_id: str) -> None:
 
 
 @performs("sessions")
-async def pick_session(chat: "ChatScreen", argument: str) -> None:
+async def pick_session(chat: "ChatHost", argument: str) -> None:
     from crushpy.tui.screens.sessions import SessionsScreen
 
     chosen = await chat.show(SessionsScreen(chat.open_conversation.sessions, chat.options.cwd))
@@ -126,7 +126,7 @@ async def pick_session(chat: "ChatScreen", argument: str) -> None:
 
 
 @performs("lineage")
-async def show_session_tree(chat: "ChatScreen", argument: str) -> None:
+async def show_session_tree(chat: "ChatHost", argument: str) -> None:
     conversation = chat.open_conversation
     from crushpy.tui.screens.session_tree import SessionTreeScreen
 
@@ -140,7 +140,7 @@ async def show_session_tree(chat: "ChatScreen", argument: str) -> None:
 
 
 @performs("search")
-async def search_messages(chat: "ChatScreen", argument: str) -> None:
+async def search_messages(chat: "ChatHost", argument: str) -> None:
     from crushpy.tui.screens.message_search import SearchScreen
 
     screen = SearchScreen(chat.open_conversation.sessions, chat.options.cwd, argument.strip())
@@ -149,7 +149,7 @@ async def search_messages(chat: "ChatScreen", argument: str) -> None:
         await show_place(chat, found)
 
 
-async def show_place(chat: "ChatScreen", place: "FoundPlace") -> None:
+async def show_place(chat: "ChatHost", place: "FoundPlace") -> None:
     """Shows a message in the chat if it is there, otherwise in its session, to read."""
     conversation = chat.open_conversation
     if chat.reveal(place):
@@ -162,7 +162,7 @@ async def show_place(chat: "ChatScreen", place: "FoundPlace") -> None:
 
 
 @performs("export")
-async def export_conversation(chat: "ChatScreen", argument: str) -> None:
+async def export_conversation(chat: "ChatHost", argument: str) -> None:
     conversation = chat.conversation
     if conversation is None or not conversation.history:
         chat.say("There is nothing to export yet.", warning=True)
@@ -176,7 +176,7 @@ async def export_conversation(chat: "ChatScreen", argument: str) -> None:
         chat.say(f"{counted(count, 'message')} exported to {file}. Secrets are redacted.")
 
 
-async def _export(chat: "ChatScreen", conversation: Conversation, file: Path, usual: str) -> int | None:
+async def _export(chat: "ChatHost", conversation: Conversation, file: Path, usual: str) -> int | None:
     """The number of messages written; None if the user keeps the existing file."""
     try:
         if file.is_dir():
@@ -193,7 +193,7 @@ async def _export(chat: "ChatScreen", conversation: Conversation, file: Path, us
         raise CrushpyError(f"{file} cannot be written: {error.strerror}. Name another file.") from None
 
 
-async def _wants_it_replaced(chat: "ChatScreen", file: Path) -> bool:
+async def _wants_it_replaced(chat: "ChatHost", file: Path) -> bool:
     choices = [
         Choice("keep", "Keep it", "nothing is written"),
         Choice("replace", "Replace it", "its content is lost"),
@@ -201,7 +201,7 @@ async def _wants_it_replaced(chat: "ChatScreen", file: Path) -> bool:
     return await chat.show(ChooseScreen(f"{file.name} already exists", choices, hint=str(file))) == "replace"
 
 
-def _short(chat: "ChatScreen", file: Path) -> Path:
+def _short(chat: "ChatHost", file: Path) -> Path:
     """The path as it can be typed in this folder."""
     return file.relative_to(chat.options.cwd) if file.is_relative_to(chat.options.cwd) else file
 

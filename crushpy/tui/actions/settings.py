@@ -10,7 +10,7 @@ from crushpy.tui.screens.choose import Choice, ChooseScreen
 from crushpy.tui.textual_adapter import app_of
 
 if TYPE_CHECKING:
-    from crushpy.tui.screens.chat import ChatScreen
+    from crushpy.tui.screens.chat_host import ChatHost
 
 DEFAULT_EFFORT = "default"
 ALWAYS = "always"
@@ -19,7 +19,7 @@ EFFORTS = (DEFAULT_EFFORT, "low", "medium", "high")
 
 
 @performs("switch_model")
-async def switch_model(chat: "ChatScreen", argument: str) -> None:
+async def switch_model(chat: "ChatHost", argument: str) -> None:
     conversation = chat.open_conversation
     words = argument.split()
     for_all = ALWAYS in words
@@ -45,7 +45,7 @@ async def switch_model(chat: "ChatScreen", argument: str) -> None:
 
 
 @performs("effort")
-async def choose_effort(chat: "ChatScreen", argument: str) -> None:
+async def choose_effort(chat: "ChatHost", argument: str) -> None:
     conversation = chat.open_conversation
     chosen: str | None = argument.strip().lower()
     if not chosen:
@@ -64,7 +64,7 @@ async def choose_effort(chat: "ChatScreen", argument: str) -> None:
 
 
 @performs("switch_mode")
-async def switch_mode(chat: "ChatScreen", argument: str) -> None:
+async def switch_mode(chat: "ChatHost", argument: str) -> None:
     """Switches to the next mode, or to the named one."""
     conversation = chat.open_conversation
     named = argument.strip().lower()
@@ -77,7 +77,7 @@ async def switch_mode(chat: "ChatScreen", argument: str) -> None:
 
 
 @performs("toggle_yolo")
-async def toggle_yolo(chat: "ChatScreen", argument: str) -> None:
+async def toggle_yolo(chat: "ChatHost", argument: str) -> None:
     on = chat.open_conversation.toggle_yolo()
     chat.status.set_yolo(on)
     chat.say(
@@ -88,7 +88,7 @@ async def toggle_yolo(chat: "ChatScreen", argument: str) -> None:
 
 
 @performs("theme")
-async def choose_theme(chat: "ChatScreen", argument: str) -> None:
+async def choose_theme(chat: "ChatHost", argument: str) -> None:
     app = app_of(chat)
     name: str | None = argument.strip()
     if not name:
@@ -105,7 +105,7 @@ async def choose_theme(chat: "ChatScreen", argument: str) -> None:
 
 
 @performs("connect")
-async def connect_model(chat: "ChatScreen", argument: str) -> None:
+async def connect_model(chat: "ChatHost", argument: str) -> None:
     from crushpy.tui.screens.connect import ConnectScreen
 
     settings = chat.open_conversation.settings
@@ -116,7 +116,7 @@ async def connect_model(chat: "ChatScreen", argument: str) -> None:
 
 
 @performs("trust")
-async def trust_this_project(chat: "ChatScreen", argument: str) -> None:
+async def trust_this_project(chat: "ChatHost", argument: str) -> None:
     from crushpy.core.paths import Paths, project_root
     from crushpy.permissions.trust import add_trusted, brings
 

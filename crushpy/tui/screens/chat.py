@@ -5,14 +5,13 @@ import logging
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import msgspec
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.message import Message
-from textual.screen import Screen
 from textual.widget import Widget
 
 from crushpy.core.app_commands import APP_COMMANDS, by_slash
@@ -26,7 +25,7 @@ from crushpy.tui.focus_controller import FocusController
 from crushpy.tui.greeting import Greeter
 from crushpy.tui.items import BoundaryItem, ItemAction, NoticeItem, TranscriptItem
 from crushpy.tui.notify import dismiss_toasts
-from crushpy.tui.screens.transcript_screen import TranscriptScreen
+from crushpy.tui.screens.chat_host import ChatHost
 from crushpy.tui.status_presenter import StatusPresenter
 from crushpy.tui.stop_keys import StopKeys
 from crushpy.tui.textual_adapter import app_of
@@ -51,8 +50,6 @@ if TYPE_CHECKING:
     from crushpy.tui.widgets.approval import ApprovalPanel
     from crushpy.tui.widgets.plan_card import PlanCard
 
-T = TypeVar("T")
-
 log = logging.getLogger(__name__)
 
 MIN_ROWS_FOR_ACTIVITY = 20
@@ -65,7 +62,7 @@ ENGINE_FREE_ACTIONS = ("quit", "help", "redraw", "theme", "fold_all")
 NOT_OPEN = "No conversation is open. Fix the error above, then run /new."
 
 
-class ChatScreen(TranscriptScreen):
+class ChatScreen(ChatHost):
     """`conversation` is None until the engine is loaded; prompts sent before that wait for it."""
 
     DEFAULT_CSS = """
@@ -217,14 +214,12 @@ class ChatScreen(TranscriptScreen):
         if conversation.plan is not None:
             self.events.offer_plan()
 
+    def end_greeting(self) -> None:
+        self.greeter.end_card()
+
     def say(self, text: str, *, warning: bool = False) -> None:
-        """Shows a notice in the transcript."""
         self.greeter.end_card()
         self.feed.show(NoticeItem(text, "warning" if warning else "info"))
-
-    async def show(self, screen: Screen[T]) -> T | None:
-        """Opens a screen and waits for its result. Only from a worker."""
-        return await app_of(self).push_screen_wait(screen)
 
     def on_resize(self) -> None:
         self.greeter.fit_card()
@@ -290,11 +285,6 @@ class ChatScreen(TranscriptScreen):
     @on(PromptInput.BackedOut)
     def _backed_out(self) -> None:
         self.attachments.remove_last()
-
-    @property
-    def open_conversation(self) -> "Conversation":
-        assert self.conversation is not None
-        return self.conversation
 
     async def opened_conversation(self) -> "Conversation | None":
         """Waits until the engine is loaded or has failed to load."""
@@ -449,13 +439,6 @@ class ChatScreen(TranscriptScreen):
         """Keys pressed while nothing has the focus go to the prompt."""
         if self.focused is None and self.focus_controller.type_in_prompt(event):
             event.stop()
-
-    def keep(self, typed: str) -> None:
-        """Adds input that was typed into a question by accident to the draft; never sends it."""
-        if typed == "\x7f":
-            self.prompt.action_delete_left()
-        else:
-            self.prompt.paste_text(typed)
 
     # --- stopping and leaving ----------------------------------------------------------------------------
 

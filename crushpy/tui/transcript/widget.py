@@ -15,19 +15,16 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Region, Size
 from textual.message import Message
-from textual.reactive import var
-from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
 from textual.widget import Widget
 
-from crushpy.tui.focus_controller import FocusVisitor
 from crushpy.tui.items import BOUNDARY_ACTIONS, ItemAction, ReadingItem, TranscriptItem
-from crushpy.tui.transcript.interaction import Interaction
+from crushpy.tui.transcript.interaction import Interaction, InteractionHost
 from crushpy.tui.transcript.markdown.inline import load_parser
 from crushpy.tui.transcript.render.styles import COMPONENTS, CSS, Palette
 from crushpy.tui.transcript.render_cache import RenderCache
-from crushpy.tui.transcript.selection import ShownBlock, selected_text
+from crushpy.tui.transcript.selection import selected_text
 from crushpy.tui.transcript.transcript_model import TranscriptModel
 from crushpy.tui.transcript.transcript_view import Overlay, TranscriptView
 
@@ -37,7 +34,7 @@ WORK_SLICE_S = 0.008
 """Time spent at once on what is left to draw or to colour."""
 
 
-class Transcript(FocusVisitor, ScrollView, can_focus=True):
+class Transcript(InteractionHost, can_focus=True):
     """A conversation. Keys of items are assigned by `add` and `set_items`, in order.
 
     Every action is reachable by key: while the transcript has focus the cursor shows what they act on.
@@ -74,9 +71,6 @@ class Transcript(FocusVisitor, ScrollView, can_focus=True):
     can_pin = False
     """Whether the messages shown belong to a conversation that can be pinned to."""
 
-    following: var[bool] = var(True)
-    """The end stays in view while more arrives. False once the user scrolls up; set it to return."""
-
     class Scrolled(Message):
         """The number of lines below the visible ones has changed; 0 at the end."""
 
@@ -84,38 +78,8 @@ class Transcript(FocusVisitor, ScrollView, can_focus=True):
             super().__init__()
             self.more_below = more_below
 
-    class LinkClicked(Message):
-        """A link in the text was clicked."""
-
-        def __init__(self, href: str) -> None:
-            super().__init__()
-            self.href = href
-
-    class ItemActivated(Message):
-        """A key or a click asks for something to be done with an item."""
-
-        def __init__(self, key: int, action: ItemAction) -> None:
-            super().__init__()
-            self.key = key
-            self.action: ItemAction = action
-
-    class CodeClicked(Message):
-        """A row of a code block was clicked."""
-
-        def __init__(self, key: int, block: ShownBlock) -> None:
-            super().__init__()
-            self.key = key
-            self.block = block
-
     class FindAsked(Message):
         """The user wants to search the transcript."""
-
-    class FindEnded(Message):
-        """A search that took longer has ended."""
-
-        def __init__(self, found: bool) -> None:
-            super().__init__()
-            self.found = found
 
     def __init__(self) -> None:
         super().__init__()
@@ -212,11 +176,6 @@ class Transcript(FocusVisitor, ScrollView, can_focus=True):
         return self.model.total > self.size.height
 
     @property
-    def top_row(self) -> int:
-        """The row of the whole transcript that is at the top."""
-        return round(self.scroll_y)
-
-    @property
     def more_below(self) -> int:
         """How many lines are below the visible ones."""
         return max(0, self.model.total - self.top_row - self.size.height)
@@ -225,10 +184,6 @@ class Transcript(FocusVisitor, ScrollView, can_focus=True):
         if following:
             self.show_changes()
 
-    def set_following(self, following: bool) -> None:
-        """Sets `following` without showing anything."""
-        self.set_reactive(Transcript.following, following)
-
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """The user, or the screen on their behalf, has scrolled."""
         if round(old_value) == round(new_value) or self.view.size != self.size:
@@ -236,10 +191,6 @@ class Transcript(FocusVisitor, ScrollView, can_focus=True):
         self.view.move_to(round(new_value))
         self.set_following(round(new_value) >= self.max_scroll_y)
         self.show_changes()
-
-    def go_to(self, row: int) -> None:
-        """Shows a row of the transcript at the top, or as near to it as there is text."""
-        self.scroll_to(y=max(0, min(row, self.model.total - self.size.height)), animate=False)
 
     def _set_position(self, top: int) -> None:
         """Sets height and position without a layout: nothing else on the screen moves."""
