@@ -5,7 +5,6 @@ storage thread.
 """
 
 import os
-import platform
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -220,6 +219,8 @@ class Leases(ABC):
     """
 
     def __init__(self, db: Database, place: str, now: str, new_token: str) -> None:
+        import platform  # not needed before a database is opened
+
         me = os.getpid()
         self._db = db
         self._me = {"process": me, "started": started_at(me), "host": platform.node(), "place": place}
