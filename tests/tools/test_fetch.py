@@ -163,7 +163,7 @@ async def test_a_page_that_takes_too_long_to_convert_gives_its_bare_text(
     from crushpy.tools.web import page_text
 
     # No page can be converted that fast. Those that take for ever are made of thousands of open tags.
-    monkeypatch.setattr(page_text, "_CONVERSION_SECONDS", 0.01)
+    monkeypatch.setattr(page_text, "_CONVERSION_TIMEOUT_S", 0.01)
     outcome = await fetched(
         workspace, answer("<p>words &amp;<b>more</b>\n\n<script>no</script>" + "<a " * 9, "text/html")
     )
