@@ -60,6 +60,8 @@ class Boundary(Data, frozen=True, omit_defaults=False):
     """The natural moment it was made at: todo done, git commit, tests green or new prompt; empty: none."""
     waited_ms: int = 0
     """How long the turn waited for it."""
+    threshold: float = 0.0
+    """How full the window was allowed to be; 0 if the boundary was made for another reason."""
     facts: dict[str, FactCount] = msgspec.field(default_factory=dict[str, FactCount])
     """Counts of the facts in the summarised messages, by kind."""
 

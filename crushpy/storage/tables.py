@@ -230,6 +230,7 @@ class BoundaryTable(Table, table=True):
     prepared: bool = Field(sa_column_kwargs={"server_default": text("false")})
     moment: str = _text("")
     waited_ms: int = _integer(0)
+    threshold: float = _float(0.0)
 
 
 class LedgerTable(Table, table=True):

@@ -83,7 +83,7 @@ async def test_auto_ends_the_session_at_the_threshold_and_the_turn_goes_on(
     talk = await talks(flags=window(), yolo=True)
     assert await talk.ask("Work through the list") == "done"
     (boundary,) = talk.of(BoundaryCommitted)
-    assert boundary.trigger == "auto"
+    assert (boundary.trigger, boundary.threshold) == ("auto", 0.75)
     opened = talk.of(SessionOpened)
     assert [event.parent_id for event in opened] == [None, opened[0].id]
     assert boundary.parent_id == opened[0].id and boundary.child_id == opened[1].id

@@ -233,9 +233,11 @@ async def test_lists_of_files_say_how_many_more_there_are() -> None:
 
 async def test_the_card_of_a_fresh_start_says_who_why_how_much_and_what_can_be_done() -> None:
     made = ("model", "claude", "summary.md")
-    card = BoundaryItem(Boundary("b", "p", "c", "auto", 150_000, 20_500, 0.0312, 4.2, *made), "# Goal")
+    card = BoundaryItem(
+        Boundary("b", "p", "c", "auto", 150_000, 20_500, 0.0312, 4.2, *made, threshold=0.75), "# Goal"
+    )
     text = await shown(card, opened=False)
-    assert "── Context compacted · automatic ──" in text
+    assert "── Context compacted · automatic at 75% ──" in text
     assert "the window reached the threshold" in text
     assert "150,000 → 20,500 tokens · $0.0312 · 4.2s" in text
     assert "summary by claude · template summary.md" in text

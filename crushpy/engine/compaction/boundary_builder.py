@@ -256,6 +256,7 @@ class BoundaryBuilder:
             prepared=prepared,
             moment=options.moment,
             waited_ms=round(waited * 1_000),
+            threshold=options.threshold,
         )
         answer, facts = None, {seed_message.id: NOTHING}
         if options.pending_result is not None:

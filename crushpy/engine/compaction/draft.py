@@ -44,6 +44,8 @@ class BoundaryOptions(Data, frozen=True):
     review: bool = False
     moment: str = ""
     """The natural moment it is made at."""
+    threshold: float = 0.0
+    """The threshold that the window reached."""
     template: Template | None = None
     """Replaces the summary template in force."""
 

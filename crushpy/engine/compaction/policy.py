@@ -69,7 +69,7 @@ class CompactionPolicy:
             await self._warn_fixed_part_too_large(state, "Compaction would not help, so it was skipped.")
         elif state.budget.reaches(threshold):
             await self._make_boundary(
-                BoundaryOptions(self._thresholds.trigger, review=self._asks_first), state
+                BoundaryOptions(self._thresholds.trigger, review=self._asks_first, threshold=threshold), state
             )
         elif self._thresholds.trigger == "fallback":
             self._view.moment = moment

@@ -112,6 +112,7 @@ SQLITE = (
         prepared BOOLEAN DEFAULT false NOT NULL,
         moment TEXT DEFAULT '' NOT NULL,
         waited_ms INTEGER DEFAULT 0 NOT NULL,
+        threshold FLOAT DEFAULT (0.0) NOT NULL,
         PRIMARY KEY (id),
         FOREIGN KEY(parent_id) REFERENCES session (id) ON DELETE CASCADE,
         FOREIGN KEY(child_id) REFERENCES session (id) ON DELETE CASCADE
@@ -504,6 +505,7 @@ POSTGRESQL = (
         prepared BOOLEAN DEFAULT false NOT NULL,
         moment TEXT COLLATE "C" DEFAULT '' NOT NULL,
         waited_ms BIGINT DEFAULT 0 NOT NULL,
+        threshold DOUBLE PRECISION DEFAULT 0.0 NOT NULL,
         PRIMARY KEY (id),
         FOREIGN KEY(parent_id) REFERENCES session (id) ON DELETE CASCADE,
         FOREIGN KEY(child_id) REFERENCES session (id) ON DELETE CASCADE
@@ -825,7 +827,7 @@ DEFAULTS: dict[str, dict[str, str]] = {
     "session": {"parent_id": "NULL", "system": "''", "ended_at": "NULL", "imported": "''", "breaker": "'{}'", "mode": "''", "system_hash": "''"},
     "system_prompt": {},
     "writer": {},
-    "boundary": {"reported_after": "NULL", "undone_at": "NULL", "lineage": "'[0,0]'", "prepared": "false", "moment": "''", "waited_ms": "0"},
+    "boundary": {"reported_after": "NULL", "undone_at": "NULL", "lineage": "'[0,0]'", "prepared": "false", "moment": "''", "waited_ms": "0", "threshold": "0.0"},
     "conversation": {},
     "draft": {"usage": "NULL"},
     "file_change": {"after": "NULL"},

@@ -50,6 +50,7 @@ class BoundaryRow(StatementRow, frozen=True, gc=False):
     prepared: bool
     moment: str
     waited_ms: int
+    threshold: float
 
 
 class CallUsageRow(StatementRow, frozen=True, gc=False):

@@ -631,19 +631,20 @@ INSERT_BOUNDARY: Statement[Any] = Statement(
     """
     INSERT INTO boundary (id, parent_id, child_id, "trigger", created_at, tail, summary_source,
     summary_model, template_name, template_hash, tokens_before, tokens_after, reported_after, cost,
-    seconds, truncated_chars, problem, coverage, undone_at, lineage, prepared, moment, waited_ms) VALUES
-    (:id, :parent_id, :child_id, :trigger, :created_at, :tail, :summary_source, :summary_model,
-    :template_name, :template_hash, :tokens_before, :tokens_after, :reported_after, :cost, :seconds,
-    :truncated_chars, :problem, :coverage, :undone_at, :lineage, :prepared, :moment, :waited_ms)
+    seconds, truncated_chars, problem, coverage, undone_at, lineage, prepared, moment, waited_ms,
+    threshold) VALUES (:id, :parent_id, :child_id, :trigger, :created_at, :tail, :summary_source,
+    :summary_model, :template_name, :template_hash, :tokens_before, :tokens_after, :reported_after,
+    :cost, :seconds, :truncated_chars, :problem, :coverage, :undone_at, :lineage, :prepared, :moment,
+    :waited_ms, :threshold)
     """,
     """
     INSERT INTO boundary (id, parent_id, child_id, trigger, created_at, tail, summary_source,
     summary_model, template_name, template_hash, tokens_before, tokens_after, reported_after, cost,
-    seconds, truncated_chars, problem, coverage, undone_at, lineage, prepared, moment, waited_ms) VALUES
-    (%(id)s, %(parent_id)s, %(child_id)s, %(trigger)s, %(created_at)s, %(tail)s, %(summary_source)s,
-    %(summary_model)s, %(template_name)s, %(template_hash)s, %(tokens_before)s, %(tokens_after)s,
-    %(reported_after)s, %(cost)s, %(seconds)s, %(truncated_chars)s, %(problem)s, %(coverage)s,
-    %(undone_at)s, %(lineage)s, %(prepared)s, %(moment)s, %(waited_ms)s)
+    seconds, truncated_chars, problem, coverage, undone_at, lineage, prepared, moment, waited_ms,
+    threshold) VALUES (%(id)s, %(parent_id)s, %(child_id)s, %(trigger)s, %(created_at)s, %(tail)s,
+    %(summary_source)s, %(summary_model)s, %(template_name)s, %(template_hash)s, %(tokens_before)s,
+    %(tokens_after)s, %(reported_after)s, %(cost)s, %(seconds)s, %(truncated_chars)s, %(problem)s,
+    %(coverage)s, %(undone_at)s, %(lineage)s, %(prepared)s, %(moment)s, %(waited_ms)s, %(threshold)s)
     """,
     None,
 )
@@ -653,7 +654,8 @@ GET_BOUNDARY: Statement[BoundaryRow] = Statement(
     boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template_name,
     boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
     boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.coverage,
-    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms
+    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
+    boundary.threshold
     FROM boundary
     WHERE boundary.id = :boundary
     """,
@@ -662,7 +664,8 @@ GET_BOUNDARY: Statement[BoundaryRow] = Statement(
     boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template_name,
     boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
     boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.coverage,
-    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms
+    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
+    boundary.threshold
     FROM boundary
     WHERE boundary.id = %(boundary)s
     """,
@@ -674,7 +677,8 @@ FIND_BOUNDARY_OF_CHILD: Statement[BoundaryRow] = Statement(
     boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template_name,
     boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
     boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.coverage,
-    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms
+    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
+    boundary.threshold
     FROM boundary
     WHERE boundary.child_id = :session
     """,
@@ -683,7 +687,8 @@ FIND_BOUNDARY_OF_CHILD: Statement[BoundaryRow] = Statement(
     boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template_name,
     boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
     boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.coverage,
-    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms
+    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
+    boundary.threshold
     FROM boundary
     WHERE boundary.child_id = %(session)s
     """,
@@ -723,7 +728,8 @@ LIST_BOUNDARIES: Statement[BoundaryRow] = Statement(
     boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template_name,
     boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
     boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.coverage,
-    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms
+    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
+    boundary.threshold
     FROM boundary JOIN session ON session.id = boundary.child_id
     WHERE session.root_id = :root ORDER BY boundary.created_at
     """,
@@ -732,7 +738,8 @@ LIST_BOUNDARIES: Statement[BoundaryRow] = Statement(
     boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template_name,
     boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
     boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.coverage,
-    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms
+    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
+    boundary.threshold
     FROM boundary JOIN session ON session.id = boundary.child_id
     WHERE session.root_id = %(root)s ORDER BY boundary.created_at
     """,
@@ -2192,7 +2199,8 @@ PAGE_FIRST_ROWS: dict[str, Statement[Any]] = {
     boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template_name,
     boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
     boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.coverage,
-    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms
+    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
+    boundary.threshold
     FROM boundary ORDER BY boundary.id LIMIT :many
     """,
     """
@@ -2200,7 +2208,8 @@ PAGE_FIRST_ROWS: dict[str, Statement[Any]] = {
     boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template_name,
     boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
     boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.coverage,
-    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms
+    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
+    boundary.threshold
     FROM boundary ORDER BY boundary.id LIMIT %(many)s
     """,
     None,
@@ -2464,7 +2473,8 @@ PAGE_ROWS: dict[str, Statement[Any]] = {
     boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template_name,
     boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
     boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.coverage,
-    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms
+    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
+    boundary.threshold
     FROM boundary
     WHERE (boundary.id) > (:after_id) ORDER BY boundary.id LIMIT :many
     """,
@@ -2473,7 +2483,8 @@ PAGE_ROWS: dict[str, Statement[Any]] = {
     boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template_name,
     boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
     boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.coverage,
-    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms
+    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
+    boundary.threshold
     FROM boundary
     WHERE (boundary.id) > (%(after_id)s) ORDER BY boundary.id LIMIT %(many)s
     """,
@@ -2776,7 +2787,8 @@ LIST_ROWS_WITHIN: dict[str, Statement[Any]] = {
     boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template_name,
     boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
     boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.coverage,
-    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms
+    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
+    boundary.threshold
     FROM boundary
     WHERE (boundary.id) >= (:first_id) AND (boundary.id) <= (:last_id) ORDER BY boundary.id
     """,
@@ -2785,7 +2797,8 @@ LIST_ROWS_WITHIN: dict[str, Statement[Any]] = {
     boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template_name,
     boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
     boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.coverage,
-    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms
+    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
+    boundary.threshold
     FROM boundary
     WHERE (boundary.id) >= (%(first_id)s) AND (boundary.id) <= (%(last_id)s) ORDER BY boundary.id
     """,
@@ -3115,36 +3128,37 @@ SAVE_ROW: dict[str, Statement[Any]] = {
     """
     INSERT INTO boundary (id, parent_id, child_id, "trigger", created_at, tail, summary_source,
     summary_model, template_name, template_hash, tokens_before, tokens_after, reported_after, cost,
-    seconds, truncated_chars, problem, coverage, undone_at, lineage, prepared, moment, waited_ms) VALUES
-    (:id, :parent_id, :child_id, :trigger, :created_at, :tail, :summary_source, :summary_model,
-    :template_name, :template_hash, :tokens_before, :tokens_after, :reported_after, :cost, :seconds,
-    :truncated_chars, :problem, :coverage, :undone_at, :lineage, :prepared, :moment, :waited_ms) ON
-    CONFLICT (id) DO UPDATE SET parent_id = excluded.parent_id, child_id = excluded.child_id, "trigger"
-    = excluded."trigger", created_at = excluded.created_at, tail = excluded.tail, summary_source =
+    seconds, truncated_chars, problem, coverage, undone_at, lineage, prepared, moment, waited_ms,
+    threshold) VALUES (:id, :parent_id, :child_id, :trigger, :created_at, :tail, :summary_source,
+    :summary_model, :template_name, :template_hash, :tokens_before, :tokens_after, :reported_after,
+    :cost, :seconds, :truncated_chars, :problem, :coverage, :undone_at, :lineage, :prepared, :moment,
+    :waited_ms, :threshold) ON CONFLICT (id) DO UPDATE SET parent_id = excluded.parent_id, child_id =
+    excluded.child_id, "trigger" = excluded."trigger", created_at = excluded.created_at, tail =
+    excluded.tail, summary_source = excluded.summary_source, summary_model = excluded.summary_model,
+    template_name = excluded.template_name, template_hash = excluded.template_hash, tokens_before =
+    excluded.tokens_before, tokens_after = excluded.tokens_after, reported_after =
+    excluded.reported_after, cost = excluded.cost, seconds = excluded.seconds, truncated_chars =
+    excluded.truncated_chars, problem = excluded.problem, coverage = excluded.coverage, undone_at =
+    excluded.undone_at, lineage = excluded.lineage, prepared = excluded.prepared, moment =
+    excluded.moment, waited_ms = excluded.waited_ms, threshold = excluded.threshold
+    """,
+    """
+    INSERT INTO boundary (id, parent_id, child_id, trigger, created_at, tail, summary_source,
+    summary_model, template_name, template_hash, tokens_before, tokens_after, reported_after, cost,
+    seconds, truncated_chars, problem, coverage, undone_at, lineage, prepared, moment, waited_ms,
+    threshold) VALUES (%(id)s, %(parent_id)s, %(child_id)s, %(trigger)s, %(created_at)s, %(tail)s,
+    %(summary_source)s, %(summary_model)s, %(template_name)s, %(template_hash)s, %(tokens_before)s,
+    %(tokens_after)s, %(reported_after)s, %(cost)s, %(seconds)s, %(truncated_chars)s, %(problem)s,
+    %(coverage)s, %(undone_at)s, %(lineage)s, %(prepared)s, %(moment)s, %(waited_ms)s, %(threshold)s) ON
+    CONFLICT (id) DO UPDATE SET parent_id = excluded.parent_id, child_id = excluded.child_id, trigger =
+    excluded.trigger, created_at = excluded.created_at, tail = excluded.tail, summary_source =
     excluded.summary_source, summary_model = excluded.summary_model, template_name =
     excluded.template_name, template_hash = excluded.template_hash, tokens_before =
     excluded.tokens_before, tokens_after = excluded.tokens_after, reported_after =
     excluded.reported_after, cost = excluded.cost, seconds = excluded.seconds, truncated_chars =
     excluded.truncated_chars, problem = excluded.problem, coverage = excluded.coverage, undone_at =
     excluded.undone_at, lineage = excluded.lineage, prepared = excluded.prepared, moment =
-    excluded.moment, waited_ms = excluded.waited_ms
-    """,
-    """
-    INSERT INTO boundary (id, parent_id, child_id, trigger, created_at, tail, summary_source,
-    summary_model, template_name, template_hash, tokens_before, tokens_after, reported_after, cost,
-    seconds, truncated_chars, problem, coverage, undone_at, lineage, prepared, moment, waited_ms) VALUES
-    (%(id)s, %(parent_id)s, %(child_id)s, %(trigger)s, %(created_at)s, %(tail)s, %(summary_source)s,
-    %(summary_model)s, %(template_name)s, %(template_hash)s, %(tokens_before)s, %(tokens_after)s,
-    %(reported_after)s, %(cost)s, %(seconds)s, %(truncated_chars)s, %(problem)s, %(coverage)s,
-    %(undone_at)s, %(lineage)s, %(prepared)s, %(moment)s, %(waited_ms)s) ON CONFLICT (id) DO UPDATE SET
-    parent_id = excluded.parent_id, child_id = excluded.child_id, trigger = excluded.trigger, created_at
-    = excluded.created_at, tail = excluded.tail, summary_source = excluded.summary_source, summary_model
-    = excluded.summary_model, template_name = excluded.template_name, template_hash =
-    excluded.template_hash, tokens_before = excluded.tokens_before, tokens_after =
-    excluded.tokens_after, reported_after = excluded.reported_after, cost = excluded.cost, seconds =
-    excluded.seconds, truncated_chars = excluded.truncated_chars, problem = excluded.problem, coverage =
-    excluded.coverage, undone_at = excluded.undone_at, lineage = excluded.lineage, prepared =
-    excluded.prepared, moment = excluded.moment, waited_ms = excluded.waited_ms
+    excluded.moment, waited_ms = excluded.waited_ms, threshold = excluded.threshold
     """,
     None,
 ),

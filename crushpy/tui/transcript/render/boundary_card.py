@@ -20,7 +20,7 @@ _TITLES = {
     "manual": ("Context compacted · by you", "compacted by hand"),
     "overflow": ("Context compacted · automatic", "the provider refused the request as too large"),
     "imported": ("Context compacted · by another agent", "before this conversation was imported"),
-    "fallback": ("Context compacted · automatic", "the safety net: the window was almost full"),
+    "fallback": ("Context compacted · automatic", "the agent had not started a new session"),
 }
 """For each trigger the title of the card, and the reason below it."""
 _SOURCES = {
@@ -36,6 +36,8 @@ _MARK = re.compile(r' (\w++)="([^"]*)"')
 def draw_boundary_card(item: BoundaryItem, canvas: Canvas, margin: Margin, *, opened: bool) -> Iterator[None]:
     palette, boundary = canvas.palette, item.boundary
     title, why = _TITLES.get(boundary.trigger, ("Context compacted", one_line(boundary.trigger)))
+    if boundary.threshold:
+        title += f" at {boundary.threshold:.0%}"
     if boundary.moment:
         why = f"at a natural moment: {one_line(boundary.moment)}"
     _rule(f"{title} · undone" if item.undone else title, canvas, margin)
