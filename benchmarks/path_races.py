@@ -41,7 +41,7 @@ async def call(
 ) -> str:
     tool = tools[name]
     checked = check_args(tool, args)
-    lent = context.resolving_once()
+    lent = context.with_path_cache()
     try:
         if decide(tool.accesses(checked, lent), rules, context.cwd).verdict != "allow":
             return "not allowed"

@@ -164,7 +164,7 @@ class _Workspaces:
             FileMemory(),
             Jobs(settings.sandbox.env, lambda: self._environment.confine(cwd, private, self.outputs, shown)),
             allow_private_hosts=settings.permissions.private_hosts,
-            bring_output=self._bring_output,
+            fetch_output=self._fetch_output,
         )
 
     def worktree_context(self, cwd: Path) -> ToolContext:
@@ -172,7 +172,7 @@ class _Workspaces:
         private = self.private.with_name(f"{self.private.name}-{new_id()}")
         return self.tool_context(cwd, private, repository.folders if repository else ())
 
-    async def _bring_output(self, name: str) -> None:
+    async def _fetch_output(self, name: str) -> None:
         """Fetches an output that another machine stored, as a local file."""
         data = await self._store.outputs.load(self.outputs.name, name)
         if data is not None:

@@ -10,17 +10,17 @@ def main() -> None:
 
         print(f"crushpy {__version__}")
         return
-    from crushpy.cli.exits import reporting_errors
+    from crushpy.cli.exits import report_errors
 
-    with reporting_errors():
-        from crushpy.cli.arguments import read_plainly, usual_form
+    with report_errors():
+        from crushpy.cli.arguments import normalize_arguments, parse_chat_flags
 
-        argv = usual_form(sys.argv[1:])
-        options = read_plainly(argv)
+        argv = normalize_arguments(sys.argv[1:])
+        options = parse_chat_flags(argv)
         if options is not None:
-            from crushpy.cli.chat import start
+            from crushpy.cli.chat import start_chat
 
-            sys.exit(start(options))
+            sys.exit(start_chat(options))
         from crushpy.cli.app import build
 
         build(argv)(argv, prog_name="crushpy")

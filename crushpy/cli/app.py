@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from crushpy.cli.arguments import COMMANDS, SHARED_MODULES, with_start_flags
-from crushpy.cli.chat import start
+from crushpy.cli.chat import start_chat
 from crushpy.core.start_options import StartOptions
 
 
@@ -20,12 +20,12 @@ def build(argv: list[str]) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(with_start_flags(chat, chat=True))
-    for module in dict.fromkeys(SHARED_MODULES.get(name, name) for name in _needed(argv)):
+    for module in dict.fromkeys(SHARED_MODULES.get(name, name) for name in _commands_to_register(argv)):
         importlib.import_module(f"crushpy.cli.{module}").register(app)
     return app
 
 
-def _needed(argv: list[str]) -> list[str]:
+def _commands_to_register(argv: list[str]) -> list[str]:
     if argv and argv[0] in COMMANDS:
         return [argv[0]]
     if {"-h", "--help"} & set(argv) or (argv and not argv[0].startswith("-")):
@@ -45,4 +45,4 @@ def chat(
         print(f"crushpy {__version__}")
         raise typer.Exit
     if context.invoked_subcommand is None:
-        raise typer.Exit(start(options))
+        raise typer.Exit(start_chat(options))

@@ -31,27 +31,27 @@ SHARED_MODULES = {"untrust": "trust"}
 """Commands that are registered by the module of another."""
 
 
-PRINT, RESUME = "-p", "--resume"
-_ID = re.compile(r"[0-9a-z]{3,}|latest")
+PRINT_FLAG, RESUME_FLAG = "-p", "--resume"
+_SESSION_ID = re.compile(r"[0-9a-z]{3,}|latest")
 
 
-def usual_form(argv: Sequence[str]) -> list[str]:
+def normalize_arguments(argv: Sequence[str]) -> list[str]:
     """`-p PROMPT ...` as `run PROMPT ...`, and `--resume ID` as `--session ID`."""
     words = list(argv)
-    named = words[0] if words else ""
-    if PRINT in words and named not in COMMANDS:
-        words.remove(PRINT)
+    command = words[0] if words else ""
+    if PRINT_FLAG in words and command not in COMMANDS:
+        words.remove(PRINT_FLAG)
         words.insert(0, "run")
-        named = "run"
-    if RESUME in words and named in ("run", *(() if named in COMMANDS else (named,))):
-        at = words.index(RESUME)
-        following = words[at + 1] if at + 1 < len(words) else ""
-        if _ID.fullmatch(following) and following not in COMMANDS:
-            words[at] = "--session"
+        command = "run"
+    if RESUME_FLAG in words and command in ("run", *(() if command in COMMANDS else (command,))):
+        index = words.index(RESUME_FLAG)
+        value = words[index + 1] if index + 1 < len(words) else ""
+        if _SESSION_ID.fullmatch(value) and value not in COMMANDS:
+            words[index] = "--session"
     return words
 
 
-def read_plainly(argv: list[str]) -> StartOptions | None:
+def parse_chat_flags(argv: list[str]) -> StartOptions | None:
     """The options in `argv`, or None if it contains anything but flags of the chat: Typer parses it then."""
     by_name = {
         name: (field, kind, flag)
@@ -59,25 +59,25 @@ def read_plainly(argv: list[str]) -> StartOptions | None:
         for name in flag.names
         if flag.chat
     }
-    given: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     words = iter(argv)
     for word in words:
-        if word not in by_name and " " in word and not word.startswith("-") and "prompt" not in given:
-            given["prompt"] = word
+        if word not in by_name and " " in word and not word.startswith("-") and "prompt" not in values:
+            values["prompt"] = word
             continue
         if word not in by_name:
             return None
         field, kind, flag = by_name[word]
         if kind is bool:
-            given[field] = True
+            values[field] = True
             continue
         value = next(words, "")
         if kind not in (str, tuple[str, ...]) or not value or value.startswith("-"):
             return None
         if flag.choices and value not in flag.choices:
             return None
-        given[field] = value if kind is str else (*given.get(field, ()), value)
-    return StartOptions(**given)
+        values[field] = value if kind is str else (*values.get(field, ()), value)
+    return StartOptions(**values)
 
 
 def with_start_flags(command: Callable[..., None], *, chat: bool) -> Callable[..., None]:
@@ -85,26 +85,26 @@ def with_start_flags(command: Callable[..., None], *, chat: bool) -> Callable[..
     import inspect
 
     flags = {field: pair for field, pair in start_flags().items() if pair[1].chat or not chat}
-    own = list(inspect.signature(command).parameters.values())[1:]
+    own_parameters = list(inspect.signature(command).parameters.values())[1:]
     keyword = inspect.Parameter.KEYWORD_ONLY
-    added = [
-        inspect.Parameter(field, keyword, default=_default(*pair), annotation=_annotation(field, *pair))
+    flag_parameters = [
+        inspect.Parameter(field, keyword, default=_default_value(*pair), annotation=_annotation(field, *pair))
         for field, pair in flags.items()
     ]
 
     @wraps(command)
-    def with_options(**given: Any) -> None:
-        asked = {field: _value(given.pop(field)) for field in flags}
-        options = {field: value for field, value in asked.items() if value is not None}
-        command(StartOptions(**options), **given)
+    def with_options(**values: Any) -> None:
+        flag_values = {field: _convert_value(values.pop(field)) for field in flags}
+        options = {field: value for field, value in flag_values.items() if value is not None}
+        command(StartOptions(**options), **values)
 
-    parameters = [*(one.replace(kind=keyword) for one in own), *added]
+    parameters = [*(parameter.replace(kind=keyword) for parameter in own_parameters), *flag_parameters]
     with_options.__dict__["__signature__"] = inspect.Signature(parameters)
-    with_options.__annotations__ = {one.name: one.annotation for one in parameters}
+    with_options.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return with_options
 
 
-def _default(kind: Any, flag: StartFlag) -> object:
+def _default_value(kind: Any, flag: StartFlag) -> object:
     return False if kind is bool else "" if kind is str and not flag.choices else None
 
 
@@ -124,8 +124,8 @@ def _annotation(field: str, kind: Any, flag: StartFlag) -> Any:
     return Annotated[kind, option]
 
 
-def _value(given: Any) -> Any:
+def _convert_value(value: Any) -> Any:
     """Converts a value from Typer to the field's type."""
-    if isinstance(given, str):
-        return str(given)  # a choice is an enum member
-    return tuple(given) if isinstance(given, list) else given  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    if isinstance(value, str):
+        return str(value)  # a choice is an enum member
+    return tuple(value) if isinstance(value, list) else value  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]

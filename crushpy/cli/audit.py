@@ -24,7 +24,7 @@ ConversationId = Annotated[
         show_default=False,
     ),
 ]
-SHOWN_HASH = 12
+SHOWN_HASH_CHARS = 12
 
 
 def register(app: typer.Typer) -> None:
@@ -37,13 +37,13 @@ def register(app: typer.Typer) -> None:
 async def show_audit(conversation: ConversationId = "latest", as_json: AsJson = False) -> None:
     """Show all decisions and changes of a conversation; without an ID, the latest of this folder."""
     async with open_store() as store:
-        chain = await store.audit.load_chain(await _conversation(store, conversation))
+        chain = await store.audit.load_chain(await _find_conversation(store, conversation))
     if as_json:
         print_json([_as_json(record) for record in chain.records])
     elif not chain.records:
         print_text(f"Nothing is recorded for conversation {chain.root_id}.\n")
     else:
-        print_text("\n".join([f"Conversation {chain.root_id}", *_lines(chain.records)]) + "\n")
+        print_text("\n".join([f"Conversation {chain.root_id}", *_format_records(chain.records)]) + "\n")
 
 
 async def verify_command(conversation: ConversationId = "", as_json: AsJson = False) -> None:
@@ -51,20 +51,20 @@ async def verify_command(conversation: ConversationId = "", as_json: AsJson = Fa
     from crushpy.storage.audit_records import find_fault
 
     async with open_store() as store:
-        named = [await _conversation(store, conversation)] if conversation else []
-        roots = named or await store.audit.list_conversations()
+        chosen = [await _find_conversation(store, conversation)] if conversation else []
+        roots = chosen or await store.audit.list_conversations()
         found = [
             (chain, find_fault(chain)) for chain in [await store.audit.load_chain(root) for root in roots]
         ]
     if as_json:
-        print_json([_verdict(chain, fault) for chain, fault in found])
+        print_json([_verdict_as_json(chain, fault) for chain, fault in found])
     else:
         print_text("".join(_verdict_line(chain, fault) for chain, fault in found) or "Nothing is recorded.\n")
     if any(fault for _, fault in found):
         raise typer.Exit(1)
 
 
-async def _conversation(store: "Store", name: str) -> str:
+async def _find_conversation(store: "Store", name: str) -> str:
     """The root id of an existing conversation, or of a deleted one that is recorded."""
     from crushpy.cli.command_helpers import find_session
     from crushpy.engine.session.browser import SessionBrowser
@@ -85,9 +85,9 @@ def _as_json(record: "AuditRow") -> dict[str, Any]:
     return {**fields, **msgspec.json.decode(fields.pop("body"))}
 
 
-def _verdict(chain: "AuditChain", fault: "AuditFault | None") -> dict[str, Any]:
-    holds: dict[str, Any] = {"conversation": chain.root_id, "records": len(chain.records), "holds": not fault}
-    return holds | ({"first_bad": fault.number, "reason": fault.reason} if fault else {})
+def _verdict_as_json(chain: "AuditChain", fault: "AuditFault | None") -> dict[str, Any]:
+    row: dict[str, Any] = {"conversation": chain.root_id, "records": len(chain.records), "holds": not fault}
+    return row | ({"first_bad": fault.number, "reason": fault.reason} if fault else {})
 
 
 def _verdict_line(chain: "AuditChain", fault: "AuditFault | None") -> str:
@@ -96,7 +96,7 @@ def _verdict_line(chain: "AuditChain", fault: "AuditFault | None") -> str:
     return f"{chain.root_id}: record {fault.number} is bad: {fault.reason}\n"
 
 
-def _lines(records: "Sequence[AuditRow]") -> list[str]:
+def _format_records(records: "Sequence[AuditRow]") -> list[str]:
     """A line for each record, grouped by day."""
     lines: list[str] = []
     day = ""
@@ -105,37 +105,37 @@ def _lines(records: "Sequence[AuditRow]") -> list[str]:
         if (today := time.strftime("%Y-%m-%d", moment)) != day:
             day = today
             lines.append(day)
-        lines.append(f"{record.number:>5}  {time.strftime('%H:%M:%S', moment)}  {_line(record)}")
+        lines.append(f"{record.number:>5}  {time.strftime('%H:%M:%S', moment)}  {_format_record(record)}")
     return lines
 
 
-def _line(record: "AuditRow") -> str:
+def _format_record(record: "AuditRow") -> str:
     import msgspec
 
     content = msgspec.json.decode(record.body)
     match record.kind:
         case "decision":
-            said = _decision(content)
+            text = _format_decision(content)
         case "change":
             before, after = (content.get(name) or "nothing" for name in ("before", "after"))
-            said = f"changed {content.get('path')}: {before[:SHOWN_HASH]} -> {after[:SHOWN_HASH]}"
+            text = f"changed {content.get('path')}: {before[:SHOWN_HASH_CHARS]} -> {after[:SHOWN_HASH_CHARS]}"
         case "deleted":
-            said = f"deleted by {content.get('by')}: the conversation is gone, this record stays"
+            text = f"deleted by {content.get('by')}: the conversation is gone, this record stays"
         case _:
-            said = record.kind
-    return one_line(said)
+            text = record.kind
+    return one_line(text)
 
 
-def _decision(content: dict[str, Any]) -> str:
-    touched = ", ".join(str(one.get("value", "")) for one in content.get("touches", ()) if one.get("value"))
-    who = f" by {content.get('user')}" if content.get("by") == "user" else ""
+def _format_decision(content: dict[str, Any]) -> str:
+    targets = ", ".join(str(one.get("value", "")) for one in content.get("touches", ()) if one.get("value"))
+    by_user = f" by {content.get('user')}" if content.get("by") == "user" else ""
     answer = {"conversation": " for this conversation", "once": " once", "always": " always", "deny": ""}
-    said = str(content.get("answer", ""))
-    how = f"{content.get('verdict')}{answer.get(said, '')}{who}"
+    text = str(content.get("answer", ""))
+    outcome = f"{content.get('verdict')}{answer.get(text, '')}{by_user}"
     notes = [str(content.get("reason", ""))]
-    notes += [f"the question was {said}"] if said and said not in answer else []
+    notes += [f"the question was {text}"] if text and text not in answer else []
     notes += [f'"{content["words"]}"'] if content.get("words") else []
     notes += [f"sandbox {content['sandbox']}"] if content.get("sandbox") else []
     notes += [f"{content['mode']} mode"] if content.get("mode") not in (None, "", "ask") else []
     notes += ["in a task"] if content.get("task") else []
-    return f"{how}: {content.get('tool')} {touched}".rstrip() + f"  ({'; '.join(filter(None, notes))})"
+    return f"{outcome}: {content.get('tool')} {targets}".rstrip() + f"  ({'; '.join(filter(None, notes))})"

@@ -9,11 +9,13 @@ from crushpy.core.messages import Image
 from crushpy.core.start_options import StartOptions
 
 
-def start(options: StartOptions) -> int:
+def start_chat(options: StartOptions) -> int:
     """Runs the chat until the user quits; returns the exit code."""
-    images = _images(options)
-    if options.at:  # before the app starts, so that errors end the command
-        options = _branched(options)
+    images: tuple[Image, ...] = ()
+    if options.image or options.at:  # before the app takes over the terminal, so that errors are printed
+        import asyncio
+
+        images, options = asyncio.run(_prepare(options))
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("The chat needs a terminal.", 'Without one, use: crushpy run "what to do".')
     from crushpy.cli.workspace import working_folder
@@ -22,24 +24,11 @@ def start(options: StartOptions) -> int:
     return run_app(msgspec.structs.replace(options, cwd=str(working_folder(options.cwd))), images)
 
 
-def _images(options: StartOptions) -> tuple[Image, ...]:
-    """The images of `--image`, loaded before the app takes over the terminal, so that errors are printed."""
-    if not options.image:
-        return ()
-    import asyncio
-
-    from crushpy.bootstrap import ProjectEnvironment, load_images
+async def _prepare(options: StartOptions) -> tuple[tuple[Image, ...], StartOptions]:
+    """Loads the images of `--image` and creates the branch of `--at`."""
+    from crushpy.bootstrap import ProjectEnvironment, branch_to_open, load_images
     from crushpy.cli.workspace import working_folder
 
-    around = ProjectEnvironment(working_folder(options.cwd), options.setting_flags())
-    return asyncio.run(load_images(around, options))
-
-
-def _branched(options: StartOptions) -> StartOptions:
-    import asyncio
-
-    from crushpy.bootstrap import ProjectEnvironment, branch_to_open
-    from crushpy.cli.workspace import working_folder
-
-    around = ProjectEnvironment(working_folder(options.cwd), options.setting_flags())
-    return asyncio.run(branch_to_open(around, options))
+    project = ProjectEnvironment(working_folder(options.cwd), options.setting_flags())
+    images = await load_images(project, options) if options.image else ()
+    return images, await branch_to_open(project, options) if options.at else options

@@ -51,20 +51,20 @@ async def compact(
     options = StartOptions(
         session="" if latest else session, resume_latest=latest, model=model, read_only=dry_run
     )
-    around = ProjectEnvironment(working_folder(), options.setting_flags())
-    conversation = await open_conversation(around, options)
+    project = ProjectEnvironment(working_folder(), options.setting_flags())
+    conversation = await open_conversation(project, options)
 
-    def say(event: Event) -> None:
+    def print_event(event: Event) -> None:
         if isinstance(event, Notice):
             print(event.text, file=sys.stderr)
         if isinstance(event, BoundaryCommitted):
-            share = f"{event.coverage:.0%} of the facts" if event.coverage is not None else "no facts"
+            kept = f"{event.coverage:.0%} of the facts" if event.coverage is not None else "no facts"
             print(
                 f"{event.parent_id} continues in {event.child_id}: {event.tokens_before:,} tokens before, "
-                f"{event.tokens_after:,} after, {share} kept."
+                f"{event.tokens_after:,} after, {kept} kept."
             )
 
-    conversation.subscribe(say)
+    conversation.subscribe(print_event)
     try:
         found = [template_from_file("summary", file) for file in files]
         if dry_run:

@@ -34,10 +34,11 @@ def get_command(
     path = setting_keys.parse_key(key)
     loaded = load_here()
     if setting_keys.find_leaf(path):
-        value = _shown(loaded, path)
+        value = _display(loaded, path)
         print("" if value is None else value if isinstance(value, str) else setting_keys.toml_value(value))
     elif path and setting_keys.general(path) in setting_keys.tables():
-        _print_rows([row for row in _rows(loaded) if setting_keys.parse_key(row["key"])[: len(path)] == path])
+        rows = _list_rows(loaded)
+        _print_rows([row for row in rows if setting_keys.parse_key(row["key"])[: len(path)] == path])
     else:
         raise SettingsError(setting_keys.unknown(path), "`crushpy config list --all` shows every key.")
 
@@ -87,7 +88,7 @@ def list_settings(
     ] = False,
 ) -> None:
     """Print every setting and its source."""
-    rows = _rows(load_here(), everything)
+    rows = _list_rows(load_here(), everything)
     if as_json:
         print_json(rows)
     else:
@@ -111,14 +112,14 @@ def path_command(as_json: AsJson = False) -> None:
         print_json(rows)
         return
     for row in rows:
-        notes = "exists" if row["exists"] else "not there"
+        notes = "exists" if row["exists"] else "does not exist"
         if row["exists"] and not row.get("trusted", True):
             notes = "ignored: not trusted (`crushpy trust` changes that)"
         print(f"{row['layer']:<8} {row['path']}  ({notes})")
 
 
 def _check_rules(path: "KeyPath", text: str) -> None:
-    """Permission rules have a form of their own, which the schema does not know."""
+    """Permission rules have their own syntax, which the schema does not describe."""
     from crushpy.settings import setting_keys, values
 
     leaf = setting_keys.find_leaf(path)
@@ -131,35 +132,40 @@ def _check_rules(path: "KeyPath", text: str) -> None:
     RuleSet.from_strings(**{path[-1]: rules}, tools=tool_table())
 
 
-def _value(loaded: "Loaded", path: "KeyPath") -> Any:
+def _read_value(loaded: "Loaded", path: "KeyPath") -> Any:
     value: Any = loaded.settings
     for name in path:
         value = cast("Any", value).get(name) if isinstance(value, dict) else getattr(value, name, None)
     return value
 
 
-def _rows(loaded: "Loaded", everything: bool = False) -> list[dict[str, Any]]:
+def _list_rows(loaded: "Loaded", everything: bool = False) -> list[dict[str, Any]]:
     """One row for each key that has a value; with `everything` also for those of models and providers."""
     from crushpy.settings import setting_keys
 
     rows: list[dict[str, Any]] = []
     for leaf in setting_keys.leaves().values():
-        about = {"description": leaf.description, "allowed": leaf.allowed}
-        named = [
+        details = {"description": leaf.description, "allowed": leaf.allowed}
+        key_paths = [
             path
             for path in map(setting_keys.parse_key, loaded.origins)
             if setting_keys.general(path) == leaf.path
         ]
         rows += [
-            {"key": setting_keys.spell(path), "value": _shown(loaded, path), **_where(loaded, path), **about}
-            for path in named
+            {
+                "key": setting_keys.spell(path),
+                "value": _display(loaded, path),
+                **_origin(loaded, path),
+                **details,
+            }
+            for path in key_paths
         ]
-        if everything and not named:
-            rows.append({"key": leaf.key, "value": None, "layer": "unset", "source": "", **about})
+        if everything and not key_paths:
+            rows.append({"key": leaf.key, "value": None, "layer": "unset", "source": "", **details})
     return rows
 
 
-def _where(loaded: "Loaded", path: "KeyPath") -> dict[str, str]:
+def _origin(loaded: "Loaded", path: "KeyPath") -> dict[str, str]:
     """The layer and its file, variable or flag; several if the lists of several layers are joined."""
     from crushpy.settings import setting_keys
 
@@ -174,8 +180,8 @@ def _where(loaded: "Loaded", path: "KeyPath") -> dict[str, str]:
     }
 
 
-def _shown(loaded: "Loaded", path: "KeyPath") -> Any:
-    value = _value(loaded, path)
+def _display(loaded: "Loaded", path: "KeyPath") -> Any:
+    value = _read_value(loaded, path)
     if path == ("database_url",):
         import re
 
@@ -195,5 +201,5 @@ def _print_rows(rows: list[dict[str, Any]], explain: bool = False) -> None:
             line = f"# {row['key']} ="
         else:
             line = f"{row['key']} = {setting_keys.toml_value(row['value'])}"
-        where = f"{row['layer']}: {row['source']}" if row["source"] else row["layer"]
-        print(f"{line:<44}  # {where}" + ("\n" if explain else ""))
+        origin_note = f"{row['layer']}: {row['source']}" if row["source"] else row["layer"]
+        print(f"{line:<44}  # {origin_note}" + ("\n" if explain else ""))

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from crushpy.settings import Settings
 
 
-CONTEXT = {"ignore_unknown_options": True}
+COMMAND_SETTINGS = {"ignore_unknown_options": True}
 """An unknown option such as `--key ...` gets our own error, which does not print the key."""
 
 
 def register(app: typer.Typer) -> None:
-    app.command("connect", context_settings=CONTEXT)(connect_command)
+    app.command("connect", context_settings=COMMAND_SETTINGS)(connect_command)
 
 
 def connect_command(
@@ -53,31 +53,31 @@ def connect_command(
         raise UsageError("No provider was given.", "For example: crushpy connect anthropic")
     settings = settings_here()
     name = require_provider(provider, settings)
-    print(_remove(name, settings) if remove else _store(name, settings))
+    print(_remove_key(name, settings) if remove else _store_key(name, settings))
 
 
-def _store(name: str, settings: "Settings") -> str:
+def _store_key(name: str, settings: "Settings") -> str:
     from crushpy.llm.key_store import locate_key, require_key_storage, store_key
 
     keyring = require_key_storage(name, settings)  # fails before a key is pasted
     store_key(name, read_hidden(f"Key for {name} (not shown): "), settings)
-    place = locate_key(name, settings)
-    said = f"The key for {name} is stored in the keyring ({keyring})."
-    if place.held:
-        return f"{said} {place.variable} is set and overrides it."
-    return f"{said} `crushpy models` lists its models."
+    location = locate_key(name, settings)
+    message = f"The key for {name} is stored in the keyring ({keyring})."
+    if location.held:
+        return f"{message} {location.variable} is set and overrides it."
+    return f"{message} `crushpy models` lists its models."
 
 
-def _remove(name: str, settings: "Settings") -> str:
+def _remove_key(name: str, settings: "Settings") -> str:
     from crushpy.llm.key_store import locate_key, remove_key
 
     removed = remove_key(name, settings)
-    place = locate_key(name, settings)
-    still = f" {place.variable} is still set and used." if place.held else ""
+    location = locate_key(name, settings)
+    note = f" {location.variable} is still set and used." if location.held else ""
     if not removed:
-        raise CrushpyError(f"No key for {name} is stored.{still}")
+        raise CrushpyError(f"No key for {name} is stored.{note}")
     sys.stdout.flush()
-    return f"The key for {name} is no longer stored.{still}"
+    return f"The key for {name} is no longer stored.{note}"
 
 
 MAX_KEY_BYTES = 65_536
@@ -86,10 +86,10 @@ MAX_KEY_BYTES = 65_536
 
 def read_hidden(prompt: str) -> str:
     """One line from a prompt without echo, or from stdin. Raises UsageError if there is not exactly one."""
-    return _asked(prompt) if sys.stdin.isatty() else _piped()
+    return _read_from_terminal(prompt) if sys.stdin.isatty() else _read_from_pipe()
 
 
-def _asked(prompt: str) -> str:
+def _read_from_terminal(prompt: str) -> str:
     import getpass
 
     with _echo_restored():
@@ -106,26 +106,26 @@ def _asked(prompt: str) -> str:
 def _echo_restored() -> Generator[None]:
     """Restores the terminal's echo if a signal ends the program."""
 
-    def leave(number: int, _: FrameType | None) -> None:
+    def exit_on_signal(number: int, _: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
     numbers = (signal.SIGTERM, signal.SIGHUP)
-    before = [signal.signal(number, leave) for number in numbers]
+    previous = [signal.signal(number, exit_on_signal) for number in numbers]
     try:
         yield
     finally:
-        for number, handler in zip(numbers, before, strict=True):
+        for number, handler in zip(numbers, previous, strict=True):
             signal.signal(number, handler)
 
 
-def _piped() -> str:
+def _read_from_pipe() -> str:
     """The first line, as soon as it arrives: the writer need not close the pipe."""
     data = b""
     while b"\n" not in data and len(data) <= MAX_KEY_BYTES:
-        piece = os.read(sys.stdin.fileno(), MAX_KEY_BYTES)
-        if not piece:
+        chunk = os.read(sys.stdin.fileno(), MAX_KEY_BYTES)
+        if not chunk:
             break
-        data += piece
+        data += chunk
     line, _, rest = data.partition(b"\n")
     if rest.strip():
         raise UsageError("The key has more than one line.", "Pass only the key.")

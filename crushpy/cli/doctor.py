@@ -27,15 +27,15 @@ async def doctor(
     Without --online only model servers on this machine are contacted. Exit codes: 0 no failure, 1 a check
     failed.
     """
-    from crushpy.cli.checkup import examine, try_sandbox
+    from crushpy.cli.checkup import check_escapes, run_checks
 
-    report = await (try_sandbox() if sandbox else examine(online=online))
-    broken = any(finding.mark == "fail" for found in report.values() for finding in found)
+    report = await (check_escapes() if sandbox else run_checks(online=online))
+    failed = any(finding.mark == "fail" for found in report.values() for finding in found)
     if as_json:
         print_json(_as_json(report))
     else:
         print_text(_as_text(report))
-    if broken:
+    if failed:
         raise typer.Exit(1)
 
 
@@ -60,6 +60,6 @@ def _as_text(report: "Report") -> str:
             lines.append(f"  {finding.mark:<4}  {clean(redact(finding.text))}")
             lines += [f"        {clean(redact(line))}" for line in finding.hint.splitlines()]
     marks = [finding.mark for found in report.values() for finding in found]
-    wrong, doubtful = marks.count("fail"), marks.count("warn")
-    lines += ["", f"{wrong or 'nothing'} broken, {doubtful} to look at"]
+    failures, warnings = marks.count("fail"), marks.count("warn")
+    lines += ["", f"{failures or 'nothing'} broken, {warnings} to look at"]
     return "\n".join(lines) + "\n"

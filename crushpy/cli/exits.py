@@ -10,7 +10,7 @@ from crushpy.core.errors import CrushpyError
 
 
 @contextmanager
-def reporting_errors() -> Generator[None]:
+def report_errors() -> Generator[None]:
     """Reports the error that ends the command inside, flushes its output and exits."""
     prepare_streams()
     try:

@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any
 
 from crushpy.bootstrap import ProjectEnvironment, load_images, open_conversation
-from crushpy.cli.printers import OneJson, Out, Prose, StreamJson
+from crushpy.cli.printers import JsonPrinter, PrinterOutput, StreamPrinter, TextPrinter
 from crushpy.cli.task_table import ListedTaskResults
 from crushpy.cli.workspace import working_folder
 from crushpy.core.errors import CrushpyError, UsageError
@@ -38,82 +38,83 @@ from crushpy.security.sanitize import encodable
 Work = Callable[[Conversation, tuple[Image, ...]], Coroutine[Any, Any, TurnStatus]]
 STDIN_TIMEOUT_S = 3.0
 """For the first byte on stdin if there is a prompt: some callers never close stdin."""
-INTERRUPTED, TERMINATED = 130, 143
+INTERRUPTED_EXIT, TERMINATED_EXIT = 130, 143
 
 
 def run_headless(
     options: StartOptions, prompt: str, *, tasks: str, parallel: int | None, form: str, quiet: bool
 ) -> int:
     """Runs a prompt or a file of tasks; returns the exit code. Always prints a `result` last."""
-    out = Out({"text": lambda: Prose(quiet=quiet), "json": OneJson, "stream-json": StreamJson}[form]())
-    _on_signals(_interrupted)
+    printers = {"text": lambda: TextPrinter(quiet=quiet), "json": JsonPrinter, "stream-json": StreamPrinter}
+    out = PrinterOutput(printers[form]())
+    _install_signal_handler(_raise_interrupt)
     try:
-        code = asyncio.run(_work(options, _do(options, prompt, tasks, parallel), out))
+        code = asyncio.run(_run_conversation(options, _choose_work(options, prompt, tasks, parallel), out))
     except CrushpyError as error:
-        code = _failed(out, error)
+        code = _report_failure(out, error)
     except KeyboardInterrupt as stopped:
-        _on_signals(signal.SIG_IGN)
-        code = _stopped_by(*stopped.args[:1])
+        _install_signal_handler(signal.SIG_IGN)
+        code = _signal_exit_code(*stopped.args[:1])
         out(Result("", "", "", Usage(), 0.0, code, "interrupted"))
     except Exception as error:
         logging.getLogger(__name__).exception("the run failed")
-        code = _failed(out, unexpected_error(error))
+        code = _report_failure(out, unexpected_error(error))
     return 1 if out.lost else code
 
 
-def _failed(out: Out, error: CrushpyError) -> int:
+def _report_failure(out: PrinterOutput, error: CrushpyError) -> int:
     out(Error("failed", error.message, error.hint))
     out(Result("", "", "", Usage(), 0.0, error.exit_code, error.message))
     return error.exit_code
 
 
-def _on_signals(action: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:
+def _install_signal_handler(action: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:
     """Installs `action` for terminating signals, except those ignored by the parent (nohup)."""
-    for one in _handled_signals():
-        signal.signal(one, action)
+    for number in _handled_signals():
+        signal.signal(number, action)
 
 
 def _handled_signals() -> list[signal.Signals]:
     wanted = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    return [one for one in wanted if signal.getsignal(one) is not signal.SIG_IGN]
+    return [number for number in wanted if signal.getsignal(number) is not signal.SIG_IGN]
 
 
-def _ignore_from_now_on(loop: asyncio.AbstractEventLoop) -> None:
+def _ignore_signals(loop: asyncio.AbstractEventLoop) -> None:
     """Ignores signals before the loop closes and restores their default action."""
     handled = _handled_signals()
     signal.pthread_sigmask(signal.SIG_BLOCK, handled)
-    for one in handled:
-        loop.remove_signal_handler(one)
-        signal.signal(one, signal.SIG_IGN)
+    for number in handled:
+        loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, handled)
 
 
-def _interrupted(number: int, *_: object) -> None:
+def _raise_interrupt(number: int, *_: object) -> None:
     raise KeyboardInterrupt(number)
 
 
-def _stopped_by(number: int = signal.SIGINT) -> int:
+def _signal_exit_code(number: int = signal.SIGINT) -> int:
     """The exit code of a run ended by a signal."""
-    return TERMINATED if number == signal.SIGTERM else INTERRUPTED
+    return TERMINATED_EXIT if number == signal.SIGTERM else INTERRUPTED_EXIT
 
 
-def _do(options: StartOptions, prompt: str, tasks: str, parallel: int | None) -> Work:
+def _choose_work(options: StartOptions, prompt: str, tasks: str, parallel: int | None) -> Work:
     """The work for the conversation: a prompt, a list of tasks, or the rest of one."""
     if options.pick:
         raise UsageError(
             "--resume needs an ID here.", "`crushpy sessions list` shows them; -c continues the latest."
         )
     if not tasks:
-        goes_on = bool(options.session or options.resume_latest) and not options.image
-        whole = _with_stdin(prompt, or_nothing=goes_on or bool(options.image), wait=not options.image)
-        if goes_on and not whole:
+        continues = bool(options.session or options.resume_latest) and not options.image
+        full_prompt = _append_stdin(prompt, optional=continues or bool(options.image), wait=not options.image)
+        if continues and not full_prompt:
             return lambda conversation, _: conversation.tasks.resume(parallel)
         if parallel is not None:
             raise UsageError(
                 "--parallel is for lists of tasks.",
                 "Give one with --tasks FILE, or continue one with --resume ID.",
             )
-        return lambda conversation, images: conversation.ask(whole, images)
+        return lambda conversation, images: conversation.ask(full_prompt, images)
     from crushpy.cli.tasklist import read_tasks
 
     if prompt or options.resume_latest or options.session or options.image:
@@ -121,49 +122,49 @@ def _do(options: StartOptions, prompt: str, tasks: str, parallel: int | None) ->
             "--tasks cannot be combined with a prompt, --continue, --session, --resume or --image.",
             "Put the prompts into the file. `crushpy run --resume ID` alone continues an unfinished list.",
         )
-    listed = read_tasks(tasks, working_folder(options.cwd))
-    return lambda conversation, _: conversation.tasks.work_through(listed, parallel or 1)
+    task_list = read_tasks(tasks, working_folder(options.cwd))
+    return lambda conversation, _: conversation.tasks.work_through(task_list, parallel or 1)
 
 
-async def _work(options: StartOptions, do: Work, out: Out) -> int:
-    around = ProjectEnvironment(working_folder(options.cwd), options.setting_flags())
-    images = await load_images(around, options)
-    conversation = await open_conversation(around, options)
-    watch = _Watch(conversation, out, (*around.loaded.warnings, *conversation.files.recovered))
-    conversation.subscribe(watch)
+async def _run_conversation(options: StartOptions, work: Work, out: PrinterOutput) -> int:
+    project = ProjectEnvironment(working_folder(options.cwd), options.setting_flags())
+    images = await load_images(project, options)
+    conversation = await open_conversation(project, options)
+    observer = _RunObserver(conversation, out, (*project.loaded.warnings, *conversation.files.recovered))
+    conversation.subscribe(observer)
 
     def interrupt(number: int) -> None:
-        watch.signal = number
+        observer.signal = number
         conversation.interrupt()
 
     # Through the loop: a signal that arrives just before it waits must wake it.
     loop = asyncio.get_running_loop()
-    for one in _handled_signals():
-        loop.add_signal_handler(one, interrupt, one)
+    for number in _handled_signals():
+        loop.add_signal_handler(number, interrupt, number)
     try:
-        status = await do(conversation, images)
+        status = await work(conversation, images)
     except asyncio.CancelledError:  # interrupted again while the turn was ending
         status = "interrupted"
     finally:
         await conversation.close()
-        _ignore_from_now_on(loop)  # only the result is left to print
+        _ignore_signals(loop)  # only the result is left to print
     if conversation.run_summary:
         out(RunSummarized(conversation.run_summary))
-    out(watch.result(status))
-    return watch.exit_code(status)
+    out(observer.result(status))
+    return observer.exit_code(status)
 
 
-class _Watch:
+class _RunObserver:
     """Forwards events and collects what the result needs."""
 
-    def __init__(self, conversation: Conversation, out: Out, warnings: tuple[str, ...]) -> None:
+    def __init__(self, conversation: Conversation, out: PrinterOutput, warnings: tuple[str, ...]) -> None:
         self._conversation = conversation
         self._out = out
         self._warnings = warnings
         self._opened = False
         self._text = ""
         self._tasks = ListedTaskResults()
-        self._warned = False
+        self._warnings_printed = False
         self.signal: int = signal.SIGINT
         """The signal that ended the run, if one did."""
 
@@ -174,8 +175,8 @@ class _Watch:
         self._out(event)
         if isinstance(event, SessionOpened):
             self._opened = True
-        if isinstance(event, PromptCommitted | ListedTaskChanged) and not self._warned:
-            self._warned = True
+        if isinstance(event, PromptCommitted | ListedTaskChanged) and not self._warnings_printed:
+            self._warnings_printed = True
             gc.enable()
             for warning in self._warnings:
                 self._out(Notice(warning, "warning"))
@@ -197,27 +198,27 @@ class _Watch:
         failure = self._conversation.failure
         if status == "error" and failure is not None:
             return failure.exit_code
-        return {"interrupted": _stopped_by(self.signal), "limit": 4}.get(status, 1)
+        return {"interrupted": _signal_exit_code(self.signal), "limit": 4}.get(status, 1)
 
 
-def _with_stdin(prompt: str, *, or_nothing: bool, wait: bool) -> str:
-    """The prompt followed by stdin; `-` is stdin alone. `or_nothing`: both may be empty.
+def _append_stdin(prompt: str, *, optional: bool, wait: bool) -> str:
+    """The prompt followed by stdin; `-` is stdin alone. `optional`: both may be empty.
 
     `wait`: without a prompt, wait for all of stdin.
     """
     if prompt == "-":
-        prompt, piped = "", _read_all(sys.stdin.fileno())
+        prompt, stdin_text = "", _read_all(sys.stdin.fileno())
     else:
-        piped = _stdin(wait_for_all=not prompt and wait)
-    text = "\n\n".join(part for part in (prompt.strip(), piped.strip()) if part)
-    if not text and not or_nothing:
+        stdin_text = _read_stdin(wait_for_all=not prompt and wait)
+    text = "\n\n".join(part for part in (prompt.strip(), stdin_text.strip()) if part)
+    if not text and not optional:
         raise UsageError(
             "There is no prompt.", 'Give one (crushpy run "fix the failing test") or pipe it in.'
         )
     return encodable(text)
 
 
-def _stdin(*, wait_for_all: bool) -> str:
+def _read_stdin(*, wait_for_all: bool) -> str:
     """The text on stdin; empty for a terminal, a closed stdin and /dev/null."""
     try:
         descriptor = sys.stdin.fileno()

@@ -41,37 +41,38 @@ async def models_command(
     lists, found = await asyncio.gather(
         ask_servers(settings, refresh=refresh), list_local_models(settings, set_up=False)
     )
-    known = _matching(
+    known = _filter_models(
         apply_learnt_windows(list_models(settings, lists=lists), settings, learnt, add=True), wanted
     )
-    local = _matching(apply_learnt_windows(found, settings, learnt), wanted)
+    local = _filter_models(apply_learnt_windows(found, settings, learnt), wanted)
     if learnt.problem:
         print(f"crushpy: {learnt.problem}", file=sys.stderr)
     listed = [model for model in known if everything or model.ready]
     default = default_model(settings)
     if as_json:
         print_json([_as_json(model, default) for model in (*listed, *local)])
-        for line in _failures(lists):
+        for line in _failure_lines(lists):
             print(f"crushpy: {line}", file=sys.stderr)
     else:
         hidden = [model for model in known if not model.ready and not everything]
         _print_text(listed, local, hidden, default, wanted)
-        print("".join(f"\n{line}" for line in _failures(lists)), end="\n" if any(_failures(lists)) else "")
+        failures = list(_failure_lines(lists))
+        print("".join(f"\n{line}" for line in failures), end="\n" if failures else "")
     sys.stdout.flush()
 
 
-def _failures(lists: "Sequence[ServerList]") -> "Iterator[str]":
+def _failure_lines(lists: "Sequence[ServerList]") -> "Iterator[str]":
     """A line for each server that could not be queried."""
     from crushpy.security.redact import redact
 
-    for one in lists:
-        if one.failure:
-            where = f"{one.provider} at {redact(one.api_base)}" if one.api_base else one.provider
-            instead = "its last list is shown" if one.asked_at else "the catalog is shown"
-            yield f"{where} could not be queried: {one.failure}; {instead}."
+    for listing in lists:
+        if listing.failure:
+            address = f" at {redact(listing.api_base)}" if listing.api_base else ""
+            fallback = "its last list is shown" if listing.asked_at else "the catalog is shown"
+            yield f"{listing.provider}{address} could not be queried: {listing.failure}; {fallback}."
 
 
-def _matching(models: "Iterable[ListedModel]", wanted: str) -> "list[ListedModel]":
+def _filter_models(models: "Iterable[ListedModel]", wanted: str) -> "list[ListedModel]":
     words = wanted.lower().split()
     return [model for model in models if all(word in model.info.name.lower() for word in words)]
 
@@ -95,7 +96,7 @@ def _as_json(model: "ListedModel", default: str) -> dict[str, Any]:
     }
     if model.api_base:
         row["api_base"] = model.api_base
-        row["use"] = [f"crushpy -m {info.name}"] if model.ready else list(_ways(model))
+        row["use"] = [f"crushpy -m {info.name}"] if model.ready else list(_usage_commands(model))
     return row
 
 
@@ -107,13 +108,13 @@ def _print_text(
     wanted: str,
 ) -> None:
     lines = _table([*listed, *local], default)
-    lines += _how_to_use(local)
+    lines += _usage_lines(local)
     if not listed and not local:
         lines.append(f"No available model matches {wanted!r}.")
     if hidden:
-        lines += ["", *_out_of_reach(hidden)]
+        lines += ["", *_hidden_lines(hidden)]
     if not hidden and not listed and not local:
-        lines += _nearest(wanted)
+        lines += _suggestion_lines(wanted)
     print("\n".join(lines))
 
 
@@ -125,11 +126,11 @@ def _table(models: "Sequence[ListedModel]", default: str) -> list[str]:
     rows = [("model", "window", "output", "$ in", "$ out", "")]
     for model in models:
         info = model.info
-        doubt = {"default": "?", "learnt": " learnt"}.get(info.source, "")
+        source_mark = {"default": "?", "learnt": " learnt"}.get(info.source, "")
         rows.append(
             (
                 one_line(info.name) + (" *" if info.name == default else ""),
-                format_window(info.context_window) + doubt,
+                format_window(info.context_window) + source_mark,
                 format_window(info.max_output_tokens),
                 format_price(info.input_cost),
                 format_price(info.output_cost),
@@ -153,7 +154,7 @@ def _table(models: "Sequence[ListedModel]", default: str) -> list[str]:
     return lines + notes
 
 
-def _how_to_use(local: "Sequence[ListedModel]") -> list[str]:
+def _usage_lines(local: "Sequence[ListedModel]") -> list[str]:
     """For each server that is not configured: two ways to use it."""
     lines: list[str] = []
     seen: set[str] = set()
@@ -161,33 +162,33 @@ def _how_to_use(local: "Sequence[ListedModel]") -> list[str]:
         if model.ready or model.api_base in seen:
             continue
         seen.add(model.api_base)
-        once, always = _ways(model)
+        once, always = _usage_commands(model)
         lines += ["", f"{model.how}, {model.api_base}:", f"  once:     {once}", f"  always:   {always}"]
     return lines
 
 
-def _ways(model: "ListedModel") -> tuple[str, str]:
+def _usage_commands(model: "ListedModel") -> tuple[str, str]:
     from crushpy.llm.model_listing import local_model_commands
 
     provider, _, name = one_line(model.info.name).partition("/")
     return local_model_commands(provider, model.api_base, name)
 
 
-def _out_of_reach(hidden: "Sequence[ListedModel]") -> list[str]:
+def _hidden_lines(hidden: "Sequence[ListedModel]") -> list[str]:
     """How many more models are known, and the keys they need."""
     from crushpy.llm.vendors import PROVIDERS
 
     counts = Counter(model.how for model in hidden)
-    wishes = [f"set {provider.variables[0]}" for provider in PROVIDERS]
-    named = "; ".join(f"{wish} for {counts[wish]}" for wish in wishes if counts[wish])
-    more = f"{len(hidden):,} more are known (--all lists them)"
-    return [f"{more}: {named}." if named else f"{more}."]
+    hints = [f"set {provider.variables[0]}" for provider in PROVIDERS]
+    missing_keys = "; ".join(f"{hint} for {counts[hint]}" for hint in hints if counts[hint])
+    count = f"{len(hidden):,} more are known (--all lists them)"
+    return [f"{count}: {missing_keys}." if missing_keys else f"{count}."]
 
 
-def _nearest(wanted: str) -> list[str]:
+def _suggestion_lines(wanted: str) -> list[str]:
     from crushpy.llm.catalog import nearest_names
 
-    near = nearest_names(wanted)
-    return (
-        [f"Nearest names: {', '.join(near)}."] if near else ["`crushpy models --all` lists all known models."]
-    )
+    similar = nearest_names(wanted)
+    if similar:
+        return [f"Nearest names: {', '.join(similar)}."]
+    return ["`crushpy models --all` lists all known models."]

@@ -86,14 +86,14 @@ def test_command(
     from crushpy.tools.registry import tool_table
 
     cwd = working_folder()
-    around = ProjectEnvironment(cwd)
-    for warning in around.loaded.warnings:
+    project = ProjectEnvironment(cwd)
+    for warning in project.loaded.warnings:
         print_warning(warning)
-    chosen = around.settings.permissions
-    allowed = (*chosen.allow, *(allow or ()), *around.granted_hosts())
-    rules = RuleSet.from_strings(allowed, chosen.ask, chosen.deny, tools=tool_table())
-    rules = in_mode(mode.value if mode else chosen.mode, rules)
-    decision = decide([_access(tool, argument, cwd)], rules, cwd, yolo=yolo, guard=around.guard())
+    settings = project.settings.permissions
+    allowed = (*settings.allow, *(allow or ()), *project.granted_hosts())
+    rules = RuleSet.from_strings(allowed, settings.ask, settings.deny, tools=tool_table())
+    rules = in_mode(mode.value if mode else settings.mode, rules)
+    decision = decide([_describe_access(tool, argument, cwd)], rules, cwd, yolo=yolo, guard=project.guard())
     if as_json:
         print(json.dumps({name: getattr(decision, name) for name in ("verdict", "reason", "suggested")}))
     else:
@@ -119,15 +119,15 @@ async def revoke_command(
     files = remove_rule(Paths(), rule)
     for file in files:
         print(f"{rule} is removed from {file}.")
-    elsewhere = [each.origin for each in load_here().rules if each.rule == rule.strip()]
-    if elsewhere:
-        raise UsageError(f"{rule} is still in {', '.join(elsewhere)}.", "Remove it there.")
+    remaining_origins = [each.origin for each in load_here().rules if each.rule == rule.strip()]
+    if remaining_origins:
+        raise UsageError(f"{rule} is still in {', '.join(remaining_origins)}.", "Remove it there.")
     if not files:
         hint = "`crushpy permissions list` shows the rules; --session ID revokes a grant of a conversation."
         raise UsageError(f"There is no rule {rule}.", hint)
 
 
-def _access(tool: str, argument: str, cwd: Path) -> "Access":
+def _describe_access(tool: str, argument: str, cwd: Path) -> "Access":
     """What a call of `tool` would touch."""
     from crushpy.core.access import Access
     from crushpy.tools.registry import tool_table
@@ -135,19 +135,19 @@ def _access(tool: str, argument: str, cwd: Path) -> "Access":
     tools = tool_table()
     if tool not in tools:
         raise UsageError(f"There is no tool {tool!r}.", f"Known tools: {', '.join(tools)}.")
-    declared = tools[tool]
-    value = argument or declared.default
-    if declared.kind != "none" and not value:
-        example = {"command": '"git log"', "host": "example.com"}.get(declared.kind, "src/a.py")
+    declaration = tools[tool]
+    value = argument or declaration.default
+    if declaration.kind != "none" and not value:
+        example = {"command": '"git log"', "host": "example.com"}.get(declaration.kind, "src/a.py")
         raise UsageError(f"{tool} needs an argument.", f"Example: crushpy permissions test {tool} {example}")
-    if declared.kind == "host" and "://" in value:
+    if declaration.kind == "host" and "://" in value:
         from urllib.parse import urlsplit
 
         value = urlsplit(value).hostname or value
-    if declared.kind == "path":
+    if declaration.kind == "path":
         path = Path(value).expanduser() if value.startswith("~") else Path(value)
         value = str(cwd / path)
-    return Access(tool, declared.kind, value if declared.kind != "none" else "", declared.writes)
+    return Access(tool, declaration.kind, value if declaration.kind != "none" else "", declaration.writes)
 
 
 async def _revoke_grant(session: str, rule: str) -> None:
@@ -157,8 +157,8 @@ async def _revoke_grant(session: str, rule: str) -> None:
             raise UsageError(
                 f"{rule} is not granted in {session}.", "`crushpy permissions list` shows the grants."
             )
-        left = tuple(each for each in info.grants if each != rule)
-        await store.sessions.update(info.id, grants=left)
+        remaining_grants = tuple(each for each in info.grants if each != rule)
+        await store.sessions.update(info.id, grants=remaining_grants)
 
 
 def _print_rules(title: str, rules: list[tuple[str, str]]) -> None:

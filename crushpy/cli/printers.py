@@ -52,7 +52,7 @@ class Printer(Protocol):
     def __call__(self, event: Event) -> None: ...
 
 
-class Out:
+class PrinterOutput:
     """Wraps a printer. If its output cannot be written any more, `lost` is true and the rest is dropped."""
 
     def __init__(self, printer: Printer) -> None:
@@ -71,25 +71,25 @@ class Out:
             _write(sys.stderr, f"crushpy: cannot write the output: {error.strerror or error}\n")
 
 
-class StreamJson:
+class StreamPrinter:
     """Each event of the contract as one line; `session` is first if a session is opened."""
 
     def __init__(self) -> None:
-        self._early: list[Notice] | None = []
+        self._early_notices: list[Notice] | None = []
         """Notices before the first event; None afterwards."""
 
     def __call__(self, event: Event) -> None:
-        if isinstance(event, Notice) and self._early is not None:
-            self._early.append(event)
+        if isinstance(event, Notice) and self._early_notices is not None:
+            self._early_notices.append(event)
         elif isinstance(event, STREAMED):
-            early, self._early = self._early or [], None
-            for one in (event, *early) if isinstance(event, SessionOpened) else (*early, event):
-                _write_json(one)
+            notices, self._early_notices = self._early_notices or [], None
+            for each in (event, *notices) if isinstance(event, SessionOpened) else (*notices, event):
+                _write_json(each)
         elif isinstance(event, TaskEvent) and isinstance(event.event, STREAMED):
             _write_json(event.event, task=event.name)
 
 
-class OneJson:
+class JsonPrinter:
     """Only the result, as one object."""
 
     def __call__(self, event: Event) -> None:
@@ -104,13 +104,13 @@ def _write_json(event: Event, *, task: str = "") -> None:
         if task:
             line = line[:-1] + b',"task":' + msgspec.json.encode(task) + b"}"
     except UnicodeEncodeError:  # a file name may contain any bytes
-        told = {**msgspec.to_builtins(event), **({"task": task} if task else {})}
-        line = msgspec.json.encode(encodable(told))
+        data = {**msgspec.to_builtins(event), **({"task": task} if task else {})}
+        line = msgspec.json.encode(encodable(data))
     sys.stdout.buffer.write(line + b"\n")  # JSON is always UTF-8
     sys.stdout.buffer.flush()
 
 
-class Prose:
+class TextPrinter:
     """The answer on stdout, progress on stderr.
 
     On a terminal the answer streams; a pipe or file gets only the final text, so that a retried or
@@ -123,7 +123,7 @@ class Prose:
         self._colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
         self._open_line = False
         self._tasks: set[str] = set()
-        self._told: set[str] = set()
+        self._printed_denials: set[str] = set()
         self._list: TaskTable | TaskLines | None = None
         """The progress of a task list, if there is one."""
 
@@ -137,32 +137,32 @@ class Prose:
             case MessageCommitted():
                 self._end_line()
             case ToolCalled():
-                self._say(f"· {event.name} {headline(event.name, event.args)}")
+                self._print_progress(f"· {event.name} {headline(event.name, event.args)}")
                 if event.name == "task":
                     self._tasks.add(event.id)
             case ToolOutput() if event.id in self._tasks:
-                self._say(f"    {event.text.rstrip()}")
+                self._print_progress(f"    {event.text.rstrip()}")
             case ToolFinished():
-                self._finished(event)
+                self._print_result(event)
             case Notice():
-                self._say(f"! {event.text}" if event.level == "warning" else event.text)
+                self._print_progress(f"! {event.text}" if event.level == "warning" else event.text)
             case ListedTaskChanged():
-                self._listed(event)
+                self._update_task_list(event)
             case TaskEvent(name, Notice() as notice) if notice.level == "warning":
-                self._say(f"! {name}: {notice.text}")
+                self._print_progress(f"! {name}: {notice.text}")
             case TaskEvent(name, ToolFinished() as call):
-                self._unasked(name, call)
-            case TaskEvent(name, Retry() as again) if isinstance(self._list, TaskLines):
-                self._say(f"! {name}: {again.reason} Retrying in {again.seconds:g} s.")
+                self._print_denial(name, call)
+            case TaskEvent(name, Retry() as retry) if isinstance(self._list, TaskLines):
+                self._print_progress(f"! {name}: {retry.reason} Retrying in {retry.seconds:g} s.")
             case RunSummarized():
                 self._end_line()
-                self._say(event.text)
+                self._print_progress(event.text)
             case Retry():
-                self._say(f"! {event.reason} Retrying in {event.seconds:g} s.", always=True)
+                self._print_progress(f"! {event.reason} Retrying in {event.seconds:g} s.", always=True)
             case Error():
-                self._say(f"crushpy: {event.message}", always=True)
+                self._print_progress(f"crushpy: {event.message}", always=True)
                 if event.hint:
-                    self._say(f"  {event.hint}", always=True)
+                    self._print_progress(f"  {event.hint}", always=True)
             case Result():
                 self._end_line()
                 if event.text and (not self._live or self._list is not None):
@@ -170,26 +170,28 @@ class Prose:
             case _:
                 pass
 
-    def _listed(self, event: ListedTaskChanged) -> None:
+    def _update_task_list(self, event: ListedTaskChanged) -> None:
         if self._list is None:
-            lively = sys.stderr.isatty() and not self._quiet
-            self._list = TaskTable() if lively else TaskLines(lambda text, must: self._say(text, always=must))
+            if sys.stderr.isatty() and not self._quiet:
+                self._list = TaskTable()
+            else:
+                self._list = TaskLines(lambda text, always: self._print_progress(text, always=always))
         self._list(event)
 
-    def _unasked(self, name: str, call: ToolFinished) -> None:
+    def _print_denial(self, name: str, call: ToolFinished) -> None:
         """Prints once what a task was not allowed to do, and what would allow it."""
         line = f"! {name}: {_first_line(call.text)}"
-        if call.decision and call.decision.verdict == "unasked" and line not in self._told:
-            self._told.add(line)
-            self._say(line)
+        if call.decision and call.decision.verdict == "unasked" and line not in self._printed_denials:
+            self._printed_denials.add(line)
+            self._print_progress(line)
 
-    def _finished(self, event: ToolFinished) -> None:
+    def _print_result(self, event: ToolFinished) -> None:
         if event.is_error:
-            self._say(f"  ✗ {_first_line(event.text)}")
+            self._print_progress(f"  ✗ {_first_line(event.text)}")
         elif isinstance(event.display, Diff):
-            self._say(f"  +{event.display.added} -{event.display.removed} {event.display.path}")
+            self._print_progress(f"  +{event.display.added} -{event.display.removed} {event.display.path}")
 
-    def _say(self, text: str, *, always: bool = False) -> None:
+    def _print_progress(self, text: str, *, always: bool = False) -> None:
         if self._quiet and not always:
             return
         self._end_line()

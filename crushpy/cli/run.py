@@ -59,10 +59,10 @@ def run_command(
     gc.disable()  # collecting while modules load is wasted time; the engine enables it again
     from crushpy.cli.headless import run_headless
 
-    _leave(run_headless(options, prompt, tasks=tasks, parallel=parallel, form=form.value, quiet=quiet))
+    _exit_now(run_headless(options, prompt, tasks=tasks, parallel=parallel, form=form.value, quiet=quiet))
 
 
-def _leave(code: int) -> NoReturn:
+def _exit_now(code: int) -> NoReturn:
     """Exits immediately after flushing: tearing down the modules takes 0.2 s."""
     try:
         sys.stdout.flush()

@@ -72,28 +72,28 @@ async def context_command(
     from crushpy.core.start_options import StartOptions
 
     edits = [
-        *(ContextEdit("drop", one) for one in drop or ()),
-        *(ContextEdit("cut", one) for one in cut or ()),
-        *(ContextEdit("restore", one) for one in restore or ()),
+        *(ContextEdit("drop", entry) for entry in drop or ()),
+        *(ContextEdit("cut", entry) for entry in cut or ()),
+        *(ContextEdit("restore", entry) for entry in restore or ()),
     ]
-    around = ProjectEnvironment(working_folder())
-    wanted = StartOptions(
+    project = ProjectEnvironment(working_folder())
+    options = StartOptions(
         session="" if session == "latest" else session,
         resume_latest=session == "latest",
         read_only=dry_run or not edits,
     )
-    conversation = await open_conversation(around, wanted)
+    conversation = await open_conversation(project, options)
     try:
         await conversation.context.count_exactly()
         if edits:
-            await _edit(conversation, edits, dry_run=dry_run, as_json=as_json)
+            await _apply_edits(conversation, edits, dry_run=dry_run, as_json=as_json)
         else:
-            _list(conversation, as_json=as_json)
+            _print_context(conversation, as_json=as_json)
     finally:
         await conversation.close()
 
 
-async def _edit(
+async def _apply_edits(
     conversation: "Conversation", edits: "list[ContextEdit]", *, dry_run: bool, as_json: bool
 ) -> None:
     effect = await conversation.context.edit(edits, dry_run=dry_run)
@@ -114,24 +114,26 @@ def _effect_lines(session_id: str, effect: "EditEffect", after: "Budget", *, dry
     from crushpy.context.edits import DONE, effect_words
 
     lines = [effect_words(effect)]
-    for one in effect.messages:
-        along = "" if one.asked else "  (with its unit)"
-        lines.append(f"  {one.message_id}  {DONE[one.kind]}: {one.before:,} -> {one.after:,} tokens{along}")
+    for entry in effect.messages:
+        suffix = "" if entry.asked else "  (with its unit)"
+        lines.append(
+            f"  {entry.message_id}  {DONE[entry.kind]}: {entry.before:,} -> {entry.after:,} tokens{suffix}"
+        )
     if dry_run:
         return [*lines, "Nothing was changed. Run it without --dry-run to apply it."]
-    lines.append(f"The next request: {_figures(after)} of the window.")
-    if any(one.kind != "restore" for one in effect.messages):
-        names = " ".join(f"--restore {one.message_id}" for one in effect.messages[:3] if one.asked)
+    lines.append(f"The next request: {_format_usage(after)} of the window.")
+    if any(entry.kind != "restore" for entry in effect.messages):
+        names = " ".join(f"--restore {entry.message_id}" for entry in effect.messages[:3] if entry.asked)
         names = "--restore all" if len(effect.messages) > 3 else names
         lines.append(f"To undo: crushpy sessions context {session_id} {names}")
     return lines
 
 
-def _figures(budget: "Budget") -> str:
+def _format_usage(budget: "Budget") -> str:
     return f"{'~' if budget.estimated else ''}{budget.used:,} tokens ({budget.used_pct}%)"
 
 
-def _list(conversation: "Conversation", *, as_json: bool) -> None:
+def _print_context(conversation: "Conversation", *, as_json: bool) -> None:
     inspection = conversation.context.inspect()
     session_id = conversation.info.id
     if as_json:
@@ -139,32 +141,32 @@ def _list(conversation: "Conversation", *, as_json: bool) -> None:
 
         print_json({"session_id": session_id, **msgspec.to_builtins(inspection)})
         return
-    print_text("\n".join(_listing(session_id, inspection)) + "\n")
+    print_text("\n".join(_context_lines(session_id, inspection)) + "\n")
 
 
-def _listing(session_id: str, inspection: "Inspection") -> list[str]:
+def _context_lines(session_id: str, inspection: "Inspection") -> list[str]:
     from crushpy.context.edits import offer_words
     from crushpy.context.forecast import forecast_lines
 
     budget = inspection.budget
-    known, about = ("" if budget.window_known else "?"), ("~" if budget.estimated else "")
-    lines = [f"{about}{budget.used:,} of {budget.window:,}{known} tokens used ({budget.used_pct}%)"]
+    unsure, estimated = ("" if budget.window_known else "?"), ("~" if budget.estimated else "")
+    lines = [f"{estimated}{budget.used:,} of {budget.window:,}{unsure} tokens used ({budget.used_pct}%)"]
     if inspection.forecast is not None:
         lines += forecast_lines(inspection.forecast)
     if inspection.old_views.message_ids:
         offer = offer_words(inspection.old_views)
         lines.append(f"{offer}: crushpy sessions context {session_id} --cut superseded")
     lines += ["", f"{'tokens':>9}  {'share':>6}  {'behind':>9}  {'message':<12}  {'kind':<13} "]
-    return [*lines, *(_line(row, budget.window) for row in inspection.rows)]
+    return [*lines, *(_context_line(row, budget.window) for row in inspection.rows)]
 
 
-def _line(row: "Row", window: int) -> str:
+def _context_line(row: "Row", window: int) -> str:
     share = row.tokens * 100 / window
-    behind = f"{row.cache_lost:,}" if row.message_id else ""
+    tokens_after = f"{row.cache_lost:,}" if row.message_id else ""
     state = f"  [{row.state}; whole {row.whole_tokens:,}]" if row.state else ""
     cached = "  cached" if row.cached else ""
-    start = f"{row.tokens:>9,}  {share:5.1f}%  {behind:>9}  {row.message_id:<12}  {row.kind:<13}"
-    return f"{start} {one_line(row.name)}{state}{cached}"
+    columns = f"{row.tokens:>9,}  {share:5.1f}%  {tokens_after:>9}  {row.message_id:<12}  {row.kind:<13}"
+    return f"{columns} {one_line(row.name)}{state}{cached}"
 
 
 MAX_PIN_CHARS = 100
@@ -183,7 +185,7 @@ async def pin_command(
     ] = None,
 ) -> None:
     """Pin a text, a file or a message: every compaction of the conversation keeps it verbatim."""
-    if sum(one is not None for one in (text, file, message)) != 1:
+    if sum(entry is not None for entry in (text, file, message)) != 1:
         raise UsageError("give one of --text, --file and --message", "crushpy sessions pin ID --text TEXT")
 
     async with _open_pins(session) as service:
@@ -194,8 +196,8 @@ async def pin_command(
         else:
             added = await service.add_text(text or "")
         listed = await service.listed()
-    taken = f"Pins take {listed.tokens:,} of {listed.limit:,} tokens."
-    print_text(f"Pinned as {added.number} ({added.kind}). {taken}\n")
+    usage = f"Pins take {listed.tokens:,} of {listed.limit:,} tokens."
+    print_text(f"Pinned as {added.number} ({added.kind}). {usage}\n")
 
 
 async def unpin_command(
@@ -218,13 +220,13 @@ async def pins_command(session: SessionId, as_json: AsJson = False) -> None:
     elif not listed.pins:
         print_text("Nothing is pinned in this conversation.\n")
     else:
-        rows = [*map(_row, listed.pins), f"{listed.tokens:,} of {listed.limit:,} tokens"]
+        rows = [*map(_pin_line, listed.pins), f"{listed.tokens:,} of {listed.limit:,} tokens"]
         print_text("\n".join(rows) + "\n")
 
 
-def _row(pin: "PinView") -> str:
-    said = f"({pin.problem})" if pin.problem else pin.text
-    words = " ".join(filter(None, (pin.name, said))) if pin.kind != "text" else said
+def _pin_line(pin: "PinView") -> str:
+    content = f"({pin.problem})" if pin.problem else pin.text
+    words = " ".join(filter(None, (pin.name, content))) if pin.kind != "text" else content
     line = one_line(words)
     short = line if len(line) <= MAX_PIN_CHARS else line[: MAX_PIN_CHARS - 1] + "…"
     return f"{pin.number:>3}  {pin.kind:<7}  {pin.tokens:>6,}  {short}"
@@ -239,8 +241,8 @@ async def _open_pins(name: str) -> "AsyncGenerator[PinService]":
     async with open_browser() as browser:
         info = await find_session(browser, name)
     folder = Path(info.cwd) if Path(info.cwd).is_dir() else working_folder()
-    wanted = StartOptions(session=info.id, read_only=True)
-    conversation = await open_conversation(ProjectEnvironment(folder), wanted)
+    options = StartOptions(session=info.id, read_only=True)
+    conversation = await open_conversation(ProjectEnvironment(folder), options)
     try:
         await conversation.context.count_exactly()
         yield conversation.pins

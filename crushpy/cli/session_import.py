@@ -41,24 +41,24 @@ async def import_command(
 ) -> None:
     """Import sessions of another coding agent, or list those found. Its own files are not changed."""
     if not agent:
-        _list(as_json=as_json)
+        _print_sources(as_json=as_json)
         return
     from crushpy.engine.session.importing import SessionImporter
 
-    source = _source(agent)
-    places = [_existing(path)] if path is not None else list(source.places(working_folder()))
+    source = _find_source(agent)
+    places = [_require_existing(path)] if path is not None else list(source.places(working_folder()))
     outcomes: list[ImportOutcome] = []
     async with open_store() as store:
         known = store if not dry_run or store.exists else None
         importer = SessionImporter(known, compaction=settings_here().compaction.method, dry_run=dry_run)
-        async for outcome in importer.run(source, _all_of(source, places)):
+        async for outcome in importer.run(source, _find_sessions(source, places)):
             outcomes.append(outcome)
             if not as_json:
-                _tell(outcome, dry_run=dry_run)
-    raise typer.Exit(_report(source, places, outcomes, path, dry_run=dry_run, as_json=as_json))
+                _print_outcome(outcome, dry_run=dry_run)
+    raise typer.Exit(_print_totals(source, places, outcomes, path, dry_run=dry_run, as_json=as_json))
 
 
-def _source(name: str) -> "Source":
+def _find_source(name: str) -> "Source":
     from crushpy.importers import sources
 
     known = {source.name: source for source in sources()}
@@ -67,7 +67,7 @@ def _source(name: str) -> "Source":
     raise UsageError(f"unknown agent {name!r}", f"{suggest_name(name, known)}Known: {', '.join(known)}.")
 
 
-def _list(*, as_json: bool) -> None:
+def _print_sources(*, as_json: bool) -> None:
     """Lists the sessions found and where they were looked for. Imports nothing."""
     from crushpy.importers import sources
     from crushpy.importers.foreign import ForeignSession
@@ -76,17 +76,17 @@ def _list(*, as_json: bool) -> None:
     rows: list[dict[str, Any]] = []
     for source in sources():
         places = source.places(cwd)
-        found = [one for one in _all_of(source, places) if isinstance(one, ForeignSession)]
-        number = len({one.id for one in found})
-        row: dict[str, Any] = {"name": source.name, "title": source.title, "sessions": number}
+        found = [session for session in _find_sessions(source, places) if isinstance(session, ForeignSession)]
+        count = len({session.id for session in found})
+        row: dict[str, Any] = {"name": source.name, "title": source.title, "sessions": count}
         rows.append(row | {"places": [str(place) for place in places]})
     if as_json:
         print_json(rows)
         return
     width = max(len(row["name"]) for row in rows)
     for row in rows:
-        where = one_line(", ".join(row["places"]))
-        print_text(f"{row['name']:<{width}}  {counted(row['sessions'], 'session'):<14}  {where}\n")
+        searched = one_line(", ".join(row["places"]))
+        print_text(f"{row['name']:<{width}}  {counted(row['sessions'], 'session'):<14}  {searched}\n")
     if any(row["sessions"] for row in rows):
         print(
             "Nothing was imported. To import, name an agent: `crushpy sessions import claude`.",
@@ -94,7 +94,7 @@ def _list(*, as_json: bool) -> None:
         )
 
 
-def _all_of(source: "Source", places: "Iterable[Path]") -> "Iterable[Found]":
+def _find_sessions(source: "Source", places: "Iterable[Path]") -> "Iterable[Found]":
     from crushpy.importers.foreign import SkippedSession
 
     for place in places:
@@ -104,18 +104,18 @@ def _all_of(source: "Source", places: "Iterable[Path]") -> "Iterable[Found]":
             yield SkippedSession(place, error.message)
 
 
-def _existing(path: Path) -> Path:
+def _require_existing(path: Path) -> Path:
     try:
         found = path.expanduser().absolute()
-        there = found.is_file() or found.is_dir()
+        exists = found.is_file() or found.is_dir()
     except (OSError, ValueError, RuntimeError):
-        found, there = path, False
-    if not there:
+        found, exists = path, False
+    if not exists:
         raise UsageError(f"{path} does not exist", "Omit it to search the default locations.")
     return found
 
 
-def _tell(outcome: "ImportOutcome", *, dry_run: bool) -> None:
+def _print_outcome(outcome: "ImportOutcome", *, dry_run: bool) -> None:
     """Prints one line per imported conversation."""
     if outcome.status in ("imported", "updated"):
         words = [
@@ -126,19 +126,19 @@ def _tell(outcome: "ImportOutcome", *, dry_run: bool) -> None:
             words.append(counted(outcome.boundaries, "compaction"))
         words.append(one_line(outcome.title))
         if outcome.unmapped:
-            words.append(f"(not mapped: {_counts(outcome.unmapped)})")
+            words.append(f"(not mapped: {_format_counts(outcome.unmapped)})")
         print_text("  ".join(words) + "\n")
     if outcome.note and outcome.status != "skipped":
         print(f"{one_line(outcome.file)}: {one_line(outcome.note)}", file=sys.stderr)
     elif outcome.status == "empty" and outcome.unmapped:
-        print(f"{one_line(outcome.file)}: {_counts(outcome.unmapped)}", file=sys.stderr)
+        print(f"{one_line(outcome.file)}: {_format_counts(outcome.unmapped)}", file=sys.stderr)
 
 
-def _counts(unmapped: dict[str, int]) -> str:
-    return ", ".join(f"{number:,} {one_line(kind)}" for kind, number in unmapped.items())
+def _format_counts(unmapped: dict[str, int]) -> str:
+    return ", ".join(f"{count:,} {one_line(kind)}" for kind, count in unmapped.items())
 
 
-def _report(
+def _print_totals(
     source: "Source",
     places: list[Path],
     outcomes: "list[ImportOutcome]",
@@ -151,7 +151,7 @@ def _report(
     from collections import Counter
 
     usable = [one for one in outcomes if one.status in ("imported", "updated", "unchanged", "busy")]
-    added = [one for one in usable if one.status in ("imported", "updated")]
+    imported = [one for one in usable if one.status in ("imported", "updated")]
     unmapped: Counter[str] = Counter()
     for one in outcomes:
         unmapped.update(one.unmapped)
@@ -167,22 +167,22 @@ def _report(
                 "dry_run": dry_run,
                 "places": [str(place) for place in places],
                 "conversations": outcomes,
-                "imported": len(added),
-                "messages": sum(one.messages for one in added),
+                "imported": len(imported),
+                "messages": sum(one.messages for one in imported),
                 "unmapped": dict(sorted(unmapped.items())),
             }
         )
         return code
     if not usable:
-        where = one_line(", ".join(map(str, places)))
-        print(f"Nothing found: no sessions of {source.title} in {where}", file=sys.stderr)
+        searched = one_line(", ".join(map(str, places)))
+        print(f"Nothing found: no sessions of {source.title} in {searched}", file=sys.stderr)
         return code
     verb = "would be imported" if dry_run else "imported"
-    messages = counted(sum(one.messages for one in added), "message")
-    words = [f"{counted(len(added), 'conversation')} with {messages} {verb}"]
-    if len(usable) > len(added):
-        words.append(f"{len(usable) - len(added)} unchanged")
+    messages = counted(sum(one.messages for one in imported), "message")
+    words = [f"{counted(len(imported), 'conversation')} with {messages} {verb}"]
+    if len(usable) > len(imported):
+        words.append(f"{len(usable) - len(imported)} unchanged")
     if unmapped:
-        words.append(f"not mapped: {_counts(dict(sorted(unmapped.items())))}")
+        words.append(f"not mapped: {_format_counts(dict(sorted(unmapped.items())))}")
     print("; ".join(words) + ".", file=sys.stderr)
     return code

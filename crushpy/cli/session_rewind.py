@@ -46,7 +46,7 @@ async def changes_command(
     """Print all file changes of a conversation. Secrets are redacted."""
     from crushpy.security.redact import redact
 
-    async with _opened(session) as (_, rewinder, info):
+    async with _open_rewinder(session) as (_, rewinder, info):
         log, found = await rewinder.changes(info.id)
     if as_json:
         rows: list[dict[str, Any]] = []
@@ -69,7 +69,7 @@ async def changes_command(
         print_text(one_line(view.line) + "\n")
         if diff:
             _print_diff(view)
-    if any(one.source == "bash" for one in log.changes):
+    if any(entry.source == "bash" for entry in log.changes):
         print(NOT_COVERED, file=sys.stderr)
 
 
@@ -98,12 +98,12 @@ async def rewind_command(
     """
     if not files and not conversation:
         files = conversation = True
-    async with _opened(session) as (browser, rewinder, info):
+    async with _open_rewinder(session) as (browser, rewinder, info):
         target = await rewinder.target(info.id, to)
         if files and not dry_run:
             await browser.require_unused(info)
         planned = await rewinder.plan_rewind(info.id, target) if files else None
-        text = _described(target, planned, conversation=conversation)
+        text = _describe(target, planned, conversation=conversation)
         if dry_run:
             print_text(text)
             for view in planned.views if planned else ():
@@ -120,11 +120,11 @@ async def rewind_command(
             assert planned is not None
             outcome = await rewinder.apply(info, planned)
             await rewinder.tell_agent(info, outcome)
-    _tell(outcome)
+    _print_outcome(outcome)
 
 
 @asynccontextmanager
-async def _opened(name: str) -> "AsyncGenerator[tuple[SessionBrowser, Rewinder, SessionInfo]]":
+async def _open_rewinder(name: str) -> "AsyncGenerator[tuple[SessionBrowser, Rewinder, SessionInfo]]":
     """A session and its rewinder; an interrupted restoration is finished first."""
     from crushpy.settings import load
 
@@ -144,13 +144,13 @@ def _print_diff(view: "FileView") -> None:
         print_text(f"\n{clean(redact(view.unified))}\n\n")
 
 
-def _described(target: "RewindTarget", planned: "PlannedRestoration | None", *, conversation: bool) -> str:
-    where = "before" if target.ends_before else "after"
+def _describe(target: "RewindTarget", planned: "PlannedRestoration | None", *, conversation: bool) -> str:
+    position = "before" if target.ends_before else "after"
     lines: list[str] = []
     if conversation:
-        said = one_line(target.message.text)[:60] or target.message.id
+        quote = one_line(target.message.text)[:60] or target.message.id
         lines.append(
-            f"The conversation continues in a branch that ends {where} {target.message.role} {said!r}."
+            f"The conversation continues in a branch that ends {position} {target.message.role} {quote!r}."
         )
     if planned is not None:
         lines.append(
@@ -160,11 +160,11 @@ def _described(target: "RewindTarget", planned: "PlannedRestoration | None", *, 
     return "\n".join(lines) + "\n"
 
 
-def _tell(outcome: "RewindOutcome") -> None:
+def _print_outcome(outcome: "RewindOutcome") -> None:
     """Prints the branch's id to stdout and the rest to stderr. Exit code 1 if a file was not restored."""
     if outcome.restored:
-        are = "is" if len(outcome.restored) == 1 else "are"
-        print(f"{counted(len(outcome.restored), 'file')} {are} restored.", file=sys.stderr)
+        verb = "is" if len(outcome.restored) == 1 else "are"
+        print(f"{counted(len(outcome.restored), 'file')} {verb} restored.", file=sys.stderr)
     for conflict in outcome.conflicts:
         print(one_line(f"not restored: {conflict.path}: {conflict.reason}"), file=sys.stderr)
     if outcome.session is not None:

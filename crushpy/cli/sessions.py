@@ -82,12 +82,8 @@ async def list_sessions(
         shown = DEFAULT_LIMIT if limit is None else limit
         rows = await browser.conversations(cwd, shown + 1)
     if not rows:
-        where = (
-            "yet"
-            if cwd is None
-            else f"of {one_line(cwd)} yet; `crushpy sessions list --all` shows the others"
-        )
-        print(f"There are no conversations {where}.", file=sys.stderr)
+        scope = f" of {one_line(cwd)} yet; `crushpy sessions list --all` shows the others" if cwd else " yet"
+        print(f"There are no conversations{scope}.", file=sys.stderr)
         return
     print_text(_table(rows[:shown], lists, folders=everywhere))
     if len(rows) > shown:
@@ -127,7 +123,7 @@ async def export_command(
     async with open_browser() as browser:
         info = await find_session(browser, session)
         if output is not None:
-            with _explained(output):
+            with _explain_write_errors(output):
                 count = await browser.export(
                     info.id, output, form.value, keep_secrets=keep_secrets, replace=force
                 )
@@ -150,14 +146,14 @@ async def delete_command(
         info = await find_session(browser, session)
         sessions = [branch.session for branch in await browser.tree(info.id)]
         title = one_line(info.title) or "untitled"
-        count = counted(sum(one.message_count for one in sessions), "message")
-        what = f'conversation {info.root_id} "{title}" ({counted(len(sessions), "session")}, {count})'
+        count = counted(sum(entry.message_count for entry in sessions), "message")
+        description = f'conversation {info.root_id} "{title}" ({counted(len(sessions), "session")}, {count})'
         if not yes:
             if not sys.stdin.isatty():
-                raise UsageError(f"deleting {what} needs a confirmation", "Add --yes to delete it.")
-            typer.confirm(f"Delete {what}?", abort=True)
+                raise UsageError(f"deleting {description} needs a confirmation", "Add --yes to delete it.")
+            typer.confirm(f"Delete {description}?", abort=True)
         await browser.erase(info.root_id)
-    print(f"Deleted {what}.")
+    print(f"Deleted {description}.")
 
 
 def _table(
@@ -177,13 +173,13 @@ def _table(
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
     if sys.stdout.isatty():
-        room = shutil.get_terminal_size().columns
-        lines = (line if len(line) <= room else line[: room - 1] + "…" for line in lines)
+        columns = shutil.get_terminal_size().columns
+        lines = (line if len(line) <= columns else line[: columns - 1] + "…" for line in lines)
     return "\n".join(lines) + "\n"
 
 
 @contextmanager
-def _explained(file: Path) -> "Generator[None]":
+def _explain_write_errors(file: Path) -> "Generator[None]":
     """Explains why the user's file cannot be written."""
     if file.is_dir():
         raise UsageError(f"cannot write {file}: it is a folder", "Choose a file.")
@@ -214,7 +210,7 @@ async def tree_command(session: SessionId, as_json: AsJson = False) -> None:
             ]
         )
         return
-    print_text("\n".join(_draw(branches)) + "\n")
+    print_text("\n".join(_draw_tree(branches)) + "\n")
 
 
 async def search_command(
@@ -234,25 +230,25 @@ async def search_command(
     async with open_browser() as browser:
         within = (await find_session(browser, session)).id if session else None
         cwd = None if everywhere or within else str(working_folder())
-        each = None if as_json else HITS_PER_CONVERSATION
+        max_hits = None if as_json else HITS_PER_CONVERSATION
         if wait:
-            await _whole_index(browser)
-        found = await browser.search(query, cwd, within=within, conversations=limit, each=each)
-        left = 0 if within else await browser.count_unindexed()
-    if left:
+            await _index_all(browser)
+        found = await browser.search(query, cwd, within=within, conversations=limit, each=max_hits)
+        pending = 0 if within else await browser.count_unindexed()
+    if pending:
         print(
-            f"{counted(left, 'message')} could not be searched yet: they are indexed while crushpy is used. "
-            "Use --wait to index them first.",
+            f"{counted(pending, 'message')} could not be searched yet: "
+            "they are indexed while crushpy is used. Use --wait to index them first.",
             file=sys.stderr,
         )
     if as_json:
         print_json([hit for group in found for hit in group.hits])
         return
     if not found:
-        where = "" if everywhere or within else " in this folder; use --all to search all folders"
-        print(f"Nothing found{where}.", file=sys.stderr)
+        scope = "" if everywhere or within else " in this folder; use --all to search all folders"
+        print(f"Nothing found{scope}.", file=sys.stderr)
         raise typer.Exit(1)
-    print_text("\n".join(map(_found, found)))
+    print_text("\n".join(map(_format_group, found)))
 
 
 async def undo_command(session: SessionId) -> None:
@@ -264,7 +260,7 @@ async def undo_command(session: SessionId) -> None:
     print(f"  crushpy run --session {parent.id} ...   continues it")
 
 
-def _draw(branches: "list[Branch]") -> list[str]:
+def _draw_tree(branches: "list[Branch]") -> list[str]:
     """The tree as lines, as in the app: a chain of continuations stays at one depth."""
     children: dict[str, list[Branch]] = {}
     for branch in branches:
@@ -272,10 +268,10 @@ def _draw(branches: "list[Branch]") -> list[str]:
     lines: list[str] = []
 
     def add(branch: "Branch", lead: str, mark: str, below: str) -> None:
-        lines.append(f"{lead}{mark}{_line(branch)}")
-        own = children.get(branch.session.id, [])
-        for number, child in enumerate(own):
-            last = number == len(own) - 1
+        lines.append(f"{lead}{mark}{_branch_line(branch)}")
+        own_children = children.get(branch.session.id, [])
+        for number, child in enumerate(own_children):
+            last = number == len(own_children) - 1
             add(child, lead + below, "└─ " if last else "├─ ", "   " if last else "│  ")
 
     for first in children.get("", []):
@@ -283,9 +279,9 @@ def _draw(branches: "list[Branch]") -> list[str]:
     return lines
 
 
-def _line(branch: "Branch") -> str:
+def _branch_line(branch: "Branch") -> str:
     session, boundary = branch.session, branch.boundary
-    words = [session.id, _ago(session.updated_at), counted(session.message_count, "message")]
+    words = [session.id, _format_age(session.updated_at), counted(session.message_count, "message")]
     if boundary is None or boundary.trigger == "fork":
         words.append(one_line(session.title))
     else:
@@ -307,30 +303,30 @@ def _line(branch: "Branch") -> str:
     return "  ".join(words)
 
 
-async def _whole_index(browser: "SessionBrowser") -> None:
+async def _index_all(browser: "SessionBrowser") -> None:
     """Indexes all messages, with progress on a terminal."""
-    left = total = await browser.count_unindexed()
+    pending = total = await browser.count_unindexed()
     shown = sys.stderr.isatty()
     while await browser.run_maintenance():
-        left = await browser.count_unindexed()
+        pending = await browser.count_unindexed()
         if shown:
-            print(f"\rIndexing: {total - left:,} of {total:,}", end="", file=sys.stderr, flush=True)
+            print(f"\rIndexing: {total - pending:,} of {total:,}", end="", file=sys.stderr, flush=True)
     if shown and total:
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
-def _found(group: "SearchGroup") -> str:
+def _format_group(group: "SearchGroup") -> str:
     """One conversation: its title, then the hits with their sessions."""
     lines = [f"{group.root_id}  {one_line(group.title)}"]
     for hit in group.hits:
-        lines.append(f"  {hit.session_id}  {hit.role} {hit.message_id}, {_ago(hit.created_at)}")
+        lines.append(f"  {hit.session_id}  {hit.role} {hit.message_id}, {_format_age(hit.created_at)}")
         lines.append(f"    {one_line(hit.snippet)}")
     if group.more:
         lines.append(f"  and {counted(group.more, 'more place')}")
     return "\n".join(lines) + "\n"
 
 
-def _ago(moment: float) -> str:
+def _format_age(moment: float) -> str:
     from crushpy.engine.session.export import age
 
     since = age(time.time() - moment)

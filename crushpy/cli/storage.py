@@ -35,25 +35,25 @@ async def copy_command(source: Database, target: Database, as_json: AsJson = Fal
     from crushpy.storage.copying import copy_storage
 
     paths = Paths()
-    old, new = _opened(source), _opened(target)
+    old, new = _open_database(source), _open_database(target)
     for store in (old, new):
-        store.listen(_say)
+        store.listen(_print_message)
         store.location.replaces_damaged = False
     try:
         if not old.exists:
             raise UsageError(f"there is no database {old.place}", "Give the one to copy.")
-        if _real(old) == _real(new):
+        if _canonical_name(old) == _canonical_name(new):
             raise UsageError("source and target are the same database", "Give two databases.")
-        report = await copy_storage(old, new, paths.outputs, _progress)
+        report = await copy_storage(old, new, paths.outputs, _print_progress)
     except asyncio.CancelledError:
-        _say("The copy was interrupted. Run the same command again to resume it.")
+        _print_message("The copy was interrupted. Run the same command again to resume it.")
         raise
     finally:
         await old.close()
         await new.close()
         for warning in (*old.warnings, *new.warnings):
             print(f"crushpy: {warning}", file=sys.stderr)
-    _clear()
+    _clear_line()
     if as_json:
         print_json({"rows": report.rows, "added": report.added, "outputs": report.outputs})
         return
@@ -61,11 +61,11 @@ async def copy_command(source: Database, target: Database, as_json: AsJson = Fal
     print_text(
         f"{conversations:,} conversations, {messages:,} messages and {report.outputs:,} outputs are in "
         f"{new.place}, equal by count and hash ({report.added:,} rows were new).\n"
-        f"To use it: crushpy config set database_url {_setting(new)}\n"
+        f"To use it: crushpy config set database_url {_database_url(new)}\n"
     )
 
 
-def _opened(name: str) -> "Store":
+def _open_database(name: str) -> "Store":
     from crushpy.storage.store import Store
 
     if "://" in name:
@@ -73,27 +73,27 @@ def _opened(name: str) -> "Store":
     return Store(Path(name).expanduser().absolute())
 
 
-def _real(store: "Store") -> str:
+def _canonical_name(store: "Store") -> str:
     """A canonical name of the database."""
     return store.place if "://" in store.place else str(Path(store.place).resolve())
 
 
-def _setting(store: "Store") -> str:
+def _database_url(store: "Store") -> str:
     return store.place if "://" in store.place else f"sqlite:///{store.place}"
 
 
-def _progress(table: str, done: int, whole: int) -> None:
+def _print_progress(table: str, done: int, total: int) -> None:
     if sys.stderr.isatty():
-        print(f"\r\x1b[K{table}: {done:,} of {whole:,}", end="", file=sys.stderr, flush=True)
-    elif done >= whole:
-        print(f"{table}: {whole:,}", file=sys.stderr)
+        print(f"\r\x1b[K{table}: {done:,} of {total:,}", end="", file=sys.stderr, flush=True)
+    elif done >= total:
+        print(f"{table}: {total:,}", file=sys.stderr)
 
 
-def _say(words: str) -> None:
-    _clear()
+def _print_message(words: str) -> None:
+    _clear_line()
     print(f"crushpy: {words}", file=sys.stderr)
 
 
-def _clear() -> None:
+def _clear_line() -> None:
     if sys.stderr.isatty():
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)

@@ -20,15 +20,15 @@ class TaskTable:
 
     def __init__(self) -> None:
         self._tasks: dict[str, ListedTaskChanged] = {}
-        self._drawn = 0
-        self._at = 0.0
+        self._drawn_lines = 0
+        self._drawn_at = 0.0
 
     def __call__(self, event: ListedTaskChanged) -> None:
-        before = self._tasks.get(event.name)
+        previous = self._tasks.get(event.name)
         self._tasks[event.name] = event
-        same = before is not None and before.state == event.state
-        beginning = len(self._tasks) < event.of
-        if not beginning and (not same or time.monotonic() - self._at >= REDRAW_INTERVAL_S):
+        is_unchanged = previous is not None and previous.state == event.state
+        is_incomplete = len(self._tasks) < event.of
+        if not is_incomplete and (not is_unchanged or time.monotonic() - self._drawn_at >= REDRAW_INTERVAL_S):
             self.draw()
 
     def draw(self) -> None:
@@ -36,23 +36,23 @@ class TaskTable:
             return
         size = shutil.get_terminal_size()
         lines = table_lines(list(self._tasks.values()), size.columns - 1, max(3, size.lines - 2))
-        gone = self._drawn - len(lines)
-        self._over([*lines, *[""] * gone])
-        if gone > 0:
-            self._write(f"\x1b[{gone}A")
-        self._drawn = len(lines)
-        self._at = time.monotonic()
+        surplus = self._drawn_lines - len(lines)
+        self._overwrite_lines([*lines, *[""] * surplus])
+        if surplus > 0:
+            self._write(f"\x1b[{surplus}A")
+        self._drawn_lines = len(lines)
+        self._drawn_at = time.monotonic()
 
     def erase(self) -> None:
-        if self._drawn:
-            self._over([""] * self._drawn)
-            self._write(f"\x1b[{self._drawn}A")
-        self._drawn = 0
+        if self._drawn_lines:
+            self._overwrite_lines([""] * self._drawn_lines)
+            self._write(f"\x1b[{self._drawn_lines}A")
+        self._drawn_lines = 0
 
-    def _over(self, lines: list[str]) -> None:
+    def _overwrite_lines(self, lines: list[str]) -> None:
         """Overwrites line by line: some terminals keep a copy of a cleared screen."""
-        back = f"\x1b[{self._drawn}A\r" if self._drawn else ""
-        self._write(back + "".join(f"{line}\x1b[K\n" for line in lines))
+        cursor_up = f"\x1b[{self._drawn_lines}A\r" if self._drawn_lines else ""
+        self._write(cursor_up + "".join(f"{line}\x1b[K\n" for line in lines))
 
     def _write(self, text: str) -> None:
         with suppress(OSError):  # the display is optional
@@ -68,17 +68,18 @@ class TaskLines:
         self._states: dict[str, str] = {}
 
     def __call__(self, event: ListedTaskChanged) -> None:
-        before = self._states.get(event.name)
+        previous = self._states.get(event.name)
         self._states[event.name] = event.state
-        if event.state in (before, "waiting"):
+        if event.state in (previous, "waiting"):
             return
-        what = f"[{event.number}/{event.of}] {event.name}"
+        label = f"[{event.number}/{event.of}] {event.name}"
         if event.state == "running":
-            self._say(f"· {what} started", False)
-        elif before is None:
-            self._say(f"✓ {what} was already done", False)
+            self._say(f"· {label} started", False)
+        elif previous is None:
+            self._say(f"✓ {label} was already done", False)
         else:
-            self._say(f"{MARKS.get(event.state, '✗')} {what}: {_ending(event)}", event.state == "failed")
+            mark = MARKS.get(event.state, "✗")
+            self._say(f"{mark} {label}: {_describe_end(event)}", event.state == "failed")
 
     def draw(self) -> None:
         pass
@@ -87,11 +88,11 @@ class TaskLines:
         pass
 
 
-def _ending(event: ListedTaskChanged) -> str:
+def _describe_end(event: ListedTaskChanged) -> str:
     figures = f"{counted(event.step, 'step')}, {event.tokens:,} tokens, {money(event.cost)}"
     words = [event.state, figures, f"branch {event.branch}" if event.branch else unchanged(event)]
-    said = ", ".join(word for word in words if word)
-    return f"{said}: {one_line(event.error)}" if event.error else said
+    text = ", ".join(word for word in words if word)
+    return f"{text}: {one_line(event.error)}" if event.error else text
 
 
 class ListedTaskResults:

@@ -18,12 +18,12 @@ from crushpy.tools.base import Delegation
 
 Strategy = Literal["", "full", "summarized"]
 MAX_BYTES = 1_000_000
-HINT = (
+FORMAT_HINT = (
     'In TOML: a [[tasks]] with prompt = "..." for each; name, needs, worktree, read_only, model, '
     "context_strategy, report_strategy, max_steps, max_tokens and max_cost may follow. "
-    "In any other text file: a task a line."
+    "In any other text file: one task per line."
 )
-KINDS = {
+VALUE_KINDS = {
     "tasks": "a list",
     "needs": 'a list of names, such as ["survey"]',
     "worktree": "true or false",
@@ -35,11 +35,11 @@ KINDS = {
     "max_cost": "a number, 0 or more",
 }
 """What the value of a key must be, if not text."""
-MAX_NAME = 60
+MAX_NAME_CHARS = 60
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _KEY = re.compile(r"`\$\.(\w+)")
 _FIELD = re.compile(r"(missing required|contains unknown) field `([^`]*)`")
-_MARK = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+(?:\[[ x]\]\s+)?")
+_BULLET = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+(?:\[[ x]\]\s+)?")
 
 
 class WrittenTask(Data, frozen=True, forbid_unknown_fields=True):
@@ -71,33 +71,33 @@ def read_tasks(name: str, cwd: Path) -> TaskListSpec:
     path = cwd / Path(name).expanduser()
     text = _read(name, path)
     try:
-        listed = msgspec.convert(_parsed(text, path.suffix.lower()), TaskFile)
+        listed = msgspec.convert(_parse_file(text, path.suffix.lower()), TaskFile)
     except msgspec.ValidationError as error:
-        raise UsageError(f"--tasks {name}: {_plainly(error, 'a list')}", HINT) from error
+        raise UsageError(f"--tasks {name}: {_explain(error, 'a list')}", FORMAT_HINT) from error
     except ValueError as error:  # names the line of invalid TOML or JSON
-        raise UsageError(f"--tasks {name}: {error}", HINT) from error
+        raise UsageError(f"--tasks {name}: {error}", FORMAT_HINT) from error
     except RecursionError as error:
-        raise UsageError(f"--tasks {name}: it is nested too deeply", HINT) from error
+        raise UsageError(f"--tasks {name}: it is nested too deeply", FORMAT_HINT) from error
     if not listed.tasks:
-        raise UsageError(f"--tasks {name}: it holds no task", HINT)
-    tasks = tuple(_order(name, number, one) for number, one in enumerate(listed.tasks, 1))
+        raise UsageError(f"--tasks {name}: it contains no tasks", FORMAT_HINT)
+    tasks = tuple(_read_task(name, number, task) for number, task in enumerate(listed.tasks, 1))
     if problem := problem_with_needs([task.planned for task in tasks]):
-        raise UsageError(f"--tasks {name}: {problem}", HINT)
+        raise UsageError(f"--tasks {name}: {problem}", FORMAT_HINT)
     return TaskListSpec(tasks, Strategies(listed.context_strategy, listed.report_strategy))
 
 
-def _order(name: str, number: int, written: Any) -> TaskSpec:
+def _read_task(name: str, number: int, value: Any) -> TaskSpec:
     try:
-        entry = msgspec.convert({"prompt": written} if isinstance(written, str) else written, WrittenTask)
+        entry = msgspec.convert({"prompt": value} if isinstance(value, str) else value, WrittenTask)
     except msgspec.ValidationError as error:
-        which = f"{number} ({written['name']})" if isinstance(written, dict) and "name" in written else number
-        raise UsageError(f"--tasks {name}: task {which}: {_plainly(error, 'a text')}", HINT) from error
+        label = f"{number} ({value['name']})" if isinstance(value, dict) and "name" in value else number
+        raise UsageError(f"--tasks {name}: task {label}: {_explain(error, 'a text')}", FORMAT_HINT) from error
     if not entry.prompt.strip():
-        raise UsageError(f"--tasks {name}: task {number} has an empty prompt", HINT)
+        raise UsageError(f"--tasks {name}: task {number} has an empty prompt", FORMAT_HINT)
     if entry.name and not _is_name(entry.name):
         raise UsageError(
             f"--tasks {name}: task {number} has the name {entry.name!r}, which is not a valid branch name",
-            f"Use at most {MAX_NAME} letters, digits, dots, dashes and underscores.",
+            f"Use at most {MAX_NAME_CHARS} letters, digits, dots, dashes and underscores.",
         )
     return TaskSpec(
         entry.name or f"task-{number}",
@@ -109,19 +109,19 @@ def _order(name: str, number: int, written: Any) -> TaskSpec:
     )
 
 
-def _plainly(error: msgspec.ValidationError, short: str) -> str:
-    """The error in a file or a task, in words. `short`: what it may be instead of a table of keys."""
+def _explain(error: msgspec.ValidationError, alternative: str) -> str:
+    """The error in a file or a task, in words. `alternative`: what it may be instead of a table of keys."""
     if key := _KEY.search(str(error)):
-        return f"{key[1]} must be {KINDS.get(key[1], 'text')}"
+        return f"{key[1]} must be {VALUE_KINDS.get(key[1], 'text')}"
     if field := _FIELD.search(str(error)):
         return f"{field[2]} is missing" if field[1] == "missing required" else f"there is no key {field[2]}"
-    return f"it must be {short}, or a table of keys"
+    return f"it must be {alternative}, or a table of keys"
 
 
 def _is_name(name: str) -> bool:
     """Whether it is a valid end of a git branch name, on every file system."""
-    fits = len(name) <= MAX_NAME and _NAME.fullmatch(name)
-    return bool(fits) and ".." not in name and not name.lower().endswith((".", ".lock"))
+    is_plain = len(name) <= MAX_NAME_CHARS and _NAME.fullmatch(name)
+    return bool(is_plain) and ".." not in name and not name.lower().endswith((".", ".lock"))
 
 
 def _read(name: str, path: Path) -> str:
@@ -137,11 +137,11 @@ def _read(name: str, path: Path) -> str:
         raise UsageError(f"--tasks {name}: the file is not text in UTF-8") from error
 
 
-def _parsed(text: str, suffix: str) -> Any:
+def _parse_file(text: str, suffix: str) -> Any:
     if suffix == ".toml":
         return msgspec.toml.decode(text)
     if suffix == ".json":
         found: Any = json.loads(text)
         return {"tasks": found} if text.lstrip().startswith("[") else found
-    lines = (_MARK.sub("", line).strip() for line in text.splitlines() if not line.lstrip().startswith("#"))
+    lines = (_BULLET.sub("", line).strip() for line in text.splitlines() if not line.lstrip().startswith("#"))
     return {"tasks": [line for line in lines if line]}

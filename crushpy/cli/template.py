@@ -31,15 +31,15 @@ def register(app: typer.Typer) -> None:
 
 def show_template(name: TemplateName = "summary") -> None:
     """Print the effective template."""
-    sys.stdout.write(_in_force(name).text)
+    sys.stdout.write(_effective_template(name).text)
 
 
 def template_path(name: TemplateName = "summary") -> None:
     """Print the path of the effective template, and where your own would be."""
-    found = _in_force(name)
+    found = _effective_template(name)
     print(f"{found.path}  ({found.layer})")
     if found.layer == "shipped":
-        print(f"yours would be {_own(name).file}  (crushpy template edit {name})")
+        print(f"yours would be {_own_template(name).file}  (crushpy template edit {name})")
 
 
 def edit_template(name: TemplateName = "summary") -> None:
@@ -48,11 +48,12 @@ def edit_template(name: TemplateName = "summary") -> None:
     import shlex
     import subprocess
 
-    own = _own(name).edited()
+    own = _own_template(name).edited()
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if not editor:
         raise UsageError(
-            f"Neither VISUAL nor EDITOR is set. The file is {own}", "Set EDITOR, or edit it yourself."
+            f"Neither VISUAL nor EDITOR is set. The file is {own}",
+            "Set EDITOR, or edit it yourself.",
         )
     code = subprocess.run([*shlex.split(editor), str(own)], check=False).returncode
     if code != 0:
@@ -70,20 +71,20 @@ def check_templates(
     if file is not None:
         _check_file(name or "summary", file)
         return
-    broken = False
-    for one in [name] if name else prompts.shipped_names():
-        layer, found = next(_templates(one).candidates(one))
+    failed = False
+    for template_name in [name] if name else prompts.shipped_names():
+        layer, found = next(_templates(template_name).candidates(template_name))
         try:
-            prompts.template_from_file(one, found)
+            prompts.template_from_file(template_name, found)
             if name or layer != "shipped":
-                print(f"{one}: fine  ({found})")
+                print(f"{template_name}: fine  ({found})")
         except prompts.TemplateProblem as problem:
-            broken = True
+            failed = True
             print(
-                f"{one}: {problem.message}\n  {problem.hint} Until then the shipped one is used.",
+                f"{template_name}: {problem.message}\n  {problem.hint} Until then the shipped one is used.",
                 file=sys.stderr,
             )
-    if broken:
+    if failed:
         raise typer.Exit(2)
     if not name:
         print("All templates are fine.")
@@ -91,12 +92,12 @@ def check_templates(
 
 def reset_template(name: TemplateName = "summary") -> None:
     """Return to the shipped template; yours is kept as a .bak file."""
-    own = _own(name)
-    kept = own.reset()
-    if kept is None:
+    own = _own_template(name)
+    backup = own.reset()
+    if backup is None:
         print(f"There is no template of yours at {own.file}; the shipped one is used.")
         return
-    print(f"The shipped {name} is used again. Yours is kept as {kept}.")
+    print(f"The shipped {name} is used again. Yours is kept as {backup}.")
 
 
 def _templates(name: str) -> "Templates":
@@ -110,13 +111,13 @@ def _templates(name: str) -> "Templates":
     return ProjectEnvironment(working_folder()).templates
 
 
-def _own(name: str) -> "OwnTemplate":
+def _own_template(name: str) -> "OwnTemplate":
     from crushpy.engine.template_editor import OwnTemplate
 
     return OwnTemplate(_templates(name), name)
 
 
-def _in_force(name: str) -> "Template":
+def _effective_template(name: str) -> "Template":
     """The effective template; problems of templates with precedence go to stderr."""
     templates = _templates(name)
     found = templates.find(name)

@@ -37,14 +37,14 @@ def trust_command(
         else:
             print("\n".join(map(clean, folders)) or "No project is trusted.")
         return
-    root = add_trusted(paths, chosen_root(path))
+    root = add_trusted(paths, find_root(path))
     print(f"{clean(str(root))} is trusted. crushpy now uses:")
     for line in brings(root):
         print(f"  {line}")
     print("To undo: crushpy untrust")
 
 
-def chosen_root(path: Path | None) -> Path:
+def find_root(path: Path | None) -> Path:
     """The root of the project around `path` or the current folder."""
     try:
         folder = (path or working_folder()).resolve(strict=True)

@@ -303,7 +303,7 @@ class CallBatch:
         self._renew()
 
     def _renew(self) -> None:
-        self._current = (self._context.resolving_once(), Judgements())
+        self._current = (self._context.with_path_cache(), Judgements())
         self._since = time.monotonic()
 
     def current(self) -> tuple[ToolContext, Judgements]:

@@ -53,41 +53,41 @@ class Delegation(Data, frozen=True):
     """The call that requested it."""
 
 
-TakesImages = Callable[[], ImageLimits | None]
+GetImageLimits = Callable[[], ImageLimits | None]
 """The image size limits of the current model; None if it does not take images."""
-LeavesOut = Callable[[str, Path, Path], Callable[[str], bool] | None]
+FindSkipped = Callable[[str, Path, Path], Callable[[str], bool] | None]
 """Called with a tool's name and a folder, as named and as resolved: which relative paths in it the tool must
 skip; None if none."""
-BringOutput = Callable[[str], Awaitable[None]]
+FetchOutput = Callable[[str], Awaitable[None]]
 """Fetches a stored output by name, which another machine produced, into the folder of outputs."""
-_OUTPUT = re.compile(r"output-\w+\.txt")
+_OUTPUT_NAME = re.compile(r"output-\w+\.txt")
 Recall = Callable[[str, str], Awaitable[str]]
 """Finds earlier messages by words or by id, as text for the model."""
 Delegate = Callable[[Delegation, Callable[[str], None]], Awaitable[Outcome]]
 """Runs a sub-agent and shows its progress."""
 
 
-def _ignore(_: str) -> None:
+def _discard(_: str) -> None:
     pass
 
 
-async def _no_delegate(order: Delegation, show: Callable[[str], None]) -> "Outcome":
+async def _refuse_delegation(order: Delegation, show: Callable[[str], None]) -> "Outcome":
     raise ToolError("Tasks are not available here. Do it yourself.")
 
 
-def _any_model() -> ImageLimits | None:
+def _default_image_limits() -> ImageLimits | None:
     return ImageLimits(longest=1_568)
 
 
-def _all_is_read(tool: str, place: Path, real: Path) -> Callable[[str], bool] | None:
+def _skip_nothing(tool: str, place: Path, real: Path) -> Callable[[str], bool] | None:
     return None
 
 
-async def _kept_here(name: str) -> None:
+async def _fetch_nothing(name: str) -> None:
     """Outputs are on this machine already."""
 
 
-async def _nothing_stored(query: str, message_id: str) -> str:
+async def _recall_nothing(query: str, message_id: str) -> str:
     return "Nothing is stored."
 
 
@@ -102,10 +102,7 @@ class ToolContext:
         jobs: "Jobs",
         *,
         allow_private_hosts: bool = False,
-        recall: Recall = _nothing_stored,
-        delegate: Delegate = _no_delegate,
-        takes_images: TakesImages = _any_model,
-        bring_output: BringOutput = _kept_here,
+        fetch_output: FetchOutput = _fetch_nothing,
     ) -> None:
         self.cwd = cwd
         """The workspace: relative paths start here."""
@@ -116,92 +113,89 @@ class ToolContext:
         self.jobs = jobs
         """Background commands."""
         self.allow_private_hosts = allow_private_hosts
-        self.emit: Callable[[str], None] = _ignore
+        self.emit: Callable[[str], None] = _discard
         """Shows live output. Never blocks."""
-        self.recall = recall
-        """Finds earlier messages by words or by id, as text for the model."""
-        self.delegate = delegate
-        """Runs a sub-agent and shows its progress."""
-        self.takes_images = takes_images
-        """The image size limits of the current model; None if it does not take images."""
-        self.left_out: LeavesOut = _all_is_read
+        self.recall: Recall = _recall_nothing
+        self.delegate: Delegate = _refuse_delegation
+        self.image_limits: GetImageLimits = _default_image_limits
+        self.find_skipped: FindSkipped = _skip_nothing
         """Which files of a searchable folder may not be read."""
-        self._bring_output = bring_output
+        self._fetch_output = fetch_output
         self.call_id = ""
         self.resolved: dict[str, str] | None = None
         """The resolved paths that permissions are decided on; None if they are not cached."""
-        self._meant: dict[str, Path] | None = None
+        self._absolute: dict[str, Path] | None = None
         """The same before links are resolved."""
         self.needs = Privileges()
         """What a command of this call was granted beyond the sandbox."""
 
-    def for_agent(
+    def copy_for_agent(
         self,
         memory: "FileMemory",
         recall: Recall,
         delegate: Delegate | None,
-        takes_images: TakesImages,
-        left_out: LeavesOut,
+        image_limits: GetImageLimits,
+        find_skipped: FindSkipped,
     ) -> "ToolContext":
         """A copy for one agent in the same workspace; without `delegate` it cannot start tasks."""
-        lent = copy(self)
-        lent.memory, lent.recall, lent.delegate = memory, recall, delegate or _no_delegate
-        lent.takes_images, lent.left_out = takes_images, left_out
-        return lent
+        clone = copy(self)
+        clone.memory, clone.recall, clone.delegate = memory, recall, delegate or _refuse_delegation
+        clone.image_limits, clone.find_skipped = image_limits, find_skipped
+        return clone
 
-    def for_call(
+    def copy_for_call(
         self, call_id: str, emit: Callable[[str], None], needs: Privileges | None = None
     ) -> "ToolContext":
         """A copy for one call: live output goes to `emit`, commands are granted `needs`."""
-        lent = copy(self)
-        lent.emit = emit
-        lent.call_id = call_id
-        lent.needs = needs or Privileges()
-        return lent
+        clone = copy(self)
+        clone.emit = emit
+        clone.call_id = call_id
+        clone.needs = needs or Privileges()
+        return clone
 
-    def resolving_once(self) -> "ToolContext":
+    def with_path_cache(self) -> "ToolContext":
         """A copy that resolves each path once: for one call from check to end, or for parallel calls."""
-        lent = copy(self)
-        lent.resolved = {}
-        lent._meant = {}
-        return lent
+        clone = copy(self)
+        clone.resolved = {}
+        clone._absolute = {}
+        return clone
 
     def resolve(self, path: str) -> Path:
         """`path` as the model wrote it, made absolute. `~` is the home folder."""
-        if self._meant is None:
+        if self._absolute is None:
             return self._resolve(path)
-        found = self._meant.get(path)
+        found = self._absolute.get(path)
         if found is None:
-            found = self._meant[path] = self._resolve(path)
+            found = self._absolute[path] = self._resolve(path)
         return found
 
     def _resolve(self, path: str) -> Path:
         expanded = Path(path).expanduser() if path.startswith("~") else Path(path)
-        if self._is_output_elsewhere(expanded):
+        if self._is_output_of_other_machine(expanded):
             return self.output_dir / expanded.name
-        return self.jobs.seen_at(expanded if expanded.is_absolute() else self.cwd / expanded)
+        return self.jobs.file_tool_path(expanded if expanded.is_absolute() else self.cwd / expanded)
 
-    def _is_output_elsewhere(self, path: Path) -> bool:
+    def _is_output_of_other_machine(self, path: Path) -> bool:
         """Whether this is the path of an output of the same conversation on another machine."""
         return (
             path.parts[-3:-1] == ("outputs", self.output_dir.name)
-            and _OUTPUT.fullmatch(path.name) is not None
+            and _OUTPUT_NAME.fullmatch(path.name) is not None
             and path.parent != self.output_dir
         )
 
-    async def bring_output(self, path: str) -> None:
+    async def fetch_output(self, path: str) -> None:
         """Makes an output of another machine available for `view`. Never raises."""
         with suppress(CrushpyError, OSError, ValueError, RuntimeError):
             found = self.resolve(path)
             if found.parent == self.output_dir and not found.exists():
-                await self._bring_output(found.name)
+                await self._fetch_output(found.name)
 
     def shown(self, path: Path) -> str:
         """`path` for display: relative if inside the workspace."""
         try:
             return str(path.relative_to(self.cwd))
         except ValueError:
-            return str(self.jobs.called(path))
+            return str(self.jobs.command_path(path))
 
 
 class Tool(Generic[A]):

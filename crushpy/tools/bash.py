@@ -15,9 +15,9 @@ from crushpy.tools.errors import ToolError
 from crushpy.tools.shell.command_output import LiveOutput, Output, describe_output
 from crushpy.tools.shell.process import Process, cannot_kill
 
-_TAIL = 20_000
+_SEARCHED_CHARS = 20_000
 """Characters at the end of the output that are searched for errors."""
-_NETWORK = re.compile(
+_NETWORK_ERROR = re.compile(
     r"Network is unreachable|Could not resolve host|Temporary failure in name resolution"
     r"|Name or service not known"
     r"|nodename nor servname|No address associated with hostname|EAI_AGAIN|ENETUNREACH|ENOTFOUND|getaddrinfo"
@@ -25,47 +25,56 @@ _NETWORK = re.compile(
     r"|Could not connect to|Could not resolve|Connection refused",
     re.IGNORECASE,
 )
-_NOT_NEAR = re.compile(
+_LOOPBACK_REFUSED = re.compile(
     r"(?:localhost|127\.0\.0\.1|\[::1\])[^\n]{0,200}(?:refused|connect to server)"
     r"|refused[^\n]{0,200}(?:localhost|127\.0\.0\.1)",
     re.IGNORECASE,
 )
 """A refused connection to loopback."""
-_READ_ONLY = re.compile(r"Read-only file system|EROFS|os error 30", re.IGNORECASE)
-_DENIED = re.compile(
+_READ_ONLY_ERROR = re.compile(r"Read-only file system|EROFS|os error 30", re.IGNORECASE)
+_PERMISSION_ERROR = re.compile(
     r"Permission denied|Operation not permitted|EACCES|EPERM|Device or resource busy|EBUSY|os error 1\b",
     re.IGNORECASE,
 )
-_GIT = re.compile(
+_GIT_PATH = re.compile(
     r"(?:^|[\s'\"`/])\.git(?:/|['\"`:\s]|$)|\.lock['\"`]?:|could not write (?:config|index)", re.MULTILINE
 )
 
 
-def why_it_failed(output: str, exit_code: int | None, needs: Privileges, *, mounts: bool = True) -> str:
+def explain_sandbox_failure(
+    output: str, exit_code: int | None, needs: Privileges, *, mounts: bool = True
+) -> str:
     """What the sandbox refused a command, and how to ask for it; empty if the sandbox was not the cause.
 
     `mounts`: whether the sandbox has its own mounts; otherwise it refuses what was not granted.
     """
     if exit_code == 0:
         return ""
-    output = output[-_TAIL:]
-    held = bool(_READ_ONLY.search(output))
-    if (held or _DENIED.search(output)) and _GIT.search(output) and not needs.git and mounts:
+    output = output[-_SEARCHED_CHARS:]
+    is_read_only = bool(_READ_ONLY_ERROR.search(output))
+    if (
+        (is_read_only or _PERMISSION_ERROR.search(output))
+        and _GIT_PATH.search(output)
+        and not needs.git
+        and mounts
+    ):
         return "`.git` is read-only in the sandbox: run the git command that changes it in a call of its own"
-    if _NETWORK.search(output) and not needs.network:
-        only = f" beyond {', '.join(needs.hosts)}" if needs.hosts else ""
-        return f"the sandbox has no network access{only}: call again with needs.network, naming the hosts"
-    if needs.network and mounts and _NOT_NEAR.search(output):
+    if _NETWORK_ERROR.search(output) and not needs.network:
+        exception = f" beyond {', '.join(needs.hosts)}" if needs.hosts else ""
+        return (
+            f"the sandbox has no network access{exception}: call again with needs.network, naming the hosts"
+        )
+    if needs.network and mounts and _LOOPBACK_REFUSED.search(output):
         return (
             "a command with full network access reaches the machine's servers, not those of the sandbox: "
             "call again without needs.network, or with needs.network naming hosts"
         )
-    if not mounts and _DENIED.search(output):
+    if not mounts and _PERMISSION_ERROR.search(output):
         return (
             "commands in the sandbox may write only in the workspace and $TMPDIR (not in /tmp), and may not "
             "read secrets: use $TMPDIR, or call again with needs.write, naming the folder"
         )
-    if held:
+    if is_read_only:
         return (
             "commands in the sandbox may write only in the workspace and /tmp: "
             "call again with needs.write, naming the folder"
@@ -73,8 +82,8 @@ def why_it_failed(output: str, exit_code: int | None, needs: Privileges, *, moun
     return ""
 
 
-DEFAULT_TIMEOUT = 120
-MAX_TIMEOUT = 600
+DEFAULT_TIMEOUT_S = 120
+MAX_TIMEOUT_S = 600
 
 
 class PrivilegesArgs(Args, frozen=True):
@@ -88,8 +97,8 @@ class PrivilegesArgs(Args, frozen=True):
 
 class BashArgs(Args, frozen=True):
     command: str
-    timeout: Annotated[float, Meta(gt=0, le=MAX_TIMEOUT, description="Seconds; default 120.")] = (
-        DEFAULT_TIMEOUT
+    timeout: Annotated[float, Meta(gt=0, le=MAX_TIMEOUT_S, description="Seconds; default 120.")] = (
+        DEFAULT_TIMEOUT_S
     )
     background: bool = False
     needs: Annotated[
@@ -103,14 +112,14 @@ class BashTool(Tool[BashArgs]):
     access = ToolAccess("command", writes=True)
 
     def accesses(self, args: BashArgs, context: ToolContext) -> tuple[Access, ...]:
-        needs = asked_needs(args.needs, context)
+        needs = requested_privileges(args.needs, context)
         return (Access(self.name, self.access.kind, args.command, self.access.writes, needs),)
 
     async def run(self, args: BashArgs, context: ToolContext) -> Outcome:
         if not args.command.strip():
             raise ToolError("The command is empty. Say what to run.")
         if args.background:
-            return _in_background(args.command, context)
+            return _start_in_background(args.command, context)
         output = Output(context.output_dir, LiveOutput(context.emit))
         process = context.jobs.run(args.command, context.cwd, output, context.needs)
         try:
@@ -119,28 +128,28 @@ class BashTool(Tool[BashArgs]):
             await process.kill()
             raise
         if in_time:
-            return _ended(process, context)
+            return _finished_outcome(process, context)
         survivors = await process.kill()
         note = f"timed out after {args.timeout:g} s and was killed"
-        return _outcome(process, note, cannot_kill(survivors), is_error=True)
+        return _build_outcome(process, note, cannot_kill(survivors), is_error=True)
 
 
-def asked_needs(args: PrivilegesArgs, context: ToolContext) -> Privileges:
+def requested_privileges(args: PrivilegesArgs, context: ToolContext) -> Privileges:
     """The privileges the agent asks for. Raises ToolError if they are invalid."""
-    named = () if isinstance(args.network, bool) else args.network
-    hosts = tuple(dict.fromkeys(_host(name) for name in named if name != "*"))
+    hosts_or_star = () if isinstance(args.network, bool) else args.network
+    hosts = tuple(dict.fromkeys(_parse_host(name) for name in hosts_or_star if name != "*"))
     folders = tuple(os.path.normpath(context.cwd / Path(folder).expanduser()) for folder in args.write)
-    return Privileges(args.network is True or "*" in named, hosts, folders, args.git)
+    return Privileges(args.network is True or "*" in hosts_or_star, hosts, folders, args.git)
 
 
-def _host(name: str) -> str:
+def _parse_host(name: str) -> str:
     host = re.sub(r"^[a-z]+://", "", name.strip().lower()).split("/")[0].partition(":")[0]
     if not re.fullmatch(r"(?:\*\.)?[a-z0-9_][a-z0-9_.-]*", host):
         raise ToolError(f"needs.network: {name!r} is not a host. Name hosts such as example.com, or true.")
     return host
 
 
-def _in_background(command: str, context: ToolContext) -> Outcome:
+def _start_in_background(command: str, context: ToolContext) -> Outcome:
     job = context.jobs.start(command, context.cwd, context.output_dir, context.needs)
     return Outcome(
         f"Started {job.id}. Read its output with job_output, end it with job_kill.",
@@ -148,38 +157,40 @@ def _in_background(command: str, context: ToolContext) -> Outcome:
     )
 
 
-def _ended(process: Process, context: ToolContext) -> Outcome:
-    how = f"ended by {process.signal_name}" if process.signal_name else ""
+def _finished_outcome(process: Process, context: ToolContext) -> Outcome:
+    exit_note = f"ended by {process.signal_name}" if process.signal_name else ""
     if process.exit_code:
-        how = f"exit code {process.exit_code}"
-    stays = ""
+        exit_note = f"exit code {process.exit_code}"
+    background_note = ""
     if process.running:
         process.output.hide()
         job = context.jobs.adopt(process)
-        stays = f"a background process still holds the output; it is {job.id} now (job_output, job_kill)"
-    noticed = context.jobs.noticed(context.needs)
+        background_note = (
+            f"a background process still holds the output; it is {job.id} now (job_output, job_kill)"
+        )
+    messages = context.jobs.take_messages(context.needs)
     sandbox = context.jobs.confinement.sandbox
-    held_by = context.needs if sandbox.on else None
-    notes = (how, process.trouble, stays, *noticed)
-    return _outcome(
-        process, *notes, is_error=process.exit_code != 0, held_by=held_by, mounts=sandbox.keeps_repository
+    granted = context.needs if sandbox.on else None
+    notes = (exit_note, process.trouble, background_note, *messages)
+    return _build_outcome(
+        process, *notes, is_error=process.exit_code != 0, granted=granted, mounts=sandbox.keeps_repository
     )
 
 
-def _outcome(
-    process: Process, *notes: str, is_error: bool, held_by: Privileges | None = None, mounts: bool = True
+def _build_outcome(
+    process: Process, *notes: str, is_error: bool, granted: Privileges | None = None, mounts: bool = True
 ) -> Outcome:
-    """`held_by`: what it was granted in a sandbox; None without a sandbox."""
+    """`granted`: what it was granted in a sandbox; None without a sandbox."""
     taken = process.output.take()
     why = ""
-    if is_error and held_by is not None:
-        why = why_it_failed(taken.text, process.exit_code, held_by, mounts=mounts)
-    said = [note for note in (*notes, why) if note]
+    if is_error and granted is not None:
+        why = explain_sandbox_failure(taken.text, process.exit_code, granted, mounts=mounts)
+    shown_notes = [note for note in (*notes, why) if note]
     seconds = round(process.seconds, 3)
     return Outcome(
-        describe_output(taken, process.output.where, *said),
+        describe_output(taken, process.output.where, *shown_notes),
         is_error=is_error,
         display=Terminal(
-            process.command, taken.text, process.exit_code, seconds, "; ".join(said), taken.lines
+            process.command, taken.text, process.exit_code, seconds, "; ".join(shown_notes), taken.lines
         ),
     )

@@ -9,7 +9,7 @@ from crushpy.tools.errors import ToolError
 if TYPE_CHECKING:
     from crushpy.tools.web.page_visit import LookUp
 
-MAX_SECONDS = 30
+MAX_FETCH_S = 30
 
 
 class FetchArgs(Args, frozen=True):
@@ -23,7 +23,7 @@ class FetchTool(Tool[FetchArgs]):
     in_reading_tasks = True
     parallel = True
 
-    def __init__(self, look_up: "LookUp | None" = None, max_seconds: float = MAX_SECONDS) -> None:
+    def __init__(self, look_up: "LookUp | None" = None, max_seconds: float = MAX_FETCH_S) -> None:
         self._look_up = look_up
         self._max_seconds = max_seconds
 

@@ -64,29 +64,29 @@ class GlobTool(Tool[GlobArgs]):
             return await self._find(args, context, folder, opened)
 
     async def _find(self, args: GlobArgs, context: ToolContext, folder: Path, opened: Folder) -> Outcome:
-        pattern = GlobPattern(_below(args.pattern, folder))
-        is_left_out = context.left_out(self.name, folder, opened.path)
+        pattern = GlobPattern(_relative_pattern(args.pattern, folder))
+        is_skipped = context.find_skipped(self.name, folder, opened.path)
         found: list[str] = []
 
-        def take(record: bytes) -> bool:
+        def add_match(record: bytes) -> bool:
             path = os.fsdecode(record).removeprefix("./")
-            if pattern.matches(path) and not (is_left_out and is_left_out(path)):
+            if pattern.matches(path) and not (is_skipped and is_skipped(path)):
                 found.append(path)
             return True
 
         words = list_files(required(self._find_ripgrep))
-        ended = await read_records(words, take, folder=opened, separator=b"\0", seconds=self._timeout)
+        ended = await read_records(words, add_match, folder=opened, separator=b"\0", seconds=self._timeout)
         if ended.code not in (0, 1) and not found and ended.errors:
             raise ToolError(f"The files could not be listed: {ended.errors}")
-        there = await asyncio.to_thread(lambda: list(changed_times(opened, found)))
-        newest = heapq.nsmallest(_MAX_FILES, there, key=lambda file: (-file[1], file[0]))
+        existing = await asyncio.to_thread(lambda: list(changed_times(opened, found)))
+        newest = heapq.nsmallest(_MAX_FILES, existing, key=lambda file: (-file[1], file[0]))
         shown = [context.shown(folder / path) for path, _ in newest]
-        return _outcome(
-            encodable(args.pattern), shown, len(there), ended, (NOT_SEARCHED,) if is_left_out else ()
+        return _format_result(
+            encodable(args.pattern), shown, len(existing), ended, (NOT_SEARCHED,) if is_skipped else ()
         )
 
 
-def _below(pattern: str, folder: Path) -> str:
+def _relative_pattern(pattern: str, folder: Path) -> str:
     """The pattern relative to `folder`. Raises ToolError if it leads out of it."""
     if not pattern.strip():
         raise ToolError("The pattern is empty. Use one like **/*.py.")
@@ -98,8 +98,8 @@ def _below(pattern: str, folder: Path) -> str:
     return pattern
 
 
-def _outcome(
-    pattern: str, paths: list[str], total: int, ended: ProgramEnd, always: tuple[str, ...]
+def _format_result(
+    pattern: str, paths: list[str], total: int, ended: ProgramEnd, skip_notes: tuple[str, ...]
 ) -> Outcome:
     rows = tuple(encodable(path) for path in paths)
     notes: list[str] = []
@@ -109,4 +109,4 @@ def _outcome(
         notes.append(f"[{total - len(rows):,} older files left out: narrow the pattern]")
     if ended.timed_out:
         notes.append("[stopped after too long: the list is not complete, name a smaller folder]")
-    return Outcome("\n".join((*rows, *notes, *always)), display=FileList(rows, total))
+    return Outcome("\n".join((*rows, *notes, *skip_notes)), display=FileList(rows, total))

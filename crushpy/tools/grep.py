@@ -47,7 +47,7 @@ class GrepTool(Tool[GrepArgs]):
         return self.touches(real_path(context, args.path))
 
     async def run(self, args: GrepArgs, context: ToolContext) -> Outcome:
-        _check(args.pattern, args.include)
+        _check_pattern(args.pattern, args.include)
         place = locate(context, args.path)
         real = Path(real_path(context, args.path))
         notes: tuple[str, ...] = ()
@@ -55,31 +55,31 @@ class GrepTool(Tool[GrepArgs]):
         try:
             with open_folder(real) as folder:
                 include = GlobPattern(args.include) if args.include else None
-                is_left_out = context.left_out(self.name, place, real)
-                notes = (NOT_SEARCHED,) if is_left_out else ()
-                found = _Found(lambda path: context.shown(place / path))
+                is_skipped = context.find_skipped(self.name, place, real)
+                notes = (NOT_SEARCHED,) if is_skipped else ()
+                found = _Matches(lambda path: context.shown(place / path))
                 ended = await search.in_folder(
                     folder,
                     args.include,
                     lambda path: (
-                        (include is None or include.matches(path)) and not (is_left_out and is_left_out(path))
+                        (include is None or include.matches(path)) and not (is_skipped and is_skipped(path))
                     ),
-                    found.take,
+                    found.add,
                     lambda: found.total > found.kept,
                 )
         except NotADirectoryError:
-            found = _Found(lambda _: context.shown(place))
+            found = _Matches(lambda _: context.shown(place))
             ended = await _search_file(search, context, place, real, found)
         except FileNotFoundError:
             raise missing(context, place, real) from None
         except OSError as error:
             shown = encodable(context.shown(place))
             raise ToolError(f"{shown} cannot be searched: {reason(error)}.") from error
-        return _outcome(args, found, ended, self._timeout, notes)
+        return _format_result(args, found, ended, self._timeout, notes)
 
 
 async def _search_file(
-    search: LineSearch, context: ToolContext, place: Path, real: Path, found: "_Found"
+    search: LineSearch, context: ToolContext, place: Path, real: Path, found: "_Matches"
 ) -> ProgramEnd:
     """The file is passed as a descriptor, so that it is the one that was checked."""
     shown = encodable(context.shown(place))
@@ -87,7 +87,7 @@ async def _search_file(
         with open_folder(real.parent) as folder:
             opened = OpenedFile(real.name, folder.open_regular(real.name))
             try:
-                return await search.in_files(folder, [opened], found.take)
+                return await search.in_files(folder, [opened], found.add)
             finally:
                 close_files([opened])
     except NotRegular:
@@ -98,7 +98,7 @@ async def _search_file(
         raise ToolError(f"{shown} cannot be searched: {reason(error)}.") from error
 
 
-class _Found:
+class _Matches:
     """The matches so far: the first ones are kept, the rest is counted."""
 
     def __init__(self, shown: Callable[[str], str]) -> None:
@@ -106,25 +106,25 @@ class _Found:
         self._shown = shown
         self.by_file: dict[str, list[str]] = {}
         self.kept = self.total = 0
-        self._room = MAX_RESULT_CHARS - _NOTE_CHARS
+        self._remaining_chars = MAX_RESULT_CHARS - _NOTE_CHARS
 
-    def take(self, path: str, number: str, text: str) -> bool:
+    def add(self, path: str, number: str, text: str) -> bool:
         """Keeps or counts one matching line; False to stop."""
         self.total += 1
         if self.kept == self.total - 1 and self.kept < _MAX_MATCHES:
-            self._keep(path, f"{number}: {text}")
+            self._keep_row(path, f"{number}: {text}")
         return self.total < _MAX_COUNTED
 
-    def _keep(self, path: str, row: str) -> None:
+    def _keep_row(self, path: str, row: str) -> None:
         shown = encodable(self._shown(path))
-        self._room -= len(row) + 3 + (0 if shown in self.by_file else len(shown) + 2)
-        if self._room < 0:
+        self._remaining_chars -= len(row) + 3 + (0 if shown in self.by_file else len(shown) + 2)
+        if self._remaining_chars < 0:
             return
         self.by_file.setdefault(shown, []).append(row)
         self.kept += 1
 
 
-def _check(pattern: str, include: str) -> None:
+def _check_pattern(pattern: str, include: str) -> None:
     if not pattern:
         raise ToolError("The pattern is empty. Use ls or glob to list files.")
     if "\0" in pattern + include or encodable(pattern + include) != pattern + include:
@@ -135,27 +135,29 @@ def _check(pattern: str, include: str) -> None:
         )
 
 
-def _outcome(
-    args: GrepArgs, found: _Found, ended: ProgramEnd, timeout: float, notes: tuple[str, ...]
+def _format_result(
+    args: GrepArgs, found: _Matches, ended: ProgramEnd, timeout: float, notes: tuple[str, ...]
 ) -> Outcome:
     if not found.total and ended.errors and not ended.timed_out:
         raise ToolError(
             f"grep could not search for {args.pattern}: {ended.errors}\n"
             "To find text as it is, put a backslash before each of ( ) [ ] { } . * + ? ^ $ | \\."
         )
-    late = f"stopped after {timeout:g} seconds: name a smaller folder, or use a simpler pattern"
+    timeout_note = f"stopped after {timeout:g} seconds: name a smaller folder, or use a simpler pattern"
     if not found.total and ended.timed_out:
-        raise ToolError(f"grep was {late}.")
+        raise ToolError(f"grep was {timeout_note}.")
     if not found.total:
-        where = f" in files like {args.include}" if args.include else ""
-        nothing = f"No line matches {args.pattern}{where}. Ignored files are left out."
-        return Outcome("\n".join((nothing, *notes)), display=FileList(()))
+        scope = f" in files like {args.include}" if args.include else ""
+        message = f"No line matches {args.pattern}{scope}. Ignored files are left out."
+        return Outcome("\n".join((message, *notes)), display=FileList(()))
     blocks = [f"{path}\n" + "\n".join(f"  {row}" for row in rows) for path, rows in found.by_file.items()]
-    more = found.total - found.kept
-    if more:
-        least = "at least " if ended.stopped or ended.timed_out else ""
-        blocks.append(f"[{least}{more:,} more matches left out: narrow the search with path or include]")
+    omitted = found.total - found.kept
+    if omitted:
+        at_least = "at least " if ended.stopped or ended.timed_out else ""
+        blocks.append(
+            f"[{at_least}{omitted:,} more matches left out: narrow the search with path or include]"
+        )
     if ended.timed_out:
-        blocks.append(f"[{late}]")
+        blocks.append(f"[{timeout_note}]")
     rows = tuple(f"{path}:{row}" for path, rows in found.by_file.items() for row in rows)
     return Outcome("\n".join((*blocks, *notes)), display=FileList(rows, found.total))

@@ -9,12 +9,12 @@ from crushpy.core.messages import Terminal
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.shell.command_output import describe_output
 
-MAX_WAIT = 60
+MAX_WAIT_S = 60
 
 
 class JobOutputArgs(Args, frozen=True):
     job_id: str
-    wait: Annotated[float, Meta(ge=0, le=MAX_WAIT, description="Seconds to wait for its end.")] = 0
+    wait: Annotated[float, Meta(ge=0, le=MAX_WAIT_S, description="Seconds to wait for its end.")] = 0
 
 
 class JobOutputTool(Tool[JobOutputArgs]):
@@ -24,17 +24,17 @@ class JobOutputTool(Tool[JobOutputArgs]):
 
     async def run(self, args: JobOutputArgs, context: ToolContext) -> Outcome:
         job = context.jobs.get(args.job_id)
-        taken = await job.read(args.wait)
+        output = await job.read(args.wait)
         process = job.process
         return Outcome(
-            describe_output(taken, process.output.where, job.status),
+            describe_output(output, process.output.where, job.status),
             is_error=job.failed,
             display=Terminal(
                 process.command,
-                taken.text,
+                output.text,
                 process.exit_code,
                 round(process.seconds, 3),
                 job.status,
-                taken.lines,
+                output.lines,
             ),
         )

@@ -16,7 +16,7 @@ from crushpy.tools.search.files_below import NOT_SEARCHED
 from crushpy.tools.search.ignore_rules import FolderEntries, IgnoreRules
 
 _MAX_ENTRIES = 400
-IsLeftOut = Callable[[Path], bool] | None
+IsSkipped = Callable[[Path], bool] | None
 
 
 class LsArgs(Args, frozen=True):
@@ -38,13 +38,13 @@ class LsTool(Tool[LsArgs]):
 
 
 class _Folder:
-    """A folder of the tree. Its entries are counted at once, and shown if there is room."""
+    """A folder of the tree. Its entries are counted at once, and shown if they fit."""
 
-    def __init__(self, path: Path, rules: IgnoreRules, is_left_out: IsLeftOut) -> None:
+    def __init__(self, path: Path, rules: IgnoreRules, is_skipped: IsSkipped) -> None:
         self.path = path
         self.rules = rules
         found = rules.entries(str(path))
-        self.found = found if is_left_out is None else _without(found, path, is_left_out)
+        self.found = found if is_skipped is None else _drop_skipped(found, path, is_skipped)
         self.size = len(self.found.folders) + len(self.found.files)
         self.shown = 0
         """How many entries are shown: folders first."""
@@ -66,62 +66,62 @@ def _ls(args: LsArgs, context: ToolContext) -> Outcome:
         raise missing(context, path, real) from None
     except OSError as error:
         raise ToolError(f"{name} cannot be listed: {reason(error)}.") from error
-    below = context.left_out("ls", path, real)
+    below = context.find_skipped("ls", path, real)
 
-    def is_below(found: Path) -> bool:
+    def is_skipped_below(found: Path) -> bool:
         return below is not None and below(str(found.relative_to(real)))
 
-    is_left_out = is_below if below else None
-    always = f"\n{NOT_SEARCHED}" if below else ""
-    root = _Folder(real, IgnoreRules.at(real), is_left_out)
+    is_skipped = is_skipped_below if below else None
+    skip_note = f"\n{NOT_SEARCHED}" if below else ""
+    root = _Folder(real, IgnoreRules.at(real), is_skipped)
     if not root.size:
-        return Outcome(f"{name}/ is empty, or all in it is ignored.{always}", display=FileList(()))
-    left_out = _fill(root, is_left_out)
-    rows = tuple(encodable(row) for row in _rows(root, ""))
-    note = f"\n[{left_out:,} entries left out: ls a folder to see what is in it]" if left_out else ""
+        return Outcome(f"{name}/ is empty, or all in it is ignored.{skip_note}", display=FileList(()))
+    hidden_count = _expand_folders(root, is_skipped)
+    rows = tuple(encodable(row) for row in _tree_rows(root, ""))
+    note = f"\n[{hidden_count:,} entries left out: ls a folder to see what is in it]" if hidden_count else ""
     return Outcome(
-        f"{name}/\n" + "\n".join(rows) + note + always, display=FileList(rows, len(rows) + left_out)
+        f"{name}/\n" + "\n".join(rows) + note + skip_note, display=FileList(rows, len(rows) + hidden_count)
     )
 
 
-def _without(found: FolderEntries, folder: Path, is_left_out: Callable[[Path], bool]) -> FolderEntries:
+def _drop_skipped(found: FolderEntries, folder: Path, is_skipped: Callable[[Path], bool]) -> FolderEntries:
     def kept(names: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(name for name in names if not is_left_out(folder / name))
+        return tuple(name for name in names if not is_skipped(folder / name))
 
     return FolderEntries(kept(found.folders), kept(found.files), found.links)
 
 
-def _fill(root: _Folder, is_left_out: IsLeftOut) -> int:
-    """Expands folders level by level while there is room; returns how many entries are not shown."""
+def _expand_folders(root: _Folder, is_skipped: IsSkipped) -> int:
+    """Expands folders level by level while they fit; returns how many entries are not shown."""
     root.shown = min(root.size, _MAX_ENTRIES)
-    left_out = root.size - root.shown
-    room = _MAX_ENTRIES - root.shown
-    waiting = deque([root])
-    while waiting:
-        folder = waiting.popleft()
+    hidden_count = root.size - root.shown
+    remaining = _MAX_ENTRIES - root.shown
+    queue = deque([root])
+    while queue:
+        folder = queue.popleft()
         for name in folder.found.folders[: folder.shown]:
             path = folder.path / name
-            below = _Folder(path, folder.rules.inside(str(path)), is_left_out)
+            below = _Folder(path, folder.rules.inside(str(path)), is_skipped)
             folder.folders.append(below)
-            if below.size > room:
-                left_out += below.size
+            if below.size > remaining:
+                hidden_count += below.size
                 continue
-            room -= below.size
+            remaining -= below.size
             below.shown = below.size
-            waiting.append(below)
-    return left_out
+            queue.append(below)
+    return hidden_count
 
 
-def _rows(folder: _Folder, indent: str) -> Iterator[str]:
+def _tree_rows(folder: _Folder, indent: str) -> Iterator[str]:
     for below in folder.folders:
-        closed = f" ({below.size:,} entries)" if below.shown < below.size else ""
-        yield f"{indent}{below.path.name}/{closed}"
-        yield from _rows(below, indent + "  ")
+        count_note = f" ({below.size:,} entries)" if below.shown < below.size else ""
+        yield f"{indent}{below.path.name}/{count_note}"
+        yield from _tree_rows(below, indent + "  ")
     for name in folder.found.files[: folder.shown - len(folder.folders)]:
-        yield f"{indent}{name}{_target(folder, name)}"
+        yield f"{indent}{name}{_link_suffix(folder, name)}"
 
 
-def _target(folder: _Folder, name: str) -> str:
+def _link_suffix(folder: _Folder, name: str) -> str:
     if name not in folder.found.links:
         return ""
     try:

@@ -61,7 +61,7 @@ def tool_table() -> ToolTable:
 def schema(args: type[Args]) -> Json:
     """The JSON schema of a tool's arguments, inlined and without what a model does not need."""
     (root,), definitions = msgspec.json.schema_components([args], ref_template="{name}")
-    return _lean(_inline(root, definitions))
+    return _strip(_inline(root, definitions))
 
 
 def _inline(node: Any, definitions: Mapping[str, Any]) -> Any:
@@ -75,15 +75,15 @@ def _inline(node: Any, definitions: Mapping[str, Any]) -> Any:
     return node
 
 
-def _lean(node: Any, *, names: bool = False) -> Any:
+def _strip(node: Any, *, names: bool = False) -> Any:
     """Drops titles, docstrings of structs and defaults; `names` is True if keys are argument names."""
     if isinstance(node, list):
-        return [_lean(value) for value in node]  # pyright: ignore[reportUnknownVariableType]
+        return [_strip(value) for value in node]  # pyright: ignore[reportUnknownVariableType]
     if not isinstance(node, dict):
         return node
     fields: dict[str, Any] = node  # pyright: ignore[reportUnknownVariableType]
     if names:
-        return {key: _lean(value) for key, value in fields.items()}
+        return {key: _strip(value) for key, value in fields.items()}
     if "anyOf" in fields:
         options = [option for option in fields["anyOf"] if option != {"type": "null"}]
         if len(options) == 1:
@@ -94,33 +94,33 @@ def _lean(node: Any, *, names: bool = False) -> Any:
     if not fields.get("required", True):
         dropped.add("required")
     return {
-        key: _lean(value, names=key == "properties") for key, value in fields.items() if key not in dropped
+        key: _strip(value, names=key == "properties") for key, value in fields.items() if key not in dropped
     }
 
 
 def check_args(tool: AnyTool, args: Json) -> Args:
     """`args` as the tool's own type. Raises a ToolError that tells the model what to fix."""
     try:
-        return msgspec.convert(_forgive(tool.args, args), tool.args)
+        return msgspec.convert(_normalize_values(tool.args, args), tool.args)
     except msgspec.ValidationError as error:
-        wanted = ", ".join(_signature(tool.args))
-        raise ToolError(f"Invalid arguments for {tool.name}: {error}. It takes: {wanted}.") from error
+        signature = ", ".join(_argument_names(tool.args))
+        raise ToolError(f"Invalid arguments for {tool.name}: {error}. It takes: {signature}.") from error
 
 
-def _forgive(args: type[Args], values: Json) -> Json:
+def _normalize_values(args: type[Args], values: Json) -> Json:
     """Models write null for a missing argument, and numbers as text: both are accepted."""
-    forgiving = _forgiving(args)
-    forgiven: Json = {}
+    fields = _lenient_fields(args)
+    normalized: Json = {}
     for name, value in values.items():
-        optional, number = forgiving.get(name, (False, False))
-        if value is None and optional:
+        is_optional, is_number = fields.get(name, (False, False))
+        if value is None and is_optional:
             continue
-        forgiven[name] = _plain(value) if number and isinstance(value, str) else value
-    return forgiven
+        normalized[name] = _parse_scalar(value) if is_number and isinstance(value, str) else value
+    return normalized
 
 
 @cache
-def _forgiving(args: type[Args]) -> dict[str, tuple[bool, bool]]:
+def _lenient_fields(args: type[Args]) -> dict[str, tuple[bool, bool]]:
     """For each argument: whether it is optional, and whether text can only mean a number."""
     return {
         field.encode_name: (not field.required, _is_number_or_flag(type_info(field.type)))
@@ -128,22 +128,22 @@ def _forgiving(args: type[Args]) -> dict[str, tuple[bool, bool]]:
     }
 
 
-def _is_number_or_flag(wanted: Type) -> bool:
-    """True if only a number, a boolean or null is accepted, so that text can only mean one of them."""
-    if isinstance(wanted, Metadata):  # a field with a description
-        return _is_number_or_flag(wanted.type)
-    if isinstance(wanted, UnionType):
-        return all(map(_is_number_or_flag, wanted.types))
-    return isinstance(wanted, IntType | FloatType | BoolType | NoneType)
+def _is_number_or_flag(expected: Type) -> bool:
+    """True if only a number, a boolean or null is accepted, so that text must be one of them."""
+    if isinstance(expected, Metadata):  # a field with a description
+        return _is_number_or_flag(expected.type)
+    if isinstance(expected, UnionType):
+        return all(map(_is_number_or_flag, expected.types))
+    return isinstance(expected, IntType | FloatType | BoolType | NoneType)
 
 
-def _plain(text: str) -> object:
+def _parse_scalar(text: str) -> object:
     try:
         return msgspec.json.decode(text.strip().lower())
     except (msgspec.DecodeError, RecursionError):
         return text
 
 
-def _signature(args: type[Args]) -> Iterable[str]:
+def _argument_names(args: type[Args]) -> Iterable[str]:
     for field in msgspec.structs.fields(args):
         yield field.encode_name if field.required else f"{field.encode_name}?"

@@ -8,13 +8,13 @@ from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.errors import ToolError
 
 
-class Item(Args, frozen=True):
+class TodoItem(Args, frozen=True):
     text: str
     status: Literal["pending", "in_progress", "completed"] = "pending"
 
 
 class TodosArgs(Args, frozen=True):
-    todos: list[Item]
+    todos: list[TodoItem]
 
 
 class TodosTool(Tool[TodosArgs]):
@@ -28,10 +28,10 @@ class TodosTool(Tool[TodosArgs]):
             if not item.text.strip():
                 raise ToolError(f"Todo {number} has no text. Say what to do.")
         todos = tuple(Todo(item.text.strip(), item.status) for item in args.todos)
-        return Outcome(_summary(todos), display=TodoList(todos), todos=todos)
+        return Outcome(_summarize(todos), display=TodoList(todos), todos=todos)
 
 
-def _summary(todos: tuple[Todo, ...]) -> str:
+def _summarize(todos: tuple[Todo, ...]) -> str:
     if not todos:
         return "The list is empty now."
     counts = dict.fromkeys(("completed", "in_progress", "pending"), 0)

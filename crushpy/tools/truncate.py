@@ -31,8 +31,8 @@ def truncate(text: str, limit: int = MAX_RESULT_CHARS) -> Truncated:
 
 def join_cut(head: str, tail: str, truncated_chars: int) -> str:
     """Head and tail of something longer, with the marker on a line of its own between them."""
-    border = "" if not head or head.endswith("\n") else "\n"
-    return f"{head}{border}{marker(truncated_chars)}\n{tail}"
+    separator = "" if not head or head.endswith("\n") else "\n"
+    return f"{head}{separator}{marker(truncated_chars)}\n{tail}"
 
 
 def marker(truncated_chars: int) -> str:
@@ -53,35 +53,37 @@ class HeadTail:
         self._limit = limit
         self._head = ""
         self._pieces: list[str] = []
-        self._held = 0
+        self._piece_chars = 0
         """Characters in `_pieces`."""
         self.total = 0
-        self._breaks = 0
-        self._open = False
+        self._line_breaks = 0
+        self._last_line_open = False
         """Whether the last line is incomplete."""
 
     def add(self, text: str) -> None:
         self.total += len(text)
-        self._breaks += text.count("\n")
-        self._open = not text.endswith("\n") if text else self._open
+        self._line_breaks += text.count("\n")
+        self._last_line_open = not text.endswith("\n") if text else self._last_line_open
         self._pieces.append(text)
-        self._held += len(text)
-        if self._held > 2 * self._limit:
-            self._let_go()
+        self._piece_chars += len(text)
+        if self._piece_chars > 2 * self._limit:
+            self._drop_middle()
 
     def text(self) -> Truncated:
         rest = "".join(self._pieces)
         if self.total <= self._limit:
             return Truncated(rest)
-        return _cut_middle(self._head or rest, rest, self.total, self._limit, self._breaks + self._open)
+        return _cut_middle(
+            self._head or rest, rest, self.total, self._limit, self._line_breaks + self._last_line_open
+        )
 
-    def _let_go(self) -> None:
+    def _drop_middle(self) -> None:
         """Drops what will not be shown. Rare: at least `limit` characters arrive between two calls."""
         rest = "".join(self._pieces)
         self._head = self._head or rest[: self._limit]
         rest = rest[len(rest) - self._limit :]
         self._pieces = [rest]
-        self._held = len(rest)
+        self._piece_chars = len(rest)
 
 
 def _cut_middle(head_source: str, tail_source: str, total: int, limit: int, lines: int) -> Truncated:
@@ -95,8 +97,8 @@ def _cut_middle(head_source: str, tail_source: str, total: int, limit: int, line
 
 def _head_end(text: str, room: int) -> int:
     """Where the head ends: after a line, unless that would give up more than half of its room."""
-    border = text.rfind("\n", 0, room) + 1
-    return border if border > room // 2 else room
+    line_start = text.rfind("\n", 0, room) + 1
+    return line_start if line_start > room // 2 else room
 
 
 def _tail_start(text: str, room: int) -> int:
@@ -104,5 +106,5 @@ def _tail_start(text: str, room: int) -> int:
     start = len(text) - room
     if start == 0 or text[start - 1] == "\n":
         return start
-    border = text.find("\n", start) + 1
-    return border if 0 < border <= start + room // 2 else start
+    line_start = text.find("\n", start) + 1
+    return line_start if 0 < line_start <= start + room // 2 else start

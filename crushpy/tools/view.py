@@ -46,7 +46,7 @@ class ViewTool(Tool[ViewArgs]):
             raise ToolError(
                 "offset is the first line to show, counted from 1; limit is how many, at least 1."
             )
-        await context.bring_output(args.file_path)
+        await context.fetch_output(args.file_path)
         return await asyncio.to_thread(_view, args, context)
 
 
@@ -57,14 +57,14 @@ def _view(args: ViewArgs, context: ToolContext) -> Outcome:
     offset = max(args.offset, 1)
     raw = _read(path, real, shown, context)
     if media_type := image_type(raw):
-        return _image(shown, raw, media_type, context.takes_images())
+        return _describe_image(shown, raw, media_type, context.image_limits())
     file = decode(raw)
     if file is None:
         raise ToolError(f"{shown} is a binary file ({len(raw):,} bytes): it cannot be shown as text.")
     text = normalize(file.text)
-    wanted = [cut_line(encodable(line)) for line in lines_from(text, offset, args.limit)]
+    lines = [cut_line(encodable(line)) for line in lines_from(text, offset, args.limit)]
     total = text.count("\n") + (not text.endswith("\n") and text != "")
-    outcome = _lines(shown, file.form, wanted, total, offset, args.limit)
+    outcome = _format_lines(shown, file.form, lines, total, offset, args.limit)
     context.memory.remember(real, raw)
     return outcome
 
@@ -82,19 +82,21 @@ def _read(path: Path, real: Path, shown: str, context: ToolContext) -> bytes:
         raise ToolError(f"{shown} cannot be read: {reason(error)}.") from error
 
 
-def _lines(shown: str, form: str, lines: Sequence[str], total: int, offset: int, limit: int) -> Outcome:
-    """The numbered lines from `offset` on, shortened, as far as there is room; the file has `total` lines."""
+def _format_lines(
+    shown: str, form: str, lines: Sequence[str], total: int, offset: int, limit: int
+) -> Outcome:
+    """The numbered lines from `offset` on, shortened, as many as fit; the file has `total` lines."""
     if not total:
         return Outcome(f"{shown} is empty.", display=Excerpt(shown, ""))
     if offset > total:
         raise ToolError(f"{shown} has {counted(total, 'line')}: offset {offset:,} is beyond its end.")
-    room = MAX_RESULT_CHARS - _NOTE_CHARS
+    remaining = MAX_RESULT_CHARS - _NOTE_CHARS
     width = len(str(min(offset + limit - 1, total)))
     rows: list[str] = []
     for number, line in enumerate(lines, start=offset):
         row = f"{number:>{width}}\t{line}"
-        room -= len(row) + 1
-        if room < 0:
+        remaining -= len(row) + 1
+        if remaining < 0:
             break
         rows.append(row)
     count = len(rows)
@@ -103,16 +105,16 @@ def _lines(shown: str, form: str, lines: Sequence[str], total: int, offset: int,
     if last < total:
         notes.append(f"lines {offset:,}-{last:,} of {total:,}; read on with offset={last + 1}")
     rows += [f"[{note}]" for note in notes]
-    whole = offset == 1 and last == total
+    is_whole = offset == 1 and last == total
     excerpt = Excerpt(
-        shown if whole else f"{shown}:{offset}-{last}",
+        shown if is_whole else f"{shown}:{offset}-{last}",
         "\n".join(lines[: min(count, _EXCERPT_LINES)]),
         Path(shown).suffix.removeprefix("."),
     )
     return Outcome("\n".join(rows), display=excerpt)
 
 
-def _image(shown: str, raw: bytes, media_type: str, limits: ImageLimits | None) -> Outcome:
+def _describe_image(shown: str, raw: bytes, media_type: str, limits: ImageLimits | None) -> Outcome:
     if limits is None:
         text = f"{shown}: {media_type}, {len(raw):,} bytes. This model cannot look at pictures."
         return Outcome(text, display=Excerpt(shown, text))
@@ -121,6 +123,8 @@ def _image(shown: str, raw: bytes, media_type: str, limits: ImageLimits | None) 
     except UsageError as error:
         raise ToolError(f"{error.message} {error.hint}") from error
     image = found.image
-    before = f" (scaled down from {found.width}x{found.height})" if found.scaled else ""
-    text = f"{shown}: {image.media_type}, {image.width}x{image.height}{before}, {image.info.size:,} bytes"
+    scaled_note = f" (scaled down from {found.width}x{found.height})" if found.scaled else ""
+    text = (
+        f"{shown}: {image.media_type}, {image.width}x{image.height}{scaled_note}, {image.info.size:,} bytes"
+    )
     return Outcome(text, images=(image,), display=Excerpt(shown, text))

@@ -2,23 +2,20 @@
 
 from pathlib import Path
 
-from crushpy.core.access import Access, ToolAccess
-from crushpy.core.messages import Diff
-from crushpy.tools.base import Args, Outcome, Tool, ToolContext
+from crushpy.tools.base import Outcome, ToolContext
 from crushpy.tools.errors import ToolError
 from crushpy.tools.files.file_change import (
     FileChange,
+    FileChangeArgs,
+    FileChangeTool,
     make_change,
     open_original,
-    preview_change,
-    require_known,
+    require_read,
 )
-from crushpy.tools.files.locate import real_path
 from crushpy.tools.files.text_file import TextFile
 
 
-class WriteArgs(Args, frozen=True):
-    file_path: str
+class WriteArgs(FileChangeArgs, frozen=True):
     content: str
 
 
@@ -31,20 +28,30 @@ class _Unchanged(ToolError):
         self.raw = raw
 
 
-class WriteTool(Tool[WriteArgs]):
+class WriteTool(FileChangeTool[WriteArgs]):
     name = "write"
     args = WriteArgs
-    access = ToolAccess("path", writes=True)
 
-    def accesses(self, args: WriteArgs, context: ToolContext) -> tuple[Access, ...]:
-        return self.touches(real_path(context, args.file_path))
-
-    async def preview(self, args: WriteArgs, context: ToolContext) -> Diff | None:
-        return await preview_change(lambda: _plan(context, args))
+    def plan(self, args: WriteArgs, context: ToolContext) -> FileChange:
+        original = open_original(context, args.file_path)
+        file = original.file
+        file.check(args.content)
+        if original.raw is None:
+            return FileChange(original, args.content)
+        text, note = _with_newlines_of(file, args.content)
+        if file.encode(text) == original.raw:
+            raise _Unchanged(original.real, original.shown, original.raw)
+        require_read(context, original)
+        if file.bad_bytes:
+            raise ToolError(
+                f"{original.shown} holds {file.bad_bytes:,} bytes that are not UTF-8 and would be lost. "
+                "Use edit on the other parts, or bash to replace the file."
+            )
+        return FileChange(original, text, (note,) if note else ())
 
     async def run(self, args: WriteArgs, context: ToolContext) -> Outcome:
         try:
-            change, diff = await make_change(context, lambda: _plan(context, args))
+            change, diff = await make_change(context, lambda: self.plan(args, context))
         except _Unchanged as unchanged:
             context.memory.remember(unchanged.path, unchanged.raw)
             return Outcome(str(unchanged))
@@ -54,25 +61,7 @@ class WriteTool(Tool[WriteArgs]):
         return Outcome(text, display=diff)
 
 
-def _plan(context: ToolContext, args: WriteArgs) -> FileChange:
-    original = open_original(context, args.file_path)
-    file = original.file
-    file.check(args.content)
-    if original.raw is None:
-        return FileChange(original, args.content)
-    text, note = _in_form_of(file, args.content)
-    if file.encode(text) == original.raw:
-        raise _Unchanged(original.real, original.shown, original.raw)
-    require_known(context, original)
-    if file.bad_bytes:
-        raise ToolError(
-            f"{original.shown} holds {file.bad_bytes:,} bytes that are not valid UTF-8 and would be lost. "
-            "Use edit on the other parts, or bash to replace the file."
-        )
-    return FileChange(original, text, (note,) if note else ())
-
-
-def _in_form_of(file: TextFile, content: str) -> tuple[str, str]:
+def _with_newlines_of(file: TextFile, content: str) -> tuple[str, str]:
     """`content` with the line endings of the file it replaces, and a note if those were mixed."""
     if file.bom:
         content = content.removeprefix("\ufeff")

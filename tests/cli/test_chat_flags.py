@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from crushpy.cli.arguments import read_plainly
+from crushpy.cli.arguments import parse_chat_flags
 from crushpy.core.start_options import StartOptions
 
 
@@ -33,7 +33,7 @@ def crushpy(*args: str) -> subprocess.CompletedProcess[str]:
     ],
 )
 def test_plain_flags_are_read(argv: list[str], asked: StartOptions) -> None:
-    assert read_plainly(argv) == asked
+    assert parse_chat_flags(argv) == asked
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_plain_flags_are_read(argv: list[str], asked: StartOptions) -> None:
     ],
 )
 def test_anything_else_is_for_typer(argv: list[str]) -> None:
-    assert read_plainly(argv) is None
+    assert parse_chat_flags(argv) is None
 
 
 def test_the_chat_starts_without_loading_typer() -> None:

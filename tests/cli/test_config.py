@@ -206,7 +206,7 @@ def test_path_names_the_files_and_whether_they_exist(cli: Cli, config: Path, wor
     assert rows["project"]["path"] == str(workspace / ".crushpy" / "config.toml")
     text = lines(cli("config", "path"))
     assert text[0] == f"user     {config}  (exists)"
-    assert text[1].endswith("(not there)")
+    assert text[1].endswith("(does not exist)")
 
 
 def test_a_project_is_inert_until_it_is_trusted(cli: Cli, workspace: Path) -> None:

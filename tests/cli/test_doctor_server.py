@@ -8,7 +8,7 @@ from support.command import Cli
 from support.postgres_server import Server
 from support.tcp_proxy import Proxy
 
-from crushpy.cli.checkup.installation import server as looked_at
+from crushpy.cli.checkup.installation import check_server as looked_at
 
 pytestmark = pytest.mark.xdist_group("postgres")
 

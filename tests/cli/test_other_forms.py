@@ -2,7 +2,7 @@
 
 import pytest
 
-from crushpy.cli.arguments import read_plainly, usual_form
+from crushpy.cli.arguments import normalize_arguments, parse_chat_flags
 
 
 @pytest.mark.parametrize(
@@ -21,12 +21,12 @@ from crushpy.cli.arguments import read_plainly, usual_form
     ids=" ".join,
 )
 def test_they_are_read_as_the_usual_form(given: list[str], usual: list[str]) -> None:
-    assert usual_form(given) == usual
+    assert normalize_arguments(given) == usual
 
 
 def test_one_argument_with_a_space_is_a_prompt() -> None:
-    options = read_plainly(["two words", "--yolo", "--image", "a.png"])
+    options = parse_chat_flags(["two words", "--yolo", "--image", "a.png"])
     assert options is not None
     assert (options.prompt, options.yolo, options.image) == ("two words", True, ("a.png",))
-    assert read_plainly(["word"]) is None
-    assert read_plainly(["two words", "three more words"]) is None
+    assert parse_chat_flags(["word"]) is None
+    assert parse_chat_flags(["two words", "three more words"]) is None

@@ -18,7 +18,7 @@ from support.command import Cli
 from support.stored import a_session, said
 from support.talk import Talks
 
-from crushpy.cli.printers import StreamJson
+from crushpy.cli.printers import StreamPrinter
 from crushpy.core.events import Notice, PromptCommitted, SessionOpened
 from crushpy.storage.store import Store
 
@@ -115,7 +115,7 @@ async def test_a_first_prompt_that_waits_is_not_without_a_word(
 
 
 def test_a_stream_of_json_begins_with_the_session_all_the_same(capfdbinary: CaptureFixture[bytes]) -> None:
-    out = StreamJson()
+    out = StreamPrinter()
     opened = SessionOpened("s", None, "m", "auto")
     for event in (Notice("Waiting.", "warning"), opened, Notice("Free again.", "warning")):
         out(event)

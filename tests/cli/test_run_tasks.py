@@ -186,12 +186,12 @@ def test_a_permission_that_was_needed_shows_in_the_exit_code(
     ("name", "content", "said"),
     [
         ("none.toml", None, "No such file"),
-        ("list.toml", b"tasks = []", "it holds no task"),
+        ("list.toml", b"tasks = []", "it contains no tasks"),
         ("list.toml", b"[[tasks]]\nprompt = 3", "task 1: prompt must be text"),
         ("list.toml", b"[[tasks]]\nprompt = ' '", "task 1 has an empty prompt"),
         ("list.toml", b"[[tasks]]\npromt = 'x'", "task 1: there is no key promt"),
         ("list.toml", b"context_strategy = 'short'\ntasks = ['x']", 'context_strategy must be "full" or'),
-        ("list.toml", b"", "it holds no task"),
+        ("list.toml", b"", "it contains no tasks"),
         ("list.toml", b"[[tasks]]\nname = 'a'", "task 1 (a): prompt is missing"),
         ("list.toml", b"[[tasks]]\nprompt = 'x'\nworktree = 'yes'", "task 1: worktree must be true or false"),
         ("list.toml", b"tasks = 3", "tasks must be a list"),
@@ -209,7 +209,7 @@ def test_a_permission_that_was_needed_shows_in_the_exit_code(
         ("list.toml", b"[[tasks\n", "--tasks list.toml"),
         ("list.json", b"{", "--tasks list.json"),
         ("list.txt", b"\xff\xfe\x00", "not text in UTF-8"),
-        ("list.txt", b"\n# nothing\n", "it holds no task"),
+        ("list.txt", b"\n# nothing\n", "it contains no tasks"),
         pytest.param("list.txt", b"x" * 1_000_001, "larger than", id="large"),
     ],
 )
@@ -228,7 +228,7 @@ def test_a_list_can_be_piped_in(run: Run, llm: ScriptedLLM) -> None:
     llm.script("1.", "2.")
     done = run("--tasks", "-", stdin="- one\n- two\n")
     assert done.code == 0 and [task["state"] for task in done.result["tasks"]] == ["done", "done"]
-    assert run("--tasks", "-").result["error"] == "--tasks -: it holds no task"
+    assert run("--tasks", "-").result["error"] == "--tasks -: it contains no tasks"
 
 
 def test_a_list_goes_with_nothing_else_to_do(run: Run, llm: ScriptedLLM, workspace: Path) -> None:

@@ -38,5 +38,5 @@ async def confined(
 async def bash(
     context: ToolContext, command: str, needs: Privileges | None = None, *, timeout: float = 60
 ) -> Outcome:
-    lent = context.for_call("call", lambda _: None, needs)
+    lent = context.copy_for_call("call", lambda _: None, needs)
     return await BashTool().run(BashArgs(command, timeout), lent)

@@ -49,7 +49,7 @@ async def port() -> AsyncGenerator[int]:
 
 
 async def run(context: ToolContext, command: str, needs: Privileges) -> Outcome:
-    lent = context.for_call("call", lambda _: None, needs)
+    lent = context.copy_for_call("call", lambda _: None, needs)
     return await BashTool().run(BashArgs(command), lent)
 
 
@@ -96,7 +96,7 @@ async def serve_in_background(context: ToolContext) -> None:
         "import http.server as web, pathlib; server = web.HTTPServer(('127.0.0.1', 8765), "
         "web.SimpleHTTPRequestHandler); pathlib.Path('ready').touch(); server.serve_forever()"
     )
-    lent = context.for_call("call", lambda _: None, Privileges())
+    lent = context.copy_for_call("call", lambda _: None, Privileges())
     await BashTool().run(BashArgs(f'{sys.executable} -c "{serve}"', background=True), lent)
     async with asyncio.timeout(60):
         while not (context.cwd / "ready").exists():
@@ -119,7 +119,7 @@ async def test_a_server_in_the_background_is_reached_by_a_command_with_hosts(
 async def test_the_way_to_hosts_is_shut_for_commands_beside_those_that_have_it(
     context: ToolContext, port: int
 ) -> None:
-    lent = context.for_call("call", lambda _: None, HOSTS)
+    lent = context.copy_for_call("call", lambda _: None, HOSTS)
     await BashTool().run(BashArgs("echo $http_proxy > address; sleep 600", background=True), lent)
     async with asyncio.timeout(60):
         while not (context.cwd / "address").exists() or not (context.cwd / "address").read_text():

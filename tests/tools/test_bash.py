@@ -249,7 +249,7 @@ async def test_live_output_comes_while_the_command_runs_and_is_complete(workspac
     async with lent(workspace) as context:
         call = asyncio.create_task(
             bash(
-                context.for_call("", pieces.append),
+                context.copy_for_call("", pieces.append),
                 "echo one; printf half; while [ ! -e go ]; do sleep 0.02; done; echo way",
             )
         )
@@ -266,7 +266,7 @@ async def test_a_rewritten_line_is_shown_live_in_its_last_state(workspace: Path)
     wait = "while [ ! -e go ]; do sleep 0.02; done"
     async with lent(workspace) as context:
         command = rf"printf '10%%'; {wait}; printf '\r20%%'; printf '\r30%%\nend\n'"
-        call = asyncio.create_task(bash(context.for_call("", pieces.append), command))
+        call = asyncio.create_task(bash(context.copy_for_call("", pieces.append), command))
         await until(lambda: pieces, "the first state is shown")
         (workspace / "go").touch()
         assert (await call).text == "30%\nend"
@@ -277,7 +277,7 @@ async def test_live_output_is_bounded_however_much_is_printed(workspace: Path) -
     pieces: list[str] = []
     begun = time.monotonic()
     async with lent(workspace) as context:
-        await timed_out(context.for_call("", pieces.append), "yes", lambda _: pieces)
+        await timed_out(context.copy_for_call("", pieces.append), "yes", lambda _: pieces)
     assert len(pieces) <= (time.monotonic() - begun) * 10 + 4
     assert max(map(len, pieces)) < 5_000
 

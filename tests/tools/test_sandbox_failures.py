@@ -3,7 +3,7 @@
 import pytest
 
 from crushpy.core.access import Privileges
-from crushpy.tools.bash import why_it_failed
+from crushpy.tools.bash import explain_sandbox_failure
 
 NOTHING = Privileges()
 
@@ -20,17 +20,17 @@ NOTHING = Privileges()
     ],
 )
 def test_what_the_sandbox_held_is_named(output: str, word: str) -> None:
-    assert word in why_it_failed(output, 1, NOTHING)
+    assert word in explain_sandbox_failure(output, 1, NOTHING)
 
 
 @pytest.mark.parametrize("output", ["AssertionError: 1 != 2", "make: *** No rule to make target", ""])
 def test_other_failures_are_their_own(output: str) -> None:
-    assert why_it_failed(output, 1, NOTHING) == ""
+    assert explain_sandbox_failure(output, 1, NOTHING) == ""
 
 
 def test_what_was_granted_or_went_well_is_not_explained() -> None:
-    assert why_it_failed("Could not resolve host: x", 1, Privileges(network=True)) == ""
-    assert why_it_failed("Read-only file system", 0, NOTHING) == ""
+    assert explain_sandbox_failure("Could not resolve host: x", 1, Privileges(network=True)) == ""
+    assert explain_sandbox_failure("Read-only file system", 0, NOTHING) == ""
 
 
 @pytest.mark.parametrize(
@@ -42,6 +42,6 @@ def test_what_was_granted_or_went_well_is_not_explained() -> None:
     ],
 )
 def test_who_has_the_whole_network_is_told_that_servers_of_the_sandbox_are_not_on_it(output: str) -> None:
-    assert "without needs.network" in why_it_failed(output, 7, Privileges(network=True))
+    assert "without needs.network" in explain_sandbox_failure(output, 7, Privileges(network=True))
     elsewhere = output.replace("localhost", "a.example").replace("127.0.0.1", "a.example")
-    assert why_it_failed(elsewhere, 7, Privileges(network=True)) == ""
+    assert explain_sandbox_failure(elsewhere, 7, Privileges(network=True)) == ""

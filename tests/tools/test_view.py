@@ -154,7 +154,7 @@ async def test_an_image_is_known_by_its_first_bytes_and_shown(
 async def test_a_large_image_is_scaled_to_what_the_model_takes(workspace: Path) -> None:
     (workspace / "a.png").write_bytes(picture(4_000, 3_000))
     context = lend(workspace)
-    context.takes_images = lambda: OPENAI.limits
+    context.image_limits = lambda: OPENAI.limits
     outcome = await call(ViewTool(), context, file_path="a.png")
     assert (outcome.images[0].width, outcome.images[0].height) == (1_024, 768)
     assert "1024x768 (scaled down from 4000x3000)" in outcome.text
@@ -163,7 +163,7 @@ async def test_a_large_image_is_scaled_to_what_the_model_takes(workspace: Path) 
 async def test_a_model_without_eyes_is_told_what_it_cannot_see(workspace: Path) -> None:
     (workspace / "a.png").write_bytes(picture())
     context = lend(workspace)
-    context.takes_images = lambda: None
+    context.image_limits = lambda: None
     outcome = await call(ViewTool(), context, file_path="a.png")
     assert not outcome.images and not outcome.is_error
     assert "image/png" in outcome.text and "cannot look at pictures" in outcome.text

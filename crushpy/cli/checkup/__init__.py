@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 
 from crushpy.cli.checkup import installation, providers
-from crushpy.cli.checkup.check_result import Finding, Scene, fail
+from crushpy.cli.checkup.check_result import CheckContext, Finding, fail
 from crushpy.cli.workspace import working_folder
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.paths import Paths, project_root
@@ -12,7 +12,7 @@ from crushpy.permissions.trust import is_trusted
 from crushpy.settings import Loaded, Settings, load
 from crushpy.settings.files import user_files
 
-Check = Callable[[Scene], Iterator[Finding] | AsyncIterator[Finding]]
+Check = Callable[[CheckContext], Iterator[Finding] | AsyncIterator[Finding]]
 Report = dict[str, list[Finding]]
 """Findings by area."""
 
@@ -33,26 +33,26 @@ CHECKS: dict[str, Check] = {
     "context files": installation.check_context_files,
 }
 
-NOWHERE = "/nonexistent"
+MISSING_FOLDER = "/nonexistent"
 """Replaces a missing home or working folder."""
 
 
-async def examine(*, online: bool) -> Report:
+async def run_checks(*, online: bool) -> Report:
     """Runs all checks."""
-    return await _report(CHECKS, online=online)
+    return await _run_checks(CHECKS, online=online)
 
 
-async def try_sandbox() -> Report:
+async def check_escapes() -> Report:
     """Tests escapes from the sandbox."""
-    return await _report({"sandbox": installation.try_escapes})
+    return await _run_checks({"sandbox": installation.try_escapes})
 
 
-async def _report(checks: Mapping[str, Check], *, online: bool = False) -> Report:
+async def _run_checks(checks: Mapping[str, Check], *, online: bool = False) -> Report:
     report: Report = {area: [] for area in CHECKS}
-    scene = _scene(report, online)
+    context = _build_context(report, online)
     for area, check in checks.items():
         try:
-            found = check(scene)
+            found = check(context)
             if isinstance(found, AsyncIterator):
                 async for finding in found:
                     report[area].append(finding)
@@ -66,19 +66,19 @@ async def _report(checks: Mapping[str, Check], *, online: bool = False) -> Repor
     return {area: found for area, found in report.items() if area in checks or found}
 
 
-def _scene(report: Report, online: bool) -> Scene:
+def _build_context(report: Report, online: bool) -> CheckContext:
     """The input of the checks. What is missing is reported and replaced by a default."""
     paths = Paths()
     try:
         user_files(paths)
     except CrushpyError as error:
         report["files"].append(fail(error.message, error.hint))
-        paths = Paths(NOWHERE)
+        paths = Paths(MISSING_FOLDER)
     try:
         cwd = working_folder()
     except UsageError as error:
         report["project"].append(fail(error.message, error.hint))
-        cwd = Path(NOWHERE)
+        cwd = Path(MISSING_FOLDER)
     trusted = is_trusted(paths, project_root(cwd))
     try:
         loaded = load(paths, cwd, trusted=trusted)
@@ -86,4 +86,4 @@ def _scene(report: Report, online: bool) -> Scene:
         hint = f"{error.hint} Until then the defaults are checked below.".strip()
         report["settings"].append(fail(error.message, hint))
         loaded = Loaded(Settings(), {})
-    return Scene(paths, cwd, loaded, trusted, online)
+    return CheckContext(paths, cwd, loaded, trusted, online)

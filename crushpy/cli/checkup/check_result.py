@@ -29,7 +29,7 @@ def fail(text: str, hint: str = "") -> Finding:
     return Finding("fail", text, hint)
 
 
-class Scene(Data, frozen=True):
+class CheckContext(Data, frozen=True):
     """The installation to check."""
 
     paths: Paths
@@ -45,7 +45,7 @@ class Scene(Data, frozen=True):
         return self.loaded.settings
 
 
-def size(count: int) -> str:
+def format_size(count: int) -> str:
     """Bytes in a readable unit."""
     if count < 1_000:
         return f"{count} bytes"

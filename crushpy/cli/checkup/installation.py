@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from crushpy.cli.checkup.check_result import Finding, Scene, fail, ok, size, warn
+from crushpy.cli.checkup.check_result import CheckContext, Finding, fail, format_size, ok, warn
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import counted
 from crushpy.core.paths import PROJECT_FOLDER, private_dir, project_root
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from crushpy.storage.records import ServerReport
 
 
-SHOWN = ("textual", "litellm")
+REPORTED_PACKAGES = ("textual", "litellm")
 """Packages whose version bug reports need."""
 
-_REPAIR = "Install crushpy again: bin/setup in a checkout, or pip install --force-reinstall crushpy."
-_INSIDE = {"tmux": "TMUX", "screen": "STY", "SSH": "SSH_CONNECTION", "a CI job": "CI"}
+_REINSTALL = "Install crushpy again: bin/setup in a checkout, or pip install --force-reinstall crushpy."
+_ENVIRONMENT_VARIABLES = {"tmux": "TMUX", "screen": "STY", "SSH": "SSH_CONNECTION", "a CI job": "CI"}
 
 
-def versions(_: Scene) -> Iterator[Finding]:
+def versions(_: CheckContext) -> Iterator[Finding]:
     from crushpy import __version__
     from crushpy.storage.sqlite_file import sqlite_version
 
@@ -33,40 +33,41 @@ def versions(_: Scene) -> Iterator[Finding]:
     yield ok(f"Python {platform.python_version()} ({sys.executable})")
     yield ok(f"SQLite {sqlite_version()}")
     yield ok(f"{platform.system()} {platform.release()} {platform.machine()}")
-    yield from _packages()
+    yield from _package_versions()
 
 
-def _packages() -> Iterator[Finding]:
+def _package_versions() -> Iterator[Finding]:
     """Those in SHOWN, and every other package with an untested version."""
     from importlib import metadata
 
-    wanted = _pins()
-    for name in sorted(wanted | dict.fromkeys(SHOWN, "")):
+    pinned = _pinned_versions()
+    for name in sorted(pinned | dict.fromkeys(REPORTED_PACKAGES, "")):
         try:
             found = metadata.version(name)
         except metadata.PackageNotFoundError:
-            yield fail(f"{name} is not installed", _REPAIR)
+            yield fail(f"{name} is not installed", _REINSTALL)
             continue
-        if wanted.get(name, found) != found:
-            yield warn(f"{name} {found} is not the version crushpy was tested with ({wanted[name]})", _REPAIR)
-        elif name in SHOWN:
+        if pinned.get(name, found) != found:
+            tested = f"the version crushpy was tested with ({pinned[name]})"
+            yield warn(f"{name} {found} is not {tested}", _REINSTALL)
+        elif name in REPORTED_PACKAGES:
             yield ok(f"{name} {found}")
 
 
-def _pins() -> dict[str, str]:
+def _pinned_versions() -> dict[str, str]:
     """The pinned versions; empty if crushpy is not installed as a package."""
     from importlib import metadata
 
     try:
-        wanted = metadata.requires("crushpy") or []
+        pinned = metadata.requires("crushpy") or []
     except metadata.PackageNotFoundError:
         return {}
-    needed = [one for one in wanted if "extra ==" not in one]
-    pairs = (requirement.partition(";")[0].partition("==") for requirement in needed)
+    required = [each for each in pinned if "extra ==" not in each]
+    pairs = (requirement.partition(";")[0].partition("==") for requirement in required)
     return {name.strip(): version.strip() for name, _, version in pairs if version}
 
 
-def programs(_: Scene) -> Iterator[Finding]:
+def programs(_: CheckContext) -> Iterator[Finding]:
     from crushpy.tools.search.ripgrep import MISSING, WAY_OUT, find_ripgrep
     from crushpy.tools.shell.process import shell
 
@@ -86,7 +87,7 @@ def programs(_: Scene) -> Iterator[Finding]:
     yield ok(f"git: {git}") if git else warn("git was not found", "Install git.")
 
 
-def terminal(_: Scene) -> Iterator[Finding]:
+def terminal(_: CheckContext) -> Iterator[Finding]:
     environ = os.environ
     term = environ.get("TERM", "")
     is_terminal = sys.stdout.isatty()
@@ -103,9 +104,9 @@ def terminal(_: Scene) -> Iterator[Finding]:
         yield ok("NO_COLOR is set: no colours")
     if is_terminal and (width < 60 or height < 15):
         yield warn(f"{width} x {height} is small for the app", "Make the window larger.")
-    inside = [name for name, variable in _INSIDE.items() if environ.get(variable)]
-    if inside:
-        yield ok(f"inside {', '.join(inside)}")
+    environments = [name for name, variable in _ENVIRONMENT_VARIABLES.items() if environ.get(variable)]
+    if environments:
+        yield ok(f"inside {', '.join(environments)}")
     encoding = sys.stdout.encoding or "unknown"
     if encoding.lower().replace("-", "") == "utf8":
         yield ok("Unicode: UTF-8")
@@ -113,25 +114,25 @@ def terminal(_: Scene) -> Iterator[Finding]:
         yield warn(f"the terminal's encoding is {encoding}", "Set a UTF-8 locale, such as LANG=C.UTF-8.")
 
 
-_REPORT = "A command could escape from the sandbox. Turn off sandbox.auto_allow and report this."
+_ESCAPE_HINT = "A command could escape from the sandbox. Turn off sandbox.auto_allow and report this."
 
-_LESS = "Commands that change anything ask. Try it with crushpy doctor --sandbox."
+_WEAKER_HINT = "Commands that change anything ask. Try it with crushpy doctor --sandbox."
 
 
-def sandbox(scene: Scene) -> Iterator[Finding]:
+def sandbox(context: CheckContext) -> Iterator[Finding]:
     """The available sandbox."""
     from crushpy.sandbox.finding import find_sandbox
 
-    found = find_sandbox(scene.settings.sandbox.mode)
+    found = find_sandbox(context.settings.sandbox.mode)
     if found.on and found.why_not:
-        yield warn(f"commands run in {found.name}, which restricts less: {found.why_not}", _LESS)
+        yield warn(f"commands run in {found.name}, which restricts less: {found.why_not}", _WEAKER_HINT)
     elif found.on:
         yield ok(f"commands run in {found.name} ({found.program})", "Try it with crushpy doctor --sandbox.")
     else:
         yield warn(f"commands run without a sandbox: {found.why_not}", "Commands that change anything ask.")
 
 
-async def try_escapes(scene: Scene) -> AsyncIterator[Finding]:
+async def try_escapes(context: CheckContext) -> AsyncIterator[Finding]:
     from crushpy.sandbox.escape_checks import EscapeTrial
     from crushpy.sandbox.finding import working_sandbox
 
@@ -140,22 +141,22 @@ async def try_escapes(scene: Scene) -> AsyncIterator[Finding]:
         yield fail(f"there is no sandbox to test: {found.why_not}")
         return
     if found.why_not:
-        yield warn(f"tried in {found.name}: {found.why_not}", _LESS)
-    trial = EscapeTrial(found, private_dir(scene.paths.sandboxes), Path.home())
+        yield warn(f"tried in {found.name}: {found.why_not}", _WEAKER_HINT)
+    trial = EscapeTrial(found, private_dir(context.paths.sandboxes), Path.home())
     try:
-        async for tried in trial.run():
-            if tried.held:
-                yield ok(f"held: {tried.name}", tried.said)
-            elif tried.known:
-                yield warn(f"not held by {found.name}: {tried.name}", tried.said)
+        async for attempt in trial.run():
+            if attempt.held:
+                yield ok(f"held: {attempt.name}", attempt.said)
+            elif attempt.known:
+                yield warn(f"not held by {found.name}: {attempt.name}", attempt.said)
             else:
-                yield fail(f"escaped: {tried.name}", "\n".join(filter(None, (tried.said, _REPORT))))
+                yield fail(f"escaped: {attempt.name}", "\n".join(filter(None, (attempt.said, _ESCAPE_HINT))))
     finally:
         await trial.close()
 
 
-def files(scene: Scene) -> Iterator[Finding]:
-    paths = scene.paths
+def files(context: CheckContext) -> Iterator[Finding]:
+    paths = context.paths
     places = {
         "config": paths.config_file,
         "state": paths.state_file,
@@ -163,47 +164,47 @@ def files(scene: Scene) -> Iterator[Finding]:
         "log": paths.logs / "crushpy.log",
         "outputs": paths.outputs,
     }
-    file = _database_file(scene)
-    yield ok(f"database   {file}  ({_state(file)})" if file else f"database   {_server(scene)}")
+    file = _database_file(context)
+    yield ok(f"database   {file}  ({_describe_file(file)})" if file else f"database   {_server(context)}")
     if file and file.is_file() and not os.access(file, os.W_OK):
         yield fail(f"{file} is not writable", "Change its permissions: chmod u+w, as its owner.")
     for name, path in places.items():
-        yield ok(f"{name:<9}  {path}  ({_state(path)})")
+        yield ok(f"{name:<9}  {path}  ({_describe_file(path)})")
     for folder in dict.fromkeys((paths.config_dir, paths.data_dir)):
-        yield from _folder(folder)
+        yield from _check_folder(folder)
 
 
-def _state(path: Path) -> str:
+def _describe_file(path: Path) -> str:
     try:
         if path.is_dir():
             return "a folder"
-        return size(path.stat().st_size)
+        return format_size(path.stat().st_size)
     except OSError:
         return "does not exist yet"
 
 
-def _folder(folder: Path) -> Iterator[Finding]:
-    nearest = next((one for one in (folder, *folder.parents) if one.exists()), folder)
+def _check_folder(folder: Path) -> Iterator[Finding]:
+    nearest = next((each for each in (folder, *folder.parents) if each.exists()), folder)
     if not nearest.is_dir():
         yield fail(f"{nearest} is not a folder", "Move it away, or set CRUSHPY_HOME.")
     elif not os.access(nearest, os.W_OK | os.X_OK):
         yield fail(f"{nearest} is not writable", "Change its permissions, or set CRUSHPY_HOME.")
 
 
-def settings(scene: Scene) -> Iterator[Finding]:
-    for warning in scene.loaded.warnings:
+def settings(context: CheckContext) -> Iterator[Finding]:
+    for warning in context.loaded.warnings:
         yield warn(warning)
-    chosen = {key: origin for key, origin in scene.loaded.origins.items() if origin != "default"}
+    chosen = {key: origin for key, origin in context.loaded.origins.items() if origin != "default"}
     for key, origin in sorted(chosen.items()):
         yield ok(f"{key}  ({origin})")
-    if scene.loaded.origins and not chosen:
+    if context.loaded.origins and not chosen:
         yield ok("no setting was changed")
 
 
-async def database(scene: Scene) -> AsyncIterator[Finding]:
-    file = _database_file(scene)
+async def database(context: CheckContext) -> AsyncIterator[Finding]:
+    file = _database_file(context)
     if file is None:
-        async for finding in server(_server(scene), scene.settings.database_url):
+        async for finding in check_server(_server(context), context.settings.database_url):
             yield finding
         return
     if not file.exists():
@@ -211,7 +212,7 @@ async def database(scene: Scene) -> AsyncIterator[Finding]:
         return
     from crushpy.storage.store import Store
 
-    store = Store(scene.paths.database, scene.settings.database_url)
+    store = Store(context.paths.database, context.settings.database_url)
     try:
         problems = await store.check()
         for warning in store.warnings:
@@ -221,29 +222,29 @@ async def database(scene: Scene) -> AsyncIterator[Finding]:
         if problems:
             return
         conversations = len(await store.sessions.list_tips())
-        yield ok(f"sound, {conversations} conversation{'s' * (conversations != 1)}, {_state(file)}")
+        yield ok(f"sound, {conversations} conversation{'s' * (conversations != 1)}, {_describe_file(file)}")
     finally:
         await store.close()
 
 
-def _database_file(scene: Scene) -> Path | None:
+def _database_file(context: CheckContext) -> Path | None:
     """None if conversations are stored on a server."""
     from crushpy.storage.location import database_file, is_server
 
-    url = scene.settings.database_url
-    return None if is_server(url) else database_file(scene.paths.database, url)
+    url = context.settings.database_url
+    return None if is_server(url) else database_file(context.paths.database, url)
 
 
-def _server(scene: Scene) -> str:
+def _server(context: CheckContext) -> str:
     from crushpy.storage.location import Location
 
-    return Location(scene.paths.database, scene.settings.database_url).place
+    return Location(context.paths.database, context.settings.database_url).place
 
 
 SLOW_QUERY_S = 0.05
 
 
-async def server(place: str, url: str) -> AsyncIterator[Finding]:
+async def check_server(place: str, url: str) -> AsyncIterator[Finding]:
     from crushpy.storage.storage_thread import examine_server
 
     try:
@@ -252,14 +253,14 @@ async def server(place: str, url: str) -> AsyncIterator[Finding]:
         yield fail(error.message, error.hint)
         return
     yield ok(f"reachable: {place} as {found.role}")
-    for finding in (*_suited(found), *_tables(found)):
+    for finding in (*_check_server_version(found), *_check_tables(found)):
         yield finding
-    answered = f"{found.latency * 1000:.1f} ms per query"
-    near = "Every write takes about ten queries: a closer server makes turns faster."
-    yield ok(answered) if found.latency < SLOW_QUERY_S else warn(answered, near)
+    latency = f"{found.latency * 1000:.1f} ms per query"
+    advice = "Every write takes about ten queries: a closer server makes turns faster."
+    yield ok(latency) if found.latency < SLOW_QUERY_S else warn(latency, advice)
 
 
-def _suited(found: "ServerReport") -> Iterator[Finding]:
+def _check_server_version(found: "ServerReport") -> Iterator[Finding]:
     if found.number < found.oldest * 10_000:
         yield fail(f"PostgreSQL {found.version}: {found.oldest} or newer is needed", "Update the server.")
     else:
@@ -267,13 +268,13 @@ def _suited(found: "ServerReport") -> Iterator[Finding]:
     if found.encoding == "UTF8":
         yield ok("encoding UTF8")
     else:
-        make = "createdb --encoding=UTF8 --template=template0 NAME"
-        yield fail(f"encoding {found.encoding}: UTF8 is required", make)
+        command = "createdb --encoding=UTF8 --template=template0 NAME"
+        yield fail(f"encoding {found.encoding}: UTF8 is required", command)
     if found.read_only:
         yield fail("the server is read-only", "Set database_url to the primary server.")
 
 
-def _tables(found: "ServerReport") -> Iterator[Finding]:
+def _check_tables(found: "ServerReport") -> Iterator[Finding]:
     if not found.schema_version:
         if found.may_create:
             yield ok("nothing is stored yet: the first conversation creates the tables")
@@ -282,8 +283,8 @@ def _tables(found: "ServerReport") -> Iterator[Finding]:
             yield fail("the role may not create the schema crushpy", hint)
         return
     if found.schema_version > found.newest:
-        newer = f"tables of version {found.schema_version}; this crushpy supports {found.newest}"
-        yield fail(newer, "Update crushpy.")
+        mismatch = f"tables of version {found.schema_version}; this crushpy supports {found.newest}"
+        yield fail(mismatch, "Update crushpy.")
     elif found.schema_version < found.newest:
         yield warn(
             f"tables of version {found.schema_version}; the next start upgrades them to {found.newest}"
@@ -302,36 +303,36 @@ def _tables(found: "ServerReport") -> Iterator[Finding]:
         yield warn("pg_trgm is missing: searches for parts of words are slow", hint)
 
 
-def check_trust(scene: Scene) -> Iterator[Finding]:
+def check_trust(context: CheckContext) -> Iterator[Finding]:
     from crushpy.permissions.trust import trusted
 
-    root = project_root(scene.cwd)
-    brings = [name for name in ("config.toml", "templates") if (root / PROJECT_FOLDER / name).exists()]
-    what = " and ".join(f"{PROJECT_FOLDER}/{name}" for name in brings)
-    if scene.trusted:
-        yield ok(f"{root} is trusted: {what or 'it has no settings or templates'}")
-    elif brings:
-        yield warn(f"{root} is not trusted: its {what} is ignored", "Review it, then run `crushpy trust`.")
+    root = project_root(context.cwd)
+    provided = [name for name in ("config.toml", "templates") if (root / PROJECT_FOLDER / name).exists()]
+    names = " and ".join(f"{PROJECT_FOLDER}/{name}" for name in provided)
+    if context.trusted:
+        yield ok(f"{root} is trusted: {names or 'it has no settings or templates'}")
+    elif provided:
+        yield warn(f"{root} is not trusted: its {names} is ignored", "Review it, then run `crushpy trust`.")
     else:
         yield ok(f"{root} is not trusted and has no settings or templates")
-    for folder in trusted(scene.paths):
+    for folder in trusted(context.paths):
         if not folder.is_dir():
             yield warn(f"{folder} is trusted but no longer exists", f"crushpy untrust {folder}")
         elif folder != root.resolve():
             yield ok(f"{folder} is also trusted")
 
 
-def permissions(scene: Scene) -> Iterator[Finding]:
+def permissions(context: CheckContext) -> Iterator[Finding]:
     from crushpy.permissions.rules import RuleSet
     from crushpy.tools.registry import tool_table
 
-    chosen = scene.settings.permissions
+    chosen = context.settings.permissions
     RuleSet.from_strings(allow=chosen.allow, ask=chosen.ask, deny=chosen.deny, tools=tool_table())
     counts = {"allow": len(chosen.allow), "ask": len(chosen.ask), "deny": len(chosen.deny)}
     yield ok(", ".join(f"{count} {kind}" for kind, count in counts.items()) + " rules")
 
 
-def templates(scene: Scene) -> Iterator[Finding]:
+def templates(context: CheckContext) -> Iterator[Finding]:
     from crushpy.core import templates as prompts
 
     shipped = prompts.shipped_dir()
@@ -340,10 +341,10 @@ def templates(scene: Scene) -> Iterator[Finding]:
         yield fail(f"the shipped templates are not in {shipped}", "Install crushpy again.")
         return
     yield ok(f"{len(names)} shipped ({shipped})")
-    folders = [("yours", scene.paths.templates)]
-    if scene.trusted:
-        folders.append(("the project's", project_root(scene.cwd) / PROJECT_FOLDER / "templates"))
-    for whose, folder in folders:
+    folders = [("yours", context.paths.templates)]
+    if context.trusted:
+        folders.append(("the project's", project_root(context.cwd) / PROJECT_FOLDER / "templates"))
+    for owner, folder in folders:
         for path in sorted(folder.rglob("*.md")):
             name = path.relative_to(folder).with_suffix("").as_posix()
             if name not in names:
@@ -351,15 +352,15 @@ def templates(scene: Scene) -> Iterator[Finding]:
                 continue
             try:
                 prompts.template_from_file(name, path)
-                yield ok(f"{name} is {whose} ({path})")
+                yield ok(f"{name} is {owner} ({path})")
             except prompts.TemplateProblem as problem:
                 yield fail(problem.message, f"{problem.hint} Until then another one is used.")
 
 
-def check_context_files(scene: Scene) -> Iterator[Finding]:
+def check_context_files(context: CheckContext) -> Iterator[Finding]:
     from crushpy.engine import environment
 
-    found = environment.context_files(scene.cwd, scene.paths.config_dir)
+    found = environment.context_files(context.cwd, context.paths.config_dir)
     for file in found:
         length = f"{len(file.text):,} characters"
         if file.cut:

@@ -3,95 +3,95 @@
 import os
 from collections.abc import AsyncIterator, Iterator
 
-from crushpy.cli.checkup.check_result import Finding, Scene, fail, ok, warn
+from crushpy.cli.checkup.check_result import CheckContext, Finding, fail, ok, warn
 from crushpy.llm.errors import ModelError
 
 
-def keys(scene: Scene) -> Iterator[Finding]:
+def keys(context: CheckContext) -> Iterator[Finding]:
     """The source of each provider's key: environment, keyring or none. Never the key."""
     from crushpy.llm.key_store import locate_key, stored_names
     from crushpy.llm.vendors import BASES, PROVIDERS
 
     usual = (*(provider.name for provider in PROVIDERS), "azure")
-    without: list[str] = []
-    for name in dict.fromkeys((*scene.settings.providers, *usual, *sorted(stored_names(scene.paths)))):
-        place = locate_key(name, scene.settings)
-        if place.held:
-            yield _in_environment(name, place.variable)
-        elif place.stored:
-            yield _in_keyring(scene, name)
-        elif place.variable or name not in scene.settings.providers:
-            without.append(name)
+    missing: list[str] = []
+    for name in dict.fromkeys((*context.settings.providers, *usual, *sorted(stored_names(context.paths)))):
+        location = locate_key(name, context.settings)
+        if location.held:
+            yield _check_variable(name, location.variable)
+        elif location.stored:
+            yield _check_keyring(context, name)
+        elif location.variable or name not in context.settings.providers:
+            missing.append(name)
     for name in BASES:
         if os.environ.get(name):
             yield ok(f"{name} is {os.environ[name]}")
     hint = "`crushpy connect PROVIDER` stores one; `crushpy models` shows the models of each provider."
-    yield ok(f"none for {', '.join(without)}" if set(usual) - {*without} else "none is set", hint)
+    yield ok(f"none for {', '.join(missing)}" if set(usual) - {*missing} else "none is set", hint)
 
 
-def _in_environment(name: str, variable: str) -> Finding:
+def _check_variable(name: str, variable: str) -> Finding:
     value = os.environ[variable]
     if value != value.strip().strip("'\""):
         return warn(f"{variable} has white space or quotes around it", "Set it again without them.")
     return ok(f"{name}: environment, {variable} is set")
 
 
-def _in_keyring(scene: Scene, name: str) -> Finding:
+def _check_keyring(context: CheckContext, name: str) -> Finding:
     from crushpy.llm.key_store import find_key
 
-    found = find_key(name, scene.settings)
+    found = find_key(name, context.settings)
     if found.problem:
         return fail(f"{name}: the keyring cannot be read. {found.problem}", f"crushpy connect {name}")
     return ok(f"{name}: keyring")
 
 
-async def model(scene: Scene) -> AsyncIterator[Finding]:
+async def model(context: CheckContext) -> AsyncIterator[Finding]:
     from crushpy.llm.catalog import DEMO
     from crushpy.llm.provider_factory import default_model
 
-    name = default_model(scene.settings)
-    yield ok(f"{name}, because {_why(scene, name)}")
+    name = default_model(context.settings)
+    yield ok(f"{name}, because {_selection_reason(context, name)}")
     if name == DEMO:
         yield warn(
             "it is a built-in demo, not a language model",
             "Run `crushpy connect anthropic`, set a provider's key such as ANTHROPIC_API_KEY, "
             "or use your own server: `crushpy models`.",
         )
-    yield _window(scene, name)
+    yield _check_window(context, name)
     reachable = True
-    others = (scene.settings.small_model, scene.settings.compaction.model)
-    for one in dict.fromkeys((name, *filter(None, others))):
-        finding = await _servable(scene, one)
-        reachable = reachable and (finding is None or one != name)
+    other_models = (context.settings.small_model, context.settings.compaction.model)
+    for model_name in dict.fromkeys((name, *filter(None, other_models))):
+        finding = await _check_usable(context, model_name)
+        reachable = reachable and (finding is None or model_name != name)
         if finding is not None:
             yield finding
-    if scene.online and reachable:
-        yield await _answers(scene, name)
+    if context.online and reachable:
+        yield await _check_online(context, name)
 
 
-def _why(scene: Scene, name: str) -> str:
+def _selection_reason(context: CheckContext, name: str) -> str:
     from crushpy.llm.catalog import provider_of
     from crushpy.llm.key_store import locate_key
 
-    if scene.settings.model:
-        return f"it is configured ({scene.loaded.origins.get('model', 'default')})"
+    if context.settings.model:
+        return f"it is configured ({context.loaded.origins.get('model', 'default')})"
     provider = provider_of(name)
-    place = locate_key(provider, scene.settings)
-    if place.held:
-        return f"no setting names a model and {place.variable} is set"
-    if place.stored:
+    location = locate_key(provider, context.settings)
+    if location.held:
+        return f"no setting names a model and {location.variable} is set"
+    if location.stored:
         return f"no setting names a model and the keyring has the key for {provider}"
     return "no setting names a model, and no key is set"
 
 
-def _window(scene: Scene, name: str) -> Finding:
+def _check_window(context: CheckContext, name: str) -> Finding:
     from crushpy.cli.workspace import learnt_here
     from crushpy.llm.catalog import lookup
     from crushpy.llm.learnt import with_learnt_window
     from crushpy.llm.provider_factory import server_address
 
-    known = learnt_here().get(name, server_address(name, scene.settings))
-    info = with_learnt_window(lookup(name, scene.settings.models.get(name)), known)
+    learnt = learnt_here().get(name, server_address(name, context.settings))
+    info = with_learnt_window(lookup(name, context.settings.models.get(name)), learnt)
     if info.source == "default":
         return warn(
             f"its window is unknown; {info.context_window:,} tokens are assumed",
@@ -101,33 +101,33 @@ def _window(scene: Scene, name: str) -> Finding:
     return ok(f"its window is {info.context_window:,} tokens ({source})")
 
 
-async def _servable(scene: Scene, name: str) -> Finding | None:
+async def _check_usable(context: CheckContext, name: str) -> Finding | None:
     """Why this model cannot be used; None if it can."""
     from crushpy.llm.provider_factory import create_provider
 
     try:
-        await create_provider(name, scene.settings).close()
+        await create_provider(name, context.settings).close()
     except ModelError as error:
         return fail(error.message, error.hint)
     return None
 
 
-async def _answers(scene: Scene, name: str) -> Finding:
+async def _check_online(context: CheckContext, name: str) -> Finding:
     """Sends the model one short request."""
     from crushpy.engine.side_calls import probe_model
 
     try:
-        return ok(await probe_model(name, scene.settings))
+        return ok(await probe_model(name, context.settings))
     except ModelError as error:
         return fail(f"{name} does not answer: {error.message}", error.hint)
 
 
-async def local_servers(scene: Scene) -> AsyncIterator[Finding]:
+async def local_servers(context: CheckContext) -> AsyncIterator[Finding]:
     """Model servers on this machine."""
     from crushpy.llm.model_listing import ListedModel, list_local_models, local_model_commands, local_ports
 
     servers: dict[str, list[ListedModel]] = {}
-    for model in await list_local_models(scene.settings):
+    for model in await list_local_models(context.settings):
         servers.setdefault(model.api_base, []).append(model)
     for base, served in servers.items():
         names = [model.info.name for model in served]
@@ -136,5 +136,5 @@ async def local_servers(scene: Scene) -> AsyncIterator[Finding]:
         hint = "" if served[0].ready else "To use it: " + local_model_commands(provider, base, first)[1]
         yield ok(f"{served[0].how} at {base}: {shown}", hint)
     if not servers:
-        looked = ", ".join(str(port) for port in sorted(local_ports().values()))
-        yield ok(f"none found on this machine (ports {looked})" if looked else "not checked")
+        ports = ", ".join(str(port) for port in sorted(local_ports().values()))
+        yield ok(f"none found on this machine (ports {ports})" if ports else "not checked")

@@ -150,7 +150,7 @@ class ToolRunner:
                 await observer.begins(observed, ruling)
             if not observed.only_reads:
                 await self._session.begin_call(one.message, one.call)
-            call_context = context.for_call(
+            call_context = context.copy_for_call(
                 call.id, lambda text: self._emit(ToolOutput(call.id, text)), ruling.needs
             )
             return await self._execute(one, observed, tool, args, call_context)

@@ -13,9 +13,9 @@ from crushpy.tools.errors import ToolError
 from crushpy.tools.files.locate import reason
 from crushpy.tools.files.text_file import read_regular_in
 
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-_DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
-_NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
+_DISK_FULL_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_PERMISSION_ERRORS = {errno.EACCES, errno.EPERM, errno.EROFS}
+_NO_HARD_LINK_ERRORS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 """Errors of file systems without hard links."""
 
 
@@ -24,20 +24,20 @@ def write_file(target: Path, shown: str, content: bytes, before: bytes | None) -
 
     Returns a note for the model, usually empty. Raises ToolError; the old content is intact then.
     """
-    made: list[Path] = []
+    created: list[Path] = []
     try:
         if before is None:
-            folder, made = make_folders(target.parent)
+            folder, created = make_folders(target.parent)
             with folder:
                 _create(folder, target.name, shown, content)
             return ""
         with open_folder(target.parent) as folder:
             return _replace(folder, target.name, shown, content, before)
     except OSError as error:
-        raise _refusal(error, shown, target) from error
+        raise _write_error(error, shown, target) from error
     finally:
         # Remove folders that were created for a file that could not be written.
-        remove_if_empty(made)
+        remove_if_empty(created)
 
 
 def _create(folder: Folder, name: str, shown: str, content: bytes) -> None:
@@ -50,10 +50,10 @@ def _create(folder: Folder, name: str, shown: str, content: bytes) -> None:
         except FileExistsError as error:
             raise ToolError(f"{shown} was created meanwhile. View it first.") from error
         except OSError as error:
-            if error.errno not in _NO_LINKS or folder.exists(name):
+            if error.errno not in _NO_HARD_LINK_ERRORS or folder.exists(name):
                 raise
             folder.rename(temporary, name)
-        _require_ours(folder, name, handle, shown)
+        _require_written_file(folder, name, handle, shown)
     finally:
         os.close(handle)
         folder.remove(temporary)
@@ -66,11 +66,11 @@ def _replace(folder: Folder, name: str, shown: str, content: bytes, before: byte
     temporary = _temporary_name()
     handle = folder.write_new(temporary, content, 0o600)
     try:
-        _take_over(folder, name, handle, status)
+        _copy_metadata(folder, name, handle, status)
         if read_regular_in(folder, name, shown) != before:
             raise ToolError(f"{shown} was changed by another program just now. View it again first.")
         folder.rename(temporary, name)
-        _require_ours(folder, name, handle, shown)
+        _require_written_file(folder, name, handle, shown)
     finally:
         os.close(handle)
         folder.remove(temporary)
@@ -83,7 +83,7 @@ def _temporary_name() -> str:
     return f".crushpy-{os.urandom(6).hex()}.tmp"
 
 
-def _require_ours(folder: Folder, name: str, handle: int, shown: str) -> None:
+def _require_written_file(folder: Folder, name: str, handle: int, shown: str) -> None:
     """Checks that the name still refers to the file that was written."""
     try:
         found = folder.status(name)
@@ -94,7 +94,7 @@ def _require_ours(folder: Folder, name: str, handle: int, shown: str) -> None:
         raise ToolError(f"{shown} was replaced by another program while it was written. View it again first.")
 
 
-def _take_over(folder: Folder, name: str, handle: int, status: os.stat_result) -> None:
+def _copy_metadata(folder: Folder, name: str, handle: int, status: os.stat_result) -> None:
     """Gives the new file the owner, attributes and mode of the one it will replace."""
     own = os.fstat(handle)
     if (own.st_uid, own.st_gid) != (status.st_uid, status.st_gid):
@@ -134,11 +134,11 @@ def _copy_attributes(folder: Folder, name: str, handle: int) -> None:
         os.close(source)
 
 
-def _refusal(error: OSError, shown: str, target: Path) -> ToolError:
+def _write_error(error: OSError, shown: str, target: Path) -> ToolError:
     """Why a file could not be written, and what to do."""
-    if error.errno in _FULL:
+    if error.errno in _DISK_FULL_ERRORS:
         why = "there is no space left for it. Free some space first"
-    elif error.errno in _DENIED:
+    elif error.errno in _PERMISSION_ERRORS:
         why = f"no permission to write in {target.parent} ({reason(error)}). Ask the user"
     elif error.errno in (errno.ENOTDIR, errno.EEXIST):
         why = "a part of its path is a file, not a folder"

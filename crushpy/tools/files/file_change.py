@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
+from crushpy.core.access import Access, ToolAccess
 from crushpy.core.messages import Data, Diff
 from crushpy.security.sanitize import encodable
-from crushpy.tools.base import ToolContext
+from crushpy.tools.base import Args, Tool, ToolContext
 from crushpy.tools.errors import DoesNotFit, ToolError
 from crushpy.tools.files.atomic_write import write_file
 from crushpy.tools.files.line_diff import changed_lines, make_diff
@@ -15,11 +17,11 @@ from crushpy.tools.files.text_file import TextFile, decode, normalize, read_regu
 from crushpy.tools.truncate import cut_line
 from crushpy.util.uncancellable import in_thread
 
-_CONTEXT = 2
-_SHOWN_CHANGES = 3
-_SHOWN_LINES = 6
+_CONTEXT_LINES = 2
+_MAX_SHOWN_CHANGES = 3
+_MAX_SHOWN_LINES = 6
 """Lines shown of one change; of a longer one both ends are shown."""
-_LINE_CHARS = 200
+_MAX_LINE_CHARS = 200
 
 
 class OriginalFile(Data, frozen=True):
@@ -70,7 +72,7 @@ def open_original(context: ToolContext, file_path: str) -> OriginalFile:
     return OriginalFile(path, real, shown, raw, file)
 
 
-def require_known(context: ToolContext, original: OriginalFile) -> None:
+def require_read(context: ToolContext, original: OriginalFile) -> None:
     """Raises ToolError unless the model has read the current content of the file."""
     if original.raw is None:
         return
@@ -81,23 +83,10 @@ def require_known(context: ToolContext, original: OriginalFile) -> None:
         raise ToolError(f"{original.shown} has changed since it was read: view it again first.")
 
 
-async def preview_change(plan: PlanChange) -> Diff | None:
-    """The diff that `plan` would make; None if it would fail.
-
-    Raises DoesNotFit, which reveals nothing new: the model has read that file.
-    """
-    try:
-        return await asyncio.to_thread(lambda: plan().diff())
-    except DoesNotFit:
-        raise
-    except ToolError:
-        return None
-
-
 async def make_change(context: ToolContext, plan: PlanChange) -> tuple[FileChange, Diff]:
     """Plans the change and makes it."""
 
-    def work() -> tuple[FileChange, Diff]:
+    def plan_and_write() -> tuple[FileChange, Diff]:
         change = plan()
         original = change.original
         content = original.file.encode(change.text)
@@ -108,28 +97,60 @@ async def make_change(context: ToolContext, plan: PlanChange) -> tuple[FileChang
             change = FileChange(original, change.text, (*change.notes, note))
         return change, diff
 
-    return await in_thread(work)
+    return await in_thread(plan_and_write)
 
 
-def describe_change(change: FileChange, diff: Diff, what: str) -> str:
+class FileChangeArgs(Args, frozen=True):
+    file_path: str
+
+
+F = TypeVar("F", bound=FileChangeArgs)
+
+
+class FileChangeTool(Tool[F]):
+    """A tool that changes one file, and can show the change before it is made."""
+
+    access = ToolAccess("path", writes=True)
+
+    def plan(self, args: F, context: ToolContext) -> FileChange:
+        """The change that a call would make. Raises ToolError."""
+        raise NotImplementedError
+
+    def accesses(self, args: F, context: ToolContext) -> tuple[Access, ...]:
+        return self.touches(real_path(context, args.file_path))
+
+    async def preview(self, args: F, context: ToolContext) -> Diff | None:
+        """The diff of the change; None if it would fail.
+
+        Raises DoesNotFit, which reveals nothing new: the model has read that file.
+        """
+        try:
+            return await asyncio.to_thread(lambda: self.plan(args, context).diff())
+        except DoesNotFit:
+            raise
+        except ToolError:
+            return None
+
+
+def describe_change(change: FileChange, diff: Diff, summary: str) -> str:
     """Describes a change for the model: what was done, and the changed lines with their new numbers."""
     notes = "".join(f"\nNote: {note}." for note in change.notes)
     after = split_lines(normalize(change.text))
     places = changed_lines(split_lines(normalize(change.before or "")), after)
     width = len(str(len(after)))
     shown = "\n...\n".join(
-        "\n".join(_numbered(after, place.new_start, place.new_end, width))
-        for place in places[:_SHOWN_CHANGES]
+        "\n".join(_numbered_lines(after, place.new_start, place.new_end, width))
+        for place in places[:_MAX_SHOWN_CHANGES]
     )
-    more = len(places) - _SHOWN_CHANGES
-    rest = f"\n[{more} more changed places not shown]" if more > 0 else ""
-    return f"{what} (+{diff.added} -{diff.removed}).{notes}" + (f"\n{shown}{rest}" if shown else "")
+    omitted = len(places) - _MAX_SHOWN_CHANGES
+    rest = f"\n[{omitted} more changed places not shown]" if omitted > 0 else ""
+    return f"{summary} (+{diff.added} -{diff.removed}).{notes}" + (f"\n{shown}{rest}" if shown else "")
 
 
-def _numbered(lines: Sequence[str], start: int, end: int, width: int) -> list[str]:
-    first, last = max(start - _CONTEXT, 0), min(end + _CONTEXT, len(lines))
-    rows = [f"{n + 1:>{width}}\t{cut_line(encodable(lines[n]), _LINE_CHARS)}" for n in range(first, last)]
-    if end - start > _SHOWN_LINES:
-        keep = _SHOWN_LINES // 2 + _CONTEXT
+def _numbered_lines(lines: Sequence[str], start: int, end: int, width: int) -> list[str]:
+    first, last = max(start - _CONTEXT_LINES, 0), min(end + _CONTEXT_LINES, len(lines))
+    rows = [f"{n + 1:>{width}}\t{cut_line(encodable(lines[n]), _MAX_LINE_CHARS)}" for n in range(first, last)]
+    if end - start > _MAX_SHOWN_LINES:
+        keep = _MAX_SHOWN_LINES // 2 + _CONTEXT_LINES
         rows[keep:-keep] = ["..."]
     return rows

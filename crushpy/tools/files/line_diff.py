@@ -7,10 +7,10 @@ from crushpy.security.sanitize import encodable
 from crushpy.tools.files.text_file import normalize
 from crushpy.tools.truncate import cut_line
 
-_CONTEXT = 3
-_LINE_CHARS = 500
+_CONTEXT_LINES = 3
+_MAX_LINE_CHARS = 500
 _MAX_DIFF_LINES = 800
-_MAX_COMPARED = 1_000_000
+_MAX_LINE_PAIRS = 1_000_000
 """Lines before times lines after: beyond that, finding the best diff would take seconds."""
 
 
@@ -25,9 +25,9 @@ class Change(Data, frozen=True):
 
 def make_diff(path: str, before: str | None, after: str) -> Diff:
     """The diff of a change to one file; `before` is None if the file is new."""
-    old, new = _lines(before or ""), _lines(after)
+    old, new = _lines_with_ends(before or ""), _lines_with_ends(after)
     changes = changed_lines(old, new)
-    unified = list(_unified(old, new, changes))
+    unified = list(_unified_rows(old, new, changes))
     left_out = len(unified) - _MAX_DIFF_LINES
     if left_out > 0:
         unified[_MAX_DIFF_LINES:] = [f"\\ {left_out:,} more lines are not shown"]
@@ -44,28 +44,28 @@ def make_diff(path: str, before: str | None, after: str) -> Diff:
 
 def changed_lines(old: Sequence[str], new: Sequence[str]) -> list[Change]:
     """The changes that turn `old` into `new`, in order. Linear in time for large texts."""
-    head = _common(old, new)
-    tail = _common(old[head:][::-1], new[head:][::-1])
+    head = _common_prefix_length(old, new)
+    tail = _common_prefix_length(old[head:][::-1], new[head:][::-1])
     a, b = old[head : len(old) - tail], new[head : len(new) - tail]
     if not a and not b:
         return []
-    if len(a) * len(b) <= _MAX_COMPARED:
-        found = _compare(a, b)
+    if len(a) * len(b) <= _MAX_LINE_PAIRS:
+        found = _compare_with_difflib(a, b)
     elif len(a) == len(b):
-        found = _side_by_side(a, b)
+        found = _compare_equal_lengths(a, b)
     else:
         found = iter([Change(0, len(a), 0, len(b))])
     return [Change(c.start + head, c.end + head, c.new_start + head, c.new_end + head) for c in found]
 
 
-def _lines(text: str) -> list[str]:
+def _lines_with_ends(text: str) -> list[str]:
     """Lines with their newlines, so that a missing last one is visible."""
     lines = [line + "\n" for line in normalize(text).split("\n")]
     last = lines.pop()[:-1]
     return [*lines, last] if last else lines
 
 
-def _common(a: Sequence[str], b: Sequence[str]) -> int:
+def _common_prefix_length(a: Sequence[str], b: Sequence[str]) -> int:
     count = 0
     for x, y in zip(a, b, strict=False):
         if x != y:
@@ -74,7 +74,7 @@ def _common(a: Sequence[str], b: Sequence[str]) -> int:
     return count
 
 
-def _compare(a: Sequence[str], b: Sequence[str]) -> Iterator[Change]:
+def _compare_with_difflib(a: Sequence[str], b: Sequence[str]) -> Iterator[Change]:
     from difflib import SequenceMatcher
 
     for tag, *place in SequenceMatcher(None, a, b).get_opcodes():
@@ -82,7 +82,7 @@ def _compare(a: Sequence[str], b: Sequence[str]) -> Iterator[Change]:
             yield Change(*place)
 
 
-def _side_by_side(a: Sequence[str], b: Sequence[str]) -> Iterator[Change]:
+def _compare_equal_lengths(a: Sequence[str], b: Sequence[str]) -> Iterator[Change]:
     """Compares line by line, for replacements all over a file."""
     start: int | None = None
     for number, (x, y) in enumerate(zip(a, b, strict=True)):
@@ -95,27 +95,27 @@ def _side_by_side(a: Sequence[str], b: Sequence[str]) -> Iterator[Change]:
         yield Change(start, len(a), start, len(a))
 
 
-def _unified(old: Sequence[str], new: Sequence[str], changes: Sequence[Change]) -> Iterator[str]:
+def _unified_rows(old: Sequence[str], new: Sequence[str], changes: Sequence[Change]) -> Iterator[str]:
     for group in _hunks(changes):
-        start = max(group[0].start - _CONTEXT, 0)
+        start = max(group[0].start - _CONTEXT_LINES, 0)
         new_start = group[0].new_start - (group[0].start - start)
-        end = min(group[-1].end + _CONTEXT, len(old))
+        end = min(group[-1].end + _CONTEXT_LINES, len(old))
         new_end = group[-1].new_end + (end - group[-1].end)
         yield f"@@ -{_range(start, end)} +{_range(new_start, new_end)} @@"
-        at = start
+        position = start
         for change in group:
-            yield from _marked(" ", old[at : change.start])
-            yield from _marked("-", old[change.start : change.end])
-            yield from _marked("+", new[change.new_start : change.new_end])
-            at = change.end
-        yield from _marked(" ", old[at:end])
+            yield from _prefix_lines(" ", old[position : change.start])
+            yield from _prefix_lines("-", old[change.start : change.end])
+            yield from _prefix_lines("+", new[change.new_start : change.new_end])
+            position = change.end
+        yield from _prefix_lines(" ", old[position:end])
 
 
 def _hunks(changes: Sequence[Change]) -> Iterator[list[Change]]:
     """Groups changes whose context would overlap."""
     group: list[Change] = []
     for change in changes:
-        if group and change.start - group[-1].end > 2 * _CONTEXT:
+        if group and change.start - group[-1].end > 2 * _CONTEXT_LINES:
             yield group
             group = []
         group.append(change)
@@ -128,8 +128,8 @@ def _range(start: int, end: int) -> str:
     return f"{start + 1 if end > start else start},{end - start}"
 
 
-def _marked(mark: str, lines: Sequence[str]) -> Iterator[str]:
+def _prefix_lines(mark: str, lines: Sequence[str]) -> Iterator[str]:
     for line in lines:
-        yield mark + cut_line(encodable(line.removesuffix("\n")), _LINE_CHARS)
+        yield mark + cut_line(encodable(line.removesuffix("\n")), _MAX_LINE_CHARS)
         if not line.endswith("\n"):
             yield "\\ No newline at end of file"

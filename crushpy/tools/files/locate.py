@@ -9,7 +9,7 @@ from crushpy.security.sanitize import encodable
 from crushpy.tools.base import ToolContext
 from crushpy.tools.errors import ToolError
 
-_MAX_NAMES = 5_000
+_MAX_COMPARED_NAMES = 5_000
 """How many names of a folder are compared with a misspelt one."""
 
 
@@ -54,13 +54,13 @@ def real_path(context: ToolContext, path: str) -> str:
 def missing(context: ToolContext, path: Path, real: Path) -> ToolError:
     """The error for a missing file, with the most similar names."""
     what = "file"
-    while (there := _names(real.parent)) is None and real != real.parent:
+    while (names_in_parent := _list_names(real.parent)) is None and real != real.parent:
         path, real, what = path.parent, real.parent, "folder"
-    near = _nearest(there or [], real.name)
+    similar = _similar_names(names_in_parent or [], real.name)
     shown = encodable(context.shown(path))
-    if not near:
+    if not similar:
         return ToolError(f"{shown} does not exist. Use ls or glob to find the {what}.")
-    names = ", ".join(encodable(context.shown(path.parent / name)) for name in near)
+    names = ", ".join(encodable(context.shown(path.parent / name)) for name in similar)
     return ToolError(f"{shown} does not exist. Nearest: {names}.")
 
 
@@ -73,16 +73,16 @@ def reason(error: Exception) -> str:
     return str(error)
 
 
-def _names(folder: Path) -> list[str] | None:
+def _list_names(folder: Path) -> list[str] | None:
     """The names in a folder; None if it is not a folder or cannot be listed."""
     try:
         with open_folder(folder) as opened, opened.entries() as entries:
-            return [entry.name for entry, _ in zip(entries, range(_MAX_NAMES), strict=False)]
+            return [entry.name for entry, _ in zip(entries, range(_MAX_COMPARED_NAMES), strict=False)]
     except (OSError, ValueError):
         return None
 
 
-def _nearest(names: list[str], name: str) -> list[str]:
+def _similar_names(names: list[str], name: str) -> list[str]:
     from difflib import get_close_matches
 
     by_lower = {known.lower(): known for known in names}

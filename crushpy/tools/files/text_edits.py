@@ -6,30 +6,39 @@ from collections.abc import Callable, Sequence
 
 from crushpy.core.messages import Data
 from crushpy.security.sanitize import encodable
-from crushpy.tools.base import Args, ToolContext
+from crushpy.tools.base import Args, Outcome, ToolContext
 from crushpy.tools.errors import DoesNotFit, ToolError
-from crushpy.tools.files.file_change import FileChange, OriginalFile, open_original, require_known
+from crushpy.tools.files.file_change import (
+    F,
+    FileChange,
+    FileChangeTool,
+    OriginalFile,
+    describe_change,
+    make_change,
+    open_original,
+    require_read,
+)
 from crushpy.tools.files.locate import missing
 from crushpy.tools.files.text_file import Newline, TextFile, normalize
 from crushpy.tools.truncate import cut_line
 
-_SHOWN_LINES = 8
-_LINE_CHARS = 200
-_COMPARED_LINES = 20_000
-_CLOSE = 0.6
-_NUMBERED = re.compile(r"\s*\d+\t")
+_MAX_SHOWN_LINES = 8
+_MAX_LINE_CHARS = 200
+_MAX_COMPARED_LINES = 20_000
+_MIN_SIMILARITY = 0.6
+_LINE_NUMBER = re.compile(r"\s*\d+\t")
 
 
 def nearest_passage(lines: Sequence[str], wanted: Sequence[str]) -> str:
     """A hint for `wanted`, which is not in `lines`."""
     written = [line for line in wanted if line.strip()]
-    if written and all(_NUMBERED.match(line) for line in written):
+    if written and all(_LINE_NUMBER.match(line) for line in written):
         return "It contains the line numbers that view adds to each line: leave them out."
     at = _best_start(lines, wanted)
     if at is None:
         return "No line of the file is similar: view the file again and copy the passage exactly."
-    end = min(at + max(len(wanted), 1), at + _SHOWN_LINES, len(lines))
-    shown = "\n".join(f"{n + 1}\t{cut_line(encodable(lines[n]), _LINE_CHARS)}" for n in range(at, end))
+    end = min(at + max(len(wanted), 1), at + _MAX_SHOWN_LINES, len(lines))
+    shown = "\n".join(f"{n + 1}\t{cut_line(encodable(lines[n]), _MAX_LINE_CHARS)}" for n in range(at, end))
     return f"Nearest in the file:\n{shown}\nCopy the passage exactly as it is there."
 
 
@@ -56,13 +65,13 @@ def _fuzzy_start(lines: Sequence[str], stripped: Sequence[str]) -> int | None:
     from difflib import SequenceMatcher
 
     index = max(range(len(stripped)), key=lambda index: len(stripped[index]))
-    target = stripped[index][:_LINE_CHARS]
+    target = stripped[index][:_MAX_LINE_CHARS]
     if not target:
         return None
     matcher = SequenceMatcher(None, "", target, autojunk=False)
-    best, best_ratio = None, _CLOSE
-    for number, line in enumerate(lines[:_COMPARED_LINES]):
-        matcher.set_seq1(line.strip()[:_LINE_CHARS])
+    best, best_ratio = None, _MIN_SIMILARITY
+    for number, line in enumerate(lines[:_MAX_COMPARED_LINES]):
+        matcher.set_seq1(line.strip()[:_MAX_LINE_CHARS])
         if matcher.real_quick_ratio() <= best_ratio or matcher.quick_ratio() <= best_ratio:
             continue
         if (ratio := matcher.ratio()) > best_ratio:
@@ -70,17 +79,17 @@ def _fuzzy_start(lines: Sequence[str], stripped: Sequence[str]) -> int | None:
     return None if best is None else max(best - index, 0)
 
 
-_Rule = Callable[[str], str | None]
+_IndentRule = Callable[[str], str | None]
 """Maps the indentation a model wrote to that of the file; None if it is ambiguous."""
 
 
-def reindenter(quoted: Sequence[str], there: Sequence[str]) -> Callable[[str], str | None]:
-    """A function that turns text indented like `quoted` into text indented like `there`, its counterpart.
+def reindenter(quoted: Sequence[str], in_file: Sequence[str]) -> Callable[[str], str | None]:
+    """A function that turns text indented like `quoted` into text indented like `in_file`, its counterpart.
 
-    It returns None if the difference follows no rule: guessing could change the meaning of a program.
+    It returns None if the difference does not follow a rule: guessing could change the meaning of a program.
     """
-    pairs = [(_indent(a), _indent(b)) for a, b in zip(quoted, there, strict=True) if a.strip()]
-    rule = _same(pairs) or _deeper(pairs) or _shallower(pairs) or _other_unit(pairs)
+    pairs = [(_indent(a), _indent(b)) for a, b in zip(quoted, in_file, strict=True) if a.strip()]
+    rule = _same_rule(pairs) or _add_rule(pairs) or _remove_rule(pairs) or _scale_rule(pairs)
 
     def apply(new: str) -> str | None:
         if rule is None:
@@ -103,41 +112,41 @@ def reindenter(quoted: Sequence[str], there: Sequence[str]) -> Callable[[str], s
 _Pairs = Sequence[tuple[str, str]]
 
 
-def _same(pairs: _Pairs) -> _Rule | None:
+def _same_rule(pairs: _Pairs) -> _IndentRule | None:
     return (lambda indent: indent) if all(a == b for a, b in pairs) else None
 
 
-def _deeper(pairs: _Pairs) -> _Rule | None:
+def _add_rule(pairs: _Pairs) -> _IndentRule | None:
     """The file has the same extra indentation on each line."""
-    first, there = pairs[0]
-    if not there.endswith(first):
+    first, in_file = pairs[0]
+    if not in_file.endswith(first):
         return None
-    more = there.removesuffix(first)
+    more = in_file.removesuffix(first)
     return (lambda indent: more + indent) if all(b == more + a for a, b in pairs) else None
 
 
-def _shallower(pairs: _Pairs) -> _Rule | None:
+def _remove_rule(pairs: _Pairs) -> _IndentRule | None:
     """The file lacks the same indentation on each line."""
-    first, there = pairs[0]
-    if not first.endswith(there):
+    first, in_file = pairs[0]
+    if not first.endswith(in_file):
         return None
-    less = first.removesuffix(there)
+    less = first.removesuffix(in_file)
     if not all(a == less + b for a, b in pairs):
         return None
     return lambda indent: indent.removeprefix(less) if indent.startswith(less) else None
 
 
-def _other_unit(pairs: _Pairs) -> _Rule | None:
+def _scale_rule(pairs: _Pairs) -> _IndentRule | None:
     """Tabs for spaces, or another number of spaces, in one constant proportion."""
-    quoted, there = next(((a, b) for a, b in pairs if a and b), ("", ""))
+    quoted, in_file = next(((a, b) for a, b in pairs if a and b), ("", ""))
     if not quoted:
         return None
-    mark, unit, wanted = quoted[0], len(quoted), there[0]
+    mark, unit, wanted = quoted[0], len(quoted), in_file[0]
 
     def rule(indent: str) -> str | None:
-        if indent.strip(mark) or len(indent) * len(there) % unit:
+        if indent.strip(mark) or len(indent) * len(in_file) % unit:
             return None
-        return wanted * (len(indent) * len(there) // unit)
+        return wanted * (len(indent) * len(in_file) // unit)
 
     return rule if all(rule(a) == b for a, b in pairs) else None
 
@@ -146,7 +155,7 @@ def _indent(line: str) -> str:
     return line[: len(line) - len(line.lstrip())]
 
 
-_LISTED_LINES = 10
+_MAX_LISTED_LINES = 10
 
 
 class Replaced(Data, frozen=True):
@@ -179,15 +188,15 @@ def replace_passage(file: TextFile, old: str, new: str, *, everywhere: bool = Fa
     seen = normalize(file.text)
     starts = _occurrences(seen, old)
     if not starts:
-        passage, note = _tolerant(seen, old, new)
-        return Replaced(_put(file, seen, [passage]), 1, note)
+        passage, note = _find_ignoring_whitespace(seen, old, new)
+        return Replaced(_apply_passages(file, seen, [passage]), 1, note)
     if len(starts) > 1 and not everywhere:
         raise ToolError(
             f"old_string is not unique: {len(starts)} places (lines {_line_numbers(seen, starts)}). "
             "Add surrounding lines to it, or set replace_all."
         )
     passages = [_Passage(start, start + len(old), new) for start in starts]
-    return Replaced(_put(file, seen, passages), len(starts))
+    return Replaced(_apply_passages(file, seen, passages), len(starts))
 
 
 def _occurrences(text: str, old: str) -> list[int]:
@@ -202,7 +211,7 @@ def _occurrences(text: str, old: str) -> list[int]:
 def _line_numbers(text: str, starts: list[int]) -> str:
     numbers: list[str] = []
     line, counted = 1, 0
-    for start in starts[:_LISTED_LINES]:
+    for start in starts[:_MAX_LISTED_LINES]:
         line += text.count("\n", counted, start)
         counted = start
         numbers.append(str(line))
@@ -210,25 +219,25 @@ def _line_numbers(text: str, starts: list[int]) -> str:
     return ", ".join(numbers) + (f" and {more} more" if more else "")
 
 
-# --- putting it in, with the line endings that are there ---------------------------------------------------
+# --- inserting the replacement, with the file's line endings -----------------------------------------------
 
 
-def _put(file: TextFile, seen: str, passages: list[_Passage]) -> str:
+def _apply_passages(file: TextFile, seen: str, passages: list[_Passage]) -> str:
     """The file's text with the passages, found in `seen`, replaced."""
     text = file.text
-    dropped = _dropped_returns(text, seen)
+    dropped = _carriage_returns(text, seen)
     pieces: list[str] = []
     done = 0
     for passage in passages:
         start = passage.start + bisect_left(dropped, passage.start)
         end = passage.end + bisect_left(dropped, passage.end)
-        newline = _newline_at(file, start, end) if "\n" in passage.new else "\n"
+        newline = _newline_near(file, start, end) if "\n" in passage.new else "\n"
         pieces += (text[done:start], passage.new.replace("\n", newline))
         done = end
     return "".join((*pieces, text[done:]))
 
 
-def _dropped_returns(text: str, seen: str) -> list[int]:
+def _carriage_returns(text: str, seen: str) -> list[int]:
     """The positions in `seen` at which a carriage return of `text` was dropped."""
     if len(text) == len(seen):
         return []
@@ -240,7 +249,7 @@ def _dropped_returns(text: str, seen: str) -> list[int]:
     return positions
 
 
-def _newline_at(file: TextFile, start: int, end: int) -> Newline:
+def _newline_near(file: TextFile, start: int, end: int) -> Newline:
     """The line ending between `start` and `end`, or of the line that contains them."""
     text = file.text
     inside = TextFile(text[start:end])
@@ -251,32 +260,32 @@ def _newline_at(file: TextFile, start: int, end: int) -> Newline:
     return file.newline
 
 
-# --- the second try ----------------------------------------------------------------------------------------
+# --- searching again, ignoring white space -----------------------------------------------------------------
 
 
-def _tolerant(seen: str, old: str, new: str) -> tuple[_Passage, str]:
+def _find_ignoring_whitespace(seen: str, old: str, new: str) -> tuple[_Passage, str]:
     """The one passage that equals `old` except for white space at both ends of its lines."""
     wanted = old.removesuffix("\n").split("\n")
     lines = seen.split("\n")
-    found = _windows(lines, [line.strip() for line in wanted])
+    found = _find_stripped(lines, [line.strip() for line in wanted])
     if not found:
         raise ToolError(f"old_string was not found. {nearest_passage(lines, wanted)}")
     if len(found) > 1:
-        numbers = ", ".join(str(at + 1) for at in found[:_LISTED_LINES])
+        numbers = ", ".join(str(at + 1) for at in found[:_MAX_LISTED_LINES])
         raise ToolError(
             f"old_string was not found as written; ignoring white space, it is at {len(found)} places "
             f"(lines {numbers}). Copy the passage exactly, with more lines around it."
         )
     at = found[0]
-    there = lines[at : at + len(wanted)]
-    adjusted = reindenter(wanted, there)(new)
+    in_file = lines[at : at + len(wanted)]
+    adjusted = reindenter(wanted, in_file)(new)
     if adjusted is None:
         raise ToolError(
             "old_string was not found as written: its indentation differs in a way that cannot be "
             f"carried over to new_string. {nearest_passage(lines, wanted)}"
         )
     start = sum(len(line) + 1 for line in lines[:at])
-    end = start + sum(len(line) + 1 for line in there) - 1
+    end = start + sum(len(line) + 1 for line in in_file) - 1
     if old.endswith("\n") and end < len(seen):
         end += 1
     elif old.endswith("\n"):
@@ -290,7 +299,7 @@ def _tolerant(seen: str, old: str, new: str) -> tuple[_Passage, str]:
     return _Passage(start, end, adjusted), f"found at {where} with other white space than written{changed}"
 
 
-def _windows(lines: Sequence[str], wanted: Sequence[str]) -> list[int]:
+def _find_stripped(lines: Sequence[str], wanted: Sequence[str]) -> list[int]:
     """The positions of `wanted` in `lines`, ignoring white space at both ends."""
     anchor = max(range(len(wanted)), key=lambda index: len(wanted[index]))
     if not wanted[anchor]:
@@ -316,14 +325,14 @@ def plan_edits(context: ToolContext, file_path: str, edits: Sequence[Replacement
     if not edits:
         raise ToolError("edits is empty: give at least one edit.")
     original = open_original(context, file_path)
-    require_known(context, original)
+    require_read(context, original)
     notes: list[str] = []
     file = original.file
     for number, edit in enumerate(edits, start=1):
         try:
-            text, note = _apply(context, original, file, edit, first=number == 1)
+            text, note = _apply_edit(context, original, file, edit, first=number == 1)
         except ToolError as error:
-            raise _named(error, original, number, len(edits)) from error
+            raise _add_edit_number(error, original, number, len(edits)) from error
         file = TextFile(text, file.encoding, file.bom, file.bad_bytes)
         if note:
             notes.append(note if len(edits) == 1 else f"edit {number} was {note}")
@@ -332,7 +341,7 @@ def plan_edits(context: ToolContext, file_path: str, edits: Sequence[Replacement
     return FileChange(original, file.text, tuple(notes))
 
 
-def _apply(
+def _apply_edit(
     context: ToolContext, original: OriginalFile, file: TextFile, edit: Replacement, *, first: bool
 ) -> tuple[str, str]:
     """The text after one edit, and a note on how the passage was found."""
@@ -347,8 +356,27 @@ def _apply(
     return done.text, f"replaced in {done.count} places"
 
 
-def _named(error: ToolError, original: OriginalFile, number: int, total: int) -> ToolError:
+def _add_edit_number(error: ToolError, original: OriginalFile, number: int, total: int) -> ToolError:
     kind = ToolError if original.raw is None else DoesNotFit
     if total > 1:
         return kind(f"Edit {number} of {total} cannot be made, so none was. {original.shown}: {error}")
     return error if original.raw is None else kind(f"{original.shown}: {error}")
+
+
+class TextEditTool(FileChangeTool[F]):
+    """The base of `edit` and `multiedit`."""
+
+    def replacements(self, args: F) -> Sequence[Replacement]:
+        raise NotImplementedError
+
+    def describe_count(self, args: F) -> str:
+        return ""
+
+    def plan(self, args: F, context: ToolContext) -> FileChange:
+        return plan_edits(context, args.file_path, self.replacements(args))
+
+    async def run(self, args: F, context: ToolContext) -> Outcome:
+        change, diff = await make_change(context, lambda: self.plan(args, context))
+        verb = "Created" if diff.created else "Edited"
+        summary = f"{verb} {change.original.shown}{self.describe_count(args)}"
+        return Outcome(describe_change(change, diff, summary), display=diff)

@@ -20,7 +20,7 @@ _MIN_READ_BYTES, _CHUNK_BYTES = 1 << 14, 1 << 20
 """Bytes requested per read: a buffer of that size is allocated, however little is read."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _CONTROL = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f\x7f]")
-_MARKS = (
+_BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     # Before UTF-16: the little-endian mark of UTF-32 begins with the one of UTF-16.
     (codecs.BOM_UTF32_LE, "utf-32-le"),
@@ -72,12 +72,12 @@ class TextFile(Data, frozen=True):
         except UnicodeEncodeError as error:
             character = new[error.start]
             what = f"U+{ord(character):04X}" + ("" if _SURROGATE.match(character) else f" ({character})")
-            way_out = (
+            advice = (
                 "Leave it out."
                 if self.encoding == "utf-8"
                 else "Write without it, or convert the file first (iconv in bash)."
             )
-            raise ToolError(f"The file is {self.encoding}, which cannot hold {what}. {way_out}") from error
+            raise ToolError(f"The file is {self.encoding}, which cannot hold {what}. {advice}") from error
 
     def encode(self, text: str) -> bytes:
         """`text` in this file's encoding. New parts must have passed `check`."""
@@ -86,7 +86,7 @@ class TextFile(Data, frozen=True):
 
 def decode(raw: bytes) -> TextFile | None:
     """`raw` as text that encodes to the same bytes again; None if it is not text."""
-    for bom, encoding in _MARKS:
+    for bom, encoding in _BYTE_ORDER_MARKS:
         if raw.startswith(bom):
             return _decode_marked(raw[len(bom) :], bom, encoding)
     head = raw[:_SNIFFED_BYTES]
@@ -131,7 +131,7 @@ def read_regular(path: Path, shown: str) -> bytes:
     Pipes and devices are never opened: that could wait forever.
     """
     if not path.name:
-        raise _special(stat.S_IFDIR, shown)
+        raise _not_regular_error(stat.S_IFDIR, shown)
     with open_folder(path.parent) as folder:
         return read_regular_in(folder, path.name, shown)
 
@@ -141,11 +141,11 @@ def read_regular_in(folder: Folder, name: str, shown: str) -> bytes:
     try:
         handle = folder.open_regular(name)
     except NotRegular as error:
-        raise _special(error.mode, shown) from None
+        raise _not_regular_error(error.mode, shown) from None
     try:
         expected = os.fstat(handle).st_size
         if expected > MAX_FILE_BYTES:
-            raise _too_large(shown, expected)
+            raise _too_large_error(shown, expected)
         chunks: list[bytes] = []
         size = 0
         # It may have grown since, and some files of /proc report a size of 0.
@@ -153,7 +153,7 @@ def read_regular_in(folder: Folder, name: str, shown: str) -> bytes:
             chunks.append(chunk)
             size += len(chunk)
             if size > MAX_FILE_BYTES:
-                raise _too_large(shown, size)
+                raise _too_large_error(shown, size)
     except BlockingIOError as error:
         raise OSError(errno.EAGAIN, "it has nothing to read now", shown) from error
     finally:
@@ -161,7 +161,7 @@ def read_regular_in(folder: Folder, name: str, shown: str) -> bytes:
     return b"".join(chunks)
 
 
-def _special(mode: int, shown: str) -> ToolError:
+def _not_regular_error(mode: int, shown: str) -> ToolError:
     if stat.S_ISDIR(mode):
         return ToolError(f"{shown} is a folder: use ls.")
     kinds = {stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket", stat.S_IFCHR: "device", stat.S_IFBLK: "device"}
@@ -169,7 +169,7 @@ def _special(mode: int, shown: str) -> ToolError:
     return ToolError(f"{shown} is a {kind}, not a file: it is not opened.")
 
 
-def _too_large(shown: str, size: int) -> ToolError:
+def _too_large_error(shown: str, size: int) -> ToolError:
     return ToolError(
         f"{shown} is too large ({size:,} bytes or more; the limit is {MAX_FILE_BYTES:,}). "
         "Use grep, or bash with head, tail or sed -n."

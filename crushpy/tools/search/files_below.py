@@ -20,22 +20,22 @@ class GlobPattern:
     """A compiled pattern. Without a slash it matches names at any depth, otherwise whole paths."""
 
     def __init__(self, pattern: str) -> None:
-        alternatives = _expand(pattern)
+        alternatives = _expand_braces(pattern)
         self.names_only = all("/" not in alternative for alternative in alternatives)
-        self._patterns = [_compile(alternative) for alternative in alternatives]
+        self._patterns = [_compile_parts(alternative) for alternative in alternatives]
 
     def matches(self, path: str) -> bool:
         """Whether `path`, relative and with slashes, matches."""
         parts = path.split("/")
-        return any(_match(pattern, parts) for pattern in self._patterns)
+        return any(_match_parts(pattern, parts) for pattern in self._patterns)
 
 
-_NOTHING = re.compile(r"(?!)")
+_NEVER_MATCHES = re.compile(r"(?!)")
 _Part = re.Pattern[str] | None
 """One name of a path; None is `**`."""
 
 
-def _compile(pattern: str) -> list[_Part]:
+def _compile_parts(pattern: str) -> list[_Part]:
     names = [name for name in pattern.split("/") if name not in ("", ".")]
     if "/" not in pattern:
         names.insert(0, "**")
@@ -45,12 +45,12 @@ def _compile(pattern: str) -> list[_Part]:
     return [None if name == "**" else re.compile(fnmatch.translate(name)) for name in names]
 
 
-def _match(pattern: Sequence[_Part], parts: Sequence[str]) -> bool:
+def _match_parts(pattern: Sequence[_Part], parts: Sequence[str]) -> bool:
     """Compares name by name; on a mismatch the last `**` consumes one more name."""
     at = place = 0
     retry: tuple[int, int] | None = None
     while place < len(parts):
-        part = pattern[at] if at < len(pattern) else _NOTHING
+        part = pattern[at] if at < len(pattern) else _NEVER_MATCHES
         if part is None:
             at += 1
             retry = (at, place)
@@ -63,7 +63,7 @@ def _match(pattern: Sequence[_Part], parts: Sequence[str]) -> bool:
     return all(part is None for part in pattern[at:])
 
 
-def _expand(pattern: str) -> list[str]:
+def _expand_braces(pattern: str) -> list[str]:
     """`*.{ts,tsx}` as `*.ts` and `*.tsx`."""
     found = [pattern]
     while any(_BRACES.search(one) for one in found):
@@ -90,7 +90,7 @@ class OpenedFile(Data, frozen=True):
     handle: int
 
     @property
-    def as_argument(self) -> str:
+    def path_for_child(self) -> str:
         """The path by which a child process with the descriptor opens it."""
         return f"/proc/self/fd/{self.handle}" if sys.platform == "linux" else f"/dev/fd/{self.handle}"
 
@@ -105,7 +105,7 @@ def changed_times(root: Folder, paths: Iterable[str]) -> Iterator[tuple[str, int
         folder, _, name = path.rpartition("/")
         by_folder.setdefault(folder, []).append(name)
     for place, names in by_folder.items():
-        opened = _opened(root, place)
+        opened = _open_below(root, place)
         if opened is None:
             continue
         before = f"{place}/" if place else ""
@@ -123,7 +123,7 @@ def opened_files(root: Folder, paths: Iterable[str]) -> list[OpenedFile]:
     """Those of `paths` that are regular files below `root`, in this order; the caller closes them."""
     opened: list[OpenedFile] = []
     for place, inside in groupby(paths, key=lambda path: path.rpartition("/")[0]):
-        folder = _opened(root, place)
+        folder = _open_below(root, place)
         if folder is None:
             continue
         with folder:
@@ -141,7 +141,7 @@ def close_files(opened: Iterable[OpenedFile]) -> None:
         os.close(file.handle)
 
 
-def _opened(root: Folder, place: str) -> Folder | None:
+def _open_below(root: Folder, place: str) -> Folder | None:
     try:
         return root.descend(place.split("/") if place else ())
     except (OSError, ValueError):

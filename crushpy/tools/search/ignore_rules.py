@@ -24,7 +24,7 @@ class FolderEntries(Data, frozen=True):
     """Which of `files` are links."""
 
 
-class _Spec:
+class _IgnoreFile:
     """The patterns of one ignore file, relative to its folder."""
 
     def __init__(self, folder: str, spec: "GitIgnoreSpec") -> None:
@@ -39,7 +39,7 @@ class _Spec:
 class IgnoreRules:
     """The ignore files that apply to one folder."""
 
-    def __init__(self, git: tuple[_Spec, ...] = (), own: tuple[_Spec, ...] = ()) -> None:
+    def __init__(self, git: tuple[_IgnoreFile, ...] = (), own: tuple[_IgnoreFile, ...] = ()) -> None:
         self._git = git
         """Outermost first, as in `_own`: the nearest one decides."""
         self._own = own
@@ -48,7 +48,7 @@ class IgnoreRules:
     @classmethod
     def at(cls, folder: Path) -> "IgnoreRules":
         """The rules inside `folder`. An ignored folder was requested: only its own rules apply."""
-        rules = cls(_load(_global_ignores(), "/"))
+        rules = cls(_load_spec(_global_ignore_file(), "/"))
         for parent in reversed(folder.parents):
             rules = rules.inside(str(parent))
         if rules.ignores(str(folder), is_folder=True):
@@ -58,19 +58,19 @@ class IgnoreRules:
     def inside(self, folder: str) -> "IgnoreRules":
         """These rules and those of `folder`."""
         base = Path(folder)
-        git = _load(base / ".gitignore", folder)
+        git = _load_spec(base / ".gitignore", folder)
         if (base / ".git").exists():
             # A separate repository: the rules of its parents do not apply here.
             git = (
-                *_load(_global_ignores(), folder),
-                *_load(base / ".git" / "info" / "exclude", folder),
+                *_load_spec(_global_ignore_file(), folder),
+                *_load_spec(base / ".git" / "info" / "exclude", folder),
                 *git,
             )
         elif git:
             git = (*self._git, *git)
         else:
             git = self._git
-        own = _load(base / ".ignore", folder)
+        own = _load_spec(base / ".ignore", folder)
         return IgnoreRules(git, (*self._own, *own)) if git is not self._git or own else self
 
     def ignores(self, path: str, *, is_folder: bool = False) -> bool:
@@ -102,7 +102,7 @@ class IgnoreRules:
         return FolderEntries(tuple(sorted(folders)), tuple(sorted(files)), frozenset(links))
 
 
-def _load(file: Path, folder: str) -> tuple[_Spec, ...]:
+def _load_spec(file: Path, folder: str) -> tuple[_IgnoreFile, ...]:
     try:
         handle = open_regular(Path(os.path.realpath(file)))
         with os.fdopen(handle, "rb") as opened:
@@ -110,10 +110,10 @@ def _load(file: Path, folder: str) -> tuple[_Spec, ...]:
     except (OSError, ValueError):
         return ()
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
-    return (_Spec(folder, _parse(lines)),) if lines else ()
+    return (_IgnoreFile(folder, _parse_patterns(lines)),) if lines else ()
 
 
-def _parse(lines: list[str]) -> "GitIgnoreSpec":
+def _parse_patterns(lines: list[str]) -> "GitIgnoreSpec":
     from pathspec import GitIgnoreSpec
 
     try:
@@ -132,7 +132,7 @@ def _is_pattern(line: str) -> bool:
     return True
 
 
-def _global_ignores() -> Path:
+def _global_ignore_file() -> Path:
     """The user's ignore file, at git's default path."""
     config = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")  # noqa: PTH111 (never raises)
     return Path(config) / "git" / "ignore"

@@ -40,7 +40,7 @@ def required(find: FindRipgrep) -> str:
 
 def list_files(rg: str) -> tuple[str, ...]:
     """Prints the files below the current folder that are not ignored, each terminated by NUL."""
-    return (rg, "--files", "--null", *_common(), "./")
+    return (rg, "--files", "--null", *_common_options(), "./")
 
 
 def list_matching_files(rg: str, pattern: str, include: str) -> tuple[str, ...]:
@@ -48,7 +48,7 @@ def list_matching_files(rg: str, pattern: str, include: str) -> tuple[str, ...]:
 
     Files of other names than `include` may be left out already, to save time; the caller checks all of them.
     """
-    words = [rg, "--files-with-matches", "--null", "--sort=path", "--engine=auto", *_common()]
+    words = [rg, "--files-with-matches", "--null", "--sort=path", "--engine=auto", *_common_options()]
     if include and GlobPattern(include).names_only and ":" not in include:
         # Not --glob, which would override ignore files.
         words += [f"--type-add=wanted:{include}", "--type=wanted"]
@@ -73,12 +73,12 @@ def find_lines(rg: str, pattern: str, targets: Sequence[str]) -> tuple[str, ...]
     )
 
 
-def _common() -> tuple[str, ...]:
-    never = (f"--glob=!{name}" for name in sorted(VERSION_CONTROL))
-    return ("--no-config", "--no-messages", "--color=never", "--hidden", "--no-require-git", *never)
+def _common_options() -> tuple[str, ...]:
+    excluded = (f"--glob=!{name}" for name in sorted(VERSION_CONTROL))
+    return ("--no-config", "--no-messages", "--color=never", "--hidden", "--no-require-git", *excluded)
 
 
-_MAX_ERRORS = 10_000
+_MAX_ERROR_BYTES = 10_000
 _STDERR = 2
 
 
@@ -125,14 +125,14 @@ async def read_records(
         timed_out = True
     finally:
         try:
-            await _ended(transport.get_pid(), reader)
+            await _wait_for_exit(transport.get_pid(), reader)
         finally:
             transport.close()
     errors = reader.errors.decode("utf-8", "replace").strip()
     return ProgramEnd(transport.get_returncode() or 0, errors, timed_out, reader.stopped)
 
 
-async def _ended(pid: int, reader: "_Reader") -> None:
+async def _wait_for_exit(pid: int, reader: "_Reader") -> None:
     """Kills it if it still runs. Not by the transport, which polls first and so takes the exit status from
     asyncio, which then logs a warning."""
     if not reader.exited.is_set():
@@ -156,20 +156,20 @@ class _Reader(asyncio.SubprocessProtocol):
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if fd == _STDERR:
-            self.errors += data[: _MAX_ERRORS - len(self.errors)]
+            self.errors += data[: _MAX_ERROR_BYTES - len(self.errors)]
         elif not self.stopped:
             *records, self._rest = (self._rest + data).split(self._separator)
-            self._give(records)
+            self._deliver(records)
 
     def process_exited(self) -> None:
         self.exited.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._rest and not self.stopped:
-            self._give([self._rest])
+            self._deliver([self._rest])
         self.finished.set()
 
-    def _give(self, records: Sequence[bytes]) -> None:
+    def _deliver(self, records: Sequence[bytes]) -> None:
         if not all(self._take(record) for record in records):
             self.stopped = True
             self.finished.set()

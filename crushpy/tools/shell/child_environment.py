@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 
 # Names and prefixes instead of one pattern, which would take longer to compile than the rest to import.
 # fmt: off
-_NAMES = frozenset(
+_PASSED_NAMES = frozenset(
     {
         "PATH", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "HOSTNAME", "LANG", "LANGUAGE", "TZ",
         "COLORTERM", "TMPDIR", "TMP", "TEMP", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CI",
@@ -25,7 +25,7 @@ _NAMES = frozenset(
         "TERMINFO",
     }
 )
-_BEGINNINGS = (
+_PASSED_PREFIXES = (
     "LC_", "CLICOLOR", "CRUSHPY", "CONDA_", "MAMBA_", "PYENV", "PYTHON", "PIP_", "UV_",
     "POETRY_", "PDM_", "HATCH_", "TOX_", "NVM_", "FNM_", "NPM_CONFIG_", "npm_config_",
     "COREPACK_", "DENO_", "CARGO_", "RUSTUP_", "RUST", "GRADLE_", "MAVEN_", "ANDROID_", "GEM_",
@@ -34,12 +34,12 @@ _BEGINNINGS = (
 )
 """At least one more letter, digit or underscore follows."""
 # fmt: on
-_SHAPES = re.compile(r"GO[A-Z]+|[A-Z]*FLAGS|GIT_CONFIG_(?:KEY|VALUE)_\d+")
+_PASSED_PATTERNS = re.compile(r"GO[A-Z]+|[A-Z]*FLAGS|GIT_CONFIG_(?:KEY|VALUE)_\d+")
 _SECRET_NAME = re.compile(
     r"(?:^|_)(?:KEYS?|TOKENS?|SECRETS?|PASS(?:WORD|WD|PHRASE)?|PWD|CREDENTIALS?|AUTH|COOKIE|PAT|DSN)(?:_|$)",
     re.IGNORECASE,
 )
-_WITH_PASSWORD = re.compile(r"://[^/\s@]{1,200}@")
+_URL_WITH_PASSWORD = re.compile(r"://[^/\s@]{1,200}@")
 
 
 def child_environment(environ: Mapping[str, str], named: Sequence[str] = ()) -> dict[str, str]:
@@ -47,25 +47,25 @@ def child_environment(environ: Mapping[str, str], named: Sequence[str] = ()) -> 
 
     A variable that looks like a secret is passed only if it is named in full.
     """
-    return {name: value for name, value in environ.items() if name in named or _may_see(name, value, named)}
+    return {name: value for name, value in environ.items() if name in named or _is_safe(name, value, named)}
 
 
-def _may_see(name: str, value: str, named: Sequence[str]) -> bool:
-    if name != "PWD" and (_SECRET_NAME.search(name) or _WITH_PASSWORD.search(value)):
+def _is_safe(name: str, value: str, named: Sequence[str]) -> bool:
+    if name != "PWD" and (_SECRET_NAME.search(name) or _URL_WITH_PASSWORD.search(value)):
         return False
-    return _is_passed_on(name) or any(fnmatchcase(name, pattern) for pattern in named)
+    return _is_usual(name) or any(fnmatchcase(name, pattern) for pattern in named)
 
 
-def _is_passed_on(name: str) -> bool:
-    if name in _NAMES or _SHAPES.fullmatch(name):
+def _is_usual(name: str) -> bool:
+    if name in _PASSED_NAMES or _PASSED_PATTERNS.fullmatch(name):
         return True
-    longer = name.startswith(_BEGINNINGS) and name not in _BEGINNINGS
+    longer = name.startswith(_PASSED_PREFIXES) and name not in _PASSED_PREFIXES
     return longer and name.replace("_", "a").isalnum()
 
 
-# --- what the system shows of us ---------------------------------------------------------------------------
+# --- our own environment in /proc --------------------------------------------------------------------------
 
-_ENVIRONMENT_START = 47
+_ENV_START_FIELD = 47
 """Index of `env_start` after the name in /proc/self/stat; `env_end` follows."""
 _PR_SET_DUMPABLE = 4
 
@@ -81,17 +81,17 @@ def hide_environment(shown: Mapping[str, str]) -> None:
         os.putenv(name, value)  # from here on the C library has its own copy
     with suppress(OSError, ValueError, IndexError), open("/proc/self/stat", "rb") as stat:
         fields = stat.read().rpartition(b") ")[2].split()
-        start, end = (int(fields[_ENVIRONMENT_START + step]) for step in (0, 1))
+        start, end = (int(fields[_ENV_START_FIELD + step]) for step in (0, 1))
         with open("/proc/self/mem", "r+b", buffering=0) as memory:
             memory.seek(start)
             block = memory.read(end - start)
             memory.seek(start)
-            memory.write(_blanked(block, shown))
+            memory.write(_blank_entries(block, shown))
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
-def _blanked(block: bytes, shown: Mapping[str, str]) -> bytes:
+def _blank_entries(block: bytes, shown: Mapping[str, str]) -> bytes:
     entries = block.split(b"\0")
     kept = (each if os.fsdecode(each.partition(b"=")[0]) in shown else bytes(len(each)) for each in entries)
     return b"\0".join(kept)

@@ -17,7 +17,7 @@ from crushpy.tools.truncate import (
     Truncated,
 )
 
-_NOT_PLAIN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROL_CHARS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _ESCAPE = re.compile(
     r"\x1b(?:"
     r"\[[0-?]*[ -/]*[@-~]"  # colours, cursor moves
@@ -34,11 +34,11 @@ _BACKSPACED = re.compile(r"[^\n\x08]\x08")
 
 def as_plain_text(text: str) -> str:
     """`text` without escape sequences, and with only the last state of a progress line."""
-    if not _NOT_PLAIN.search(text):
+    if not _CONTROL_CHARS.search(text):
         return text
     text = _ESCAPE.sub("", text)
     text = _OVERWRITTEN.sub("", _LINE_END.sub("", text))
-    return _NOT_PLAIN.sub("", _BACKSPACED.sub("", text))
+    return _CONTROL_CHARS.sub("", _BACKSPACED.sub("", text))
 
 
 _LIVE_INTERVAL_S = 0.1
@@ -63,13 +63,13 @@ class LiveOutput:
             text = text.removeprefix(self._shown) if text.startswith(self._shown) else "\n" + text
             self._shown = ""
         self._pending.add(text)
-        self._wake()
+        self._schedule_flush()
 
     def show(self, line: str) -> None:
         """The unfinished line, unprocessed."""
         self._line = line
         if line:
-            self._wake()
+            self._schedule_flush()
 
     def close(self) -> None:
         if self._timer:
@@ -78,28 +78,28 @@ class LiveOutput:
             self._flush()
         self._timer = None
 
-    def _wake(self) -> None:
+    def _schedule_flush(self) -> None:
         if not self._timer:
             self._timer = asyncio.get_running_loop().call_later(_LIVE_INTERVAL_S, self._flush)
 
     def _flush(self) -> None:
         self._timer = None
         self._started = True
-        piece = self._pending.text().text
+        chunk = self._pending.text().text
         self._pending = HeadTail(MAX_LIVE_CHARS)
         line = as_plain_text(self._line)[:MAX_LIVE_CHARS]
         if line.startswith(self._shown):
-            piece += line[len(self._shown) :]
+            chunk += line[len(self._shown) :]
             self._shown = line
-        if piece:
-            self._emit(piece)
+        if chunk:
+            self._emit(chunk)
 
 
-_MAX_HELD_CHARS = 65_536
+_MAX_LINE_CHARS = 65_536
 """An unfinished line longer than this is processed as it is."""
 
 
-_LAST_CHARS = 2_000
+_MAX_LAST_CHARS = 2_000
 """Characters of the end that are kept for display."""
 
 
@@ -113,15 +113,15 @@ class Output:
         """The unfinished line, which a carriage return may still erase."""
         self._recent = HeadTail()
         self._last = ""
-        self._whole = OutputFile(folder) if folder is not None else None
+        self._file = OutputFile(folder) if folder is not None else None
         self._live = live
 
     def feed(self, data: bytes, final: bool = False) -> None:
         text = self._line + self._decode(data, final)
         end = text.rfind("\n") + 1
-        if final or len(text) - end > _MAX_HELD_CHARS:
+        if final or len(text) - end > _MAX_LINE_CHARS:
             end = len(text)
-        self._keep(as_plain_text(text[:end]))
+        self._record(as_plain_text(text[:end]))
         self._line = text[end:]
         if self._live:
             self._live.show(self._line)
@@ -129,15 +129,15 @@ class Output:
     def take(self) -> Truncated:
         """The output since the last call, including the unfinished line."""
         line, self._line = self._line, ""
-        self._keep(as_plain_text(line))
+        self._record(as_plain_text(line))
         taken, self._recent = self._recent.text(), HeadTail()
         return taken
 
     def close(self) -> None:
         """Marks the end of the output."""
         self.feed(b"", final=True)
-        if self._whole:
-            self._whole.close()
+        if self._file:
+            self._file.close()
         if self._live:
             self._live.close()
 
@@ -155,15 +155,15 @@ class Output:
     @property
     def where(self) -> str:
         """A sentence that names the file with the full output; empty while it is small."""
-        return self._whole.where if self._whole else ""
+        return self._file.where if self._file else ""
 
-    def _keep(self, text: str) -> None:
+    def _record(self, text: str) -> None:
         if not text:
             return
         self._recent.add(text)
-        self._last = (self._last + text)[-_LAST_CHARS:]
-        if self._whole:
-            self._whole.add(text)
+        self._last = (self._last + text)[-_MAX_LAST_CHARS:]
+        if self._file:
+            self._file.add(text)
         if self._live:
             self._live.add(text)
 
@@ -171,8 +171,8 @@ class Output:
 def describe_output(taken: Truncated, where: str, *notes: str) -> str:
     """The text of a command for the model: its output, the file with the full output, and notes."""
     text = taken.text.rstrip("\n")
-    said = [f"[{note}]" for note in (where if taken.truncated_chars else "", *notes) if note]
-    return "\n".join([text, *said] if text else said) or "(no output)"
+    brackets = [f"[{note}]" for note in (where if taken.truncated_chars else "", *notes) if note]
+    return "\n".join([text, *brackets] if text else brackets) or "(no output)"
 
 
 class OutputFile:
@@ -180,17 +180,17 @@ class OutputFile:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._early: list[str] = []
+        self._buffered: list[str] = []
         self._chars = 0
         self._file: int | None = None
-        self._room = MAX_OUTPUT_FILE_BYTES
+        self._remaining_bytes = MAX_OUTPUT_FILE_BYTES
         self.where = ""
 
     def add(self, text: str) -> None:
         if self._file is not None:
             self._write(text)
         elif not self.where:
-            self._early.append(text)
+            self._buffered.append(text)
             self._chars += len(text)
             if self._chars > MAX_RESULT_CHARS:
                 self._open()
@@ -209,20 +209,20 @@ class OutputFile:
             self.where = f"the whole output could not be kept: {path}: {error.strerror}"
         else:
             self.where = f"whole output: {path}"
-            self._write("".join(self._early))
-        self._early.clear()
+            self._write("".join(self._buffered))
+        self._buffered.clear()
 
     def _write(self, text: str) -> None:
         assert self._file is not None
         data = text.encode()
-        room, self._room = self._room, self._room - len(data)
+        remaining, self._remaining_bytes = self._remaining_bytes, self._remaining_bytes - len(data)
         try:
-            _write_all(self._file, data[:room])
+            _write_all(self._file, data[:remaining])
         except OSError as error:
             self.where += f" (cut short: {error.strerror})"
             self.close()
             return
-        if self._room < 0:
+        if self._remaining_bytes < 0:
             self.where += f" (only its first {MAX_OUTPUT_FILE_BYTES // 1_000_000} MB)"
             self.close()
 

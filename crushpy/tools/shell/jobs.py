@@ -84,21 +84,23 @@ class Jobs:
         *,
         whole_environment: bool = False,
     ) -> None:
-        """`variables`: names that commands get beside the usual ones; or they get all there are.
+        """`variables`: names that commands get in addition to the usual ones.
 
-        `confine` finds what holds them, once there is a command: that takes milliseconds.
+        `whole_environment`: they get all variables.
+
+        `confine` selects their confinement when the first command runs: that takes milliseconds.
         """
         self._variables = variables
         self._whole_environment = whole_environment
         self._confine = confine
         self._confinement: Unconfined | None = None
-        self._warming: asyncio.Task[None] | None = None
-        self._hidden = False
+        self._warm_up_task: asyncio.Task[None] | None = None
+        self._environment_hidden = False
         self._started = 0
         self._jobs: dict[str, ShellJob] = {}
         self._closed = False
-        self._noticed: list[str] = []
-        self._watches: set[asyncio.Task[None]] = set()
+        self._messages: list[str] = []
+        self._end_watchers: set[asyncio.Task[None]] = set()
         self.on_ended: Callable[[ShellJob], None] = lambda _: None
         """Called with each job that has ended by itself."""
 
@@ -111,8 +113,8 @@ class Jobs:
 
     def warm_up(self) -> None:
         """Starts what the first command would have to wait for."""
-        if self._warming is None and not self._closed:
-            self._warming = spawn(self._warm_up())
+        if self._warm_up_task is None and not self._closed:
+            self._warm_up_task = spawn(self._warm_up())
 
     async def _warm_up(self) -> None:
         await asyncio.sleep(_WARM_UP_DELAY_S)
@@ -122,12 +124,12 @@ class Jobs:
     def run(self, command: str, cwd: Path, output: Output, needs: Privileges | None = None) -> Process:
         """Starts a command, which ends with the conversation at the latest.
 
-        `needs`: what it was granted beyond the usual.
+        `needs`: what it was granted beyond the sandbox.
         """
         if self._closed:
             raise ToolError("The conversation is closing: no command can be started.")
         needs = needs or Privileges()
-        self._noticed += self.confinement.begin()
+        self._messages += self.confinement.begin()
         try:
             supervisor = self.confinement.supervisor(needs)
         except OSError as error:
@@ -141,9 +143,9 @@ class Jobs:
         if self._whole_environment:
             return os.environ
         environment = child_environment(os.environ, self._variables)
-        if not self._hidden:
+        if not self._environment_hidden:
             hide_environment(environment)
-            self._hidden = True
+            self._environment_hidden = True
         return environment
 
     def start(self, command: str, cwd: Path, output_dir: Path, needs: Privileges | None = None) -> ShellJob:
@@ -154,31 +156,31 @@ class Jobs:
             raise ToolError(f"{MAX_RUNNING} jobs are running already: {names}. End one with job_kill first.")
         return self.adopt(self.run(command, cwd, Output(output_dir), needs))
 
-    def seen_at(self, path: Path) -> Path:
+    def file_tool_path(self, path: Path) -> Path:
         """The path at which file tools find what commands see at `path`: commands may have a private /tmp."""
         return self.confinement.inside(path) if is_temporary(path) else path
 
-    def called(self, path: Path) -> Path:
+    def command_path(self, path: Path) -> Path:
         """The path at which commands see the file `path`."""
         return self._confinement.outside(path) if self._confinement is not None else path
 
-    def noticed(self, needs: Privileges) -> list[str]:
+    def take_messages(self, needs: Privileges) -> list[str]:
         """Messages about a command that has just ended: protected files it created, refused connections."""
-        said, self._noticed = [*self._noticed, *self.confinement.check(needs)], []
-        return said
+        messages, self._messages = [*self._messages, *self.confinement.check(needs)], []
+        return messages
 
     def adopt(self, process: Process) -> ShellJob:
         """Turns a running command into a job."""
-        self._forget_old_ones()
+        self._drop_old_jobs()
         self._started += 1
         job = ShellJob(f"job{self._started}", process)
         self._jobs[job.id] = job
-        watch = spawn(self._tell_of_end(job))
-        self._watches.add(watch)
-        watch.add_done_callback(self._watches.discard)
+        watcher = spawn(self._report_end(job))
+        self._end_watchers.add(watcher)
+        watcher.add_done_callback(self._end_watchers.discard)
         return job
 
-    async def _tell_of_end(self, job: ShellJob) -> None:
+    async def _report_end(self, job: ShellJob) -> None:
         await job.process.exited.wait()
         await job.process.drained.wait()
         if not job.killed:
@@ -200,16 +202,16 @@ class Jobs:
     async def close(self) -> list[int]:
         """Ends every process of the conversation's commands; returns those that could not be ended."""
         self._closed = True
-        if self._warming is not None:
-            self._warming.cancel()
-            await asyncio.wait([self._warming])
-        for watch in self._watches:
-            watch.cancel()
+        if self._warm_up_task is not None:
+            self._warm_up_task.cancel()
+            await asyncio.wait([self._warm_up_task])
+        for watcher in self._end_watchers:
+            watcher.cancel()
         for job in self._jobs.values():
             job.killed = job.killed or job.process.running
         return [] if self._confinement is None else await self._confinement.close(END_GRACE_S)
 
-    def _forget_old_ones(self) -> None:
+    def _drop_old_jobs(self) -> None:
         finished = [job.id for job in self._jobs.values() if not job.process.running]
         for job_id in finished[: -_MAX_FINISHED or None]:
             del self._jobs[job_id]

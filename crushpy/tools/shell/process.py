@@ -20,12 +20,12 @@ _DRAIN_GRACE_S = 0.2
 """How long after the shell's exit its children may keep the output open."""
 _CHUNK_BYTES = 65_536
 
-_LIMITS = {
+_LIMIT_MESSAGES = {
     "processes": "it and what it started were killed: more than {most:,} processes (sandbox.processes)",
     "memory": "it and what it started were killed: more than {megabytes:,} MB of memory (sandbox.memory_mb)",
 }
-_LOST = (
-    "the process that ran it is gone{why}; all that it had started, background jobs too, has ended. "
+_LOST_MESSAGE = (
+    "the process that ran it is gone{why}; all that it had started, including background jobs, has ended. "
     "The next command gets a new one"
 )
 _NONINTERACTIVE = {
@@ -59,7 +59,7 @@ class Process:
         self._refusal = ""
         self._ended = asyncio.Event()
         """It was asked to end, and has."""
-        self._over = False
+        self._finished = False
         self._survivors: list[int] = []
         self._status: int | None = None
         self._started = time.monotonic()
@@ -68,11 +68,11 @@ class Process:
         self._supervisor = supervisor
         self._loop = asyncio.get_running_loop()
         self._pipe = self._name = None
-        self._start(_for_commands(environment))
+        self._start(_noninteractive(environment))
 
     def _start(self, environment: dict[str, str]) -> None:
         if not self._cwd.is_dir():
-            raise ToolError(_why_not(errno.ENOENT, self._cwd))
+            raise ToolError(_start_error(errno.ENOENT, self._cwd))
         reading, writing = os.pipe()
         try:
             self._name = self._supervisor.run(
@@ -92,8 +92,8 @@ class Process:
     @property
     def exit_code(self) -> int | None:
         """None while the shell runs, and if a signal ended it."""
-        known = self._status is not None and os.WIFEXITED(self._status)
-        return os.WEXITSTATUS(self._status) if known and self._status is not None else None
+        exited = self._status is not None and os.WIFEXITED(self._status)
+        return os.WEXITSTATUS(self._status) if exited and self._status is not None else None
 
     @property
     def signal_name(self) -> str:
@@ -114,12 +114,12 @@ class Process:
     async def finish(self, limit: float) -> bool:
         """Waits for the shell's exit; False if it did not exit within `limit` seconds.
 
-        What it left in the background does not keep us: `running` tells whether something did stay. Raises
+        Background processes do not delay this: `running` tells whether there are any. Raises
         `ToolError` if it could not be started.
         """
-        if not await _within(limit, self.exited):
+        if not await _wait_for(limit, self.exited):
             return False
-        await _within(_DRAIN_GRACE_S, self.drained)
+        await _wait_for(_DRAIN_GRACE_S, self.drained)
         if self._refusal:
             raise ToolError(self._refusal)
         return True
@@ -136,24 +136,24 @@ class Process:
     async def kill(self) -> list[int]:
         """Ends the command and everything it started; returns the processes that could not be ended.
 
-        Cancelling this only makes it less patient: all are killed at once.
+        Cancelling this skips the grace period: all are killed at once.
         """
-        if self._name is None or self._over:
+        if self._name is None or self._finished:
             self._close()
             return []
         self._ended.clear()
         self._supervisor.end(self._name, END_GRACE_S)
-        ending = spawn(self._end())
+        ending = spawn(self._wait_for_end())
         try:
             return await asyncio.shield(ending)
         except asyncio.CancelledError:
             self._supervisor.kill(self._name)
             raise
 
-    async def _end(self) -> list[int]:
+    async def _wait_for_end(self) -> list[int]:
         await self._ended.wait()
-        await _within(END_GRACE_S, self.exited)
-        await _within(_DRAIN_GRACE_S, self.drained)
+        await _wait_for(END_GRACE_S, self.exited)
+        await _wait_for(_DRAIN_GRACE_S, self.drained)
         self._close()
         return self._survivors
 
@@ -187,22 +187,22 @@ class Process:
             self.exited.set()
 
     def on_refusal(self, error: int) -> None:
-        self.trouble = self._refusal = _why_not(error, self._cwd)
+        self.trouble = self._refusal = _start_error(error, self._cwd)
 
     def on_limit(self, what: str, most: int) -> None:
-        self.trouble = _LIMITS[what].format(most=most, megabytes=most // 1_000_000)
+        self.trouble = _LIMIT_MESSAGES[what].format(most=most, megabytes=most // 1_000_000)
 
     def on_end(self, survivors: list[int]) -> None:
         self._survivors = survivors
         self._ended.set()
 
     def on_over(self) -> None:
-        self._over = True
+        self._finished = True
         self._ended.set()
 
     def on_loss(self, trouble: str) -> None:
-        self.trouble = _LOST.format(why=f": {trouble}" if trouble else "")
-        self._over = True
+        self.trouble = _LOST_MESSAGE.format(why=f": {trouble}" if trouble else "")
+        self._finished = True
         self._stopped = self._stopped or time.monotonic()
         self.exited.set()
         self._ended.set()
@@ -214,7 +214,7 @@ def cannot_kill(survivors: list[int]) -> str:
     return f"these processes could not be killed: {numbers}" if numbers else ""
 
 
-async def _within(seconds: float, event: asyncio.Event) -> bool:
+async def _wait_for(seconds: float, event: asyncio.Event) -> bool:
     """Waits for `event`; False on timeout."""
     if event.is_set():
         return True
@@ -225,19 +225,19 @@ async def _within(seconds: float, event: asyncio.Event) -> bool:
         return False
 
 
-def _for_commands(given: Mapping[str, str]) -> dict[str, str]:
-    environment = {**given, **_NONINTERACTIVE}
+def _noninteractive(base: Mapping[str, str]) -> dict[str, str]:
+    environment = {**base, **_NONINTERACTIVE}
     environment.pop("BASH_ENV", None)  # a start-up file like those that --norc turns off
     return environment | _git_settings(environment.get("GIT_CONFIG_COUNT", ""))
 
 
 def _git_settings(count: str) -> dict[str, str]:
     """Keeps git from treating a folder that looks like a bare repository as one."""
-    place = int(count) if count.isdecimal() else 0
+    index = int(count) if count.isdecimal() else 0
     return {
-        "GIT_CONFIG_COUNT": str(place + 1),
-        f"GIT_CONFIG_KEY_{place}": "safe.bareRepository",
-        f"GIT_CONFIG_VALUE_{place}": "explicit",
+        "GIT_CONFIG_COUNT": str(index + 1),
+        f"GIT_CONFIG_KEY_{index}": "safe.bareRepository",
+        f"GIT_CONFIG_VALUE_{index}": "explicit",
     }
 
 
@@ -245,7 +245,7 @@ def missing_folder(cwd: Path) -> str:
     return f"The working directory {cwd} no longer exists. No command runs until it is created again."
 
 
-def _why_not(error: int, cwd: Path) -> str:
+def _start_error(error: int, cwd: Path) -> str:
     if not cwd.is_dir():
         return missing_folder(cwd)
     if error == errno.E2BIG:

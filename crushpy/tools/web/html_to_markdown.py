@@ -11,11 +11,11 @@ from urllib.parse import urljoin
 MAX_HTML_CHARS = 1_000_000
 """Without scripts and styles. Larger pages are cut: a megabyte takes seconds."""
 CUT = "cut"
-_MAX_MEMORY = 1 << 30
+_MAX_MEMORY_BYTES = 1 << 30
 
-_CODE_START = re.compile(r"<(?:script|style)\b", re.IGNORECASE)
-_CODE_END = re.compile(r"</(?:script|style)\s*>", re.IGNORECASE)
-_NOT_CONTENT = ("script", "style", "nav", "noscript", "template", "svg", "iframe", "button", "title")
+_SCRIPT_START = re.compile(r"<(?:script|style)\b", re.IGNORECASE)
+_SCRIPT_END = re.compile(r"</(?:script|style)\s*>", re.IGNORECASE)
+_REMOVED_TAGS = ("script", "style", "nav", "noscript", "template", "svg", "iframe", "button", "title")
 
 
 def to_markdown(html: str, address: str) -> tuple[str, str]:
@@ -25,13 +25,13 @@ def to_markdown(html: str, address: str) -> tuple[str, str]:
 
     soup = BeautifulSoup(html, "html.parser")
     title = " ".join(soup.title.get_text().split()) if soup.title else ""
-    for tag in soup.find_all(_NOT_CONTENT):
+    for tag in soup.find_all(_REMOVED_TAGS):
         tag.decompose()
     for image in soup.find_all("img", src=re.compile(r"^\s*data:", re.IGNORECASE)):
         image.decompose()
     for name, attribute in (("a", "href"), ("img", "src")):
         for tag in soup.find_all(name, attrs={attribute: True}):
-            tag[attribute] = _absolute(address, str(tag[attribute]))
+            tag[attribute] = _absolute_url(address, str(tag[attribute]))
     converter = MarkdownConverter(heading_style="ATX", escape_asterisks=False, escape_underscores=False)
     text = converter.convert_soup(soup)
     lines = "\n".join(line.rstrip() for line in text.splitlines())
@@ -42,16 +42,16 @@ def without_code(html: str) -> str:
     """`html` without its scripts and styles; in one pass, however broken it is."""
     kept: list[str] = []
     position = 0
-    while start := _CODE_START.search(html, position):
+    while start := _SCRIPT_START.search(html, position):
         kept.append(html[position : start.start()])
-        end = _CODE_END.search(html, start.end())
+        end = _SCRIPT_END.search(html, start.end())
         if end is None:
             return "".join(kept)
         position = end.end()
     return "".join((*kept, html[position:]))
 
 
-def _absolute(address: str, link: str) -> str:
+def _absolute_url(address: str, link: str) -> str:
     try:
         return urljoin(address, link)
     except ValueError:
@@ -59,7 +59,7 @@ def _absolute(address: str, link: str) -> str:
 
 
 def main() -> None:
-    _bound_memory()
+    _limit_memory()
     sys.setrecursionlimit(20_000)  # pages nest deeply, and the converter calls itself for each level
     html = without_code(sys.stdin.buffer.read().decode())
     title, text = to_markdown(html[:MAX_HTML_CHARS], sys.argv[1])
@@ -68,11 +68,11 @@ def main() -> None:
     sys.stdout.buffer.write(f"{cut}\n{title}\n{text[:MAX_HTML_CHARS]}".encode(errors="replace"))
 
 
-def _bound_memory() -> None:
+def _limit_memory() -> None:
     try:
         import resource
 
-        resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY, _MAX_MEMORY))
+        resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY_BYTES, _MAX_MEMORY_BYTES))
     except (ImportError, OSError, ValueError):
         pass  # not every system has this limit
 

@@ -13,8 +13,8 @@ from crushpy.tools.shell.command_output import as_plain_text
 from crushpy.tools.web import html_to_markdown
 
 _CONVERSION_TIMEOUT_S = 15
-_PAGES = ("text/html", "application/xhtml+xml")
-_TEXTS = (
+_PAGE_TYPES = ("text/html", "application/xhtml+xml")
+_TEXT_TYPES = (
     "application/json",
     "application/javascript",
     "application/ecmascript",
@@ -32,12 +32,12 @@ _BYTE_ORDER_MARKS = {
     codecs.BOM_UTF16_BE: "utf-16",
 }
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
-_WITHOUT_MARK = {"utf-16": "utf-16-le", "utf-32": "utf-32-le"}
+_WITHOUT_BOM = {"utf-16": "utf-16-le", "utf-32": "utf-32-le"}
 _NOT_CHARSETS = ("unicode-escape", "raw-unicode-escape", "idna", "punycode", "utf-7")
 """Codecs that no page uses: they would hide something, or cost too much."""
-_SLICE = 1 << 15
+_SLICE_BYTES = 1 << 15
 """Bytes processed before yielding to the event loop."""
-_META_BYTES = 2_048
+_SNIFFED_BYTES = 2_048
 """A page names its charset in its first bytes or not at all."""
 
 
@@ -53,7 +53,7 @@ def is_readable(content_type: str) -> bool:
     kind = media_type(content_type)
     if kind.endswith(("+json", "+xml")):
         return True
-    return not kind or kind.startswith("text/") or kind in (*_PAGES, *_TEXTS)
+    return not kind or kind.startswith("text/") or kind in (*_PAGE_TYPES, *_TEXT_TYPES)
 
 
 def media_type(content_type: str) -> str:
@@ -63,29 +63,29 @@ def media_type(content_type: str) -> str:
 async def read_page(body: bytes, content_type: str, address: str) -> Page:
     """The text of a response. Untyped data that is not text gives an empty page with a note."""
     kind = media_type(content_type)
-    if not kind and b"\0" in body[:_META_BYTES]:
+    if not kind and b"\0" in body[:_SNIFFED_BYTES]:
         return Page("", note=f"{len(body):,} bytes that are not text")
-    if kind in _PAGES or (not kind and _looks_like_a_page(body)):
-        named = _charset(content_type) or _charset(body[:_META_BYTES].decode("latin-1"))
-        return await _from_html(await _decoded(body, named), address)
-    text = await _decoded(body, _charset(content_type))
-    return Page(await _lines(text), language=_language(kind))
+    if kind in _PAGE_TYPES or (not kind and _looks_like_a_page(body)):
+        charset = _charset(content_type) or _charset(body[:_SNIFFED_BYTES].decode("latin-1"))
+        return await _read_html(await _decode_body(body, charset), address)
+    text = await _decode_body(body, _charset(content_type))
+    return Page(await _clean_lines(text), language=_language_of(kind))
 
 
-async def _from_html(text: str, address: str) -> Page:
+async def _read_html(text: str, address: str) -> Page:
     if not text.strip():
         return Page("")
     try:
         cut, title, content = await _convert(text, address)
     except (OSError, TimeoutError, ValueError):
-        bare = await asyncio.to_thread(_bare, text[: html_to_markdown.MAX_HTML_CHARS])
-        return Page(await _lines(bare), note="the page could not be converted; this is its bare text")
+        bare = await asyncio.to_thread(_strip_tags, text[: html_to_markdown.MAX_HTML_CHARS])
+        return Page(await _clean_lines(bare), note="the page could not be converted; this is its bare text")
     note = (
         f"only the first {html_to_markdown.MAX_HTML_CHARS:,} characters of the page were converted"
         if cut
         else ""
     )
-    return Page(await _lines(content), title, "markdown", note)
+    return Page(await _clean_lines(content), title, "markdown", note)
 
 
 async def _convert(text: str, address: str) -> tuple[bool, str, str]:
@@ -112,7 +112,7 @@ async def _convert(text: str, address: str) -> tuple[bool, str, str]:
     return cut == html_to_markdown.CUT, title, content
 
 
-def _bare(text: str) -> str:
+def _strip_tags(text: str) -> str:
     """`text` without tags, in one pass: the fallback if the converter fails."""
     pieces = html_to_markdown.without_code(text).split("<")
     words = pieces[0] + " ".join(piece.partition(">")[2] for piece in pieces[1:])
@@ -121,12 +121,12 @@ def _bare(text: str) -> str:
 
 
 def _looks_like_a_page(body: bytes) -> bool:
-    return body[:_META_BYTES].lstrip().lower().startswith((b"<!doctype html", b"<html"))
+    return body[:_SNIFFED_BYTES].lstrip().lower().startswith((b"<!doctype html", b"<html"))
 
 
 def _charset(text: str) -> str:
     """The charset named by a header or the beginning of a page; empty if there is none."""
-    found = _CHARSET.search(text[:_META_BYTES])
+    found = _CHARSET.search(text[:_SNIFFED_BYTES])
     try:
         name = codecs.lookup(found[1]).name if found else ""
     except LookupError:
@@ -134,41 +134,41 @@ def _charset(text: str) -> str:
     return "" if name.replace("_", "-") in _NOT_CHARSETS else name
 
 
-async def _decoded(body: bytes, charset: str) -> str:
+async def _decode_body(body: bytes, charset: str) -> str:
     for mark, marked in _BYTE_ORDER_MARKS.items():
         if body.startswith(mark):
-            return await _decoded_as(body, marked)
+            return await _decode_as(body, marked)
     try:
-        return await _decoded_as(body, _WITHOUT_MARK.get(charset, charset) or "utf-8")
+        return await _decode_as(body, _WITHOUT_BOM.get(charset, charset) or "utf-8")
     except (LookupError, ValueError):  # Python also lists codecs that are not charsets
-        return await _decoded_as(body, "utf-8")
+        return await _decode_as(body, "utf-8")
 
 
-async def _decoded_as(body: bytes, charset: str) -> str:
+async def _decode_as(body: bytes, charset: str) -> str:
     """A slice at a time: some codecs take a second for a page of bad bytes."""
     b" ".decode(charset, "replace")  # raises LookupError for codecs that do not produce text
     decoder = codecs.getincrementaldecoder(charset)("replace")
     pieces: list[str] = []
-    for start in range(0, len(body), _SLICE):
-        pieces.append(decoder.decode(body[start : start + _SLICE], start + _SLICE >= len(body)))
+    for start in range(0, len(body), _SLICE_BYTES):
+        pieces.append(decoder.decode(body[start : start + _SLICE_BYTES], start + _SLICE_BYTES >= len(body)))
         await asyncio.sleep(0)
     return "".join(pieces)
 
 
-async def _lines(text: str) -> str:
+async def _clean_lines(text: str) -> str:
     """Normalises line endings and removes control sequences, yielding to the event loop in between."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     pieces: list[str] = []
     start = 0
     while start < len(text):
-        end = text.rfind("\n", start, start + _SLICE) + 1 or start + _SLICE
+        end = text.rfind("\n", start, start + _SLICE_BYTES) + 1 or start + _SLICE_BYTES
         pieces.append(as_plain_text(text[start:end]))
         start = end
         await asyncio.sleep(0)
     return "".join(pieces)
 
 
-def _language(kind: str) -> str:
+def _language_of(kind: str) -> str:
     if kind.endswith("json"):
         return "json"
     if kind.endswith("xml"):

@@ -37,7 +37,7 @@ async def resolve(host: str, port: int, allow_private: bool) -> list[str]:
 MAX_REDIRECTS = 5
 _MAX_ERROR_CHARS = 2_000
 _MAX_NAME_CHARS = 200
-_REDIRECTS = (301, 302, 303, 307, 308)
+_REDIRECT_STATUSES = (301, 302, 303, 307, 308)
 _HEADERS = {
     "accept": "text/markdown, text/html;q=0.9, text/*;q=0.8, application/json;q=0.8, */*;q=0.5",
     "accept-encoding": "gzip",
@@ -51,7 +51,7 @@ async def visit(url: str, context: ToolContext, seconds: float, look_up: LookUp 
     client = Client(Timeouts(connect=10, response=seconds, idle=seconds))
     try:
         async with asyncio.timeout(seconds):
-            return await _visit(client, url, context, look_up)
+            return await _follow_redirects(client, url, context, look_up)
     except TimeoutError:
         raise ToolError(
             f"{url} was not read within {seconds:g} s. Try again, or use curl with bash."
@@ -74,23 +74,23 @@ def target_of(url: str) -> Target:
     return msgspec.structs.replace(target, host=target.host.rstrip("."))
 
 
-async def _visit(client: Client, url: str, context: ToolContext, look_up: LookUp) -> Outcome:
+async def _follow_redirects(client: Client, url: str, context: ToolContext, look_up: LookUp) -> Outcome:
     for _ in range(MAX_REDIRECTS + 1):
         target = target_of(url)
         url = f"{target.scheme}://{target.authority}{target.path}"
         addresses = await look_up(target.host, target.port, context.allow_private_hosts)
-        with await _ask(client, url, addresses) as response:
+        with await _request(client, url, addresses) as response:
             location = response.headers.get("location", "")
-            if response.status not in _REDIRECTS or not location:
-                return await _outcome(response, url, context)
-        url = _next(url, location)
+            if response.status not in _REDIRECT_STATUSES or not location:
+                return await _page_outcome(response, url, context)
+        url = _redirect_target(url, location)
         if _site(target_of(url)) != _site(target):
             # The user allowed one host; another host is another question.
             return Outcome(f"{target.authority} redirects to {cut_line(url)}. Fetch that URL to go on.")
     raise ToolError(f"{url} redirects more than {MAX_REDIRECTS} times. Fetch its last target directly.")
 
 
-async def _ask(client: Client, url: str, addresses: list[str]) -> Response:
+async def _request(client: Client, url: str, addresses: list[str]) -> Response:
     """Sends the request to the address that was checked, without resolving the name again."""
     failed = ConnectFailed(f"no address is known for {url}")
     for address in addresses:
@@ -101,28 +101,26 @@ async def _ask(client: Client, url: str, addresses: list[str]) -> Response:
     raise failed
 
 
-def _next(url: str, location: str) -> str:
+def _redirect_target(url: str, location: str) -> str:
     """The target of a redirect."""
     try:
-        following = urljoin(url, location)
+        target = urljoin(url, location)
     except ValueError:
         raise ToolError(f"{url} redirects to {location!r}, which is not a URL.") from None
-    if url.lower().startswith("https:") and not following.lower().startswith("https:"):
-        raise ToolError(
-            f"{url} redirects to {following}, which is not encrypted. Fetch that URL if you must."
-        )
-    return following
+    if url.lower().startswith("https:") and not target.lower().startswith("https:"):
+        raise ToolError(f"{url} redirects to {target}, which is not encrypted. Fetch that URL if you must.")
+    return target
 
 
 def _site(target: Target) -> str:
     return target.authority.removeprefix("www.")
 
 
-async def _outcome(response: Response, url: str, context: ToolContext) -> Outcome:
+async def _page_outcome(response: Response, url: str, context: ToolContext) -> Outcome:
     content_type = response.headers.get("content-type", "")
-    status = _status(response.status)
+    status = _describe_status(response.status)
     if response.status >= 300:
-        return await _failure(response, url, content_type, status)
+        return await _error_outcome(response, url, content_type, status)
     if not is_readable(content_type):
         size = response.headers.get("content-length", "")
         raise ToolError(
@@ -131,35 +129,35 @@ async def _outcome(response: Response, url: str, context: ToolContext) -> Outcom
             + ": fetch reads only pages and text. Use curl with bash to keep it as a file."
         )
     page = await read_page(await response.read(MAX_FETCH_BYTES), content_type, url)
-    whole = OutputFile(context.output_dir)
-    whole.add(page.text)
-    whole.close()
+    output_file = OutputFile(context.output_dir)
+    output_file.add(page.text)
+    output_file.close()
     shown = truncate(page.text)
     notes = [
         page.note,
         f"only the first {MAX_FETCH_BYTES // 1_000_000} MB were read" if response.truncated else "",
-        whole.where if shown.truncated_chars else "",
+        output_file.where if shown.truncated_chars else "",
     ]
-    said = "".join(f"\n[{note}]" for note in notes if note)
+    note_lines = "".join(f"\n[{note}]" for note in notes if note)
     title = cut_line(page.title, _MAX_NAME_CHARS)
-    top = f"Title: {title}\n\n" if title else ""
+    heading = f"Title: {title}\n\n" if title else ""
     return Outcome(
-        f"{top}{shown.text or '(empty)'}{said}",
+        f"{heading}{shown.text or '(empty)'}{note_lines}",
         display=Excerpt(title or url, shown.text, page.language),
     )
 
 
-async def _failure(response: Response, url: str, content_type: str, status: str) -> Outcome:
+async def _error_outcome(response: Response, url: str, content_type: str, status: str) -> Outcome:
     """The beginning of an error response."""
-    said = ""
+    body = ""
     if is_readable(content_type):
         page = await read_page(await response.read(MAX_FETCH_BYTES), content_type, url)
-        said = truncate(page.text, _MAX_ERROR_CHARS).text
+        body = truncate(page.text, _MAX_ERROR_CHARS).text
     text = f"{url} answered {status}."
-    return Outcome(f"{text}\n\n{said}" if said else text, is_error=True, display=Excerpt(text, said))
+    return Outcome(f"{text}\n\n{body}" if body else text, is_error=True, display=Excerpt(text, body))
 
 
-def _status(code: int) -> str:
+def _describe_status(code: int) -> str:
     try:
         return f"{code} {HTTPStatus(code).phrase}"
     except ValueError:
