@@ -27,7 +27,7 @@ def trust_command(
     show_list: Annotated[bool, typer.Option("--list", help="List the trusted projects instead.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="With --list: print JSON.")] = False,
 ) -> None:
-    from crushpy.permissions.trust import add_trusted, brings, trusted
+    from crushpy.permissions.trust import add_trusted, list_project_files, trusted
 
     paths = Paths()
     if show_list:
@@ -39,7 +39,7 @@ def trust_command(
         return
     root = add_trusted(paths, find_root(path))
     print(f"{clean(str(root))} is trusted. crushpy now uses:")
-    for line in brings(root):
+    for line in list_project_files(root):
         print(f"  {line}")
     print("To undo: crushpy untrust")
 

@@ -14,14 +14,14 @@ from crushpy.permissions.rules import RUN, RUNS_ANYTHING, parse_allow
 from crushpy.permissions.shell.ast import SimpleCommand, Word, word_set
 from crushpy.permissions.shell.wrappers import RUNNERS
 
-_NEUTRAL = word_set("true false : break continue return exit shift wait set exec read test [")
+_SHELL_BUILTINS = word_set("true false : break continue return exit shift wait set exec read test [")
 """Builtins that only control the shell: beside an allowed command they need no rule."""
 
 
 def covers(rule: Sequence[str], command: SimpleCommand) -> bool:
     """True if a rule with these words covers the command."""
     rule, words = plain_git(rule, command.words)
-    if len(rule) > len(words) or not all(map(_spells, rule, words)):
+    if len(rule) > len(words) or not all(map(_matches_word, rule, words)):
         return False
     if command.inner:
         if command.skip:
@@ -31,7 +31,7 @@ def covers(rule: Sequence[str], command: SimpleCommand) -> bool:
         names_operand = any(not word.startswith("-") for word in rule[1:])
         if names_operand:
             return False
-    return all(place < len(rule) for place in risky_words(SimpleCommand(words)))
+    return all(index < len(rule) for index in risky_words(SimpleCommand(words)))
 
 
 class FreeFolder(Data, frozen=True):
@@ -65,12 +65,12 @@ def is_neutral(command: SimpleCommand, free: FreeFolder) -> bool:
         root = free.workspace.resolve()
         if target is None or not (free.below or target == root):
             return False
-        return not free.git or not any(_own_repository(each, root) for each in (target, *target.parents))
+        return not free.git or not any(_has_repository(each, root) for each in (target, *target.parents))
     if name == "exec" and len(command.words) > 1:
         return False
     if name == "wait" and any(word.is_option or word.may_be_option for word in command.words[1:]):
         return False
-    return name in _NEUTRAL and not risky_words(command)
+    return name in _SHELL_BUILTINS and not risky_words(command)
 
 
 def cd_target(command: SimpleCommand, workspace: Path) -> Path | None:
@@ -85,7 +85,7 @@ def cd_target(command: SimpleCommand, workspace: Path) -> Path | None:
     return target if target == as_written and target.is_relative_to(root) else None
 
 
-def _own_repository(folder: Path, root: Path) -> bool:
+def _has_repository(folder: Path, root: Path) -> bool:
     inside = folder != root and folder.is_relative_to(root)
     return inside and ((folder / ".git").exists() or is_bare_repository(folder))
 
@@ -100,8 +100,8 @@ def plain_git(rule: Sequence[str], words: tuple[Word, ...]) -> tuple[tuple[str, 
     if words[0].text != "git":
         return tuple(rule), words
     texts = tuple(word.text if word.kind == "literal" else "" for word in words)
-    left_out = len(texts) - len(without_globals(texts))
-    return without_globals(rule), (words[0], *words[1 + left_out :])
+    dropped = len(texts) - len(without_globals(texts))
+    return without_globals(rule), (words[0], *words[1 + dropped :])
 
 
 def without_globals(words: Sequence[str]) -> tuple[str, ...]:
@@ -112,25 +112,25 @@ def without_globals(words: Sequence[str]) -> tuple[str, ...]:
     return (*words[:1], *words[start:])
 
 
-def _spells(rule: str, word: Word) -> bool:
+def _matches_word(rule: str, word: Word) -> bool:
     return word.kind != "unknown" and word.text == rule
 
 
-_SHELL = {RUN: ToolAccess("command", writes=True)}
+_BASH_TOOLS = {RUN: ToolAccess("command", writes=True)}
 """The tool that suggestions for commands are about."""
-_PROGRAM_ALONE = word_set(
+_NAME_ONLY_PROGRAMS = word_set(
     "ls cat head tail wc grep egrep fgrep rg echo pwd which type file stat du df tree diff cmp sort uniq"
     " cut tr nl basename dirname realpath readlink date whoami id uname hostname printenv env ps jq find"
     " fd sed awk column md5sum sha256sum sha1sum od xxd strings seq sleep printf less more pytest mypy"
     " pyright basedpyright flake8 pylint eslint tsc jest vitest mocha tox nox phpunit rspec ctest"
 )
 """Programs for which the name alone is a useful rule."""
-_WITH_SUBCOMMAND = word_set(
+_SUBCOMMAND_PROGRAMS = word_set(
     "git npm pnpm yarn bun deno cargo rustup docker podman kubectl helm pip pip3 uv poetry pdm hatch go"
     " make ninja cmake gh glab terraform aws gcloud az brew apt apt-get dnf conda ruff gradle mvn dotnet"
     " swift mix bundle rake composer systemctl journalctl just task"
 )
-_BUILDS = frozenset(("make", "ninja", "just", "rake"))
+_BUILD_PROGRAMS = frozenset(("make", "ninja", "just", "rake"))
 """Programs that do their usual job without arguments."""
 _TWO_SUBCOMMANDS = frozenset(
     (
@@ -160,7 +160,7 @@ def suggest_rule(command: SimpleCommand) -> str | None:
 
 def _is_rule(text: str) -> bool:
     try:
-        return text.isprintable() and bool(parse_allow(text, _SHELL))
+        return text.isprintable() and bool(parse_allow(text, _BASH_TOOLS))
     except SettingsError:
         return False
 
@@ -174,19 +174,19 @@ def _prefixes(command: SimpleCommand) -> Iterator[tuple[str, ...]]:
             for words in _prefixes(inner):
                 yield (*known[: command.skip], *words)
     elif not command.inner:
-        yield from _usual(command.program, known)
-    if not _too_broad(command.program) or (len(known) == len(command.words) and _names_something(command)):
+        yield from _usual_prefixes(command.program, known)
+    if not _is_too_broad(command.program) or (len(known) == len(command.words) and _names_operand(command)):
         yield known
 
 
-def _usual(program: str, known: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+def _usual_prefixes(program: str, known: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     if not known:
         return
     if program == "git":
         known = without_globals(known)
-    if program in _PROGRAM_ALONE:
+    if program in _NAME_ONLY_PROGRAMS:
         yield known[:1]
-    elif program in _WITH_SUBCOMMAND and len(known) > 1 and not known[1].startswith("-"):
+    elif program in _SUBCOMMAND_PROGRAMS and len(known) > 1 and not known[1].startswith("-"):
         if known[:2] not in _TWO_SUBCOMMANDS:
             yield known[:2]
         elif len(known) > 2 and not known[2].startswith("-"):
@@ -195,20 +195,20 @@ def _usual(program: str, known: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
         yield known[: 4 if known[2:3] == ("pip",) else 3]
 
 
-def _names_something(command: SimpleCommand) -> bool:
+def _names_operand(command: SimpleCommand) -> bool:
     """Whether the words say what is done: `rm -rf` alone would cover anything."""
-    if command.program in _BUILDS:
+    if command.program in _BUILD_PROGRAMS:
         return True
     operands = [word for word in command.words[1:] if not word.is_option]
     return bool(operands) or (len(command.words) > 1 and command.program not in OPERANDS_MATTER)
 
 
-def _too_broad(program: str) -> bool:
+def _is_too_broad(program: str) -> bool:
     return (
         program in OPERANDS_MATTER
         or program in RUNNERS
         or program in RUNS_ANYTHING
-        or program in _WITH_SUBCOMMAND
+        or program in _SUBCOMMAND_PROGRAMS
         or is_interpreter(program)
     )
 

@@ -18,7 +18,7 @@ from crushpy.permissions.shell.parser import parse_shell
 
 ONCE = AnswerChoice("y", "once")
 DENY = AnswerChoice("n", "deny")
-_THIS = {"path": "this file", "command": "this command", "host": "this host", "none": "this tool"}
+_SUBJECTS = {"path": "this file", "command": "this command", "host": "this host", "none": "this tool"}
 
 
 def choices_for(
@@ -28,21 +28,21 @@ def choices_for(
     if not decision.suggested:
         return ONCE, DENY
     found: list[AnswerChoice] = []
-    for choice in _for_the_conversation(decision, accesses, workspace):
-        known = any(set(choice.rules) == set(other.rules) for other in found)
-        if not known and _lets_through(choice, accesses, rules, workspace, guard):
+    for choice in _conversation_choices(decision, accesses, workspace):
+        is_duplicate = any(set(choice.rules) == set(other.rules) for other in found)
+        if not is_duplicate and _would_allow(choice, accesses, rules, workspace, guard):
             found.append(choice)
-    return (ONCE, *found, *_for_good(decision), DENY)
+    return (ONCE, *found, *_permanent_choices(decision), DENY)
 
 
-def _for_good(decision: Decision) -> Iterator[AnswerChoice]:
+def _permanent_choices(decision: Decision) -> Iterator[AnswerChoice]:
     """Access to the whole network is never stored permanently."""
     if NETWORK not in decision.suggested:
         missing = missing_needs(decision)
         yield AnswerChoice("a", "always", ", ".join(decision.suggested), decision.suggested, missing)
 
 
-def _lets_through(
+def _would_allow(
     choice: AnswerChoice, accesses: Sequence[Access], rules: RuleSet, workspace: Path, guard: ExecutionContext
 ) -> bool:
     try:
@@ -53,68 +53,68 @@ def _lets_through(
     return decide(accesses, rules, workspace, guard=guard).verdict == "allow"
 
 
-def _for_the_conversation(
+def _conversation_choices(
     decision: Decision, accesses: Sequence[Access], workspace: Path
 ) -> Iterator[AnswerChoice]:
     """From this one thing to everything of its kind."""
     suggested = decision.suggested
     paths = [TouchedPath(access.value, workspace) for access in accesses if access.kind == "path"]
     if accesses and len(paths) == len(accesses):
-        yield from _for_files(paths, accesses)
+        yield from _file_choices(paths, accesses)
         return
     commands = [access.value for access in accesses if access.kind == "command"]
     if len(commands) == len(accesses) == 1 and (missing := missing_needs(decision)) != Privileges():
-        yield from _for_needs(decision, missing)
+        yield from _privilege_choices(decision, missing)
         return
     if len(commands) == len(accesses) == 1:
-        exact = _exact(commands[0], suggested)
+        exact = _exact_rules(commands[0], suggested)
         family = [_pattern(rule) for rule in suggested if rule not in exact]
         yield AnswerChoice("c", "conversation", "this command", exact)
         yield AnswerChoice("f", "conversation", f"commands like {', '.join(family)}", suggested)
         return
     kinds = {access.kind for access in accesses}
-    this = _THIS[kinds.pop()] if len(kinds) == 1 else "this"
-    yield AnswerChoice("c", "conversation", this, suggested)
+    subject = _SUBJECTS[kinds.pop()] if len(kinds) == 1 else "this"
+    yield AnswerChoice("c", "conversation", subject, suggested)
 
 
-def _for_needs(decision: Decision, missing: Privileges) -> Iterator[AnswerChoice]:
+def _privilege_choices(decision: Decision, missing: Privileges) -> Iterator[AnswerChoice]:
     """These hosts, all hosts, these folders."""
     others = [f"commands like {_pattern(rule)}" for rule in decision.suggested if rule.startswith(f"{RUN}(")]
     folders = [f"write access to {', '.join(missing.write)}"] if missing.write else []
     if missing.hosts:
-        covers = [f"the network: {', '.join(missing.hosts)}", *folders, *others]
-        yield AnswerChoice("c", "conversation", "; ".join(covers), decision.suggested, missing)
+        labels = [f"the network: {', '.join(missing.hosts)}", *folders, *others]
+        yield AnswerChoice("c", "conversation", "; ".join(labels), decision.suggested, missing)
     if missing.hosts or missing.network:
-        kept = tuple(rule for rule in decision.suggested if not rule.startswith(NETWORK))
-        covers = ["the whole network", *folders, *others]
-        yield AnswerChoice("w", "conversation", "; ".join(covers), (NETWORK, *kept), Privileges(network=True))
+        rest = tuple(rule for rule in decision.suggested if not rule.startswith(NETWORK))
+        labels = ["the whole network", *folders, *others]
+        yield AnswerChoice("w", "conversation", "; ".join(labels), (NETWORK, *rest), Privileges(network=True))
         return
     yield AnswerChoice("f", "conversation", "; ".join([*folders, *others]), decision.suggested, missing)
 
 
-def _for_files(paths: Sequence[TouchedPath], accesses: Sequence[Access]) -> Iterator[AnswerChoice]:
+def _file_choices(paths: Sequence[TouchedPath], accesses: Sequence[Access]) -> Iterator[AnswerChoice]:
     """Rules for any tool: which tool changes an allowed file does not matter."""
     writes = any(access.writes for access in accesses)
-    right = WRITE if writes else READ
+    tool = WRITE if writes else READ
     patterns = [exact_pattern(path) for path in paths]
-    exact = tuple(dict.fromkeys(f"{right}({pattern})" for pattern in patterns if pattern))
-    this = "this file" if len(exact) == 1 else f"these {len(exact)} files"
-    yield AnswerChoice("c", "conversation", this, exact)
-    folders = tuple(dict.fromkeys(_folder(path) for path in paths))
+    exact = tuple(dict.fromkeys(f"{tool}({pattern})" for pattern in patterns if pattern))
+    subject = "this file" if len(exact) == 1 else f"these {len(exact)} files"
+    yield AnswerChoice("c", "conversation", subject, exact)
+    folders = tuple(dict.fromkeys(_folder_pattern(path) for path in paths))
     if all(pattern for _, pattern in folders):
         shown = ", ".join(folder for folder, _ in folders)
-        this = "this folder" if len(folders) == 1 else "these folders"
+        subject = "this folder" if len(folders) == 1 else "these folders"
         yield AnswerChoice(
-            "f", "conversation", f"{this}: {shown}", tuple(f"{right}({pattern})" for _, pattern in folders)
+            "f", "conversation", f"{subject}: {shown}", tuple(f"{tool}({pattern})" for _, pattern in folders)
         )
     if writes and all(path.inside for path in paths):
         yield AnswerChoice("e", "conversation", "all edits in this project", (f"{WRITE}(./**)",))
 
 
-def _folder(path: TouchedPath) -> tuple[str, str]:
+def _folder_pattern(path: TouchedPath) -> tuple[str, str]:
     """The folder of a path for display, and the pattern for everything in it.
 
-    Empty for a disk, a home, what steers git or crushpy, and the workspace, which is the whole project.
+    Empty for a disk, a home folder, files that control git or crushpy, and the workspace itself.
     """
     folder = path.real.parent
     if folder in (Path(folder.anchor), path.root, Path.home()) or is_guarded(path):
@@ -123,16 +123,16 @@ def _folder(path: TouchedPath) -> tuple[str, str]:
     return f"{shown}/", f"./{escaped(shown)}/**" if path.inside else f"{escaped(shown)}/**"
 
 
-def _exact(line: str, suggested: Sequence[str]) -> tuple[str, ...]:
+def _exact_rules(line: str, suggested: Sequence[str]) -> tuple[str, ...]:
     """Rules for exactly the words of `line`, in place of the broader suggestions."""
-    spelled: dict[str, list[str]] = {}
+    exact: dict[str, list[str]] = {}
     for top in parse_shell(line).commands:
         for command in with_inner(top):
             family = suggest_rule(command)
             if family and family in suggested and all(word.kind == "literal" for word in command.words):
                 rule = f"{RUN}({shlex.join([word.text for word in command.words])})"
-                spelled.setdefault(family, []).append(rule)
-    return tuple(dict.fromkeys(rule for family in suggested for rule in spelled.get(family, (family,))))
+                exact.setdefault(family, []).append(rule)
+    return tuple(dict.fromkeys(rule for family in suggested for rule in exact.get(family, (family,))))
 
 
 def _pattern(rule: str) -> str:

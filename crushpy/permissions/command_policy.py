@@ -20,7 +20,7 @@ from crushpy.permissions.shell.ast import Assignment, Redirect, ShellReading, Si
 from crushpy.permissions.shell.obeyed_variables import is_obeyed, may_be_obeyed
 
 HARMLESS_FILES = re.compile(r"/dev/(?:null|stdin|stdout|stderr|fd/\d+)")
-_MOVES = frozenset(("cd", "pushd", "popd"))
+_CD_COMMANDS = frozenset(("cd", "pushd", "popd"))
 
 
 class CommandPolicy:
@@ -35,8 +35,8 @@ class CommandPolicy:
         self._allow: dict[Sequence[str], Rule] = {
             rule.words: rule for rule in rules.allow if rule.tool in (RUN, tool)
         }
-        self._free = _free_folder(reading.commands, workspace)
-        self._plain = ReadOnlyPolicy(_folders(reading, workspace), rules, workspace, guard)
+        self._cd_scope = _free_folder(reading.commands, workspace)
+        self._read_only = ReadOnlyPolicy(_possible_folders(reading, workspace), rules, workspace, guard)
 
     def parts(self) -> list[Decision]:
         """One decision for each thing the line would do."""
@@ -45,7 +45,7 @@ class CommandPolicy:
             parts.extend(_redirect(redirect, self._reading, self._rules, self._workspace))
         commands = [part for command in self._reading.commands for part in self.command(command)]
         if not commands and self._reading.commands:
-            commands = [Decision("allow", "it only steers the shell")]
+            commands = [Decision("allow", "it only controls the shell")]
         return [*parts, *commands]
 
     def doubts(self) -> list[Decision]:
@@ -53,8 +53,8 @@ class CommandPolicy:
         unreadable = self._reading.unreadable
         found = [Decision("ask", f"the command cannot be analysed: {unreadable}")] if unreadable else []
         found.extend(obeyed_variables(self._reading))
-        every = _every(self._reading.commands)
-        if any(each.program == "git" for each in every) and is_bare_repository(self._workspace):
+        all_commands = _flatten(self._reading.commands)
+        if any(each.program == "git" for each in all_commands) and is_bare_repository(self._workspace):
             why = "this folder is a bare repository, whose settings can make git run programs"
             found.append(Decision("ask", why))
         return found
@@ -65,26 +65,26 @@ class CommandPolicy:
             return [covered]
         if self.is_neutral(command):
             return []
-        return self._plain.parts(command) or self._uncovered(command)
+        return self._read_only.parts(command) or self._uncovered(command)
 
     def covered(self, command: SimpleCommand) -> Decision | None:
         """The decision by the rule that covers a command; None if no rule does."""
-        rule = covered_by(list(self._allow), command, self._free)
+        rule = covered_by(list(self._allow), command, self._cd_scope)
         return by_rule("allow", self._allow[tuple(rule)], str(command)[:200]) if rule else None
 
     def is_neutral(self, command: SimpleCommand) -> bool:
         """True if the command needs no rule beside other commands."""
-        return covered_by((), command, self._free) is not None
+        return covered_by((), command, self._cd_scope) is not None
 
     def _uncovered(self, command: SimpleCommand) -> list[Decision]:
         if not (command.inner and command.transparent):
-            return [_ask(command, self._plain)]
+            return [_ask_about(command, self._read_only)]
         return [part for each in command.inner for part in self.command(each) if part.verdict != "allow"]
 
 
 def obeyed_variables(reading: ShellReading) -> list[Decision]:
     """Asks about variables that change what is executed, in any program or in one that obeys them all."""
-    exports_all = any(each.program == "set" and _exports_all(each) for each in _every(reading.commands))
+    exports_all = any(each.program == "set" and _exports_all(each) for each in _flatten(reading.commands))
     exported = [each for each in reading.variables if exports_all or each.exported or not each.name.islower()]
     asked = {each.name: "is executed" for each in reading.variables if is_obeyed(each)}
     for command in reading.commands:
@@ -127,7 +127,7 @@ def _redirect(redirect: Redirect, reading: ShellReading, rules: RuleSet, workspa
     spelled = word.kind == "literal" or (text != word.text and not re.search(r"[*?\[{]", text))
     if not spelled or not text or text.startswith(("/dev/tcp/", "/dev/udp/")):
         return [Decision("ask", f"the target of the redirection to {word.text} is unknown")]
-    folders = [workspace] if text.startswith("/") else _folders(reading, workspace)
+    folders = [workspace] if text.startswith("/") else _possible_folders(reading, workspace)
     if not folders:
         return [Decision("ask", f"the folder of {word.text} is unknown")]
     tool = WRITE if redirect.writes else READ
@@ -137,44 +137,44 @@ def _redirect(redirect: Redirect, reading: ShellReading, rules: RuleSet, workspa
     ]
 
 
-def _folders(reading: ShellReading, workspace: Path) -> list[Path]:
+def _possible_folders(reading: ShellReading, workspace: Path) -> list[Path]:
     """The folders in which a command of this line may run; empty if that is unknown."""
-    moves = [each for each in _every(reading.commands) if each.words[0].text in _MOVES]
-    if not moves:
+    cd_commands = [each for each in _flatten(reading.commands) if each.words[0].text in _CD_COMMANDS]
+    if not cd_commands:
         return [workspace]
-    target = cd_target(moves[0], workspace) if moves[0].words[0].text == "cd" else None
-    if len(moves) > 1 or reading.loops or target is None:
+    target = cd_target(cd_commands[0], workspace) if cd_commands[0].words[0].text == "cd" else None
+    if len(cd_commands) > 1 or reading.loops or target is None:
         return []
     return [workspace, target]
 
 
-def _every(commands: Sequence[SimpleCommand]) -> list[SimpleCommand]:
+def _flatten(commands: Sequence[SimpleCommand]) -> list[SimpleCommand]:
     return [each for command in commands for each in with_inner(command)]
 
 
 def _free_folder(commands: Sequence[SimpleCommand], workspace: Path) -> FreeFolder:
     """Where `cd` may go without a rule: files of a folder can change what runs in it."""
-    every = _every(commands)
-    moves = sum(each.words[0].text in _MOVES for each in every)
-    steered = {
+    all_commands = _flatten(commands)
+    cd_commands = sum(each.words[0].text in _CD_COMMANDS for each in all_commands)
+    affected = {
         each.program
-        for each in every
+        for each in all_commands
         if each.program not in PLAIN_PROGRAMS and not (each.inner and each.transparent)
     }
-    return FreeFolder(workspace, below=moves < 2 and steered <= {"git"}, git="git" in steered)
+    return FreeFolder(workspace, below=cd_commands < 2 and affected <= {"git"}, git="git" in affected)
 
 
-def _ask(command: SimpleCommand, plain: ReadOnlyPolicy) -> Decision:
+def _ask_about(command: SimpleCommand, read_only: ReadOnlyPolicy) -> Decision:
     rule = suggest_rule(command)
     risks = {} if command.inner else risky_words(command)
-    known = [(command.words[place].text, why) for place, why in risks.items() if place < len(command.words)]
+    known = [(command.words[index].text, why) for index, why in risks.items() if index < len(command.words)]
     shown = str(command)[:200]
     if known:
         reason = f"no rule spells `{known[0][0][:60]}` in `{shown}`: {known[0][1]}"
     elif risks:
         reason = f"no rule can cover `{shown}`: {next(iter(risks.values()))}"
     else:
-        moves = command.words[0].text == "cd"
-        why = ", and the folder can change what runs in it" if moves else plain.held_back(command)
+        cd_commands = command.words[0].text == "cd"
+        why = ", and the folder can change what runs in it" if cd_commands else read_only.held_back(command)
         reason = f"no rule covers `{shown}`{why}"
     return Decision("ask", reason, (rule,) if rule else (), about=shown)

@@ -31,18 +31,19 @@ def decide(
         guard = msgspec.structs.replace(guard, auto_allow=False)  # a sandboxed build still changes files
     parts: list[Decision] = []
     for access in accesses:
-        parts.extend(_closed(part, access, rules) for part in _parts(access, rules, workspace, guard, yolo))
+        decided = _decide_access(access, rules, workspace, guard, yolo)
+        parts.extend(_apply_closed(part, access, rules) for part in decided)
     return combine(parts, yolo=yolo)
 
 
-def _closed(part: Decision, access: Access, rules: RuleSet) -> Decision:
-    """In a closed rule set, whatever could change something is denied instead of asked about."""
+def _apply_closed(part: Decision, access: Access, rules: RuleSet) -> Decision:
+    """In a closed rule set, anything that could change something is denied instead of asked about."""
     if rules.closed and part.verdict == "ask" and access.writes and access.kind != "host":
         return Decision("deny", f"{rules.closed} ({part.reason})", about=part.about)
     return part
 
 
-def _parts(
+def _decide_access(
     access: Access, rules: RuleSet, workspace: Path, guard: ExecutionContext, yolo: bool
 ) -> list[Decision]:
     match access.kind:

@@ -65,7 +65,7 @@ def decide_path(access: Access, rules: RuleSet, workspace: Path) -> Decision:
 
 def decide_host(access: Access, rules: RuleSet) -> Decision:
     """Every host needs a rule: a request can carry secrets out."""
-    host = _bare_name(access.value)
+    host = _host_name(access.value)
 
     def applies(rule: Rule) -> bool:
         return rule.tool in (access.tool, TALK) and host_matches(rule.pattern, host)
@@ -75,7 +75,7 @@ def decide_host(access: Access, rules: RuleSet) -> Decision:
     return Decision("ask", f"no rule allows fetching from {host}", (f"{access.tool}({host})",))
 
 
-def _bare_name(value: str) -> str:
+def _host_name(value: str) -> str:
     """The host without port, brackets and final dot."""
     host = value.strip().lower()
     if host.startswith("["):
@@ -132,7 +132,7 @@ def combine(parts: Iterable[Decision], *, yolo: bool = False) -> Decision:
     needs = Privileges()
     for part in parts:
         needs |= part.needs
-    said = tuple(part for part in parts if part.reason)
+    shown_parts = tuple(part for part in parts if part.reason)
     for verdict in ("deny", "ask"):
         found = [part for part in parts if part.verdict == verdict]
         if not found or (verdict == "ask" and yolo):
@@ -140,21 +140,21 @@ def combine(parts: Iterable[Decision], *, yolo: bool = False) -> Decision:
         suggested = [rule for part in found for rule in part.suggested]
         complete = verdict == "ask" and all(part.suggested for part in found)
         rules = tuple(dict.fromkeys(suggested)) if complete else ()
-        return Decision(verdict, _joined(found), rules, parts=said, needs=needs)
-    reason = "yolo: no rule denies it" if yolo else _joined(parts) or "it touches nothing"
-    return Decision("allow", reason, parts=said, needs=needs)
+        return Decision(verdict, _join_reasons(found), rules, parts=shown_parts, needs=needs)
+    reason = "yolo: no rule denies it" if yolo else _join_reasons(parts) or "it touches nothing"
+    return Decision("allow", reason, parts=shown_parts, needs=needs)
 
 
-def _joined(parts: Sequence[Decision]) -> str:
+def _join_reasons(parts: Sequence[Decision]) -> str:
     """At most three distinct reasons; those that differ only in what they are about are joined."""
     reasons = list(dict.fromkeys(part.reason for part in parts if part.reason))
-    more = f"; and {len(reasons) - 3} more" if len(reasons) > 3 else ""
-    said: dict[str, list[str]] = {}
+    suffix = f"; and {len(reasons) - 3} more" if len(reasons) > 3 else ""
+    causes: dict[str, list[str]] = {}
     for reason in reasons[:3]:
-        why, _, of_what = reason.partition(": ")
-        said.setdefault(why, []).append(of_what)
-    joined = (": ".join(filter(None, (why, ", ".join(filter(None, of))))) for why, of in said.items())
-    return "; ".join(joined) + more
+        why, _, name = reason.partition(": ")
+        causes.setdefault(why, []).append(name)
+    joined = (": ".join(filter(None, (why, ", ".join(filter(None, names))))) for why, names in causes.items())
+    return "; ".join(joined) + suffix
 
 
 def missing_needs(decision: Decision) -> Privileges:

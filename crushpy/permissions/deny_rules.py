@@ -20,9 +20,9 @@ _RUNNING_OPTIONS = {
     "fd": ("-x", "-X", "--ex"),
     "fdfind": ("-x", "-X", "--ex"),
 }
-_ONE_DASH = word_set("find go java terraform openssl ffmpeg convert gcc clang")
+_SINGLE_DASH = word_set("find go java terraform openssl ffmpeg convert gcc clang")
 """Programs whose long options have one dash: `-delete` is not five letters."""
-_SAME_OPTION = {
+_SYNONYMS = {
     "rm": (word_set("r R --recursive"), word_set("f --force")),
     "cp": (word_set("r R a --recursive --archive"),),
     "chmod": (word_set("R --recursive"),),
@@ -31,7 +31,7 @@ _SAME_OPTION = {
 }
 
 
-_GLUED = re.compile(r"^(?:--[\w-]+=?|-\w)")
+_ATTACHED_OPTION = re.compile(r"^(?:--[\w-]+=?|-\w)")
 """The option before a command that is glued to it: `env -S'rm x'`, `fd -xrm`."""
 
 
@@ -67,10 +67,10 @@ def mention_decisions(access: Access, reading: ShellReading, rules: RuleSet) -> 
     """Deny and ask rules whose words occur in an unreadable line, which would run without a question."""
     if not reading.unreadable:
         return []
-    known = [rule for rule in (*rules.deny, *rules.ask) if rule.tool in (RUN, access.tool) and rule.words]
+    relevant = [rule for rule in (*rules.deny, *rules.ask) if rule.tool in (RUN, access.tool) and rule.words]
     return [
         Decision("ask", f"the rule {rule} may apply to it: {reading.unreadable}")
-        for rule in known
+        for rule in relevant
         if mentions(rule.words, access.value)
     ]
 
@@ -84,13 +84,13 @@ def hits(rule: Sequence[str], reading: ShellReading) -> RuleHit:
     found = RuleHit.NO
     for command in reading.commands:
         for words in _candidates(command, depth=0):
-            found = max(found, _hit(rule, words), _reads_script(words))
+            found = max(found, _words_hit(rule, words), _reads_script(words))
     return found
 
 
 def mentions(rule: Sequence[str], text: str) -> bool:
     """True if all words of the rule occur in `text`, however spelled. For lines that cannot be parsed."""
-    wanted = [_base(rule[0]), *(word for word in rule[1:] if not word.startswith("-"))]
+    wanted = [_program_name(rule[0]), *(word for word in rule[1:] if not word.startswith("-"))]
     plain = frozenset(re.sub(r"['\"\\]", "", word) for word in wanted)
     return spells(text, plain) == plain
 
@@ -100,30 +100,30 @@ def _candidates(command: SimpleCommand, depth: int) -> Iterator[tuple[Word, ...]
     for each in with_inner(command):
         words = each.words
         yield words
-        for start in _starts(each):
+        for start in _inner_starts(each):
             yield words[start:]
             word = words[start]
             if depth < 3 and word.kind == "literal" and re.search(r"\s", word.text):
                 for inner in parse_shell(word.text).commands:
                     yield from _candidates(inner, depth + 1)
-            if depth < 3 and word.is_option and (glued := _GLUED.sub("", word.text)):
-                for inner in parse_shell(glued).commands:
+            if depth < 3 and word.is_option and (attached := _ATTACHED_OPTION.sub("", word.text)):
+                for inner in parse_shell(attached).commands:
                     yield from _candidates(inner, depth + 1)
 
 
-def _starts(command: SimpleCommand) -> range:
+def _inner_starts(command: SimpleCommand) -> range:
     """Where a command inside this one may begin."""
     words = command.words
     second = words[1].text if len(words) > 1 else ""
     if command.program in RUNNERS or {(command.program, second), (command.program,)} & RUNNING_SUBCOMMANDS:
         return range(1, len(words))
     texts = [word.text for word in words]
-    for place, text in enumerate(texts):
+    for index, text in enumerate(texts):
         runs = _RUNNING_OPTIONS.get(command.program, ())
-        if (runs and text.startswith(runs)) or (command.program == "git" and _git_runs(texts[1:place], text)):
-            return range(place, len(words))
+        if (runs and text.startswith(runs)) or (command.program == "git" and _git_runs(texts[1:index], text)):
+            return range(index, len(words))
         if text == "-m" and command.program.startswith(("python", "pypy")):
-            return range(place + 1, len(words))
+            return range(index + 1, len(words))
     return range(0)
 
 
@@ -134,34 +134,34 @@ def _git_runs(before: Sequence[str], text: str) -> bool:
     return ("bisect" in before and text == "run") or ("submodule" in before and text == "foreach")
 
 
-def _hit(rule: Sequence[str], words: Sequence[Word]) -> RuleHit:
+def _words_hit(rule: Sequence[str], words: Sequence[Word]) -> RuleHit:
     if words[0].kind == "unknown":
         return RuleHit.MAYBE
-    program = _base(words[0].text)
-    if program != _base(rule[0]):
+    program = _program_name(words[0].text)
+    if program != _program_name(rule[0]):
         return RuleHit.NO
     operands: list[str] = []
-    sure = RuleHit.YES
-    for place, word in enumerate(rule[1:], 1):
-        if word.startswith("-") and "--" not in rule[1:place]:
-            sure = min(sure, _has_option(program, word, words))
+    certainty = RuleHit.YES
+    for index, word in enumerate(rule[1:], 1):
+        if word.startswith("-") and "--" not in rule[1:index]:
+            certainty = min(certainty, _has_option(program, word, words))
         else:
             operands.append(word)
-    return min(sure, _operands(operands, words)) if sure else RuleHit.NO
+    return min(certainty, _operands_hit(operands, words)) if certainty else RuleHit.NO
 
 
 def _reads_script(words: Sequence[Word]) -> RuleHit:
     """A shell without a script reads one from its input, which can be anything."""
-    given = [word for word in words[1:] if not word.is_option and word.text != "-"]
-    return RuleHit.MAYBE if _base(words[0].text) in SHELLS and not given else RuleHit.NO
+    present = [word for word in words[1:] if not word.is_option and word.text != "-"]
+    return RuleHit.MAYBE if _program_name(words[0].text) in SHELLS and not present else RuleHit.NO
 
 
 def _has_option(program: str, option: str, words: Sequence[Word]) -> RuleHit:
     if option == "--":
         return RuleHit.YES
-    same = {option}
-    letters: set[str] = set() if option.startswith("--") or program in _ONE_DASH else set(option[1:])
-    given_letters: set[str] = set()
+    long_names = {option}
+    letters: set[str] = set() if option.startswith("--") or program in _SINGLE_DASH else set(option[1:])
+    present_letters: set[str] = set()
     for word in words[1:]:
         if not word.is_option:
             continue
@@ -171,47 +171,47 @@ def _has_option(program: str, option: str, words: Sequence[Word]) -> RuleHit:
         ):
             return RuleHit.YES
         if name.startswith("--"):
-            same.add(name)
+            long_names.add(name)
         else:
-            given_letters |= set(name[1:])
-    given = given_letters | {name for name in same if name != option}
+            present_letters |= set(name[1:])
+    present = present_letters | {name for name in long_names if name != option}
     wanted = letters or {option}
-    if (letters or program in _SAME_OPTION) and all(_given(program, each, given) for each in wanted):
+    if (letters or program in _SYNONYMS) and all(_is_given(program, each, present) for each in wanted):
         return RuleHit.YES
     return RuleHit.MAYBE if any(word.may_be_option for word in words[1:]) else RuleHit.NO
 
 
-def _given(program: str, option: str, given: set[str]) -> bool:
+def _is_given(program: str, option: str, present: set[str]) -> bool:
     """Whether an option is given, by one of its names or an abbreviation."""
-    names = next((names for names in _SAME_OPTION.get(program, ()) if option in names), frozenset((option,)))
+    names = next((names for names in _SYNONYMS.get(program, ()) if option in names), frozenset((option,)))
     return any(
-        name in given or any(len(each) > 2 and name.startswith(each) for each in given) for name in names
+        name in present or any(len(each) > 2 and name.startswith(each) for each in present) for name in names
     )
 
 
-def _operands(operands: Sequence[str], words: Sequence[Word]) -> RuleHit:
+def _operands_hit(operands: Sequence[str], words: Sequence[Word]) -> RuleHit:
     """Whether the rule's operands are the command's first ones. A word after an option may be its value."""
 
     @cache
-    def match(wanted: int, place: int) -> RuleHit:
+    def match(wanted: int, index: int) -> RuleHit:
         if wanted == len(operands):
             return RuleHit.YES
-        if place == len(words):
+        if index == len(words):
             return RuleHit.NO
-        word = words[place]
+        word = words[index]
         if word.is_option:
-            return match(wanted, place + 1)
+            return match(wanted, index + 1)
         if word.kind == "unknown" and word.splits:
             return RuleHit.MAYBE
-        found = min(_same(operands[wanted], word), match(wanted + 1, place + 1))
-        if words[place - 1].is_option:
-            found = max(found, match(wanted, place + 1))
+        found = min(_operand_hit(operands[wanted], word), match(wanted + 1, index + 1))
+        if words[index - 1].is_option:
+            found = max(found, match(wanted, index + 1))
         return found
 
     return match(0, 1)
 
 
-def _same(operand: str, word: Word) -> RuleHit:
+def _operand_hit(operand: str, word: Word) -> RuleHit:
     if word.kind == "literal":
         return RuleHit.YES if word.text == operand else RuleHit.NO
     if word.kind == "unknown":
@@ -222,5 +222,5 @@ def _same(operand: str, word: Word) -> RuleHit:
     return RuleHit.MAYBE if may_match else RuleHit.NO
 
 
-def _base(program: str) -> str:
+def _program_name(program: str) -> str:
     return program.rpartition("/")[2]

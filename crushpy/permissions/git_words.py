@@ -7,7 +7,7 @@ from crushpy.permissions.shell.ast import Word, word_set
 HARMLESS_GLOBALS = word_set("--no-pager -P --no-optional-locks --literal-pathspecs --no-replace-objects")
 """Options before the subcommand that change nothing: a rule need not spell them."""
 
-_TELLS = frozenset(("--version", "--help"))
+_INFO_OPTIONS = frozenset(("--version", "--help"))
 _VALUED_GLOBALS = word_set("-c -C --git-dir --work-tree --namespace --exec-path --config-env")
 _READS = word_set(
     "log status diff show blame annotate shortlog describe rev-parse rev-list ls-files ls-tree cat-file"
@@ -15,7 +15,7 @@ _READS = word_set(
     " whatchanged range-diff check-ignore check-attr check-mailmap version help branch tag verify-commit"
     " verify-tag show-branch ls-remote var"
 )
-_EVERYWHERE = (
+_RISKY_EVERYWHERE = (
     "output",
     "output-directory",
     "ext-diff",
@@ -27,7 +27,7 @@ _EVERYWHERE = (
 )
 _LISTING = ("list", "contains", "no-contains", "merged", "no-merged", "points-at", "format", "show-current")
 
-_SHORT = {
+_RISKY_LETTERS = {
     "grep": "O",
     "branch": "dDmMcCfu",
     "tag": "dasfmFu",
@@ -47,7 +47,7 @@ _SHORT = {
     "help": "w",
 }
 """Risky letters of a subcommand's options."""
-_LONG: dict[str, tuple[str, ...]] = {
+_RISKY_LONG: dict[str, tuple[str, ...]] = {
     "grep": ("open-files-in-pager",),
     "branch": ("delete", "move", "copy", "force", "set-upstream-to", "unset-upstream", "edit-description"),
     "tag": ("delete", "annotate", "sign", "force", "local-user", "create-reflog"),
@@ -62,7 +62,7 @@ _LONG: dict[str, tuple[str, ...]] = {
     "mergetool": ("tool",),
     "help": ("web",),
 }
-_VALUED_SHORT = {
+_VALUED_LETTERS = {
     "grep": "ABCefm",
     "log": "nLSG",
     "show": "nLSG",
@@ -84,7 +84,7 @@ _RISKY_OPERANDS: dict[str, tuple[str, ...]] = {
 _NETWORK = frozenset(("clone", "fetch", "pull", "push", "ls-remote", "remote", "submodule"))
 
 
-_TALKS = frozenset(("ls-remote", "help"))
+_NOT_REPOSITORY = frozenset(("ls-remote", "help"))
 """They read something other than the repository."""
 _READING_FORMS = frozenset(
     (
@@ -93,30 +93,30 @@ _READING_FORMS = frozenset(
         *(("bisect", "log"), ("bisect", "view")),
     )
 )
-_CONFIG_READS = frozenset(("--get", "--get-all", "--get-regexp", "--list", "-l"))
-_ELSEWHERE = ("no-index", "contents", "git-dir", "file", "from-file", "pathspec-from-file")
-"""With these git reads files of other folders, or takes names from a file."""
+_CONFIG_READ_OPTIONS = frozenset(("--get", "--get-all", "--get-regexp", "--list", "-l"))
+_OUTSIDE_OPTIONS = ("no-index", "contents", "git-dir", "file", "from-file", "pathspec-from-file")
+"""With these, git reads files of other folders or takes names from a file."""
 
 
 def git_reads(words: Sequence[Word]) -> bool:
     """True if git only reads its repository, apart from what the repository's settings make it run."""
-    place = 1
-    while place < len(words) and words[place].kind == "literal" and words[place].text in HARMLESS_GLOBALS:
-        place += 1
-    if place >= len(words) or any(word.kind == "unknown" for word in words):
+    index = 1
+    while index < len(words) and words[index].kind == "literal" and words[index].text in HARMLESS_GLOBALS:
+        index += 1
+    if index >= len(words) or any(word.kind == "unknown" for word in words):
         return False
-    name, rest = words[place].text, words[place + 1 :]
+    name, rest = words[index].text, words[index + 1 :]
     options = [word.text for word in rest if word.is_option]
-    if any(text[2:].partition("=")[0] in _ELSEWHERE for text in options) or name in _TALKS:
+    if any(text[2:].partition("=")[0] in _OUTSIDE_OPTIONS for text in options) or name in _NOT_REPOSITORY:
         return False
     if name in _READS or name == "--version":
         return not git_risks(words)
     operand = next((word.text for word in rest if not word.is_option), "")
-    listed = name == "config" and any(text in _CONFIG_READS for text in options)
-    return ((name, operand) in _READING_FORMS or listed) and not _subcommand_risks(name, words, place)
+    reads_config = name == "config" and any(text in _CONFIG_READ_OPTIONS for text in options)
+    return ((name, operand) in _READING_FORMS or reads_config) and not _subcommand_risks(name, words, index)
 
 
-_CHANGES_NOTHING = word_set(
+_KEEPS_REPOSITORY = word_set(
     "archive format-patch bundle request-pull send-email fast-export fsck credential difftool clone apply"
 )
 """They write, but not below `.git`."""
@@ -124,67 +124,69 @@ _CHANGES_NOTHING = word_set(
 
 def git_changes(words: Sequence[Word]) -> bool:
     """True if git may change the repository itself."""
-    place = 1
-    while place < len(words) and words[place].text.startswith("-"):
-        place += 2 if words[place].text in _VALUED_GLOBALS else 1
-    if place >= len(words):
+    index = 1
+    while index < len(words) and words[index].text.startswith("-"):
+        index += 2 if words[index].text in _VALUED_GLOBALS else 1
+    if index >= len(words):
         return False
-    name, rest = words[place], words[place + 1 :]
+    name, rest = words[index], words[index + 1 :]
     if name.kind != "literal":
         return True
     if name.text in ("branch", "tag"):
-        return bool(_subcommand_risks(name.text, words, place))
+        return bool(_subcommand_risks(name.text, words, index))
     operand = next((word.text for word in rest if not word.is_option), "")
     if name.text == "config":
-        return not any(word.text in _CONFIG_READS for word in rest)
-    known = name.text in _READS | _TALKS | _CHANGES_NOTHING or (name.text, operand) in _READING_FORMS
-    return not known
+        return not any(word.text in _CONFIG_READ_OPTIONS for word in rest)
+    is_harmless = (
+        name.text in _READS | _NOT_REPOSITORY | _KEEPS_REPOSITORY or (name.text, operand) in _READING_FORMS
+    )
+    return not is_harmless
 
 
 def git_risks(words: Sequence[Word]) -> dict[int, str]:
     """Risky words of a git command, by index."""
     risks: dict[int, str] = {}
-    place = 1
-    while place < len(words) and words[place].text.startswith("-"):
-        word = words[place]
+    index = 1
+    while index < len(words) and words[index].text.startswith("-"):
+        word = words[index]
         name = word.text.partition("=")[0]
-        if word.kind != "literal" or word.text not in HARMLESS_GLOBALS | _TELLS:
-            risks[place] = "it can make git execute a program"
+        if word.kind != "literal" or word.text not in HARMLESS_GLOBALS | _INFO_OPTIONS:
+            risks[index] = "it can make git execute a program"
             if word.text in _VALUED_GLOBALS or name == "-c":
-                place += 1
-                risks[place] = "it is the value of an option that can make git execute a program"
-        place += 1
-    if place >= len(words):
+                index += 1
+                risks[index] = "it is the value of an option that can make git execute a program"
+        index += 1
+    if index >= len(words):
         return risks
-    subcommand = words[place]
+    subcommand = words[index]
     if subcommand.kind != "literal":
-        risks[place] = "the git subcommand is unknown"
+        risks[index] = "the git subcommand is unknown"
     elif subcommand.text not in _READS:
-        risks[place] = f"git {subcommand.text} can write or execute"
-    return risks | _subcommand_risks(subcommand.text, words, place)
+        risks[index] = f"git {subcommand.text} can write or execute"
+    return risks | _subcommand_risks(subcommand.text, words, index)
 
 
 def _subcommand_risks(name: str, words: Sequence[Word], start: int) -> dict[int, str]:
     risks: dict[int, str] = {}
     operands: list[int] = []
     listing = options_over = False
-    for place, word in enumerate(words[start + 1 :], start + 1):
+    for index, word in enumerate(words[start + 1 :], start + 1):
         if word.kind != "literal":
-            operands.append(place)
+            operands.append(index)
             if word.may_be_option and not options_over:
-                risks[place] = "it could turn out to be an option that writes or executes"
-        elif word.text == "--" and not words[place - 1].is_option:
+                risks[index] = "it could turn out to be an option that writes or executes"
+        elif word.text == "--" and not words[index - 1].is_option:
             options_over = True
         elif not word.is_option or options_over:
-            operands.append(place)
+            operands.append(index)
             if name in _NETWORK and ("::" in word.text or (name == "push" and word.text[:1] in "+:")):
-                risks[place] = f"git {name} can execute or delete with it"
+                risks[index] = f"git {name} can execute or delete with it"
         else:
             listing = listing or _is_listing(word.text)
-            if (glued := _risky_option(name, word.text)) is not None:
-                risks[place] = f"with it git {name} can write or execute"
-                if not glued and place + 1 < len(words):
-                    risks[place + 1] = f"it is what {word.text} stands for"
+            if (attached := _risky_option(name, word.text)) is not None:
+                risks[index] = f"with it git {name} can write or execute"
+                if not attached and index + 1 < len(words):
+                    risks[index + 1] = f"it is what {word.text} stands for"
     return risks | _operand_risks(name, words, operands, listing)
 
 
@@ -215,8 +217,8 @@ def _config_risks(words: Sequence[Word], operands: list[int]) -> dict[int, str]:
         "--global",
     )
     if all(word.text in reads for word in words if word.is_option):
-        getting = any(word.text in reads[:6] for word in words)
-        return dict.fromkeys(operands[2 if getting else 1 :], "git config would set something git executes")
+        is_get = any(word.text in reads[:6] for word in words)
+        return dict.fromkeys(operands[2 if is_get else 1 :], "git config would set something git executes")
     return dict.fromkeys(range(2, len(words)), "git config would change settings, which git executes")
 
 
@@ -228,11 +230,11 @@ def _risky_option(subcommand: str, text: str) -> str | None:
     """None for a harmless option, otherwise the value attached to a risky one."""
     if text.startswith("--"):
         name, _, value = text[2:].partition("=")
-        options = (*_EVERYWHERE, *_LONG.get(subcommand, ()))
+        options = (*_RISKY_EVERYWHERE, *_RISKY_LONG.get(subcommand, ()))
         return value if name and any(option.startswith(name) for option in options) else None
-    for place, letter in enumerate(text[1:], 2):
-        if letter in _SHORT.get(subcommand, ""):
-            return text[place:]
-        if letter in _VALUED_SHORT.get(subcommand, ""):
+    for index, letter in enumerate(text[1:], 2):
+        if letter in _RISKY_LETTERS.get(subcommand, ""):
+            return text[index:]
+        if letter in _VALUED_LETTERS.get(subcommand, ""):
             return None
     return None

@@ -37,8 +37,8 @@ def _remotes(workspace: Path) -> dict[str, str]:
     remotes: dict[str, str] = {}
     section = ""
     for line in map(str.strip, text.splitlines()):
-        if opened := _SECTION.match(line):
-            section = opened[2] or "" if opened[1] == "remote" else ""
+        if header := _SECTION.match(line):
+            section = header[2] or "" if header[1] == "remote" else ""
         elif section and re.match(r"(?:push)?url\s*=", line, re.IGNORECASE):
             remotes.setdefault(section, line.partition("=")[2].strip().strip('"'))
     return remotes
@@ -49,7 +49,7 @@ _NPM = ("registry.npmjs.org",)
 _CRATES = ("index.crates.io", "static.crates.io", "crates.io")
 _GO = ("proxy.golang.org", "sum.golang.org")
 
-_BY_PROGRAM: dict[str, tuple[tuple[str, ...], str]] = {
+_PACKAGE_MANAGERS: dict[str, tuple[tuple[str, ...], str]] = {
     "pip": (_PYPI, "install download wheel index"),
     "uv": (_PYPI, "add sync lock tool python install compile upgrade build publish"),
     "poetry": (_PYPI, "add install update lock publish"),
@@ -61,79 +61,79 @@ _BY_PROGRAM: dict[str, tuple[tuple[str, ...], str]] = {
     "cargo": (_CRATES, "add install update fetch search publish"),
 }
 """A failed run would name only the first of several hosts. Other programs are refused theirs by name."""
-_GO_USES = (("get",), ("install",), ("mod", "download"), ("mod", "tidy"))
+_GO_DOWNLOADS = (("get",), ("install",), ("mod", "download"), ("mod", "tidy"))
 
 
 def package_hosts(program: str, operands: tuple[str, ...]) -> tuple[str, ...]:
     """The hosts a package manager would connect to."""
     if program == "go":
-        talks = any(operands[: len(use)] == use for use in _GO_USES)
-        return _GO if talks and any("@" in word or word in ("get", "mod") for word in operands) else ()
+        connects = any(operands[: len(form)] == form for form in _GO_DOWNLOADS)
+        return _GO if connects and any("@" in word or word in ("get", "mod") for word in operands) else ()
     if program == "yarn" and not operands:
-        return _BY_PROGRAM["yarn"][0]
-    hosts, words = _BY_PROGRAM.get(program, ((), ""))
+        return _PACKAGE_MANAGERS["yarn"][0]
+    hosts, words = _PACKAGE_MANAGERS.get(program, ((), ""))
     return hosts if set(operands[:2]) & set(words.split()) else ()
 
 
 _ANY_HOST = Privileges(network=True)
-_FETCHES = {"curl": "oTdFKXcDQEAHbemruxyYCPUtzw", "wget": "OPioaeUtTwQBlADRIX"}
+_HTTP_CLIENTS = {"curl": "oTdFKXcDQEAHbemruxyYCPUtzw", "wget": "OPioaeUtTwQBlADRIX"}
 """Programs that take addresses, with the letters of their options that take a value."""
 _OTHER_PROTOCOLS = word_set(
     "ssh scp sftp mosh telnet nc ncat netcat socat ping ping6 traceroute mtr dig nslookup host whois ftp lftp"
 )
 """Their protocol does not pass through the proxy."""
-_GIT_TALKS = word_set("clone fetch pull push ls-remote")
-_GIT_PAIRS = frozenset(
+_GIT_REMOTE = word_set("clone fetch pull push ls-remote")
+_GIT_REMOTE_PAIRS = frozenset(
     (("submodule", "update"), ("submodule", "add"), ("remote", "update"), ("remote", "show"))
 )
-_ADDRESS = re.compile(r"(?:[a-z+]{2,20}://)(?:[^@/\s]{0,200}@)?(\[[0-9a-fA-F:]+\]|[\w.-]+)")
-_BARE = re.compile(
+_URL = re.compile(r"(?:[a-z+]{2,20}://)(?:[^@/\s]{0,200}@)?(\[[0-9a-fA-F:]+\]|[\w.-]+)")
+_HOST_WITHOUT_SCHEME = re.compile(
     r"((?:[\w-]+\.)+[a-z]{2,}|localhost|\d+\.\d+\.\d+\.\d+)(?::\d+)?(?:[/?].*)?", re.IGNORECASE
 )
-_LOCAL = re.compile(r"localhost|.*\.localhost|127\.[\d.]+|0\.0\.0\.0|\[?::1?\]?|0|\[::\]", re.IGNORECASE)
+_LOCAL_HOST = re.compile(r"localhost|.*\.localhost|127\.[\d.]+|0\.0\.0\.0|\[?::1?\]?|0|\[::\]", re.IGNORECASE)
 _HOST = re.compile(r"[a-z0-9_][a-z0-9_.:-]*")
 
 
 def network_needs(command: SimpleCommand, workspace: Path) -> Privileges:
     """The hosts this one simple command would use; the commands it runs are not considered."""
-    program, words = _named(command)
+    program, words = _program_and_words(command)
     texts = [word.text for word in words]
-    if program in _FETCHES:
-        return _fetches(words, _FETCHES[program])
+    if program in _HTTP_CLIENTS:
+        return _http_hosts(words, _HTTP_CLIENTS[program])
     if program == "git":
-        return _git(words, workspace)
+        return _git_needs(words, workspace)
     if program == "rsync":
         return _ANY_HOST if any(re.match(r"[^/]*[^/\\]:|rsync://", text) for text in texts) else Privileges()
     if program in _OTHER_PROTOCOLS:
         return Privileges() if {"--version", "--help", "-V"} & set(texts) else _ANY_HOST
     if program in ("npx", "bunx", "uvx"):
-        return _runs_package(program, words, workspace)
+        return _package_runner_needs(program, words, workspace)
     operands = tuple(text for word, text in zip(words, texts, strict=True) if not word.is_option)
     hosts = package_hosts(program, operands)
     if not hosts or {"--offline", "--no-index", "--frozen-offline"} & set(texts):
         return Privileges()
-    elsewhere = [host for host in _hosts_in(texts) if not is_local(host)]
+    named_hosts = [host for host in _hosts_in(texts) if not is_local(host)]
     if any(re.match(r"(?:git\+)?ssh:|git@", text) for text in texts):
         return _ANY_HOST
-    return Privileges(hosts=tuple(dict.fromkeys((*hosts, *elsewhere))))
+    return Privileges(hosts=tuple(dict.fromkeys((*hosts, *named_hosts))))
 
 
 def is_local(host: str) -> bool:
     """True for the local machine."""
-    return bool(_LOCAL.fullmatch(host))
+    return bool(_LOCAL_HOST.fullmatch(host))
 
 
-def _named(command: SimpleCommand) -> tuple[str, Sequence[Word]]:
+def _program_and_words(command: SimpleCommand) -> tuple[str, Sequence[Word]]:
     """The program and its words; `python -m pip` is pip."""
     program, words = command.program, command.words[1:]
     if re.fullmatch(r"(python|pypy)[\d.]*", program):
-        for place, word in enumerate(words[:-1]):
+        for index, word in enumerate(words[:-1]):
             if word.text == "-m":
-                return words[place + 1].text, words[place + 2 :]
+                return words[index + 1].text, words[index + 2 :]
     return re.sub(r"^(pip)[\d.]+$", r"\1", program), words
 
 
-def _fetches(words: Sequence[Word], valued: str) -> Privileges:
+def _http_hosts(words: Sequence[Word], valued: str) -> Privileges:
     hosts: list[str] = []
     skip = False
     for word in words:
@@ -144,23 +144,23 @@ def _fetches(words: Sequence[Word], valued: str) -> Privileges:
             skip = bool(letters) and letters[-1] in valued and not set(letters[:-1]) & set(valued)
         elif found := list(_hosts_in([word.head + "/" if word.kind == "unknown" else word.text])):
             hosts += found
-        elif bare := _BARE.fullmatch(word.text):
+        elif bare := _HOST_WITHOUT_SCHEME.fullmatch(word.text):
             hosts.append(bare[1])
     return Privileges(
         hosts=tuple(host for host in dict.fromkeys(map(str.lower, hosts)) if not is_local(host))
     )
 
 
-def _git(words: Sequence[Word], workspace: Path) -> Privileges:
+def _git_needs(words: Sequence[Word], workspace: Path) -> Privileges:
     operands = [word.text for word in words if not word.is_option]
-    if not operands or not (operands[0] in _GIT_TALKS or tuple(operands[:2]) in _GIT_PAIRS):
+    if not operands or not (operands[0] in _GIT_REMOTE or tuple(operands[:2]) in _GIT_REMOTE_PAIRS):
         return Privileges()
     addresses = [text for text in operands[1:] if "://" in text or re.match(r"[\w.-]+@[\w.-]+:", text)]
     if not addresses and operands[0] == "clone":
         return Privileges()
     if not addresses:
-        named = operands[1] if len(operands) > 1 else ""
-        addresses = [remote_address(workspace, named)]
+        remote = operands[1] if len(operands) > 1 else ""
+        addresses = [remote_address(workspace, remote)]
     if all(re.match(r"[./~]|file://", text) for text in addresses):
         return Privileges()
     hosts = tuple(_hosts_in(addresses))
@@ -169,18 +169,20 @@ def _git(words: Sequence[Word], workspace: Path) -> Privileges:
     return Privileges(hosts=named_hosts) if http and hosts else _ANY_HOST
 
 
-def _runs_package(program: str, words: Sequence[Word], workspace: Path) -> Privileges:
+def _package_runner_needs(program: str, words: Sequence[Word], workspace: Path) -> Privileges:
     """A package that is installed runs without the network."""
     name = next((word.text for word in words if not word.is_option), "")
     if program == "uvx":
         return Privileges(hosts=_PYPI)
-    there = any((folder / "node_modules/.bin" / name).exists() for folder in (workspace, *workspace.parents))
-    return Privileges() if there and name else Privileges(hosts=_NPM)
+    installed = any(
+        (folder / "node_modules/.bin" / name).exists() for folder in (workspace, *workspace.parents)
+    )
+    return Privileges() if installed and name else Privileges(hosts=_NPM)
 
 
 def _hosts_in(texts: Sequence[str]) -> Iterator[str]:
     for text in texts:
-        for found in _ADDRESS.finditer(text):
+        for found in _URL.finditer(text):
             host = found[1].strip("[]").rstrip(".").lower()
             if _HOST.fullmatch(host):
                 yield host

@@ -39,8 +39,8 @@ class TouchedPath:
     def parts(self) -> tuple[str, ...]:
         """The names of all folders on the way to it, relative to the workspace if it is inside."""
         real = self.real.relative_to(self.root) if self.inside else self.real
-        from_here = self.written.is_relative_to(self.workspace)
-        written = self.written.relative_to(self.workspace) if from_here else self.written
+        is_relative = self.written.is_relative_to(self.workspace)
+        written = self.written.relative_to(self.workspace) if is_relative else self.written
         return (*real.parts, *written.parts)
 
     @property
@@ -58,7 +58,7 @@ def allows(rule: Rule, access: Access, target: TouchedPath) -> bool:
     """True if an allow rule covers the path with links resolved."""
     if not applies_to(rule, access):
         return False
-    if access.writes and not _spells_own_folder(rule.pattern, target):
+    if access.writes and not _may_write_own_folder(rule.pattern, target):
         return False
     return not rule.pattern or _matches(
         rule.pattern, target.real, target.root, reads=not access.writes, forbids=False
@@ -87,7 +87,7 @@ def exact_pattern(target: TouchedPath) -> str | None:
     return pattern
 
 
-def _spells_own_folder(pattern: str, target: TouchedPath) -> bool:
+def _may_write_own_folder(pattern: str, target: TouchedPath) -> bool:
     """True if the path is not in a guarded folder, or the pattern names that folder."""
     spelled = {part.casefold() for part in pattern.split("/")}
     parts = {part.casefold() for part in target.parts}
@@ -95,22 +95,22 @@ def _spells_own_folder(pattern: str, target: TouchedPath) -> bool:
         return False
     return all(
         pattern.startswith(("/", "~")) and folder.name in pattern.split("/")
-        for folder in _folders_around(target)
+        for folder in _own_folders_around(target)
     )
 
 
 def is_guarded(target: TouchedPath) -> bool:
     """True if a file written there changes what git or crushpy do."""
-    return any(part.casefold() in OWN_FOLDERS for part in target.parts) or bool(_folders_around(target))
+    return any(part.casefold() in OWN_FOLDERS for part in target.parts) or bool(_own_folders_around(target))
 
 
-def _folders_around(target: TouchedPath) -> list[Path]:
+def _own_folders_around(target: TouchedPath) -> list[Path]:
     """The folders of crushpy that contain the path; none for a task in its own worktree."""
-    around = [
+    containing = [
         folder for folder in crushpy_folders() if target.real == folder or target.real.is_relative_to(folder)
     ]
-    of_task = any(target.root.is_relative_to(folder / WORKTREES) for folder in around)
-    return [] if of_task and target.inside else around
+    is_task_worktree = any(target.root.is_relative_to(folder / WORKTREES) for folder in containing)
+    return [] if is_task_worktree and target.inside else containing
 
 
 def crushpy_folders() -> tuple[Path, ...]:
@@ -134,18 +134,18 @@ def _matches(pattern: str, path: Path, root: Path, *, reads: bool, forbids: bool
         pattern = os.path.normpath(f"{escaped(str(root))}/{pattern}")
     if pattern.startswith("/"):
         # An allow rule keeps the target it had when first used; a deny rule follows links each time.
-        real = _real if forbids else _real_at_first
+        real = _resolve_pattern if forbids else _resolve_pattern_once
         lines = {pattern, real(pattern)} if pattern != "/" else {"/**"}
-        return any(_match(line, str(path).lstrip("/"), reads, forbids) for line in lines)
+        return any(_match_line(line, str(path).lstrip("/"), reads, forbids) for line in lines)
     if path == root:
         return pattern in (".", "./", "*", "**", "./*", "./**")
     if not path.is_relative_to(root):
         return False
     line = pattern[1:] if pattern.startswith("./") else pattern
-    return _match(line, str(path.relative_to(root)), reads, forbids)
+    return _match_line(line, str(path.relative_to(root)), reads, forbids)
 
 
-def _match(line: str, path: str, reads: bool, forbids: bool) -> bool:
+def _match_line(line: str, path: str, reads: bool, forbids: bool) -> bool:
     if forbids and _IGNORES_CASE:
         line, path = line.casefold(), path.casefold()
     spec = compiled(line)
@@ -155,14 +155,14 @@ def _match(line: str, path: str, reads: bool, forbids: bool) -> bool:
     return spec.match_file(path) or spec.match_file(f"{path}/") or (reads and spec.match_file(f"{path}/\x01"))
 
 
-def _real(pattern: str) -> str:
+def _resolve_pattern(pattern: str) -> str:
     """An absolute pattern with links resolved in the part before its first wildcard."""
-    literal = re.match(r"(?:/[^/*?\[\]\\!#]+(?=/|$))*", pattern)
-    head = literal[0] if literal else ""
+    prefix_match = re.match(r"(?:/[^/*?\[\]\\!#]+(?=/|$))*", pattern)
+    head = prefix_match[0] if prefix_match else ""
     return escaped(os.path.realpath(head)) + pattern[len(head) :] if head else pattern
 
 
-_real_at_first = lru_cache(maxsize=256)(_real)
+_resolve_pattern_once = lru_cache(maxsize=256)(_resolve_pattern)
 
 
 def unreadable_below(
@@ -174,29 +174,29 @@ def unreadable_below(
     """
     reading = Access(tool, "path", str(real))
     folder = TouchedPath(str(place), workspace)
-    asked = () if yolo else (rule for rule in rules.ask if not forbids(rule, reading, folder))
-    spoken = [rule for rule in (*rules.deny, *asked) if applies_to(rule, reading)]
+    ask_rules = () if yolo else (rule for rule in rules.ask if not forbids(rule, reading, folder))
+    applicable = [rule for rule in (*rules.deny, *ask_rules) if applies_to(rule, reading)]
     hidden = secret_places_in(real)
     # An answer for a folder elsewhere was not meant for the passwords in it; a rule is.
     outside = not folder.inside and not any(allows(rule, reading, folder) for rule in rules.allow)
-    if not spoken and not hidden and not outside:
+    if not applicable and not hidden and not outside:
         return None
 
-    def is_left_out(path: str) -> bool:
+    def is_skipped(path: str) -> bool:
         found = str(real / path)
         if any(_is_in(found, secret) for secret in hidden) or (outside and holds_variables(Path(path).name)):
             return True
         targets = [TouchedPath(each, workspace) for each in {found, str(place / path)}]
-        return any(forbids(rule, reading, target) for rule in spoken for target in targets)
+        return any(forbids(rule, reading, target) for rule in applicable for target in targets)
 
-    return is_left_out
+    return is_skipped
 
 
 def secret_places_in(folder: Path) -> list[str]:
     """Known locations of secrets below a folder and crushpy's own files; none if the folder is one itself."""
-    around = str(folder)
+    containing = str(folder)
     places = (*secrets(Path.home()), *map(str, crushpy_folders()))
-    return [place for place in places if _is_in(place, around) and place != around]
+    return [place for place in places if _is_in(place, containing) and place != containing]
 
 
 def is_secret(real: Path, workspace: Path) -> bool:

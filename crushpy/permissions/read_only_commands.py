@@ -74,18 +74,18 @@ _READERS: dict[str, Reader] = {
     "find": Reader(inside=r"\A(?:-L|-follow|-files0-from)\Z"),
     "fd": Reader(1, "", "L", "eEtdSocj", "", "follow"),
 }
-_ALIKE = {"gawk": "awk", "mawk": "awk", "gsed": "sed", "fdfind": "fd"}
+_ALIASES = {"gawk": "awk", "mawk": "awk", "gsed": "sed", "fdfind": "fd"}
 
-_SAY = word_set(
+_NO_FILE_PROGRAMS = word_set(
     "echo printf basename dirname seq sleep which type true false : expr whoami id uname hostname pwd date tr"
     " nproc arch uptime free groups"
 )
 """Programs that do not read the files their words name."""
-_SAY_REFUSED = {"date": "fr"}
+_REFUSED_LETTERS = {"date": "fr"}
 
 
-def _reader_named(program: str) -> Reader | None:
-    return _READERS.get(_ALIKE.get(program, program))
+def _find_reader(program: str) -> Reader | None:
+    return _READERS.get(_ALIASES.get(program, program))
 
 
 def is_plain_reader(command: SimpleCommand) -> bool:
@@ -94,17 +94,17 @@ def is_plain_reader(command: SimpleCommand) -> bool:
     if command.words[0].kind != "literal" or command.inner:
         return False
     if name == "command":
-        return len(command.words) > 2 and command.words[1].text in ("-v", "-V") and _spelled(command.words)
+        return len(command.words) > 2 and command.words[1].text in ("-v", "-V") and _literal(command.words)
     if risky_words(command):
         return False
-    if name in _SAY:
-        letters = _SAY_REFUSED.get(name, "")
+    if name in _NO_FILE_PROGRAMS:
+        letters = _REFUSED_LETTERS.get(name, "")
         return not any(set(word.text[1:]) & set(letters) for word in command.words if word.is_option)
-    reader = _reader_named(name)
+    reader = _find_reader(name)
     return reader is not None and not any(_is_refused(word, reader) for word in command.words[1:])
 
 
-def _spelled(words: Sequence[Word]) -> bool:
+def _literal(words: Sequence[Word]) -> bool:
     return all(word.kind == "literal" for word in words)
 
 
@@ -126,11 +126,11 @@ def _is_refused(word: Word, reader: Reader) -> bool:
 def read_words(command: SimpleCommand) -> Iterator[Word]:
     """All words of a plain reader that may name files."""
     words = command.words
-    reader = _reader_named(words[0].text)
+    reader = _find_reader(words[0].text)
     if reader is None:
         yield from (word for word in words[1:] if word.kind == "pattern")  # the shell expands them
         return
-    patterns = 0 if any(_spares(word, reader) for word in words[1:]) else reader.patterns
+    patterns = 0 if any(_replaces_pattern(word, reader) for word in words[1:]) else reader.patterns
     is_value = options_over = False
     for word in words[1:]:
         if is_value and patterns:
@@ -140,8 +140,8 @@ def read_words(command: SimpleCommand) -> Iterator[Word]:
         elif word.text == "--" and not options_over:
             options_over = True
         elif word.is_option and not options_over:
-            is_value = _takes_next(word.text, reader)
-            yield from _in_option(word.text, reader)
+            is_value = _takes_next_word(word.text, reader)
+            yield from _option_path(word.text, reader)
         elif patterns:
             patterns -= 1
             if word.kind == "pattern":
@@ -150,7 +150,7 @@ def read_words(command: SimpleCommand) -> Iterator[Word]:
             yield word
 
 
-def _spares(word: Word, reader: Reader) -> bool:
+def _replaces_pattern(word: Word, reader: Reader) -> bool:
     """Whether an option replaces the pattern. In doubt it does, so that more words count as files."""
     if not word.is_option:
         return False
@@ -159,31 +159,31 @@ def _spares(word: Word, reader: Reader) -> bool:
     return bool(set(word.text[1:]) & set(reader.spares))
 
 
-def _takes_next(text: str, reader: Reader) -> bool:
+def _takes_next_word(text: str, reader: Reader) -> bool:
     if text.startswith("--"):
         return False
-    for place, letter in enumerate(text[1:], 2):
+    for index, letter in enumerate(text[1:], 2):
         if letter in reader.values:
-            return place == len(text)
+            return index == len(text)
     return False
 
 
-def _in_option(text: str, reader: Reader) -> Iterator[Word]:
+def _option_path(text: str, reader: Reader) -> Iterator[Word]:
     """A value attached to an option that may be a path."""
     if text.startswith("--"):
         _, equals, value = text.partition("=")
         if equals:
             yield Word(value)
         return
-    for place, letter in enumerate(text[1:], 2):
+    for index, letter in enumerate(text[1:], 2):
         if letter in reader.values:
             return
-        if text[place : place + 1] in ("/", "~", "."):
-            yield Word(text[place:])
+        if text[index : index + 1] in ("/", "~", "."):
+            yield Word(text[index:])
             return
 
 
-_MAX_FILES = 1_000
+_MAX_GLOB_FILES = 1_000
 """A glob pattern that matches more asks."""
 
 
@@ -207,17 +207,17 @@ class ReadOnlyPolicy:
         name = command.words[0].text
         if name == "git":
             reads = self._guard.trusted and bool(self._folders) and git_reads(command.words)
-            words = [word for word in command.words[2:] if _leads_out(word)]
+            words = [word for word in command.words[2:] if _may_leave_repository(word)]
         else:
             reads = is_plain_reader(command)
             words = list(read_words(command)) if reads else []
-        paths = [self._paths(word) for word in words]
-        if not reads or None in paths or _is_of_project(name, self._workspace):
+        paths = [self._paths_of(word) for word in words]
+        if not reads or None in paths or _is_in_workspace(name, self._workspace):
             return []
-        free = Decision("allow", f"`{str(command)[:60]}` only reads")
+        allowed = Decision("allow", f"`{str(command)[:60]}` only reads")
         return [
-            free,
-            *(part for path in dict.fromkeys(chain(*filter(None, paths))) for part in self._read(path)),
+            allowed,
+            *(part for path in dict.fromkeys(chain(*filter(None, paths))) for part in self._check_read(path)),
         ]
 
     def held_back(self, command: SimpleCommand) -> str:
@@ -226,19 +226,19 @@ class ReadOnlyPolicy:
             return ": the project's settings can make git run programs, and the project is not trusted"
         return ""
 
-    def _paths(self, word: Word) -> list[str] | None:
+    def _paths_of(self, word: Word) -> list[str] | None:
         """The paths a word names in every folder where the line may run; None if unknown."""
         if word.kind == "unknown" and word.head == "/dev/fd/":
             return []  # a process substitution: its commands are decided separately
         if word.kind == "unknown" or not self._folders or "\0" in word.text:
             return None
-        named = [named_paths(word, folder) for folder in self._folders]
-        if None in named:
+        per_folder = [named_paths(word, folder) for folder in self._folders]
+        if None in per_folder:
             return None
-        paths = list(chain(*filter(None, named)))
-        return paths if self._has_file_rules else list(_shortened(paths))
+        paths = list(chain(*filter(None, per_folder)))
+        return paths if self._has_file_rules else list(_one_per_folder(paths))
 
-    def _read(self, path: str) -> list[Decision]:
+    def _check_read(self, path: str) -> list[Decision]:
         decided = decide_path(Access(READ, "path", path), self._rules, self._workspace)
         return [] if decided.verdict == "allow" else [decided]
 
@@ -248,7 +248,7 @@ class ReadOnlyPolicy:
         return any(rule.tool == READ for rule in (*self._rules.deny, *self._rules.ask))
 
 
-def _leads_out(word: Word) -> bool:
+def _may_leave_repository(word: Word) -> bool:
     """Whether git may take the word for a file outside the repository, or the shell for a pattern."""
     return word.kind != "literal" or word.text.startswith("/") or ".." in word.text.split("/")
 
@@ -268,12 +268,12 @@ def named_paths(word: Word, folder: Path) -> list[str] | None:
     if re.search(r"[\[{}\\]", text):
         return None  # bash and Python read these in different ways
     pattern = text if text.startswith("/") else f"{glob.escape(str(folder))}/{text}"
-    found = list(islice(glob.iglob(pattern), _MAX_FILES + 1))  # noqa: PTH207 (hides what bash hides)
+    found = list(islice(glob.iglob(pattern), _MAX_GLOB_FILES + 1))  # noqa: PTH207 (hides what bash hides)
     is_option = any(os.path.relpath(path, folder).startswith("-") for path in found) and text[0] in "*?"
-    return None if len(found) > _MAX_FILES or is_option else found or [str(folder / text)]
+    return None if len(found) > _MAX_GLOB_FILES or is_option else found or [str(folder / text)]
 
 
-def _shortened(paths: Sequence[str]) -> Iterator[str]:
+def _one_per_folder(paths: Sequence[str]) -> Iterator[str]:
     """One path for each folder, and each link: enough if only the location matters."""
     folders: set[str] = set()
     for path in paths:
@@ -283,7 +283,7 @@ def _shortened(paths: Sequence[str]) -> Iterator[str]:
             yield path
 
 
-def _is_of_project(name: str, workspace: Path) -> bool:
+def _is_in_workspace(name: str, workspace: Path) -> bool:
     """True if the shell would find the program in the workspace, so that it is not the system's."""
     found = shutil.which(name)
     return found is not None and Path(found).parent.resolve().is_relative_to(workspace.resolve())

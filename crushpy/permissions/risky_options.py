@@ -145,7 +145,7 @@ PROGRAMS = {
 }
 
 
-_FROM_FILES = frozenset(("pytest", "mypy", "ruff", "tsc"))
+_OPTION_FILE_PROGRAMS = frozenset(("pytest", "mypy", "ruff", "tsc"))
 """Programs that read options from a file given as `@name`."""
 
 
@@ -155,23 +155,23 @@ def option_risks(words: Sequence[Word], risk: Risk) -> Risks:
     program = words[0].text
     has_options = bool(risk.short or risk.long)
     options_over = False
-    for place, word in enumerate(words[1:], 1):
+    for index, word in enumerate(words[1:], 1):
         if word.kind != "literal":
             if has_options and not options_over and word.may_be_option:
-                risks[place] = "it could turn out to be an option that writes or executes"
+                risks[index] = "it could turn out to be an option that writes or executes"
             elif risk.operands and word.head != "/dev/fd/":
-                risks[place] = f"{program} writes to it"
-        elif word.text == "--" and not words[place - 1].is_option:
+                risks[index] = f"{program} writes to it"
+        elif word.text == "--" and not words[index - 1].is_option:
             options_over = True  # after an option, `--` could be that option's value
-        elif program in _FROM_FILES and word.text.startswith("@"):
-            risks[place] = f"{program} takes options from that file"
+        elif program in _OPTION_FILE_PROGRAMS and word.text.startswith("@"):
+            risks[index] = f"{program} takes options from that file"
         elif not word.is_option or options_over:
             if risk.operands and word.text not in ("-", "/dev/null", "/dev/stdout", "/dev/stderr"):
-                risks[place] = f"{program} writes to it"
-        elif (found := _risky_option(word.text, risk)) is not None:
-            risks[place] = f"with it {program} can write or execute"
-            if not found and place + 1 < len(words):
-                risks[place + 1] = f"it is what {word.text} stands for"
+                risks[index] = f"{program} writes to it"
+        elif (attached := _risky_option(word.text, risk)) is not None:
+            risks[index] = f"with it {program} can write or execute"
+            if not attached and index + 1 < len(words):
+                risks[index + 1] = f"it is what {word.text} stands for"
     return risks
 
 
@@ -180,9 +180,9 @@ def _risky_option(text: str, risk: Risk) -> str | None:
     if text.startswith("--"):
         name, _, value = text[2:].partition("=")
         return value if is_long(name, risk.long.split()) else None
-    for place, letter in enumerate(text[1:], 2):
+    for index, letter in enumerate(text[1:], 2):
         if letter in risk.short:
-            return text[place:]
+            return text[index:]
         if letter in risk.values:
             return None
     # Some programs take long options with one dash (go test -exec).

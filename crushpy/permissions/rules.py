@@ -50,7 +50,7 @@ RUNS_ANYTHING = word_set(
 )
 """A rule that names only one of these would allow any shell command."""
 
-_SHAPE = re.compile(r"([A-Za-z_][\w.-]*)\s*(?:\((.*)\))?", re.DOTALL)
+_RULE_SYNTAX = re.compile(r"([A-Za-z_][\w.-]*)\s*(?:\((.*)\))?", re.DOTALL)
 _HOST = re.compile(r"(\*|(\*\.)?[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?|\[?[0-9a-f:]+\]?)")
 
 
@@ -73,20 +73,20 @@ class Rule(Data, frozen=True):
     @staticmethod
     def parse(text: str, tools: ToolTable) -> "Rule":
         """Parses `text`. `tools`: the known tools, which say what kind of pattern each takes."""
-        match = _SHAPE.fullmatch(text.strip())
+        match = _RULE_SYNTAX.fullmatch(text.strip())
         if match is None:
-            raise _bad(text, "write `tool` or `tool(pattern)`")
+            raise _invalid(text, "write `tool` or `tool(pattern)`")
         tool, pattern = match[1], match[2]
         access = tools.get(tool) or RIGHTS.get(tool)
         if access is None:
-            raise _bad(text, f"there is no tool {tool!r}", _nearest(tool, (*tools, *RIGHTS)))
+            raise _invalid(text, f"there is no tool {tool!r}", _suggest_tool(tool, (*tools, *RIGHTS)))
         if pattern is None:
             return Rule(tool)
         pattern = pattern.strip()
         if not pattern:
-            raise _bad(text, "the pattern is empty", f"To match every call of the tool, write {tool}.")
+            raise _invalid(text, "the pattern is empty", f"To match every call of the tool, write {tool}.")
         if any(ord(letter) < 32 or ord(letter) == 127 for letter in pattern):
-            raise _bad(text, "the pattern contains a control character")
+            raise _invalid(text, "the pattern contains a control character")
         match access.kind:
             case "command":
                 _check_command(text, pattern)
@@ -95,7 +95,7 @@ class Rule(Data, frozen=True):
             case "host":
                 pattern = _host_pattern(text, tool, pattern)
             case "none":
-                raise _bad(text, f"{tool} takes no pattern", f"Write {tool}.")
+                raise _invalid(text, f"{tool} takes no pattern", f"Write {tool}.")
         return Rule(tool, pattern)
 
 
@@ -140,7 +140,7 @@ def parse_allow(text: str, tools: ToolTable) -> Rule:
     words = rule.words
     options_only = all(word.startswith("-") for word in words[1:])
     if not words or words == ("*",) or (words[0] in RUNS_ANYTHING and options_only):
-        raise _bad(
+        raise _invalid(
             text,
             "it would allow any shell command",
             "Name the commands, as in bash(git log) or bash(npm run test); to be asked nothing, use --yolo.",
@@ -157,16 +157,16 @@ def split_words(pattern: str) -> tuple[str, ...]:
     letters = iter(pattern)
     for letter in letters:
         if quote == "'":
-            quote, piece = ("", "") if letter == "'" else (quote, letter)
+            quote, chunk = ("", "") if letter == "'" else (quote, letter)
         elif letter == "\\":
-            following = next(letters, "")
-            piece = following if not quote or following in '"\\$`' else letter + following
+            next_letter = next(letters, "")
+            chunk = next_letter if not quote or next_letter in '"\\$`' else letter + next_letter
         elif letter in "$`":
             raise ValueError("a rule cannot contain $ or ` outside single quotes")
         elif quote:
-            quote, piece = ("", "") if letter == '"' else (quote, letter)
+            quote, chunk = ("", "") if letter == '"' else (quote, letter)
         elif letter in "'\"":
-            quote, piece = letter, ""
+            quote, chunk = letter, ""
         elif letter.isspace():
             if word is not None:
                 words.append("".join(word))
@@ -175,8 +175,8 @@ def split_words(pattern: str) -> tuple[str, ...]:
         elif letter in "|&;<>()":
             raise ValueError(f"a rule names one simple command and cannot contain {letter}")
         else:
-            piece = letter
-        word = [*(word or ()), piece]
+            chunk = letter
+        word = [*(word or ()), chunk]
     if quote:
         raise ValueError("a quote is not closed")
     if word is not None:
@@ -190,23 +190,25 @@ def _check_command(text: str, pattern: str) -> None:
     if pattern.endswith((" *", ":*")):
         shorter = pattern[:-2].strip()
         tool = text.partition("(")[0].strip()
-        raise _bad(text, f"a {tool} pattern already covers the words after it", f"Write {tool}({shorter}).")
+        raise _invalid(
+            text, f"a {tool} pattern already covers the words after it", f"Write {tool}({shorter})."
+        )
     try:
         words = split_words(pattern)
     except ValueError as error:
-        raise _bad(text, str(error)) from None
+        raise _invalid(text, str(error)) from None
     if not words or not words[0]:
-        raise _bad(text, "it does not name a program")
+        raise _invalid(text, "it does not name a program")
     if re.fullmatch(r"[A-Za-z_]\w*\+?=.*", words[0], re.DOTALL):
-        raise _bad(text, f"it begins with the variable {words[0]!r}, not with a program")
+        raise _invalid(text, f"it begins with the variable {words[0]!r}, not with a program")
 
 
 def _check_path(text: str, pattern: str) -> None:
     if pattern.startswith("!"):
-        raise _bad(text, "a path pattern cannot be negated", "Use an allow rule and a deny rule.")
+        raise _invalid(text, "a path pattern cannot be negated", "Use an allow rule and a deny rule.")
     # Compiling is expensive the first time, so only patterns that could be invalid are tried here.
     if ("[" in pattern or "\\" in pattern) and compiled(pattern) is None:
-        raise _bad(
+        raise _invalid(
             text, "it is not a valid path pattern", "Put a backslash before a literal [, ] or backslash."
         )
 
@@ -214,20 +216,20 @@ def _check_path(text: str, pattern: str) -> None:
 def _host_pattern(text: str, tool: str, pattern: str) -> str:
     host = pattern.lower().rstrip(".")
     if not _HOST.fullmatch(host):
-        raise _bad(text, f"the pattern of {tool} is a host", f"Example: {tool}(docs.python.org)")
+        raise _invalid(text, f"the pattern of {tool} is a host", f"Example: {tool}(docs.python.org)")
     return host
 
 
-def _nearest(tool: str, known: Collection[str]) -> str:
+def _suggest_tool(tool: str, known: Collection[str]) -> str:
     from difflib import get_close_matches
 
     close = get_close_matches(tool.lower(), list(known), n=1)
     return f"Did you mean {close[0]}?" if close else f"Tools: {', '.join(sorted(known))}."
 
 
-def _bad(text: str, wrong: str, hint: str = "") -> SettingsError:
+def _invalid(text: str, reason: str, hint: str = "") -> SettingsError:
     example = "Examples: bash(git log), write(src/**), fetch(docs.python.org)."
-    return SettingsError(f"The permission rule {text!r} cannot be used: {wrong}.", hint or example)
+    return SettingsError(f"The permission rule {text!r} cannot be used: {reason}.", hint or example)
 
 
 def rules_for(needs: Privileges) -> tuple[str, ...]:

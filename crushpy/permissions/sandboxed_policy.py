@@ -22,22 +22,22 @@ class GrantedPrivileges:
     def __init__(self, rules: RuleSet, workspace: Path, guard: ExecutionContext) -> None:
         self._rules = rules
         self._workspace = workspace
-        own = [rule.pattern or "*" for rule in rules.allow if rule.tool == NETWORK]
-        hosts = tuple(dict.fromkeys((*guard.hosts, *own)))
+        rule_hosts = [rule.pattern or "*" for rule in rules.allow if rule.tool == NETWORK]
+        hosts = tuple(dict.fromkeys((*guard.hosts, *rule_hosts)))
         any_host = "*" in hosts
         folders = tuple(dict.fromkeys((*guard.write, *_writable_folders(rules, workspace))))
         self.needs = Privileges(any_host, () if any_host else hosts, folders)
 
     def missing_parts(self, needs: Privileges) -> Iterator[Decision]:
         """One decision for each kind of privilege in `needs` that is not granted."""
-        yield from self._network(needs)
+        yield from self._missing_hosts(needs)
         for folder in needs.write:
-            yield from self._folder(folder)
+            yield from self._missing_folder(folder)
 
-    def _network(self, needs: Privileges) -> Iterator[Decision]:
-        wanted = needs.hosts or (("",) if needs.network else ())
+    def _missing_hosts(self, needs: Privileges) -> Iterator[Decision]:
+        hosts = needs.hosts or (("",) if needs.network else ())
         missing: list[str] = []
-        for host in wanted:
+        for host in hosts:
             decided = strictest(
                 self._rules,
                 lambda rule, host=host: rule.tool in (NETWORK, TALK) and _names_host(rule, host),
@@ -45,7 +45,7 @@ class GrantedPrivileges:
             )
             if decided is not None and decided.verdict != "allow":
                 yield decided
-            elif decided is None and not self._has(host):
+            elif decided is None and not self._is_granted(host):
                 missing.append(host)
         if missing == [""]:
             yield Decision("ask", "needs network access", (NETWORK,), needs=Privileges(network=True))
@@ -54,10 +54,10 @@ class GrantedPrivileges:
             suggested = tuple(f"{NETWORK}({host})" for host in missing)
             yield Decision("ask", reason, suggested, needs=Privileges(hosts=tuple(missing)))
 
-    def _has(self, host: str) -> bool:
+    def _is_granted(self, host: str) -> bool:
         return self.needs.network or any(host_matches(each, host) for each in self.needs.hosts if host)
 
-    def _folder(self, folder: str) -> Iterator[Decision]:
+    def _missing_folder(self, folder: str) -> Iterator[Decision]:
         real = Path(os.path.realpath(folder))
         inside = [self._workspace.resolve(), *map(Path, map(os.path.realpath, self.needs.write))]
         if any(real.is_relative_to(each) for each in inside):
@@ -66,25 +66,25 @@ class GrantedPrivileges:
         if decided.verdict == "deny" or (decided.verdict == "ask" and not decided.suggested):
             yield decided
             return
-        broad = Path.home().resolve().is_relative_to(real)
+        contains_home = Path.home().resolve().is_relative_to(real)
         pattern = f"{escaped(str(real))}/**"
-        suggested = () if broad or not pattern.isprintable() else (f"{WRITE}({pattern})",)
-        yield Decision("ask", f"writes {_shown(real)}", suggested, needs=Privileges(write=(str(real),)))
+        suggested = () if contains_home or not pattern.isprintable() else (f"{WRITE}({pattern})",)
+        yield Decision("ask", f"writes {_display(real)}", suggested, needs=Privileges(write=(str(real),)))
 
 
 class SandboxedPolicy:
-    """One command line. `asked` is what the agent itself said the command needs."""
+    """One command line. `requested` is what the agent itself said the command needs."""
 
     def __init__(
         self,
-        asked: Privileges,
+        requested: Privileges,
         reading: ShellReading,
         policy: CommandPolicy,
         rules: RuleSet,
         workspace: Path,
         guard: ExecutionContext,
     ) -> None:
-        self._asked = asked
+        self._requested = requested
         self._reading = reading
         self._policy = policy
         self._workspace = workspace
@@ -93,28 +93,28 @@ class SandboxedPolicy:
 
     def parts(self) -> list[Decision]:
         """One decision for each thing the line would do beyond reading and building."""
-        parts = self._asked_for("it stays inside the sandbox")
-        lifted = self._asked.git
+        parts = self._requested_parts("it stays inside the sandbox")
+        leaves_sandbox = self._requested.git
         others: list[SimpleCommand] = []
         for redirect in self._reading.redirects:
-            parts.extend(self._redirect(redirect))
+            parts.extend(self._redirect_parts(redirect))
         for command in self._reading.commands:
-            needs, changes = self._needs_of(command)
+            needs, changes = self._command_needs(command)
             missing = list(self._granted.missing_parts(needs))
             if covered := self._policy.covered(command):
                 # The rule is about this command, so it gets what it needs; the other commands do not.
-                lifted = lifted or bool(missing) or needs.git
+                leaves_sandbox = leaves_sandbox or bool(missing) or needs.git
                 parts += [covered, Decision("allow", "", needs=needs)]
                 parts += [part for part in missing if not part.suggested]
                 continue
             parts += [*missing, *changes, Decision("allow", "", needs=needs)]
             if needs.git:
-                lifted = True
+                leaves_sandbox = True
                 rule = suggest_rule(command)
                 parts.append(Decision("ask", f"`{str(command)[:60]}` changes .git", (rule,) if rule else ()))
             elif not self._policy.is_neutral(command):
                 others.append(command)
-        if lifted:
+        if leaves_sandbox:
             parts += [part for command in others for part in self._policy.command(command)]
             parts += self._policy.doubts()
         return parts
@@ -123,19 +123,19 @@ class SandboxedPolicy:
         """What the line gets beyond the sandbox if rules alone decide about its commands."""
         found = Privileges()
         for command in self._reading.commands:
-            found |= self._needs_of(command)[0]
+            found |= self._command_needs(command)[0]
         for redirect in self._reading.redirects:
-            for part in self._redirect(redirect):
+            for part in self._redirect_parts(redirect):
                 found |= part.needs
-        return [*self._asked_for(), Decision("allow", "", needs=found)]
+        return [*self._requested_parts(), Decision("allow", "", needs=found)]
 
-    def _asked_for(self, reason: str = "") -> list[Decision]:
-        parts = [Decision("allow", reason, needs=self._granted.needs | self._asked)]
-        if self._asked.git:
+    def _requested_parts(self, reason: str = "") -> list[Decision]:
+        parts = [Decision("allow", reason, needs=self._granted.needs | self._requested)]
+        if self._requested.git:
             parts.append(Decision("ask", "changes .git"))
-        return [*parts, *self._granted.missing_parts(self._asked)]
+        return [*parts, *self._granted.missing_parts(self._requested)]
 
-    def _needs_of(self, command: SimpleCommand) -> tuple[Privileges, list[Decision]]:
+    def _command_needs(self, command: SimpleCommand) -> tuple[Privileges, list[Decision]]:
         """What a command and the commands inside it need, and the decisions about what they write."""
         needs = Privileges()
         changes: list[Decision] = []
@@ -151,7 +151,7 @@ class SandboxedPolicy:
                 needs |= needed
         return needs, changes
 
-    def _redirect(self, redirect: Redirect) -> Iterator[Decision]:
+    def _redirect_parts(self, redirect: Redirect) -> Iterator[Decision]:
         word = redirect.target
         harmless = word.kind == "literal" and HARMLESS_FILES.fullmatch(word.text)
         if not redirect.writes or harmless or (word.kind == "unknown" and word.head == "/dev/fd/"):
@@ -200,6 +200,6 @@ def _writable_folders(rules: RuleSet, workspace: Path) -> Iterator[str]:
                 yield str(path)
 
 
-def _shown(path: Path) -> str:
+def _display(path: Path) -> str:
     home = Path.home()
     return f"~/{path.relative_to(home)}" if path != home and path.is_relative_to(home) else str(path)

@@ -14,7 +14,7 @@ from crushpy.security.sanitize import clean
 def is_trusted(paths: Paths, root: Path) -> bool:
     """True if the user trusts the project at `root`. A broken list trusts nothing."""
     try:
-        return _real(root) in _read(paths)
+        return _real_path(root) in _read(paths)
     except CrushpyError:
         return False
 
@@ -26,10 +26,10 @@ def trusted(paths: Paths) -> list[Path]:
 
 def add_trusted(paths: Paths, root: Path) -> Path:
     """Trusts the project at `root` and returns its real path. Home folders and their parents are refused."""
-    real = Path(_real(root))
+    real = Path(_real_path(root))
     if not real.is_dir():
         raise UsageError(f"{root} is not a folder.", "Name the folder of a project.")
-    home = Path(_real(Path.home()))
+    home = Path(_real_path(Path.home()))
     if home.is_relative_to(real):
         what = "your home folder" if home == real else "a parent of your home folder"
         raise UsageError(
@@ -40,7 +40,7 @@ def add_trusted(paths: Paths, root: Path) -> Path:
     return real
 
 
-def brings(root: Path) -> list[str]:
+def list_project_files(root: Path) -> list[str]:
     """The project's settings and templates as lines, sanitised for the terminal."""
     folder = root / PROJECT_FOLDER
     settings = folder / "config.toml"
@@ -58,14 +58,14 @@ def brings(root: Path) -> list[str]:
 
 def remove_trusted(paths: Paths, root: Path) -> bool:
     """Stops trusting the project at `root`; False if it was not trusted."""
-    known = _read(paths)
-    if _real(root) not in known:
+    projects = _read(paths)
+    if _real_path(root) not in projects:
         return False
-    _write(paths, known - {_real(root)})
+    _write(paths, projects - {_real_path(root)})
     return True
 
 
-def _real(root: Path) -> str:
+def _real_path(root: Path) -> str:
     return os.path.realpath(root)
 
 
@@ -76,17 +76,17 @@ def _read(paths: Paths) -> set[str]:
     except FileNotFoundError:
         return set()
     except (OSError, ValueError) as error:
-        raise _broken(file, str(error)) from error
+        raise _invalid_list(file, str(error)) from error
     folders = cast("dict[str, object]", stored).get("trusted") if isinstance(stored, dict) else None
-    listed = cast("list[object]", folders) if isinstance(folders, list) else [None]
-    if not all(isinstance(folder, str) for folder in listed):
-        raise _broken(file, 'it is not {"trusted": ["/path", ...]}')
-    return set(cast("list[str]", listed))
+    entries = cast("list[object]", folders) if isinstance(folders, list) else [None]
+    if not all(isinstance(folder, str) for folder in entries):
+        raise _invalid_list(file, 'it is not {"trusted": ["/path", ...]}')
+    return set(cast("list[str]", entries))
 
 
-def _broken(file: Path, wrong: str) -> SettingsError:
+def _invalid_list(file: Path, reason: str) -> SettingsError:
     return SettingsError(
-        f"The list of trusted projects {file} cannot be read: {wrong}",
+        f"The list of trusted projects {file} cannot be read: {reason}",
         "No project is trusted until it is fixed. Delete it to start with an empty list.",
     )
 

@@ -14,12 +14,12 @@ from crushpy.permissions.read_only_commands import named_paths
 from crushpy.permissions.rules import WRITE, RuleSet
 from crushpy.permissions.shell.ast import SimpleCommand, Word, word_set
 
-_CREATES = word_set("mkdir touch mkfifo")
-_CHANGES = word_set("rm rmdir unlink shred truncate tee gzip gunzip bzip2 bunzip2 xz unxz zstd")
-_AFTER_FIRST = word_set("chmod chown chgrp setfacl chattr")
+_CREATING_PROGRAMS = word_set("mkdir touch mkfifo")
+_CHANGING_PROGRAMS = word_set("rm rmdir unlink shred truncate tee gzip gunzip bzip2 bunzip2 xz unxz zstd")
+_FIRST_OPERAND_IS_MODE = word_set("chmod chown chgrp setfacl chattr")
 """The first operand is not a file."""
-_INTO_LAST = word_set("cp ln install")
-_VALUED = {
+_LAST_OPERAND_PROGRAMS = word_set("cp ln install")
+_VALUED_LETTERS = {
     **{"truncate": "sr", "touch": "rdt", "mkdir": "m", "install": "mogtS"},
     **dict.fromkeys(("cp", "mv", "ln"), "tS"),
 }
@@ -39,14 +39,14 @@ class WrittenWord(Data, frozen=True):
 def written_words(command: SimpleCommand) -> list[WrittenWord]:
     """The words this one simple command would write to, if its program is known."""
     program, words = command.program, command.words[1:]
-    operands = list(_operands(words, _VALUED.get(program, "")))
-    if program in _CREATES:
+    operands = list(_operands(words, _VALUED_LETTERS.get(program, "")))
+    if program in _CREATING_PROGRAMS:
         return [WrittenWord(word, creates=True) for word in operands]
-    if program in _CHANGES:
+    if program in _CHANGING_PROGRAMS:
         return [WrittenWord(word) for word in operands]
-    if program in _AFTER_FIRST:
+    if program in _FIRST_OPERAND_IS_MODE:
         return [WrittenWord(word, creates=True) for word in operands[1:]]  # the content stays
-    if program in _INTO_LAST or program == "mv":
+    if program in _LAST_OPERAND_PROGRAMS or program == "mv":
         folder = _option_value(words, "t", "target-directory")
         target = [folder] if folder else operands[-1:]
         sources = operands if folder else operands[:-1]
@@ -62,10 +62,10 @@ def written_words(command: SimpleCommand) -> list[WrittenWord]:
     if program == "find" and any(word.text == "-delete" for word in words):
         starts = _before_first_test(words)
         return [WrittenWord(word) for word in starts or [Word(".")]]
-    return [WrittenWord(word, into=("\1",)) for word in _outputs(program, words)]
+    return [WrittenWord(word, into=("\1",)) for word in _output_words(program, words)]
 
 
-def _outputs(program: str, words: Sequence[Word]) -> Iterator[Word]:
+def _output_words(program: str, words: Sequence[Word]) -> Iterator[Word]:
     """The file or folder that an option names."""
     options = {
         "curl": ("o", "output"),

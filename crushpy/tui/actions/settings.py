@@ -118,10 +118,10 @@ async def connect_model(chat: "ChatHost", argument: str) -> None:
 @performs("trust")
 async def trust_this_project(chat: "ChatHost", argument: str) -> None:
     from crushpy.core.paths import Paths, project_root
-    from crushpy.permissions.trust import add_trusted, brings
+    from crushpy.permissions.trust import add_trusted, list_project_files
 
     root = project_root(Path(chat.options.cwd))
-    chat.say(f"{one_line(str(root))} provides\n" + "\n".join(brings(root)))
+    chat.say(f"{one_line(str(root))} provides\n" + "\n".join(list_project_files(root)))
     choices = [Choice("yes", "Trust it: use its settings and templates"), Choice("no", "Cancel")]
     if await chat.show(ChooseScreen("Trust This Project", choices)) == "yes":
         add_trusted(Paths(), root)
