@@ -2,8 +2,8 @@
 
 from crushpy.core.messages import Data
 
-MAX_HELLO = 1 << 16
-_RECORD, _HANDSHAKE, _CLIENT_HELLO = 5, 22, 1
+MAX_HELLO_BYTES = 1 << 16
+_RECORD_HEADER_BYTES, _HANDSHAKE, _CLIENT_HELLO = 5, 22, 1
 _SERVER_NAME, _HOST_NAME = 0, 0
 
 ALERT = b"\x15\x03\x01\x00\x02\x02\x70"
@@ -38,19 +38,19 @@ def _handshake(data: bytes) -> bytes | None:
     while data:
         if data[0] != _HANDSHAKE or (len(data) > 1 and data[1] != 3):
             raise NotTls("it does not begin with a TLS record")
-        if len(data) < _RECORD:
+        if len(data) < _RECORD_HEADER_BYTES:
             return None
-        size = int.from_bytes(data[3:_RECORD], "big")
-        message += data[_RECORD : _RECORD + size]
+        size = int.from_bytes(data[3:_RECORD_HEADER_BYTES], "big")
+        message += data[_RECORD_HEADER_BYTES : _RECORD_HEADER_BYTES + size]
         if message and message[0] != _CLIENT_HELLO:
             raise NotTls("it does not begin with a ClientHello")
-        if len(message) >= 4 and len(message) >= 4 + (whole := int.from_bytes(message[1:4], "big")):
-            return message[4 : 4 + whole]
-        if len(data) < _RECORD + size:
+        if len(message) >= 4 and len(message) >= 4 + (length := int.from_bytes(message[1:4], "big")):
+            return message[4 : 4 + length]
+        if len(data) < _RECORD_HEADER_BYTES + size:
             return None
         if not size:
             raise NotTls("it contains an empty record")
-        data = data[_RECORD + size :]
+        data = data[_RECORD_HEADER_BYTES + size :]
     return None
 
 
@@ -63,8 +63,8 @@ class _Reader:
     def take(self, size: int) -> bytes:
         if size > len(self.data):
             raise IndexError(size)
-        taken, self.data = self.data[:size], self.data[size:]
-        return taken
+        data, self.data = self.data[:size], self.data[size:]
+        return data
 
     def number(self, size: int) -> int:
         return int.from_bytes(self.take(size), "big")
@@ -87,10 +87,10 @@ def _server_name(hello: _Reader) -> str:
         kind, content = extensions.number(2), extensions.block(2)
         if kind != _SERVER_NAME:
             continue
-        listed = content.block(2)
-        while listed.data:
-            which, name = listed.number(1), listed.block(2)
-            if which == _HOST_NAME:
+        server_names = content.block(2)
+        while server_names.data:
+            name_type, name = server_names.number(1), server_names.block(2)
+            if name_type == _HOST_NAME:
                 names.append(name.data.decode("ascii").lower().rstrip("."))
     if len(names) > 1:
         raise NotTls("it names more than one server")

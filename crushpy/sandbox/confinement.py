@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from crushpy.sandbox.host_proxy import HostProxy
 
 
-_PROGRAM = """
+_JOIN_NETWORK_SCRIPT = """
 import ctypes, fcntl, os, sys, time
 pid, command = sys.argv[1], sys.argv[2:]
 call = ctypes.CDLL(None, use_errno=True)
@@ -45,13 +45,13 @@ os.execv(command[0], command)
 
 
 @cache
-def joins_networks() -> bool:
+def can_join_networks() -> bool:
     return sys.platform.startswith("linux") and Path("/proc/self/task").exists()
 
 
 def join_network(pid: int, command: Sequence[str]) -> list[str]:
     """The command line that runs `command` in the network namespace of the sandbox of process `pid`."""
-    return [sys.executable, "-I", "-S", "-c", _PROGRAM, str(pid), *command]
+    return [sys.executable, "-I", "-S", "-c", _JOIN_NETWORK_SCRIPT, str(pid), *command]
 
 
 HOSTS_SOCKET, HOSTS_PORTS = "/run/crushpy-hosts", range(31_280, 32_768)
@@ -135,10 +135,10 @@ class Bubblewrap(Unconfined):
         self._git = GitSettings(config.workspace, config.aside)
         self._view = FilesystemView(config, self._private, self._protected, self._git.places)
         self._proxies: dict[tuple[str, ...], HostProxy] = {}
-        self._free_ports = cycle(HOSTS_PORTS)
+        self._next_ports = cycle(HOSTS_PORTS)
         self._ports: dict[Privileges, int] = {}
         """The loopback ports of the proxy, by privileges."""
-        self._neighbours: list[Supervisor] = []
+        self._peers: list[Supervisor] = []
         """The supervisors that share the conversation's loopback."""
         self._current: dict[Privileges, Supervisor] = {}
         self._retired: list[Supervisor] = []
@@ -164,27 +164,27 @@ class Bubblewrap(Unconfined):
 
     def _start(self, needs: Privileges) -> Supervisor:
         self._config.outputs.mkdir(mode=0o700, parents=True, exist_ok=True)
-        words = self._limits.words()
-        given: tuple[Mount, ...] = ()
+        arguments = self._limits.words()
+        mounts: tuple[Mount, ...] = ()
         if needs.network:
-            words.append("scoped=1")
+            arguments.append("scoped=1")
         else:
-            given = (Mount(HOSTS_SOCKET, "read", str(self._proxy(needs.hosts).place)),)
-            self._ports[needs] = next(self._free_ports)
-            words += [f"proxy={HOSTS_SOCKET}", f"port={self._ports[needs]}"]
-        options = [*NAMESPACES, *self._view.view(needs, given).arguments(), "--as-pid-1"]
-        around = [self.sandbox.program]
+            mounts = (Mount(HOSTS_SOCKET, "read", str(self._proxy(needs.hosts).place)),)
+            self._ports[needs] = next(self._next_ports)
+            arguments += [f"proxy={HOSTS_SOCKET}", f"port={self._ports[needs]}"]
+        options = [*NAMESPACES, *self._view.view(needs, mounts).arguments(), "--as-pid-1"]
+        wrapper = [self.sandbox.program]
         if needs.network:
-            return Supervisor(words, around, options)
-        neighbour = next((supervisor for supervisor in self._neighbours if supervisor.alive), None)
-        if neighbour is not None and joins_networks():
-            around = join_network(neighbour.pid, around)
+            return Supervisor(arguments, wrapper, options)
+        peer = next((supervisor for supervisor in self._peers if supervisor.alive), None)
+        if peer is not None and can_join_networks():
+            wrapper = join_network(peer.pid, wrapper)
             # The joined user namespace maps us to root: restore the real user.
             options = ["--unshare-user", "--uid", str(os.getuid()), "--gid", str(os.getgid()), *options]
         else:
             options.append("--unshare-net")
-        supervisor = Supervisor(words, around, options)
-        self._neighbours.append(supervisor)
+        supervisor = Supervisor(arguments, wrapper, options)
+        self._peers.append(supervisor)
         return supervisor
 
     def _proxy(self, hosts: tuple[str, ...]) -> "HostProxy":
@@ -198,36 +198,36 @@ class Bubblewrap(Unconfined):
         return self._proxies[hosts]
 
     def environment(self, environment: Mapping[str, str], needs: Privileges) -> dict[str, str]:
-        held = {**environment, "TMPDIR": str(TMP)}
+        variables = {**environment, "TMPDIR": str(TMP)}
         for name in ("TMP", "TEMP", "XDG_RUNTIME_DIR"):
-            held.pop(name, None)
+            variables.pop(name, None)
         if not needs.git:
-            held["GIT_OPTIONAL_LOCKS"] = "0"  # `git status` would try to write
+            variables["GIT_OPTIONAL_LOCKS"] = "0"  # `git status` would try to write
         if port := self._ports.get(needs):
             from crushpy.sandbox.host_proxy import proxy_environment
 
-            held |= proxy_environment(port, retries=bool(needs.hosts))
+            variables |= proxy_environment(port, retries=bool(needs.hosts))
         if os.getuid() == 0:
-            held["TAR_OPTIONS"] = "--no-same-owner"  # the only user in there is root
-        return held
+            variables["TAR_OPTIONS"] = "--no-same-owner"  # the only user in there is root
+        return variables
 
     def begin(self) -> list[str]:
-        taken_back = self._git.take_back() if self._is_git_busy() else []
+        reverted = self._git.revert() if self._is_git_busy() else []
         self._git.remember()
         return [
-            *taken_back,
+            *reverted,
             *self._protected.begin(alone=not any(supervisor.busy for supervisor in self.supervisors)),
         ]
 
     def check(self, needs: Privileges) -> list[str]:
         allowed = [Path(place) for place in needs.write]
-        put_aside = self._protected.put_aside(
+        messages = self._protected.put_aside(
             (*allowed, self._config.workspace / ".git") if needs.git else allowed
         )
         if needs.git or self._is_git_busy():
-            put_aside += self._git.take_back()
+            messages += self._git.revert()
         proxy = None if needs.network else self._proxies.get(needs.hosts)
-        return put_aside if proxy is None else [*put_aside, *proxy.take_refusals()]
+        return messages if proxy is None else [*messages, *proxy.take_refusals()]
 
     def _is_git_busy(self) -> bool:
         """Whether a command that may change the repository is running."""
@@ -240,12 +240,12 @@ class Bubblewrap(Unconfined):
 
         A file that only the user has there, such as a log, is outside: the rules decide about it.
         """
-        spelled = os.path.normpath(path)
-        if is_below(spelled, str(self._config.workspace)):
+        normalized = os.path.normpath(path)
+        if is_below(normalized, str(self._config.workspace)):
             return path
         for shown, real in ((TMP, self._private.tmp), (VAR_TMP, self._private.var_tmp)):
-            if is_below(spelled, str(shown)):
-                plain = Path(spelled)
+            if is_below(normalized, str(shown)):
+                plain = Path(normalized)
                 own = real / plain.relative_to(shown)
                 return path if os.path.lexists(path) and not os.path.lexists(own) and plain != shown else own
         return path
@@ -269,7 +269,7 @@ class Bubblewrap(Unconfined):
         is_git_busy = self._is_git_busy()
         survivors = await super().close(grace)
         if is_git_busy:
-            self._git.take_back()
+            self._git.revert()
         for proxy in self._proxies.values():
             await proxy.close()
         await asyncio.to_thread(self._private.remove)
@@ -281,18 +281,18 @@ class Landlock(Bubblewrap):
 
     def _start(self, needs: Privileges) -> Supervisor:
         self._config.outputs.mkdir(mode=0o700, parents=True, exist_ok=True)
-        words = [*self._limits.words(), f"network={int(needs.network)}"]
-        return Supervisor(words, options=list(landlock_rules(self._view.view(needs))))
+        arguments = [*self._limits.words(), f"network={int(needs.network)}"]
+        return Supervisor(arguments, options=list(landlock_rules(self._view.view(needs))))
 
     def environment(self, environment: Mapping[str, str], needs: Privileges) -> dict[str, str]:
-        held = super().environment(environment, Privileges(git=needs.git))
-        return {**held, "TMPDIR": str(self._private.tmp)}
+        variables = super().environment(environment, Privileges(git=needs.git))
+        return {**variables, "TMPDIR": str(self._private.tmp)}
 
     def check(self, needs: Privileges) -> list[str]:
-        said = super().check(needs)
+        messages = super().check(needs)
         if needs.hosts and not needs.network:
-            said.append(f"{self.sandbox.name} cannot grant single hosts: the command had no network")
-        return said
+            messages.append(f"{self.sandbox.name} cannot grant single hosts: the command had no network")
+        return messages
 
     def inside(self, path: Path) -> Path:
         return path

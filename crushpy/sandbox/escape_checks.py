@@ -31,7 +31,7 @@ class Escape(Data, frozen=True):
     """It changes `.git`, which not every sandbox can protect inside a writable workspace."""
 
 
-def _try(action: str) -> str:
+def _script(action: str) -> str:
     """A script that prints ESCAPED if `action` raises nothing."""
     lines = "\n".join(f"    {line}" for line in action.strip().splitlines())
     return f"try:\n{lines}\n    print('{ESCAPED}')\nexcept OSError as error:\n    print(error)"
@@ -43,28 +43,28 @@ _CONNECT = (
 )
 
 ESCAPES = (
-    Escape("read what crushpy keeps", _try("open({secret!r}).read()")),
+    Escape("read what crushpy keeps", _script("open({secret!r}).read()")),
     Escape(
         "read keys in ~/.ssh",
-        _try("import os\nif not os.listdir(os.path.join({home!r}, '.ssh')): raise OSError('empty')"),
+        _script("import os\nif not os.listdir(os.path.join({home!r}, '.ssh')): raise OSError('empty')"),
     ),
-    Escape("write in the home folder", _try("open({home!r} + '/.crushpy-escaped', 'w').write('x')"), True),
-    Escape("write in /etc", _try("open('/etc/crushpy-escaped', 'w').write('x')")),
-    Escape("write through /proc/self/root", _try("open('/proc/self/root/etc/crushpy-escaped', 'w')")),
+    Escape("write in the home folder", _script("open({home!r} + '/.crushpy-escaped', 'w').write('x')"), True),
+    Escape("write in /etc", _script("open('/etc/crushpy-escaped', 'w').write('x')")),
+    Escape("write through /proc/self/root", _script("open('/proc/self/root/etc/crushpy-escaped', 'w')")),
     Escape(
         "write through a link in the workspace",
-        _try("import os\nos.symlink({home!r}, 'link')\nopen('link/.crushpy-escaped', 'w').write('x')"),
+        _script("import os\nos.symlink({home!r}, 'link')\nopen('link/.crushpy-escaped', 'w').write('x')"),
         leaves=True,
     ),
-    Escape("change the machine's settings", _try("open('/proc/sys/kernel/core_pattern', 'r+')")),
-    Escape("press the system's magic key", _try("open('/proc/sysrq-trigger', 'w')")),
-    Escape("plant a hook", _try("open('.git/hooks/pre-commit', 'w').write('x')"), in_repository=True),
+    Escape("change the machine's settings", _script("open('/proc/sys/kernel/core_pattern', 'r+')")),
+    Escape("press the system's magic key", _script("open('/proc/sysrq-trigger', 'w')")),
+    Escape("plant a hook", _script("open('.git/hooks/pre-commit', 'w').write('x')"), in_repository=True),
     Escape(
         "change .git through a hard link",
-        _try("import os\nos.link('.git/config', 'linked')"),
+        _script("import os\nos.link('.git/config', 'linked')"),
         in_repository=True,
     ),
-    Escape("rename .git away", _try("import os\nos.rename('.git', 'git')"), in_repository=True),
+    Escape("rename .git away", _script("import os\nos.rename('.git', 'git')"), in_repository=True),
     Escape(
         "make the root writable",
         "import subprocess\nasked = 'mount -o remount,rw,bind / && touch /etc/crushpy-escaped && echo "
@@ -74,30 +74,30 @@ ESCAPES = (
     ),
     Escape(
         "reach a server of this machine",
-        _try(_CONNECT.format(family="AF_INET", kind="SOCK_STREAM", address="('127.0.0.1', {port})")),
+        _script(_CONNECT.format(family="AF_INET", kind="SOCK_STREAM", address="('127.0.0.1', {port})")),
     ),
     Escape(
         "reach the internet",
-        _try(_CONNECT.format(family="AF_INET", kind="SOCK_DGRAM", address="('192.0.2.1', 53)")),
+        _script(_CONNECT.format(family="AF_INET", kind="SOCK_DGRAM", address="('192.0.2.1', 53)")),
     ),
     Escape(
         "reach an abstract socket",
-        _try(_CONNECT.format(family="AF_UNIX", kind="SOCK_STREAM", address="'\\0' + {abstract!r}")),
+        _script(_CONNECT.format(family="AF_UNIX", kind="SOCK_STREAM", address="'\\0' + {abstract!r}")),
     ),
     Escape(
         "reach a socket in the file system",
-        _try(_CONNECT.format(family="AF_UNIX", kind="SOCK_STREAM", address="{socket!r}")),
+        _script(_CONNECT.format(family="AF_UNIX", kind="SOCK_STREAM", address="{socket!r}")),
     ),
     Escape(
         "see or signal crushpy",
-        _try(
+        _script(
             "import os\nos.kill({pid}, 0)\nif b'crushpy' not in open('/proc/{pid}/cmdline', 'rb').read():\n"
             "    raise OSError('another one')"
         ),
     ),
     Escape(
         "read the environment of who runs it",
-        _try("if not open('/proc/1/environ').read(): raise OSError('empty')"),
+        _script("if not open('/proc/1/environ').read(): raise OSError('empty')"),
     ),
     Escape(
         "trace who runs it",
@@ -107,7 +107,7 @@ ESCAPES = (
     ),
     Escape(
         "type into the terminal",
-        _try(
+        _script(
             "import fcntl, termios\nfcntl.ioctl(open('/dev/tty'), getattr(termios, 'TIOCSTI', 0x5412), b'x')"
         ),
     ),
@@ -115,8 +115,8 @@ ESCAPES = (
 
 
 _ESCAPE_TIMEOUT_S = 30
-_LEFT_BEHIND = ".crushpy-escaped"
-_LEFT_IN_ETC = Path("/etc/crushpy-escaped")
+_ESCAPED_FILE = ".crushpy-escaped"
+_ESCAPED_ETC_FILE = Path("/etc/crushpy-escaped")
 
 
 class Trial(Data, frozen=True):
@@ -182,35 +182,35 @@ class EscapeTrial:
         )
 
     def _listen(self) -> int:
-        near = self._stack.enter_context(socket.socket())
-        near.bind(("127.0.0.1", 0))
-        near.listen()
+        listener = self._stack.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
         abstract = (f"\0{self._values['abstract']}",) if sys.platform.startswith("linux") else ()
         for address in (*abstract, str(self._values["socket"])):
-            one = self._stack.enter_context(socket.socket(socket.AF_UNIX))
-            one.bind(address)
-            one.listen()
-        return near.getsockname()[1]
+            unix_listener = self._stack.enter_context(socket.socket(socket.AF_UNIX))
+            unix_listener.bind(address)
+            unix_listener.listen()
+        return listener.getsockname()[1]
 
     async def run(self) -> AsyncIterator[Trial]:
         for escape in ESCAPES:
-            output, _ = await self._python(escape.script.format(**self._values))
+            output, _ = await self._run_python(escape.script.format(**self._values))
             escaped = ESCAPED in output and not escape.leaves
-            left = [place for place in (self._home / _LEFT_BEHIND, _LEFT_IN_ETC) if place.exists()]
+            remaining = [place for place in (self._home / _ESCAPED_FILE, _ESCAPED_ETC_FILE) if place.exists()]
             last = output.strip().splitlines()[-1] if output else ""
             known = escape.in_repository and self._sandbox.name == "landlock"
-            yield Trial(escape.name, not escaped and not left, last, known)
-        yield await self._planting()
-        yield await self._bomb()
-        yield await self._staying()
+            yield Trial(escape.name, not escaped and not remaining, last, known)
+        yield await self._try_protected_file()
+        yield await self._try_fork_bomb()
+        yield await self._try_survivor()
 
-    async def _planting(self) -> Trial:
+    async def _try_protected_file(self) -> Trial:
         self._confinement.begin()
-        await self._python("open('.envrc', 'w').write('x')")
+        await self._run_python("open('.envrc', 'w').write('x')")
         said = self._confinement.check(Privileges())
         return Trial("plant an .envrc", not (self.workspace / ".envrc").exists(), "; ".join(said))
 
-    async def _bomb(self) -> Trial:
+    async def _try_fork_bomb(self) -> Trial:
         if self._sandbox.name != "bubblewrap":
             # Only a pid namespace ends them all at once: without it, trying could take down the machine.
             return Trial("start processes without end", False, "not tried: they are only counted", known=True)
@@ -218,23 +218,23 @@ class EscapeTrial:
             "import os\nwhile True:\n    try:\n        os.fork()\n"
             "    except OSError as error:\n        print(error, flush=True)\n        os._exit(0)"
         )
-        output, limit = await self._python(bomb)
+        output, limit = await self._run_python(bomb)
         held = "" if limit else output.strip().partition("\n")[0]
         return Trial("start processes without end", bool(limit or held), held or f"killed: {limit}")
 
-    async def _staying(self) -> Trial:
+    async def _try_survivor(self) -> Trial:
         mark = f"86400.{os.getpid()}"
-        await self._python(
+        await self._run_python(
             "import os\nif os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n"
             f"        os.execve('/bin/sleep', ['sleep', '{mark}'], {{}})\n    os._exit(0)"
         )
         await self._confinement.close(1)
         if not HAS_PROC:
             return Trial("survive the end", False, "not tried: processes cannot be listed here", known=True)
-        left = [name for name in os.listdir("/proc") if name.isdigit() and mark in _arguments(name)]  # noqa: PTH208
-        return Trial("survive the end", not left, " ".join(left))
+        remaining = [name for name in os.listdir("/proc") if name.isdigit() and mark in _command_line(name)]  # noqa: PTH208
+        return Trial("survive the end", not remaining, " ".join(remaining))
 
-    async def _python(self, script: str) -> tuple[str, str]:
+    async def _run_python(self, script: str) -> tuple[str, str]:
         """The output of a script, and the limit that ended it."""
         supervisor = self._confinement.supervisor(Privileges())
         listener = _Listener()
@@ -267,11 +267,11 @@ class EscapeTrial:
         await self._confinement.close(0)
         self._stack.close()
         Path(str(self._values["socket"])).unlink(missing_ok=True)
-        (self._home / _LEFT_BEHIND).unlink(missing_ok=True)
+        (self._home / _ESCAPED_FILE).unlink(missing_ok=True)
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def _arguments(pid: str) -> list[str]:
+def _command_line(pid: str) -> list[str]:
     try:
         return Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
     except OSError:

@@ -15,7 +15,7 @@ from crushpy.sandbox.mounts import Mount, View, enclosing, replaces, view
 from crushpy.sandbox.private_tmp import TMP, VAR_TMP, PrivateTmp
 from crushpy.sandbox.protected_files import ProtectedFiles
 from crushpy.sandbox.repository import git_folders
-from crushpy.sandbox.supervisor_handle import needed_folders
+from crushpy.sandbox.supervisor_handle import required_folders
 
 _CACHES = {
     "pip": (".cache/pip",),
@@ -44,16 +44,16 @@ _CACHES = {
 def package_caches(home: Path) -> Iterator[Path]:
     """Existing caches, and the usual cache of each installed tool, which is created as the tool would."""
     for program, places in _CACHES.items():
-        usual = home / places[0]
-        if not usual.exists() and program != "python3" and shutil.which(program):
+        default = home / places[0]
+        if not default.exists() and program != "python3" and shutil.which(program):
             with suppress(OSError):
-                usual.mkdir(parents=True)
+                default.mkdir(parents=True)
         for place in places:
             if (home / place).is_dir():
                 yield home / place
 
 
-_RUN_SHOWN = """
+_VISIBLE_IN_RUN = """
 /run/systemd/resolve/resolv.conf /run/systemd/resolve/stub-resolv.conf /run/resolvconf/resolv.conf
 /run/NetworkManager/resolv.conf /run/NetworkManager/no-stub-resolv.conf /run/connman/resolv.conf
 /run/current-system /run/booted-system /run/opengl-driver
@@ -86,25 +86,25 @@ class SandboxConfig(Data, frozen=True):
     """Whether an allowed host may resolve to this machine or its network."""
 
 
-def _is_reached(mount: Mount) -> bool:
+def _is_reachable(mount: Mount) -> bool:
     """Whether the path still exists and the sandbox can reach it, which mounting over it requires.
 
     In a user namespace root cannot enter the folders of other users.
     """
     if not os.path.exists(mount.place):  # noqa: PTH110
         return False
-    return os.getuid() != 0 or all(map(_is_passed_without_privilege, Path(mount.place).parents))
+    return os.getuid() != 0 or all(map(_is_enterable, Path(mount.place).parents))
 
 
-def _is_passed_without_privilege(folder: Path) -> bool:
+def _is_enterable(folder: Path) -> bool:
     try:
         status = folder.stat()
     except OSError:
         return False
     if status.st_uid == 0:
         return True
-    is_of_group = status.st_gid in (os.getgid(), *os.getgroups())
-    return bool(status.st_mode & (stat.S_IXGRP if is_of_group else stat.S_IXOTH))
+    in_group = status.st_gid in (os.getgid(), *os.getgroups())
+    return bool(status.st_mode & (stat.S_IXGRP if in_group else stat.S_IXOTH))
 
 
 class FilesystemView:
@@ -130,35 +130,35 @@ class FilesystemView:
         found = os.stat(self._workspace)  # noqa: PTH116
         return (found.st_dev, found.st_ino, *sorted(self._protected.existing()))
 
-    def view(self, needs: Privileges, given: tuple[Mount, ...] = ()) -> View:
-        """`given`: additional mounts of these commands, such as a socket of the host."""
-        mounts = [*filter(_is_reached, self._hidden), *self._changeable(needs)]
-        given_sockets = (Mount(os.path.realpath(socket), "write") for socket in self._config.sockets)
-        mounts += (*given, *given_sockets, *self._kept(needs))
+    def view(self, needs: Privileges, extra: tuple[Mount, ...] = ()) -> View:
+        """`extra`: additional mounts of these commands, such as a socket of the host."""
+        mounts = [*filter(_is_reachable, self._hidden), *self._writable_mounts(needs)]
+        sockets = (Mount(os.path.realpath(socket), "write") for socket in self._config.sockets)
+        mounts += (*extra, *sockets, *self._read_only_mounts(needs))
         places = {mount.place: mount for mount in mounts}
-        for folder in map(os.path.realpath, needed_folders()):
-            around = enclosing(folder, places)
-            if folder not in places and around and replaces(around):
+        for folder in map(os.path.realpath, required_folders()):
+            parent = enclosing(folder, places)
+            if folder not in places and parent and replaces(parent):
                 mounts.append(Mount(folder, "read"))
         return view(mounts, str(self._private.empty))
 
     @cached_property
     def _hidden(self) -> tuple[Mount, ...]:
-        own = [os.path.realpath(folder) for folder in self._config.own_folders if folder.exists()]
-        found = [*secrets(self._home), *own, *variable_files(self._home, self._workspace), "/run"]
+        own_folders = [os.path.realpath(folder) for folder in self._config.own_folders if folder.exists()]
+        found = [*secrets(self._home), *own_folders, *variable_files(self._home, self._workspace), "/run"]
         if not os.path.islink("/var/run") and os.path.isdir("/var/run"):  # noqa: PTH112, PTH114
             found.append("/var/run")
         found += listening_sockets(("/run", "/tmp", "/proc", str(self._workspace)))  # noqa: S108
-        shown = [Mount(place, "read") for place in _RUN_SHOWN if os.path.exists(place)]  # noqa: PTH110
+        shown = [Mount(place, "read") for place in _VISIBLE_IN_RUN if os.path.exists(place)]  # noqa: PTH110
         return (*(Mount(place, "hide") for place in found if os.path.exists(place)), *shown)  # noqa: PTH110
 
-    def _changeable(self, needs: Privileges) -> Iterator[Mount]:
+    def _writable_mounts(self, needs: Privileges) -> Iterator[Mount]:
         yield Mount(str(TMP), "write", str(self._private.tmp))
         yield Mount(str(VAR_TMP), "write", str(self._private.var_tmp))
         yield Mount(os.path.realpath(self._config.outputs), "read")
         yield from (Mount(place, "read") for place in self._config.shown)
-        named = (Path(place).expanduser() for place in (*self._config.write, *needs.write))
-        for place in (*self._caches, *named):
+        named_folders = (Path(place).expanduser() for place in (*self._config.write, *needs.write))
+        for place in (*self._caches, *named_folders):
             if place.exists():
                 yield Mount(os.path.realpath(place), "write")
         if self._workspace not in _SYSTEM_FOLDERS:
@@ -168,16 +168,16 @@ class FilesystemView:
     def _caches(self) -> tuple[Path, ...]:
         return tuple(package_caches(self._home))
 
-    def _kept(self, needs: Privileges) -> Iterator[Mount]:
+    def _read_only_mounts(self, needs: Privileges) -> Iterator[Mount]:
         """Files that other programs execute are read-only, unless they were granted by name."""
         repository = git_folders(self._workspace)
         folders = repository.folders if repository and needs.git else ()
         yield from (Mount(folder, "write") for folder in folders)
         git = {*folders, *map(str, self._git_settings())} if folders else set[str]()
-        asked = {os.path.realpath(Path(place).expanduser()) for place in needs.write}
-        asked |= {mount.place for mount in self._hidden}
+        granted = {os.path.realpath(Path(place).expanduser()) for place in needs.write}
+        granted |= {mount.place for mount in self._hidden}
         for place in map(os.path.realpath, self._protected.existing()):
-            if place not in git and place not in asked and os.path.exists(place):  # noqa: PTH110
+            if place not in git and place not in granted and os.path.exists(place):  # noqa: PTH110
                 yield Mount(place, "read")
         if repository and git:
             for place in repository.protected():

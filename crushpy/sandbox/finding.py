@@ -25,14 +25,14 @@ NAMESPACES = (
 )
 """What bubblewrap isolates for every command; the network is isolated separately."""
 
-_TRY_LANDLOCK = """
+_LANDLOCK_SCRIPT = """
 import sys
 sys.path.append(sys.argv[1])
-from crushpy.sandbox.supervisor.landlock import FIRST_THAT_HOLDS, hold, landlock_version
+from crushpy.sandbox.supervisor.landlock import MIN_VERSION, landlock_version, restrict_process
 from crushpy.sandbox.supervisor.landlock import filters_sockets
-if landlock_version() < FIRST_THAT_HOLDS or not filters_sockets():
+if landlock_version() < MIN_VERSION or not filters_sockets():
     sys.exit(1)
-hold([], network=False)
+restrict_process([], network=False)
 try:
     open("/proc/self/stat")
 except PermissionError:
@@ -70,41 +70,41 @@ def find_sandbox(mode: str = "on") -> Sandbox:
 @cache
 def working_sandbox() -> Sandbox:
     if sys.platform.startswith("linux"):
-        found = _bubblewrap()
+        found = _find_bubblewrap()
         return found if found.on else working_landlock(found.why_not)
     if sys.platform == "darwin":
-        return _sandbox_exec()
+        return _find_sandbox_exec()
     return Sandbox("none", f"there is none for {sys.platform}")
 
 
-def _bubblewrap() -> Sandbox:
+def _find_bubblewrap() -> Sandbox:
     program = shutil.which("bwrap")
     if program is None:
         return Sandbox("none", "bubblewrap is not installed (the package is called bubblewrap)")
     trial = [program, *NAMESPACES, "--unshare-net", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
     try:
-        tried = _run([*trial, "--", "true"])
+        result = _run([*trial, "--", "true"])
     except (OSError, subprocess.SubprocessError) as error:
         return Sandbox("none", f"bubblewrap could not be started: {error}")
-    if tried.returncode != 0:
-        return Sandbox("none", f"bubblewrap does not work here: {_first_line(tried.stderr)}")
+    if result.returncode != 0:
+        return Sandbox("none", f"bubblewrap does not work here: {_first_line(result.stderr)}")
     return Sandbox("bubblewrap", program=program)
 
 
-def _sandbox_exec() -> Sandbox:
+def _find_sandbox_exec() -> Sandbox:
     program = shutil.which("sandbox-exec", path="/usr/bin")
     if program is None:
         return Sandbox("none", "sandbox-exec is not installed")
-    tried = _run([program, "-p", "(version 1)(allow default)(deny network*)", "/usr/bin/true"])
-    if tried.returncode != 0:
-        return Sandbox("none", f"sandbox-exec does not work here: {_first_line(tried.stderr)}")
+    result = _run([program, "-p", "(version 1)(allow default)(deny network*)", "/usr/bin/true"])
+    if result.returncode != 0:
+        return Sandbox("none", f"sandbox-exec does not work here: {_first_line(result.stderr)}")
     return Sandbox("sandbox-exec", program=program)
 
 
 def working_landlock(why_not: str = "") -> Sandbox:
     """Landlock, if a child process can restrict itself with it."""
-    tried = _run([sys.executable, "-I", "-S", "-c", _TRY_LANDLOCK, str(Path(__file__).parents[2])])
-    if tried.returncode == 0:
+    result = _run([sys.executable, "-I", "-S", "-c", _LANDLOCK_SCRIPT, str(Path(__file__).parents[2])])
+    if result.returncode == 0:
         return Sandbox("landlock", why_not)
     return Sandbox("none", f"{why_not}; Landlock does not work here either (it needs Linux 6.2)")
 

@@ -18,7 +18,7 @@ from crushpy.security.safe_open import open_folder
 
 _MAX_CONFIG_BYTES = 1_000_000
 _GIT_TIMEOUT_S = 10
-_HARMLESS = {
+_HARMLESS_KEYS = {
     "advice": "*",
     "branch": "remote merge rebase pushremote description vscode-merge-base gk-merge-base",
     "color": "*",
@@ -70,80 +70,80 @@ class GitSettings:
 
     def remember(self) -> None:
         """Called before a command: records the current contents."""
-        self._before = {place: _read(place) for place in self.places()}
+        self._before = {path: _read(path) for path in self.places()}
 
-    def take_back(self) -> list[str]:
+    def revert(self) -> list[str]:
         """Restores files with a new setting that may run a program; returns messages about them."""
-        said: list[str] = []
-        for place in sorted({*self._before, *self.places()}):
-            before, after = self._before.get(place), _read(place)
+        messages: list[str] = []
+        for path in sorted({*self._before, *self.places()}):
+            before, after = self._before.get(path), _read(path)
             if after == before:
                 continue
-            risky = sorted(_risky(before, after))
+            risky = sorted(_risky_settings(before, after))
             if not risky:
-                self._before[place] = after
+                self._before[path] = after
                 continue
-            kept = private_dir(self._aside / new_id()) / "config"
-            kept.write_bytes(after or b"")
+            copy = private_dir(self._aside / new_id()) / "config"
+            copy.write_bytes(after or b"")
             try:
-                _put_back(place, before)
+                _restore_file(path, before)
             except OSError as error:
-                said.append(
-                    f"{place} may now make git run programs, and could not be restored: {error.strerror}"
+                messages.append(
+                    f"{path} may now make git run programs, and could not be restored: {error.strerror}"
                 )
                 continue
-            said.append(
-                f"{place} was restored: {', '.join(risky[:5])} may make git run programs, so only the user "
-                f"may set it. The new file was saved as {kept}"
+            messages.append(
+                f"{path} was restored: {', '.join(risky[:5])} may make git run programs, so only the user "
+                f"may set it. The new file was saved as {copy}"
             )
-        return said
+        return messages
 
 
-def _read(place: Path) -> bytes | None:
+def _read(path: Path) -> bytes | None:
     """The contents; None if it is not a regular file."""
     try:
-        with open_folder(place.parent) as folder:
-            handle = folder.open_regular(place.name)
+        with open_folder(path.parent) as folder:
+            handle = folder.open_regular(path.name)
             with os.fdopen(handle, "rb") as file:
                 return file.read(_MAX_CONFIG_BYTES)
     except (OSError, ValueError):
         return None
 
 
-def _put_back(place: Path, content: bytes | None) -> None:
-    with open_folder(place.parent) as folder:
+def _restore_file(path: Path, content: bytes | None) -> None:
+    with open_folder(path.parent) as folder:
         if content is None:
-            folder.remove(place.name)
+            folder.remove(path.name)
             return
         mode = 0o644
-        if folder.exists(place.name):
-            status = folder.status(place.name)
+        if folder.exists(path.name):
+            status = folder.status(path.name)
             mode = stat.S_IMODE(status.st_mode) if stat.S_ISREG(status.st_mode) else mode
             if stat.S_ISDIR(status.st_mode):
-                folder.rename(place.name, f"config.{new_id()}")
+                folder.rename(path.name, f"config.{new_id()}")
         name = f"config.{new_id()}"
         os.close(folder.write_new(name, content, mode))
-        folder.rename(name, place.name)
+        folder.rename(name, path.name)
 
 
-def _risky(before: bytes | None, after: bytes | None) -> Iterator[str]:
+def _risky_settings(before: bytes | None, after: bytes | None) -> Iterator[str]:
     """The names of new settings in `after` that are not known to be harmless."""
     if after is None:
         yield "something that is not a settings file"
         return
-    settings, known = _settings(after), _settings(before or b"")
+    settings, previous = _parse_settings(after), _parse_settings(before or b"")
     if settings is None:
         yield "something that git cannot read"
         return
-    for name, value in sorted(settings - (known or set())):
+    for name, value in sorted(settings - (previous or set())):
         if not _is_harmless(name, value):
             yield name
 
 
-def _settings(text: bytes) -> set[tuple[str, str]] | None:
+def _parse_settings(text: bytes) -> set[tuple[str, str]] | None:
     """All settings of a file as git parses them, which runs no program; None if it cannot."""
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             ["git", "config", "--file", "-", "--null", "--no-includes", "--list"],
             input=text,
             capture_output=True,
@@ -154,14 +154,14 @@ def _settings(text: bytes) -> set[tuple[str, str]] | None:
         )
     except (OSError, subprocess.SubprocessError):
         return None
-    pairs = (record.partition("\n") for record in os.fsdecode(done.stdout).split("\0") if record)
+    pairs = (record.partition("\n") for record in os.fsdecode(result.stdout).split("\0") if record)
     return {(name, value) for name, _, value in pairs}
 
 
 def _is_harmless(name: str, value: str) -> bool:
     section, _, rest = name.partition(".")
     key = rest.rpartition(".")[2]
-    keys = _HARMLESS.get(section, "")
+    keys = _HARMLESS_KEYS.get(section, "")
     if section in ("diff", "merge") and "." in rest:
         return False  # a driver is a program
     if key.endswith("url") and (value.startswith("-") or "::" in value):

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-_IN_HOME = """
+_SECRETS_IN_HOME = """
 .ssh .gnupg .password-store .netrc .pgpass .my.cnf .npmrc .pypirc .git-credentials
 .config/git/credentials .aws .azure .kube .docker .oci .boto .s3cfg .config/gcloud .config/doctl
 .config/hcloud .config/rclone .config/containers .terraform.d/credentials.tfrc.json .terraformrc
@@ -24,12 +24,12 @@ Library/Keychains Library/Cookies Library/Safari Library/Mail Library/Messages
 Library/Application?Support/Google Library/Application?Support/Firefox
 Library/Application?Support/BraveSoftware
 """.split()  # noqa: SIM905
-_SYSTEM = """
+_SYSTEM_SECRETS = """
 /etc/shadow /etc/shadow- /etc/gshadow /etc/gshadow- /etc/sudoers /etc/sudoers.d /etc/ssl/private
 /var/lib/docker /var/lib/kubelet /etc/kubernetes /etc/docker
 """.split()  # noqa: SIM905
 
-_NOT_SEARCHED = frozenset(
+_SKIPPED_FOLDERS = frozenset(
     [
         "node_modules",
         "venv",
@@ -44,16 +44,16 @@ _NOT_SEARCHED = frozenset(
         "go",
     ]
 )
-_EXAMPLES = (".example", ".sample", ".template", ".dist", ".defaults")
+_EXAMPLE_SUFFIXES = (".example", ".sample", ".template", ".dist", ".defaults")
 _MAX_FOLDERS = 3_000
 _SEARCH_BUDGET_S = 0.25
-_DEPTH = 3
+_MAX_DEPTH = 3
 
 
 def secrets(home: Path) -> Iterator[str]:
     """Known locations of secrets that exist, as real paths."""
-    places = [home / name.replace("?", " ") for name in _IN_HOME]
-    places += map(Path, _SYSTEM)
+    places = [home / name.replace("?", " ") for name in _SECRETS_IN_HOME]
+    places += map(Path, _SYSTEM_SECRETS)
     places += _host_keys()
     for place in places:
         if os.path.lexists(place):
@@ -71,28 +71,28 @@ def variable_files(home: Path, workspace: Path) -> Iterator[str]:
     """`.env` files outside the workspace: above it, beside it, and in the home folder, to a limited depth."""
     end = time.monotonic() + _SEARCH_BUDGET_S
     inside = f"{workspace}{os.sep}"
-    looked = 0
-    waiting = [(folder, 0) for folder in workspace.parents]
-    waiting += [
-        (folder, _DEPTH) for folder in dict.fromkeys((workspace.parent, home)) if folder != folder.parent
+    visited = 0
+    queue = [(folder, 0) for folder in workspace.parents]
+    queue += [
+        (folder, _MAX_DEPTH) for folder in dict.fromkeys((workspace.parent, home)) if folder != folder.parent
     ]
     seen: set[Path] = set()
-    while waiting and looked < _MAX_FOLDERS and time.monotonic() < end:
-        folder, depth = waiting.pop(0)
+    while queue and visited < _MAX_FOLDERS and time.monotonic() < end:
+        folder, depth = queue.pop(0)
         if (folder in seen and depth == 0) or f"{folder}{os.sep}".startswith(inside):
             continue
         seen.add(folder)
-        looked += 1
+        visited += 1
         for entry in _entries(folder):
             if holds_variables(entry.name):
                 yield os.path.realpath(entry.path)
             elif (
                 depth
                 and not entry.name.startswith(".")
-                and entry.name not in _NOT_SEARCHED
+                and entry.name not in _SKIPPED_FOLDERS
                 and _is_folder(entry)
             ):
-                waiting.append((Path(entry.path), depth - 1))
+                queue.append((Path(entry.path), depth - 1))
 
 
 def _entries(folder: Path) -> Iterable["os.DirEntry[str]"]:
@@ -112,7 +112,7 @@ def _is_folder(entry: "os.DirEntry[str]") -> bool:
 
 def holds_variables(name: str) -> bool:
     """True for `.env` and `.env.*`, except examples."""
-    return name == ".env" or (name.startswith(".env.") and not name.endswith(_EXAMPLES))
+    return name == ".env" or (name.startswith(".env.") and not name.endswith(_EXAMPLE_SUFFIXES))
 
 
 def listening_sockets(ours: Iterable[str]) -> Iterator[str]:

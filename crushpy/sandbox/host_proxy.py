@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from crushpy.core.messages import Data
 from crushpy.http.public_addresses import is_public
-from crushpy.sandbox.client_hello import ALERT, MAX_HELLO, NotTls, read_hello
+from crushpy.sandbox.client_hello import ALERT, MAX_HELLO_BYTES, NotTls, read_hello
 from crushpy.security.safe_open import open_folder
 from crushpy.util.spawn import spawn
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     import h11
 
 
-_NAME = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-._")
-_MAX_NAME = 253
+_HOST_CHARS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-._")
+_MAX_CHARS = 253
 
 
 class HostPort(Data, frozen=True):
@@ -48,11 +48,11 @@ class HostList:
 
     def __init__(self, entries: Sequence[str]) -> None:
         self.entries = tuple(entries)
-        self._parsed = [_parse(entry) for entry in entries]
+        self._parsed = [_parse_entry(entry) for entry in entries]
 
     def allows(self, wanted: HostPort) -> bool:
         return any(
-            port in (0, wanted.port) and _covers(pattern, wanted.host) for pattern, port in self._parsed
+            port in (0, wanted.port) and _matches(pattern, wanted.host) for pattern, port in self._parsed
         )
 
     def spells(self, wanted: HostPort) -> bool:
@@ -62,7 +62,7 @@ class HostList:
 
 def read_host_port(text: str, default_port: int = 0) -> HostPort | None:
     """Parses `host:port` or `[address]:port`; None if it is neither."""
-    host, port = _split(text.strip().lower())
+    host, port = _split_port(text.strip().lower())
     host = host.rstrip(".")
     if not port:
         number = default_port
@@ -86,10 +86,10 @@ def is_address(host: str) -> bool:
 def _is_host(host: str) -> bool:
     if ":" in host:
         return is_address(host) and "%" not in host
-    return 0 < len(host) <= _MAX_NAME and _NAME.issuperset(host) and not host.startswith((".", "-"))
+    return 0 < len(host) <= _MAX_CHARS and _HOST_CHARS.issuperset(host) and not host.startswith((".", "-"))
 
 
-def _split(text: str) -> tuple[str, str]:
+def _split_port(text: str) -> tuple[str, str]:
     if text.startswith("["):
         host, _, rest = text[1:].partition("]")
         return host, rest.removeprefix(":")
@@ -99,13 +99,13 @@ def _split(text: str) -> tuple[str, str]:
     return host, port
 
 
-def _parse(entry: str) -> tuple[str, int]:
-    host, port = _split(entry.strip().lower())
+def _parse_entry(entry: str) -> tuple[str, int]:
+    host, port = _split_port(entry.strip().lower())
     host = host.rstrip(".")
     return (str(ip_address(host)) if is_address(host) else host), int(port) if port.isdecimal() else 0
 
 
-def _covers(pattern: str, host: str) -> bool:
+def _matches(pattern: str, host: str) -> bool:
     if pattern == "*":
         return True
     if pattern.startswith("*."):
@@ -125,7 +125,7 @@ class BrokenRequest(Exception):
     """The client does not send valid HTTP."""
 
 
-async def pass_on(
+async def forward_request(
     from_client: "h11.Connection",
     request: "h11.Request",
     path: str,
@@ -137,8 +137,8 @@ async def pass_on(
     import h11
 
     outgoing = h11.Connection(h11.CLIENT)
-    kept = [(name, value) for name, value in request.headers if name not in _HOP_BY_HOP]
-    headers = [(b"host", authority.encode("latin-1")), *kept, (b"connection", b"close")]
+    end_to_end = [(name, value) for name, value in request.headers if name not in _HOP_BY_HOP]
+    headers = [(b"host", authority.encode("latin-1")), *end_to_end, (b"connection", b"close")]
     try:
         head = outgoing.send(
             h11.Request(method=request.method, target=path.encode("latin-1"), headers=headers)
@@ -159,7 +159,7 @@ async def pass_on(
         raise BrokenRequest(str(error)) from None
 
 
-async def relay(*ways: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> None:
+async def relay(*directions: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> None:
     """Copies until all directions have ended, one fails, or all are silent for too long.
 
     A long download is silent in the other direction, so there is one timeout for all.
@@ -175,7 +175,7 @@ async def relay(*ways: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> Non
             target.write_eof()
 
     async with asyncio.timeout(IDLE_TIMEOUT_S) as silence:
-        copying = [spawn(copy(*way)) for way in ways]
+        copying = [spawn(copy(*direction)) for direction in directions]
         try:
             await asyncio.gather(*copying)
         finally:
@@ -183,7 +183,7 @@ async def relay(*ways: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> Non
                 task.cancel()
 
 
-MAX_HEAD = 1 << 15
+MAX_HEAD_BYTES = 1 << 15
 MAX_CONNECTIONS = 256
 CONNECT_TIMEOUT_S = 15.0
 """For a request head, for the ClientHello, and for a server to accept."""
@@ -193,8 +193,8 @@ _MAX_REFUSALS = 50
 class ProxyRefusal(Exception):
     """The connection is refused; `status` and the message are the response."""
 
-    def __init__(self, status: str, words: str) -> None:
-        super().__init__(words)
+    def __init__(self, status: str, message: str) -> None:
+        super().__init__(message)
         self.status = status
 
 
@@ -214,61 +214,61 @@ class HostProxy:
         """The hosts among them that were not granted."""
         self._allow_private = allow_private
         self._timeout_s = timeout_s
-        self._listening: asyncio.Task[asyncio.Server] | None = None
-        self._serving: set[asyncio.Task[None]] = set()
+        self._server_task: asyncio.Task[asyncio.Server] | None = None
+        self._connections: set[asyncio.Task[None]] = set()
 
     def start(self, path: Path) -> None:
         """Accepts connections on a Unix socket, created in an existing folder. Raises OSError."""
         self.place = path
-        self._listening = spawn(self._listen(_bound(path)))
+        self._server_task = spawn(self._listen(_bind_socket(path)))
 
-    async def _listen(self, taken: socket.socket) -> asyncio.Server:
+    async def _listen(self, listener: socket.socket) -> asyncio.Server:
         # From 3.13 on Python would unlink the socket on close, by a path that is no longer valid.
-        keeping: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
-        return await asyncio.start_unix_server(self._begin, sock=taken, limit=CHUNK_BYTES, **keeping)
+        options: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
+        return await asyncio.start_unix_server(self._accept, sock=listener, limit=CHUNK_BYTES, **options)
 
     def take_refusals(self) -> list[str]:
         """Messages about what was refused since the last call."""
-        said = [f"The sandbox refused a connection: {words}." for words in self.refusals]
+        lines = [f"The sandbox refused a connection: {message}." for message in self.refusals]
         if self._missing_hosts:
-            said.append(f"To ask for it, call again with needs.network: {', '.join(self._missing_hosts)}.")
+            lines.append(f"To ask for it, call again with needs.network: {', '.join(self._missing_hosts)}.")
         self.refusals.clear()
         self._missing_hosts.clear()
-        return said
+        return lines
 
     async def close(self) -> None:
         """Ends all connections."""
-        if self._listening is not None:
-            (await self._listening).close()
-        for task in self._serving:
+        if self._server_task is not None:
+            (await self._server_task).close()
+        for task in self._connections:
             task.cancel()
-        await asyncio.gather(*self._serving, return_exceptions=True)
+        await asyncio.gather(*self._connections, return_exceptions=True)
 
     # --- one connection -----------------------------------------------------------------------------------
 
-    def _begin(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._serving) >= MAX_CONNECTIONS:
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._connections) >= MAX_CONNECTIONS:
             writer.transport.abort()
             return
-        task = spawn(self._serve(reader, writer))
-        self._serving.add(task)
-        task.add_done_callback(self._serving.discard)
+        task = spawn(self._handle(reader, writer))
+        self._connections.add(task)
+        task.add_done_callback(self._connections.discard)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            await self._answer(reader, writer)
-        except ProxyRefusal as refused:
-            await _say(writer, refused)
+            await self._handle_request(reader, writer)
+        except ProxyRefusal as refusal:
+            await _send_refusal(writer, refusal)
         except BrokenRequest as error:
-            await _say(writer, ProxyRefusal("400 Bad Request", str(error)))
+            await _send_refusal(writer, ProxyRefusal("400 Bad Request", str(error)))
         except (OSError, TimeoutError, EOFError):
             pass  # the client or the server closed the connection
         finally:
             writer.close()
 
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _handle_request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         async with asyncio.timeout(self._timeout_s):
-            head = await _head(reader)
+            head = await _read_head(reader)
         method, target = _request_line(head)
         if method == b"CONNECT":
             await self._tunnel(reader, writer, target)
@@ -285,10 +285,10 @@ class HostProxy:
             await writer.drain()
             try:
                 async with asyncio.timeout(self._timeout_s):
-                    first = await self._agreed_hello(reader, wanted)
+                    first = await self._read_matching_hello(reader, wanted)
             except (NotTls, TimeoutError) as error:
                 why = "no data" if isinstance(error, TimeoutError) else str(error)
-                self._note(
+                self._record_refusal(
                     f"the connection to {wanted} was closed: only TLS with a server name is allowed ({why})"
                 )
                 writer.write(ALERT)
@@ -298,20 +298,20 @@ class HostProxy:
         finally:
             to_server.close()
 
-    async def _agreed_hello(self, reader: asyncio.StreamReader, wanted: HostPort) -> bytes:
+    async def _read_matching_hello(self, reader: asyncio.StreamReader, wanted: HostPort) -> bytes:
         """The ClientHello, checked to name the requested host."""
         data = b""
         while (hello := read_hello(data)) is None:
-            if len(data) > MAX_HELLO:
+            if len(data) > MAX_HELLO_BYTES:
                 raise NotTls("its ClientHello is too long")
-            more = await reader.read(CHUNK_BYTES)
-            if not more:
+            chunk = await reader.read(CHUNK_BYTES)
+            if not chunk:
                 raise EOFError
-            data += more
+            data += chunk
         # Clients do not send an address as the server name; an allowed address needs none.
         if hello.server_name != wanted.host and (hello.server_name or not wanted.is_address):
-            named = f"it names {hello.server_name}" if hello.server_name else "it names none"
-            raise NotTls(named)
+            detail = f"it names {hello.server_name}" if hello.server_name else "it names none"
+            raise NotTls(detail)
         return data
 
     async def _forward(
@@ -330,7 +330,7 @@ class HostProxy:
         wanted = None if "@" in authority else read_host_port(authority, 80)
         if wanted is None:
             raise ProxyRefusal("400 Bad Request", "the address has no host, or contains a password")
-        from_client = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD)
+        from_client = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
         from_client.receive_data(head)
         try:
             request = from_client.next_event()
@@ -344,7 +344,7 @@ class HostProxy:
                 )
         server, to_server = await self._open(wanted)
         try:
-            await pass_on(from_client, request, f"/{path}", authority, reader, to_server)
+            await forward_request(from_client, request, f"/{path}", authority, reader, to_server)
             await relay((server, writer))
         finally:
             to_server.close()
@@ -359,7 +359,7 @@ class HostProxy:
                 f"{wanted} is not a host that this command may reach "
                 f"({', '.join(self.hosts.entries) or 'none'})"
             )
-        trouble = "it does not answer"
+        reason = "it does not answer"
         for address in await self._addresses(wanted):
             try:
                 async with asyncio.timeout(self._timeout_s):
@@ -367,8 +367,8 @@ class HostProxy:
             except TimeoutError:
                 continue
             except OSError as error:
-                trouble = os.strerror(error.errno) if error.errno else str(error)
-        raise ProxyRefusal("502 Bad Gateway", f"{wanted} could not be reached: {trouble}")
+                reason = os.strerror(error.errno) if error.errno else str(error)
+        raise ProxyRefusal("502 Bad Gateway", f"{wanted} could not be reached: {reason}")
 
     async def _addresses(self, wanted: HostPort) -> list[str]:
         """The addresses of the host that may be reached: private ones only if allowed explicitly."""
@@ -380,8 +380,8 @@ class HostProxy:
         except (OSError, UnicodeError, TimeoutError):
             raise ProxyRefusal("502 Bad Gateway", f"no host named {wanted.host} was found") from None
         addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
-        spelled = self.hosts.spells(wanted) and (wanted.is_address or wanted.host == "localhost")
-        allowed = [one for one in addresses if spelled or self._allow_private or is_public(one)]
+        is_exact = self.hosts.spells(wanted) and (wanted.is_address or wanted.host == "localhost")
+        allowed = [one for one in addresses if is_exact or self._allow_private or is_public(one)]
         if not allowed:
             raise self._refusal(
                 f"{wanted.host} is a private address ({addresses[0]}); allow the address itself, "
@@ -389,30 +389,30 @@ class HostProxy:
             )
         return allowed
 
-    def _refusal(self, words: str) -> ProxyRefusal:
-        self._note(words)
-        return ProxyRefusal("403 Forbidden", words)
+    def _refusal(self, message: str) -> ProxyRefusal:
+        self._record_refusal(message)
+        return ProxyRefusal("403 Forbidden", message)
 
-    def _note(self, words: str) -> None:
-        if words not in self.refusals:
-            self.refusals.append(words)
+    def _record_refusal(self, message: str) -> None:
+        if message not in self.refusals:
+            self.refusals.append(message)
 
 
-def _bound(path: Path) -> socket.socket:
+def _bind_socket(path: Path) -> socket.socket:
     """A socket that listens at `path`, accessible to its owner only."""
     with open_folder(Path(os.path.realpath(path.parent))) as folder:
-        taken = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             # Relative to the folder's descriptor: a socket path is limited to 107 bytes.
             place = f"{folder.as_cwd()}/{path.name}"
-            taken.bind(place)
+            listener.bind(place)
             os.chmod(place, 0o600)  # noqa: PTH101
-            taken.listen(64)
-            taken.setblocking(False)
+            listener.listen(64)
+            listener.setblocking(False)
         except BaseException:
-            taken.close()
+            listener.close()
             raise
-        return taken
+        return listener
 
 
 _NO_RETRIES = {
@@ -427,13 +427,13 @@ _NO_RETRIES = {
 def proxy_environment(port: int, *, retries: bool) -> dict[str, str]:
     """The variables that make programs use a proxy at this loopback port."""
     address = f"http://127.0.0.1:{port}"
-    near = f"localhost,127.0.0.1,::1,0.0.0.0,{os.uname().nodename}"
-    told = {"HTTP_PROXY": address, "HTTPS_PROXY": address, "ALL_PROXY": address, "NO_PROXY": near}
-    lower = {name.lower(): value for name, value in told.items()}
-    return {**told, **lower, "NODE_USE_ENV_PROXY": "1", **({} if retries else _NO_RETRIES)}
+    no_proxy = f"localhost,127.0.0.1,::1,0.0.0.0,{os.uname().nodename}"
+    variables = {"HTTP_PROXY": address, "HTTPS_PROXY": address, "ALL_PROXY": address, "NO_PROXY": no_proxy}
+    lower = {name.lower(): value for name, value in variables.items()}
+    return {**variables, **lower, "NODE_USE_ENV_PROXY": "1", **({} if retries else _NO_RETRIES)}
 
 
-async def _head(reader: asyncio.StreamReader) -> bytes:
+async def _read_head(reader: asyncio.StreamReader) -> bytes:
     try:
         return await reader.readuntil(b"\r\n\r\n")
     except asyncio.LimitOverrunError:
@@ -441,18 +441,18 @@ async def _head(reader: asyncio.StreamReader) -> bytes:
 
 
 def _request_line(head: bytes) -> tuple[bytes, str]:
-    if len(head) > MAX_HEAD:
-        raise ProxyRefusal("431 Request Header Fields Too Large", f"the limit is {MAX_HEAD:,} bytes")
+    if len(head) > MAX_HEAD_BYTES:
+        raise ProxyRefusal("431 Request Header Fields Too Large", f"the limit is {MAX_HEAD_BYTES:,} bytes")
     words = head.split(b"\r\n", 1)[0].split(b" ")
     if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
         raise ProxyRefusal("400 Bad Request", "this is an HTTP proxy, and this is not a proxy request")
     return words[0], words[1].decode("latin-1")
 
 
-async def _say(writer: asyncio.StreamWriter, refused: ProxyRefusal) -> None:
-    body = f"crushpy: {refused}\n".encode()
+async def _send_refusal(writer: asyncio.StreamWriter, refusal: ProxyRefusal) -> None:
+    body = f"crushpy: {refusal}\n".encode()
     head = (
-        f"HTTP/1.1 {refused.status}\r\ncontent-type: text/plain; charset=utf-8\r\n"
+        f"HTTP/1.1 {refusal.status}\r\ncontent-type: text/plain; charset=utf-8\r\n"
         f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
     )
     with suppress(OSError, TimeoutError):

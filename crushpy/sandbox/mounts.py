@@ -8,19 +8,19 @@ from typing import Literal
 
 from crushpy.core.messages import Data
 
-_FIXED_IN_PROC = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/mtrr")
-_NOT_IN_PROC = (
+_READ_ONLY_PROC = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/mtrr")
+_HIDDEN_PROC = (
     *("/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/sched_debug", "/proc/latency_stats"),
     *("/proc/acpi", "/proc/scsi", "/proc/driver", "/proc/kpageflags", "/proc/kpagecount"),
 )
-SeenAs = Literal["write", "read", "hide"]
+MountKind = Literal["write", "read", "hide"]
 
 
 class Mount(Data, frozen=True):
     """One path inside the sandbox, and what is visible there."""
 
     place: str
-    kind: SeenAs
+    kind: MountKind
     source: str = ""
     """The path outside that is mounted; empty for the same path."""
 
@@ -36,9 +36,9 @@ class View(Data, frozen=True):
         """As arguments of bubblewrap."""
         words = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
         # Root in a user namespace may still write files that root owns here.
-        for place in filter(os.path.exists, _FIXED_IN_PROC):
+        for place in filter(os.path.exists, _READ_ONLY_PROC):
             words += ["--ro-bind", place, place]
-        for place in filter(os.path.exists, _NOT_IN_PROC):
+        for place in filter(os.path.exists, _HIDDEN_PROC):
             words += ["--tmpfs", place] if os.path.isdir(place) else ["--ro-bind", self.empty, place]  # noqa: PTH112
         hidden: list[str] = []
         for mount in self.mounts:
@@ -60,13 +60,13 @@ class View(Data, frozen=True):
 def view(mounts: Iterable[Mount], empty: str) -> View:
     """`mounts` ordered outer paths first, so that inner ones win; of two for one path the later wins."""
     by_place = {mount.place: mount for mount in mounts}
-    kept: dict[str, Mount] = {}
+    ordered: dict[str, Mount] = {}
     for mount in sorted(by_place.values(), key=lambda mount: (len(Path(mount.place).parts), mount.place)):
-        around = enclosing(mount.place, kept)
-        if mount.kind == "hide" and around and replaces(around):
+        parent = enclosing(mount.place, ordered)
+        if mount.kind == "hide" and parent and replaces(parent):
             continue  # it is not visible there anyway
-        kept[mount.place] = mount
-    return View(tuple(kept.values()), empty)
+        ordered[mount.place] = mount
+    return View(tuple(ordered.values()), empty)
 
 
 def enclosing(place: str, mounts: Mapping[str, Mount]) -> Mount | None:
@@ -96,27 +96,27 @@ def landlock_rules(view: View) -> Iterator[str]:
     mounts["/dev"] = Mount("/dev", "hide")
     for name in _LANDLOCK_DEVICES:
         mounts[f"/dev/{name}"] = Mount(f"/dev/{name}", "write")
-    yield from _given(Mount("/", "read"), mounts)
+    yield from _grant_rules(Mount("/", "read"), mounts)
 
 
-def _given(mount: Mount, mounts: Mapping[str, Mount]) -> Iterator[str]:
-    below = [each for each in mounts.values() if _is_below(each.place, mount.place)]
+def _grant_rules(mount: Mount, mounts: Mapping[str, Mount]) -> Iterator[str]:
+    inner = [each for each in mounts.values() if _is_below(each.place, mount.place)]
     if mount.kind == "hide":
-        for each in below:
+        for each in inner:
             if each.kind != "hide":
-                yield from _given(each, mounts)
+                yield from _grant_rules(each, mounts)
         return
-    if not any(each.kind == "hide" for each in below):
+    if not any(each.kind == "hide" for each in inner):
         yield f"{mount.kind} {mount.place}"
-        yield from (f"write {each.place}" for each in below if each.kind == "write")
+        yield from (f"write {each.place}" for each in inner if each.kind == "write")
         return
-    for name in _names(mount.place):
+    for name in _list_names(mount.place):
         place = os.path.join(mount.place, name)  # noqa: PTH118
         if not os.path.islink(place):  # noqa: PTH114 - its target is granted by its own path
-            yield from _given(mounts.get(place) or Mount(place, mount.kind), mounts)
+            yield from _grant_rules(mounts.get(place) or Mount(place, mount.kind), mounts)
 
 
-def _names(folder: str) -> list[str]:
+def _list_names(folder: str) -> list[str]:
     try:
         return sorted(os.listdir(folder))  # noqa: PTH208
     except OSError:
@@ -141,20 +141,20 @@ _SEATBELT_DEVICES = ("null", "zero", "tty", "dtracehelper", "stdout", "stderr")
 def seatbelt_profile(view: View, *, network: bool) -> str:
     """A profile for `sandbox-exec`. The last rule for a path wins, so outer paths come first."""
     lines = ["(version 1)", "(allow default)", "(deny file-write*)"]
-    lines += (f"(allow file-write* (literal {_quoted(f'/dev/{name}')}))" for name in _SEATBELT_DEVICES)
+    lines += (f"(allow file-write* (literal {_quote(f'/dev/{name}')}))" for name in _SEATBELT_DEVICES)
     for mount in view.mounts:
-        lines += _rules(Mount(mount.place, "hide") if mount.source else mount)
+        lines += _seatbelt_rules(Mount(mount.place, "hide") if mount.source else mount)
     for mount in view.mounts:  # last, since the source lies in a hidden folder
         if mount.source:
-            lines += _rules(Mount(mount.source, mount.kind))
+            lines += _seatbelt_rules(Mount(mount.source, mount.kind))
     lines += ["(deny signal)", "(allow signal (target same-sandbox))"]
     if not network:
         lines.append("(deny network*)")
     return "\n".join(lines) + "\n"
 
 
-def _rules(mount: Mount) -> Iterator[str]:
-    place = _quoted(os.path.realpath(mount.place))
+def _seatbelt_rules(mount: Mount) -> Iterator[str]:
+    place = _quote(os.path.realpath(mount.place))
     if mount.kind == "hide":
         yield f"(deny file-read* file-write* (subpath {place}))"
     else:
@@ -162,5 +162,5 @@ def _rules(mount: Mount) -> Iterator[str]:
         yield f"({'allow' if mount.kind == 'write' else 'deny'} file-write* (subpath {place}))"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

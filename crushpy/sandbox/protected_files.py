@@ -28,8 +28,8 @@ IN_HOME = """
 .config/autostart .config/systemd .config/environment.d .local/bin .local/share/applications .vimrc .vim
 .config/nvim .emacs .emacs.d .tmux.conf .gdbinit .pythonrc.py .crontab bin Library/LaunchAgents
 """.split()  # noqa: SIM905
-_NESTED_DEPTH = 2
-_NESTED_FOLDERS = 200
+_MAX_NESTED_DEPTH = 2
+_MAX_NESTED_FOLDERS = 200
 
 
 class ProtectedFiles:
@@ -43,10 +43,10 @@ class ProtectedFiles:
             self._places += [home / name for name in IN_HOME]
         repository = git_folders(workspace)
         if repository:
-            self._places += repository.orders()
-        self._missing = self._absent()
+            self._places += repository.program_settings()
+        self._missing = self._find_missing()
 
-    def _absent(self) -> frozenset[Path]:
+    def _find_missing(self) -> frozenset[Path]:
         return frozenset(place for place in self._places if not os.path.lexists(place))
 
     def existing(self) -> Iterator[Path]:
@@ -61,7 +61,7 @@ class ProtectedFiles:
 
         Returns messages about paths that a command in the background may have created, unless `alone`.
         """
-        before, self._missing = self._missing, self._absent()
+        before, self._missing = self._missing, self._find_missing()
         appeared = sorted(before - self._missing)
         return (
             [] if alone else [f"{place} appeared while commands ran in the background" for place in appeared]
@@ -69,24 +69,24 @@ class ProtectedFiles:
 
     def put_aside(self, allowed: Collection[Path] = ()) -> list[str]:
         """Moves newly created protected files out of the project; returns messages about them."""
-        said: list[str] = []
+        notes: list[str] = []
         for place in sorted(self._missing):
-            if place in allowed or not os.path.lexists(place) or _only_samples(place):
+            if place in allowed or not os.path.lexists(place) or _has_only_samples(place):
                 continue
-            made = self._behind_no_link(place)
-            target = private_dir(self._aside / new_id()) / made.name
+            new = self._outermost_link(place)
+            target = private_dir(self._aside / new_id()) / new.name
             try:
-                shutil.move(made, target)
+                shutil.move(new, target)
             except OSError as error:
-                said.append(
-                    f"{made} was created, which other programs execute, and cannot be moved: {error.strerror}"
+                notes.append(
+                    f"{new} was created, which other programs execute, and cannot be moved: {error.strerror}"
                 )
             else:
-                said.append(f"{made} was created, which other programs execute: it was moved to {target}")
-        self._missing = self._absent()
-        return said
+                notes.append(f"{new} was created, which other programs execute: it was moved to {target}")
+        self._missing = self._find_missing()
+        return notes
 
-    def _behind_no_link(self, place: Path) -> Path:
+    def _outermost_link(self, place: Path) -> Path:
         """`place`, or the link above it: files behind a link must not be moved."""
         if self._workspace in place.parents:
             for folder in reversed(place.relative_to(self._workspace).parents):
@@ -96,7 +96,7 @@ class ProtectedFiles:
         return place
 
 
-def _only_samples(place: Path) -> bool:
+def _has_only_samples(place: Path) -> bool:
     """True if there are only the sample hooks that git creates in every repository, which do not run."""
     if place.name != "hooks" or place.is_symlink():
         return False
@@ -106,11 +106,11 @@ def _only_samples(place: Path) -> bool:
 
 
 def _nested_repositories(workspace: Path) -> Iterator[Path]:
-    waiting = [(workspace, _NESTED_DEPTH)]
-    looked = 0
-    while waiting and looked < _NESTED_FOLDERS:
-        folder, depth = waiting.pop(0)
-        looked += 1
+    queue = [(workspace, _MAX_NESTED_DEPTH)]
+    visited = 0
+    while queue and visited < _MAX_NESTED_FOLDERS:
+        folder, depth = queue.pop(0)
+        visited += 1
         with suppress(OSError), os.scandir(folder) as entries:
             for entry in entries:
                 if not entry.is_dir(follow_symlinks=False) or entry.name in (".git", "node_modules"):
@@ -119,4 +119,4 @@ def _nested_repositories(workspace: Path) -> Iterator[Path]:
                 if os.path.lexists(inside):
                     yield inside
                 if depth > 1:
-                    waiting.append((Path(entry.path), depth - 1))
+                    queue.append((Path(entry.path), depth - 1))

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from crushpy.core.messages import Data
 
-_RUNS_PROGRAMS = ("hooks", "config", "config.worktree", "info/attributes")
+_PROGRAM_SETTINGS = ("hooks", "config", "config.worktree", "info/attributes")
 """Files that make git run programs: only the user may change them."""
-_MAX_BYTES = 4_096
+_MAX_FILE_BYTES = 4_096
 _MAX_SUBMODULES = 100
 _CORE_WORKTREE = re.compile(r"^[ \t]*worktree[ \t]*=[ \t]*(.*?)[ \t]*$", re.MULTILINE | re.IGNORECASE)
 
@@ -25,13 +25,13 @@ class GitFolders(Data, frozen=True):
     def protected(self) -> tuple[str, ...]:
         """What stays read-only even if git may write."""
         link = () if os.path.isdir(self.entry) else (self.entry,)  # noqa: PTH112
-        return (*link, *(str(place) for place in self.orders() if os.path.lexists(place)))
+        return (*link, *(str(place) for place in self.program_settings() if os.path.lexists(place)))
 
-    def orders(self) -> Iterator[Path]:
+    def program_settings(self) -> Iterator[Path]:
         """The paths that can make git run programs, existing or not."""
         folders = [Path(folder) for folder in self.folders]
         for folder in (*folders, *(module for each in folders for module in _submodules(each))):
-            yield from (folder / name for name in _RUNS_PROGRAMS)
+            yield from (folder / name for name in _PROGRAM_SETTINGS)
 
 
 def _submodules(folder: Path) -> Iterator[Path]:
@@ -54,18 +54,18 @@ def _owned_folders(entry: Path, workspace: Path) -> Iterator[Path]:
     so one outside the workspace counts only if git made it for this working tree."""
     top = Path(os.path.realpath(entry.parent))
     real = Path(os.path.realpath(entry))
-    own = real if real.is_dir() else _named_in(real, "gitdir:")
+    own = real if real.is_dir() else _read_folder_name(real, "gitdir:")
     if own is None or not own.is_dir():
         return
     own = Path(os.path.realpath(own))
-    made_for_top = _is_worktree_of(own, top) or _is_submodule_of(own, top)
-    if _is_above_home(own) or not (own == top / ".git" or own.is_relative_to(workspace) or made_for_top):
+    is_ours = _is_worktree_of(own, top) or _is_submodule_of(own, top)
+    if _is_above_home(own) or not (own == top / ".git" or own.is_relative_to(workspace) or is_ours):
         return
     yield own
-    named = _named_in(own / "commondir")
+    named = _read_folder_name(own / "commondir")
     shared = Path(os.path.realpath(named)) if named is not None else own
-    around_worktree = shared == own.parent.parent and _is_worktree_of(own, top)
-    if shared != own and not _is_above_home(shared) and (shared.is_relative_to(workspace) or around_worktree):
+    holds_worktree = shared == own.parent.parent and _is_worktree_of(own, top)
+    if shared != own and not _is_above_home(shared) and (shared.is_relative_to(workspace) or holds_worktree):
         yield shared
 
 
@@ -76,7 +76,7 @@ def _is_above_home(folder: Path) -> bool:
 
 def _is_worktree_of(folder: Path, top: Path) -> bool:
     """Whether `folder` is what `git worktree add` makes in a repository, and names the `.git` in `top`."""
-    named = _named_in(folder / "gitdir") if folder.parent.name == "worktrees" else None
+    named = _read_folder_name(folder / "gitdir") if folder.parent.name == "worktrees" else None
     return named is not None and named.name == ".git" and os.path.realpath(named.parent) == str(top)
 
 
@@ -84,23 +84,23 @@ def _is_submodule_of(folder: Path, top: Path) -> bool:
     """Whether `folder` is where git keeps a submodule, and its `core.worktree` names `top`."""
     if "modules" not in folder.parts:
         return False
-    texts = (_beginning(folder / name) for name in ("config", "config.worktree"))
+    texts = (_read_start(folder / name) for name in ("config", "config.worktree"))
     named = (found for text in texts for found in _CORE_WORKTREE.findall(text))
     return any(os.path.realpath(folder / each.strip('"')) == str(top) for each in named)
 
 
-def _named_in(file: Path, word: str = "") -> Path | None:
+def _read_folder_name(file: Path, word: str = "") -> Path | None:
     """The folder named in a file of git; None if it names none."""
-    text = _beginning(file).strip()
+    text = _read_start(file).strip()
     if not text.startswith(word) or not text or "\0" in text:
         return None
     return file.parent / text.removeprefix(word).strip()
 
 
-def _beginning(file: Path) -> str:
+def _read_start(file: Path) -> str:
     """The first bytes of a file; empty if it cannot be read."""
     try:
         with file.open("rb") as opened:
-            return os.fsdecode(opened.read(_MAX_BYTES))
+            return os.fsdecode(opened.read(_MAX_FILE_BYTES))
     except OSError:
         return ""

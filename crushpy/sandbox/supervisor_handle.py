@@ -13,11 +13,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-_PACKAGES = str(Path(__file__).parents[2])
-_PROGRAM = (
+_ROOT = str(Path(__file__).parents[2])
+_SUPERVISOR_SCRIPT = (
     "import sys; sys.path.append(sys.argv.pop(1)); from crushpy.sandbox.supervisor.main import main; main()"
 )
-_MAX_TROUBLE = 2_000
+_MAX_ERROR_BYTES = 2_000
 
 
 class CommandListener(Protocol):
@@ -44,36 +44,36 @@ class CommandListener(Protocol):
 
 def supervisor_command(words: Sequence[str]) -> list[str]:
     """The command line of a supervisor; `words` begin with the descriptor of its socket."""
-    return [sys.executable, "-I", "-S", "-c", _PROGRAM, _PACKAGES, *words]
+    return [sys.executable, "-I", "-S", "-c", _SUPERVISOR_SCRIPT, _ROOT, *words]
 
 
-def needed_folders() -> tuple[str, ...]:
+def required_folders() -> tuple[str, ...]:
     """Folders a supervisor must be able to read to start."""
-    return tuple(dict.fromkeys((sys.base_prefix, sys.prefix, str(Path(sys.executable).parent), _PACKAGES)))
+    return tuple(dict.fromkeys((sys.base_prefix, sys.prefix, str(Path(sys.executable).parent), _ROOT)))
 
 
 class Supervisor:
-    """One supervisor. `words` are its limits, `around` the sandbox command line in front of its own.
+    """One supervisor. `words` are its limits, `wrapper` the sandbox command line in front of its own.
 
     Must be created in a long-lived thread: a child that dies with its parent dies with the parent's thread.
     """
 
     def __init__(
-        self, words: Sequence[str] = (), around: Sequence[str] = (), options: Sequence[str] = ()
+        self, words: Sequence[str] = (), wrapper: Sequence[str] = (), options: Sequence[str] = ()
     ) -> None:
         """`options` are passed by descriptor, since they may be many: to the sandbox, or to the supervisor
         itself if there is nothing around it."""
         ours, theirs = socket.socketpair()
         with theirs:
             descriptors = [theirs.fileno()]
-            handed = _as_file(options) if options else None
-            held = () if around or handed is None else (f"landlock={handed}",)
-            command = [*supervisor_command([str(theirs.fileno()), *words, *held])]
-            if handed is not None:
-                descriptors.append(handed)
-            if around:
-                given = [] if handed is None else ["--args", str(handed), "--"]
-                command = [*around, *given, *command]
+            options_file = _write_to_file(options) if options else None
+            extra = () if wrapper or options_file is None else (f"landlock={options_file}",)
+            command = [*supervisor_command([str(theirs.fileno()), *words, *extra])]
+            if options_file is not None:
+                descriptors.append(options_file)
+            if wrapper:
+                prefix = [] if options_file is None else ["--args", str(options_file), "--"]
+                command = [*wrapper, *prefix, *command]
             try:
                 self._process = subprocess.Popen(
                     command,
@@ -86,8 +86,8 @@ class Supervisor:
                     start_new_session=True,
                 )
             finally:
-                if handed is not None:
-                    os.close(handed)
+                if options_file is not None:
+                    os.close(options_file)
         self._link = ours
         self._link.setblocking(False)
         self._loop = asyncio.get_running_loop()
@@ -96,14 +96,14 @@ class Supervisor:
         self._unsent: list[tuple[bytes, list[int]]] = []
         self._commands: dict[str, CommandListener] = {}
         self._started = 0
-        self._gone = asyncio.Event()
+        self._ended = asyncio.Event()
         self.trouble = ""
         """Why it ended."""
         self.survivors: list[int] = []
 
     @property
     def alive(self) -> bool:
-        return not self._gone.is_set()
+        return not self._ended.is_set()
 
     @property
     def pid(self) -> int:
@@ -124,7 +124,7 @@ class Supervisor:
     ) -> str:
         """Starts a command and returns its name. Raises ValueError if it contains a null byte."""
         variables = (f"{name}={value}" for name, value in environment.items())
-        order = _as_file([cwd, str(len(arguments)), *arguments, *variables])
+        order = _write_to_file([cwd, str(len(arguments)), *arguments, *variables])
         self._started += 1
         name = str(self._started)
         self._commands[name] = command
@@ -142,9 +142,9 @@ class Supervisor:
         if self.alive:
             self._send(f"close {grace}")
         try:
-            await self._gone.wait()
+            await self._ended.wait()
         except asyncio.CancelledError:
-            self._lose("it was closed")
+            self._handle_loss("it was closed")
             raise
         return self.survivors
 
@@ -163,7 +163,7 @@ class Supervisor:
                 self._loop.add_writer(self._link.fileno(), self._flush)
                 return
             except OSError:
-                self._lose(self._last_words())
+                self._handle_loss(self._read_error())
                 return
             self._unsent.pop(0)
             for descriptor in descriptors:
@@ -181,7 +181,7 @@ class Supervisor:
         except OSError:
             data = b""
         if not data:
-            self._lose(self._last_words())
+            self._handle_loss(self._read_error())
             return
         *lines, self._unread = (self._unread + data).split(b"\n")
         for line in lines:
@@ -209,12 +209,12 @@ class Supervisor:
             case _:
                 pass
 
-    def _lose(self, trouble: str) -> None:
+    def _handle_loss(self, trouble: str) -> None:
         """The supervisor ended, or has to."""
         if not self.alive:
             return
         self.trouble = trouble
-        self._gone.set()
+        self._ended.set()
         self._loop.remove_reader(self._link.fileno())
         self._loop.remove_writer(self._link.fileno())
         self._link.close()
@@ -226,14 +226,14 @@ class Supervisor:
             command.on_loss(trouble)
         self._commands.clear()
 
-    def _last_words(self) -> str:
+    def _read_error(self) -> str:
         """The last line that it, or the sandbox around it, wrote to stderr."""
         assert self._process.stderr is not None
         os.set_blocking(self._process.stderr.fileno(), False)
         with suppress(OSError):
-            said = os.read(self._process.stderr.fileno(), _MAX_TROUBLE).decode(errors="replace").strip()
-            if said:
-                return said.splitlines()[-1]
+            text = os.read(self._process.stderr.fileno(), _MAX_ERROR_BYTES).decode(errors="replace").strip()
+            if text:
+                return text.splitlines()[-1]
         return ""
 
     def _reap(self) -> None:
@@ -247,7 +247,7 @@ class Supervisor:
             self._process.wait()
 
 
-def _as_file(words: Sequence[str]) -> int:
+def _write_to_file(words: Sequence[str]) -> int:
     """A descriptor from which the NUL-separated `words` can be read."""
     if any("\0" in word for word in words):
         raise ValueError("embedded null byte")

@@ -12,10 +12,10 @@ _LOCAL, _INODE = 1, 9
 """Columns of /proc/net/tcp."""
 
 
-def comes_from_here(port: int, listening: int) -> bool:
+def is_own_client(port: int, listening: int) -> bool:
     """Whether a process of this pid namespace holds the client at `port` of our port `listening`."""
     inode = _client_inode(port, listening)
-    return bool(inode) and _is_held(f"socket:[{inode}]")
+    return bool(inode) and _is_open_here(f"socket:[{inode}]")
 
 
 def _client_inode(port: int, listening: int) -> str:
@@ -28,18 +28,18 @@ def _client_inode(port: int, listening: int) -> str:
     return ""
 
 
-def _is_held(name: str) -> bool:
+def _is_open_here(name: str) -> bool:
     for pid in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208
         try:
             with os.scandir(f"/proc/{pid}/fd") as handles:
-                if any(_target(handle.path) == name for handle in handles):
+                if any(_link_target(handle.path) == name for handle in handles):
                     return True
         except OSError:
             continue  # it ended, or belongs to another user
     return False
 
 
-def _target(path: str) -> str:
+def _link_target(path: str) -> str:
     try:
         return os.readlink(path)  # noqa: PTH115
     except OSError:
@@ -60,23 +60,23 @@ def start_forwarder(port: int, path: str, link: socket.socket) -> int:
     try:
         while True:
             client, (_, client_port) = listener.accept()
-            Thread(target=_serve, args=(client, client_port, port, path), daemon=True).start()
+            Thread(target=_forward, args=(client, client_port, port, path), daemon=True).start()
     finally:
         os._exit(1)
 
 
-def _serve(client: socket.socket, client_port: int, port: int, path: str) -> None:
+def _forward(client: socket.socket, client_port: int, port: int, path: str) -> None:
     with client, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as outside:
-        if not comes_from_here(client_port, port):
+        if not is_own_client(client_port, port):
             return
         try:
             outside.connect(path)
         except OSError:
             return
-        answers = Thread(target=_copy, args=(outside, client), daemon=True)
-        answers.start()
+        reply_thread = Thread(target=_copy, args=(outside, client), daemon=True)
+        reply_thread.start()
         _copy(client, outside)
-        answers.join()
+        reply_thread.join()
 
 
 def _copy(source: socket.socket, target: socket.socket) -> None:

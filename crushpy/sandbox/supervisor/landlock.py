@@ -10,22 +10,22 @@ import stat
 from crushpy.sandbox.supervisor.process_control import (
     PR_SET_CHILD_SUBREAPER,
     PR_SET_PDEATHSIG,
-    kill_all_below_us,
+    kill_descendants,
 )
 
 _LOAD, _EQUAL, _AT_LEAST, _AND, _RETURN = 0x20, 0x15, 0x35, 0x54, 0x06
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000
 _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _SECOND_ARGUMENT = 0, 4, 16, 24
-_OTHER_NUMBERS = 0x40000000
+_X32_NUMBERS = 0x40000000
 """The x32 variants of the system calls."""
 _SET_SECCOMP, _FILTER = 22, 2
-_REACH_THE_NETWORK = (2, 10, 16)
+_NETWORK_FAMILIES = (2, 10, 16)
 """AF_INET, AF_INET6, AF_NETLINK."""
-_DATAGRAM, _KIND = 2, 0xF
+_DATAGRAM, _SOCKET_KIND_MASK = 2, 0xF
 _IO_URING = 425
 """It can create sockets without the socket call."""
 
-_MACHINES = {  # architecture, socket, socketpair, calls that reach the kernel's keyrings
+_SYSTEM_CALLS = {  # architecture, socket, socketpair, calls that reach the kernel's keyrings
     "x86_64": (0xC000003E, 41, 53, (248, 249, 250)),
     "aarch64": (0xC00000B7, 198, 199, (217, 218, 219)),
 }
@@ -34,12 +34,12 @@ Step = tuple[int, int, int, int]
 
 def filters_sockets() -> bool:
     """Whether the system call numbers of this machine are known."""
-    return os.uname().machine in _MACHINES
+    return os.uname().machine in _SYSTEM_CALLS
 
 
 def filter_sockets(library: ctypes.CDLL, *, network: bool) -> None:
     """Allows only socket pairs from now on, and network sockets with `network`. Raises OSError."""
-    program = _program(*_MACHINES[os.uname().machine], network=network)
+    program = _filter_program(*_SYSTEM_CALLS[os.uname().machine], network=network)
     packed = b"".join(
         code.to_bytes(2, "little") + bytes((yes, no)) + value.to_bytes(4, "little")
         for code, yes, no, value in program
@@ -49,24 +49,24 @@ def filter_sockets(library: ctypes.CDLL, *, network: bool) -> None:
     class Program(ctypes.Structure):
         _fields_ = (("length", ctypes.c_ushort), ("steps", ctypes.c_void_p))
 
-    whole = Program(len(program), ctypes.addressof(steps))
-    if library.prctl(_SET_SECCOMP, _FILTER, ctypes.byref(whole), 0, 0) != 0:
+    compiled = Program(len(program), ctypes.addressof(steps))
+    if library.prctl(_SET_SECCOMP, _FILTER, ctypes.byref(compiled), 0, 0) != 0:
         error = ctypes.get_errno()
         raise OSError(error, os.strerror(error))
 
 
-def _program(
+def _filter_program(
     architecture: int, socket: int, pair: int, keys: tuple[int, ...], *, network: bool
 ) -> list[Step]:
     """Each test skips the refusal after it if it does not apply."""
     steps: list[Step] = [(_LOAD, 0, 0, _ARCHITECTURE), (_EQUAL, 1, 0, architecture), _refuse(errno.ENOSYS)]
-    steps += [(_LOAD, 0, 0, _NUMBER), (_AT_LEAST, 0, 1, _OTHER_NUMBERS), _refuse(errno.ENOSYS)]
+    steps += [(_LOAD, 0, 0, _NUMBER), (_AT_LEAST, 0, 1, _X32_NUMBERS), _refuse(errno.ENOSYS)]
     for number in (_IO_URING, *keys):
         steps += [(_EQUAL, 0, 1, number), _refuse(errno.ENOSYS)]
     steps += [
         (_EQUAL, 0, 4, pair),
         (_LOAD, 0, 0, _SECOND_ARGUMENT),
-        (_AND, 0, 0, _KIND),
+        (_AND, 0, 0, _SOCKET_KIND_MASK),
         (_EQUAL, 0, 1, _DATAGRAM),  # a datagram socket could be redirected to another address
         _refuse(errno.EACCES),
         (_LOAD, 0, 0, _NUMBER),
@@ -75,7 +75,7 @@ def _program(
         steps += [(_EQUAL, 0, 1, socket), _refuse(errno.ENETUNREACH)]
     else:
         steps += [(_EQUAL, 1, 0, socket), (_RETURN, 0, 0, _ALLOW), (_LOAD, 0, 0, _FIRST_ARGUMENT)]
-        for family in _REACH_THE_NETWORK:
+        for family in _NETWORK_FAMILIES:
             steps += [(_EQUAL, 0, 1, family), (_RETURN, 0, 0, _ALLOW)]
         steps.append(_refuse(errno.EACCES))
     return [*steps, (_RETURN, 0, 0, _ALLOW)]
@@ -86,16 +86,16 @@ def _refuse(error: int) -> Step:
 
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
-_ASK_VERSION, _PATH_BENEATH = 1, 1
-FIRST_THAT_HOLDS = 3
+_GET_VERSION, _PATH_BENEATH = 1, 1
+MIN_VERSION = 3
 """Older versions (before Linux 6.2) cannot prevent truncating files."""
 _FIRST_WITH_DEVICES, _FIRST_WITH_SCOPES = 5, 6
 _SCOPE_ABSTRACT_SOCKETS, _SCOPE_SOCKETS_AND_SIGNALS = 1, 3
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE, _IOCTL_DEVICE = 1, 2, 4, 8, 1 << 14, 1 << 15
-_READ = _EXECUTE | _READ_FILE | _READ_DIR
-_ALL = (1 << 15) - 1
-_OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEVICE
+_READ_RIGHTS = _EXECUTE | _READ_FILE | _READ_DIR
+_ALL_RIGHTS = (1 << 15) - 1
+_FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEVICE
 
 _SET_NO_NEW_PRIVILEGES, _DROP_FROM_BOUNDS = 38, 24
 _CAPABILITIES = 64
@@ -106,68 +106,68 @@ _library = ctypes.CDLL(None, use_errno=True)
 
 def landlock_version() -> int:
     """The Landlock version of the kernel; below 1 if it has none."""
-    return _library.syscall(_CREATE_RULESET, None, 0, _ASK_VERSION)
+    return _library.syscall(_CREATE_RULESET, None, 0, _GET_VERSION)
 
 
-def enter(rules: int, link: socket.socket, *, network: bool) -> None:
+def enter_landlock(rules: int, link: socket.socket, *, network: bool) -> None:
     """Returns in a child process restricted by the rules in the file `rules`: `read PATH`, `write PATH`.
 
     The parent stays outside: commands cannot signal it, and it ends what they leave behind.
     """
     with open(rules, "rb") as file:
-        wanted = [word.split(b" ", 1) for word in file.read().split(b"\0") if word]
+        entries = [word.split(b" ", 1) for word in file.read().split(b"\0") if word]
     _library.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    above = os.getpid()
+    parent = os.getpid()
     child = os.fork()
     if child:
         link.close()
-        _stay_above(child)
-    hold([(kind.decode(), path) for kind, path in wanted], network=network)
+        _wait_for_child(child)
+    restrict_process([(kind.decode(), path) for kind, path in entries], network=network)
     _library.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != above:
+    if os.getppid() != parent:
         os._exit(1)
 
 
-def _stay_above(child: int) -> None:
+def _wait_for_child(child: int) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     while os.waitpid(-1, 0)[0] != child:
         pass
-    kill_all_below_us()
+    kill_descendants()
     os._exit(0)
 
 
-def hold(rules: list[tuple[str, bytes]], *, network: bool) -> None:
+def restrict_process(rules: list[tuple[str, bytes]], *, network: bool) -> None:
     """Restricts this process. Raises OSError if the kernel refuses; nothing may run then."""
     for number in range(_CAPABILITIES):
         _library.prctl(_DROP_FROM_BOUNDS, number, 0, 0, 0)
     _check(_library.prctl(_SET_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
-    _restrict(rules)
+    _apply_ruleset(rules)
     filter_sockets(_library, network=network)
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
     _check(_library.capset(header, (ctypes.c_uint32 * 6)()))
 
 
-def _restrict(rules: list[tuple[str, bytes]]) -> None:
+def _apply_ruleset(rules: list[tuple[str, bytes]]) -> None:
     version = landlock_version()
-    handled = _ALL | (_IOCTL_DEVICE if version >= _FIRST_WITH_DEVICES else 0)
+    handled = _ALL_RIGHTS | (_IOCTL_DEVICE if version >= _FIRST_WITH_DEVICES else 0)
     scopes = _SCOPE_SOCKETS_AND_SIGNALS if version >= _FIRST_WITH_SCOPES else 0
     attributes = (ctypes.c_uint64 * 3)(handled, 0, scopes)
     size = ctypes.sizeof(attributes) if scopes else 8
     ruleset = _check(_library.syscall(_CREATE_RULESET, ctypes.byref(attributes), size, 0))
     for kind, path in rules:
         try:
-            place = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+            handle = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:
             continue  # deleted meanwhile: what is not granted is refused
-        mode = os.fstat(place).st_mode
-        rights = handled if kind == "write" else _READ
+        mode = os.fstat(handle).st_mode
+        rights = handled if kind == "write" else _READ_RIGHTS
         if not stat.S_ISDIR(mode):
-            rights &= _OF_FILES
-        rule = rights.to_bytes(8, "little") + place.to_bytes(4, "little")
+            rights &= _FILE_RIGHTS
+        rule = rights.to_bytes(8, "little") + handle.to_bytes(4, "little")
         if not stat.S_ISLNK(mode):
             _check(_library.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, rule, 0))
-        os.close(place)
+        os.close(handle)
     _check(_library.syscall(_RESTRICT_SELF, ruleset, 0))
     os.close(ruleset)
 
@@ -183,8 +183,8 @@ def isolate_abstract_sockets() -> bool:
     """Cuts this process and its children off from the host's abstract sockets, if the kernel can (6.12)."""
     if landlock_version() < _FIRST_WITH_SCOPES:
         return False
-    wanted = (ctypes.c_uint64 * 3)(0, 0, _SCOPE_ABSTRACT_SOCKETS)
-    ruleset = _library.syscall(_CREATE_RULESET, ctypes.byref(wanted), ctypes.sizeof(wanted), 0)
+    attributes = (ctypes.c_uint64 * 3)(0, 0, _SCOPE_ABSTRACT_SOCKETS)
+    ruleset = _library.syscall(_CREATE_RULESET, ctypes.byref(attributes), ctypes.sizeof(attributes), 0)
     if ruleset < 0:
         return False
     done = _library.syscall(_RESTRICT_SELF, ruleset, 0) == 0

@@ -24,23 +24,23 @@ from types import FrameType
 
 from crushpy.sandbox.supervisor.process_control import (
     HAS_PROC,
-    KILL_PAUSE,
+    KILL_PAUSE_S,
     KILL_ROUNDS,
     PR_SET_CHILD_SUBREAPER,
     PR_SET_DUMPABLE,
     descendants,
-    kill_all_below_us,
-    kill_below,
+    kill_descendants,
     kill_namespace,
+    kill_tree,
+    list_parents,
     own_memory,
-    parents_of_all,
     process_control,
     reap_children,
     send,
 )
 from crushpy.sandbox.supervisor.reaper import CommandLimits, start_reaper
 
-_ROUNDS_FOR_ONE = 20
+_MAX_COMMAND_ROUNDS = 20
 """Attempts to kill one command's processes before the whole namespace is killed."""
 _FAST_CHECK_S, _SLOW_CHECK_S, _YOUNG_COMMAND_S = 0.2, 1.0, 10.0
 """Interval of the checks of resource use: fast while a command is young."""
@@ -57,27 +57,27 @@ class _Command:
         self.rounds = 0
 
     def members(self) -> set[int]:
-        return descendants([self.reaper], parents_of_all()) if HAS_PROC else {-self.shell}
+        return descendants([self.reaper], list_parents()) if HAS_PROC else {-self.shell}
 
     def ask_to_end(self, grace: float) -> None:
-        asked = self.members()
-        send(asked, signal.SIGTERM)
+        signalled = self.members()
+        send(signalled, signal.SIGTERM)
         members = self.members()
-        send(members - asked, signal.SIGTERM)  # started during the listing
+        send(members - signalled, signal.SIGTERM)  # started during the listing
         send(members, signal.SIGCONT)  # a stopped process must continue to receive it
         self.kill_at = time.monotonic() + grace
 
     def kill(self) -> None:
         self.rounds += 1
-        self.kill_at = time.monotonic() + KILL_PAUSE
-        if self.rounds > _ROUNDS_FOR_ONE and os.getpid() == 1:
+        self.kill_at = time.monotonic() + KILL_PAUSE_S
+        if self.rounds > _MAX_COMMAND_ROUNDS and os.getpid() == 1:
             kill_namespace()  # it forks faster than we can list
         elif HAS_PROC:
-            kill_below(self.reaper)
+            kill_tree(self.reaper)
         else:
             send({-self.shell}, signal.SIGKILL)
-        stubborn = self.rounds > KILL_ROUNDS // 2
-        send({self.reaper}, signal.SIGKILL if stubborn else signal.SIGCONT)
+        force = self.rounds > KILL_ROUNDS // 2
+        send({self.reaper}, signal.SIGKILL if force else signal.SIGCONT)
 
 
 class _Supervisor:
@@ -91,10 +91,10 @@ class _Supervisor:
         self._next_check = 0.0
         self.helpers: set[int] = set()
         """Children that are not reapers."""
-        self._wake, wakes = os.pipe()
-        for end in (self._wake, wakes):
+        self._wake_pipe, wake_end = os.pipe()
+        for end in (self._wake_pipe, wake_end):
             os.set_blocking(end, False)
-        signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
+        signal.set_wakeup_fd(wake_end, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, _wake_up)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
             signal.signal(number, signal.SIG_IGN)
@@ -107,11 +107,11 @@ class _Supervisor:
 
     def serve(self) -> None:
         while not (self._closing and not self._commands):
-            ready = select.select([self._link, self._wake], [], [], self._next_timeout())[0]
-            if self._wake in ready:
-                os.read(self._wake, 4096)
+            ready = select.select([self._link, self._wake_pipe], [], [], self._next_timeout())[0]
+            if self._wake_pipe in ready:
+                os.read(self._wake_pipe, 4096)
             self._reap()
-            if self._link in ready and not self._take_orders():
+            if self._link in ready and not self._receive_orders():
                 return
             self._handle_endings()
             self._enforce_limits()
@@ -126,7 +126,7 @@ class _Supervisor:
 
     # --- orders -------------------------------------------------------------------------------------------
 
-    def _take_orders(self) -> bool:
+    def _receive_orders(self) -> bool:
         try:
             data, descriptors, _, _ = socket.recv_fds(self._link, 65_536, 64)
         except OSError:
@@ -136,10 +136,10 @@ class _Supervisor:
             self._descriptors.append(descriptor)
         *lines, self._unread = (self._unread + data).split(b"\n")
         for line in lines:
-            self._obey(*line.decode().split())
+            self._execute_order(*line.decode().split())
         return bool(data)
 
-    def _obey(self, verb: str, first: str, grace: str = "0") -> None:
+    def _execute_order(self, verb: str, first: str, grace: str = "0") -> None:
         if verb == "run":
             self._start(first)
         elif verb == "close":
@@ -184,7 +184,7 @@ class _Supervisor:
 
     def _strays(self) -> set[int]:
         """Our descendants that no reaper owns."""
-        parents = parents_of_all()
+        parents = list_parents()
         reapers = {command.reaper for command in self._commands.values()}
         ours = reapers | self.helpers
         return descendants([os.getpid()], parents) - ours - descendants(ours, parents)
@@ -209,7 +209,7 @@ class _Supervisor:
             return
         young = any(now - command.started < _YOUNG_COMMAND_S for command in self._commands.values())
         self._next_check = now + (_FAST_CHECK_S if young else _SLOW_CHECK_S)
-        parents = parents_of_all()
+        parents = list_parents()
         for command in self._commands.values():
             members = descendants([command.reaper], parents)
             if command.kill_at is not None:
@@ -229,29 +229,29 @@ def _wake_up(_number: int, _frame: FrameType | None) -> None:
 
 def main() -> None:
     """Arguments: the socket's descriptor, then NAME=VALUE words."""
-    told = dict(word.split("=", 1) for word in sys.argv[2:])
+    options = dict(word.split("=", 1) for word in sys.argv[2:])
     link = socket.socket(fileno=int(sys.argv[1]))
     link.set_inheritable(False)
-    if "landlock" in told:
-        from crushpy.sandbox.supervisor.landlock import enter
+    if "landlock" in options:
+        from crushpy.sandbox.supervisor.landlock import enter_landlock
 
-        enter(int(told["landlock"]), link, network=told["network"] == "1")
+        enter_landlock(int(options["landlock"]), link, network=options["network"] == "1")
     process_control(PR_SET_DUMPABLE, 0)  # otherwise commands of the same user could trace us
     process_control(PR_SET_CHILD_SUBREAPER, 1)
-    if "scoped" in told:
+    if "scoped" in options:
         from crushpy.sandbox.supervisor.landlock import isolate_abstract_sockets
 
         isolate_abstract_sockets()
-    limits = CommandLimits(*(int(told.get(name, "0")) for name in ("processes", "memory", "file_size")))
+    limits = CommandLimits(*(int(options.get(name, "0")) for name in ("processes", "memory", "file_size")))
     supervisor = _Supervisor(link, limits)
-    if "proxy" in told:
+    if "proxy" in options:
         from crushpy.sandbox.supervisor.forwarder import start_forwarder
 
-        supervisor.helpers.add(start_forwarder(int(told["port"]), told["proxy"], link))
+        supervisor.helpers.add(start_forwarder(int(options["port"]), options["proxy"], link))
     gc.disable()
     gc.freeze()  # pages that are not touched are not copied on fork
     supervisor.report("ready")
     supervisor.serve()
     if os.getpid() != 1:  # the first process of a pid namespace takes all others with it
-        kill_all_below_us()
+        kill_descendants()
     os._exit(0)

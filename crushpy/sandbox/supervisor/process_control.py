@@ -7,9 +7,9 @@ from signal import SIGKILL, SIGSTOP
 
 HAS_PROC = os.path.exists("/proc/self/stat")  # noqa: PTH110 - pathlib takes long to import
 KILL_ROUNDS = 400
-KILL_PAUSE = 0.005
+KILL_PAUSE_S = 0.005
 _STOP_ROUNDS = 20
-_PAGE = os.sysconf("SC_PAGE_SIZE")
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
 
@@ -30,7 +30,7 @@ def process_control(option: int, value: int) -> None:
     _library[0](option, value, 0, 0, 0)
 
 
-def parents_of_all() -> dict[int, int]:
+def list_parents() -> dict[int, int]:
     """The parent of each process by pid, without zombies."""
     parents: dict[int, int] = {}
     for name in os.listdir("/proc") if HAS_PROC else ():  # noqa: PTH208
@@ -70,15 +70,15 @@ def send(pids: Iterable[int], number: int) -> None:
             pass  # it ended, or belongs to another user
 
 
-def kill_below(root: int) -> None:
+def kill_tree(root: int) -> None:
     """Kills all descendants of `root`. They are stopped first, so that none can fork meanwhile."""
     stopped: set[int] = set()
     for _ in range(_STOP_ROUNDS):
-        more = descendants([root], parents_of_all()) - stopped
-        if not more:
+        running = descendants([root], list_parents()) - stopped
+        if not running:
             break
-        send(more, SIGSTOP)
-        stopped |= more
+        send(running, SIGSTOP)
+        stopped |= running
     send(stopped, SIGKILL)
 
 
@@ -88,13 +88,13 @@ def kill_namespace() -> None:
         send([-1], SIGKILL)
 
 
-def kill_all_below_us() -> None:
+def kill_descendants() -> None:
     for _ in range(KILL_ROUNDS):
-        if not descendants([os.getpid()], parents_of_all()):
+        if not descendants([os.getpid()], list_parents()):
             break
-        kill_below(os.getpid())
+        kill_tree(os.getpid())
         reap_children()
-        time.sleep(KILL_PAUSE)
+        time.sleep(KILL_PAUSE_S)
 
 
 def reap_children() -> dict[int, int]:
@@ -115,6 +115,6 @@ def own_memory(pid: int) -> int:
     try:
         with open(f"/proc/{pid}/statm", "rb") as file:
             fields = file.read().split()
-        return (int(fields[1]) - int(fields[2])) * _PAGE
+        return (int(fields[1]) - int(fields[2])) * _PAGE_BYTES
     except (OSError, IndexError, ValueError):
         return 0

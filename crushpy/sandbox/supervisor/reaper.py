@@ -14,7 +14,7 @@ from crushpy.sandbox.supervisor.process_control import (
     HAS_PROC,
     PR_SET_CHILD_SUBREAPER,
     PR_SET_PDEATHSIG,
-    kill_all_below_us,
+    kill_descendants,
     process_control,
 )
 
@@ -22,7 +22,7 @@ Report = Callable[..., None]
 PARENT_DIED = signal.SIGRTMAX if hasattr(signal, "SIGRTMAX") else signal.SIGUSR2
 
 
-_IGNORED = (
+_RESET_SIGNALS = (
     *(signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGQUIT),
     *(signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1),
 )
@@ -42,35 +42,35 @@ def start_reaper(
     name: str, order: int, output: int, limits: CommandLimits, report: Report
 ) -> tuple[int, int]:
     """Starts a command under a reaper; returns the reaper's pid, and the shell's if groups are signalled."""
-    tell, told = (-1, -1) if HAS_PROC else os.pipe()
+    read_end, write_end = (-1, -1) if HAS_PROC else os.pipe()
     reaper = os.fork()
     if reaper == 0:
         try:
-            _watch(name, order, output, limits, report, told)
+            _reap(name, order, output, limits, report, write_end)
         finally:
             os._exit(1)
     if HAS_PROC:
         return reaper, 0
-    os.close(told)
-    shell = int(os.read(tell, 20) or b"0")
-    os.close(tell)
+    os.close(write_end)
+    shell = int(os.read(read_end, 20) or b"0")
+    os.close(read_end)
     return reaper, shell
 
 
-def _watch(name: str, order: int, output: int, limits: CommandLimits, report: Report, told: int) -> None:
+def _reap(name: str, order: int, output: int, limits: CommandLimits, report: Report, write_end: int) -> None:
     supervisor = os.getppid()
 
-    def parent_died(_number: int = 0, _frame: FrameType | None = None) -> None:
+    def exit_if_orphaned(_number: int = 0, _frame: FrameType | None = None) -> None:
         if os.getppid() != supervisor:
-            kill_all_below_us()
+            kill_descendants()
             os._exit(0)
 
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    signal.signal(PARENT_DIED, parent_died)
+    signal.signal(PARENT_DIED, exit_if_orphaned)
     process_control(PR_SET_CHILD_SUBREAPER, 1)
     process_control(PR_SET_PDEATHSIG, PARENT_DIED)
-    parent_died()  # it may have died before the signal was set up
+    exit_if_orphaned()  # it may have died before the signal was set up
     try:
         shell = _start_shell(order, output, limits)
     except OSError as error:
@@ -79,9 +79,9 @@ def _watch(name: str, order: int, output: int, limits: CommandLimits, report: Re
         os._exit(0)
     os.close(order)
     os.close(output)
-    if told >= 0:
-        os.write(told, str(shell).encode())
-        os.close(told)
+    if write_end >= 0:
+        os.write(write_end, str(shell).encode())
+        os.close(write_end)
     while True:
         try:
             pid, status = os.waitpid(-1, 0)
@@ -101,7 +101,7 @@ def _start_shell(order: int, output: int, limits: CommandLimits) -> int:
     arguments, environment = words[: int(count)], words[int(count) :]
     variables = (each.partition(b"=") for each in environment if b"=" in each)
     os.chdir(cwd)
-    _limit(limits)
+    _set_limits(limits)
     return os.posix_spawn(
         arguments[0],
         arguments,
@@ -113,23 +113,23 @@ def _start_shell(order: int, output: int, limits: CommandLimits) -> int:
         ),
         setsid=True,
         setsigmask=(),
-        setsigdef=_IGNORED,
+        setsigdef=_RESET_SIGNALS,
     )
 
 
-def _limit(limits: CommandLimits) -> None:
-    wanted = {
+def _set_limits(limits: CommandLimits) -> None:
+    values = {
         "RLIMIT_NPROC": limits.processes,
         "RLIMIT_DATA": limits.memory,
         "RLIMIT_FSIZE": limits.file_size,
     }
-    for name, most in wanted.items():
+    for name, value in values.items():
         number = getattr(resource, name, None)
-        if not most or number is None:
+        if not value or number is None:
             continue
         try:
             hard = resource.getrlimit(number)[1]
-            allowed = most if hard == resource.RLIM_INFINITY else min(most, hard)
+            allowed = value if hard == resource.RLIM_INFINITY else min(value, hard)
             resource.setrlimit(number, (allowed, allowed))
         except (OSError, ValueError):
             pass  # less than is in use already; the supervisor checks as well
