@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from crushpy.security.safe_git import names_no_program
+from crushpy.security.safe_git import runs_no_program
 
 
 @pytest.fixture
@@ -15,12 +15,12 @@ def repository(workspace: Path) -> Path:
 
 
 def test_a_repository_as_git_makes_it_and_a_folder_without_one_name_no_program(repository: Path) -> None:
-    assert names_no_program(repository)
+    assert runs_no_program(repository)
     with (repository / ".git" / "config").open("a") as file:
         file.write('[remote "origin"]\n\turl = https://example.com/a.git\n[user]\n\tname = me\n')
     (repository / "deep").mkdir()
-    assert names_no_program(repository / "deep")
-    assert names_no_program(repository.parent / "user")
+    assert runs_no_program(repository / "deep")
+    assert runs_no_program(repository.parent / "user")
 
 
 @pytest.mark.parametrize(
@@ -44,16 +44,16 @@ def test_a_repository_as_git_makes_it_and_a_folder_without_one_name_no_program(r
 def test_what_names_a_program_or_is_not_understood_counts_as_one(repository: Path, settings: str) -> None:
     with (repository / ".git" / "config").open("a") as file:
         file.write(settings + "\n")
-    assert not names_no_program(repository)
+    assert not runs_no_program(repository)
 
 
 @pytest.mark.parametrize("name", [".gitmodules", ".git/config.worktree", ".git/hooks/post-index-change"])
 def test_files_that_bring_settings_or_programs_count_too(repository: Path, name: str) -> None:
     (repository / name).parent.mkdir(exist_ok=True)
     (repository / name).write_text("#!/bin/sh\n")
-    assert not names_no_program(repository)
+    assert not runs_no_program(repository)
 
 
 def test_a_worktree_elsewhere_is_not_known(workspace: Path) -> None:
     (workspace / ".git").write_text("gitdir: /somewhere\n")
-    assert not names_no_program(workspace)
+    assert not runs_no_program(workspace)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crushpy.security.sanitize import clean, encodable, one_line, revealed, revealed_pieces
+from crushpy.security.sanitize import clean, encodable, one_line, reveal, reveal_pieces
 
 SINGLE = "\x1b[]\x07\\\x9b\x9d\x9cPa0;\r\n\t \x00\x7f\u202e\u200b\u200d\ufe0fé😀\ud800"
 PIECES = st.sampled_from([*SINGLE, "52;c;aGk=", "31m", "\x1b\\", "(B"])
@@ -86,13 +86,13 @@ def test_tricks_are_taken_out_or_made_visible(text: str, shown: str) -> None:
 @given(TEXTS)
 @settings(max_examples=500)
 def test_before_a_decision_everything_is_to_be_seen_and_nothing_is_dropped(text: str) -> None:
-    pieces = list(revealed_pieces(text))
+    pieces = list(reveal_pieces(text))
     assert sum(1 if hidden else len(piece) for piece, hidden in pieces) == len(text)
-    shown = revealed(text)
+    shown = reveal(text)
     assert shown == "".join(piece for piece, _ in pieces)
     for char in shown:
         assert char in "\n\t \u200c\u200d" or unicodedata.category(char) not in ("Cc", "Cs", "Zs", "Zl", "Zp")
-    assert revealed(shown) == shown
+    assert reveal(shown) == shown
     shown.encode()
 
 
@@ -122,7 +122,7 @@ def test_before_a_decision_everything_is_to_be_seen_and_nothing_is_dropped(text:
     ],
 )
 def test_what_would_hide_from_a_decision_is_named(text: str, shown: str) -> None:
-    assert revealed(text) == shown
+    assert reveal(text) == shown
 
 
 def test_one_line_has_no_line_breaks() -> None:
@@ -137,7 +137,7 @@ def test_one_line_has_no_line_breaks() -> None:
 def test_megabytes_of_anything_are_done_long_before_the_timeout(piece: str) -> None:
     """A pattern that is not linear would take hours here."""
     assert "\x1b" not in clean(piece * (500_000 // len(piece)))
-    assert "\x1b" not in revealed(piece * (500_000 // len(piece)))
+    assert "\x1b" not in reveal(piece * (500_000 // len(piece)))
 
 
 def test_what_utf_8_cannot_say_is_marked_and_halves_of_one_letter_find_each_other() -> None:

@@ -56,14 +56,14 @@ def find_key(
     place = locate_key(provider, settings, environ)
     if place.held:
         if not place.variable.upper().endswith("_API_KEY"):  # such variables are always redacted
-            from crushpy.security.redact import hide_from_now_on
+            from crushpy.security.redact import add_secret
 
-            hide_from_now_on(environ[place.variable])
+            add_secret(environ[place.variable])
         return FoundKey(place, environ[place.variable])
     if not (place.stored and open_keyring):
         return FoundKey(place)
     from crushpy.llm.system_keyring import KeyringUnusable, read_secret
-    from crushpy.security.redact import hide_from_now_on
+    from crushpy.security.redact import add_secret
 
     try:
         key = read_secret(provider)
@@ -71,7 +71,7 @@ def find_key(
         return FoundKey(place, problem=error.message)
     if not key:
         return FoundKey(place, problem="The keyring no longer contains the stored key.")
-    hide_from_now_on(key)
+    add_secret(key)
     return FoundKey(place, key)
 
 
@@ -104,10 +104,10 @@ def stored_names(paths: Paths | None = None) -> frozenset[str]:
 def store_key(provider: str, key: str, settings: "Settings") -> None:
     """Store a key in the keyring. Raises UsageError for an invalid key, KeyringUnusable with a hint."""
     from crushpy.llm.system_keyring import write_secret
-    from crushpy.security.redact import hide_from_now_on
+    from crushpy.security.redact import add_secret
 
     key = checked_key(key)
-    hide_from_now_on(key)
+    add_secret(key)
     with _add_hint(provider, settings):
         write_secret(provider, key)
     _record(provider, stored=True)

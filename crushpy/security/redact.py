@@ -11,8 +11,8 @@ from typing import Any, cast
 
 MARK = "[redacted]"
 
-_VARIABLES = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_ACCESS_KEY")
-_MIN_VARIABLE = 8
+_SECRET_SUFFIXES = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_ACCESS_KEY")
+_MIN_LENGTH = 8
 
 
 def _any_case(pattern: str) -> str:
@@ -24,7 +24,7 @@ _KEY_START = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
 _KEY_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _KEY_LINE = re.compile(r"\s*+(?:\\[nr]\s*+)*[A-Za-z0-9+/=]{16,}+")
 
-_LOOKS = {
+_KEY_FORMS = {
     # OpenAI, Anthropic, OpenRouter: with a digit, unlike names in CSS.
     "sk-": r"(?=[A-Za-z_-]*+[0-9])[A-Za-z0-9_-]{20,}+",
     "github_pat_": r"[A-Za-z0-9_]{20,}+",
@@ -55,13 +55,13 @@ def _token(start: str, rest: str) -> "re.Pattern[str]":
 
 _TOKENS = {
     **{f"k_{kind}_": _token(f"[spr]k_{kind}_", r"[A-Za-z0-9]{16,}+") for kind in ("live", "test")},  # Stripe
-    **{start: _token(re.escape(start), rest) for start, rest in _LOOKS.items()},
+    **{start: _token(re.escape(start), rest) for start, rest in _KEY_FORMS.items()},
 }
 """Patterns by a string that each match contains: the longer it is, the faster is the search for it."""
 _GITHUB = _token("gh[oprsu]_", r"[A-Za-z0-9]{20,}+")
-_SHORTEST = 20
+_MIN_TEXT_CHARS = 20
 """A shorter text of only letters and digits cannot be recognised as a secret."""
-_SHORTEST_TOKEN = 15
+_MIN_TOKEN_CHARS = 15
 _SEPARATOR = re.compile(r"[ \t:=]")
 """One of these is in every header, every URL with a password, and between a name and its value."""
 
@@ -90,7 +90,7 @@ _KEYS_OF = ("private", "signing", "api", "access", "account", "encryption")
 _LONGEST_KEY = max(map(len, _KEYS_OF)) + 1
 
 _FLAG = re.compile(r"(?:^|[\s'\"])--[A-Za-z0-9_-]*+$")
-_FLAG_REACH = 30
+_FLAG_CHARS = 30
 """How far before a name the dashes of its flag may be."""
 _CODE = re.compile(r"[A-Za-z_]\w*+(?:\.[A-Za-z_]\w*+)+$|[^()\[\]{}|]*+[()\[\]{}|]")
 _PLACEHOLDER = re.compile(
@@ -98,17 +98,17 @@ _PLACEHOLDER = re.compile(
     r"|example|changeme|\W*+|(.)\1*)$",
     re.IGNORECASE,
 )
-_NAME_OF_ONE = re.compile(
+_LIKELY_NAME = re.compile(
     "pass|pwd|secret|token|key|cred|auth|self|args|value|config|settings|env", re.IGNORECASE
 )
 
 
-_hidden: set[str] = set()
+_added: set[str] = set()
 
 
-def hide_from_now_on(secret: str) -> None:
+def add_secret(secret: str) -> None:
     """Adds a secret that is not in the environment, such as a key from the keyring."""
-    _hidden.add(secret)
+    _added.add(secret)
 
 
 def redact(text: str) -> str:
@@ -125,14 +125,14 @@ class Redactor:
     """For many texts: our environment is read once."""
 
     def __init__(self) -> None:
-        self._known = _known_secrets()
+        self._secrets = _known_secrets()
 
     def text(self, text: str) -> str:
-        for value in self._known:
+        for value in self._secrets:
             text = text.replace(value, MARK)
-        if len(text) < _SHORTEST and text.isalnum():
+        if len(text) < _MIN_TEXT_CHARS and text.isalnum():
             return text
-        if len(text) < _SHORTEST_TOKEN and not _SEPARATOR.search(text):
+        if len(text) < _MIN_TOKEN_CHARS and not _SEPARATOR.search(text):
             return text
         text = _hide_tokens(_hide_private_keys(text))
         if not _SEPARATOR.search(text):
@@ -155,30 +155,30 @@ class Redactor:
 
 def _known_secrets() -> list[str]:
     """Longest first: one may be part of another."""
-    named = [name for name in os.environ if name.upper().endswith(_VARIABLES)]
+    named = [name for name in os.environ if name.upper().endswith(_SECRET_SUFFIXES)]
     values = {os.environ.get(name, "").strip() for name in named}
-    return sorted((value for value in values | _hidden if len(value) >= _MIN_VARIABLE), key=len, reverse=True)
+    return sorted((value for value in values | _added if len(value) >= _MIN_LENGTH), key=len, reverse=True)
 
 
 def _hide_private_keys(text: str) -> str:
     if "-----BEGIN " not in text:
         return text
-    kept: list[str] = []
-    place = 0
-    while start := _KEY_START.search(text, place):
-        kept += text[place : start.start()], MARK
-        place = _end_of_key(text, start.end())
-    return "".join(kept) + text[place:]
+    parts: list[str] = []
+    position = 0
+    while start := _KEY_START.search(text, position):
+        parts += text[position : start.start()], MARK
+        position = _end_of_key(text, start.end())
+    return "".join(parts) + text[position:]
 
 
-def _end_of_key(text: str, place: int) -> int:
+def _end_of_key(text: str, position: int) -> int:
     """The position after its end mark, or after the last line that looks like a key if the end is missing."""
-    dashes = text.find("-----", place)
+    dashes = text.find("-----", position)
     if dashes >= 0 and (end := _KEY_END.match(text, dashes)):
         return end.end()
-    while line := _KEY_LINE.match(text, place):
-        place = line.end()
-    return place
+    while line := _KEY_LINE.match(text, position):
+        position = line.end()
+    return position
 
 
 def _hide_tokens(text: str) -> str:
@@ -199,13 +199,13 @@ def _hide_at(
     """The result of `pattern.sub`, faster: the pattern can match only at `places` of the lower-case text."""
     if len(lower) != len(text):  # a few letters change their length
         return pattern.sub(hide, text)
-    kept: list[str] = []
+    parts: list[str] = []
     end = 0
-    for place in sorted(places(lower)):
-        if place >= end and (found := pattern.match(text, place)):
-            kept += text[end:place], hide(found)
+    for position in sorted(places(lower)):
+        if position >= end and (found := pattern.match(text, position)):
+            parts += text[end:position], hide(found)
             end = found.end()
-    return "".join(kept) + text[end:] if kept else text
+    return "".join(parts) + text[end:] if parts else text
 
 
 def _headers(lower: str) -> list[int]:
@@ -217,29 +217,29 @@ def _names(lower: str) -> list[int]:
     """Where a `_NAME` may begin."""
     secrets = _occurrences(lower, "secret")
     found = _occurrences(lower, *_NAME_WORDS) + secrets
-    for place in secrets:
-        found += _beginnings(lower, place, ("client",))
-    for place in _occurrences(lower, "key"):
-        found += _beginnings(lower, place, _KEYS_OF)
+    for position in secrets:
+        found += _word_starts(lower, position, ("client",))
+    for position in _occurrences(lower, "key"):
+        found += _word_starts(lower, position, _KEYS_OF)
     return found
 
 
-def _beginnings(lower: str, place: int, words: tuple[str, ...]) -> Iterator[int]:
-    """The start of each of `words` that ends at `place`, or one dash or underscore before it."""
-    before = lower[max(0, place - _LONGEST_KEY) : place]
+def _word_starts(lower: str, position: int, words: tuple[str, ...]) -> Iterator[int]:
+    """The start of each of `words` that ends at `position`, or one dash or underscore before it."""
+    before = lower[max(0, position - _LONGEST_KEY) : position]
     joined = before[:-1] if before.endswith(("_", "-")) else before
     for word in words:
         if joined.endswith(word):
-            yield place - len(before) + len(joined) - len(word)
+            yield position - len(before) + len(joined) - len(word)
 
 
 def _occurrences(text: str, *words: str) -> list[int]:
     found: list[int] = []
     for word in words:
-        place = text.find(word)
-        while place >= 0:
-            found.append(place)
-            place = text.find(word, place + 1)
+        position = text.find(word)
+        while position >= 0:
+            found.append(position)
+            position = text.find(word, position + 1)
     return found
 
 
@@ -258,7 +258,7 @@ def _hide_url_password(match: "re.Match[str]") -> str:
 def _hide_assigned(match: "re.Match[str]") -> str:
     name, separator = match[1], match[2]
     if separator.isspace():
-        before = match.string[max(0, match.start() - _FLAG_REACH) : match.start()]
+        before = match.string[max(0, match.start() - _FLAG_CHARS) : match.start()]
         if not _FLAG.search(before):
             return match[0]
         separator = "="
@@ -280,8 +280,8 @@ def _is_secret(name: str, separator: str, value: str, *, bare: bool) -> bool:
         if len(value) < 4 or (name.lower() == "pwd" and value.startswith(("/", "~", "."))):
             return False  # a working directory
         # `password: optional` is prose, `password=letmein` is not, `password=my_password` is code.
-        return not bare or _has_digit(value) or not (separator[-1].isspace() or _NAME_OF_ONE.search(value))
-    if len(value) < 8 or " " in value or (bare and "_" in value and _NAME_OF_ONE.search(value)):
+        return not bare or _has_digit(value) or not (separator[-1].isspace() or _LIKELY_NAME.search(value))
+    if len(value) < 8 or " " in value or (bare and "_" in value and _LIKELY_NAME.search(value)):
         return False
     if _has_digit(value):
         return len(value) >= 16 or any(char.isalpha() for char in value)

@@ -24,7 +24,7 @@ _OFF = (
     ("submodule.recurse", "false"),
 )
 _FILTER_KEYS = (("clean", ""), ("smudge", ""), ("process", ""), ("required", "false"))
-_HARMLESS = ("PATH", "HOME", "XDG_CONFIG_HOME", "LANG", "LC_ALL", "TMPDIR", "USER", "LOGNAME")
+_PASSED_VARIABLES = ("PATH", "HOME", "XDG_CONFIG_HOME", "LANG", "LC_ALL", "TMPDIR", "USER", "LOGNAME")
 FILTERS = ("config", "--null", "--name-only", "--get-regexp", r"^filter\.")
 """Lists the settings of filters; `filter_names` parses the output."""
 
@@ -52,12 +52,13 @@ def git_command(folder: Path, *words: str) -> list[str]:
 def git_environment(filters: Sequence[str] = ()) -> dict[str, str]:
     """The environment of such a call. `filters`: the known filters, if the call reads file contents."""
     settings = [*_OFF, *((f"filter.{name}.{key}", value) for name in filters for key, value in _FILTER_KEYS)]
-    told = {name: os.environ[name] for name in _HARMLESS if name in os.environ}
-    told |= {"GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_CONFIG_COUNT": str(len(settings))}
+    variables = {name: os.environ[name] for name in _PASSED_VARIABLES if name in os.environ}
+    variables |= {"GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1"}
+    variables["GIT_CONFIG_COUNT"] = str(len(settings))
     for number, (name, value) in enumerate(settings):
-        told[f"GIT_CONFIG_KEY_{number}"] = name
-        told[f"GIT_CONFIG_VALUE_{number}"] = value
-    return told
+        variables[f"GIT_CONFIG_KEY_{number}"] = name
+        variables[f"GIT_CONFIG_VALUE_{number}"] = value
+    return variables
 
 
 def filter_names(listed: bytes) -> tuple[str, ...]:
@@ -66,7 +67,7 @@ def filter_names(listed: bytes) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in names if name))
 
 
-def names_no_program(folder: Path) -> bool:
+def runs_no_program(folder: Path) -> bool:
     """True if no setting of the repository around `folder` makes git's reading commands run a program.
 
     A setting that is not known to be harmless counts as a program. The user's own settings are not checked.
@@ -75,8 +76,8 @@ def names_no_program(folder: Path) -> bool:
     if repository is None:
         return True
     hook = repository / "hooks" / "post-index-change"
-    more = (repository / "modules", repository / "config.worktree", repository.parent / ".gitmodules", hook)
-    if any(os.path.lexists(each) for each in more):  # submodules have their own settings
+    risky = (repository / "modules", repository / "config.worktree", repository.parent / ".gitmodules", hook)
+    if any(os.path.lexists(each) for each in risky):  # submodules have their own settings
         return False
     try:
         with (repository / "config").open(encoding="utf-8") as file:

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
-_PASS_THROUGH = os.O_DIRECTORY | getattr(os, "O_PATH", os.O_RDONLY)
+_TRAVERSE_FLAGS = os.O_DIRECTORY | getattr(os, "O_PATH", os.O_RDONLY)
 """With O_PATH a folder that may be entered but not listed can still be traversed."""
-_NEVER_FOLLOWED = os.O_NOFOLLOW | os.O_CLOEXEC
+_NO_FOLLOW_FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Folder:
@@ -44,7 +44,7 @@ class Folder:
 
     def open(self, name: str, flags: int, mode: int = 0o666) -> int:
         """A descriptor of the file `name`. Raises ELOOP if it is a link."""
-        return os.open(_single(name), flags | _NEVER_FOLLOWED, mode, dir_fd=self.handle)
+        return os.open(_require_name(name), flags | _NO_FOLLOW_FLAGS, mode, dir_fd=self.handle)
 
     def open_regular(self, name: str) -> int:
         """A descriptor to read the regular file `name`. Raises NotRegular for anything else."""
@@ -63,7 +63,7 @@ class Folder:
 
     def status(self, name: str) -> os.stat_result:
         """The status of `name`, which may be a link."""
-        return os.stat(_single(name), dir_fd=self.handle, follow_symlinks=False)
+        return os.stat(_require_name(name), dir_fd=self.handle, follow_symlinks=False)
 
     def exists(self, name: str) -> bool:
         try:
@@ -74,29 +74,29 @@ class Folder:
 
     def link_target(self, name: str) -> str:
         """The target of a link."""
-        return os.readlink(_single(name), dir_fd=self.handle)
+        return os.readlink(_require_name(name), dir_fd=self.handle)
 
     def folder(self, name: str) -> "Folder":
         """The folder `name` in this one. Raises ELOOP if it is a link."""
-        return Folder(self.path / name, _enter(self.handle, _single(name)))
+        return Folder(self.path / name, _open_subfolder(self.handle, _require_name(name)))
 
     def descend(self, names: Sequence[str]) -> "Folder":
         """The folder at the end of these names. Raises ELOOP if one of them is a link."""
-        handle = _step_by_step(self.handle, [_single(name) for name in names])
+        handle = _descend(self.handle, [_require_name(name) for name in names])
         return Folder(self.path.joinpath(*names), handle)
 
     def make_folder(self, name: str) -> None:
-        os.mkdir(_single(name), dir_fd=self.handle)
+        os.mkdir(_require_name(name), dir_fd=self.handle)
 
     def rename(self, old: str, new: str) -> None:
         """Renames `old` to `new` atomically."""
-        os.replace(_single(old), _single(new), src_dir_fd=self.handle, dst_dir_fd=self.handle)
+        os.replace(_require_name(old), _require_name(new), src_dir_fd=self.handle, dst_dir_fd=self.handle)
 
     def link(self, old: str, new: str) -> None:
         """Creates a hard link; fails if `new` exists."""
         os.link(
-            _single(old),
-            _single(new),
+            _require_name(old),
+            _require_name(new),
             src_dir_fd=self.handle,
             dst_dir_fd=self.handle,
             follow_symlinks=False,
@@ -105,13 +105,13 @@ class Folder:
     def remove(self, name: str) -> None:
         """Removes a file or a link, if it exists."""
         try:
-            os.unlink(_single(name), dir_fd=self.handle)
+            os.unlink(_require_name(name), dir_fd=self.handle)
         except FileNotFoundError:
             pass
 
     def remove_folder(self, name: str) -> None:
         """Removes an empty folder."""
-        os.rmdir(_single(name), dir_fd=self.handle)
+        os.rmdir(_require_name(name), dir_fd=self.handle)
 
     def write_new(self, name: str, content: bytes, mode: int) -> int:
         """Creates the file `name` with this content, synced to disk; returns its open descriptor.
@@ -120,9 +120,9 @@ class Folder:
         """
         handle = self.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
         try:
-            left = memoryview(content)
-            while left:
-                left = left[os.write(handle, left) :]
+            remaining = memoryview(content)
+            while remaining:
+                remaining = remaining[os.write(handle, remaining) :]
             os.fsync(handle)
         except BaseException:
             os.close(handle)
@@ -142,41 +142,41 @@ class Folder:
 
     def as_cwd(self) -> str:
         """A path that a new process can use to start in this folder, if the system has one."""
-        held = f"/proc/self/fd/{self.handle}"
-        return held if sys.platform == "linux" and Path(held).exists() else str(self.path)
+        proc_path = f"/proc/self/fd/{self.handle}"
+        return proc_path if sys.platform == "linux" and Path(proc_path).exists() else str(self.path)
 
 
 def open_folder(path: Path) -> Folder:
     """Opens the folder at a resolved path. Raises OSError: ELOOP if a part of it is now a link."""
     if not path.is_absolute() or ".." in path.parts:
         raise ValueError(f"{path} is not a real path")
-    root = os.open(path.anchor, _PASS_THROUGH | os.O_CLOEXEC)
+    root = os.open(path.anchor, _TRAVERSE_FLAGS | os.O_CLOEXEC)
     try:
-        return Folder(path, _step_by_step(root, path.parts[1:]))
+        return Folder(path, _descend(root, path.parts[1:]))
     finally:
         os.close(root)
 
 
 def make_folders(path: Path) -> tuple[Folder, list[Path]]:
     """Opens the folder at a resolved path, creating missing ones; also returns those, innermost first."""
-    made: list[Path] = []
+    created: list[Path] = []
     missing: list[str] = []
-    at = path
+    current = path
     while True:
         try:
-            folder = open_folder(at)
+            folder = open_folder(current)
             break
         except FileNotFoundError:
-            if at == at.parent:
+            if current == current.parent:
                 raise
-            missing.append(at.name)
-            at = at.parent
+            missing.append(current.name)
+            current = current.parent
     try:
         while missing:
             name = missing.pop()
             try:
                 folder.make_folder(name)
-                made.insert(0, folder.path / name)
+                created.insert(0, folder.path / name)
             except FileExistsError:
                 pass  # another process just created it
             inner = folder.folder(name)
@@ -184,9 +184,9 @@ def make_folders(path: Path) -> tuple[Folder, list[Path]]:
             folder = inner
     except BaseException:
         folder.close()
-        remove_if_empty(made)
+        remove_if_empty(created)
         raise
-    return folder, made
+    return folder, created
 
 
 def remove_if_empty(folders: list[Path]) -> None:
@@ -206,8 +206,8 @@ def open_parent(path: str, *, make: bool = False) -> Generator[tuple[Folder, str
     Raises OSError: FileNotFoundError if a parent folder is missing, NotADirectoryError or ELOOP if one is a
     file or a link now.
     """
-    above = Path(path).parent
-    with make_folders(above)[0] if make else open_folder(above) as folder:
+    parent_path = Path(path).parent
+    with make_folders(parent_path)[0] if make else open_folder(parent_path) as folder:
         yield folder, os.path.basename(path)  # noqa: PTH119
 
 
@@ -232,18 +232,18 @@ def _require_regular(mode: int) -> None:
         raise NotRegular(mode)
 
 
-def _single(name: str) -> str:
+def _require_name(name: str) -> str:
     if not name or name in (".", "..") or "/" in name:
         raise ValueError(f"{name!r} is not the name of something in a folder")
     return name
 
 
-def _step_by_step(root: int, names: Sequence[str]) -> int:
+def _descend(root: int, names: Sequence[str]) -> int:
     """Enters one folder after the other. One call of openat2 would save 7 us, and needs ctypes."""
     handle = os.dup(root)
     try:
         for name in names:
-            inner = _enter(handle, name)
+            inner = _open_subfolder(handle, name)
             os.close(handle)
             handle = inner
     except BaseException:
@@ -252,9 +252,9 @@ def _step_by_step(root: int, names: Sequence[str]) -> int:
     return handle
 
 
-def _enter(handle: int, name: str) -> int:
+def _open_subfolder(handle: int, name: str) -> int:
     try:
-        return os.open(name, _PASS_THROUGH | _NEVER_FOLLOWED, dir_fd=handle)
+        return os.open(name, _TRAVERSE_FLAGS | _NO_FOLLOW_FLAGS, dir_fd=handle)
     except NotADirectoryError:
         # Links give the same error: distinguish them for the message.
         if stat.S_ISLNK(os.stat(name, dir_fd=handle, follow_symlinks=False).st_mode):

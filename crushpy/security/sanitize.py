@@ -20,29 +20,29 @@ _HIDDEN = (
     r"\u3164\ufe00-\ufe0d\ufeff\uffa0\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
 """Characters that reorder text, have no width, or look like a space."""
-_UNSEEN = f"[{_HIDDEN}]"
+_INVISIBLE = f"[{_HIDDEN}]"
 _SURROGATE = r"[\ud800-\udfff]"
-_SEEN = rf"[^\x00-\x9f\ud800-\udfff{_HIDDEN}]"
-_JOINER = rf"(?<={_SEEN})[\u200c\u200d](?={_SEEN})"
+_VISIBLE = rf"[^\x00-\x9f\ud800-\udfff{_HIDDEN}]"
+_JOINER = rf"(?<={_VISIBLE})[\u200c\u200d](?={_VISIBLE})"
 """Joins emoji, and letters of some scripts: kept if it can."""
 
-_SUSPECT = f"{_CONTROL}|{_UNSEEN}|{_SURROGATE}"
-_HARM = (
+_SUSPECT = f"{_CONTROL}|{_INVISIBLE}|{_SURROGATE}"
+_UNSAFE = (
     rf"(?P<line>\r\n?)|(?P<gone>{_STRING}|{_CSI}|{_SHORT}|{_CONTROL})"
-    rf"|(?P<kept>{_JOINER})|(?P<unseen>{_UNSEEN})|{_SURROGATE}"
+    rf"|(?P<kept>{_JOINER})|(?P<unseen>{_INVISIBLE})|{_SURROGATE}"
 )
 
-_BLANK = r"\u00a0\u1680\u2000-\u200a\u202f\u205f\u2800\u3000"
+_SPACES = r"\u00a0\u1680\u2000-\u200a\u202f\u205f\u2800\u3000"
 """Looks like a space, but a shell treats it as a letter."""
 _ODD = r"\ufe0e\ufe0f\ufff0-\ufff8\U00013430-\U00013455\U0001bca0-\U0001bca3"
 """Invisible, and kept unless a decision depends on the text."""
-_SCRIPT = rf"[^\x00-\u058f\u2e80-\uf8ff{_HIDDEN}{_BLANK}{_ODD}]"
+_SCRIPT = rf"[^\x00-\u058f\u2e80-\uf8ff{_HIDDEN}{_SPACES}{_ODD}]"
 """Emoji, and scripts that use joiners: not Latin, Greek, Cyrillic or Chinese."""
-_AT_WORK = (
+_USED_JOINER = (
     rf"(?<={_SCRIPT})[\ufe0e\ufe0f]|(?<={_SCRIPT}|\ufe0f)[\u200c\u200d](?={_SCRIPT})"
     r"|(?<=[0-9#*])\ufe0f(?=\u20e3)"
 )
-_REVEAL = rf"(?P<kept>{_AT_WORK})|[\x00-\x08\x0b-\x1f\x7f-\x9f{_HIDDEN}{_BLANK}{_ODD}]|{_SURROGATE}"
+_REVEAL = rf"(?P<kept>{_USED_JOINER})|[\x00-\x08\x0b-\x1f\x7f-\x9f{_HIDDEN}{_SPACES}{_ODD}]|{_SURROGATE}"
 _C0 = (
     "NUL SOH STX ETX EOT ENQ ACK BEL BS HT LF VT FF CR SO SI "
     "DLE DC1 DC2 DC3 DC4 NAK SYN ETB CAN EM SUB ESC FS GS RS US"
@@ -60,32 +60,32 @@ def clean(text: str) -> str:
             return text
     elif re.search(_SUSPECT, text) is None:
         return text
-    return re.sub(_HARM, _harmless, text)
+    return re.sub(_UNSAFE, _replace_match, text)
 
 
-def revealed(text: str) -> str:
+def reveal(text: str) -> str:
     """`text` with everything visible, for decisions: hidden characters become `<ESC>` or `<U+202E>`.
 
     Nothing is dropped. Line breaks and tabs stay; a carriage return is shown, also at the end of a line.
     """
-    return "".join([piece for piece, _ in revealed_pieces(text)])
+    return "".join([piece for piece, _ in reveal_pieces(text)])
 
 
-def revealed_pieces(text: str) -> Iterator[tuple[str, bool]]:
-    """The parts of `revealed`; True for each that represents a hidden character."""
+def reveal_pieces(text: str) -> Iterator[tuple[str, bool]]:
+    """The parts of `reveal`; True for each that represents a hidden character."""
     start = 0
     for match in () if text.isascii() and text.isprintable() else re.finditer(_REVEAL, text):
         if match["kept"]:
             continue
         if match.start() > start:
             yield text[start : match.start()], False
-        yield _name(match[0]), True
+        yield _char_name(match[0]), True
         start = match.end()
     if start < len(text):
         yield text[start:], False
 
 
-def _name(char: str) -> str:
+def _char_name(char: str) -> str:
     code = ord(char)
     return f"<{_NAMES[code]}>" if code in _NAMES else f"<U+{code:04X}>"
 
@@ -113,7 +113,7 @@ def _encodable(value: Any) -> Any:
     return value
 
 
-def _harmless(match: "re.Match[str]") -> str:
+def _replace_match(match: "re.Match[str]") -> str:
     match match.lastgroup:
         case "line":
             return "\n"

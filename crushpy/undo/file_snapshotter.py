@@ -26,11 +26,11 @@ class FileSnapshotter:
         self.problem = ""
         """Why the store could not keep the last file; empty if it could."""
 
-    def look(self, path: str, *, keep: bool = False) -> FileState:
+    def read_state(self, path: str, *, keep: bool = False) -> FileState:
         """The state of an absolute path. With `keep`, a file's content is stored if possible."""
         try:
             with open_parent(path) as (folder, name):
-                return self.look_in(folder, name, keep=keep)
+                return self.read_in(folder, name, keep=keep)
         except (FileNotFoundError, NotADirectoryError):
             return MISSING
         except OSError as error:
@@ -38,7 +38,7 @@ class FileSnapshotter:
                 return MISSING  # a parent folder is a link now
             return FileState("special", why=f"{UNREADABLE}: {error.strerror}")
 
-    def look_in(self, folder: Folder, name: str, *, keep: bool = False, room: int | None = None) -> FileState:
+    def read_in(self, folder: Folder, name: str, *, keep: bool = False, room: int | None = None) -> FileState:
         """The same for a name in an open folder; `room`: how many bytes may be stored."""
         try:
             status = folder.status(name)
@@ -54,12 +54,12 @@ class FileSnapshotter:
         try:
             status, content = _read(folder, name, self._max_file_bytes)
         except PermissionError:
-            return _unread(status, UNREADABLE)
+            return _unread_state(status, UNREADABLE)
         if content is None:
-            return _unread(status, TOO_LARGE)
-        return self._kept(content, stat.S_IMODE(status.st_mode), keep=keep, room=room)
+            return _unread_state(status, TOO_LARGE)
+        return self._store_content(content, stat.S_IMODE(status.st_mode), keep=keep, room=room)
 
-    def _kept(self, content: bytes, mode: int, *, keep: bool, room: int | None) -> FileState:
+    def _store_content(self, content: bytes, mode: int, *, keep: bool, room: int | None) -> FileState:
         digest = hash_of(content)
         if not keep:
             return FileState("file", digest, len(content), mode)
@@ -103,18 +103,18 @@ def _read(folder: Folder, name: str, limit: int) -> tuple[os.stat_result, bytes 
         status = os.fstat(handle)
         if status.st_size > limit:
             return status, None
-        pieces: list[bytes] = []
+        chunks: list[bytes] = []
         size = 0
-        while piece := os.read(handle, CHUNK):
-            pieces.append(piece)
-            size += len(piece)
+        while chunk := os.read(handle, CHUNK):
+            chunks.append(chunk)
+            size += len(chunk)
             if size > limit:
                 return os.fstat(handle), None
-        return os.fstat(handle), b"".join(pieces)
+        return os.fstat(handle), b"".join(chunks)
     finally:
         os.close(handle)
 
 
-def _unread(status: os.stat_result, why: str) -> FileState:
+def _unread_state(status: os.stat_result, why: str) -> FileState:
     mark = f"unread:{status.st_size}:{status.st_mtime_ns}"
     return FileState("file", mark, status.st_size, stat.S_IMODE(status.st_mode), why=why)

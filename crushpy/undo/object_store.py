@@ -72,7 +72,7 @@ def read_blob(folder: Path, blob: str) -> bytes | None:
 
 def _git(folder: Path, *words: str) -> bytes | None:
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             git_command(folder, *words),
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -82,12 +82,12 @@ def _git(folder: Path, *words: str) -> bytes | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout if done.returncode == 0 else None
+    return result.stdout if result.returncode == 0 else None
 
 
 PRUNE_INTERVAL_BYTES = 32_000_000
 """Bytes written before the total size is checked again; a tenth of the limit if that is less."""
-_PLAIN, _PACKED = b"\0", b"\1"
+_STORED, _COMPRESSED = b"\0", b"\1"
 
 
 def hash_of(content: bytes) -> str:
@@ -101,9 +101,9 @@ class ObjectStore:
         self.folder = folder
         self._objects = folder / "objects"
         self._max_bytes = max_bytes
-        self._check_every = min(PRUNE_INTERVAL_BYTES, max_bytes // 10)
-        self._unchecked = self._check_every  # so that the first write checks
-        self._mine = f"{os.getpid():x}-{os.urandom(4).hex()}"
+        self._check_interval = min(PRUNE_INTERVAL_BYTES, max_bytes // 10)
+        self._unchecked_bytes = self._check_interval  # so that the first write checks
+        self._temporary_prefix = f"{os.getpid():x}-{os.urandom(4).hex()}"
         self._numbers = count()
 
     @property
@@ -127,15 +127,15 @@ class ObjectStore:
             return digest
         except OSError:
             pass
-        packed = zlib.compress(content, 1)
-        data = _PACKED + packed if len(packed) < len(content) else _PLAIN + content
-        temporary = f"{folder}/{self._mine}-{next(self._numbers)}.tmp"
-        handle = _new_file(temporary)
+        compressed = zlib.compress(content, 1)
+        data = _COMPRESSED + compressed if len(compressed) < len(content) else _STORED + content
+        temporary = f"{folder}/{self._temporary_prefix}-{next(self._numbers)}.tmp"
+        handle = _create_file(temporary)
         try:
             try:
-                left = memoryview(data)
-                while left:
-                    left = left[os.write(handle, left) :]
+                remaining = memoryview(data)
+                while remaining:
+                    remaining = remaining[os.write(handle, remaining) :]
             finally:
                 os.close(handle)
             os.replace(temporary, file)  # noqa: PTH105  # thousands of files, one after the other
@@ -143,9 +143,9 @@ class ObjectStore:
             with suppress(OSError):
                 os.unlink(temporary)  # noqa: PTH108
             raise
-        self._unchecked += len(data)
-        if self._unchecked >= self._check_every:
-            self._unchecked = 0
+        self._unchecked_bytes += len(data)
+        if self._unchecked_bytes >= self._check_interval:
+            self._unchecked_bytes = 0
             self.prune()
         return digest
 
@@ -156,7 +156,7 @@ class ObjectStore:
         """The content with this hash; None if it was removed or is damaged."""
         try:
             data = self._file(digest).read_bytes()
-            content = zlib.decompress(data[1:]) if data[:1] == _PACKED else data[1:]
+            content = zlib.decompress(data[1:]) if data[:1] == _COMPRESSED else data[1:]
         except (OSError, zlib.error):
             return None
         return content if hash_of(content) == digest else None
@@ -196,7 +196,7 @@ class ObjectStore:
         return self._objects / digest[:2] / digest[2:]
 
 
-def _new_file(path: str) -> int:
+def _create_file(path: str) -> int:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
         return os.open(path, flags, 0o600)

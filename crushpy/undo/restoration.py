@@ -68,19 +68,19 @@ class NetChange(Data, frozen=True):
 SINCE = "changed since by you or another program"
 BETWEEN = "changed in between by you or another program, and that would be lost"
 INTERRUPTED = "crushpy ended while it changed this; the result is unknown"
-ON_THE_WAY = "a parent folder is a link or a file now"
+PARENT_REPLACED = "a parent folder is a link or a file now"
 
 
 def net_changes(changes: Sequence[RecordedChange]) -> list[NetChange]:
     """The net change of each path over a series of changes, oldest first."""
     found: dict[str, NetChange] = {}
     for change in changes:
-        known = found.get(change.path)
-        if known is None:
+        first = found.get(change.path)
+        if first is None:
             found[change.path] = NetChange(change.path, change.before, change.after)
             continue
-        joins = known.after is not None and known.after.same(change.before)
-        found[change.path] = NetChange(change.path, known.before, change.after, known.broken or not joins)
+        continues = first.after is not None and first.after.same(change.before)
+        found[change.path] = NetChange(change.path, first.before, change.after, first.broken or not continues)
     return list(found.values())
 
 
@@ -92,20 +92,20 @@ def plan_restoration(changes: Sequence[NetChange], snapshotter: FileSnapshotter)
     swapped = {one.path for one in changes if one.before.kind == "folder"}
     for change in changes:
         if (blocked := blocked_by(change.path)) and blocked not in swapped:
-            conflicts.append(Conflict(change.path, ON_THE_WAY))
+            conflicts.append(Conflict(change.path, PARENT_REPLACED))
             continue
-        now = snapshotter.look(change.path)
+        now = snapshotter.read_state(change.path)
         if now.same(change.before):
             if not change.none:
                 settled.append(change.path)
-        elif reason := _refused(change, now, snapshotter):
+        elif reason := _conflict_reason(change, now, snapshotter):
             conflicts.append(Conflict(change.path, reason))
         else:
             steps.append(Step(change.path, now, change.before))
-    return _reachable(_with_whole_folders(RestorationPlan(tuple(steps), tuple(conflicts), tuple(settled))))
+    return _reachable(_keep_full_folders(RestorationPlan(tuple(steps), tuple(conflicts), tuple(settled))))
 
 
-def _refused(change: NetChange, now: FileState, snapshotter: FileSnapshotter) -> str:
+def _conflict_reason(change: NetChange, now: FileState, snapshotter: FileSnapshotter) -> str:
     """Why this path must not, or cannot, be restored; empty if it can."""
     if change.after is None:
         return INTERRUPTED
@@ -124,25 +124,25 @@ def _refused(change: NetChange, now: FileState, snapshotter: FileSnapshotter) ->
     return ""
 
 
-def _with_whole_folders(plan: RestorationPlan) -> RestorationPlan:
+def _keep_full_folders(plan: RestorationPlan) -> RestorationPlan:
     """A folder with contents that stay can neither be removed nor replaced by a file."""
     steps = {step.path: step for step in plan.steps}
     conflicts = list(plan.conflicts)
     for step in sorted(plan.steps, key=lambda one: one.path.count("/"), reverse=True):
         if step.now.kind != "folder" or step.target.kind == "folder":
             continue
-        stays = [
+        remaining = [
             name
-            for name in _names_in(step.path)
+            for name in _list_names(step.path)
             if (inner := steps.get(f"{step.path}/{name}")) is None or inner.target.kind != "missing"
         ]
-        if stays:
+        if remaining:
             del steps[step.path]
-            conflicts.append(Conflict(step.path, f"contains {stays[0]}, which stays"))
+            conflicts.append(Conflict(step.path, f"contains {remaining[0]}, which stays"))
     return RestorationPlan(tuple(steps.values()), tuple(conflicts), plan.settled)
 
 
-def _names_in(folder: str) -> list[str]:
+def _list_names(folder: str) -> list[str]:
     try:
         with open_folder(Path(folder)) as opened, opened.entries() as entries:
             return [entry.name for entry in entries]
@@ -158,7 +158,7 @@ def _reachable(plan: RestorationPlan) -> RestorationPlan:
     for step in plan.steps:
         blocked = blocked_by(step.path)
         if blocked and blocked not in folders:
-            conflicts.append(Conflict(step.path, ON_THE_WAY))
+            conflicts.append(Conflict(step.path, PARENT_REPLACED))
         else:
             steps.append(step)
     return RestorationPlan(tuple(steps), tuple(conflicts), plan.settled)
@@ -186,9 +186,9 @@ def reversed_changes(changes: Sequence[RecordedChange]) -> list[NetChange]:
     return [NetChange(one.path, one.before, one.after) for one in changes]
 
 
-_NOT_ALLOWED = {errno.EACCES, errno.EPERM, errno.EROFS}
-_NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
-_WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+_PERMISSION_ERRORS = {errno.EACCES, errno.EPERM, errno.EROFS}
+_NO_HARD_LINK_ERRORS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
+_WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 
 
 class RestorationFailed(CrushpyError):
@@ -207,7 +207,7 @@ def staging_places(steps: Sequence[Step], name: str) -> dict[str, str]:
     leaving = {step.path for step in steps if step.target.kind != "folder"}
     found: dict[str, str] = {}
     for number, step in enumerate(steps):
-        if step.target.kind not in ("file", "link") or _only_mode(step):
+        if step.target.kind not in ("file", "link") or _changes_only_mode(step):
             continue
         folder = os.path.dirname(step.path)  # noqa: PTH120
         while folder != "/" and (folder in leaving or not _is_folder(folder)):
@@ -223,15 +223,15 @@ def restore(steps: Sequence[Step], staging: dict[str, str], snapshotter: FileSna
         ready = _stage_contents(steps, staging, snapshotter, conflicts)
         for step in sorted(ready, key=lambda one: one.path.count("/"), reverse=True):
             if step.now.kind not in ("missing", step.target.kind):
-                _attempt(lambda step=step: _take_away(step, snapshotter), step, conflicts)
+                _attempt(lambda step=step: _remove_path(step, snapshotter), step, conflicts)
         stuck = {one.path for one in conflicts}
         for step in sorted(ready, key=lambda one: one.path.count("/")):
             if step.path not in stuck and step.target.kind != "missing":
                 _attempt(
-                    lambda step=step: _put(step, staging.get(step.path, ""), snapshotter), step, conflicts
+                    lambda step=step: _place(step, staging.get(step.path, ""), snapshotter), step, conflicts
                 )
-        left = {one.path for one in conflicts}
-        done = [step for step in ready if step.path not in left]
+        skipped = {one.path for one in conflicts}
+        done = [step for step in ready if step.path not in skipped]
     finally:
         for place in staging.values():
             with suppress(OSError), open_parent(place) as (folder, name):
@@ -239,15 +239,15 @@ def restore(steps: Sequence[Step], staging: dict[str, str], snapshotter: FileSna
     return Restored(tuple(done), tuple(conflicts))
 
 
-class _Left(Exception):
+class _Skipped(Exception):
     """This path is skipped; the message says why."""
 
 
 def _attempt(work: Callable[[], None], step: Step, conflicts: list[Conflict]) -> None:
     try:
         work()
-    except _Left as left:
-        conflicts.append(Conflict(step.path, str(left)))
+    except _Skipped as skipped:
+        conflicts.append(Conflict(step.path, str(skipped)))
     except OSError as error:
         conflicts.append(Conflict(step.path, f"could not be changed: {error.strerror}"))
 
@@ -262,15 +262,15 @@ def _stage_contents(
         if not place:
             ready.append(step)
             continue
-        if snapshotter.look(step.path).same(step.target):
+        if snapshotter.read_state(step.path).same(step.target):
             ready.append(step)  # done before an interruption
             continue
         try:
             _stage(step, place, snapshotter)
-        except _Left as left:
-            conflicts.append(Conflict(step.path, str(left)))
+        except _Skipped as skipped:
+            conflicts.append(Conflict(step.path, str(skipped)))
         except OSError as error:
-            if error.errno in _NOT_ALLOWED:
+            if error.errno in _PERMISSION_ERRORS:
                 conflicts.append(Conflict(step.path, f"its folder is not writable: {error.strerror}"))
                 continue
             raise RestorationFailed(
@@ -290,17 +290,17 @@ def _stage(step: Step, staging: str, snapshotter: FileSnapshotter) -> None:
             return
         content = snapshotter.content(step.target)
         if content is None:
-            raise _Left("its content is no longer stored")
-        handle = folder.open(name, _WRITE, 0o600)
+            raise _Skipped("its content is no longer stored")
+        handle = folder.open(name, _WRITE_FLAGS, 0o600)
         with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
-            _give_owner(handle, step, folder)
+            _set_owner(handle, step, folder)
             os.fchmod(handle, step.target.mode)
             os.fsync(handle)
 
 
-def _give_owner(handle: int, step: Step, staged_in: Folder) -> None:
+def _set_owner(handle: int, step: Step, staged_in: Folder) -> None:
     """Sets the owner to that of the replaced file, or of the folder. Only needed for root."""
     if os.geteuid() != 0:
         return
@@ -313,9 +313,9 @@ def _give_owner(handle: int, step: Step, staged_in: Folder) -> None:
         os.fchown(handle, status.st_uid, status.st_gid)
 
 
-def _take_away(step: Step, snapshotter: FileSnapshotter) -> None:
+def _remove_path(step: Step, snapshotter: FileSnapshotter) -> None:
     """Removes a path that is to be missing or of another kind."""
-    now = snapshotter.look(step.path)
+    now = snapshotter.read_state(step.path)
     if now.kind == "missing" or now.same(step.target):
         return
     _require_same(now, step)
@@ -325,48 +325,48 @@ def _take_away(step: Step, snapshotter: FileSnapshotter) -> None:
                 folder.remove_folder(name)
             except OSError as error:
                 if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
-                    raise _Left("contains something that stays") from error
+                    raise _Skipped("contains something that stays") from error
                 raise
         else:
             folder.remove(name)
 
 
-def _put(step: Step, staging: str, snapshotter: FileSnapshotter) -> None:
-    now = snapshotter.look(step.path)
+def _place(step: Step, staging: str, snapshotter: FileSnapshotter) -> None:
+    now = snapshotter.read_state(step.path)
     if now.same(step.target):
         return
     swapped = step.now.kind not in ("missing", step.target.kind)
     if not (swapped and now.kind == "missing"):
         _require_same(now, step)
     if blocked_by(step.path):
-        raise _Left(ON_THE_WAY)
+        raise _Skipped(PARENT_REPLACED)
     with open_parent(step.path, make=True) as (folder, name):
         if step.target.kind == "folder":
             folder.make_folder(name)
             with suppress(OSError):
                 os.chmod(name, step.target.mode, dir_fd=folder.handle)  # just created, so not a link
-        elif _only_mode(step):
+        elif _changes_only_mode(step):
             _set_mode(folder, name, step.target.mode)
         else:
-            _move(staging, folder, name, over=now.kind != "missing")
+            _move(staging, folder, name, replace=now.kind != "missing")
 
 
-def _move(staging: str, folder: Folder, name: str, *, over: bool) -> None:
-    with open_parent(staging) as (waiting, staged):
-        if not over:
+def _move(staging: str, folder: Folder, name: str, *, replace: bool) -> None:
+    with open_parent(staging) as (staging_folder, staged):
+        if not replace:
             try:
                 # Unlike a rename, this fails if the path was created meanwhile.
                 os.link(
-                    staged, name, src_dir_fd=waiting.handle, dst_dir_fd=folder.handle,
+                    staged, name, src_dir_fd=staging_folder.handle, dst_dir_fd=folder.handle,
                     follow_symlinks=False,
                 )  # fmt: skip
                 return
             except FileExistsError as error:
-                raise _Left(SINCE) from error
+                raise _Skipped(SINCE) from error
             except OSError as error:
-                if error.errno not in _NO_HARD_LINKS:
+                if error.errno not in _NO_HARD_LINK_ERRORS:
                     raise
-        os.rename(staged, name, src_dir_fd=waiting.handle, dst_dir_fd=folder.handle)
+        os.rename(staged, name, src_dir_fd=staging_folder.handle, dst_dir_fd=folder.handle)
 
 
 def _set_mode(folder: Folder, name: str, mode: int) -> None:
@@ -379,10 +379,10 @@ def _set_mode(folder: Folder, name: str, mode: int) -> None:
 
 def _require_same(now: FileState, step: Step) -> None:
     if not now.same(step.now):
-        raise _Left(SINCE)
+        raise _Skipped(SINCE)
 
 
-def _only_mode(step: Step) -> bool:
+def _changes_only_mode(step: Step) -> bool:
     return step.now.kind == "file" == step.target.kind and step.now.hash == step.target.hash
 
 

@@ -35,7 +35,7 @@ class RunningCommand(Data, frozen=True):
     begun_at: float
 
 
-class LeftBehind(Data, frozen=True):
+class InterruptedCommand(Data, frozen=True):
     """A command whose crushpy process is gone."""
 
     command: RunningCommand
@@ -78,17 +78,17 @@ class RunningCommands:
 
     def sweep(self) -> None:
         """Removes the files of processes that were killed while no command ran."""
-        for file in _files(self._folder, ".index"):
-            if not _owner_lives(file) and not file.with_suffix(".json").exists():
+        for file in _list_files(self._folder, ".index"):
+            if not _owner_runs(file) and not file.with_suffix(".json").exists():
                 with suppress(OSError):
                     file.unlink()
 
 
-def left_behind(folder: Path, root_id: str, workspace: str) -> list[LeftBehind]:
+def find_interrupted(folder: Path, root_id: str, workspace: str) -> list[InterruptedCommand]:
     """The commands of a conversation, or in a workspace, whose crushpy process is gone; oldest first."""
-    found: list[LeftBehind] = []
-    for file in _files(folder, ".json"):
-        if _owner_lives(file):
+    found: list[InterruptedCommand] = []
+    for file in _list_files(folder, ".json"):
+        if _owner_runs(file):
             continue
         try:
             command = msgspec.json.decode(file.read_bytes(), type=RunningCommand)
@@ -96,11 +96,11 @@ def left_behind(folder: Path, root_id: str, workspace: str) -> list[LeftBehind]:
         except (OSError, msgspec.MsgspecError):
             continue
         if command.root_id == root_id or command.workspace == stored_path(workspace):
-            found.append(LeftBehind(command, seen, file, file.with_suffix(".index")))
-    return sorted(found, key=lambda one: one.command.begun_at)
+            found.append(InterruptedCommand(command, seen, file, file.with_suffix(".index")))
+    return sorted(found, key=lambda each: each.command.begun_at)
 
 
-def _files(folder: Path, suffix: str) -> Iterator[Path]:
+def _list_files(folder: Path, suffix: str) -> Iterator[Path]:
     try:
         names = os.listdir(folder)  # noqa: PTH208
     except OSError:
@@ -108,7 +108,7 @@ def _files(folder: Path, suffix: str) -> Iterator[Path]:
     yield from (folder / name for name in names if name.endswith(suffix))
 
 
-def _owner_lives(file: Path) -> bool:
+def _owner_runs(file: Path) -> bool:
     process, _, rest = file.name.partition("-")
     return process.isdigit() and still_runs(int(process), rest.partition("-")[0])
 
@@ -117,40 +117,40 @@ CLOCK_TOLERANCE_S = 0.1
 """File systems record times in steps, and by another clock."""
 
 
-def made_between(
+def changes_between(
     changes: Sequence[Noticed], begun: float, last_seen: float
 ) -> list[tuple[Noticed, FileState | None]]:
     """The changes from `begun` on, each with the state it led to; None if the path was changed again later.
 
     Changes older than the command are skipped: they were made before it, and not noticed.
     """
-    new = {one.path for one in changes if one.before.kind == "missing"}
+    new = {noticed.path for noticed in changes if noticed.before.kind == "missing"}
     found: list[tuple[Noticed, FileState | None]] = []
-    for one in changes:
-        moment = _moment(one, new)
-        if moment < begun - CLOCK_TOLERANCE_S:
+    for noticed in changes:
+        changed_at = _changed_at(noticed, new)
+        if changed_at < begun - CLOCK_TOLERANCE_S:
             continue
-        in_time = moment <= last_seen + HEARTBEAT_S + CLOCK_TOLERANCE_S
-        found.append((one, one.after if in_time else None))
+        in_time = changed_at <= last_seen + HEARTBEAT_S + CLOCK_TOLERANCE_S
+        found.append((noticed, noticed.after if in_time else None))
     return found
 
 
-def _moment(change: Noticed, new: set[str]) -> float:
+def _changed_at(change: Noticed, new: set[str]) -> float:
     """When a path last changed, according to the file system."""
     path = change.path
     if change.after.kind == "missing":
-        above = os.path.dirname(path)  # noqa: PTH120
-        while above != "/" and not os.path.isdir(above):  # noqa: PTH112
-            above = os.path.dirname(above)  # noqa: PTH120
-        return _stamp(above, "st_mtime")
-    moment = _stamp(path, "st_ctime")
+        parent = os.path.dirname(path)  # noqa: PTH120
+        while parent != "/" and not os.path.isdir(parent):  # noqa: PTH112
+            parent = os.path.dirname(parent)  # noqa: PTH120
+        return _file_time(parent, "st_mtime")
+    changed_at = _file_time(path, "st_ctime")
     while path in new:  # the contents of a moved folder keep their times
-        moment = max(moment, _stamp(path, "st_ctime"))
+        changed_at = max(changed_at, _file_time(path, "st_ctime"))
         path = os.path.dirname(path)  # noqa: PTH120
-    return moment
+    return changed_at
 
 
-def _stamp(path: str, name: str) -> float:
+def _file_time(path: str, name: str) -> float:
     try:
         return getattr(os.lstat(path), name)
     except OSError:

@@ -25,7 +25,7 @@ Signature = tuple[int, int, int, int]
 IndexRow = tuple[bytes, Signature | None, FileState | None]
 """A path and its state; None if it was removed."""
 _VERSION = 2
-_LENGTH = 8
+_LENGTH_BYTES = 8
 
 
 class _Rows(Data, frozen=True):
@@ -50,16 +50,16 @@ class IndexFile:
         found: dict[bytes, IndexRow] = {}
         with suppress(OSError, msgspec.MsgspecError):
             data = self.file.read_bytes()
-            at = 0
-            while at < len(data):
-                size = int.from_bytes(data[at : at + _LENGTH], "big")
-                at += _LENGTH + size
-                if at > len(data):
+            position = 0
+            while position < len(data):
+                size = int.from_bytes(data[position : position + _LENGTH_BYTES], "big")
+                position += _LENGTH_BYTES + size
+                if position > len(data):
                     break
-                piece = msgspec.msgpack.decode(data[at - size : at], type=_Rows)
-                if piece.version != _VERSION or piece.root != (self._root or piece.root):
+                chunk = msgspec.msgpack.decode(data[position - size : position], type=_Rows)
+                if chunk.version != _VERSION or chunk.root != (self._root or chunk.root):
                     break
-                for row in piece.rows:
+                for row in chunk.rows:
                     found[row[0]] = row
         return found
 
@@ -68,7 +68,7 @@ class IndexFile:
         private_dir(self.file.parent)
         temporary = self.file.with_name(f"{self.file.name}.{os.getpid()}.tmp")
         try:
-            self._put(temporary, os.O_TRUNC, rows)
+            self._write_rows(temporary, os.O_TRUNC, rows)
             temporary.replace(self.file)
         except OSError:
             with suppress(OSError):
@@ -77,19 +77,19 @@ class IndexFile:
 
     def add(self, rows: Sequence[IndexRow]) -> None:
         """Appends rows. Raises OSError."""
-        self._put(self.file, os.O_APPEND, rows)
+        self._write_rows(self.file, os.O_APPEND, rows)
 
     def remove(self) -> None:
         with suppress(OSError):
             self.file.unlink()
 
-    def _put(self, file: Path, how: int, rows: Sequence[IndexRow]) -> None:
+    def _write_rows(self, file: Path, flags: int, rows: Sequence[IndexRow]) -> None:
         data = msgspec.msgpack.encode(_Rows(_VERSION, self._root, rows))
-        left = memoryview(len(data).to_bytes(_LENGTH, "big") + data)
-        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | how, 0o600)
+        remaining = memoryview(len(data).to_bytes(_LENGTH_BYTES, "big") + data)
+        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | flags, 0o600)
         try:
-            while left:
-                left = left[os.write(handle, left) :]
+            while remaining:
+                remaining = remaining[os.write(handle, remaining) :]
         finally:
             os.close(handle)
 
@@ -118,7 +118,7 @@ class TooManyFiles(Exception):
     """The workspace has more files than are indexed."""
 
 
-class LookStopped(Exception):
+class ScanStopped(Exception):
     """A scan was stopped; what it had read by then is in the index."""
 
 
@@ -179,8 +179,8 @@ class WorkspaceIndex:
         self._folders: dict[str, _Folder] = {}
         self._copied = 0
         """Bytes of copies that the current index needs."""
-        self._fresh: set[str] = set()
-        """Paths that changed in the index since the last `fresh_rows`."""
+        self._unsaved: set[str] = set()
+        """Paths that changed in the index since the last `unsaved_rows`."""
         self._stopping = False
         self.ready = False
         """True after the first complete scan."""
@@ -188,13 +188,13 @@ class WorkspaceIndex:
     def scan(self) -> Scan:
         """Scans the whole workspace; returns what changed since the last scan.
 
-        Raises TooManyFiles, LookStopped, OSError.
+        Raises TooManyFiles, ScanStopped, OSError.
         """
         earlier = dict(self._folders)
-        scan = self._look(earlier)
+        scan = self._scan_once(earlier)
         if any(one.path.rpartition("/")[2] in IGNORE_FILES for one in scan.changes):
             self._folders.clear()  # other rules apply now, everywhere below
-            again = self._look(earlier)
+            again = self._scan_once(earlier)
             merged = {one.path: one for one in scan.changes}
             for one in again.changes:
                 first = merged.get(one.path)
@@ -208,14 +208,14 @@ class WorkspaceIndex:
         if path != self.root and not path.startswith(self.root.rstrip("/") + "/"):
             return
         if state.kind == "missing":
-            self._know(path, None)
+            self._set_entry(path, None)
         elif path in self._entries or self.ready:
-            self._know(path, _Entry(None, state))
+            self._set_entry(path, _Entry(None, state))
 
     @property
     def fresh(self) -> bool:
-        """True if `fresh_rows` has something to return."""
-        return bool(self._fresh)
+        """True if `unsaved_rows` has something to return."""
+        return bool(self._unsaved)
 
     def stop(self) -> None:
         """Stops the scan of another thread, and every later one."""
@@ -223,18 +223,18 @@ class WorkspaceIndex:
 
     # --- scanning ----------------------------------------------------------------------------------------
 
-    def _look(self, earlier: dict[str, _Folder]) -> Scan:
+    def _scan_once(self, earlier: dict[str, _Folder]) -> Scan:
         seen: dict[str, None] = {}
         now = time.time_ns()
-        waiting: list[tuple[str, IgnoreFilter | None]] = [(self.root, None)]
+        queue: list[tuple[str, IgnoreFilter | None]] = [(self.root, None)]
         changed: dict[str, list[str]] = {}
         lstat = os.lstat
         entries = self._entries
         root = self.root
-        while waiting:
-            folder, rules = waiting.pop()
+        while queue:
+            folder, rules = queue.pop()
             if self._stopping:
-                raise LookStopped
+                raise ScanStopped
             known = self._folders.get(folder)
             try:
                 status = lstat(folder)
@@ -252,8 +252,8 @@ class WorkspaceIndex:
             else:
                 rules = self._rules() if rules is None else rules.inside(folder)
             if known is None or known.time != status.st_mtime_ns:
-                old = now - status.st_mtime_ns > CLOCK_STEP_NS
-                known = self._listed(folder, rules, status.st_mtime_ns if old else -1)
+                is_old = now - status.st_mtime_ns > CLOCK_STEP_NS
+                known = self._list_folder(folder, rules, status.st_mtime_ns if is_old else -1)
             prefix = folder if folder.endswith("/") else folder + "/"
             for name in known.names:
                 path = prefix + name
@@ -269,11 +269,11 @@ class WorkspaceIndex:
             if len(seen) > self._max_files:
                 raise TooManyFiles
             for name in known.folders:
-                waiting.append((prefix + name, rules))
-        gone = [path for path in entries if path not in seen]
-        return self._compared(changed, gone, now, earlier)
+                queue.append((prefix + name, rules))
+        removed = [path for path in entries if path not in seen]
+        return self._compare(changed, removed, now, earlier)
 
-    def _listed(self, folder: str, rules: IgnoreFilter, stamp: int) -> _Folder:
+    def _list_folder(self, folder: str, rules: IgnoreFilter, stamp: int) -> _Folder:
         names: list[str] = []
         folders: list[str] = []
         committed = self._snapshotter.committed
@@ -296,31 +296,31 @@ class WorkspaceIndex:
         self._folders[folder] = listed
         return listed
 
-    def _compared(
-        self, changed: dict[str, list[str]], gone: list[str], now: int, earlier: dict[str, _Folder]
+    def _compare(
+        self, changed: dict[str, list[str]], removed: list[str], now: int, earlier: dict[str, _Folder]
     ) -> Scan:
         """Reads what may have changed, folder by folder, and updates the index."""
         found: list[Noticed] = []
         uncertain: list[str] = []
         # Sequential: threads would contend for the interpreter and take twice as long.
-        noticed = (one for folder, paths in changed.items() for one in self._read_some(folder, paths, now))
+        noticed = (one for folder, paths in changed.items() for one in self._read_paths(folder, paths, now))
         for one in noticed:
             if one.before.kind == "missing" and _was_ignored(one.path, one.after, earlier):
                 uncertain.append(one.path)
             else:
                 found.append(one)
-        for path in gone:
+        for path in removed:
             known = self._entries[path]
-            self._know(path, None)
+            self._set_entry(path, None)
             self._folders.pop(path, None)
-            if not _is_there(path):  # otherwise it is ignored now
+            if not _exists(path):  # otherwise it is ignored now
                 found.append(Noticed(path, known.state, MISSING))
         return Scan(tuple(found), tuple(uncertain))
 
-    def _read_some(self, folder: str, paths: list[str], now: int) -> list[Noticed]:
+    def _read_paths(self, folder: str, paths: list[str], now: int) -> list[Noticed]:
         """Those of these paths of one folder that changed."""
         if self._stopping:
-            raise LookStopped
+            raise ScanStopped
         found: list[Noticed] = []
         try:
             with open_folder(Path(folder)) as opened:
@@ -337,22 +337,22 @@ class WorkspaceIndex:
             status = folder.status(name)
         except FileNotFoundError:
             return None
-        state = self._snapshotter.look_in(folder, name, keep=True, room=self._max_bytes - self._copied)
+        state = self._snapshotter.read_in(folder, name, keep=True, room=self._max_bytes - self._copied)
         if state.kind == "missing":
             return None
-        young = now - max(status.st_mtime_ns, status.st_ctime_ns) < CLOCK_STEP_NS
+        is_recent = now - max(status.st_mtime_ns, status.st_ctime_ns) < CLOCK_STEP_NS
         signature = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
-        self._know(path, _Entry(None if young or state.kind == "folder" else signature, state))
+        self._set_entry(path, _Entry(None if is_recent or state.kind == "folder" else signature, state))
         return None if before.same(state) else Noticed(path, before, state)
 
-    def _know(self, path: str, entry: _Entry | None) -> None:
+    def _set_entry(self, path: str, entry: _Entry | None) -> None:
         """Sets the entry of a path; None removes it."""
         known = self._entries.pop(path, None) if entry is None else self._entries.get(path)
         self._copied -= known.copied if known else 0
         if entry is not None:
             self._entries[path] = entry
             self._copied += entry.copied
-        self._fresh.add(path)
+        self._unsaved.add(path)
 
     # --- stored between processes ------------------------------------------------------------------------
 
@@ -360,16 +360,16 @@ class WorkspaceIndex:
         """Loads stored rows."""
         for path, signature, state in rows:
             if state is not None:
-                self._know(os.fsdecode(path), _Entry(signature, state))
-        self._fresh.clear()
+                self._set_entry(os.fsdecode(path), _Entry(signature, state))
+        self._unsaved.clear()
 
-    def forget_lost(self) -> None:
+    def drop_lost(self) -> None:
         """Drops entries whose content is no longer stored, so that they are read again."""
         for path, entry in list(self._entries.items()):
-            if not self._is_kept(entry.state):
-                self._know(path, None)
+            if not self._is_stored(entry.state):
+                self._set_entry(path, None)
 
-    def _is_kept(self, state: FileState) -> bool:
+    def _is_stored(self, state: FileState) -> bool:
         if state.kept.startswith("git:"):
             return state.kept[4:] in self._snapshotter.committed.blobs
         if state.kept == "store":
@@ -378,24 +378,24 @@ class WorkspaceIndex:
 
     def rows(self) -> list[IndexRow]:
         """All rows."""
-        self._fresh.clear()
+        self._unsaved.clear()
         return [(os.fsencode(path), one.signature, one.state) for path, one in self._entries.items()]
 
-    def fresh_rows(self) -> list[IndexRow]:
+    def unsaved_rows(self) -> list[IndexRow]:
         """The rows that changed since the last call of this or of `rows`."""
         found: list[IndexRow] = []
-        for path in self._fresh:
+        for path in self._unsaved:
             entry = self._entries.get(path)
             found.append(
                 (os.fsencode(path), entry.signature, entry.state)
                 if entry
                 else (os.fsencode(path), None, None)
             )
-        self._fresh.clear()
+        self._unsaved.clear()
         return found
 
 
-def _is_there(path: str) -> bool:
+def _exists(path: str) -> bool:
     try:
         os.lstat(path)
     except OSError:
@@ -410,10 +410,10 @@ def _was_ignored(path: str, state: FileState, earlier: dict[str, _Folder]) -> bo
         above = above.rpartition("/")[0]
         known = earlier.get(above or "/")
         if known is not None:
-            at = above.rstrip("/")
-            for part in path[len(at) + 1 :].split("/"):
-                at = f"{at}/{part}"
-                if known.rules.ignores(at, is_folder=at != path or state.kind == "folder"):
+            current = above.rstrip("/")
+            for part in path[len(current) + 1 :].split("/"):
+                current = f"{current}/{part}"
+                if known.rules.ignores(current, is_folder=current != path or state.kind == "folder"):
                     return True
             return False
     return False

@@ -31,7 +31,7 @@ _MAGIC = (
     (b"GIF89a", "image/gif"),
 )
 _FORMATS = {"image/png": "PNG", "image/jpeg": "JPEG", "image/gif": "GIF", "image/webp": "WEBP"}
-_HARMLESS = frozenset(
+_PLAIN_METADATA = frozenset(
     {
         *("jfif", "jfif_version", "jfif_unit", "jfif_density", "dpi", "progressive", "progression", "adobe"),
         *("adobe_transform", "icc_profile", "gamma", "srgb", "transparency", "interlace", "chromaticity"),
@@ -39,9 +39,9 @@ _HARMLESS = frozenset(
     }
 )
 """Metadata keys that contain nothing personal: a file with only these is sent unchanged."""
-_TURNED = 5
+_FIRST_TURNED = 5
 """EXIF orientations from this value on swap width and height."""
-_MAX_NAME = 60
+_MAX_NAME_CHARS = 60
 _CHUNK_BYTES = 1 << 20
 _SHRINK = 0.75
 
@@ -92,7 +92,7 @@ def read_picture(path: Path, shown: str) -> bytes:
         handle = open_regular(Path(os.path.realpath(path, strict=True)))
         try:
             status = os.fstat(handle)
-            raw = _read(handle)
+            raw = _read_file(handle)
         finally:
             os.close(handle)
     except NotRegular as error:
@@ -114,7 +114,7 @@ def read_picture(path: Path, shown: str) -> bytes:
     return raw
 
 
-def _read(handle: int) -> bytes:
+def _read_file(handle: int) -> bytes:
     """Read up to slightly more than the limit; stop at once if it is not an image."""
     chunks: list[bytes] = []
     size = 0
@@ -136,7 +136,7 @@ def scale_image(raw: bytes, name: str, limits: ImageLimits) -> ScaledImage:
     if media_type is None:
         raise UsageError(f"{shown} is not a picture.", ACCEPTED)
     try:
-        return _scaled(raw, media_type, shown, limits)
+        return _scale(raw, media_type, shown, limits)
     except UsageError:
         raise
     except Exception as error:  # Pillow raises many kinds of errors for damaged files
@@ -146,7 +146,7 @@ def scale_image(raw: bytes, name: str, limits: ImageLimits) -> ScaledImage:
         ) from error
 
 
-def _scaled(raw: bytes, media_type: str, name: str, limits: ImageLimits) -> ScaledImage:
+def _scale(raw: bytes, media_type: str, name: str, limits: ImageLimits) -> ScaledImage:
     from PIL import Image as Pillow
     from PIL import ImageOps
 
@@ -161,22 +161,22 @@ def _scaled(raw: bytes, media_type: str, name: str, limits: ImageLimits) -> Scal
         frames = getattr(opened, "n_frames", 1)
         opened.draft(None, (limits.longest, limits.longest))  # decodes a large JPEG at reduced size
         opened.load()
-        turned = opened.getexif().get(0x0112, 1)
-        noted = bool(opened.getexif()) or not _HARMLESS.issuperset(opened.info)
+        orientation = opened.getexif().get(0x0112, 1)
+        has_metadata = bool(opened.getexif()) or not _PLAIN_METADATA.issuperset(opened.info)
         frame = ImageOps.exif_transpose(opened)
-    if turned >= _TURNED:
+    if orientation >= _FIRST_TURNED:
         width, height = height, width
-    goal = limits.fit(width, height)
-    plain = frames == 1 and not noted and media_type != "image/gif"  # not every vendor accepts GIF
-    if plain and goal == (width, height) and len(raw) <= limits.size:
-        return ScaledImage(_image(media_type, raw, name, goal), width, height)
-    frame = _plain_mode(frame)
-    if frame.size != goal:
-        frame = _resized(frame, goal)
-    return ScaledImage(_encoded(frame, media_type, name, limits.size), width, height)
+    target = limits.fit(width, height)
+    plain = frames == 1 and not has_metadata and media_type != "image/gif"  # not every vendor accepts GIF
+    if plain and target == (width, height) and len(raw) <= limits.size:
+        return ScaledImage(_build_image(media_type, raw, name, target), width, height)
+    frame = _normalize_mode(frame)
+    if frame.size != target:
+        frame = _resize(frame, target)
+    return ScaledImage(_encode(frame, media_type, name, limits.size), width, height)
 
 
-def _plain_mode(frame: "Frame") -> "Frame":
+def _normalize_mode(frame: "Frame") -> "Frame":
     """Return only the pixels, 8 bits per channel, with alpha if any pixel is transparent."""
     if frame.mode.startswith("I"):
         deep = frame.convert("I")
@@ -191,30 +191,30 @@ def _plain_mode(frame: "Frame") -> "Frame":
     return frame
 
 
-def _encoded(frame: "Frame", media_type: str, name: str, most: int) -> Image:
+def _encode(frame: "Frame", media_type: str, name: str, max_bytes: int) -> Image:
     """Encode as PNG if the source was lossless, otherwise as JPEG, shrinking until it fits."""
-    ways: list[tuple[str, dict[str, int | bool]]] = [("PNG", {"optimize": False})]
+    encodings: list[tuple[str, dict[str, int | bool]]] = [("PNG", {"optimize": False})]
     if frame.mode != "RGBA":
         jpegs = [("JPEG", {"quality": quality}) for quality in (90, 75, 60)]
-        ways = [*ways, *jpegs] if media_type in ("image/png", "image/gif") else [*jpegs]
+        encodings = [*encodings, *jpegs] if media_type in ("image/png", "image/gif") else [*jpegs]
     while True:
-        for form, options in ways:
+        for form, options in encodings:
             out = BytesIO()
             frame.save(out, form, **options)
-            if out.tell() <= most:
-                return _image(f"image/{form.lower()}", out.getvalue(), name, frame.size)
-        frame = _resized(frame, (max(1, int(frame.width * _SHRINK)), max(1, int(frame.height * _SHRINK))))
+            if out.tell() <= max_bytes:
+                return _build_image(f"image/{form.lower()}", out.getvalue(), name, frame.size)
+        frame = _resize(frame, (max(1, int(frame.width * _SHRINK)), max(1, int(frame.height * _SHRINK))))
 
 
-def _resized(frame: "Frame", size: tuple[int, int]) -> "Frame":
+def _resize(frame: "Frame", size: tuple[int, int]) -> "Frame":
     from PIL.Image import Resampling
 
     # Pillow's types refer to numpy, which is not installed.
     return frame.resize(size, Resampling.LANCZOS, reducing_gap=3.0)  # pyright: ignore[reportUnknownMemberType]
 
 
-def _image(media_type: str, raw: bytes, name: str, size: tuple[int, int]) -> Image:
+def _build_image(media_type: str, raw: bytes, name: str, size: tuple[int, int]) -> Image:
     from base64 import b64encode
 
-    short = name if len(name) <= _MAX_NAME else f"…{name[-(_MAX_NAME - 1) :]}"
+    short = name if len(name) <= _MAX_NAME_CHARS else f"…{name[-(_MAX_NAME_CHARS - 1) :]}"
     return Image(media_type, b64encode(raw).decode(), short, *size)

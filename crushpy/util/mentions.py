@@ -3,7 +3,7 @@
 import re
 
 _MENTION = re.compile(r"""(?:^|(?<=[\s(\[{<"'`,;=:]))@("[^"\n]{1,1000}"|[^\s"]{1,1000})""")
-_AROUND = "\"'`.,;:!?)]}>"
+_PUNCTUATION = "\"'`.,;:!?)]}>"
 
 
 def mentioned_files(text: str) -> list[str]:
@@ -11,5 +11,5 @@ def mentioned_files(text: str) -> list[str]:
     if "@" not in text:
         return []
     words = (match[1] for match in _MENTION.finditer(text))
-    names = (word.strip('"') if word.startswith('"') else word.rstrip(_AROUND) for word in words)
+    names = (word.strip('"') if word.startswith('"') else word.rstrip(_PUNCTUATION) for word in words)
     return list(dict.fromkeys(names))

@@ -26,8 +26,8 @@ class PrefixCache(Generic[Item, State]):
 
     def advance(self, items: tuple[Item, ...], key: object = None) -> tuple[Item, ...]:
         """Make `state` the one to extend for `items`. Returns the items that it does not cover yet."""
-        known = self._items
-        if key != self._key or (items is not known and items[: len(known)] != known):
+        cached = self._items
+        if key != self._key or (items is not cached and items[: len(cached)] != cached):
             self.state = self._create_state()
             self._items = ()
         added = items[len(self._items) :]

@@ -19,7 +19,7 @@ async def uncancellable(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
     cancelled = False
     while not task.done():
         try:
-            await _end_of(task)
+            await _completion_of(task)
         except asyncio.CancelledError:
             cancelled = True
     result = task.result()
@@ -28,11 +28,11 @@ async def uncancellable(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
     return result
 
 
-def _end_of(task: asyncio.Future[Any]) -> asyncio.Future[None]:
+def _completion_of(task: asyncio.Future[Any]) -> asyncio.Future[None]:
     """Return a future that completes with the task; cancelling it does not cancel the task."""
-    end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    task.add_done_callback(lambda _: None if end.done() else end.set_result(None))
-    return end
+    completion: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    task.add_done_callback(lambda _: None if completion.done() else completion.set_result(None))
+    return completion
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

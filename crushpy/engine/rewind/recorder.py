@@ -18,9 +18,15 @@ from crushpy.engine.turn.call_observer import ObservedCall
 from crushpy.storage.store import Store
 from crushpy.tools.base import Outcome
 from crushpy.tools.shell.jobs import Jobs
-from crushpy.undo.running_commands import HEARTBEAT_S, LeftBehind, RunningCommand, left_behind, made_between
+from crushpy.undo.running_commands import (
+    HEARTBEAT_S,
+    InterruptedCommand,
+    RunningCommand,
+    changes_between,
+    find_interrupted,
+)
 from crushpy.undo.states import FileState, RecordedChange, path_from_stored, stored_path
-from crushpy.undo.workspace_index import LookStopped, Noticed, TooManyFiles
+from crushpy.undo.workspace_index import Noticed, ScanStopped, TooManyFiles
 from crushpy.util.spawn import spawn
 from crushpy.util.uncancellable import in_thread
 
@@ -98,12 +104,12 @@ class ChangeRecorder:
         from crushpy.permissions.decide import decide
         from crushpy.permissions.decision import ExecutionContext
         from crushpy.permissions.rules import RuleSet
-        from crushpy.security.safe_git import names_no_program
+        from crushpy.security.safe_git import runs_no_program
 
         # What needs no rule only reads; so does git, if the repository's settings name no program.
         access = Access("bash", "command", command, writes=True)
         workspace = self._files.workspace
-        guard = ExecutionContext(trusted=names_no_program(workspace))
+        guard = ExecutionContext(trusted=runs_no_program(workspace))
         return decide((access,), RuleSet(), workspace, guard=guard).verdict != "allow"
 
     # --- turns -------------------------------------------------------------------------------------------
@@ -155,13 +161,13 @@ class ChangeRecorder:
                 missing.append(above)
                 above = above.parent
             for one in (*map(str, reversed(missing)), path):
-                found[one] = self._files.snapshotter.look(one, keep=True)
+                found[one] = self._files.snapshotter.read_state(one, keep=True)
         return found
 
     def _after(self, batch: _Batch) -> dict[str, FileState]:
         for path in batch.paths:
             self._files.note(path)
-        return {path: self._files.snapshotter.look(path) for path in batch.paths}
+        return {path: self._files.snapshotter.read_state(path) for path in batch.paths}
 
     # --- what commands change ----------------------------------------------------------------------------
 
@@ -186,7 +192,7 @@ class ChangeRecorder:
             if self._noted is not None:
                 await in_thread(self._files.keep_index)
                 await self._note()
-        except LookStopped:
+        except ScanStopped:
             pass
         except TooManyFiles:
             self._commands = False
@@ -284,7 +290,7 @@ async def record_interrupted(store: Store, files: UndoFiles, root_id: str) -> li
     Returns messages about them.
     """
     said: list[str] = []
-    for left in await in_thread(left_behind, files.folder / RUNNING, root_id, str(files.workspace)):
+    for left in await in_thread(find_interrupted, files.folder / RUNNING, root_id, str(files.workspace)):
         try:
             found = await _recorded(store, files.elsewhere(path_from_stored(left.command.workspace)), left)
         except (OSError, TooManyFiles, CrushpyError) as error:
@@ -299,11 +305,11 @@ async def record_interrupted(store: Store, files: UndoFiles, root_id: str) -> li
     return said
 
 
-async def _recorded(store: Store, files: UndoFiles, left: LeftBehind) -> int:
+async def _recorded(store: Store, files: UndoFiles, left: InterruptedCommand) -> int:
     """How many paths the command changed."""
     command = left.command
     scan = await in_thread(files.changes_of, left)
-    made = await in_thread(made_between, scan.changes, command.begun_at, left.last_seen)
+    made = await in_thread(changes_between, scan.changes, command.begun_at, left.last_seen)
     changes = [
         RecordedChange(
             noticed.path,

@@ -248,7 +248,7 @@ class Rewinder:
         snapshotter.problem = ""
         found: list[Step] = []
         for step in steps:
-            now = snapshotter.look(step.path, keep=True) if step.now.kind == "file" else step.now
+            now = snapshotter.read_state(step.path, keep=True) if step.now.kind == "file" else step.now
             if snapshotter.problem:
                 raise CrushpyError(
                     f"Nothing was changed: {step.path} could not be stored: {snapshotter.problem}.",

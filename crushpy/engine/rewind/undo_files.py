@@ -13,7 +13,7 @@ from crushpy.settings.schema import UndoSettings
 from crushpy.storage.store import Store
 from crushpy.undo.file_snapshotter import FileSnapshotter
 from crushpy.undo.object_store import ObjectStore, committed, hash_of
-from crushpy.undo.running_commands import LeftBehind, RunningCommand, RunningCommands
+from crushpy.undo.running_commands import InterruptedCommand, RunningCommand, RunningCommands
 from crushpy.undo.states import FileState
 from crushpy.undo.workspace_index import IndexFile, Scan, WorkspaceIndex
 from crushpy.util.uncancellable import in_thread
@@ -91,7 +91,7 @@ class UndoFiles:
     # --- the index ---------------------------------------------------------------------------------------
 
     def look(self) -> Scan:
-        """Scans the workspace for changes since the last scan. Raises TooManyFiles, LookStopped."""
+        """Scans the workspace for changes since the last scan. Raises TooManyFiles, ScanStopped."""
         with self._looking:
             return self._opened_index().scan()
 
@@ -105,7 +105,7 @@ class UndoFiles:
         """Records a path whose change is already recorded, so that no scan reports it."""
         with self._looking:
             if self._index is not None:
-                self._index.note(path, self.snapshotter.look(path, keep=True))
+                self._index.note(path, self.snapshotter.read_state(path, keep=True))
 
     def close(self) -> None:
         """Stores the index for the next process."""
@@ -122,7 +122,7 @@ class UndoFiles:
         if self._index is None:
             self._index = self._made_index()
             self._index.take(self.index_file.read().values())
-            self._index.forget_lost()
+            self._index.drop_lost()
             self.running.sweep()
             if self._stopped:
                 self._index.stop()
@@ -161,7 +161,7 @@ class UndoFiles:
             self._keep_index()
             self.running.write(command)
 
-    def changes_of(self, left: LeftBehind) -> Scan:
+    def changes_of(self, left: InterruptedCommand) -> Scan:
         """Changes since before a command whose crushpy process is gone. Raises TooManyFiles, OSError."""
         rows = IndexFile(left.index, str(self.workspace)).read()
         if not rows:
@@ -186,7 +186,7 @@ class UndoFiles:
             self._own_index().write(self._index.rows())
             self._holds_index = True
         elif self._index.fresh:
-            self._own_index().add(self._index.fresh_rows())
+            self._own_index().add(self._index.unsaved_rows())
 
 
 def any_unfinished(folder: Path) -> bool:

@@ -17,7 +17,7 @@ from textual.widgets import Input, Static
 from crushpy.core.access import AnswerChoice
 from crushpy.core.events import ApprovalNeeded
 from crushpy.core.messages import Diff
-from crushpy.security.sanitize import revealed, revealed_pieces
+from crushpy.security.sanitize import reveal, reveal_pieces
 from crushpy.tui.notify import tell_for_now
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.transcript.drawn_display import DrawnDisplay
@@ -45,7 +45,7 @@ _STYLES = {"+": "$success", "-": "$error", "@": "$accent"}
 
 def _revealed_content(text: str, style: str = "") -> Content:
     """Untrusted text with every hidden character named and marked."""
-    pieces = list(revealed_pieces(text))
+    pieces = list(reveal_pieces(text))
     if len(pieces) > MOST_MARKS:
         return Content.styled("".join([piece for piece, _ in pieces]), style)
     return Content.assemble(*[(piece, f"{style} {MARK}" if hidden else style) for piece, hidden in pieces])
@@ -155,7 +155,7 @@ def _hidden(question: ApprovalNeeded) -> list[str]:
     args = [f"{name}: {value}" for name, value in question.args.items()]
     asked = [_diff(question)] if _diff(question) else args
     for texts in ([question.name, *asked], [question.reason, question.rule]):
-        found = [piece for text in texts for piece, hidden in revealed_pieces(text) if hidden]
+        found = [piece for text in texts for piece, hidden in reveal_pieces(text) if hidden]
         if found:
             return found  # the reason and the rule repeat what is asked
     return []
@@ -252,7 +252,7 @@ def _label(choice: AnswerChoice, *, briefly: bool = False, fully: bool = True) -
     key = Content.styled(f"[{choice.key}]", "bold")
     if briefly:
         return key
-    lasting, covers = _LASTING[choice.kind], revealed(choice.covers)
+    lasting, covers = _LASTING[choice.kind], reveal(choice.covers)
     if covers and choice.kind == "conversation" and not fully:
         return Content.assemble(key, f" {covers}")
     return Content.assemble(key, f" {lasting}", (f": {covers}" if covers else ""))
