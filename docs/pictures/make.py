@@ -2,7 +2,7 @@
 
     .venv/bin/python docs/pictures/make.py            writes docs/pictures/*.png and context.gif
 
-What it needs is said in terminal.py.
+terminal.py lists the programs it needs.
 """
 
 import os
@@ -57,7 +57,7 @@ class Film:
             self._frames[-1] = (self._frames[-1][0], shown)
 
     def cut(self, name: str) -> None:
-        """What was watched, as an animation."""
+        """Writes the recorded frames as an animation."""
         file = HERE / name
         animation(self._frames, file)
         print(f"{file.name}  {file.stat().st_size // 1024} kB", flush=True)

@@ -1,4 +1,4 @@
-"""A real terminal to take pictures of: xterm on a screen that nobody sees, with keys sent from here.
+"""A real terminal to take pictures of: xterm on a virtual display, with scripted keys.
 
 Needs Xvfb, xterm, a font (DejaVu Sans Mono) and ImageMagick. On Debian:
     apt-get install xvfb xterm fonts-dejavu-core imagemagick
@@ -65,7 +65,7 @@ class Terminal:
             *("-tn", "xterm-256color", "-b", "14", "-bw", "0", "+sb", *self._look),
             *("-e", sys.executable, str(Path(__file__).resolve()), str(self._keys), *self._command),
         )
-        self._to = os.open(self._keys, os.O_WRONLY)  # waits until the window is there
+        self._to = os.open(self._keys, os.O_WRONLY)  # blocks until the window is open
         return self
 
     def __exit__(
@@ -83,8 +83,8 @@ class Terminal:
             pass_fds=(writing,),
         )
         os.close(writing)
-        with os.fdopen(reading) as told:
-            return f":{told.readline().strip()}"
+        with os.fdopen(reading) as stream:
+            return f":{stream.readline().strip()}"
 
     def _start(self, *words: str, pass_fds: Sequence[int] = ()) -> None:
         self._running.append(
@@ -114,7 +114,7 @@ class Terminal:
         return text.encode() in _written(self._keys).read_bytes()
 
     def picture(self, file: Path) -> None:
-        """As it looks now."""
+        """Saves a picture of the current window."""
         subprocess.run(["import", "-window", TITLE, str(file)], env=self._environment, check=True)
 
 
@@ -123,22 +123,22 @@ def _written(keys: Path) -> Path:
 
 
 def shrink(file: Path) -> None:
-    """A picture of text needs few colours."""
+    """Reduces the number of colours: a picture of text needs few."""
     subprocess.run(["convert", str(file), "-strip", "+dither", "-colors", "128", f"PNG8:{file}"], check=True)
 
 
 def animation(frames: Sequence[tuple[Path, float]], file: Path) -> None:
-    """Frames with the seconds that each is shown."""
+    """Writes frames as an animation; each has its duration in seconds."""
     words = [word for frame, seconds in frames for word in ("-delay", str(round(seconds * 100)), str(frame))]
     smaller = ("+dither", "-colors", "32", "-layers", "OptimizeTransparency")
     subprocess.run(["convert", *words, "-loop", "0", *smaller, str(file)], check=True)
 
 
 def carry(keys: str, command: Sequence[str]) -> None:
-    """Inside the window: between the terminal, the program, and who sends keys."""
+    """Runs inside the window: copies data between the terminal, the program and the key pipe."""
     child, program = pty.fork()
     if child == 0:
-        os.environ["COLORTERM"] = "truecolor"  # xterm says no word of it
+        os.environ["COLORTERM"] = "truecolor"  # xterm does not set it
         os.execvp(command[0], command)
     ioctl(program, TIOCSWINSZ, ioctl(0, TIOCGWINSZ, b"\0" * 8))
     subprocess.run(["stty", "raw", "-echo"], check=True)
