@@ -68,7 +68,11 @@ async def test_without_an_editor_it_says_what_to_set_and_keeps_the_draft(tmp_pat
 
 @pytest.mark.parametrize(
     ("command", "said"),
-    [("false", "failed (exit code 1)"), ("no-such-editor", "cannot be started"), ("'open", "cannot be read")],
+    [
+        ("false", "failed (exit code 1)"),
+        ("no-such-editor", "cannot be started"),
+        ("'open", "cannot be parsed"),
+    ],
 )
 async def test_an_editor_that_fails_is_named_and_the_draft_kept(command, said, monkeypatch):
     monkeypatch.setenv("EDITOR", command)
