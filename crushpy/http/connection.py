@@ -10,6 +10,7 @@ from crushpy.http.common import ConnectFailed, HttpTimeout, ProtocolBroken
 
 MAX_HEAD_BYTES = 1 << 16
 READ_BUFFER_BYTES = 1 << 16
+SEND_BLOCK_BYTES = 1 << 18
 MAX_EVENTS_PER_YIELD = 200
 """Events passed on before the event loop gets its turn: an event may hold a single byte."""
 MAX_INTERIM_RESPONSES = 100
@@ -107,8 +108,14 @@ class Connection(asyncio.BufferedProtocol):
                 f"the request to {self.peer} cannot be sent: a header contains an illegal character",
                 "Check the key for a line break or a non-ASCII character.",
             ) from None
-        body = self._h11.send(h11.Data(data=body)) or b""
-        self._transport.write(head + body + (self._h11.send(h11.EndOfMessage()) or b""))
+        self._h11.send(h11.Data(data=body))  # has a content-length, so it is sent as it is
+        self._h11.send(h11.EndOfMessage())
+        self._transport.write(head)
+        data = memoryview(body)
+        for start in range(0, len(data), SEND_BLOCK_BYTES):  # asyncio would copy a long rest
+            self._transport.write(data[start : start + SEND_BLOCK_BYTES])
+            while self._full and not self._lost:
+                await self._wait(timeout_s, "accepted the request too slowly")
         while self._full and not self._lost:
             await self._wait(timeout_s, "accepted the request too slowly")
 

@@ -30,7 +30,7 @@ class _Encoded:
     """The JSON of the first messages of a history, each entry preceded by a comma."""
 
     def __init__(self) -> None:
-        self.data = b""
+        self.data = bytearray()
 
 
 class EncodedHistories:
@@ -67,8 +67,9 @@ class EncodedHistories:
                 self._store((request.model, messages[0].id), cache)
             part = msgspec.structs.replace(request, messages=messages[len(cache) :])
             end = _encode_entries((write_end or write)(part))
-            entries = b"".join((_encode_entries(first), cache.state.data, end))
-            return msgspec.Raw(b"[" + entries[1:] + b"]")
+            parts = [memoryview(part) for part in (_encode_entries(first), cache.state.data, end) if part]
+            parts[:1] = [part[1:] for part in parts[:1]]  # without the comma
+            return msgspec.Raw(b"".join((b"[", *parts, b"]")))
 
     def _find_cache(self, request: Request) -> PrefixCache[Message, _Encoded] | None:
         return self._caches.get((request.model, request.messages[0].id)) if request.messages else None

@@ -7,7 +7,7 @@ import msgspec
 
 from crushpy.context.budget import Budget
 from crushpy.context.edits import ALL, SUPERSEDED, ContextEdit, EditEffect, effect_of_edits
-from crushpy.context.forecast import CompactionCost, Forecast, Prices, forecast, turn_usages
+from crushpy.context.forecast import CompactionCost, Forecast, Prices, TurnUsages, forecast
 from crushpy.context.inspect import Inspection
 from crushpy.context.plan import FRAME_TOKENS, TokenBudget
 from crushpy.core.errors import UsageError
@@ -29,6 +29,7 @@ class ContextService:
         self._scope, self._session = agent.scope, agent.scope.session
         self._store = agent.scope.services.store
         self._run_slot = run_slot
+        self._turn_usages = TurnUsages()
 
     def budget(self) -> Budget:
         """How full the model's window is."""
@@ -45,7 +46,7 @@ class ContextService:
         own = session.own_messages
         carried = session.history[: len(session.history) - len(own)]
         return forecast(
-            turn_usages(own),
+            self._turn_usages.collect(own),
             state.budget,
             start=state.fixed_tokens + sum(map(gauge.size, carried)),
             limit=self._agent.thresholds.in_force,

@@ -13,6 +13,9 @@ class ModeNotes:
         self._session, self._templates = scope.session, scope.services.templates
         self._approvals = scope.services.approvals
         self._task = bool(scope.task)
+        self._read: list[Message] | None = None
+        self._read_to = 0
+        self._planning = False
 
     def with_prompt(self, prompt: Message) -> Message:
         """The prompt, preceded by a note if one is due."""
@@ -35,8 +38,12 @@ class ModeNotes:
 
     def _believes_planning(self) -> bool:
         """Whether the agent believes that it is planning."""
-        for message in reversed(self._session.history):
-            for part in reversed(message.parts) if message.role == "user" else ():
+        history = self._session.history
+        if history is not self._read:  # a history only grows; a boundary replaces it
+            self._read, self._read_to, self._planning = history, 0, False
+        for message in history[self._read_to :]:
+            for part in message.parts:
                 if isinstance(part, Note) and part.about:
-                    return part.about == "plan"
-        return False
+                    self._planning = part.about == "plan"
+        self._read_to = len(history)
+        return self._planning
