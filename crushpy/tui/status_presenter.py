@@ -27,6 +27,8 @@ from crushpy.tui.widgets.status_bar import MODE_WORDS, Reading, StatusBar
 if TYPE_CHECKING:
     from crushpy.engine.conversation import Conversation
 
+READING_PAUSE_S = 0.1
+"""Between two readings of the gauge while calls end."""
 _REFRESHED_BY = (
     *(PromptCommitted, UsageReported, BoundaryCommitted, SessionOpened, TurnEnded),
     *(PreparationChanged, ModeChanged, JobEnded),
@@ -40,6 +42,7 @@ class StatusPresenter:
         self._bar = bar
         self._conversation: Conversation | None = None
         self._questions: set[str] = set()
+        self._reading_due = False
 
     def follow(self, conversation: "Conversation", *, yolo: bool) -> None:
         self._conversation = conversation
@@ -116,10 +119,16 @@ class StatusPresenter:
                     self._locate(self._conversation)
             case _:
                 pass
-        if isinstance(event, ToolFinished) and self._conversation is not None:
-            self._set(reading=_reading(self._conversation))
+        if isinstance(event, ToolFinished) and not self._reading_due:  # a reply may have thousands of calls
+            self._reading_due = True
+            self._bar.set_timer(READING_PAUSE_S, self._show_reading)
         elif isinstance(event, _REFRESHED_BY):
             self.refresh()
+
+    def _show_reading(self) -> None:
+        self._reading_due = False
+        if self._conversation is not None:
+            self._set(reading=_reading(self._conversation))
 
     def _set(self, **changes: object) -> None:
         self._bar.state = msgspec.structs.replace(self._bar.state, **changes)

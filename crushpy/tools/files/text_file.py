@@ -5,7 +5,6 @@ import errno
 import os
 import re
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -82,6 +81,10 @@ class TextFile(Data, frozen=True):
     def encode(self, text: str) -> bytes:
         """`text` in this file's encoding. New parts must have passed `check`."""
         return self.bom + text.encode(self.encoding, "surrogateescape" if self.bad_bytes else "strict")
+
+
+def has_byte_order_mark(raw: bytes) -> bool:
+    return any(raw.startswith(mark) for mark, _ in _BYTE_ORDER_MARKS)
 
 
 def decode(raw: bytes) -> TextFile | None:
@@ -189,16 +192,3 @@ def split_lines(text: str) -> list[str]:
     if not lines[-1]:
         lines.pop()
     return lines
-
-
-def lines_from(text: str, first: int, limit: int) -> Iterator[str]:
-    """At most `limit` lines from number `first` on, without splitting the rest: that would stall the app."""
-    start = 0
-    for number in range(1, first + limit):
-        if start >= len(text):
-            return
-        end = text.find("\n", start)
-        end = len(text) if end < 0 else end
-        if number >= first:
-            yield text[start:end]
-        start = end + 1
