@@ -110,12 +110,14 @@ class Connection(asyncio.BufferedProtocol):
             ) from None
         self._h11.send(h11.Data(data=body))  # has a content-length, so it is sent as it is
         self._h11.send(h11.EndOfMessage())
-        self._transport.write(head)
         data = memoryview(body)
-        for start in range(0, len(data), SEND_BLOCK_BYTES):  # asyncio would copy a long rest
+        self._transport.write(b"".join((head, data[:SEND_BLOCK_BYTES])))
+        for start in range(SEND_BLOCK_BYTES, len(data), SEND_BLOCK_BYTES):  # asyncio would copy a long rest
+            await self._wait_until_sent(timeout_s)
             self._transport.write(data[start : start + SEND_BLOCK_BYTES])
-            while self._full and not self._lost:
-                await self._wait(timeout_s, "accepted the request too slowly")
+        await self._wait_until_sent(timeout_s)
+
+    async def _wait_until_sent(self, timeout_s: float) -> None:
         while self._full and not self._lost:
             await self._wait(timeout_s, "accepted the request too slowly")
 
