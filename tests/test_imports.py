@@ -1,6 +1,6 @@
-"""No module of crushpy imports, by whatever way, one that imports it: each can be read after what it uses.
+"""No module of crushpy imports, directly or not, a module that imports it.
 
-Imports inside functions and under TYPE_CHECKING count too: a circle that is put off is still a circle.
+Imports inside functions and under TYPE_CHECKING count as well.
 """
 
 import ast
@@ -21,14 +21,14 @@ def test_no_module_is_part_of_an_import_circle() -> None:
 
 def test_a_circle_is_found_however_it_is_put_off(tmp_path: Path) -> None:
     package = tmp_path / "crushpy"
-    (package / "room").mkdir(parents=True)
+    (package / "inner").mkdir(parents=True)
     (package / "__init__.py").touch()
-    (package / "room" / "__init__.py").touch()
-    (package / "alone.py").write_text("import crushpy.room.a\n")
-    (package / "room" / "a.py").write_text("def late() -> None:\n    from crushpy.room import b\n")
-    (package / "room" / "b.py").write_text("if TYPE_CHECKING:\n    from crushpy.room.c import C\n")
-    (package / "room" / "c.py").write_text("import crushpy.room.a\n")
-    assert knots(imports(package)) == [frozenset(("room.a", "room.b", "room.c"))]
+    (package / "inner" / "__init__.py").touch()
+    (package / "alone.py").write_text("import crushpy.inner.a\n")
+    (package / "inner" / "a.py").write_text("def late() -> None:\n    from crushpy.inner import b\n")
+    (package / "inner" / "b.py").write_text("if TYPE_CHECKING:\n    from crushpy.inner.c import C\n")
+    (package / "inner" / "c.py").write_text("import crushpy.inner.a\n")
+    assert knots(imports(package)) == [frozenset(("inner.a", "inner.b", "inner.c"))]
 
 
 Graph = Mapping[str, frozenset[str]]

@@ -27,10 +27,13 @@ Write = Callable[[Request], Sequence[Json]]
 
 
 class _Encoded:
-    """The JSON of the first messages of a history, each entry preceded by a comma."""
+    """The JSON of the first messages of a history, separated by commas."""
 
     def __init__(self) -> None:
-        self.data = bytearray()
+        self.data = bytearray()  # grows without being copied
+
+    def add(self, entries: bytes) -> None:
+        self.data += b"," + entries if self.data and entries else entries
 
 
 class EncodedHistories:
@@ -49,8 +52,8 @@ class EncodedHistories:
 
     def encode(
         self, request: Request, write: Write, *, write_end: Write | None = None, first: Sequence[Json] = ()
-    ) -> msgspec.Raw:
-        """A JSON list: `first`, then the messages of the request.
+    ) -> list[msgspec.Raw]:
+        """`first`, then the messages of the request, as a list that encodes to a JSON list of them.
 
         `write` gets the request with some of its messages, without the status. `write_end` (default: `write`)
         gets the last messages, with the status. Both write a slice that begins with a reply as they would
@@ -63,13 +66,12 @@ class EncodedHistories:
                 cache = PrefixCache[Message, _Encoded](_Encoded)
             if added := cache.advance(messages[: _count_stable(messages)], request.return_thinking):
                 part = msgspec.structs.replace(request, messages=added, status="")
-                cache.state.data += _encode_entries(write(part))
+                cache.state.add(_encode_entries(write(part)))
                 self._store((request.model, messages[0].id), cache)
             part = msgspec.structs.replace(request, messages=messages[len(cache) :])
             end = _encode_entries((write_end or write)(part))
-            parts = [memoryview(part) for part in (_encode_entries(first), cache.state.data, end) if part]
-            parts[:1] = [part[1:] for part in parts[:1]]  # without the comma
-            return msgspec.Raw(b"".join((b"[", *parts, b"]")))
+            entries = b",".join(part for part in (_encode_entries(first), cache.state.data, end) if part)
+            return [msgspec.Raw(entries)] if entries else []
 
     def _find_cache(self, request: Request) -> PrefixCache[Message, _Encoded] | None:
         return self._caches.get((request.model, request.messages[0].id)) if request.messages else None
@@ -82,7 +84,7 @@ class EncodedHistories:
 
 
 def _encode_entries(entries: Sequence[Json]) -> bytes:
-    return b"".join([b"," + msgspec.json.encode(entry) for entry in entries])
+    return b",".join(map(msgspec.json.encode, entries))
 
 
 def _count_stable(messages: Sequence[Message]) -> int:

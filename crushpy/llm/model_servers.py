@@ -60,7 +60,7 @@ class ListSource(Data, frozen=True):
 
 
 class ListFailed(CrushpyError):
-    """There is no list: the server cannot be reached, refuses, or answers something else."""
+    """The server's list of models cannot be read."""
 
 
 async def ask_server(source: ListSource, timeout_s: float = LIST_TIMEOUT_S) -> tuple[ServedModel, ...]:

@@ -1,5 +1,4 @@
-"""Copies all conversations of one database into another, of the same kind or not, and
-verifies them."""
+"""Copies all conversations of one database into another, of the same kind or not, and verifies them."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -37,7 +37,7 @@ class StopKeys:
             self.last_stop = now
             dismiss_toasts(chat)
             return
-        if chat.tidy() or chat.prompt.draft or chat.attachments.images:
+        if chat.dismiss_notices() or chat.prompt.draft or chat.attachments.images:
             return
         if now - self.last_stop < NO_REWIND_AFTER_STOP_S:
             return  # the same key has just stopped something: one press too many must not rewind

@@ -130,7 +130,7 @@ def test_of_a_history_that_grows_each_message_is_written_once_but_for_the_last_f
     for _ in range(100):
         history += viewed("a.py")
         joined = kept.encode(Request("openai/one", "", tuple(history)), write, write_end=write_end)
-        assert msgspec.json.decode(joined) == [{"id": message.id} for message in history]
+        assert msgspec.json.decode(msgspec.json.encode(joined)) == [{"id": message.id} for message in history]
     assert len(once) == len(set(once)) and max(again) <= 5
 
 

@@ -42,7 +42,7 @@ def chat_messages(request: Request, dialect: ChatDialect = PLAIN) -> list[Json]:
     return [*_system(request, dialect), *_write_history(request, dialect)]
 
 
-def encoded_chat_messages(request: Request, histories: EncodedHistories) -> msgspec.Raw:
+def encoded_chat_messages(request: Request, histories: EncodedHistories) -> list[msgspec.Raw]:
     """The same in the plain dialect, encoded, most of it cached."""
     return histories.encode(request, lambda part: _write_history(part, PLAIN), first=_system(request, PLAIN))
 

@@ -460,7 +460,7 @@ class ChatScreen(ChatHost):
     def action_to_end(self) -> None:
         self.transcript.following = True
 
-    def tidy(self) -> bool:
+    def dismiss_notices(self) -> bool:
         """Removes the notice about the demo and all toasts; False if there are none."""
         told = dismiss_toasts(self)
         return (self.conversation is not None and self.greeter.dismiss_welcome(self.conversation)) or told

@@ -93,7 +93,7 @@ class ChatHost(TranscriptScreen):
         """Puts a prompt that was not sent, and its images, in front of the draft."""
         raise NotImplementedError
 
-    def tidy(self) -> bool:
+    def dismiss_notices(self) -> bool:
         """Removes the notice about the demo and all toasts; False if there are none."""
         raise NotImplementedError
 
