@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from crushpy.core.messages import Data
+from crushpy.security.programs import find_program
 
 SandboxName = Literal["bubblewrap", "landlock", "sandbox-exec", "none"]
 
@@ -78,7 +79,7 @@ def working_sandbox() -> Sandbox:
 
 
 def _find_bubblewrap() -> Sandbox:
-    program = shutil.which("bwrap")
+    program = find_program("bwrap")
     if program is None:
         return Sandbox("none", "bubblewrap is not installed (the package is called bubblewrap)")
     trial = [program, *NAMESPACES, "--unshare-net", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]

@@ -9,6 +9,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from crushpy.security.programs import find_program, safe_path
+
 _OFF = (
     ("core.fsmonitor", "false"),
     ("core.hooksPath", os.devnull),
@@ -24,7 +26,7 @@ _OFF = (
     ("submodule.recurse", "false"),
 )
 _FILTER_KEYS = (("clean", ""), ("smudge", ""), ("process", ""), ("required", "false"))
-_PASSED_VARIABLES = ("PATH", "HOME", "XDG_CONFIG_HOME", "LANG", "LC_ALL", "TMPDIR", "USER", "LOGNAME")
+_PASSED_VARIABLES = ("HOME", "XDG_CONFIG_HOME", "LANG", "LC_ALL", "TMPDIR", "USER", "LOGNAME")
 FILTERS = ("config", "--null", "--name-only", "--get-regexp", r"^filter\.")
 """Lists the settings of filters; `filter_names` parses the output."""
 
@@ -46,14 +48,15 @@ _MAX_CONFIG_CHARS = 100_000
 
 def git_command(folder: Path, *words: str) -> list[str]:
     """A call of git in `folder`. Start it with `git_environment`."""
-    return ["git", "--no-pager", "--no-optional-locks", "-C", str(folder), *words]
+    git = find_program("git", folder) or "git"
+    return [git, "--no-pager", "--no-optional-locks", "-C", str(folder), *words]
 
 
 def git_environment(filters: Sequence[str] = ()) -> dict[str, str]:
     """The environment of such a call. `filters`: the known filters, if the call reads file contents."""
     settings = [*_OFF, *((f"filter.{name}.{key}", value) for name in filters for key, value in _FILTER_KEYS)]
     variables = {name: os.environ[name] for name in _PASSED_VARIABLES if name in os.environ}
-    variables |= {"GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1"}
+    variables |= {"PATH": safe_path(), "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1"}
     variables["GIT_CONFIG_COUNT"] = str(len(settings))
     for number, (name, value) in enumerate(settings):
         variables[f"GIT_CONFIG_KEY_{number}"] = name

@@ -13,6 +13,7 @@ from crushpy.cli.checkup.check_result import CheckContext, Finding, fail, format
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import counted
 from crushpy.core.paths import PROJECT_FOLDER, private_dir, project_root
+from crushpy.security.programs import find_program
 
 if TYPE_CHECKING:
     from crushpy.storage.records import ServerReport
@@ -83,7 +84,7 @@ def programs(_: CheckContext) -> Iterator[Finding]:
         yield ok(f"ripgrep: {ripgrep}")
     else:
         yield fail(f"{MISSING}: grep, glob and file completion do not work", WAY_OUT)
-    git = shutil.which("git")
+    git = find_program("git")
     yield ok(f"git: {git}") if git else warn("git was not found", "Install git.")
 
 

@@ -21,6 +21,7 @@ from crushpy.core.messages import Data
 from crushpy.core.paths import private_dir
 from crushpy.engine.agents.subagents import TaskWorkspace
 from crushpy.security.private_files import write_private
+from crushpy.security.programs import find_program
 from crushpy.security.safe_git import FILTERS, filter_names, git_command, git_environment
 from crushpy.security.sanitize import clean
 from crushpy.util.uncancellable import in_thread
@@ -75,7 +76,7 @@ class Worktrees:
         """Raises `UsageError` if there can be no worktree for the task `first`. Returns warnings."""
         why = f"{first} wants a worktree, but "
         way_out = "Commit first, or take `worktree = true` out of the list."
-        if shutil.which("git") is None:
+        if find_program("git") is None:
             raise UsageError(f"{why}git is not installed", "Install it, or take `worktree = true` out.")
         try:
             inside = run_git(self._cwd, "rev-parse", "--is-inside-work-tree").strip()

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from crushpy.core.messages import Data
+from crushpy.security.programs import find_program
 from crushpy.security.safe_open import Folder
 from crushpy.tools.errors import ToolError
 from crushpy.tools.files.locate import reason
@@ -25,10 +26,8 @@ FindRipgrep = Callable[[], str | None]
 
 def find_ripgrep() -> str | None:
     """The `rg` installed with crushpy, or one on the PATH."""
-    import shutil
-
     beside = Path(sys.executable).parent / "rg"
-    return str(beside) if os.access(beside, os.X_OK) else shutil.which("rg")
+    return str(beside) if os.access(beside, os.X_OK) else find_program("rg")
 
 
 def required(find: FindRipgrep) -> str:

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from crushpy.sandbox.supervisor_handle import Supervisor
+from crushpy.security.programs import find_program
 from crushpy.tools.errors import ToolError
 from crushpy.tools.shell.command_output import Output
 from crushpy.util.spawn import spawn
@@ -256,10 +257,9 @@ def _start_error(error: int, cwd: Path) -> str:
 @cache
 def shell() -> tuple[str, ...]:
     """The same shell whatever the user's login shell is, without start-up files."""
-    for path in ("/bin/bash", "/usr/bin/bash"):
-        if os.access(path, os.X_OK):
-            return (path, "--noprofile", "--norc")
-    return ("sh",)
+    standard = next((path for path in ("/bin/bash", "/usr/bin/bash") if os.access(path, os.X_OK)), None)
+    bash = standard or find_program("bash")
+    return (bash, "--noprofile", "--norc") if bash else (find_program("sh") or "/bin/sh",)
 
 
 def signal_word(number: int) -> str:

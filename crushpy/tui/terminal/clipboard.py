@@ -3,13 +3,13 @@
 import asyncio
 import os
 import re
-import shutil
 import signal
 from contextlib import suppress
 from pathlib import Path
 
 from textual.app import App
 
+from crushpy.security.programs import find_program
 from crushpy.util.images import MAX_PICTURE_FILE, SUFFIXES, image_type
 
 COPY_TOOLS = (
@@ -62,14 +62,14 @@ async def _copy_to_system(text: str) -> bool:
     if os.environ.get("SSH_CONNECTION"):  # that would be another machine's clipboard
         return False
     for tool in COPY_TOOLS:
-        if shutil.which(tool[0]) and await _pipe(tool, text):
+        if find_program(tool[0]) and await _pipe(tool, text):
             return True
     return False
 
 
 async def _copy_to_tmux(text: str) -> bool:
     """By default tmux does not forward to the terminal what a program sends to its clipboard."""
-    if not os.environ.get("TMUX") or not shutil.which("tmux"):
+    if not os.environ.get("TMUX") or not find_program("tmux"):
         return False
     # With -w it forwards the text to the terminal; before 3.2 it could not.
     return await _pipe(("tmux", "load-buffer", "-w", "-"), text) or await _pipe(
@@ -80,7 +80,8 @@ async def _copy_to_tmux(text: str) -> bool:
 async def _pipe(command: tuple[str, ...], text: str) -> bool:
     try:
         process = await asyncio.create_subprocess_exec(
-            *command,
+            find_program(command[0]) or command[0],
+            *command[1:],
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.DEVNULL,
@@ -97,7 +98,7 @@ async def _pipe(command: tuple[str, ...], text: str) -> bool:
 
 def has_clipboard_tool() -> bool:
     """Whether images can be read. Over SSH a tool would read another machine's clipboard."""
-    return not os.environ.get("SSH_CONNECTION") and any(map(shutil.which, PASTE_TOOLS))
+    return not os.environ.get("SSH_CONNECTION") and any(map(find_program, PASTE_TOOLS))
 
 
 async def read_clipboard_image() -> bytes | None:
@@ -106,7 +107,7 @@ async def read_clipboard_image() -> bytes | None:
         return None
     with suppress(TimeoutError):
         async with asyncio.timeout(PASTE_TIMEOUT_S):
-            for tool in filter(shutil.which, PASTE_TOOLS):
+            for tool in filter(find_program, PASTE_TOOLS):
                 raw = await _read_image(tool)
                 if image_type(raw) is not None:
                     return raw
@@ -134,7 +135,8 @@ async def _read_output(*command: str) -> bytes:
     """The output of a command, up to the size of the largest image. The command does not outlive the call."""
     try:
         process = await asyncio.create_subprocess_exec(
-            *command,
+            find_program(command[0]) or command[0],
+            *command[1:],
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
