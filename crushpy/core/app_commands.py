@@ -8,7 +8,7 @@ from crushpy.core.messages import Data
 
 
 class AppCommand(Data, frozen=True):
-    """One thing a user can do. `action` names the function of `tui/actions` that does it."""
+    """One thing a user can do. `action` names the method in `tui/actions` that does it."""
 
     title: str
     action: str

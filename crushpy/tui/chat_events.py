@@ -59,7 +59,7 @@ class ChatEvents:
             case ModeChanged() if event.mode != "plan":
                 self.drop_plan()
             case PromptQueued() | PromptCommitted():
-                chat.end_greeting()
+                chat.greeter.end_card()
                 self.drop_plan()
                 self.show_queue()
                 self._name_window()

@@ -18,7 +18,7 @@ from crushpy.tui.transcript.render.canvas import MAX_PROSE_COLUMNS
 
 if TYPE_CHECKING:
     from crushpy.engine.conversation import Conversation
-    from crushpy.tui.screens.chat_host import ChatHost
+    from crushpy.tui.transcript.widget import Transcript
 
 TRY = (
     ("Explain this project", "a prompt in your own words"),
@@ -62,9 +62,8 @@ class Greeting(Data, frozen=True):
 class Greeter:
     """Shows what a conversation begins with, and removes the card once something is said."""
 
-    def __init__(self, chat: "ChatHost") -> None:
-        self._chat = chat
-        self._view = chat.transcript
+    def __init__(self, view: "Transcript") -> None:
+        self._view = view
         self.card_key: int | None = None
         """The card's key in the transcript; None if it is not shown."""
         self._greeting: Greeting | None = None
@@ -72,7 +71,7 @@ class Greeter:
 
     @property
     def _rows(self) -> int:
-        return app_of(self._chat).size.height
+        return app_of(self._view).size.height
 
     def show_card(self, conversation: "Conversation") -> None:
         """Shows the card of a new conversation if the terminal is tall enough."""
@@ -80,7 +79,7 @@ class Greeter:
             self.end_card()
             self._greeting = make_greeting(conversation)
             self.card_key = self._view.add(_card(self._greeting, self._rows))
-            self._chat.run_worker(self._add_last(conversation), group="greeting", exclusive=True)
+            self._view.run_worker(self._add_last(conversation), group="greeting", exclusive=True)
 
     async def _add_last(self, conversation: "Conversation") -> None:
         """Opens storage, so it runs in the background: a prompt sent at once goes first."""

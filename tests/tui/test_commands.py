@@ -1,4 +1,4 @@
-"""A command of the app is a row of the table and a function that performs it."""
+"""A command of the app is a row of the table and a method that performs it."""
 
 import inspect
 from collections import Counter
@@ -10,7 +10,7 @@ from scripted_llm.server import ScriptedLLM
 
 from crushpy.core.app_commands import APP_COMMANDS, AppCommand
 from crushpy.settings.schema import Keys
-from crushpy.tui.actions import ACTIONS
+from crushpy.tui.actions import ACTIONS, GROUPS
 
 __all__ = ["start"]
 
@@ -18,22 +18,19 @@ each = pytest.mark.parametrize("command", APP_COMMANDS, ids=[command.action for 
 
 
 @each
-def test_a_command_has_a_function_that_does_it(command: AppCommand) -> None:
+def test_a_command_has_a_method_that_does_it(command: AppCommand) -> None:
     assert command.action in ACTIONS, (
-        f"The command {command.title!r} does nothing: write a function in crushpy/tui/actions and mark it "
-        f'with @performs("{command.action}").'
+        f"The command {command.title!r} does nothing: write a method {command.action!r} in one of the groups "
+        "of crushpy/tui/actions."
     )
-    assert inspect.iscoroutinefunction(ACTIONS[command.action]), (
-        f"What does {command.title!r} must be an async function."
+    assert inspect.iscoroutinefunction(getattr(ACTIONS[command.action], command.action)), (
+        f"What does {command.title!r} must be an async method."
     )
 
 
-def test_a_function_does_a_command_of_the_table() -> None:
-    for action in ACTIONS:
-        assert action in [command.action for command in APP_COMMANDS], (
-            f"@performs({action!r}) is marked in crushpy/tui/actions, but no command of "
-            "crushpy/core/app_commands.py has that action."
-        )
+def test_one_group_only_has_the_method_of_a_command() -> None:
+    for command in APP_COMMANDS:
+        assert [hasattr(group, command.action) for group in GROUPS].count(True) == 1, command.action
 
 
 @each

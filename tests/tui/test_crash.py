@@ -49,7 +49,7 @@ async def test_a_bug_in_a_command_is_told_and_the_app_goes_on(start: Start, llm:
     async with start() as app:
         await app.opened()
         with pytest.MonkeyPatch.context() as patch:
-            patch.setitem(ACTIONS, "copy_reply", broken)
+            patch.setattr(ACTIONS["copy_reply"], "copy_reply", broken)
             await app.say("/copy")
             await app.sees("Internal error: ValueError: no such thing")
         assert "abcdef0123456789" not in app.text

@@ -45,7 +45,7 @@ async def test_escape_twice_in_an_empty_prompt_rewinds_and_only_there(
     async def rewind(chat: object, argument: str) -> None:
         asked.append(argument)
 
-    monkeypatch.setitem(ACTIONS, "rewind", rewind)
+    monkeypatch.setattr(ACTIONS["rewind"], "rewind", rewind)
     llm.script(HALF)
     async with start() as app:
         await app.say("first")

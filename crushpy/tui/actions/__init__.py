@@ -1,6 +1,15 @@
-"""The commands of `core/app_commands.py`: a function for each, registered with `@performs`."""
+"""The commands of `core/app_commands.py`: a method for each, named after its action."""
 
-from crushpy.tui.actions import context, overview, rewinding, sessions, settings
-from crushpy.tui.actions.action_registry import ACTIONS
+from crushpy.core.app_commands import APP_COMMANDS
+from crushpy.tui.actions.command_group import CommandGroup
+from crushpy.tui.actions.context import ContextCommands
+from crushpy.tui.actions.overview import OverviewCommands
+from crushpy.tui.actions.rewinding import RewindCommands
+from crushpy.tui.actions.sessions import SessionCommands
+from crushpy.tui.actions.settings import SettingsCommands
 
-__all__ = ["ACTIONS", "context", "overview", "rewinding", "sessions", "settings"]
+GROUPS = (ContextCommands, OverviewCommands, RewindCommands, SessionCommands, SettingsCommands)
+ACTIONS: dict[str, type[CommandGroup]] = {
+    command.action: group for command in APP_COMMANDS for group in GROUPS if hasattr(group, command.action)
+}
+"""The group of each command, by the `action` of the command table."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from contextlib import suppress
+from collections.abc import Awaitable
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,41 +12,29 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.message import Message
-from textual.widget import Widget
 
-from crushpy.core.app_commands import APP_COMMANDS, by_slash
+from crushpy.core.app_commands import by_slash
 from crushpy.core.errors import CrushpyError
 from crushpy.core.start_options import StartOptions
 from crushpy.engine.event_bus import unexpected_error
-from crushpy.security.sanitize import one_line
 from crushpy.tui.attaching import Attaching
 from crushpy.tui.chat_events import ChatEvents
-from crushpy.tui.focus_controller import FocusController
-from crushpy.tui.greeting import Greeter
 from crushpy.tui.items import BoundaryItem, ItemAction, NoticeItem, TranscriptItem
 from crushpy.tui.notify import dismiss_toasts
 from crushpy.tui.screens.chat_host import ChatHost
-from crushpy.tui.status_presenter import StatusPresenter
 from crushpy.tui.stop_keys import StopKeys
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.transcript.widget import Transcript
-from crushpy.tui.transcript_presenter import TranscriptPresenter
 from crushpy.tui.widgets.activity_line import ActivityLine
-from crushpy.tui.widgets.attachment_list import AttachmentList
-from crushpy.tui.widgets.completer import CommandHint
 from crushpy.tui.widgets.prompt import PromptInput
 from crushpy.tui.widgets.prompt_queue import QueueView
-from crushpy.tui.widgets.status_bar import StatusBar
-from crushpy.tui.widgets.todo_line import TodoLine
 
 if TYPE_CHECKING:
     from crushpy.core.messages import Image
     from crushpy.core.messages import Message as PromptMessage
     from crushpy.engine.conversation import Conversation
     from crushpy.engine.session.browser import SessionBrowser
-    from crushpy.engine.user_commands import OwnCommands
     from crushpy.settings import Settings
-    from crushpy.tui.transcript_presenter import FoundPlace
     from crushpy.tui.widgets.approval import ApprovalPanel
     from crushpy.tui.widgets.plan_card import PlanCard
 
@@ -56,7 +44,6 @@ MIN_ROWS_FOR_ACTIVITY = 20
 """Terminal rows from which the activity line always has a row above the prompt."""
 WARM_UP_DELAY_S = 0.7
 """Delay until storage is loaded: it must not compete with a prompt that is sent at once."""
-CLOSE_TIMEOUT_S = 10
 ENGINE_FREE_ACTIONS = ("quit", "help", "redraw", "theme", "fold_all")
 """Commands that do not wait for the engine."""
 NOT_OPEN = "No conversation is open. Fix the error above, then run /new."
@@ -98,43 +85,18 @@ class ChatScreen(ChatHost):
 
     def __init__(self, options: StartOptions, typed: str = "", images: "tuple[Image, ...]" = ()) -> None:
         """`images` go with the first prompt."""
-        super().__init__()
-        self.options = options
+        super().__init__(options)
         self._typed = typed
         self._images = images
-        self.conversation: Conversation | None = None
-        self.folded = True
-        self.transcript = Transcript()
-        self.transcript.can_pin = True
-        commands = [one for one in APP_COMMANDS if one.slash]
-        self.prompt = PromptInput(
-            commands=[CommandHint(one.slash, one.title, one.argument, one.aliases) for one in commands]
-        )
-        self.queue = QueueView()
-        self.todos = TodoLine()
-        self.attachments = AttachmentList()
-        self.focus_controller = FocusController(self, self.prompt, self._question)
-        self.transcript.focus_controller = self.queue.focus_controller = self.focus_controller
-        self._bar = StatusBar()
-        self.feed = TranscriptPresenter(self.transcript, reach="Tab first, or click")
-        self.status = StatusPresenter(self._bar)
-        self.activity = ActivityLine(self.transcript.current_palette, lambda: self.status.in_use)
         self.stop_keys = StopKeys(self)
         self.events = ChatEvents(self)
-        self.greeter = Greeter(self)
         self.attaching = Attaching(self, options.cwd)
         self._early: list[tuple[str, tuple[Image, ...]]] = []
         if options.prompt:
             self._early.append((options.prompt, images))
             self._images = ()
-        self._tried = asyncio.Event()
-        """Set once the engine is loaded or has failed to load."""
-        self.own: OwnCommands | None = None
-        """The user's shell commands, after the first one."""
         self.recent_actions: list[str] = []
         """Commands by their action, the latest first."""
-        self.farewell = ""
-        """Printed after exit: how to resume."""
 
     def compose(self) -> ComposeResult:
         # Set before the first layout: changing a class later would apply all styles again.
@@ -147,7 +109,7 @@ class ChatScreen(ChatHost):
         yield self.queue
         yield self.attachments
         yield self.prompt
-        yield self._bar
+        yield self.bar
 
     def on_mount(self) -> None:
         self.prompt.focus()
@@ -163,18 +125,18 @@ class ChatScreen(ChatHost):
         try:
             opened = await _open_conversation(options)
         except Exception as error:
-            self._tried.set()
+            self.tried.set()
             self.run_worker(self._could_not_open(options, error))
             return
         await self._enter(*opened, options)
 
     async def _could_not_open(self, options: StartOptions, error: Exception) -> None:
         from crushpy.storage.records import SessionBusy
-        from crushpy.tui.actions.sessions import start_elsewhere
+        from crushpy.tui.actions.sessions import SessionCommands
 
         if isinstance(error, SessionBusy):
             self._give_back()
-            await start_elsewhere(self, options, error)
+            await self._attempt(SessionCommands(self).start_elsewhere(options, error))
         else:
             self.feed.fail(error)
 
@@ -208,18 +170,11 @@ class ChatScreen(ChatHost):
         for text, images in self._early:
             conversation.submit(text, images)
         self._early.clear()
-        self._tried.set()
+        self.tried.set()
         if options.pick:
             self.run_worker(self.perform("sessions"))
         if conversation.plan is not None:
             self.events.offer_plan()
-
-    def end_greeting(self) -> None:
-        self.greeter.end_card()
-
-    def say(self, text: str, *, warning: bool = False) -> None:
-        self.greeter.end_card()
-        self.feed.show(NoticeItem(text, "warning" if warning else "info"))
 
     def on_resize(self) -> None:
         self.greeter.fit_card()
@@ -227,15 +182,6 @@ class ChatScreen(ChatHost):
     async def _recall(self, conversation: "Conversation") -> None:
         """Loads the earlier prompts of this folder, for Up and Down."""
         self.prompt.prompts.load(await conversation.earlier_prompts())
-
-    async def show_history(self, conversation: "Conversation") -> None:
-        """Shows the latest session, with the boundary that opened it."""
-        opening = None
-        if conversation.info.parent_id:
-            with suppress(CrushpyError):
-                opening = await conversation.sessions.opening_boundary(conversation.info.id)
-        notes = conversation.timeline_notes
-        self.feed.load(conversation.history, opening, conversation.sent_states, notes)
 
     # --- the prompt --------------------------------------------------------------------------------------
 
@@ -248,7 +194,7 @@ class ChatScreen(ChatHost):
         images = self.attachments.take()
         if self.conversation is None:
             self._early.append((text, images))
-            if self._tried.is_set():
+            if self.tried.is_set():
                 self.say(f"{NOT_OPEN} Your prompt is kept.", warning=True)
             return
         self.transcript.following = True
@@ -285,11 +231,6 @@ class ChatScreen(ChatHost):
     @on(PromptInput.BackedOut)
     def _backed_out(self) -> None:
         self.attachments.remove_last()
-
-    async def opened_conversation(self) -> "Conversation | None":
-        """Waits until the engine is loaded or has failed to load."""
-        await self._tried.wait()
-        return self.conversation
 
     @on(PromptInput.Command)
     def _command(self, event: PromptInput.Command) -> None:
@@ -363,42 +304,26 @@ class ChatScreen(ChatHost):
 
     # --- the transcript ----------------------------------------------------------------------------------
 
-    @property
-    def library(self) -> "SessionBrowser | None":
-        return self.conversation.sessions if self.conversation is not None else None
-
     def read_session(self, library: "SessionBrowser", session_id: str) -> None:
+        from crushpy.tui.actions.sessions import SessionCommands
         from crushpy.tui.screens.session_reader import SessionReaderScreen
 
         def left(branch: str | None) -> None:
-            if branch:
-                from crushpy.tui.actions.sessions import resume
-
-                self.run_worker(resume(self, branch))
+            self.run_worker(self._attempt(SessionCommands(self).resume(branch)))
 
         app_of(self).push_screen(SessionReaderScreen(library, session_id), left)
 
-    def reveal(self, place: "FoundPlace") -> bool:
-        """Scrolls to a message in the transcript; False if it is not there."""
-        history = self.conversation.history if self.conversation is not None else ()
-        message = next((one for one in history if one.id == place.message_id), None)
-        key = self.feed.find(message, place.words) if message is not None else -1
-        if key < 0:
-            return False
-        self.transcript.interaction.reveal(key, place.words)
-        return True
-
     async def fork_at(self, key: int) -> None:
-        from crushpy.tui.actions.sessions import fork_here
+        from crushpy.tui.actions.sessions import SessionCommands
 
-        await fork_here(self, self.feed.message_id(key))
+        await self._attempt(SessionCommands(self).fork_here(self.feed.message_id(key)))
 
     async def act(self, item: TranscriptItem, action: ItemAction) -> None:
         """The actions of a boundary's card, and pinning."""
         if action == "pin":
-            from crushpy.tui.actions.context import pin_item
+            from crushpy.tui.actions.context import ContextCommands
 
-            await pin_item(self, item)
+            await self._attempt(ContextCommands(self).pin_item(item))
         elif action == "undo" and isinstance(item, BoundaryItem) and self.conversation is not None:
             if item.boundary.child_id != self.conversation.info.id:
                 self.say(
@@ -420,9 +345,6 @@ class ChatScreen(ChatHost):
         self.status.set_below(event.more_below)
 
     # --- focus -------------------------------------------------------------------------------------------
-
-    def _question(self) -> Widget | None:
-        return next(iter(self.query("ApprovalPanel")), None)
 
     @on(events.DescendantFocus)
     @on(events.DescendantBlur)
@@ -460,46 +382,16 @@ class ChatScreen(ChatHost):
     def action_to_end(self) -> None:
         self.transcript.following = True
 
-    def dismiss_notices(self) -> bool:
-        """Removes the notice about the demo and all toasts; False if there are none."""
-        told = dismiss_toasts(self)
-        return (self.conversation is not None and self.greeter.dismiss_welcome(self.conversation)) or told
-
-    def stop(self) -> bool:
-        """Stops the agent and the user's own commands; False if nothing runs."""
-        own = self.own is not None and self.own.stop()
-        return (self.conversation is not None and self.conversation.interrupt()) or own
-
-    def show_way_back(self, conversation: "Conversation | None") -> None:
-        """Sets what is printed after exit."""
-        if conversation is not None and conversation.history:
-            self.farewell = f"To resume: crushpy --session {conversation.info.id}"
-        for job in conversation.running_jobs if conversation is not None else ():
-            self.farewell = f"{self.farewell}\nStopped: {job.id}, {one_line(job.command)}".lstrip()
-
-    async def leave(self) -> None:
-        """Stops everything, stores the rest, and exits."""
-        conversation, self.conversation = self.conversation, None
-        self.show_way_back(conversation)
-        closing = [one.close() for one in (conversation, self.own) if one is not None]
-        try:
-            await asyncio.wait_for(asyncio.gather(*closing), CLOSE_TIMEOUT_S)
-        except TimeoutError:
-            pass
-        if conversation is not None and self.farewell and conversation.run_summary:
-            self.farewell += f"\n{conversation.run_summary}"
-        app_of(self).exit()
-
     async def replace_conversation(self, options: StartOptions) -> None:
         """Opens another conversation, then closes this one; raises if it cannot be opened."""
         before, self.conversation = self.conversation, None
-        self._tried.clear()
+        self.tried.clear()
         try:
             conversation, notices = await _open_conversation(options)
         except BaseException:
             self.conversation = before
             self._give_back()
-            self._tried.set()
+            self.tried.set()
             raise
         if before is not None:
             await before.close()
@@ -521,19 +413,26 @@ class ChatScreen(ChatHost):
         self.recent_actions = [action, *(one for one in self.recent_actions if one != action)]
         greeted, shown = self.greeter.card_key, self.transcript.keys()
         if action not in ENGINE_FREE_ACTIONS:
-            await self._tried.wait()
+            await self.tried.wait()
             if self.conversation is None and action != "new_conversation":
                 self.say(NOT_OPEN, warning=True)
                 return
-        try:
-            await ACTIONS[action](self, argument)
-        except Exception as error:  # a bug in one command must not end the whole app
-            log.exception("%s failed", action)
-            self.feed.fail(error if isinstance(error, CrushpyError) else unexpected_error(error))
-        if (
-            self.greeter.card_key == greeted and self.transcript.keys() != shown
-        ):  # unless a dialog was cancelled
+        await self._attempt(getattr(ACTIONS[action](self), action)(argument))
+        changed = self.transcript.keys() != shown  # unless a dialog was cancelled
+        if changed and self.greeter.card_key == greeted:
             self.greeter.end_card()
+
+    async def _attempt(self, command: Awaitable[None]) -> None:
+        """Awaits a command, and shows what it refused or failed at."""
+        from crushpy.tui.actions.command_group import RefusedCommand
+
+        try:
+            await command
+        except RefusedCommand as error:
+            self.say(str(error), warning=True)
+        except Exception as error:  # a bug in one command must not end the whole app
+            log.exception("a command failed")
+            self.feed.fail(error if isinstance(error, CrushpyError) else unexpected_error(error))
 
 
 async def _open_conversation(options: StartOptions) -> "tuple[Conversation, tuple[str, ...]]":

@@ -1,11 +1,23 @@
-"""The chat screen as its parts and the commands know it: none of them imports the screen itself."""
+"""The chat as its parts and the commands know it: the widgets and the conversation they act on.
 
+`ChatScreen` derives from it and connects the parts; none of them imports that screen.
+"""
+
+import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from textual.screen import Screen
+from textual.widget import Widget
 
+from crushpy.core.app_commands import APP_COMMANDS
+from crushpy.core.errors import CrushpyError
 from crushpy.core.start_options import StartOptions
+from crushpy.security.sanitize import one_line
 from crushpy.tui.focus_controller import FocusController
+from crushpy.tui.greeting import Greeter
+from crushpy.tui.items import NoticeItem
+from crushpy.tui.notify import dismiss_toasts
 from crushpy.tui.screens.transcript_screen import TranscriptScreen
 from crushpy.tui.status_presenter import StatusPresenter
 from crushpy.tui.textual_adapter import app_of
@@ -13,46 +25,93 @@ from crushpy.tui.transcript.widget import Transcript
 from crushpy.tui.transcript_presenter import TranscriptPresenter
 from crushpy.tui.widgets.activity_line import ActivityLine
 from crushpy.tui.widgets.attachment_list import AttachmentList
+from crushpy.tui.widgets.completer import CommandHint
 from crushpy.tui.widgets.prompt import PromptInput
 from crushpy.tui.widgets.prompt_queue import QueueView
+from crushpy.tui.widgets.status_bar import StatusBar
 from crushpy.tui.widgets.todo_line import TodoLine
 
 if TYPE_CHECKING:
     from crushpy.core.messages import Message
     from crushpy.engine.conversation import Conversation
+    from crushpy.engine.session.browser import SessionBrowser
     from crushpy.engine.user_commands import OwnCommands
     from crushpy.tui.transcript_presenter import FoundPlace
 
+CLOSE_TIMEOUT_S = 10
 T = TypeVar("T")
 
 
 class ChatHost(TranscriptScreen):
-    """`ChatScreen` implements it."""
+    """`conversation` is None until the engine is loaded, or if that failed."""
 
-    options: StartOptions
-    folded: bool
-    conversation: "Conversation | None"
-    """None until the engine is loaded, or if that failed."""
-    own: "OwnCommands | None"
-    transcript: Transcript
-    prompt: PromptInput
-    queue: QueueView
-    todos: TodoLine
-    attachments: AttachmentList
-    activity: ActivityLine
-    feed: TranscriptPresenter
-    status: StatusPresenter
-    focus_controller: FocusController
+    def __init__(self, options: StartOptions) -> None:
+        super().__init__()
+        self.options = options
+        self.conversation: Conversation | None = None
+        self.folded = True
+        self.transcript = Transcript()
+        self.transcript.can_pin = True
+        commands = [one for one in APP_COMMANDS if one.slash]
+        self.prompt = PromptInput(
+            commands=[CommandHint(one.slash, one.title, one.argument, one.aliases) for one in commands]
+        )
+        self.queue = QueueView()
+        self.todos = TodoLine()
+        self.attachments = AttachmentList()
+        self.bar = StatusBar()
+        self.focus_controller = FocusController(self, self.prompt, self._question)
+        self.transcript.focus_controller = self.queue.focus_controller = self.focus_controller
+        self.feed = TranscriptPresenter(self.transcript, reach="Tab first, or click")
+        self.status = StatusPresenter(self.bar)
+        self.activity = ActivityLine(self.transcript.current_palette, lambda: self.status.in_use)
+        self.greeter = Greeter(self.transcript)
+        self.tried = asyncio.Event()
+        """Set once the engine is loaded or has failed to load."""
+        self.own: OwnCommands | None = None
+        """The user's shell commands, after the first one."""
+        self.farewell = ""
+        """Printed after exit: how to resume."""
 
     @property
-    def open_conversation(self) -> "Conversation":
-        """The conversation, for commands that need one: they run only once it is open."""
-        assert self.conversation is not None
+    def library(self) -> "SessionBrowser | None":
+        return self.conversation.sessions if self.conversation is not None else None
+
+    def _question(self) -> Widget | None:
+        return next(iter(self.query("ApprovalPanel")), None)
+
+    async def opened_conversation(self) -> "Conversation | None":
+        """Waits until the engine is loaded or has failed to load."""
+        await self.tried.wait()
         return self.conversation
 
     async def show(self, screen: Screen[T]) -> T | None:
         """Opens a screen and waits for its result. Only from a worker."""
         return await app_of(self).push_screen_wait(screen)
+
+    def say(self, text: str, *, warning: bool = False) -> None:
+        """Shows a notice in the transcript."""
+        self.greeter.end_card()
+        self.feed.show(NoticeItem(text, "warning" if warning else "info"))
+
+    async def show_history(self, conversation: "Conversation") -> None:
+        """Shows the latest session, with the boundary that opened it."""
+        opening = None
+        if conversation.info.parent_id:
+            with suppress(CrushpyError):
+                opening = await conversation.sessions.opening_boundary(conversation.info.id)
+        notes = conversation.timeline_notes
+        self.feed.load(conversation.history, opening, conversation.sent_states, notes)
+
+    def reveal(self, place: "FoundPlace") -> bool:
+        """Scrolls to a message in the transcript; False if it is not there."""
+        history = self.conversation.history if self.conversation is not None else ()
+        message = next((one for one in history if one.id == place.message_id), None)
+        key = self.feed.find(message, place.words) if message is not None else -1
+        if key < 0:
+            return False
+        self.transcript.interaction.reveal(key, place.words)
+        return True
 
     def keep(self, typed: str) -> None:
         """Adds input that was typed into a question by accident to the draft; never sends it."""
@@ -61,21 +120,35 @@ class ChatHost(TranscriptScreen):
         else:
             self.prompt.paste_text(typed)
 
-    def say(self, text: str, *, warning: bool = False) -> None:
-        """Shows a notice in the transcript."""
-        raise NotImplementedError
+    def dismiss_notices(self) -> bool:
+        """Removes the notice about the demo and all toasts; False if there are none."""
+        told = dismiss_toasts(self)
+        return (self.conversation is not None and self.greeter.dismiss_welcome(self.conversation)) or told
 
-    def end_greeting(self) -> None:
-        """Removes the card of a new conversation."""
-        raise NotImplementedError
+    def stop(self) -> bool:
+        """Stops the agent and the user's own commands; False if nothing runs."""
+        own = self.own is not None and self.own.stop()
+        return (self.conversation is not None and self.conversation.interrupt()) or own
 
-    async def opened_conversation(self) -> "Conversation | None":
-        """Waits until the engine is loaded or has failed to load."""
-        raise NotImplementedError
+    def show_way_back(self, conversation: "Conversation | None") -> None:
+        """Sets what is printed after exit."""
+        if conversation is not None and conversation.history:
+            self.farewell = f"To resume: crushpy --session {conversation.info.id}"
+        for job in conversation.running_jobs if conversation is not None else ():
+            self.farewell = f"{self.farewell}\nStopped: {job.id}, {one_line(job.command)}".lstrip()
 
-    async def show_history(self, conversation: "Conversation") -> None:
-        """Shows the latest session of a conversation."""
-        raise NotImplementedError
+    async def leave(self) -> None:
+        """Stops everything, stores the rest, and exits."""
+        conversation, self.conversation = self.conversation, None
+        self.show_way_back(conversation)
+        closing = [one.close() for one in (conversation, self.own) if one is not None]
+        with suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.gather(*closing), CLOSE_TIMEOUT_S)
+        if conversation is not None and self.farewell and conversation.run_summary:
+            self.farewell += f"\n{conversation.run_summary}"
+        app_of(self).exit()
+
+    # --- what the chat screen adds -----------------------------------------------------------------------
 
     async def replace_conversation(self, options: StartOptions) -> None:
         """Opens another conversation, then closes this one; raises if it cannot be opened."""
@@ -85,22 +158,6 @@ class ChatHost(TranscriptScreen):
         """Runs a command of the table."""
         raise NotImplementedError
 
-    def reveal(self, place: "FoundPlace") -> bool:
-        """Scrolls to a message in the transcript; False if it is not there."""
-        raise NotImplementedError
-
     def take_back(self, prompt: "Message") -> None:
         """Puts a prompt that was not sent, and its images, in front of the draft."""
-        raise NotImplementedError
-
-    def dismiss_notices(self) -> bool:
-        """Removes the notice about the demo and all toasts; False if there are none."""
-        raise NotImplementedError
-
-    def stop(self) -> bool:
-        """Stops the agent and the user's own commands; False if nothing runs."""
-        raise NotImplementedError
-
-    async def leave(self) -> None:
-        """Stops everything, stores the rest, and exits."""
         raise NotImplementedError

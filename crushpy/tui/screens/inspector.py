@@ -182,7 +182,7 @@ class ContextControls:
     """What the inspector can do with the context of a running conversation."""
 
     pin: Callable[[str], Awaitable[str]]
-    """Pins a message by its id, and returns what to tell the user."""
+    """Pins a message by its id, and returns what to tell the user. May raise CrushpyError."""
     edit: EditContext
     requests: Callable[[], Awaitable[Sequence[RequestMade]]]
     """The sizes of the requests sent so far."""
@@ -229,7 +229,6 @@ class InspectorScreen(OverlayScreen[None]):
         self,
         read: Callable[[], Inspection],
         method: str,
-        *,
         thresholds: Mapping[str, float] | None = None,
         controls: ContextControls | None = None,
     ) -> None:
@@ -357,14 +356,17 @@ class InspectorScreen(OverlayScreen[None]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         return action not in ("edit", "cut_old_views", "pin") or self._controls is not None
 
-    async def action_pin(self) -> None:
+    def action_pin(self) -> None:
         """Pins the message at the cursor."""
         at = self.query_one(RowList).highlighted
         row = self._rows[at] if at < len(self._rows) else None
         if self._controls is None or row is None or row.kind not in MESSAGES:
             tell(self, "Only messages can be pinned.", "warning")
             return
-        tell(self, await self._controls.pin(row.message_id))
+        self.spawn(self._pin, self._controls, row.message_id, group="pin")
+
+    async def _pin(self, controls: ContextControls, message_id: str) -> None:
+        tell(self, await controls.pin(message_id))
 
     def action_refresh_figures(self) -> None:
         self._inspection = self._read()

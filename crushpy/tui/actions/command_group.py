@@ -1,0 +1,37 @@
+"""What the groups of commands have in common."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from crushpy.core.errors import CrushpyError
+from crushpy.tui.screens.choose import Choice, ChooseScreen
+
+if TYPE_CHECKING:
+    from crushpy.engine.conversation import Conversation
+    from crushpy.tui.screens.chat_host import ChatHost
+
+
+class RefusedCommand(CrushpyError):
+    """A command that does nothing now; the user is told why in a warning."""
+
+
+class CommandGroup:
+    """Commands about one subject, for one chat. A method gets the argument as typed."""
+
+    def __init__(self, chat: "ChatHost") -> None:
+        self.chat = chat
+        self.say = chat.say
+        self.show = chat.show
+
+    @property
+    def conversation(self) -> "Conversation":
+        """The open conversation: commands that need one run only once it is open."""
+        assert self.chat.conversation is not None
+        return self.chat.conversation
+
+    def require_idle(self) -> None:
+        if self.chat.conversation is not None and self.chat.conversation.busy:
+            raise RefusedCommand("The agent is working. Press Esc to interrupt it first.")
+
+    async def choose(self, title: str, choices: Sequence[Choice], hint: str = "") -> str | None:
+        return await self.show(ChooseScreen(title, choices, hint=hint))
