@@ -90,6 +90,11 @@ def _char_name(char: str) -> str:
     return f"<{_NAMES[code]}>" if code in _NAMES else f"<U+{code:04X}>"
 
 
+def safe_json(data: bytes) -> bytes:
+    """JSON in UTF-8 with DEL and the C1 controls, which some terminals obey, as escapes."""
+    return re.sub(rb"\xc2([\x80-\x9f])|\x7f", lambda found: b"\\u00%02x" % found[0][-1], data)
+
+
 def one_line(text: str) -> str:
     """`text`, clean and on a single line."""
     return " ".join(clean(text).split())

@@ -196,6 +196,9 @@ class Database(ABC):
     def secure_delete(self) -> AbstractContextManager[None]:
         """Rows that its body deletes are overwritten, if the database can do that."""
 
+    def verify(self) -> None:  # noqa: B027  # a server needs none
+        """Raises `DatabaseLost` if a file was deleted, replaced or overwritten since it was opened."""
+
     @abstractmethod
     def check(self) -> list[str]:
         """The problems of the database, one line each."""
@@ -276,6 +279,11 @@ class Leases(ABC):
                     )
                 self._handle_loss(session)
 
+    @property
+    def tokens(self) -> set[int]:
+        """Of all leases that this store holds."""
+        return {token for token, _ in self._held.values()}
+
     def renew_all(self) -> float | None:
         """On a timer: this process is alive. Seconds until the next time; None if no heartbeat is needed."""
         return None
@@ -295,7 +303,7 @@ class Leases(ABC):
 
     def release_all(self) -> None:
         """Releases what this store acquired; another store of this process keeps its own."""
-        for token in {token for token, _ in self._held.values()}:
+        for token in self.tokens:
             self._db.execute(_DELETE, token=token)
         self._held.clear()
 

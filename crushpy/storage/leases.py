@@ -56,7 +56,7 @@ class PostgresLeases(Leases):
         )
 
     def renew_all(self) -> float | None:
-        for token in {token for token, _ in self._held.values()}:
+        for token in self.tokens:
             self._db.execute(self._renew, token=token)
         return min(HEARTBEAT_S, _lease_timeout() / 4) if self._held else None
 

@@ -7,6 +7,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 
 from crushpy.core.errors import SettingsError
 
+FileState = tuple[int, int, int, int, int]
 _SCHEMES = ("sqlite:///", "sqlite+pysqlite:///")
 _HINT = (
     "Write it as sqlite:////absolute/path/crushpy.db or postgresql://user@host/database, "
@@ -22,6 +23,7 @@ class Location:
         self.file = default if self.server else database_file(default, url)
         self.place = self.server.shown if self.server else str(self.file)
         """How errors and people name it; without passwords."""
+        self._log = self.file.with_name(f"{self.file.name}-wal")
         self.warnings: list[str] = []
         """Problems met while opening it, for the user."""
         self.notify: Callable[[str], None] = _ignore
@@ -34,11 +36,29 @@ class Location:
         """Known once it was opened."""
         self.replaces_damaged = True
         """Whether a file that cannot be read is renamed, and a new one created."""
+        self.known_state: FileState | None = None
+        """The state of an open file, as far as its changes are known to be a database's own."""
 
     @property
     def exists(self) -> bool:
         """False if the first write would create it."""
         return self.server is not None or self.file.exists()
+
+    def is_unchanged(self) -> bool:
+        """Whether the open file is as it was when it was last verified. Cheap, on any thread."""
+        return self.known_state is None or self.known_state == self.read_state()
+
+    def read_state(self) -> "FileState | None":
+        """Identity, size and time of the file, and the identity of its log; None if it does not exist."""
+        try:
+            found = self.file.stat()
+        except OSError:
+            return None
+        try:
+            log = self._log.stat().st_ino
+        except OSError:
+            log = 0
+        return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, log)
 
 
 def database_file(default: Path, url: str) -> Path:

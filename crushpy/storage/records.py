@@ -17,6 +17,10 @@ class StorageError(CrushpyError):
     """The database cannot be opened, read or written. Names the file, the reason and the way out."""
 
 
+class DatabaseLost(StorageError):
+    """The file was deleted, replaced, overwritten or damaged while it was open. Nothing can be stored."""
+
+
 class CannotWriteNow(StorageError):
     """Others write, the disk is full, or the file only to be read: work that can wait is not done."""
 

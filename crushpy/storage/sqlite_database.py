@@ -12,9 +12,10 @@ from typing import Any, TypeVar
 from crushpy.storage.database import Database, Rows, Statement
 from crushpy.storage.leases import SqliteLeases
 from crushpy.storage.location import Location
+from crushpy.storage.records import DatabaseLost
 from crushpy.storage.schema_version import refuse_unfinished
 from crushpy.storage.sqlite_errors import BusyRetry, explained
-from crushpy.storage.sqlite_file import open_sqlite
+from crushpy.storage.sqlite_file import is_intact, open_sqlite
 from crushpy.storage.sqlite_search import SqliteFullText
 
 T = TypeVar("T")
@@ -32,6 +33,11 @@ def open_file(location: Location) -> "SqliteDatabase":
         return database
 
 
+def _lost(place: str, happened: str) -> DatabaseLost:
+    hint = "Restart crushpy to use the file as it is now."
+    return DatabaseLost(f"the database {place} {happened} while it was in use", hint)
+
+
 class SqliteDatabase(Database):
     def __init__(self, location: Location) -> None:
         self.place = location.place
@@ -39,6 +45,9 @@ class SqliteDatabase(Database):
         self._retry = BusyRetry(self.place, lambda text: location.notify(text))  # noqa: PLW0108  # it is set later
         self._raw = open_sqlite(location, self._retry)
         self._durable = False
+        self._location = location
+        location.known_state = location.read_state()
+        self._data_version = self._read_data_version()
         self.leases = SqliteLeases(self)
         self.full_text = SqliteFullText(self)
 
@@ -46,7 +55,11 @@ class SqliteDatabase(Database):
         """A single statement waits for other processes; a transaction has done that already."""
         if self._raw.in_transaction:
             return Rows(self._raw.execute(statement.sqlite, values), statement.row)
-        return self._retry(lambda: Rows(self._raw.execute(statement.sqlite, values), statement.row))
+        before = self._raw.total_changes
+        rows = self._retry(lambda: Rows(self._raw.execute(statement.sqlite, values), statement.row))
+        if self._raw.total_changes != before:
+            self._adopt_own_write()
+        return rows
 
     def execute_many(self, statement: Statement[Any], rows: Sequence[Mapping[str, Any]]) -> None:
         self._raw.executemany(statement.sqlite, rows)
@@ -59,14 +72,44 @@ class SqliteDatabase(Database):
             self._durable = durable
         self._retry(lambda: self._raw.execute("BEGIN IMMEDIATE"))
         try:
+            self.verify()
             if session:
                 self.leases.confirm(session)
             yield
             self._raw.execute("COMMIT")
+            self._adopt_own_write()
         except BaseException:
             if self._raw.in_transaction:
                 self._raw.execute("ROLLBACK")
             raise
+
+    def verify(self) -> None:
+        known, state = self._location.known_state, self._location.read_state()
+        if known is None or state == known:
+            return
+        if state is None:
+            raise _lost(self.place, "was deleted")
+        if state[:2] != known[:2]:
+            raise _lost(self.place, "was replaced by another file")
+        if known[-1] not in (0, state[-1]):
+            raise _lost(self.place, "lost its write-ahead log, the file that ends with -wal,")
+        if state[:-1] != known[:-1]:
+            # While this store is open, only stores that write move the log into the file.
+            by_others = self._data_version != (version := self._read_data_version())
+            if not is_intact(self._file, set() if by_others else self.leases.tokens):
+                raise _lost(self.place, "was overwritten or damaged")
+            self._data_version = version
+        self._location.known_state = state
+
+    def _adopt_own_write(self) -> None:
+        """After a write, with which SQLite may have moved the log into the file."""
+        known, state = self._location.known_state, self._location.read_state()
+        if known and state and state[:2] == known[:2] and known[-1] in (0, state[-1]):
+            self._location.known_state = state
+
+    def _read_data_version(self) -> int:
+        """Changes with every commit of another connection."""
+        return self._raw.execute("PRAGMA data_version").fetchone()[0]
 
     def run(self, job: Callable[[], T], asked: float) -> T:
         """Transactions wait for other processes by themselves."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar, cast
 
 from crushpy.storage.database import GAVE_UP_SECONDS, NEVER
-from crushpy.storage.records import CannotWriteNow, StorageError
+from crushpy.storage.records import CannotWriteNow, DatabaseLost, StorageError
 
 T = TypeVar("T")
 _HINTS = {
@@ -57,7 +57,10 @@ def explained(file: Path) -> Generator[None]:
             with suppress(OSError):
                 file.with_name(f"{file.name}{DAMAGED_SUFFIX}").touch(mode=0o600)
         hint = next((hint for start, hint in _HINTS.items() if name.startswith(start)), _OTHER_HINT)
-        raise StorageError(f"cannot use the database {file}: {error}", hint) from error
+        lost = name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB"))
+        raise (DatabaseLost if lost else StorageError)(
+            f"cannot use the database {file}: {error}", hint
+        ) from error
 
 
 def error_name(error: sqlite3.Error) -> str:

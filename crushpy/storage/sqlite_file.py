@@ -93,6 +93,22 @@ def _check(connection: sqlite3.Connection, file: Path) -> None:
     suspected.unlink(missing_ok=True)
 
 
+def is_intact(file: Path, tokens: set[int]) -> bool:
+    """Whether an open file that was changed is still a sound database, with these leases in the file itself.
+
+    The first connection reads the file without its log, which may hide that the file was overwritten.
+    """
+    try:
+        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?immutable=1", uri=True)) as bare:
+            stored = {row[0] for row in bare.execute("SELECT token FROM lease")} if tokens else set[int]()
+            bare.execute("PRAGMA user_version").fetchone()
+        with closing(_open_existing(file)) as connection:
+            _check(connection, file)
+    except sqlite3.DatabaseError as error:
+        return error_name(error).startswith("SQLITE_BUSY")
+    return tokens <= stored
+
+
 def _open_existing(file: Path) -> sqlite3.Connection:
     """Connects to an existing file; SQLite would create one that others can read."""
     how = "immutable=1" if _is_read_only(file) else "mode=rw"

@@ -90,6 +90,11 @@ class Store:
         """Reads the whole database; its problems, one line each. Empty if it is sound."""
         return await self.thread.run(lambda: self.thread.database.check())  # noqa: PLW0108  # opened there
 
+    async def verify(self) -> None:
+        """Raises `DatabaseLost` if the file was deleted, replaced or overwritten since it was opened."""
+        if not self.location.is_unchanged():
+            await self.thread.run(lambda: self.thread.database.verify())  # noqa: PLW0108  # opened there
+
     async def close(self) -> None:
         """Finishes the queued calls and closes the database. The store cannot be used afterwards."""
         await self.thread.close()

@@ -19,7 +19,7 @@ from crushpy.engine.compaction.preparation import Preparations
 from crushpy.engine.compaction.summarizer import Postponed
 from crushpy.engine.compaction.window import CircuitBreaker, ContextView, Thresholds, WindowState
 from crushpy.llm.errors import ContextOverflow
-from crushpy.storage.records import StorageError
+from crushpy.storage.records import DatabaseLost, StorageError
 
 log = logging.getLogger(__name__)
 
@@ -250,6 +250,8 @@ class CompactionPolicy:
         except Declined as declined:
             words = f"The user declined the new session. {declined.words}".strip()
             return f"{words} Carry on in this session."
+        except DatabaseLost:
+            raise
         except StorageError as error:
             return f"The new session could not be stored: {error.message} Carry on in this session."
         except Postponed as error:  # after a review that asked for another summary

@@ -10,7 +10,7 @@ from crushpy.engine.turn.call_observer import ObservedCall
 from crushpy.permissions.decision import Decision
 from crushpy.security.redact import Redactor
 from crushpy.storage.audit_records import AuditEntry
-from crushpy.storage.records import CallDecided, StorageError
+from crushpy.storage.records import CallDecided, DatabaseLost, StorageError
 from crushpy.storage.store import Store
 from crushpy.util.login import login_name
 
@@ -61,7 +61,7 @@ class AuditTrail:
         try:
             await self._store.audit.append(decided.root_id, decided.entries)
         except CrushpyError as error:
-            raise StorageError(
+            raise (DatabaseLost if isinstance(error, DatabaseLost) else StorageError)(
                 f"{watched.call.name} was not run: the decision could not be recorded. {error.message}",
                 error.hint,
             ) from error

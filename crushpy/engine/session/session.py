@@ -5,8 +5,9 @@ A message enters the history when its record is committed.
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
-from typing import Literal
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any, Literal
 
 import msgspec
 
@@ -38,7 +39,7 @@ from crushpy.core.messages import (
     Usage,
 )
 from crushpy.core.timeline_notes import TimelineNote
-from crushpy.storage.records import BreakerState, CallStart, SessionInfo
+from crushpy.storage.records import BreakerState, CallStart, DatabaseLost, SessionInfo
 from crushpy.storage.store import Store
 
 Emit = Callable[[Event], None]
@@ -81,6 +82,24 @@ class LiveSession:
         """Every call id this session has used."""
         self.call_ids |= {call.id for message in self.history for call in message.calls}
         self._facts = FactReader(self.info.cwd, self.own_messages)
+        self.unstored: list[Message] = []
+        """Messages that could not be stored because the database was lost."""
+        self.rescued: set[str] = set()
+        """Ids of the messages that were saved elsewhere after that."""
+
+    @property
+    def database(self) -> Path:
+        return self._store.location.file
+
+    async def _commit(self, message: Message, write: Coroutine[Any, Any, None]) -> None:
+        """Adds a message to the history once `write` has stored it."""
+        try:
+            await write
+        except DatabaseLost:
+            self.unstored.append(message)
+            raise
+        self.history.append(message)
+        self._facts.committed(message)
 
     @property
     def usage(self) -> Usage:
@@ -142,20 +161,22 @@ class LiveSession:
         """Commits the user's prompt, and with it a new session. `steers`: inside a turn."""
         prompt = self._sized(prompt)
         if self.stored:
-            await self._store.messages.add(self.info.id, prompt, self.facts_of(prompt))
+            await self._commit(prompt, self._store.messages.add(self.info.id, prompt, self.facts_of(prompt)))
         else:
             words = prompt.text or " ".join(image.name for image in prompt.images)
             title = self.info.title or title_of(words)
             self.info = msgspec.structs.replace(self.info, title=title)
-            await self._store.sessions.create(self.info, prompt, self.facts_of(prompt))
-            await self._store.leases.acquire(self.info.id)
-            self.stored = True
+            await self._commit(prompt, self._create(prompt))
             for warning in self._store.warnings:
                 self._emit(Notice(warning, "warning"))
-        self._committed(prompt)
         self.announce()
         images = tuple(image.info for image in prompt.images)
         self._emit(PromptCommitted(prompt.id, prompt.text, images, steers))
+
+    async def _create(self, prompt: Message) -> None:
+        await self._store.sessions.create(self.info, prompt, self.facts_of(prompt))
+        await self._store.leases.acquire(self.info.id)
+        self.stored = True
 
     def announce(self) -> None:
         """Emits `session` once."""
@@ -168,10 +189,6 @@ class LiveSession:
         """The facts of the next message; stored with it."""
         return self._facts.extract(message)
 
-    def _committed(self, message: Message) -> None:
-        self.history.append(message)
-        self._facts.committed(message)
-
     def _sized(self, message: Message) -> Message:
         size = self._exact_size(message)
         return msgspec.structs.replace(message, tokens=size) if size else message
@@ -181,8 +198,7 @@ class LiveSession:
             message = await asyncio.to_thread(self._sized, message)
         else:
             message = self._sized(message)
-        await self._store.messages.add(self.info.id, message, self.facts_of(message))
-        self._committed(message)
+        await self._commit(message, self._store.messages.add(self.info.id, message, self.facts_of(message)))
         if message.usage is not None:
             self.info = msgspec.structs.replace(self.info, usage=self.info.usage + message.usage)
         interrupted = message.finish == "interrupted"
@@ -202,14 +218,13 @@ class LiveSession:
     async def add_result(self, result: ToolResult, start: CallStart | None = None) -> None:
         """Commits the result of a call; `start` is how it began, if that is not stored yet."""
         message = self._sized(result_message(result))
-        await self._store.calls.finish(self.info.id, message, start, self.facts_of(message))
-        self._committed(message)
+        facts = self.facts_of(message)
+        await self._commit(message, self._store.calls.finish(self.info.id, message, start, facts))
 
     async def add_note(self, note: Note) -> None:
         """Commits a note for the model; it is sent with the next request."""
         message = Message(id=new_id(), role="user", parts=(note,), created_at=time.time())
-        await self._store.messages.add(self.info.id, message, self.facts_of(message))
-        self._committed(message)
+        await self._commit(message, self._store.messages.add(self.info.id, message, self.facts_of(message)))
 
     async def set_mode(self, mode: Mode | Literal[""]) -> None:
         """Stores the mode with the conversation."""

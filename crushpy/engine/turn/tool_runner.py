@@ -77,6 +77,7 @@ class ToolRunner:
         self._session, self._emit, self._task = scope.session, scope.emit, scope.task
         self._approvals, self._audit = scope.services.approvals, scope.services.audit
         self._observers = scope.services.observers
+        self._verify_database = scope.services.store.verify
         self._tools = {tool.name: tool for tool in tools}
         self._context = context
         self._policy = policy
@@ -150,6 +151,7 @@ class ToolRunner:
                 await observer.begins(observed, ruling)
             if not observed.only_reads:
                 await self._session.begin_call(one.message, one.call)
+            await self._verify_database()
             call_context = context.copy_for_call(
                 call.id, lambda text: self._emit(ToolOutput(call.id, text)), ruling.needs
             )

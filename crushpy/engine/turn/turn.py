@@ -15,12 +15,14 @@ from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.compaction.policy import CompactionPolicy
 from crushpy.engine.compaction.window import ContextView
 from crushpy.engine.event_bus import unexpected_error
+from crushpy.engine.session.rescue import rescued
 from crushpy.engine.turn.limits import LoopGuard, Spent
 from crushpy.engine.turn.mode_notes import ModeNotes
 from crushpy.engine.turn.model_call import Draft, RecordedCall
 from crushpy.engine.turn.tool_runner import ToolRunner
 from crushpy.llm.errors import ContextOverflow, ModelError
 from crushpy.llm.protocol import Request
+from crushpy.storage.records import DatabaseLost
 from crushpy.util.spawn import spawn
 from crushpy.util.uncancellable import uncancellable
 
@@ -86,7 +88,7 @@ class Turn:
             if self._scope.interactive and not commit.done:  # the user sees the prompt, so it is stored
                 with suppress(CrushpyError):
                     await commit()
-            status = self._fail(error)
+            status = self._fail(rescued(self._session, error) if isinstance(error, DatabaseLost) else error)
         except Exception as error:
             log.exception("the turn failed")
             status = self._fail(unexpected_error(error))
