@@ -148,15 +148,15 @@ ItemAction = Literal[
 ]
 """An action on an item; the screen performs it (`Transcript.ItemActivated`)."""
 
-BOUNDARY_ACTIONS: dict[str, tuple[ItemAction, str]] = {
-    "p": ("open_parent", "parent"),
-    "u": ("undo", "undo"),
-    "t": ("edit_template", "template"),
-    "l": ("lineage", "lineage"),
-    "w": ("glossary", "words"),
+BOUNDARY_ACTIONS: dict[str, tuple[ItemAction, str, str]] = {
+    "p": ("open_parent", "parent", "read the session before it"),
+    "u": ("undo", "undo", "undo it, if it is the last one"),
+    "t": ("edit_template", "template", "edit the summary template"),
+    "l": ("lineage", "lineage", "the session tree of the conversation"),
+    "w": ("glossary", "words", "the glossary"),
 }
-"""Keys on the card of a boundary, the action of each and how the card names it."""
-ALL_BOUNDARY_ACTIONS: tuple[ItemAction, ...] = tuple(action for action, _ in BOUNDARY_ACTIONS.values())
+"""Keys on the card of a boundary: the action of each, how the card names it, and the help."""
+ALL_BOUNDARY_ACTIONS: tuple[ItemAction, ...] = tuple(action for action, *_ in BOUNDARY_ACTIONS.values())
 
 
 PINNABLE = (UserItem, ReplyItem, ToolItem)

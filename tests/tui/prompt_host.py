@@ -12,15 +12,16 @@ from textual.message import Message
 from textual.pilot import Pilot
 from textual.widgets import Static
 
-from crushpy.tui.widgets.completer import CommandHint, CompletionList
+from crushpy.core.app_commands import AppCommand
+from crushpy.tui.widgets.completer import CompletionList
 from crushpy.tui.widgets.prompt import PromptInput
 from crushpy.tui.widgets.prompt_queue import QueueView
 
 COMMANDS = (
-    CommandHint("compaction", "Select Compaction Method", "[auto|llm]"),
-    CommandHint("compact", "Compact Now", "[focus words]"),
-    CommandHint("help", "Keys and commands"),
-    CommandHint("handoff", "Hand Off", "TEXT"),
+    AppCommand("Select Compaction Method", "compaction", "", "compaction", "[auto|llm]"),
+    AppCommand("Compact Now", "compact", "", "compact", "[focus words]"),
+    AppCommand("Keys and commands", "help", "", "help"),
+    AppCommand("Hand Off", "handoff", "", "handoff", "TEXT"),
 )
 
 

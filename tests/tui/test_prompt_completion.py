@@ -8,7 +8,8 @@ import pytest
 from prompt_host import COMMANDS, Host, type_text
 from textual.pilot import Pilot
 
-from crushpy.tui.widgets.completer import CommandHint, CompletionList
+from crushpy.core.app_commands import AppCommand
+from crushpy.tui.widgets.completer import CompletionList
 from crushpy.tui.widgets.file_finder import SLICE, FileFinder, FileSearch
 from crushpy.tui.widgets.prompt import PromptInput
 
@@ -126,7 +127,7 @@ async def test_at_most_eight_are_shown_and_no_more_than_there_is_room_for():
 
 
 async def test_more_choices_than_are_shown_are_told_of():
-    commands = [CommandHint(f"command{number}", f"Title {number}") for number in range(21)]
+    commands = [AppCommand(f"Title {number}", "", "", f"command{number}") for number in range(21)]
     app = Host(PromptInput(commands=commands))
     async with app.run_test(size=(80, 24)) as pilot:
         await type_text(pilot, "/")

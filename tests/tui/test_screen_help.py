@@ -6,9 +6,8 @@ from textual.binding import Binding, BindingType
 
 from crushpy.core.app_commands import APP_COMMANDS
 from crushpy.tui.app import CrushpyApp
-from crushpy.tui.key_help import key_places
 from crushpy.tui.screens.chat import ChatScreen
-from crushpy.tui.screens.help import HelpScreen
+from crushpy.tui.screens.help import HelpScreen, key_places
 from crushpy.tui.transcript.widget import Transcript
 from crushpy.tui.widgets.approval import ApprovalPanel
 from crushpy.tui.widgets.folding_text_area import FoldingTextArea
@@ -46,7 +45,7 @@ def test_every_key_that_is_bound_is_told_in_its_place(title: str, keys: set[str]
     told = {key for keys, _ in rows for key in keys.split(", ")}
     assert keys
     assert keys <= told, (
-        f"{sorted(keys - told)} are bound, but crushpy/tui/key_help.py does not tell them under {title!r}"
+        f"{sorted(keys - told)} are bound, but crushpy/tui/screens/help.py does not tell them under {title!r}"
     )
     assert all(what for _, what in rows)
 

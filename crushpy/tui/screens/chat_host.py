@@ -25,7 +25,6 @@ from crushpy.tui.transcript.widget import Transcript
 from crushpy.tui.transcript_presenter import TranscriptPresenter
 from crushpy.tui.widgets.activity_line import ActivityLine
 from crushpy.tui.widgets.attachment_list import AttachmentList
-from crushpy.tui.widgets.completer import CommandHint
 from crushpy.tui.widgets.prompt import PromptInput
 from crushpy.tui.widgets.prompt_queue import QueueView
 from crushpy.tui.widgets.status_bar import StatusBar
@@ -52,10 +51,7 @@ class ChatHost(TranscriptScreen):
         self.folded = True
         self.transcript = Transcript()
         self.transcript.can_pin = True
-        commands = [one for one in APP_COMMANDS if one.slash]
-        self.prompt = PromptInput(
-            commands=[CommandHint(one.slash, one.title, one.argument, one.aliases) for one in commands]
-        )
+        self.prompt = PromptInput(commands=[one for one in APP_COMMANDS if one.slash])
         self.queue = QueueView()
         self.todos = TodoLine()
         self.attachments = AttachmentList()

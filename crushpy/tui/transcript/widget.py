@@ -64,7 +64,7 @@ class Transcript(InteractionHost, can_focus=True):
         Binding("escape", "end_find", "End finding", show=False),
         *(
             Binding(key, f"activate('{action}')", name.capitalize())
-            for key, (action, name) in BOUNDARY_ACTIONS.items()
+            for key, (action, name, _) in BOUNDARY_ACTIONS.items()
         ),
     ]
 

@@ -14,6 +14,7 @@ from textual.widget import Widget
 from textual.widgets import TextArea
 from textual.widgets.text_area import Selection
 
+from crushpy.core.app_commands import AppCommand
 from crushpy.core.messages import Data
 from crushpy.tui.widgets.file_finder import FileFinder, FileSearch
 from crushpy.tui.widgets.fitting import POINTER, end_of, pointed, window
@@ -23,21 +24,6 @@ MAX_ROWS = 8
 ROOM_FOR_DETAIL = 36
 """Columns from which on a path leaves room for what becomes of it."""
 _OPENERS = "([{<\"'`,;=:"
-
-
-class CommandHint(Data, frozen=True):
-    """A slash command, as the prompt needs to know it."""
-
-    slash: str
-    title: str
-    argument_hint: str = ""
-    """The argument as a hint; empty if it takes none."""
-    aliases: tuple[str, ...] = ()
-    """Its other names."""
-
-    @property
-    def name(self) -> str:
-        return self.slash.removeprefix("/")
 
 
 class Token(Data, frozen=True):
@@ -80,35 +66,35 @@ def _has_space(text: str) -> bool:
     return len(text.split(None, 1)) > 1 or text[-1:].isspace()
 
 
-def command_completions(commands: Sequence[CommandHint], typed: str) -> list[Completion]:
+def command_completions(commands: Sequence[AppCommand], typed: str) -> list[Completion]:
     """The matching commands: first by prefix of a name, then by part of the name or a word of the title."""
     typed = typed.lower()
-    by_name = [hint for hint in commands if hint.name.startswith(typed)]
+    by_name = [hint for hint in commands if hint.slash.startswith(typed)]
     by_name += [hint for hint in commands if any(one.startswith(typed) for one in hint.aliases)]
-    by_name.sort(key=lambda hint: typed not in (hint.name, *hint.aliases))
-    held = [hint for hint in commands if typed in hint.name or f" {typed}" in f" {hint.title.lower()}"]
+    by_name.sort(key=lambda hint: typed not in (hint.slash, *hint.aliases))
+    held = [hint for hint in commands if typed in hint.slash or f" {typed}" in f" {hint.title.lower()}"]
     return [
         Completion(
-            f"/{hint.name} " if hint.argument_hint else f"/{hint.name}",
-            f"/{hint.name} {hint.argument_hint}".rstrip(),
+            f"/{hint.slash} " if hint.argument else f"/{hint.slash}",
+            f"/{hint.slash} {hint.argument}".rstrip(),
             _called(hint, typed),
-            runs=not hint.argument_hint,
+            runs=not hint.argument,
         )
         for hint in dict.fromkeys([*by_name, *held])
     ]
 
 
-def _called(hint: CommandHint, typed: str) -> str:
+def _called(hint: AppCommand, typed: str) -> str:
     """The title, with the alias if that was typed."""
     other = next((one for one in hint.aliases if typed and one.startswith(typed)), "")
-    return f"{hint.title} (/{other})" if other and not hint.name.startswith(typed) else hint.title
+    return f"{hint.title} (/{other})" if other and not hint.slash.startswith(typed) else hint.title
 
 
-def did_you_mean(commands: Sequence[CommandHint], name: str) -> str:
+def did_you_mean(commands: Sequence[AppCommand], name: str) -> str:
     """The commands that were probably meant, as a question; empty if none is similar."""
     from difflib import get_close_matches
 
-    known = [one for hint in commands for one in (hint.name, *hint.aliases)]
+    known = [one for hint in commands for one in (hint.slash, *hint.aliases)]
     near = [one for one in known if one.startswith(name)] or get_close_matches(name, known, 2, 0.6)
     return f"Did you mean {' or '.join(f'/{one}' for one in near[:2])}?" if near else ""
 
@@ -220,7 +206,7 @@ SEARCH_BUDGET_S = 0.01
 class Completer:
     """Offers completions for the token at the prompt's cursor, without blocking a key."""
 
-    def __init__(self, prompt: TextArea, commands: Sequence[CommandHint], files: FileFinder) -> None:
+    def __init__(self, prompt: TextArea, commands: Sequence[AppCommand], files: FileFinder) -> None:
         self.commands = commands
         self.files = files
         self._prompt = prompt

@@ -12,11 +12,12 @@ from textual.message import Message
 from textual.reactive import var
 from textual.widgets.text_area import Selection
 
+from crushpy.core.app_commands import AppCommand
 from crushpy.core.errors import CrushpyError
 from crushpy.security.sanitize import clean
 from crushpy.tui.terminal.clipboard import has_clipboard_tool, may_be_images
 from crushpy.tui.textual_adapter import app_of
-from crushpy.tui.widgets.completer import CommandHint, Completer, CompletionList, did_you_mean
+from crushpy.tui.widgets.completer import Completer, CompletionList, did_you_mean
 from crushpy.tui.widgets.file_finder import FileFinder
 from crushpy.tui.widgets.folding_text_area import FoldingTextArea
 
@@ -161,7 +162,7 @@ class PromptInput(FoldingTextArea):
     def __init__(
         self,
         *,
-        commands: Sequence[CommandHint] = (),
+        commands: Sequence[AppCommand] = (),
         history: PromptHistory | None = None,
         cwd: Path | None = None,
         files: FileFinder | None = None,
@@ -284,7 +285,7 @@ class PromptInput(FoldingTextArea):
         if name is None:
             return self.Submitted(text)
         commands = self._completer.commands
-        if any(name in (hint.name, *hint.aliases) for hint in commands):
+        if any(name in hint.slashes for hint in commands):
             return self.Command(name, args)
         meant = did_you_mean(commands, name) or "Type / for the list."
         self.notify(

@@ -48,69 +48,45 @@ def _right(text: str, at: int, count: int) -> int:
     return min(_line_end(text, at), at + count)
 
 
+def _line_starts(text: str) -> list[int]:
+    return [0, *(found.end() for found in re.finditer("\n", text))]
+
+
 def _vertical(text: str, at: int, count: int) -> int:
     """`count` lines down, or up if negative, in the same column if the line is long enough."""
-    column = at - _line_start(text, at)
-    for _ in range(abs(count)):
-        if count > 0:
-            end = _line_end(text, at)
-            if end == len(text):
-                break
-            at = end + 1
-        else:
-            start = _line_start(text, at)
-            if start == 0:
-                break
-            at = _line_start(text, start - 1)
-    start = _line_start(text, at)
+    column, starts = at - _line_start(text, at), _line_starts(text)
+    row = text.count("\n", 0, at) + count
+    start = starts[max(0, min(row, len(starts) - 1))]
     return min(start + column, _line_end(text, start))
 
 
 def _line_of(text: str, number: int) -> int:
     """The first letter of the line of that number, counted from one."""
-    at = 0
-    for _ in range(number - 1):
-        end = text.find("\n", at)
-        if end < 0:
-            break
-        at = end + 1
-    return _first_letter(text, at)
+    starts = _line_starts(text)
+    return _first_letter(text, starts[min(number, len(starts)) - 1])
 
 
-def _kind(letter: str) -> int:
-    return 0 if letter.isspace() else 1 if letter.isalnum() or letter == "_" else 2
+_RUN = re.compile(r"(?P<word>\w+|[^\w\s]+)|\s+")
+"""Letters, signs or blanks in a row; the first two are words."""
+
+
+def _words(text: str) -> list[re.Match[str]]:
+    return [run for run in _RUN.finditer(text) if run["word"]]
 
 
 def _word_forward(text: str, at: int, count: int) -> int:
-    for _ in range(count):
-        if at >= len(text):
-            break
-        kind = _kind(text[at])
-        while at < len(text) and kind and _kind(text[at]) == kind:
-            at += 1
-        while at < len(text) and not _kind(text[at]):
-            at += 1
-    return at
+    starts = [word.start() for word in _words(text) if word.start() > at]
+    return starts[count - 1] if len(starts) >= count else len(text)
 
 
 def _word_back(text: str, at: int, count: int) -> int:
-    for _ in range(count):
-        while at > 0 and not _kind(text[at - 1]):
-            at -= 1
-        kind = _kind(text[at - 1]) if at else 0
-        while at > 0 and _kind(text[at - 1]) == kind:
-            at -= 1
-    return at
+    starts = [word.start() for word in _words(text) if word.start() < at]
+    return starts[-count] if len(starts) >= count else 0
 
 
 def _word_end(text: str, at: int, count: int) -> int:
-    for _ in range(count):
-        at += 1
-        while at < len(text) and not _kind(text[at]):
-            at += 1
-        while at + 1 < len(text) and _kind(text[at + 1]) == _kind(text[at]):
-            at += 1
-    return max(0, min(at, len(text) - 1))
+    ends = [word.end() - 1 for word in _words(text) if word.end() - 1 > at]
+    return ends[count - 1] if len(ends) >= count else max(0, len(text) - 1)
 
 
 def _find(text: str, at: int, count: int, how: str, letter: str) -> int | None:
@@ -133,19 +109,11 @@ def _word_around(text: str, at: int, *, blanks: bool) -> Reach:
     start, end = _line_start(text, at), _line_end(text, at)
     if at >= end:
         return Reach(at, at)
-    first = last = at
-    kind = _kind(text[at])
-    while first > start and _kind(text[first - 1]) == kind:
-        first -= 1
-    while last < end and _kind(text[last]) == kind:
-        last += 1
+    first, last = next(run.span() for run in _RUN.finditer(text, start, end) if run.end() > at)
     if blanks:
-        behind = last
-        while behind < end and text[behind] in " \t":
-            behind += 1
+        behind = end - len(text[last:end].lstrip(" \t"))
         if behind == last:
-            while first > start and text[first - 1] in " \t":
-                first -= 1
+            first = start + len(text[start:first].rstrip(" \t"))
         last = behind
     return Reach(first, last)
 
@@ -482,12 +450,8 @@ class VimKeys:
         area = self._area
         before, after = area.text, edited.text
         if before != after:
-            start = 0
-            while start < min(len(before), len(after)) and before[start] == after[start]:
-                start += 1
-            same = 0
-            while same < min(len(before), len(after)) - start and before[-1 - same] == after[-1 - same]:
-                same += 1
+            start = _shared(before, after)
+            same = _shared(before[start:][::-1], after[start:][::-1])
             piece, end = after[start : len(after) - same], len(before) - same
             area.replace(piece, _place(before, start), _place(before, end))
         area.move_cursor(_place(area.text, edited.cursor))
@@ -502,3 +466,9 @@ def _place(text: str, at: int) -> tuple[int, int]:
     """Row and column of a position."""
     before = text[:at]
     return before.count("\n"), len(before) - (before.rfind("\n") + 1)
+
+
+def _shared(one: str, other: str) -> int:
+    """How many letters two texts have in common at their beginning."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (left, right) in pairs if left != right), min(len(one), len(other)))

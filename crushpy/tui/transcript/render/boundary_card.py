@@ -141,7 +141,7 @@ def _origin(boundary: Boundary) -> str:
 
 def _hints(item: BoundaryItem, palette: Palette) -> list[Span]:
     spans: list[Span] = []
-    for key, (action, name) in BOUNDARY_ACTIONS.items():
+    for key, (action, name, _) in BOUNDARY_ACTIONS.items():
         if action not in item.actions:
             continue
         clicked = Style(meta={"action": action})

@@ -4,94 +4,61 @@ from collections.abc import Callable
 
 from rich.style import Style
 
-BLOCKS = (
-    "text",
-    "muted",
-    "user",
-    "user-bar",
-    "code",
-    "running",
-    "success",
-    "warning",
-    "error",
-    "added",
-    "removed",
-    "hunk",
-    "rule",
-    "card",
-    "cursor",
-    "track",
-    "thumb",
-)
+BLOCKS = {
+    "text": "color: $foreground;",
+    "muted": "color: $text-muted;",
+    "user": "color: $foreground; background: $surface;",
+    "user-bar": "color: $primary; background: $surface;",
+    "code": "color: $foreground; background: $surface;",
+    "running": "color: $text-accent;",
+    "success": "color: $text-success;",
+    "warning": "color: $text-warning;",
+    "error": "color: $text-error;",
+    "added": "color: $foreground; background: $success 18%;",
+    "removed": "color: $foreground; background: $error 18%;",
+    "hunk": "color: $text-muted; background: $surface;",
+    "rule": "color: $primary;",
+    "card": "color: $primary; text-style: bold;",
+    "cursor": "color: $accent;",
+    "track": "color: $foreground 20%;",
+    "thumb": "color: $primary;",
+}
 """Styles with a background, for whole lines."""
-
-INLINE = (
-    "h1",
-    "h2",
-    "h3",
-    "inline-code",
-    "link",
-    "keyword",
-    "string",
-    "number",
-    "comment",
-    "function",
-    "type",
-    "operator",
-)
+INLINE = {
+    "h1": "color: $text-primary; text-style: bold underline;",
+    "h2": "color: $text-primary; text-style: bold;",
+    "h3": "color: $text-secondary; text-style: bold;",
+    "inline-code": "color: $text-accent;",
+    "link": "color: $text-primary; text-style: underline;",
+    "keyword": "color: $text-primary;",
+    "string": "color: $text-success;",
+    "number": "color: $text-warning;",
+    "comment": "color: $text-muted; text-style: italic;",
+    "function": "color: $text-accent;",
+    "type": "color: $text-secondary;",
+    "operator": "color: $text-error;",
+}
 """Styles laid over another one: they leave the background unchanged."""
-
-COMPONENTS = {f"transcript--{name}" for name in (*BLOCKS, *INLINE)}
-
-CSS = """
-Transcript {
+COMPONENTS = {f"transcript--{name}" for name in BLOCKS | INLINE}
+_RULES = "\n".join(f"    & > .transcript--{name} {{ {rule} }}" for name, rule in (BLOCKS | INLINE).items())
+CSS = f"""
+Transcript {{
     width: 100%;
     height: 1fr;
     overflow: hidden hidden;
     scrollbar-size: 0 0;
     background: $background;
-
-    & > .transcript--text { color: $foreground; }
-    & > .transcript--muted { color: $text-muted; }
-    & > .transcript--user { color: $foreground; background: $surface; }
-    & > .transcript--user-bar { color: $primary; background: $surface; }
-    & > .transcript--code { color: $foreground; background: $surface; }
-    & > .transcript--running { color: $text-accent; }
-    & > .transcript--success { color: $text-success; }
-    & > .transcript--warning { color: $text-warning; }
-    & > .transcript--error { color: $text-error; }
-    & > .transcript--added { color: $foreground; background: $success 18%; }
-    & > .transcript--removed { color: $foreground; background: $error 18%; }
-    & > .transcript--hunk { color: $text-muted; background: $surface; }
-    & > .transcript--rule { color: $primary; }
-    & > .transcript--card { color: $primary; text-style: bold; }
-    & > .transcript--cursor { color: $accent; }
-    & > .transcript--track { color: $foreground 20%; }
-    & > .transcript--thumb { color: $primary; }
-
-    & > .transcript--h1 { color: $text-primary; text-style: bold underline; }
-    & > .transcript--h2 { color: $text-primary; text-style: bold; }
-    & > .transcript--h3 { color: $text-secondary; text-style: bold; }
-    & > .transcript--inline-code { color: $text-accent; }
-    & > .transcript--link { color: $text-primary; text-style: underline; }
-    & > .transcript--keyword { color: $text-primary; }
-    & > .transcript--string { color: $text-success; }
-    & > .transcript--number { color: $text-warning; }
-    & > .transcript--comment { color: $text-muted; text-style: italic; }
-    & > .transcript--function { color: $text-accent; }
-    & > .transcript--type { color: $text-secondary; }
-    & > .transcript--operator { color: $text-error; }
-
-    &:ansi > .transcript--muted { color: ansi_default; text-style: dim; }
-    &:ansi > .transcript--comment { color: ansi_default; text-style: italic dim; }
-    &:ansi > .transcript--hunk { color: ansi_default; text-style: dim; }
-    &:ansi > .transcript--track { color: ansi_default; text-style: dim; }
-    &:ansi > .transcript--added { color: $success; background: transparent; }
-    &:ansi > .transcript--removed { color: $error; background: transparent; }
-    &:nocolor > .transcript--added { text-style: bold; }
-    &:nocolor > .transcript--removed { text-style: dim; }
-    &:nocolor > .transcript--inline-code { text-style: bold; }
-}
+{_RULES}
+    &:ansi > .transcript--muted {{ color: ansi_default; text-style: dim; }}
+    &:ansi > .transcript--comment {{ color: ansi_default; text-style: italic dim; }}
+    &:ansi > .transcript--hunk {{ color: ansi_default; text-style: dim; }}
+    &:ansi > .transcript--track {{ color: ansi_default; text-style: dim; }}
+    &:ansi > .transcript--added {{ color: $success; background: transparent; }}
+    &:ansi > .transcript--removed {{ color: $error; background: transparent; }}
+    &:nocolor > .transcript--added {{ text-style: bold; }}
+    &:nocolor > .transcript--removed {{ text-style: dim; }}
+    &:nocolor > .transcript--inline-code {{ text-style: bold; }}
+}}
 """
 
 BOLD = Style(bold=True)
