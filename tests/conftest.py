@@ -24,7 +24,7 @@ pytest_plugins = [
 ]
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
-KEPT = ("PATH", "TMPDIR", "TZ", "VIRTUAL_ENV")
+KEPT = ("PATH", "TMPDIR", "TZ", "VIRTUAL_ENV", "CRUSHPY_BUBBLEWRAP")
 KEPT_FAMILIES = ("PYTHON", "PYTEST", "TEXTUAL_SNAPSHOT", "LD_", "COV")
 
 

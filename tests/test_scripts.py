@@ -150,7 +150,9 @@ def test_the_newest_of_both_ends_runs_without_programs_that_a_bare_machine_lacks
     newest = program(tmp_path / "newest", "#!/bin/sh\necho 3.99.0 /new/python\n")
     program(checkout / "bin/setup", '#!/bin/sh\necho "set up with $(uv --version)"\n')
     found = "for name in bwrap uv postgres sort; do command -v $name >/dev/null && echo has $name; done"
-    program(checkout / "bin/check", f'#!/bin/sh\n{found}\necho "$CRUSHPY_TESTS_BARE $@"\n')
+    program(
+        checkout / "bin/check", f'#!/bin/sh\n{found}\necho "$CRUSHPY_BUBBLEWRAP $CRUSHPY_TESTS_BARE $@"\n'
+    )
     done = run(
         checkout / "bin/check-pythons", "--ends", PYTHONS=f"{sys.executable} {newest}", PATH=with_programs
     )
@@ -159,7 +161,7 @@ def test_the_newest_of_both_ends_runs_without_programs_that_a_bare_machine_lacks
     assert oldest.read_text().split("\n")[:4] == ["has bwrap", "has uv", "has postgres", "has sort"]
     said = newest_log.read_text().splitlines()
     assert said[:2] == ["set up with uv 0.1", "has sort"]
-    assert said[2].startswith("1 tests/e2e ")
+    assert said[2].startswith("/nonexistent/bwrap 1 tests/e2e ")
 
 
 def test_a_link_to_a_link_runs_the_checkout_it_leads_to(checkout: Path, tmp_path: Path) -> None:

@@ -72,9 +72,10 @@ class ProjectEnvironment:
         return ExecutionContext(
             self.trusted,
             sandbox.name if sandbox.on else "",
-            chosen.auto_allow and sandbox.keeps_repository,
+            chosen.auto_allow and sandbox.runs_unasked,
             write=tuple(str(Path(folder).expanduser()) for folder in chosen.write),
             why_not=sandbox.why_not if chosen.mode == "on" and not sandbox.on else "",
+            missing=", ".join(sandbox.missing) if chosen.auto_allow else "",
         )
 
     def granted_hosts(self) -> tuple[str, ...]:
@@ -105,7 +106,8 @@ class ProjectEnvironment:
             self.paths.put_aside,
             sockets=(agent,) if agent and Path(agent).is_socket() else (),
             private_hosts=private_hosts,
-            shown=shown,
+            shown=(*shown, *(os.path.realpath(Path(place).expanduser()) for place in chosen.read)),
+            locks_own_code=chosen.own_code == "read-only",
         )
         limits = ResourceLimits(chosen.processes, chosen.memory_mb, chosen.file_mb)
         return confine(chosen.mode, config, private, limits)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crushpy.core.errors import UsageError
+from crushpy.core.own_code import restrict_imports
 
 if TYPE_CHECKING:
     from crushpy.llm.learnt import LearntModels
@@ -12,6 +13,13 @@ if TYPE_CHECKING:
 
 
 def working_folder(cwd: str = "") -> Path:
+    """The folder to work in, which becomes closed to imports: commands may write there."""
+    folder = _find_folder(cwd)
+    restrict_imports(str(folder))
+    return folder
+
+
+def _find_folder(cwd: str) -> Path:
     if cwd:
         folder = Path(cwd).expanduser().absolute()
         if not folder.is_dir():

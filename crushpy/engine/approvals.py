@@ -191,7 +191,8 @@ class Approvals:
             return Ruling(decision, needs=decision.needs)
         if decision.verdict == "deny":
             return _denied(decision)
-        return Ruling(decision, _noninteractive_text(decision), denied_noninteractive=True)
+        text = _noninteractive_text(decision, self._reason(decision, accesses))
+        return Ruling(decision, text, denied_noninteractive=True)
 
     async def _ask(
         self,
@@ -259,12 +260,16 @@ class Approvals:
         )
 
     def _reason(self, decision: Decision, accesses: tuple[Access, ...]) -> str:
-        """Adds to the first question about a command that it runs without a sandbox."""
-        why_not = self._guard.why_not
-        if not why_not or self._explained_no_sandbox or all(access.kind != "command" for access in accesses):
+        """Adds what the sandbox lacks to a question about a command, and to the first that there is none."""
+        guard = self._guard
+        if all(access.kind != "command" for access in accesses):
+            return decision.reason
+        if guard.missing:
+            return f"{decision.reason}; {guard.sandbox} does not protect here: {guard.missing}"
+        if not guard.why_not or self._explained_no_sandbox:
             return decision.reason
         self._explained_no_sandbox = True
-        return f"{decision.reason}; no sandbox: {why_not}"
+        return f"{decision.reason}; no sandbox: {guard.why_not}"
 
     async def confirm(self, call: ToolCall, reason: str) -> bool:
         """Asks a question that neither rules nor yolo can answer."""
@@ -349,8 +354,8 @@ def _denied(decision: Decision) -> Ruling:
     return Ruling(decision, f"Denied: {decision.reason}. Do not try to get around this.")
 
 
-def _noninteractive_text(decision: Decision) -> str:
-    text = f"Permission needed: {decision.reason}. No user can be asked in this run, so it was not done."
+def _noninteractive_text(decision: Decision, reason: str) -> str:
+    text = f"Permission needed: {reason}. No user can be asked in this run, so it was not done."
     if not decision.suggested:
         return f"{text} No rule can allow it; only --yolo would."
     flags = " ".join(f"--allow {shlex.quote(rule)}" for rule in decision.suggested)

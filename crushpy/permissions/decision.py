@@ -44,6 +44,8 @@ class ExecutionContext(Data, frozen=True):
 
     why_not: str = ""
     """Without a sandbox: the reason, and how to get one."""
+    missing: str = ""
+    """What the sandbox does not protect, so that commands ask."""
 
 
 def decide_path(access: Access, rules: RuleSet, workspace: Path) -> Decision:

@@ -84,6 +84,11 @@ class Unconfined:
         self._supervisor: Supervisor | None = None
 
     @property
+    def own_code_note(self) -> str:
+        """What a command that was refused writing may have to know about crushpy's own code."""
+        return ""
+
+    @property
     def supervisors(self) -> list[Supervisor]:
         """The supervisors that are alive."""
         return [self._supervisor] if self._supervisor is not None and self._supervisor.alive else []
@@ -146,6 +151,14 @@ class Bubblewrap(Unconfined):
         self._signature: tuple[object, ...] = ()
 
     @property
+    def own_code_note(self) -> str:
+        places = self._view.own_code_in_workspace()
+        if not places:
+            return ""
+        top = "" if self.sandbox.has_mounts else "the top of the workspace takes no new files, since "
+        return f"; {top}crushpy's own code is read-only ({', '.join(places)}; sandbox.own_code)"
+
+    @property
     def supervisors(self) -> list[Supervisor]:
         return [supervisor for supervisor in (*self._current.values(), *self._retired) if supervisor.alive]
 
@@ -164,7 +177,7 @@ class Bubblewrap(Unconfined):
 
     def _start(self, needs: Privileges) -> Supervisor:
         self._config.outputs.mkdir(mode=0o700, parents=True, exist_ok=True)
-        arguments = self._limits.words()
+        arguments = [*self._limits.words(), "sockets=1"]
         mounts: tuple[Mount, ...] = ()
         if needs.network:
             arguments.append("scoped=1")

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from crushpy.core.access import Privileges
 from crushpy.core.messages import Data
+from crushpy.core.own_code import own_code
 from crushpy.sandbox.hidden_paths import listening_sockets, secrets, variable_files
-from crushpy.sandbox.mounts import Mount, View, enclosing, replaces, view
+from crushpy.sandbox.mounts import Mount, View, enclosing, is_writable, replaces, view
 from crushpy.sandbox.private_tmp import TMP, VAR_TMP, PrivateTmp
 from crushpy.sandbox.protected_files import ProtectedFiles
 from crushpy.sandbox.repository import git_folders
-from crushpy.sandbox.supervisor_handle import required_folders
 
 _CACHES = {
     "pip": (".cache/pip",),
@@ -82,6 +82,8 @@ class SandboxConfig(Data, frozen=True):
     """Folders that every command sees even if they would be hidden, as real paths."""
     sockets: tuple[str, ...] = ()
     """Sockets of the host that commands may use."""
+    locks_own_code: bool = True
+    """Whether crushpy's own code and environment are read-only wherever they are."""
     private_hosts: bool = False
     """Whether an allowed host may resolve to this machine or its network."""
 
@@ -136,11 +138,17 @@ class FilesystemView:
         sockets = (Mount(os.path.realpath(socket), "write") for socket in self._config.sockets)
         mounts += (*extra, *sockets, *self._read_only_mounts(needs))
         places = {mount.place: mount for mount in mounts}
-        for folder in map(os.path.realpath, required_folders()):
-            parent = enclosing(folder, places)
-            if folder not in places and parent and replaces(parent):
-                mounts.append(Mount(folder, "read"))
+        locks = self._config.locks_own_code
+        for place in own_code(str(self._workspace)):
+            parent = None if place in places else enclosing(place, places)
+            if (locks and is_writable(place, places)) or (parent and replaces(parent)):
+                mounts.append(Mount(place, "read", locked=locks))
         return view(mounts, str(self._private.empty))
+
+    def own_code_in_workspace(self) -> list[str]:
+        """The paths of crushpy's own code that are read-only although they are in the workspace."""
+        places = own_code(str(self._workspace)) if self._config.locks_own_code else []
+        return [place for place in places if Path(place).is_relative_to(self._workspace)]
 
     @cached_property
     def _hidden(self) -> tuple[Mount, ...]:

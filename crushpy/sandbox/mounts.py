@@ -23,6 +23,8 @@ class Mount(Data, frozen=True):
     kind: MountKind
     source: str = ""
     """The path outside that is mounted; empty for the same path."""
+    locked: bool = False
+    """Read-only for every sandbox, and nothing in it is writable."""
 
 
 class View(Data, frozen=True):
@@ -59,7 +61,7 @@ class View(Data, frozen=True):
 
 def view(mounts: Iterable[Mount], empty: str) -> View:
     """`mounts` ordered outer paths first, so that inner ones win; of two for one path the later wins."""
-    by_place = {mount.place: mount for mount in mounts}
+    by_place = _lock({mount.place: mount for mount in mounts})
     ordered: dict[str, Mount] = {}
     for mount in sorted(by_place.values(), key=lambda mount: (len(Path(mount.place).parts), mount.place)):
         parent = enclosing(mount.place, ordered)
@@ -69,9 +71,35 @@ def view(mounts: Iterable[Mount], empty: str) -> View:
     return View(tuple(ordered.values()), empty)
 
 
+def _lock(mounts: dict[str, Mount]) -> dict[str, Mount]:
+    """Makes what is in locked folders read-only, and each writable folder above one a mount point.
+
+    A folder that contains a mount point can be renamed, and another one made in its place; a mount point can
+    not.
+    """
+    locked = [mount for mount in mounts.values() if mount.locked]
+    for mount in locked:
+        for inner in [each for each in mounts.values() if _is_below(each.place, mount.place)]:
+            if inner.kind == "write" and not inner.source:
+                mounts[inner.place] = Mount(inner.place, "read", locked=True)
+        for above in map(str, Path(mount.place).parents):
+            parent = mounts.get(above) or enclosing(above, mounts)
+            if parent is None or parent.kind != "write" or parent.source:
+                break
+            mounts.setdefault(above, Mount(above, "write"))
+    return mounts
+
+
 def enclosing(place: str, mounts: Mapping[str, Mount]) -> Mount | None:
     """The innermost of `mounts` that contains `place`."""
     return next((mounts[str(above)] for above in Path(place).parents if str(above) in mounts), None)
+
+
+def is_writable(place: str, mounts: Mapping[str, Mount]) -> bool:
+    """Whether `place` or something in it can be written."""
+    around = mounts.get(place) or enclosing(place, mounts)
+    inside = (mount for mount in mounts.values() if _is_below(mount.place, place))
+    return any(mount.kind == "write" and not mount.source for mount in (around, *inside) if mount)
 
 
 def replaces(mount: Mount) -> bool:
@@ -86,7 +114,8 @@ def landlock_rules(view: View) -> Iterator[str]:
     """What a command may open under Landlock, each as `read PATH` or `write PATH`.
 
     Landlock rules can only grant. So a folder that contains something hidden is granted child by child and
-    cannot be listed, and `.git` inside a writable workspace cannot be made read-only.
+    cannot be listed; so is a writable one that contains something locked, and it takes no new files. `.git`
+    inside a writable workspace cannot be made read-only.
     """
     mounts = {mount.place: mount for mount in view.mounts if not _is_hidden_socket(mount)}
     for mount in view.mounts:
@@ -106,10 +135,15 @@ def _grant_rules(mount: Mount, mounts: Mapping[str, Mount]) -> Iterator[str]:
             if each.kind != "hide":
                 yield from _grant_rules(each, mounts)
         return
-    if not any(each.kind == "hide" for each in inner):
+    hides = any(each.kind == "hide" for each in inner)
+    if not hides and not (mount.kind == "write" and any(each.locked for each in inner)):
         yield f"{mount.kind} {mount.place}"
-        yield from (f"write {each.place}" for each in inner if each.kind == "write")
+        for each in inner:
+            if each.kind == "write":
+                yield from _grant_rules(each, mounts)
         return
+    if not hides:
+        yield f"read {mount.place}"
     for name in _list_names(mount.place):
         place = os.path.join(mount.place, name)  # noqa: PTH118
         if not os.path.islink(place):  # noqa: PTH114 - its target is granted by its own path

@@ -47,11 +47,6 @@ def supervisor_command(words: Sequence[str]) -> list[str]:
     return [sys.executable, "-I", "-S", "-c", _SUPERVISOR_SCRIPT, _ROOT, *words]
 
 
-def required_folders() -> tuple[str, ...]:
-    """Folders a supervisor must be able to read to start."""
-    return tuple(dict.fromkeys((sys.base_prefix, sys.prefix, str(Path(sys.executable).parent), _ROOT)))
-
-
 class Supervisor:
     """One supervisor. `words` are its limits, `wrapper` the sandbox command line in front of its own.
 

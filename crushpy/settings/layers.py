@@ -23,7 +23,13 @@ from crushpy.settings.setting_keys import KeyPath, Leaf, spell
 DEFAULT = "default"
 
 NOT_SETTINGS = frozenset(
-    {"CRUSHPY_HOME", "CRUSHPY_RETRY_BASE", "CRUSHPY_LOCAL_PORTS", "CRUSHPY_LEASE_SECONDS"}
+    {
+        "CRUSHPY_HOME",
+        "CRUSHPY_RETRY_BASE",
+        "CRUSHPY_LOCAL_PORTS",
+        "CRUSHPY_LEASE_SECONDS",
+        "CRUSHPY_BUBBLEWRAP",
+    }
 )
 """Variables that are not settings."""
 
@@ -36,6 +42,8 @@ PROJECT_MAY_NOT = frozenset(
         ("sandbox", "env"),
         ("sandbox", "network"),
         ("sandbox", "write"),
+        ("sandbox", "read"),
+        ("sandbox", "own_code"),
         ("sandbox", "processes"),
         ("sandbox", "memory_mb"),
         ("sandbox", "file_mb"),

@@ -143,6 +143,14 @@ class SandboxSettings(Data, frozen=True):
         tuple[str, ...],
         Meta(description="Folders outside the workspace that commands may write to."),
     ] = ()
+    read: Annotated[
+        tuple[str, ...],
+        Meta(description="Files and folders that commands may read although they are hidden by default."),
+    ] = ()
+    own_code: Annotated[
+        Literal["read-only", "writable"],
+        Meta(description="Whether commands may change crushpy's own code and Python environment."),
+    ] = "read-only"
     auto_allow: Annotated[
         bool,
         Meta(description="Run sandboxed commands that only read or build without asking."),

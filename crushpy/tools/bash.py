@@ -42,11 +42,12 @@ _GIT_PATH = re.compile(
 
 
 def explain_sandbox_failure(
-    output: str, exit_code: int | None, needs: Privileges, *, mounts: bool = True
+    output: str, exit_code: int | None, needs: Privileges, *, mounts: bool = True, own_code: str = ""
 ) -> str:
     """What the sandbox refused a command, and how to ask for it; empty if the sandbox was not the cause.
 
     `mounts`: whether the sandbox has its own mounts; otherwise it refuses what was not granted.
+    `own_code`: a note about crushpy's own code in the workspace.
     """
     if exit_code == 0:
         return ""
@@ -72,12 +73,12 @@ def explain_sandbox_failure(
     if not mounts and _PERMISSION_ERROR.search(output):
         return (
             "commands in the sandbox may write only in the workspace and $TMPDIR (not in /tmp), and may not "
-            "read secrets: use $TMPDIR, or call again with needs.write, naming the folder"
+            f"read secrets: use $TMPDIR, or call again with needs.write, naming the folder{own_code}"
         )
     if is_read_only:
         return (
             "commands in the sandbox may write only in the workspace and /tmp: "
-            "call again with needs.write, naming the folder"
+            f"call again with needs.write, naming the folder{own_code}"
         )
     return ""
 
@@ -169,22 +170,24 @@ def _finished_outcome(process: Process, context: ToolContext) -> Outcome:
             f"a background process still holds the output; it is {job.id} now (job_output, job_kill)"
         )
     messages = context.jobs.take_messages(context.needs)
-    sandbox = context.jobs.confinement.sandbox
-    granted = context.needs if sandbox.on else None
     notes = (exit_note, process.trouble, background_note, *messages)
-    return _build_outcome(
-        process, *notes, is_error=process.exit_code != 0, granted=granted, mounts=sandbox.keeps_repository
-    )
+    return _build_outcome(process, *notes, is_error=process.exit_code != 0, context=context)
 
 
 def _build_outcome(
-    process: Process, *notes: str, is_error: bool, granted: Privileges | None = None, mounts: bool = True
+    process: Process, *notes: str, is_error: bool, context: ToolContext | None = None
 ) -> Outcome:
-    """`granted`: what it was granted in a sandbox; None without a sandbox."""
+    """`context`: to explain what the sandbox refused."""
     taken = process.output.take()
     why = ""
-    if is_error and granted is not None:
-        why = explain_sandbox_failure(taken.text, process.exit_code, granted, mounts=mounts)
+    if is_error and context and (confinement := context.jobs.confinement).sandbox.on:
+        why = explain_sandbox_failure(
+            taken.text,
+            process.exit_code,
+            context.needs,
+            mounts=confinement.sandbox.has_mounts,
+            own_code=confinement.own_code_note,
+        )
     shown_notes = [note for note in (*notes, why) if note]
     seconds = round(process.seconds, 3)
     return Outcome(

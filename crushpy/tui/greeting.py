@@ -53,6 +53,8 @@ class Greeting(Data, frozen=True):
     """Names of the context files the agent has read."""
     last: str = ""
     """The last conversation of this folder, and when; empty if there was none."""
+    no_sandbox: str = ""
+    """Why commands run without a sandbox, and what to do about it; empty if they do not."""
 
     @property
     def where(self) -> str:
@@ -85,8 +87,9 @@ class Greeter:
         """Opens storage, so it runs in the background: a prompt sent at once goes first."""
         await asyncio.sleep(LAST_CONVERSATION_DELAY_S)
         last = await describe_last(conversation)
-        if self._greeting is not None and last:
-            self._greeting = msgspec.structs.replace(self._greeting, last=last)
+        why_not = await asyncio.to_thread(lambda: conversation.why_no_sandbox)
+        if self._greeting is not None and (last or why_not):
+            self._greeting = msgspec.structs.replace(self._greeting, last=last, no_sandbox=why_not)
             self.fit_card()
 
     def fit_card(self) -> None:
@@ -162,6 +165,7 @@ def short_card(greeting: Greeting) -> GreetingItem:
         f"reads {', '.join(map(one_line, greeting.files))}" if greeting.files else "no AGENTS.md here: /init"
     ]
     about += [f"last here: {one_line(greeting.last)}"] if greeting.last else []
+    about += [f"no sandbox: {one_line(greeting.no_sandbox)}"] if greeting.no_sandbox else []
     keys = "? keys  Ctrl+P commands  @ file  ! shell command"
     return GreetingItem(
         (
@@ -184,6 +188,8 @@ def card(greeting: Greeting) -> GreetingItem:
     ]
     if greeting.last:
         lines.append(_line("last here", f"{one_line(greeting.last)} · /sessions resumes it"))
+    if greeting.no_sandbox:
+        lines.append(_line("sandbox", f"none, commands ask: {one_line(greeting.no_sandbox)}"))
     lines.append(())
     for number, (what, why) in enumerate(TRY):
         label = "try" if not number else ""

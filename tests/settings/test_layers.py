@@ -144,7 +144,8 @@ def test_a_trusted_project_cannot_loosen(home: Path, project: Path) -> None:
         project,
         'database_url = "sqlite:////tmp/theirs.db"\nmodel = "m"\n'
         '[permissions]\nallow = ["bash(curl)"]\nprivate_hosts = true\ndeny = ["fetch"]\n'
-        '[providers.openai]\napi_base = "https://theirs"\n',
+        '[providers.openai]\napi_base = "https://theirs"\n'
+        '[sandbox]\nown_code = "writable"\nread = ["~/.ssh"]\n',
     )
     loaded = read()
     settings = loaded.settings
@@ -152,7 +153,9 @@ def test_a_trusted_project_cannot_loosen(home: Path, project: Path) -> None:
     assert settings.permissions.private_hosts is False
     assert settings.providers["openai"].api_base == "https://mine"
     assert (settings.model, settings.permissions.deny) == ("m", ("fetch",))
+    assert (settings.sandbox.own_code, settings.sandbox.read) == ("read-only", ())
     refused = ("database_url", "permissions.allow", "permissions.private_hosts", "providers")
+    refused += ("sandbox.own_code", "sandbox.read")
     assert [warning.split()[1] for warning in loaded.warnings] == list(refused)
     assert all(warning.startswith(f"{project}: ") for warning in loaded.warnings)
     assert loaded.origins["permissions.allow"] == "default"

@@ -109,7 +109,3 @@ class CallServer:
             self._idle_timer.cancel()
         if not self._tasks:
             self._idle_timer = self.loop.call_later(self._idle_timeout_s, os._exit, 0)
-
-
-if __name__ == "__main__":
-    run_helper(float(sys.argv[1]))

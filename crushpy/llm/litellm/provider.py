@@ -20,6 +20,7 @@ from queue import SimpleQueue
 import msgspec
 
 import crushpy
+from crushpy.core.own_code import is_importable
 from crushpy.llm.errors import CutStream, ModelError, Unavailable
 from crushpy.llm.litellm import pipe_protocol as protocol
 from crushpy.llm.protocol import Done, Piece, Request
@@ -27,6 +28,14 @@ from crushpy.llm.protocol import Done, Piece, Request
 IDLE_TIMEOUT_S = 300.0
 """The process exits after this time without a call: it holds 250 MB."""
 STDERR_TAIL_BYTES = 2_000
+_HELPER_SCRIPT = """
+import sys
+sys.path.append(sys.argv[1])
+from crushpy.core.own_code import restrict_imports
+restrict_imports()
+from crushpy.llm.litellm.helper import run_helper
+run_helper(float(sys.argv[2]))
+"""
 
 Answer = Piece | ModelError
 
@@ -77,11 +86,11 @@ class LiteLLMProcess:
     def __init__(self) -> None:
         """Raises Unavailable if the process cannot be started."""
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115
-        helper = "crushpy.llm.litellm.helper"
+        root = str(Path(crushpy.__file__).parents[1])
         try:
             self._process = subprocess.Popen(
                 # -P: the current folder, which belongs to the user's project, is not on sys.path.
-                [sys.executable, "-P", "-m", helper, str(IDLE_TIMEOUT_S)],
+                [sys.executable, "-P", "-c", _HELPER_SCRIPT, root, str(IDLE_TIMEOUT_S)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._stderr,
@@ -187,9 +196,9 @@ class LiteLLMProcess:
 
 
 def _environment() -> dict[str, str]:
-    """Our environment, which holds the keys, with crushpy and without relative folders on Python's path."""
-    folders = [str(Path(crushpy.__file__).parents[1]), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-    path = os.pathsep.join(folder for folder in folders if Path(folder).is_absolute())
+    """Our environment, which holds the keys, with a Python path of absolute folders outside the project."""
+    folders = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    path = os.pathsep.join(each for each in folders if Path(each).is_absolute() and is_importable(each))
     # Without bytecode litellm takes twice as long to load, each time. No module of the user's project is
     # loaded, so bytecode is written to crushpy's own folders only.
     return {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"} | {"PYTHONPATH": path}

@@ -1,89 +1,22 @@
 """Restricts this process and its children with Landlock and seccomp. Nothing here can be undone."""
 
 import ctypes
-import errno
 import os
 import signal
 import socket
 import stat
+from collections.abc import Callable
 
 from crushpy.sandbox.supervisor.process_control import (
     PR_SET_CHILD_SUBREAPER,
     PR_SET_PDEATHSIG,
     kill_descendants,
 )
-
-_LOAD, _EQUAL, _AT_LEAST, _AND, _RETURN = 0x20, 0x15, 0x35, 0x54, 0x06
-_ALLOW, _REFUSE = 0x7FFF0000, 0x00050000
-_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _SECOND_ARGUMENT = 0, 4, 16, 24
-_X32_NUMBERS = 0x40000000
-"""The x32 variants of the system calls."""
-_SET_SECCOMP, _FILTER = 22, 2
-_NETWORK_FAMILIES = (2, 10, 16)
-"""AF_INET, AF_INET6, AF_NETLINK."""
-_DATAGRAM, _SOCKET_KIND_MASK = 2, 0xF
-_IO_URING = 425
-"""It can create sockets without the socket call."""
-
-_SYSTEM_CALLS = {  # architecture, socket, socketpair, calls that reach the kernel's keyrings
-    "x86_64": (0xC000003E, 41, 53, (248, 249, 250)),
-    "aarch64": (0xC00000B7, 198, 199, (217, 218, 219)),
-}
-Step = tuple[int, int, int, int]
-
-
-def filters_sockets() -> bool:
-    """Whether the system call numbers of this machine are known."""
-    return os.uname().machine in _SYSTEM_CALLS
-
-
-def filter_sockets(library: ctypes.CDLL, *, network: bool) -> None:
-    """Allows only socket pairs from now on, and network sockets with `network`. Raises OSError."""
-    program = _filter_program(*_SYSTEM_CALLS[os.uname().machine], network=network)
-    packed = b"".join(
-        code.to_bytes(2, "little") + bytes((yes, no)) + value.to_bytes(4, "little")
-        for code, yes, no, value in program
-    )
-    steps = ctypes.create_string_buffer(packed, len(packed))
-
-    class Program(ctypes.Structure):
-        _fields_ = (("length", ctypes.c_ushort), ("steps", ctypes.c_void_p))
-
-    compiled = Program(len(program), ctypes.addressof(steps))
-    if library.prctl(_SET_SECCOMP, _FILTER, ctypes.byref(compiled), 0, 0) != 0:
-        error = ctypes.get_errno()
-        raise OSError(error, os.strerror(error))
-
-
-def _filter_program(
-    architecture: int, socket: int, pair: int, keys: tuple[int, ...], *, network: bool
-) -> list[Step]:
-    """Each test skips the refusal after it if it does not apply."""
-    steps: list[Step] = [(_LOAD, 0, 0, _ARCHITECTURE), (_EQUAL, 1, 0, architecture), _refuse(errno.ENOSYS)]
-    steps += [(_LOAD, 0, 0, _NUMBER), (_AT_LEAST, 0, 1, _X32_NUMBERS), _refuse(errno.ENOSYS)]
-    for number in (_IO_URING, *keys):
-        steps += [(_EQUAL, 0, 1, number), _refuse(errno.ENOSYS)]
-    steps += [
-        (_EQUAL, 0, 4, pair),
-        (_LOAD, 0, 0, _SECOND_ARGUMENT),
-        (_AND, 0, 0, _SOCKET_KIND_MASK),
-        (_EQUAL, 0, 1, _DATAGRAM),  # a datagram socket could be redirected to another address
-        _refuse(errno.EACCES),
-        (_LOAD, 0, 0, _NUMBER),
-    ]
-    if not network:
-        steps += [(_EQUAL, 0, 1, socket), _refuse(errno.ENETUNREACH)]
-    else:
-        steps += [(_EQUAL, 1, 0, socket), (_RETURN, 0, 0, _ALLOW), (_LOAD, 0, 0, _FIRST_ARGUMENT)]
-        for family in _NETWORK_FAMILIES:
-            steps += [(_EQUAL, 0, 1, family), (_RETURN, 0, 0, _ALLOW)]
-        steps.append(_refuse(errno.EACCES))
-    return [*steps, (_RETURN, 0, 0, _ALLOW)]
-
-
-def _refuse(error: int) -> Step:
-    return (_RETURN, 0, 0, _REFUSE | error)
-
+from crushpy.sandbox.supervisor.system_calls import (
+    NETWORK_FAMILIES,
+    filter_system_calls,
+    filters_system_calls,
+)
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _GET_VERSION, _PATH_BENEATH = 1, 1
@@ -98,10 +31,37 @@ _ALL_RIGHTS = (1 << 15) - 1
 _FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEVICE
 
 _SET_NO_NEW_PRIVILEGES, _DROP_FROM_BOUNDS = 38, 24
+_SEIZE = 0x4206
+"""The ptrace request that does not stop the traced process."""
 _CAPABILITIES = 64
 _CAPABILITY_VERSION = 0x20080522
 
 _library = ctypes.CDLL(None, use_errno=True)
+
+
+def missing_protections() -> list[str] | None:
+    """Restricts this process completely, then tries what must fail. None if the kernel cannot restrict it."""
+    if landlock_version() < MIN_VERSION or not filters_system_calls():
+        return None
+    parent = os.getppid()
+    attempts: dict[str, Callable[[], object]] = {
+        "network": lambda: socket.socket(socket.AF_INET),
+        "unix sockets": lambda: socket.socket(socket.AF_UNIX),
+        "writes outside": lambda: os.open(os.devnull, os.O_WRONLY),
+        "secrets": lambda: os.open("/proc/self/stat", os.O_RDONLY),
+        "signals": lambda: os.kill(parent, 0),
+        "ptrace": lambda: _check(_library.ptrace(_SEIZE, parent, None, None)),
+    }
+    restrict_process([], network=False)
+    return [name for name, attempt in attempts.items() if not _is_refused(attempt)]
+
+
+def _is_refused(attempt: Callable[[], object]) -> bool:
+    try:
+        attempt()
+    except OSError:
+        return True
+    return False
 
 
 def landlock_version() -> int:
@@ -143,7 +103,7 @@ def restrict_process(rules: list[tuple[str, bytes]], *, network: bool) -> None:
         _library.prctl(_DROP_FROM_BOUNDS, number, 0, 0, 0)
     _check(_library.prctl(_SET_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
     _apply_ruleset(rules)
-    filter_sockets(_library, network=network)
+    filter_system_calls(_library, NETWORK_FAMILIES if network else (), datagram_pairs=False)
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
     _check(_library.capset(header, (ctypes.c_uint32 * 6)()))
 

@@ -39,6 +39,7 @@ from crushpy.sandbox.supervisor.process_control import (
     send,
 )
 from crushpy.sandbox.supervisor.reaper import CommandLimits, start_reaper
+from crushpy.sandbox.supervisor.system_calls import restrict_sockets
 
 _MAX_COMMAND_ROUNDS = 20
 """Attempts to kill one command's processes before the whole namespace is killed."""
@@ -238,6 +239,8 @@ def main() -> None:
         enter_landlock(int(options["landlock"]), link, network=options["network"] == "1")
     process_control(PR_SET_DUMPABLE, 0)  # otherwise commands of the same user could trace us
     process_control(PR_SET_CHILD_SUBREAPER, 1)
+    if "sockets" in options:
+        restrict_sockets()
     if "scoped" in options:
         from crushpy.sandbox.supervisor.landlock import isolate_abstract_sockets
 

@@ -1,0 +1,135 @@
+"""Restricts the system calls of this process and its children with seccomp. Nothing here can be undone."""
+
+import ctypes
+import errno
+import os
+
+_LOAD, _EQUAL, _AT_LEAST, _AND, _JUMP, _RETURN = 0x20, 0x15, 0x35, 0x54, 0x05, 0x06
+_ALLOW, _REFUSE = 0x7FFF0000, 0x00050000
+_NUMBER, _ARCHITECTURE, _FAMILY, _KIND, _PROTOCOL = 0, 4, 16, 24, 32
+"""Offsets of what a filter sees: the number of the call, and the first three arguments."""
+_X32_NUMBERS = 0x40000000
+"""The x32 variants of the system calls."""
+_SET_SECCOMP, _FILTER = 22, 2
+_IO_URING = 425
+"""It can create sockets without the socket call."""
+_DATAGRAM, _SOCKET_KIND_MASK = 2, 0xF
+_NETLINK, _NETLINK_ROUTE = 16, 0
+NETWORK_FAMILIES = (2, 10, _NETLINK)
+"""AF_INET, AF_INET6, and AF_NETLINK for the list of interfaces and routes only."""
+_LOCAL_AND_NETWORK_FAMILIES = (1, *NETWORK_FAMILIES)
+"""With AF_UNIX. Others reach the host or the kernel past the network namespace, AF_VSOCK first."""
+
+
+class _Numbers:
+    """The numbers of one architecture's system calls."""
+
+    def __init__(
+        self, architecture: int, socket: int, pair: int, keys: tuple[int, ...], call: int = 0
+    ) -> None:
+        self.architecture = architecture
+        self.socket = socket
+        self.pair = pair
+        self.keys = keys
+        """Calls that reach the kernel's keyrings."""
+        self.call = call
+        """`socketcall`, whose arguments are in memory, out of a filter's sight; 0 if there is none."""
+
+
+_SYSTEM_CALLS = {  # the machine's own, and those of its 32-bit programs
+    "x86_64": (
+        _Numbers(0xC000003E, 41, 53, (248, 249, 250)),
+        _Numbers(0x40000003, 359, 360, (286, 287, 288), 102),
+    ),
+    "aarch64": (
+        _Numbers(0xC00000B7, 198, 199, (217, 218, 219)),
+        _Numbers(0x40000028, 281, 288, (309, 310, 311)),
+    ),
+}
+_CALL_SOCKET, _CALL_PAIR = 1, 8
+Step = tuple[int, int, int, int]
+
+
+def filters_system_calls() -> bool:
+    """Whether the system call numbers of this machine are known."""
+    return os.uname().machine in _SYSTEM_CALLS
+
+
+def restrict_sockets() -> None:
+    """Allows only local and internet sockets, if the system call numbers are known. Raises OSError."""
+    if filters_system_calls():
+        filter_system_calls(
+            ctypes.CDLL(None, use_errno=True), _LOCAL_AND_NETWORK_FAMILIES, datagram_pairs=True
+        )
+
+
+def filter_system_calls(library: ctypes.CDLL, families: tuple[int, ...], *, datagram_pairs: bool) -> None:
+    """Allows only sockets of these families from now on, and unix socket pairs. Raises OSError.
+
+    `datagram_pairs`: a datagram socket of a pair can be connected to another address.
+    """
+    program = filter_program(_SYSTEM_CALLS[os.uname().machine], families, datagram_pairs=datagram_pairs)
+    packed = b"".join(
+        code.to_bytes(2, "little") + bytes((yes, no)) + value.to_bytes(4, "little")
+        for code, yes, no, value in program
+    )
+    steps = ctypes.create_string_buffer(packed, len(packed))
+
+    class Program(ctypes.Structure):
+        _fields_ = (("length", ctypes.c_ushort), ("steps", ctypes.c_void_p))
+
+    compiled = Program(len(program), ctypes.addressof(steps))
+    if library.prctl(_SET_SECCOMP, _FILTER, ctypes.byref(compiled), 0, 0) != 0:
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))
+
+
+def filter_program(
+    architectures: tuple[_Numbers, ...], families: tuple[int, ...], *, datagram_pairs: bool
+) -> list[Step]:
+    """One block per architecture; calls of any other are refused."""
+    steps: list[Step] = []
+    for numbers in architectures:
+        block = _architecture_block(numbers, families, datagram_pairs=datagram_pairs)
+        steps += [(_LOAD, 0, 0, _ARCHITECTURE), (_EQUAL, 1, 0, numbers.architecture)]
+        steps += [(_JUMP, 0, 0, len(block)), *block]
+    return [*steps, _refuse(errno.ENOSYS)]
+
+
+def _architecture_block(numbers: _Numbers, families: tuple[int, ...], *, datagram_pairs: bool) -> list[Step]:
+    """Each test skips the steps after it if it does not apply."""
+    steps: list[Step] = [(_LOAD, 0, 0, _NUMBER), (_AT_LEAST, 0, 1, _X32_NUMBERS), _refuse(errno.ENOSYS)]
+    for number in (_IO_URING, *numbers.keys):
+        steps += [(_EQUAL, 0, 1, number), _refuse(errno.ENOSYS)]
+    steps += _if_call(numbers.socket, _family_steps(families))
+    pair = [(_LOAD, 0, 0, _FAMILY), (_EQUAL, 1, 0, 1), _refuse(errno.EAFNOSUPPORT)]
+    if not datagram_pairs:
+        pair += [(_LOAD, 0, 0, _KIND), (_AND, 0, 0, _SOCKET_KIND_MASK)]
+        pair += [(_EQUAL, 0, 1, _DATAGRAM), _refuse(errno.EACCES)]
+    steps += _if_call(numbers.pair, [*pair, (_RETURN, 0, 0, _ALLOW)])
+    if numbers.call:
+        refused = [(_EQUAL, 0, 1, each) for each in (_CALL_SOCKET, _CALL_PAIR)]
+        calls = [step for test in refused for step in (test, _refuse(errno.ENOSYS))]
+        steps += _if_call(numbers.call, [(_LOAD, 0, 0, _FAMILY), *calls, (_RETURN, 0, 0, _ALLOW)])
+    return [*steps, (_RETURN, 0, 0, _ALLOW)]
+
+
+def _if_call(number: int, steps: list[Step]) -> list[Step]:
+    return [(_EQUAL, 0, len(steps), number), *steps]
+
+
+def _family_steps(families: tuple[int, ...]) -> list[Step]:
+    if not families:
+        return [_refuse(errno.ENETUNREACH)]
+    steps: list[Step] = [(_LOAD, 0, 0, _FAMILY)]
+    for family in families:
+        allow = [(_RETURN, 0, 0, _ALLOW)]
+        if family == _NETLINK:
+            allow = [(_LOAD, 0, 0, _PROTOCOL), (_EQUAL, 0, 1, _NETLINK_ROUTE), *allow]
+            allow.append(_refuse(errno.EPROTONOSUPPORT))
+        steps += [(_EQUAL, 0, len(allow), family), *allow]
+    return [*steps, _refuse(errno.EAFNOSUPPORT)]
+
+
+def _refuse(error: int) -> Step:
+    return (_RETURN, 0, 0, _REFUSE | error)

@@ -1,0 +1,110 @@
+"""Crushpy's own code is read-only for commands, also if it is in the workspace."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from confined import bash, confined, each_sandbox
+
+import crushpy
+from crushpy.core.own_code import own_code
+from crushpy.sandbox.finding import Sandbox
+
+__all__ = ["each_sandbox"]
+
+ROOT = Path(crushpy.__file__).parents[1]
+CHECKOUT = pytest.mark.skipif(not (ROOT / "bin" / "setup").exists(), reason="this is not a checkout")
+PLACES = [ROOT / "crushpy", ROOT / "templates", ROOT / "bin", Path(sys.prefix), Path(sys.base_prefix, "lib")]
+
+
+def attempts(place: Path) -> str:
+    """Each succeeds without changing anything if the place is writable, and prints what it did."""
+    files = "for f in $(find . -maxdepth 2 -type f | head -5); do : >> $f && echo opened $f; done"
+    made = "touch ./planted && rm ./planted && echo made; ln -s x planted && rm planted && echo linked"
+    moved = f"cd ..; mv {place.name} planted && mv planted {place.name} && echo moved"
+    return f"cd {place}; {files}; {made}; {moved}; true"
+
+
+def done_in(output: str) -> set[str]:
+    return {"opened", "made", "linked", "moved"} & set(output.split())
+
+
+@CHECKOUT
+@pytest.mark.parametrize("place", PLACES, ids=lambda place: place.name)
+@pytest.mark.parametrize("above", [0, 1], ids=["workspace", "above"])
+async def test_no_command_changes_it_in_the_workspace_or_deeper(
+    each_sandbox: Sandbox, home: Path, place: Path, above: int
+) -> None:
+    workspace = (ROOT, *ROOT.parents)[above]
+    async with confined(workspace, home, sandbox=each_sandbox) as context:
+        outcome = await bash(context, attempts(place))
+        parents = await bash(
+            context, f"cd {ROOT}/..; mv {ROOT.name} p && mv p {ROOT.name} && echo moved; true"
+        )
+    assert not {"opened", "made", "linked", "moved"} & set((outcome.text + parents.text).split()), (
+        outcome.text
+    )
+
+
+@CHECKOUT
+@pytest.mark.parametrize("inside", ["crushpy", "crushpy/tools"])
+async def test_a_workspace_inside_the_package_is_read_only(
+    each_sandbox: Sandbox, home: Path, inside: str
+) -> None:
+    async with confined(ROOT / inside, home, sandbox=each_sandbox) as context:
+        outcome = await bash(context, attempts(ROOT / inside))
+    assert done_in(outcome.text) == set()
+
+
+@CHECKOUT
+async def test_the_rest_of_a_checkout_is_writable_and_a_refusal_says_why(
+    each_sandbox: Sandbox, home: Path
+) -> None:
+    new = f"planted-{os.getpid()}"
+    async with confined(ROOT, home, sandbox=each_sandbox) as context:
+        outcome = await bash(context, f"touch docs/{new} && rm docs/{new} && : >> README.md && echo written")
+        refused = await bash(context, f"touch crushpy/{new}")
+        at_top = await bash(context, f"touch {new} && rm {new}")
+    assert outcome.text == "written"
+    assert "crushpy's own code is read-only" in refused.text and "sandbox.own_code" in refused.text
+    if each_sandbox.has_mounts:
+        assert not at_top.is_error
+    else:
+        assert "the top of the workspace takes no new files" in at_top.text
+
+
+@CHECKOUT
+async def test_people_who_develop_crushpy_can_open_it(each_sandbox: Sandbox, home: Path) -> None:
+    new = f"crushpy/planted-{os.getpid()}"
+    async with confined(ROOT, home, sandbox=each_sandbox, locks_own_code=False) as context:
+        outcome = await bash(context, f"touch {new} && rm {new} && touch x{os.getpid()} && rm x{os.getpid()}")
+    assert not outcome.is_error, outcome.text
+
+
+async def test_folders_that_the_user_named_do_not_open_it(
+    each_sandbox: Sandbox, home: Path, workspace: Path
+) -> None:
+    above = str(Path(sys.prefix).parent)
+    async with confined(workspace, home, sandbox=each_sandbox, write=(above, sys.prefix)) as context:
+        outcome = await bash(context, attempts(Path(sys.prefix)))
+    assert done_in(outcome.text) == set()
+
+
+def test_an_environment_that_contains_the_workspace_is_named_in_parts() -> None:
+    assert own_code("/somewhere")[0] == os.path.realpath(sys.prefix)
+    inside = own_code(os.path.realpath(sys.prefix))
+    assert os.path.realpath(sys.prefix) not in inside
+    assert os.path.realpath(f"{sys.prefix}/lib") in inside
+
+
+@pytest.mark.parametrize("way", ["current folder", "PYTHONPATH"])
+def test_modules_in_the_workspace_are_never_imported(workspace: Path, way: str) -> None:
+    for name in ("msgspec", "typer", "textwrap", "keyring", "brotli", "tomllib"):
+        (workspace / f"{name}.py").write_text("raise SystemExit('planted')")
+    env = {**os.environ, "PYTHONPATH": str(workspace)} if way == "PYTHONPATH" else dict(os.environ)
+    command = [sys.executable, "-m", "crushpy", "config", "list"]
+    done = subprocess.run(command, cwd=workspace, env=env, capture_output=True, text=True, timeout=60)
+    assert "planted" not in done.stdout + done.stderr
+    assert done.returncode == 0, done.stderr
