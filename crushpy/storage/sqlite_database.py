@@ -142,5 +142,9 @@ class SqliteDatabase(Database):
         problems = [] if problems == ["ok"] else problems
         return problems + [f"table {row[0]}: row {row[1]} points at a missing {row[2]}" for row in orphans]
 
+    def checkpoint(self) -> None:
+        """Moves the log into the file."""
+        self._raw.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
     def close(self) -> None:
         self._raw.close()

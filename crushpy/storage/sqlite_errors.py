@@ -20,8 +20,7 @@ _HINTS = {
     "SQLITE_PERM": "Make the file and its folder writable, or set CRUSHPY_HOME to a folder that is.",
     "SQLITE_BUSY": "Another program has been writing to it for over a minute. Close that one, try again.",
     "SQLITE_NOTADB": "It was not changed. Name a database of crushpy, or a file that does not exist yet.",
-    "SQLITE_CORRUPT": "The file is damaged. The next start renames it and creates a new one; "
-    "`sqlite3 FILE .recover` can save what is in it.",
+    "SQLITE_CORRUPT": "The file is damaged. The next start copies what can be read into a new one.",
 }
 DAMAGED_SUFFIX = ".damaged"
 """Ends the name of a file beside the database: reading failed, and the next start checks it."""

@@ -1,11 +1,13 @@
 """Opens a SQLite file: creates it, renames a damaged one, upgrades an old one, refuses a foreign one."""
 
+import logging
 import os
 import sqlite3
 import time
 from contextlib import closing, suppress
 from pathlib import Path
 
+from crushpy.core.messages import counted
 from crushpy.core.paths import private_dir
 from crushpy.security.private_files import locked
 from crushpy.storage.generated.ddl import VERSION
@@ -46,12 +48,9 @@ def open_sqlite(location: Location, retry: BusyRetry) -> sqlite3.Connection:
         try:
             return retry(lambda: _connect(location))
         except sqlite3.DatabaseError as error:
-            aside = _rename_damaged(file) if _is_damaged(error) else None
-            if aside is not None:
-                location.warnings.append(
-                    f"The database {file} could not be read ({error}). It was renamed to {aside.name}, "
-                    "and a new one was created."
-                )
+            done = _replace_damaged(location) if _is_damaged(error) else ""
+            if done:
+                location.warnings.append(f"The database {file} could not be read ({error}). {done}")
             elif attempts == _ATTEMPTS or not _may_be_renamed(error):
                 raise
 
@@ -162,24 +161,48 @@ def _may_be_renamed(error: sqlite3.DatabaseError) -> bool:
     return _is_damaged(error) or error_name(error).startswith("SQLITE_CANTOPEN")
 
 
-def _rename_damaged(file: Path) -> Path | None:
-    """Renames a damaged database with its side files. None if it can be read, or is gone, by now."""
+def _replace_damaged(location: Location) -> str:
+    """Renames a damaged database with its side files; what can be read of it is put into a new one.
+
+    A sentence about that; empty if the file can be read, or is gone, by now.
+    """
+    file = location.file
     with locked(file.with_name(f"{file.name}.lock")):  # others may have found the same damaged file
         try:
             with closing(_open_existing(file)) as connection:
                 connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
                 _check(connection, file)
-            return None
+            return ""
         except sqlite3.DatabaseError as error:
             if not _is_damaged(error):
-                return None
+                return ""
+        new = file.with_name(f"{file.name}.new-{os.getpid()}")
+        saved = _salvage(location, new)
         aside = file.with_name(f"{file.name}.corrupt-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
         for side, other in zip(_side_files(file), _side_files(aside), strict=True):
             with suppress(FileNotFoundError):
                 side.rename(other)
         file.rename(aside)
         file.with_name(f"{file.name}{DAMAGED_SUFFIX}").unlink(missing_ok=True)
-        return aside
+        if not saved:
+            return f"It was renamed to {aside.name}, and a new one was created."
+        new.replace(file)
+        found = f"with what could be read of it: {counted(saved, 'message')}"
+        return f"It was renamed to {aside.name}, and a new one was created {found}."
+
+
+def _salvage(location: Location, new: Path) -> int:
+    """How many messages were put into `new`; without any it does not exist."""
+    _make_private(new)
+    saved = 0
+    try:
+        saved = location.salvage(location.file, new)
+    except (sqlite3.Error, OSError, StorageError):
+        logging.getLogger(__name__).exception("nothing could be read of the damaged database")
+    finally:
+        for path in (*_side_files(new), *(() if saved else (new,))):
+            path.unlink(missing_ok=True)
+    return saved
 
 
 def sqlite_version() -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from crushpy.storage.database import NEVER, Database
@@ -199,7 +200,14 @@ def open_database(location: Location) -> Database:
         return open_server(location, location.server)
     from crushpy.storage.sqlite_database import open_file
 
+    location.salvage = _salvage
     return open_file(location)
+
+
+def _salvage(damaged: Path, new: Path) -> int:
+    from crushpy.storage.salvage import salvage
+
+    return salvage(damaged, new)
 
 
 def _require_psycopg(place: str) -> None:

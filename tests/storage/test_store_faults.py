@@ -57,7 +57,7 @@ async def test_a_damaged_schema_is_set_aside_with_its_side_files(file: Path) -> 
     wal = file.with_name("crushpy.db-wal")
     wal.write_bytes(b"left over")
     store = Store(file)
-    assert await store.sessions.list_tips() == []
+    assert len(await store.sessions.list_tips()) == 1
     aside = next(path for path in file.parent.glob("crushpy.db.corrupt-*") if not path.name.endswith("-wal"))
     assert aside.read_bytes() == bytes(content)
     assert len(store.warnings) == 1
@@ -80,7 +80,7 @@ async def test_a_file_damaged_deep_inside_is_set_aside_too(file: Path, table: st
     await filled(file)
     content = damage(file, table)
     store = Store(file)
-    assert await store.sessions.list_tips() == []
+    assert len(await store.sessions.list_tips()) == (table != "message")
     assert only_aside(file).read_bytes() == content
     (warning,) = store.warnings
     assert only_aside(file).name in warning
@@ -108,7 +108,7 @@ async def test_damage_met_while_it_is_open_is_an_error_and_the_next_start_sets_t
     with pytest.raises(StorageError) as caught:
         await store.messages.load(session)
     assert f"{file}: database disk image is malformed" in caught.value.message
-    assert ".recover" in caught.value.hint
+    assert "what can be read" in caught.value.hint
     assert await store.check() != []
     await store.close()
     assert not list(file.parent.glob("crushpy.db.corrupt-*"))

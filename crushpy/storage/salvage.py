@@ -1,0 +1,136 @@
+"""Copies what can be read of a damaged SQLite file into a new one, row by row."""
+
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from crushpy.core.messages import parts_from_json
+from crushpy.storage.database import handwritten
+from crushpy.storage.generated import statements as sql
+from crushpy.storage.location import Location
+from crushpy.storage.records import SessionInfo
+from crushpy.storage.session_rows import insert_session, refresh_conversation
+from crushpy.storage.sqlite_database import SqliteDatabase
+
+_MAX_GAP = 2_000
+"""Rows in sequence that cannot be read before the rest of a table is given up, if its end is unknown."""
+_JSON = {"facts", "tail", "coverage", "todos", "grants", "breaker", "body", "args", "usage"}
+_HEADER_PAGES = slice(28, 40)
+"""Where the first page says how many pages there are and which are free."""
+_LOST_SESSIONS = handwritten(
+    "SELECT session_id AS id, min(created_at) AS began, max(created_at) AS ended, max(model) AS model "
+    "FROM message WHERE session_id NOT IN (SELECT id FROM session) GROUP BY session_id"
+)
+_COUNT_MESSAGES = handwritten(
+    "UPDATE session SET message_count = (SELECT count(*) FROM message WHERE session_id = session.id)"
+)
+_QUEUE_ALL = handwritten("INSERT INTO index_queue (number) SELECT number FROM message")
+
+
+def salvage(damaged: Path, target: Path) -> int:
+    """Fills `target`, an empty file; how many messages it has then. `damaged` is not changed."""
+    with closing(SqliteDatabase(Location(target, ""))) as db:
+        db.checkpoint()
+        work = target.with_name(f"{target.name}.work")
+        try:
+            for suffix in ("", "-wal"):
+                with suppress(FileNotFoundError):
+                    shutil.copyfile(f"{damaged}{suffix}", f"{work}{suffix}")
+            if not _is_readable(work):
+                _replace_first_page(work, target)
+            with db.transaction(durable=True), closing(_connect(work)) as source:
+                db.execute(handwritten("PRAGMA defer_foreign_keys = ON"))
+                _copy_rows(source, db)
+        finally:
+            for suffix in ("", "-wal", "-shm"):
+                Path(f"{work}{suffix}").unlink(missing_ok=True)
+        return db.execute(handwritten("SELECT count(*) FROM message")).scalar()
+
+
+def _connect(file: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(file, isolation_level=None)
+    connection.row_factory = sqlite3.Row
+    connection.execute("PRAGMA writable_schema = ON")  # otherwise a file that was cut short is refused
+    return connection
+
+
+def _is_readable(file: Path) -> bool:
+    try:
+        with closing(_connect(file)) as connection:
+            connection.execute("SELECT 1 FROM session, message").fetchone()
+    except sqlite3.DatabaseError as error:
+        return "no such table" not in str(error) and "malformed" in str(error)
+    return True
+
+
+def _replace_first_page(file: Path, new: Path) -> None:
+    """The first page lists the tables. Each database of this version has them at the same pages."""
+    with new.open("rb") as source, file.open("r+b") as out:
+        page = bytearray(source.read(4096))
+        page[_HEADER_PAGES] = (file.stat().st_size // len(page)).to_bytes(4, "big") + bytes(8)
+        out.write(page)
+
+
+def _copy_rows(source: sqlite3.Connection, db: SqliteDatabase) -> None:
+    for table in sql.COUNT_ROWS:  # each row after those it refers to
+        for row in _rows(source, table):
+            with suppress(sqlite3.IntegrityError, sqlite3.ProgrammingError, msgspec.MsgspecError):
+                _check_json(row)
+                db.execute(sql.SAVE_ROW[table], **row)
+    for row in list(db.execute(_LOST_SESSIONS).dicts()):
+        insert_session(db, _stand_in(row))
+    for row in list(db.execute(handwritten("PRAGMA foreign_key_check")).dicts()):
+        table = row["table"]
+        change = f"DELETE FROM {table}" if table != "session" else "UPDATE session SET parent_id = NULL"  # noqa: S608
+        db.execute(handwritten(f"{change} WHERE rowid = :row"), row=row["rowid"])
+    db.execute(_COUNT_MESSAGES)
+    db.execute(_QUEUE_ALL)
+    for session in db.execute(sql.LIST_SESSION_IDS).scalars():
+        refresh_conversation(db, session)
+
+
+def _rows(source: sqlite3.Connection, table: str) -> Iterator[dict[str, Any]]:
+    """The rows of a table in order; once one cannot be read, each of the others is looked up by itself."""
+    number, every = 0, f'SELECT rowid AS "row", * FROM {table}'  # noqa: S608  # our own names
+    with suppress(sqlite3.Error):
+        for row in source.execute(f"{every} ORDER BY rowid"):
+            number = row["row"]
+            yield _values(row)
+        return
+    last = None
+    with suppress(sqlite3.Error):
+        last = source.execute(f"{every} ORDER BY rowid DESC LIMIT 1").fetchone()["row"]
+    gap = 0
+    while number < last if last is not None else gap < _MAX_GAP:
+        number, gap = number + 1, gap + 1
+        with suppress(sqlite3.Error):
+            for row in source.execute(f"{every} WHERE rowid = ?", (number,)):
+                gap = 0
+                yield _values(row)
+
+
+def _values(row: sqlite3.Row) -> dict[str, Any]:
+    values = dict(row)
+    del values["row"]
+    return values
+
+
+def _check_json(row: dict[str, Any]) -> None:
+    """Raises if a damaged text would make the rest of a session unreadable."""
+    for name in _JSON & row.keys():
+        if row[name] is not None:
+            msgspec.json.decode(row[name])
+    if "parts" in row:
+        parts_from_json(row["parts"])
+
+
+def _stand_in(row: dict[str, Any]) -> SessionInfo:
+    """A session whose row is lost, while messages of it are not."""
+    own, home = row["id"], str(Path.home())
+    head = (own, own, None, "root", 0, "(recovered)", home, row["model"], "auto", "")
+    return SessionInfo(*head, row["began"], row["ended"])
