@@ -1,113 +1,134 @@
 """Paths hidden from commands: keys, passwords, profiles that contain them, and sockets of the host."""
 
 import os
+import pwd
 import stat
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path
 
-_SECRETS_IN_HOME = """
-.ssh .gnupg .password-store .netrc .pgpass .my.cnf .npmrc .pypirc .git-credentials
-.config/git/credentials .aws .azure .kube .docker .oci .boto .s3cfg .config/gcloud .config/doctl
-.config/hcloud .config/rclone .config/containers .terraform.d/credentials.tfrc.json .terraformrc
-.databrickscfg .snowflake .config/heroku .config/netlify .config/fly .fly .config/gh .config/hub
-.config/glab-cli .config/op .config/1Password .1password .config/Bitwarden .config/keepassxc
-.local/share/keyrings .local/share/kwalletd .kde/share/apps/kwallet .cert .pki .gem/credentials
-.cargo/credentials .cargo/credentials.toml .m2/settings.xml .m2/settings-security.xml
-.gradle/gradle.properties .nuget/NuGet/NuGet.Config .composer/auth.json .config/composer/auth.json
-.mozilla .thunderbird .config/google-chrome .config/chromium .config/BraveSoftware .config/microsoft-edge
-.config/vivaldi .config/opera .config/Signal .config/Slack .config/discord snap/firefox snap/chromium
-.var/app .cache/mozilla .cache/google-chrome .cache/chromium .claude/.credentials.json .claude.json
-.codex/auth.json .gemini/oauth_creds.json .config/github-copilot .bash_history .zsh_history
-.python_history .psql_history .mysql_history .node_repl_history .local/share/fish/fish_history
-Library/Keychains Library/Cookies Library/Safari Library/Mail Library/Messages
-Library/Application?Support/Google Library/Application?Support/Firefox
-Library/Application?Support/BraveSoftware
-""".split()  # noqa: SIM905
-_SYSTEM_SECRETS = """
-/etc/shadow /etc/shadow- /etc/gshadow /etc/gshadow- /etc/sudoers /etc/sudoers.d /etc/ssl/private
-/var/lib/docker /var/lib/kubelet /etc/kubernetes /etc/docker
-""".split()  # noqa: SIM905
+import msgspec
 
-_SKIPPED_FOLDERS = frozenset(
-    [
-        "node_modules",
-        "venv",
-        "site-packages",
-        "__pycache__",
-        "target",
-        "dist",
-        "build",
-        "vendor",
-        "Library",
-        "snap",
-        "go",
-    ]
+from crushpy.core.messages import Data
+from crushpy.sandbox.private_tmp import is_below
+
+_SLOW_FOLDERS = frozenset(
+    (
+        *("node_modules", "site-packages", "__pycache__", ".git", ".cache", ".npm", ".cargo", ".rustup"),
+        *(".pyenv", ".nvm", ".gradle", ".m2", ".local", "venv", ".venv", "target", "dist", "build", "vendor"),
+        *("Library", "snap", "go", "usr", "nix"),
+    )
 )
-_EXAMPLE_SUFFIXES = (".example", ".sample", ".template", ".dist", ".defaults")
-_MAX_FOLDERS = 3_000
-_SEARCH_BUDGET_S = 0.25
-_MAX_DEPTH = 3
+"""Large folders without settings: searched last."""
+_SPECIAL_FOLDERS = ("/proc", "/sys", "/dev", "/run")
+_EXAMPLE_SUFFIXES = (".example", ".sample", ".template")
+_SEARCH_BUDGET_S = 0.09
+
+
+class HiddenPlaces(Data, frozen=True):
+    """The contents of `hidden_places.toml`."""
+
+    places: dict[str, tuple[str, ...]]
+    """By kind; relative to the home folder unless absolute."""
+    variables: dict[str, str]
+    """Environment variables that move a folder of the home folder elsewhere."""
+
+
+@cache
+def hidden_places() -> HiddenPlaces:
+    text = Path(__file__).with_name("hidden_places.toml").read_bytes()
+    return msgspec.toml.decode(text, type=HiddenPlaces)
 
 
 def secrets(home: Path) -> Iterator[str]:
     """Known locations of secrets that exist, as real paths."""
-    places = [home / name.replace("?", " ") for name in _SECRETS_IN_HOME]
-    places += map(Path, _SYSTEM_SECRETS)
-    places += _host_keys()
-    for place in places:
-        if os.path.lexists(place):
-            yield os.path.realpath(place)
+    names = [name for group in hidden_places().places.values() for name in group]
+    listed: dict[str, frozenset[str] | None] = {}
+    for place in dict.fromkeys((*_join_all(str(home), names), *_moved_places(names))):
+        folder, _, name = place.rpartition("/")
+        if folder not in listed:  # many places share one, and most of these are missing
+            listed[folder] = _list_names(folder)
+        inside = listed[folder]
+        if inside is None or name in inside:
+            found = [place]
+        else:
+            found = [f"{folder}/{each}" for each in inside if fnmatch(each, name)] if "*" in name else []
+        for each in found:
+            if (real := _real_place(each)) and not is_below(str(home), real):
+                yield real
 
 
-def _host_keys() -> list[Path]:
+def _list_names(folder: str) -> frozenset[str] | None:
+    """The names in a folder; None if it cannot be listed."""
     try:
-        return [path for path in Path("/etc/ssh").iterdir() if path.name.endswith("_key")]
+        return frozenset(os.listdir(folder))  # noqa: PTH208
+    except (FileNotFoundError, NotADirectoryError):
+        return frozenset()
     except OSError:
-        return []
+        return None
+
+
+def _moved_places(names: Iterable[str]) -> Iterator[str]:
+    """The places where variables of the environment move them to, and those in the user's registered home."""
+    with suppress(KeyError):
+        yield from _join_all(pwd.getpwuid(os.getuid()).pw_dir, names)
+    for variable, folder in hidden_places().variables.items():
+        for value in filter(os.path.isabs, os.environ.get(variable, "").split(os.pathsep)):
+            yield from (value.rstrip("/") + name[len(folder) :] for name in names if is_below(name, folder))
+
+
+def _join_all(folder: str, names: Iterable[str]) -> Iterator[str]:
+    return (name if name[0] == "/" else f"{folder}/{name}" for name in names)
+
+
+def _real_place(path: str) -> str:
+    """The real path of a file or folder; empty for anything else, such as a device."""
+    with suppress(OSError):
+        mode = os.stat(path).st_mode  # noqa: PTH116
+        return os.path.realpath(path) if stat.S_ISREG(mode) or stat.S_ISDIR(mode) else ""
+    return os.path.realpath(path) if os.path.lexists(path) else ""
 
 
 def variable_files(home: Path, workspace: Path) -> Iterator[str]:
-    """`.env` files outside the workspace: above it, beside it, and in the home folder, to a limited depth."""
+    """`.env` files outside the workspace: above it, then beside it and in the home folder, then elsewhere.
+
+    The search is breadth-first, with large folders last, and ends after a tenth of a second.
+    """
     end = time.monotonic() + _SEARCH_BUDGET_S
-    inside = f"{workspace}{os.sep}"
-    visited = 0
-    queue = [(folder, 0) for folder in workspace.parents]
-    queue += [
-        (folder, _MAX_DEPTH) for folder in dict.fromkeys((workspace.parent, home)) if folder != folder.parent
-    ]
-    seen: set[Path] = set()
-    while queue and visited < _MAX_FOLDERS and time.monotonic() < end:
-        folder, depth = queue.pop(0)
-        if (folder in seen and depth == 0) or f"{folder}{os.sep}".startswith(inside):
-            continue
-        seen.add(folder)
-        visited += 1
-        for entry in _entries(folder):
-            if holds_variables(entry.name):
-                yield os.path.realpath(entry.path)
-            elif (
-                depth
-                and not entry.name.startswith(".")
-                and entry.name not in _SKIPPED_FOLDERS
-                and _is_folder(entry)
-            ):
-                queue.append((Path(entry.path), depth - 1))
+    queues = [deque([str(workspace.parent)]), deque([str(home)])]
+    slow: deque[str] = deque(["/"])
+    seen = {str(workspace), *_SPECIAL_FOLDERS}
+    for parent in map(str, workspace.parents):
+        names = [entry.name for entry in _scan(parent, end) if holds_variables(entry.name)]
+        yield from (os.path.realpath(f"{parent}/{each}") for each in names)
+    while (any(queues) or slow) and time.monotonic() < end:
+        # From each queue in turn, so that a large folder does not use up the time of the others.
+        for queue in list(filter(None, queues)) or [slow]:
+            folder = queue.popleft()
+            for entry in _scan(folder, end) if folder not in seen else ():
+                if holds_variables(entry.name) and not _is_environment(entry.path):
+                    yield os.path.realpath(entry.path)
+                elif entry.is_dir(follow_symlinks=False):
+                    (slow if entry.name in _SLOW_FOLDERS else queue).append(entry.path)
+            seen.add(folder)
 
 
-def _entries(folder: Path) -> Iterable["os.DirEntry[str]"]:
-    try:
-        with os.scandir(folder) as entries:
-            return list(entries)
-    except OSError:
-        return ()
+def _is_environment(path: str) -> bool:
+    """Whether `.env` is a folder with a Python environment."""
+    return os.path.exists(f"{path}/pyvenv.cfg")  # noqa: PTH110
 
 
-def _is_folder(entry: "os.DirEntry[str]") -> bool:
-    try:
-        return entry.is_dir(follow_symlinks=False)
-    except OSError:
-        return False
+def _scan(folder: str, end: float) -> Iterator["os.DirEntry[str]"]:
+    """The entries of a folder, until `end`."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            yield entry
+            if time.monotonic() > end:
+                return
 
 
 def holds_variables(name: str) -> bool:

@@ -136,6 +136,7 @@ def sandbox(context: CheckContext) -> Iterator[Finding]:
 async def try_escapes(context: CheckContext) -> AsyncIterator[Finding]:
     from crushpy.sandbox.escape_checks import EscapeTrial
     from crushpy.sandbox.finding import working_sandbox
+    from crushpy.sandbox.hidden_paths import hidden_places
 
     found = working_sandbox()
     if not found.on:
@@ -143,6 +144,8 @@ async def try_escapes(context: CheckContext) -> AsyncIterator[Finding]:
         return
     if found.why_not:
         yield warn(f"tried in {found.name}: {found.why_not}", _WEAKER_HINT)
+    for kind, places in hidden_places().places.items():
+        yield ok(f"hidden: {kind}", ", ".join(places))
     trial = EscapeTrial(found, private_dir(context.paths.sandboxes), Path.home())
     try:
         async for attempt in trial.run():
