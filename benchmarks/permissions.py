@@ -11,7 +11,7 @@ from pathlib import Path
 from crushpy.core.access import Access
 from crushpy.permissions.decide import decide
 from crushpy.permissions.rules import RuleSet
-from crushpy.permissions.shell.parser import parse_shell
+from crushpy.permissions.shell.line_reader import parse_shell
 from crushpy.tools.registry import tool_table
 
 COMMANDS = (

@@ -14,7 +14,7 @@ from crushpy.permissions.rules import RUN, RUNS_ANYTHING, parse_allow
 from crushpy.permissions.shell.ast import SimpleCommand, Word, word_set
 from crushpy.permissions.shell.wrappers import RUNNERS
 
-_SHELL_BUILTINS = word_set("true false : break continue return exit shift wait set exec read test [")
+_SHELL_BUILTINS = word_set("true false : break continue return exit shift wait set test [")
 """Builtins that only control the shell: beside an allowed command they need no rule."""
 
 
@@ -66,8 +66,6 @@ def is_neutral(command: SimpleCommand, free: FreeFolder) -> bool:
         if target is None or not (free.below or target == root):
             return False
         return not free.git or not any(_has_repository(each, root) for each in (target, *target.parents))
-    if name == "exec" and len(command.words) > 1:
-        return False
     if name == "wait" and any(word.is_option or word.may_be_option for word in command.words[1:]):
         return False
     return name in _SHELL_BUILTINS and not risky_words(command)

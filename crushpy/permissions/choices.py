@@ -14,7 +14,7 @@ from crushpy.permissions.decision import Decision, ExecutionContext, missing_nee
 from crushpy.permissions.path_rules import TouchedPath, exact_pattern, is_guarded
 from crushpy.permissions.rules import NETWORK, READ, RUN, WRITE, RuleSet, escaped
 from crushpy.permissions.shell.ast import with_inner
-from crushpy.permissions.shell.parser import parse_shell
+from crushpy.permissions.shell.line_reader import parse_shell
 
 ONCE = AnswerChoice("y", "once")
 DENY = AnswerChoice("n", "deny")

@@ -1,7 +1,7 @@
 """Decides about a command line by rules: each simple command is covered by a rule, only reads, or asks."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from crushpy.core.access import Access
@@ -16,8 +16,7 @@ from crushpy.permissions.decision import Decision, ExecutionContext, by_rule, de
 from crushpy.permissions.read_only_commands import PLAIN_PROGRAMS, ReadOnlyPolicy
 from crushpy.permissions.risky_words import risky_words
 from crushpy.permissions.rules import READ, RUN, WRITE, Rule, RuleSet
-from crushpy.permissions.shell.ast import Assignment, Redirect, ShellReading, SimpleCommand, with_inner
-from crushpy.permissions.shell.obeyed_variables import is_obeyed, may_be_obeyed
+from crushpy.permissions.shell.ast import Redirect, ShellReading, SimpleCommand, with_inner
 
 HARMLESS_FILES = re.compile(r"/dev/(?:null|stdin|stdout|stderr|fd/\d+)")
 _CD_COMMANDS = frozenset(("cd", "pushd", "popd"))
@@ -50,9 +49,7 @@ class CommandPolicy:
 
     def doubts(self) -> list[Decision]:
         """Reasons why no rule may cover this line."""
-        unreadable = self._reading.unreadable
-        found = [Decision("ask", f"the command cannot be analysed: {unreadable}")] if unreadable else []
-        found.extend(obeyed_variables(self._reading))
+        found = [Decision("ask", not_literal)] if (not_literal := why_not_literal(self._reading)) else []
         all_commands = _flatten(self._reading.commands)
         if any(each.program == "git" for each in all_commands) and is_bare_repository(self._workspace):
             why = "this folder is a bare repository, whose settings can make git run programs"
@@ -68,7 +65,9 @@ class CommandPolicy:
         return self._read_only.parts(command) or self._uncovered(command)
 
     def covered(self, command: SimpleCommand) -> Decision | None:
-        """The decision by the rule that covers a command; None if no rule does."""
+        """The decision by the rule that covers a command; None if no rule does or the line is not literal."""
+        if self._reading.not_literal:
+            return None
         rule = covered_by(list(self._allow), command, self._cd_scope)
         return by_rule("allow", self._allow[tuple(rule)], str(command)[:200]) if rule else None
 
@@ -82,45 +81,15 @@ class CommandPolicy:
         return [part for each in command.inner for part in self.command(each) if part.verdict != "allow"]
 
 
-def obeyed_variables(reading: ShellReading) -> list[Decision]:
-    """Asks about variables that change what is executed, in any program or in one that obeys them all."""
-    exports_all = any(each.program == "set" and _exports_all(each) for each in _flatten(reading.commands))
-    exported = [each for each in reading.variables if exports_all or each.exported or not each.name.islower()]
-    asked = {each.name: "is executed" for each in reading.variables if is_obeyed(each)}
-    for command in reading.commands:
-        for program, variables in _environments(command, exported):
-            for variable in variables:
-                if is_obeyed(variable):
-                    asked.setdefault(variable.name, "is executed")
-                elif program not in PLAIN_PROGRAMS and program != "git" and may_be_obeyed(variable):
-                    asked.setdefault(variable.name, f"{program} executes")
-    return [Decision("ask", f"setting {name} can change what {what}") for name, what in asked.items()]
-
-
-def _environments(
-    command: SimpleCommand, given: Sequence[Assignment]
-) -> Iterator[tuple[str, Sequence[Assignment]]]:
-    """Each program that would run, with its variables."""
-    variables = (*given, *command.variables)
-    if command.inner and command.transparent:
-        yield "", [each for each in variables if is_obeyed(each)]
-    else:
-        yield command.program, variables
-    for inner in command.inner:
-        yield from _environments(inner, variables)
-
-
-def _exports_all(command: SimpleCommand) -> bool:
-    """Whether `set` exports every variable from here on."""
-    return any(
-        word.text == "allexport" or (word.is_option and "a" in word.text) for word in command.words[1:]
+def why_not_literal(reading: ShellReading) -> str:
+    """Why no rule decides about a line; empty for a literal line."""
+    return (
+        f"rules decide about literal commands only, and {reading.not_literal}" if reading.not_literal else ""
     )
 
 
 def _redirect(redirect: Redirect, reading: ShellReading, rules: RuleSet, workspace: Path) -> list[Decision]:
     word = redirect.target
-    if word.kind == "unknown" and word.head == "/dev/fd/":
-        return []  # a process substitution: its commands are decided separately
     if word.kind == "literal" and HARMLESS_FILES.fullmatch(word.text):
         return []
     text = f"{Path.home()}{word.text[1:]}" if word.text.startswith("~/") else word.text
@@ -143,7 +112,7 @@ def _possible_folders(reading: ShellReading, workspace: Path) -> list[Path]:
     if not cd_commands:
         return [workspace]
     target = cd_target(cd_commands[0], workspace) if cd_commands[0].words[0].text == "cd" else None
-    if len(cd_commands) > 1 or reading.loops or target is None:
+    if len(cd_commands) > 1 or target is None:
         return []
     return [workspace, target]
 

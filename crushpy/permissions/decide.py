@@ -31,7 +31,7 @@ def decide(
         guard = msgspec.structs.replace(guard, auto_allow=False)  # a sandboxed build still changes files
     parts: list[Decision] = []
     for access in accesses:
-        decided = _decide_access(access, rules, workspace, guard, yolo)
+        decided = _decide_access(access, rules, workspace, guard)
         parts.extend(_apply_closed(part, access, rules) for part in decided)
     return combine(parts, yolo=yolo)
 
@@ -44,11 +44,11 @@ def _apply_closed(part: Decision, access: Access, rules: RuleSet) -> Decision:
 
 
 def _decide_access(
-    access: Access, rules: RuleSet, workspace: Path, guard: ExecutionContext, yolo: bool
+    access: Access, rules: RuleSet, workspace: Path, guard: ExecutionContext
 ) -> list[Decision]:
     match access.kind:
         case "command":
-            return _decide_command(access, rules, workspace, guard, yolo=yolo)
+            return _decide_command(access, rules, workspace, guard)
         case "path":
             return [decide_path(access, rules, workspace)]
         case "host":
@@ -58,21 +58,21 @@ def _decide_access(
 
 
 def _decide_command(
-    access: Access, rules: RuleSet, workspace: Path, guard: ExecutionContext, *, yolo: bool
+    access: Access, rules: RuleSet, workspace: Path, guard: ExecutionContext
 ) -> list[Decision]:
-    """One decision for each simple command, redirection and variable of a shell command."""
-    # These load the parser, so they are imported only if a command is decided.
+    """One decision for each simple command and redirection of a shell command."""
+    # Imported only if a command is decided.
     from crushpy.permissions.command_policy import CommandPolicy
-    from crushpy.permissions.deny_rules import deny_decisions, mention_decisions
+    from crushpy.permissions.deny_rules import deny_decisions
     from crushpy.permissions.sandboxed_policy import SandboxedPolicy
-    from crushpy.permissions.shell.parser import parse_shell
+    from crushpy.permissions.shell.line_reader import parse_shell
 
     reading = parse_shell(access.value)
     policy = CommandPolicy(reading, rules, workspace, guard, access.tool)
-    parts = deny_decisions(access, reading, rules, yolo=yolo)
+    parts = deny_decisions(access, reading, rules)
     if not guard.sandbox:
         return [*parts, *policy.parts()] or [Decision("ask", "no rule covers it")]
     sandboxed = SandboxedPolicy(access.needs, reading, policy, rules, workspace, guard)
     if rules.closed or not guard.auto_allow:
         return [*parts, *policy.parts(), *sandboxed.needs()]
-    return [*parts, *mention_decisions(access, reading, rules), *sandboxed.parts()]
+    return [*parts, *sandboxed.parts()]

@@ -26,6 +26,8 @@ class Decision(Data, frozen=True):
     """Of the decision for a whole call: the decisions it was made of."""
     needs: Privileges = Privileges()
     """What a command gets beyond the sandbox if it runs."""
+    even_yolo: bool = False
+    """True for a question that is asked under yolo too: a deny rule may apply."""
 
 
 class ExecutionContext(Data, frozen=True):
@@ -137,7 +139,9 @@ def combine(parts: Iterable[Decision], *, yolo: bool = False) -> Decision:
     shown_parts = tuple(part for part in parts if part.reason)
     for verdict in ("deny", "ask"):
         found = [part for part in parts if part.verdict == verdict]
-        if not found or (verdict == "ask" and yolo):
+        if verdict == "ask" and yolo:
+            found = [part for part in found if part.even_yolo]
+        if not found:
             continue
         suggested = [rule for part in found for rule in part.suggested]
         complete = verdict == "ask" and all(part.suggested for part in found)

@@ -7,12 +7,11 @@ from fnmatch import fnmatchcase
 from functools import cache
 
 from crushpy.core.access import Access
-from crushpy.permissions.command_policy import obeyed_variables
+from crushpy.permissions.command_policy import why_not_literal
 from crushpy.permissions.decision import Decision, by_rule
 from crushpy.permissions.rules import RUN, Rule, RuleSet
 from crushpy.permissions.shell.ast import ShellReading, SimpleCommand, Word, with_inner, word_set
-from crushpy.permissions.shell.parser import parse_shell
-from crushpy.permissions.shell.spellings import spells
+from crushpy.permissions.shell.line_reader import parse_shell
 from crushpy.permissions.shell.wrappers import RUNNERS, RUNNING_SUBCOMMANDS, SHELLS
 
 _RUNNING_OPTIONS = {
@@ -43,36 +42,22 @@ class RuleHit(IntEnum):
     YES = 2
 
 
-def deny_decisions(access: Access, reading: ShellReading, rules: RuleSet, *, yolo: bool) -> list[Decision]:
-    """The decisions of deny and ask rules. Under yolo, the text of an unreadable command decides."""
+def deny_decisions(access: Access, reading: ShellReading, rules: RuleSet) -> list[Decision]:
+    """The decisions of deny and ask rules. In doubt a deny rule asks, under yolo too."""
     found: list[Decision] = []
     for rule in rules.deny:
         if rule.tool not in (RUN, access.tool):
             continue
         hit = _rule_hit(rule, reading)
-        in_doubt = hit == RuleHit.MAYBE or bool(reading.unreadable) or bool(obeyed_variables(reading))
-        if hit == RuleHit.YES:
+        if hit == RuleHit.YES or (reading.broken and mentions(rule.words, access.value)):
             found.append(by_rule("deny", rule))
-        elif in_doubt and yolo and mentions(rule.words, access.value):
-            found.append(Decision("deny", f"the rule {rule} may deny it, and yolo asks no questions"))
-        elif hit == RuleHit.MAYBE:
-            found.append(Decision("ask", f"the rule {rule} may deny it"))
+        elif hit == RuleHit.MAYBE or reading.not_literal:
+            why = why_not_literal(reading) or "it depends on words that are not known yet"
+            found.append(Decision("ask", f"the rule {rule} may deny it: {why}", even_yolo=True))
     for rule in rules.ask:
-        if rule.tool in (RUN, access.tool) and _rule_hit(rule, reading) != RuleHit.NO:
+        if rule.tool in (RUN, access.tool) and (reading.not_literal or _rule_hit(rule, reading)):
             found.append(by_rule("ask", rule))
     return found
-
-
-def mention_decisions(access: Access, reading: ShellReading, rules: RuleSet) -> list[Decision]:
-    """Deny and ask rules whose words occur in an unreadable line, which would run without a question."""
-    if not reading.unreadable:
-        return []
-    relevant = [rule for rule in (*rules.deny, *rules.ask) if rule.tool in (RUN, access.tool) and rule.words]
-    return [
-        Decision("ask", f"the rule {rule} may apply to it: {reading.unreadable}")
-        for rule in relevant
-        if mentions(rule.words, access.value)
-    ]
 
 
 def _rule_hit(rule: Rule, reading: ShellReading) -> RuleHit:
@@ -89,10 +74,12 @@ def hits(rule: Sequence[str], reading: ShellReading) -> RuleHit:
 
 
 def mentions(rule: Sequence[str], text: str) -> bool:
-    """True if all words of the rule occur in `text`, however spelled. For lines that cannot be parsed."""
-    wanted = [_program_name(rule[0]), *(word for word in rule[1:] if not word.startswith("-"))]
-    plain = frozenset(re.sub(r"['\"\\]", "", word) for word in wanted)
-    return spells(text, plain) == plain
+    """True if all words of the rule occur in `text`, quotes aside. For lines that cannot be parsed."""
+    wanted = (
+        [_program_name(rule[0]), *(word for word in rule[1:] if not word.startswith("-"))] if rule else []
+    )
+    plain = re.sub(r"\\\n|['\"\\]", "", text)
+    return all(re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", plain) for word in wanted)
 
 
 def _candidates(command: SimpleCommand, depth: int) -> Iterator[tuple[Word, ...]]:
@@ -137,8 +124,10 @@ def _git_runs(before: Sequence[str], text: str) -> bool:
 def _words_hit(rule: Sequence[str], words: Sequence[Word]) -> RuleHit:
     if words[0].kind == "unknown":
         return RuleHit.MAYBE
-    program = _program_name(words[0].text)
-    if program != _program_name(rule[0]):
+    program = _program_name(rule[0])
+    if words[0].kind == "pattern" and _operand_hit(program, Word(_program_name(words[0].text), "pattern")):
+        return RuleHit.MAYBE
+    if program != _program_name(words[0].text):
         return RuleHit.NO
     operands: list[str] = []
     certainty = RuleHit.YES
@@ -201,7 +190,7 @@ def _operands_hit(operands: Sequence[str], words: Sequence[Word]) -> RuleHit:
         word = words[index]
         if word.is_option:
             return match(wanted, index + 1)
-        if word.kind == "unknown" and word.splits:
+        if word.kind == "unknown":
             return RuleHit.MAYBE
         found = min(_operand_hit(operands[wanted], word), match(wanted + 1, index + 1))
         if words[index - 1].is_option:
@@ -214,8 +203,6 @@ def _operands_hit(operands: Sequence[str], words: Sequence[Word]) -> RuleHit:
 def _operand_hit(operand: str, word: Word) -> RuleHit:
     if word.kind == "literal":
         return RuleHit.YES if word.text == operand else RuleHit.NO
-    if word.kind == "unknown":
-        return RuleHit.MAYBE if operand.startswith(word.head) else RuleHit.NO
     if word.text == operand:
         return RuleHit.YES
     may_match = "{" in word.text or word.text.startswith("~") or fnmatchcase(operand, word.text)

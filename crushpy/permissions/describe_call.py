@@ -41,7 +41,7 @@ def _actions(access: Access, workspace: Path) -> Iterator[tuple[str, str]]:
 
 def _command_actions(line: str, workspace: Path) -> Iterator[tuple[str, str]]:
     from crushpy.permissions.shell.ast import with_inner
-    from crushpy.permissions.shell.parser import parse_shell
+    from crushpy.permissions.shell.line_reader import parse_shell
     from crushpy.permissions.written_paths import written_words
 
     reading = parse_shell(line)

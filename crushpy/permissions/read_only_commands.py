@@ -23,7 +23,7 @@ PLAIN_PROGRAMS = word_set(
     " basename dirname realpath readlink date whoami id uname hostname seq sleep printf true false test [ :"
     " find fd fdfind sed awk gawk mawk column md5sum sha1sum sha256sum sha512sum od xxd hexdump strings file"
     " jq tac rev fold comm paste join expr mkdir touch cp mv rm rmdir ln chmod tee break continue return"
-    " exit shift wait set read cd"
+    " exit shift wait set cd"
 )
 
 
@@ -72,7 +72,7 @@ _READERS: dict[str, Reader] = {
         1, "", "fL", "", "", "from-file slurpfile rawfile argfile", r"\b(?:import|include|modulemeta)\b"
     ),
     "find": Reader(inside=r"\A(?:-L|-follow|-files0-from)\Z"),
-    "fd": Reader(1, "", "L", "eEtdSocj", "", "follow"),
+    "fd": Reader(1, "", "LC", "eEtdSocj", "", "follow search-path base-directory"),
 }
 _ALIASES = {"gawk": "awk", "mawk": "awk", "gsed": "sed", "fdfind": "fd"}
 
@@ -228,8 +228,6 @@ class ReadOnlyPolicy:
 
     def _paths_of(self, word: Word) -> list[str] | None:
         """The paths a word names in every folder where the line may run; None if unknown."""
-        if word.kind == "unknown" and word.head == "/dev/fd/":
-            return []  # a process substitution: its commands are decided separately
         if word.kind == "unknown" or not self._folders or "\0" in word.text:
             return None
         per_folder = [named_paths(word, folder) for folder in self._folders]

@@ -137,7 +137,6 @@ PROGRAMS = {
     ),
     "psql": Risk("cfoL", "command file output log-file"),
     "sqlite3": Risk("", "cmd init"),
-    "read": Risk("", "", "dnNptu"),
     "printf": Risk("v"),
     "hostname": Risk("F", "file", operands=True),
     "test": Risk("v"),
@@ -159,7 +158,7 @@ def option_risks(words: Sequence[Word], risk: Risk) -> Risks:
         if word.kind != "literal":
             if has_options and not options_over and word.may_be_option:
                 risks[index] = "it could turn out to be an option that writes or executes"
-            elif risk.operands and word.head != "/dev/fd/":
+            elif risk.operands:
                 risks[index] = f"{program} writes to it"
         elif word.text == "--" and not words[index - 1].is_option:
             options_over = True  # after an option, `--` could be that option's value

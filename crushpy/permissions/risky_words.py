@@ -134,24 +134,17 @@ def sed_risk(word: Word) -> str:
 
 _FIND_RUNS = frozenset(("-exec", "-execdir", "-ok", "-okdir"))
 _FIND_WRITES = frozenset(("-delete", "-fprint", "-fprint0", "-fprintf", "-fls"))
-_FIND_VALUED = word_set(
-    "-name -iname -path -ipath -wholename -iwholename -regex -iregex -lname -ilname -type -xtype -newer"
-    " -mtime -mmin -atime -amin -ctime -cmin -size -maxdepth -mindepth -perm -user -group -printf"
-    " -samefile -links"
-)
 
 
 def _find(words: Sequence[Word]) -> Risks:
     risks: Risks = {}
     running = False
     for place, word in enumerate(words[1:], 1):
-        before = words[place - 1]
         if running:
             risks[place] = "find runs it"
             running = word.text not in (";", "+")
         elif word.kind != "literal":
-            one_value = before.text in _FIND_VALUED and before.kind == "literal"
-            if word.may_be_option and (word.kind == "pattern" or word.splits or not one_value):
+            if word.may_be_option:
                 risks[place] = "it could be an action that deletes or executes"
         elif word.text in _FIND_RUNS:
             running = True
@@ -165,7 +158,7 @@ def _find(words: Sequence[Word]) -> Risks:
 
 def _uniq(words: Sequence[Word]) -> Risks:
     operands = [place for place, word in enumerate(words[1:], 1) if not word.is_option]
-    several = [place for place in operands if words[place].kind == "pattern" or words[place].splits]
+    several = [place for place in operands if words[place].kind != "literal"]
     return dict.fromkeys([*operands[1:], *several], "the second file is written to")
 
 
@@ -275,14 +268,6 @@ def _curl(words: Sequence[Word]) -> Risks:
     return option_risks(words, PROGRAMS["curl"]) | writes
 
 
-def _read_builtin(words: Sequence[Word]) -> Risks:
-    return {
-        place: "it sets a variable that other programs obey"
-        for place, word in enumerate(words[1:], 1)
-        if not word.is_option and (word.kind != "literal" or not re.fullmatch(r"[a-z_][a-z0-9_]*", word.text))
-    }
-
-
 def _pytest(words: Sequence[Word]) -> Risks:
     risks = option_risks(words, PROGRAMS["pytest"])
     for place, word in enumerate(words):
@@ -336,7 +321,6 @@ SPECIAL: dict[str, Callable[[Sequence[Word]], Risks]] = {
     "date": _date,
     "curl": _curl,
     "tar": _tar,
-    "read": _read_builtin,
     "pytest": _pytest,
     "go": _one_dash("go"),
     "gcc": _one_dash("gcc"),

@@ -154,7 +154,7 @@ class SandboxedPolicy:
     def _redirect_parts(self, redirect: Redirect) -> Iterator[Decision]:
         word = redirect.target
         harmless = word.kind == "literal" and HARMLESS_FILES.fullmatch(word.text)
-        if not redirect.writes or harmless or (word.kind == "unknown" and word.head == "/dev/fd/"):
+        if not redirect.writes or harmless:
             return
         if re.match(r"/dev/(?:tcp|udp)/", word.text):
             yield from self._granted.missing_parts(Privileges(network=True))
@@ -170,7 +170,7 @@ def _working_folders(reading: ShellReading, workspace: Path) -> list[Path]:
     folders = [workspace]
     for command in (each for top in reading.commands for each in with_inner(top)):
         name = command.words[0].text
-        if name in ("pushd", "popd") or (name == "cd" and reading.loops):
+        if name in ("pushd", "popd") or (name == "cd" and reading.not_literal):
             return []
         if name != "cd":
             continue

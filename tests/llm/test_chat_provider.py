@@ -199,7 +199,7 @@ async def test_no_tools_means_no_tools_key(llm, provider):
 
 HEAVY = (
     "aiohttp anyio bs4 httpx jinja2 litellm markdownify mcp openai pathspec platformdirs pydantic requests "
-    "rich sqlalchemy sqlmodel textual tiktoken tomlkit tree_sitter typer"
+    "rich sqlalchemy sqlmodel textual tiktoken tomlkit typer"
 )
 
 

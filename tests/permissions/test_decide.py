@@ -126,9 +126,10 @@ def test_which_hosts_a_rule_covers(rule: str, host: str, verdict: str) -> None:
         ("rm *.pyc", ["bash(rm '*.pyc')"]),
         ("timeout 5 pytest -x", ["bash(pytest)"]),
         ("bash -c 'git log; rm x'", ["bash(git log)", "bash(rm x)"]),
-        ("cat $x > y/z", ["write(y/z)", "bash(cat)"]),
+        ("tool $x > y/z", []),
         ("cd src && pytest", ["bash(cd src)", "bash(pytest)"]),
-        ("cd src && cat $x", ["bash(cat)"]),
+        ("(pytest)", []),
+        ("X=1 pytest", []),
         ("./deploy.sh prod", ["bash(./deploy.sh prod)"]),
         ("sed -i s/a/b/ f", ["bash(sed -i s/a/b/ f)"]),
         ("sudo", []),
@@ -155,10 +156,12 @@ def test_an_ask_rule_cannot_be_suggested_away() -> None:
 
 
 def test_a_command_that_may_be_denied_asks_although_it_is_allowed() -> None:
-    assert judge(bash("tool $x"), allow=("bash(tool)",)).verdict == "allow"
-    assert judge(bash("tool $x"), allow=("bash(tool)",), deny=("bash(tool drop)",)).verdict == "ask"
-    assert judge(bash("tool keep $x"), allow=("bash(tool)",), deny=("bash(tool drop)",)).verdict == "allow"
-    assert judge(bash("tool dro*"), allow=("bash(tool)",), deny=("bash(tool drop)",)).verdict == "ask"
+    deny = ("bash(tool drop)",)
+    assert judge(bash("tool keep"), allow=("bash(tool)",), deny=deny).verdict == "allow"
+    for command in ("tool dro*", "ls | xargs tool", "tool $x", "tool keep $x"):
+        assert judge(bash(command), allow=("bash(tool)",), deny=deny).verdict == "ask"
+        assert judge(bash(command), deny=deny, yolo=True).verdict == "ask"
+        assert judge(bash(command), yolo=True).verdict == "allow"
 
 
 @pytest.mark.parametrize(
@@ -166,16 +169,18 @@ def test_a_command_that_may_be_denied_asks_although_it_is_allowed() -> None:
     [
         ("eval rm x", "deny"),
         ('eval "r""m" x', "deny"),
-        ("x=rm; $x y", "deny"),
-        ("f() { /bin/rm; }; eval f", "deny"),
-        ("eval ls", "allow"),
-        ("echo 'a", "allow"),
         ("rm 'a", "deny"),
-        ("c=push; git $c", "deny"),
-        ("c=pull; git $c", "allow"),
+        ("echo 'a; r''m x", "deny"),
+        ("ls # \\\nrm x", "deny"),
+        ("# a \\\nrm x", "deny"),
+        ("x=rm; $x y", "ask"),
+        ("eval ls", "ask"),
+        ("echo 'a", "ask"),
+        ("c=push; git $c", "ask"),
+        ("ls # $(rm x)", "allow"),
     ],
 )
-def test_under_yolo_the_text_decides_what_cannot_be_read(command: str, verdict: str) -> None:
+def test_a_deny_rule_stops_what_is_not_literal_under_yolo_too(command: str, verdict: str) -> None:
     assert judge(bash(command), deny=("bash(rm)", "bash(git push)"), yolo=True).verdict == verdict
 
 
@@ -316,7 +321,7 @@ def test_the_parser_is_imported_only_when_a_command_is_judged() -> None:
         "from crushpy.tools.registry import tool_table;"
         "rules = RuleSet.from_strings(['bash(git log)', 'write(src/**)'], tools=tool_table());"
         "decide([Access('view', 'path', '/x/a')], RuleSet(), Path('/x'));"
-        "print([name for name in ('tree_sitter', 'pathspec') if name in sys.modules])"
+        "print([name for name in ('pathspec',) if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

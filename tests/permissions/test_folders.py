@@ -25,7 +25,7 @@ def bare(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["cd src && ls", "cd src && git log -p", "cd . && make", "cd known && make", "(cd src; ls)"]
+    "command", ["cd src && ls", "cd src && git log -p", "cd . && make", "cd known && make"]
 )
 def test_going_where_nothing_gives_orders_needs_no_rule(command: str, tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()

@@ -7,8 +7,9 @@ import pytest
 
 from crushpy.core.access import Access
 from crushpy.permissions.decide import decide
-from crushpy.permissions.decision import Decision
-from crushpy.permissions.rules import RuleSet
+from crushpy.permissions.decision import Decision, ExecutionContext
+from crushpy.permissions.rules import RuleSet, in_mode
+from crushpy.permissions.shell.line_reader import parse_shell
 
 from . import attacks, table
 
@@ -38,9 +39,21 @@ def test_denied(command: str, workspace: Path) -> None:
         assert decision.verdict == "deny", decision.reason
 
 
-@pytest.mark.parametrize("command", (*table.ALLOWED, *table.ASKED))
-def test_yolo_allows_what_is_not_denied(command: str, workspace: Path) -> None:
-    assert judge(command, workspace, yolo=True).verdict == "allow"
+@pytest.mark.parametrize("command", table.NOT_LITERAL)
+def test_no_rule_decides_about_a_line_that_is_not_literal(command: str, workspace: Path) -> None:
+    rules = RuleSet.from_strings(allow=table.ALLOW)
+    decision = judge(command, workspace, rules)
+    assert decision.verdict == "ask"
+    assert "rules decide about literal commands only" in decision.reason
+    assert decision.suggested == ()
+    assert judge(command, workspace, in_mode("plan", rules), yolo=True).verdict == "deny"
+    assert judge(command, workspace, rules, yolo=True).verdict == "allow"
+
+
+@pytest.mark.parametrize("command", (*table.ALLOWED, *table.ASKED, *table.NOT_LITERAL))
+def test_yolo_allows_what_no_deny_rule_can_apply_to(command: str, workspace: Path) -> None:
+    literal = not parse_shell(command).not_literal and command not in table.UNKNOWN_WORDS
+    assert judge(command, workspace, yolo=True).verdict == ("allow" if literal else "ask")
 
 
 @pytest.mark.parametrize("command", table.ASKED)
@@ -58,12 +71,11 @@ def test_no_known_way_round_the_rules_runs_without_a_question(workspace: Path) -
     assert let_through == []
 
 
-def test_a_deny_of_rm_catches_it_however_it_is_dressed_up_even_under_yolo(workspace: Path) -> None:
+def test_a_deny_of_rm_stops_it_however_it_is_dressed_up_even_under_yolo(workspace: Path) -> None:
     rules = RuleSet.from_strings(deny=["bash(rm)"])
-    others = ("docker ps; docker rm x", "ls {x,\\\nrm}")
     dressed = [command for command in attacks.ATTACKS if re.search(r"rm( |$)", command)]
-    let_through = [each for each in dressed if judge(each, workspace, rules, yolo=True).verdict != "deny"]
-    assert set(let_through) <= set(others)
+    let_through = [each for each in dressed if judge(each, workspace, rules, yolo=True).verdict == "allow"]
+    assert set(let_through) <= {"docker ps; docker rm x", "ls {x,\\\nrm}"}
     assert len(dressed) > 80
 
 
@@ -133,10 +145,12 @@ def test_a_deny_of_rm_catches_it_inside_a_program_that_runs_it(command: str, wor
         *("for x in l r; do ${x}m y; done", "r`true`m x; rm y", '$"rm" x'),
     ],
 )
-def test_a_deny_of_rm_catches_it_however_the_word_is_spelled(command: str, workspace: Path) -> None:
+def test_a_deny_of_rm_stops_it_however_the_word_is_spelled(command: str, workspace: Path) -> None:
     rules = RuleSet.from_strings(deny=["bash(rm)"])
-    assert judge(command, workspace, rules, yolo=True).verdict == "deny"
-    assert judge(command, workspace, rules).verdict != "allow"
+    assert judge(command, workspace, rules, yolo=True).verdict in ("deny", "ask")
+    in_sandbox = ExecutionContext(sandbox="bubblewrap")
+    access = [Access("bash", "command", command, writes=True)]
+    assert decide(access, rules, workspace, guard=in_sandbox).verdict in ("deny", "ask")
 
 
 @pytest.mark.parametrize(
@@ -161,26 +175,6 @@ def test_a_deny_of_rm_catches_it_however_the_word_is_spelled(command: str, works
         ),
     ],
 )
-def test_a_deny_of_a_subcommand_catches_it_however_the_word_is_spelled(command: str, workspace: Path) -> None:
+def test_a_deny_of_a_subcommand_stops_it_however_the_word_is_spelled(command: str, workspace: Path) -> None:
     rules = RuleSet.from_strings(deny=["bash(git push)"])
-    assert judge(command, workspace, rules, yolo=True).verdict == "deny"
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        *(
-            "$x y",
-            "f() { ls src/*; }; f",
-            "PATH=.:$PATH make",
-            "for f in *.py; do $run $f; done",
-            "ls {a,b}{c..f}",
-        ),
-        *("git ${x:-status}", "echo 'form' | sh", "PAGER=less git log", "eval ls", "x=arm; $x"),
-    ],
-)
-def test_under_yolo_what_cannot_be_read_runs_where_it_spells_nothing_denied(
-    command: str, workspace: Path
-) -> None:
-    rules = RuleSet.from_strings(deny=["bash(rm)", "bash(git push)"])
-    assert judge(command, workspace, rules, yolo=True).verdict == "allow"
+    assert judge(command, workspace, rules, yolo=True).verdict in ("deny", "ask")

