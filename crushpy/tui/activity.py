@@ -160,20 +160,18 @@ class Activity:
 
     def _hear_of_calls(self, event: Event) -> None:
         match event:
-            case ToolOutput():
-                if event.id in self._tools:
-                    tool = self._tools[event.id]
-                    line = _last_line(event.text) or tool.last_line
-                    self._tools[event.id] = msgspec.structs.replace(tool, last_line=line)
+            case ToolOutput() if event.id in self._tools:
+                tool = self._tools[event.id]
+                line = _last_line(event.text) or tool.last_line
+                self._tools[event.id] = msgspec.structs.replace(tool, last_line=line)
             case ToolCalled():
                 about = headline(event.name, event.args, more=" …")
                 verb = "Running" if event.name == "bash" else event.name
                 self._calls[event.id] = f"{verb} {about}".strip()
             case ToolStarted():
                 self._tools[event.id] = RunningTool(self._calls.get(event.id, WORKING), self._clock())
-            case TaskProgress():
-                if event.id in self._tools:
-                    self._tools[event.id] = msgspec.structs.replace(self._tools[event.id], task=event)
+            case TaskProgress() if event.id in self._tools:
+                self._tools[event.id] = msgspec.structs.replace(self._tools[event.id], task=event)
             case ToolFinished():
                 self._tools.pop(event.id, None)
                 self._calls.pop(event.id, None)

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from textual.actions import ActionParseResult
     from textual.await_complete import AwaitComplete
-    from textual.command import Provider
     from textual.dom import DOMNode
     from textual.theme import Theme
 
@@ -47,12 +46,6 @@ def is_key(name: str) -> bool:
     return set(held) <= {"ctrl", "alt", "shift", "super"} and (len(last) == 1 or last in known)
 
 
-def _palette() -> "type[Provider]":
-    from crushpy.tui.command_palette import TableProvider
-
-    return TableProvider
-
-
 def _is_bare(node: "DOMNode | None") -> bool:
     return isinstance(node, Screen) and not node.children
 
@@ -66,7 +59,6 @@ class CrushpyApp(AdaptedApp):
     Toast { margin: 0; padding: 0 1; }
     """
     ENABLE_COMMAND_PALETTE = True
-    COMMANDS = {_palette}
     BINDINGS = [
         Binding("ctrl+c", "interrupt_or_quit", "Interrupt", show=False, priority=True),
         Binding("ctrl+z", "suspend_process", "Suspend", show=False, priority=True),
@@ -117,10 +109,6 @@ class CrushpyApp(AdaptedApp):
     @property
     def farewell(self) -> str:
         return self._chat.farewell if self._chat is not None else ""
-
-    @property
-    def recent_actions(self) -> list[str]:
-        return self.chat.recent_actions
 
     @property
     def chat(self) -> ChatScreen:
@@ -194,10 +182,14 @@ class CrushpyApp(AdaptedApp):
         return super().pop_screen()
 
     def action_command_palette(self) -> None:
-        from crushpy.tui.command_palette import TablePalette
+        from crushpy.tui.command_palette import PaletteScreen
 
-        if not TablePalette.is_open(self):
-            self.push_screen(TablePalette())
+        def chosen(action: str | None) -> None:
+            if action:
+                self.action_command(action)
+
+        if not isinstance(self.screen, PaletteScreen):
+            self.push_screen(PaletteScreen(self.chat.recent_actions, self.keys), chosen)
 
     def action_command(self, action: str, argument: str = "") -> None:
         """Runs a command of the table; over an open dialog only `quit` is allowed."""

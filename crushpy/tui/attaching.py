@@ -11,7 +11,7 @@ from crushpy.tui.terminal.clipboard import existing_images
 from crushpy.util.mentions import mentioned_files
 
 if TYPE_CHECKING:
-    from crushpy.core.messages import Image, Message
+    from crushpy.core.messages import Image
     from crushpy.tui.screens.chat_host import ChatHost
 
 MAX_MENTIONS = 20
@@ -58,11 +58,6 @@ class Attaching:
         found = await asyncio.to_thread(_existing, mentioned_files(draft)[:MAX_MENTIONS], self._folder)
         if draft == self._draft:
             self._chat.attachments.mentions = found
-
-    def restore(self, prompt: "Message") -> None:
-        """Attaches the images of a prompt that was taken back."""
-        if prompt.images:
-            self._begin(self._show(prompt.images))
 
     def given(self, images: "tuple[Image, ...]") -> None:
         """Attaches images that were read before, such as those of the command line."""

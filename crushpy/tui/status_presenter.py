@@ -46,7 +46,7 @@ class StatusPresenter:
 
     def follow(self, conversation: "Conversation", *, yolo: bool) -> None:
         self._conversation = conversation
-        self._set(yolo=yolo)
+        self.set(yolo=yolo)
         self._locate(conversation)
         self.refresh()
 
@@ -63,7 +63,7 @@ class StatusPresenter:
         info = conversation.info
         if not conversation.busy:
             self._clear_questions()
-        self._set(
+        self.set(
             model=info.model,
             method=info.compaction,
             generation=info.generation,
@@ -76,31 +76,20 @@ class StatusPresenter:
 
     def _clear_questions(self) -> None:
         self._questions.clear()
-        self._set(asks=False)
+        self.set(asks=False)
 
     def _locate(self, conversation: "Conversation") -> None:
         from crushpy.engine.environment import git_branch
 
         cwd = Path(conversation.info.cwd)
-        self._set(folder=home_relative(cwd), branch=git_branch(cwd))
+        self.set(folder=home_relative(cwd), branch=git_branch(cwd))
         self._bar.run_worker(self._check_sandbox(conversation))
 
     async def _check_sandbox(self, conversation: "Conversation") -> None:
         """The first check starts a process, so it runs in a thread."""
         why_not = await asyncio.to_thread(lambda: conversation.why_no_sandbox)
         if self._conversation is conversation:
-            self._set(unconfined=bool(why_not))
-
-    def set_yolo(self, on: bool) -> None:
-        self._set(yolo=on)
-
-    def set_editing(self, word: str) -> None:
-        """Shows the mode of vim's keys."""
-        self._set(editing=word)
-
-    def set_below(self, lines: int) -> None:
-        """Shows how many lines of the transcript are below the visible ones."""
-        self._set(below=lines)
+            self.set(unconfined=bool(why_not))
 
     def hear(self, event: Event) -> None:
         if type(event) is TextDelta:  # there are thousands of them
@@ -108,10 +97,10 @@ class StatusPresenter:
         match event:
             case ApprovalNeeded():
                 self._questions.add(event.id)
-                self._set(asks=True)
+                self.set(asks=True)
             case ApprovalDone():
                 self._questions.discard(event.id)
-                self._set(asks=bool(self._questions))
+                self.set(asks=bool(self._questions))
             case TurnEnded():
                 self._clear_questions()
                 # A command may have changed the branch; a turn may end after the app.
@@ -128,9 +117,10 @@ class StatusPresenter:
     def _show_reading(self) -> None:
         self._reading_due = False
         if self._conversation is not None:
-            self._set(reading=_reading(self._conversation))
+            self.set(reading=_reading(self._conversation))
 
-    def _set(self, **changes: object) -> None:
+    def set(self, **changes: object) -> None:
+        """Changes fields of the bar's state."""
         self._bar.state = msgspec.structs.replace(self._bar.state, **changes)
 
 

@@ -4,7 +4,7 @@ from driving import Start, start
 from textual.widgets import Input, OptionList
 
 from crushpy.core.app_commands import APP_COMMANDS
-from crushpy.tui.command_palette import TablePalette
+from crushpy.tui.command_palette import PaletteScreen
 from crushpy.tui.screens.models import ModelsScreen
 
 __all__ = ["start"]
@@ -14,7 +14,7 @@ async def test_it_lists_the_table_in_its_own_order(start: Start) -> None:
     async with start() as app:
         await app.opened()
         await app.press("ctrl+p")
-        await app.shows(TablePalette)
+        await app.shows(PaletteScreen)
         await app.until(lambda: len(listed(app.chat.app.screen)) == len(APP_COMMANDS), "all commands")
         assert listed(app.chat.app.screen) == [command.title for command in APP_COMMANDS]
 
@@ -24,7 +24,7 @@ async def test_reading_its_text_keeps_the_chat_below_it(start: Start) -> None:
         await app.opened()
         await app.sees("◆ crushpy")
         await app.press("ctrl+p")
-        await app.shows(TablePalette)
+        await app.shows(PaletteScreen)
         app.app.screen.refresh()  # nothing that was drawn before is used
         assert "◆ crushpy" in app.text
 
@@ -33,7 +33,7 @@ async def test_a_command_is_found_by_what_it_does(start: Start) -> None:
     async with start() as app:
         await app.opened()
         await app.press("ctrl+p")
-        await app.shows(TablePalette)
+        await app.shows(PaletteScreen)
         await app.type("clipboard")
         await app.until(lambda: listed(app.chat.app.screen) == ["Copy Last Reply"], "the one command")
 
@@ -42,7 +42,7 @@ async def test_enter_takes_what_was_typed_however_fast(start: Start) -> None:
     async with start() as app:
         await app.opened()
         await app.press("ctrl+p")
-        await app.shows(TablePalette)
+        await app.shows(PaletteScreen)
         await app.until(lambda: listed(app.chat.app.screen), "the list")
         field = app.chat.app.screen.query_one(Input)
         field.value = "switch model"
@@ -56,7 +56,7 @@ async def test_keys_that_come_faster_than_it_opens_and_closes_do_no_harm(start: 
         for _ in range(3):
             app.app.action_command_palette()
             palette = app.app.screen
-            assert isinstance(palette, TablePalette)
+            assert isinstance(palette, PaletteScreen)
             app.app.action_command_palette()
             await app.pilot.pause()
             palette.query_one(Input).value = "s"
@@ -78,7 +78,7 @@ async def test_keys_that_come_faster_than_it_opens_and_closes_do_no_harm(start: 
 
 def listed(screen: object) -> list[str]:
     """The titles in the palette."""
-    assert isinstance(screen, TablePalette)
+    assert isinstance(screen, PaletteScreen)
     options = screen.query_one(OptionList)
     titles = sorted((command.title for command in APP_COMMANDS), key=len, reverse=True)
     rows = [str(options.get_option_at_index(at).prompt) for at in range(options.option_count)]
@@ -97,7 +97,7 @@ async def test_each_has_one_row_with_its_name_and_key_at_the_right_and_what_was_
     async with start(size=(120, 40)) as app:
         await app.opened()
         await app.press("ctrl+p")
-        await app.shows(TablePalette)
+        await app.shows(PaletteScreen)
         await app.until(lambda: listed(app.chat.app.screen), "the list")
         rows = [line for line in app.text.splitlines() if "/context" in line]
         assert len(rows) == 1 and rows[0].split()[-2:] == ["/context", "Ctrl+O"]
@@ -108,7 +108,7 @@ async def test_each_has_one_row_with_its_name_and_key_at_the_right_and_what_was_
         await app.press("enter")
         await app.sees("compaction", "evidence", "coverage")
         await app.press("escape", "ctrl+p")
-        await app.shows(TablePalette)
+        await app.shows(PaletteScreen)
         await app.until(lambda: listed(app.chat.app.screen)[:1] == ["Glossary"], "what was used")
 
 
@@ -118,5 +118,5 @@ async def test_a_command_that_was_typed_is_recent_too(start: Start) -> None:
         await app.say("/status")
         await app.sees("sandbox")
         await app.press("ctrl+p")
-        await app.shows(TablePalette)
+        await app.shows(PaletteScreen)
         await app.until(lambda: listed(app.chat.app.screen)[:1] == ["Status"], "what was used")

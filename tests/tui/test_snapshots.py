@@ -21,7 +21,6 @@ import pytest
 from driving import MODEL, Driven, SoundApp
 from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
-from textual.command import CommandPalette
 from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
 
@@ -29,6 +28,7 @@ from crushpy.core.messages import Seed, Usage
 from crushpy.core.paths import Paths
 from crushpy.core.start_options import StartOptions
 from crushpy.llm.tokens import Counter
+from crushpy.tui.command_palette import PaletteScreen
 from crushpy.tui.items import BoundaryItem
 from crushpy.tui.screens.choose import ChooseScreen
 from crushpy.tui.screens.compare import CompareScreen
@@ -242,12 +242,9 @@ def test_an_approval(picture: Picture, llm: ScriptedLLM) -> None:
 def test_the_palette(picture: Picture) -> None:
     async def act(app: Driven) -> None:
         await app.press("ctrl+p")
-        await app.shows(CommandPalette)
+        await app.shows(PaletteScreen)
         await app.press(*"comp")
         await app.sees("Compact Now", "Select Compaction Method")
-        palette = app.app.screen
-        await app.until(lambda: not any(one.is_running and one.node is palette for one in app.app.workers))
-        await app.until(lambda: not palette.query("LoadingIndicator.--visible"), "the search to end")
 
     assert picture(act)
 

@@ -20,7 +20,7 @@ from crushpy.engine.event_bus import unexpected_error
 from crushpy.tui.attaching import Attaching
 from crushpy.tui.chat_events import ChatEvents
 from crushpy.tui.items import BoundaryItem, ItemAction, NoticeItem, TranscriptItem
-from crushpy.tui.notify import dismiss_toasts
+from crushpy.tui.notify import dismiss_toasts, tell
 from crushpy.tui.screens.chat_host import ChatHost
 from crushpy.tui.stop_keys import StopKeys
 from crushpy.tui.textual_adapter import app_of
@@ -218,7 +218,7 @@ class ChatScreen(ChatHost):
 
     @on(PromptInput.EditingChanged)
     def _editing_changed(self, event: PromptInput.EditingChanged) -> None:
-        self.status.set_editing(event.word)
+        self.status.set(editing=event.word)
 
     @on(PromptInput.Dropped)
     def _dropped(self, event: PromptInput.Dropped) -> None:
@@ -236,11 +236,7 @@ class ChatScreen(ChatHost):
     def _command(self, event: PromptInput.Command) -> None:
         command = by_slash(event.name)
         if command is None:
-            self.notify(
-                f"There is no command /{event.name}. /help lists all commands.",
-                severity="warning",
-                markup=False,
-            )
+            tell(self, f"There is no command /{event.name}. /help lists all commands.", "warning")
             return
         self.run_worker(self.perform(command.action, event.args))
 
@@ -274,7 +270,7 @@ class ChatScreen(ChatHost):
         """Puts a prompt that was not sent, and its images, in front of the draft."""
         if prompt.text:
             self.prompt.take_back(prompt.text)
-        self.attaching.restore(prompt)
+        self.attaching.given(prompt.images)
 
     # Handlers by name: the panel's module is loaded with the first question.
 
@@ -342,7 +338,7 @@ class ChatScreen(ChatHost):
 
     @on(Transcript.Scrolled)
     def _scrolled(self, event: Transcript.Scrolled) -> None:
-        self.status.set_below(event.more_below)
+        self.status.set(below=event.more_below)
 
     # --- focus -------------------------------------------------------------------------------------------
 

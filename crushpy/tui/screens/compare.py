@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Iterator
+from itertools import zip_longest
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
@@ -31,13 +32,7 @@ def pair_lines(left: str, right: str) -> list[LinePair]:
     old, new = left.splitlines(), right.splitlines()
     found: list[LinePair] = []
     for _, a, b, c, d in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        for number in range(max(b - a, d - c)):
-            found.append(
-                LinePair(
-                    old[a + number] if a + number < b else None,
-                    new[c + number] if c + number < d else None,
-                )
-            )
+        found += [LinePair(*pair) for pair in zip_longest(old[a:b], new[c:d])]
     return found
 
 
@@ -48,9 +43,7 @@ def _side_by_side(pairs: list[LinePair], width: int) -> Iterator[Content]:
         lefts = _wrap(pair.left, column, "" if pair.same else "$error")
         rights = _wrap(pair.right, column, "" if pair.same else "$success")
         mark = " │ " if pair.same else " ≠ "
-        for number in range(max(len(lefts), len(rights))):
-            one = lefts[number] if number < len(lefts) else Content("")
-            other = rights[number] if number < len(rights) else Content("")
+        for one, other in zip_longest(lefts, rights, fillvalue=Content("")):
             yield Content.assemble(one, " " * (column - one.cell_length), (mark, "$text-muted"), other)
 
 

@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
-from textual.widgets import Input, Static
+from textual.widgets import Static
 
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Data
@@ -26,15 +26,16 @@ from crushpy.settings import Settings
 from crushpy.tui.notify import tell
 from crushpy.tui.screens.overlay import ListScreen, OverlayScreen, spread
 from crushpy.tui.textual_adapter import app_of
+from crushpy.tui.widgets.fields import LineField
 from crushpy.tui.widgets.key_bar import KeyBar
 
 
-class SecretField(Input):
+class SecretField(LineField):
     """One line without echo. A paste is inserted unchanged, so that a malformed key is reported."""
 
     def __init__(self) -> None:
-        super().__init__(placeholder="paste the key here; it is not shown", password=True)
-        self.cursor_blink = False
+        super().__init__(placeholder="paste the key here; it is not shown")
+        self.password = True
 
     def on_paste(self, event: events.Paste) -> None:
         event.stop()
@@ -51,8 +52,7 @@ class KeyScreen(ModalScreen[str | None], OverlayScreen[str | None]):
         width: 80%; max-width: 90; height: auto; max-height: 100%;
         border: round $accent; background: $surface; padding: 0 1;
     }
-    KeyScreen Input, KeyScreen Input:focus { border: none; }
-    KeyScreen Input { height: 1; margin: 1 0; background: $surface; padding: 0; }
+    KeyScreen SecretField, KeyScreen SecretField:focus { margin: 1 0; padding: 0; }
     KeyScreen .problem { color: $error; }
     """
     BINDINGS = [

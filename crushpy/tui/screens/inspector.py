@@ -2,12 +2,14 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import ClassVar, Protocol
 
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
+from textual.reactive import var
 from textual.widgets import Static
 
 from crushpy.context.budget import Budget
@@ -68,13 +70,8 @@ def _cell(column: RequestMade, level: int, top: int, height: int, *, line: bool)
 
 def _runs(pieces: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     """Merges neighbours of the same style."""
-    runs: list[tuple[str, str]] = []
-    for text, style in pieces:
-        if runs and runs[-1][1] == style:
-            runs[-1] = (runs[-1][0] + text, style)
-        else:
-            runs.append((text, style))
-    return runs
+    runs = groupby(pieces, key=lambda piece: piece[1])
+    return [("".join([text for text, _ in run]), style) for style, run in runs]
 
 
 def _columns(requests: Sequence[RequestMade], width: int) -> list[RequestMade]:
@@ -210,9 +207,9 @@ class InspectorScreen(OverlayScreen[None]):
     InspectorScreen #effect.-said { display: block; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("s", "sort", "Largest first or in order"),
-        Binding("k", "kinds", "Kinds or parts"),
-        Binding("t", "tools", "Tools"),
+        Binding("s", "toggle('largest_first')", "Largest first or in order"),
+        Binding("k", "toggle('by_kind')", "Kinds or parts"),
+        Binding("t", "toggle('tools_apart')", "Tools"),
         Binding("w", "over_time", "Window over time"),
         Binding("p", "pin", "Pin"),
         Binding("r", "refresh_figures", "Refresh"),
@@ -224,6 +221,10 @@ class InspectorScreen(OverlayScreen[None]):
     ]
     VERTICAL_BREAKPOINTS = [(0, "-tiny"), (16, "-short"), (20, "-tall")]
     AUTO_FOCUS = "RowList"
+    largest_first: var[bool] = var(True, init=False)
+    by_kind: var[bool] = var(False, init=False)
+    tools_apart: var[bool] = var(False, init=False)
+    """Each tool on its own row, or all in one."""
 
     def __init__(
         self,
@@ -241,9 +242,6 @@ class InspectorScreen(OverlayScreen[None]):
         self._thresholds = dict(thresholds or {})
         self._inspection = read()
         self._rows: list[Row] = []
-        self._sorted = True
-        self._by_kind = False
-        self._tools_apart = False
         self._requests: Sequence[RequestMade] = ()
         self._over_time: bool | None = None
         """Whether the chart over time is shown; None: if there is room for it."""
@@ -266,7 +264,7 @@ class InspectorScreen(OverlayScreen[None]):
 
     def _show(self) -> None:
         inspection, width = self._inspection, max(1, app_of(self).size.width - 2)
-        view = "by kind" if self._by_kind else "largest first" if self._sorted else "in order"
+        view = "by kind" if self.by_kind else "largest first" if self.largest_first else "in order"
         detail = f"compaction {one_line(self._method)}  {view}"
         self.set_heading(f"Context  {figures(inspection.budget)}", detail)
         forecast = inspection.forecast
@@ -317,12 +315,12 @@ class InspectorScreen(OverlayScreen[None]):
         return f"{tokens * 100 / self._inspection.budget.window:.1f}%"
 
     def _fill(self) -> None:
-        if self._by_kind:
+        if self.by_kind:
             by_kind = self._inspection.by_kind()
             rows = [Row(kind, "", by_kind[kind], False) for kind in _ordered(by_kind)]
         else:
-            rows = list(self._inspection.rows) if self._tools_apart else _grouped(self._inspection.rows)
-        self._rows = sorted(rows, key=lambda row: -row.tokens) if self._sorted else rows
+            rows = list(self._inspection.rows) if self.tools_apart else _grouped(self._inspection.rows)
+        self._rows = sorted(rows, key=lambda row: -row.tokens) if self.largest_first else rows
         self.query_one(RowList).show(len(rows), self._draw, self.query_one(RowList).highlighted)
 
     def _draw(self, number: int, width: int) -> Content:
@@ -336,21 +334,13 @@ class InspectorScreen(OverlayScreen[None]):
             return spread(left, Content.styled(words, "$warning"), width)
         return spread(left, Content.styled("cached" if row.cached else "", "$success"), width)
 
-    def action_sort(self) -> None:
-        self._sorted = not self._sorted
+    def watch_largest_first(self) -> None:
         self._show()
 
-    def action_tools(self) -> None:
-        """Each tool on its own row, or all in one."""
-        self._tools_apart = not self._tools_apart
-        self._show()
+    watch_by_kind = watch_tools_apart = watch_largest_first
 
     def action_over_time(self) -> None:
         self._over_time = not self.has_class("-over-time")
-        self._show()
-
-    def action_kinds(self) -> None:
-        self._by_kind = not self._by_kind
         self._show()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

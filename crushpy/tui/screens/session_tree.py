@@ -21,7 +21,6 @@ from crushpy.core.messages import (
     Note,
     Seed,
     Text,
-    Thinking,
     ToolCall,
     ToolResult,
     counted,
@@ -128,8 +127,6 @@ def _part(part: object) -> Content | None:
             return _muted(f"  {'failed: ' if part.is_error else ''}{_bounded(one_line(first), 160)}")
         case Image():
             return _muted(image_label(part.info))
-        case Thinking():
-            return None
         case _:
             return None
 
@@ -265,7 +262,7 @@ class SessionTreeScreen(OverlayScreen[TreeChoice | None]):
 
     @on(Tree.NodeHighlighted)
     def _moved(self) -> None:
-        branch = self._current()
+        branch = self._at_cursor()
         if branch is not None:
             self._sure = ""
             self.spawn(self._preview, branch, group="preview")
@@ -287,21 +284,23 @@ class SessionTreeScreen(OverlayScreen[TreeChoice | None]):
 
     def _tip_of(self, branch: Branch) -> Branch:
         """The last session that continues this one."""
-        seen = {branch.session.id}
-        while True:
-            after = [
-                other
-                for other in self._branches.values()
-                if other.relation == "continues" and other.session.parent_id == branch.session.id
-            ]
-            if not after or after[-1].session.id in seen:
-                return branch
-            branch = after[-1]
-            seen.add(branch.session.id)
+        following = {
+            one.session.parent_id: one for one in self._branches.values() if one.relation == "continues"
+        }
+        for _ in self._branches:  # a damaged record may be a circle
+            branch = following.get(branch.session.id, branch)
+        return branch
 
-    def _current(self) -> Branch | None:
+    def _at_cursor(self) -> Branch | None:
         node = self.query_one(SessionTree).cursor_node
         return node.data if node is not None else None
+
+    @property
+    def _current(self) -> Branch:
+        """The branch at the cursor: without one the actions are disabled."""
+        branch = self._at_cursor()
+        assert branch is not None
+        return branch
 
     # --- actions -----------------------------------------------------------------------------------------
 
@@ -315,11 +314,10 @@ class SessionTreeScreen(OverlayScreen[TreeChoice | None]):
             (node.expand if unfold else node.collapse)()
 
     def action_read(self) -> None:
-        branch = self._current()
-        if branch is not None:
-            from crushpy.tui.screens.session_reader import SessionReaderScreen
+        from crushpy.tui.screens.session_reader import SessionReaderScreen
 
-            app_of(self).push_screen(SessionReaderScreen(self._library, branch.session.id), self._continue_in)
+        reader = SessionReaderScreen(self._library, self._current.session.id)
+        app_of(self).push_screen(reader, self._continue_in)
 
     def _continue_in(self, session_id: str | None) -> None:
         """The reader was closed: with the session to continue in, or with None."""
@@ -327,26 +325,18 @@ class SessionTreeScreen(OverlayScreen[TreeChoice | None]):
             self.dismiss(TreeChoice("continue", session_id))
 
     def action_go_on(self) -> None:
-        branch = self._current()
-        if branch is None:
-            return
-        tip = self._tip_of(branch).session
+        tip = self._tip_of(self._current).session
         self.dismiss(None if tip.id == self._here else TreeChoice("continue", tip.id))
 
     def action_fork(self) -> None:
-        branch = self._current()
-        if branch is not None:
-            self.spawn(self._fork, branch.session.id, group="change")
+        self.spawn(self._fork, self._current.session.id, group="change")
 
     async def _fork(self, session_id: str) -> None:
         self._continue_in((await self._library.fork(session_id)).id)
 
     def action_undo(self) -> None:
         """Warns once; the second press undoes."""
-        branch = self._current()
-        if branch is None:
-            return
-        session = branch.session
+        session = self._current.session
         if self._sure != session.id:
             self._sure = session.id
             before = self._number(session.parent_id)
@@ -365,10 +355,7 @@ class SessionTreeScreen(OverlayScreen[TreeChoice | None]):
 
     def action_mark(self) -> None:
         """Marks a session to compare; a third mark replaces the first."""
-        branch = self._current()
-        if branch is None:
-            return
-        session_id = branch.session.id
+        session_id = self._current.session.id
         unmarked = [session_id] if session_id in self._marked else self._marked[:-1]
         kept = [one for one in self._marked if one not in unmarked]
         self._marked = kept if session_id in unmarked else [*kept, session_id]
@@ -378,10 +365,9 @@ class SessionTreeScreen(OverlayScreen[TreeChoice | None]):
 
     def action_compare(self) -> None:
         """The two marked sessions; with one mark, that one and the one under the cursor."""
-        branch = self._current()
-        chosen = list(self._marked)
-        if len(chosen) == 1 and branch is not None and branch.session.id not in chosen:
-            chosen.append(branch.session.id)
+        chosen, here = list(self._marked), self._current.session.id
+        if len(chosen) == 1 and here not in chosen:
+            chosen.append(here)
         if len(chosen) != 2:
             tell(self, "Mark two sessions with the space bar first, then press c.")
             return
@@ -397,7 +383,7 @@ class SessionTreeScreen(OverlayScreen[TreeChoice | None]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action not in ("read", "go_on", "fork", "undo", "mark", "compare"):
             return True
-        branch = self._current() if self._drawn else None
+        branch = self._at_cursor() if self._drawn else None
         if branch is None:
             return False
         match action:

@@ -116,14 +116,13 @@ async def read_clipboard_image() -> bytes | None:
 
 async def _read_image(tool: str) -> bytes:
     match tool:
-        case "wl-paste":
-            offered = (await _read_output("wl-paste", "--list-types")).decode(errors="replace").split()
+        case "wl-paste" | "xclip":
+            wayland = tool == "wl-paste"
+            listed = await _read_output(*(("wl-paste", "--list-types") if wayland else (*_X11, "TARGETS")))
+            offered = listed.decode(errors="replace").split()
             kind = next((kind for kind in IMAGE_TYPES if kind in offered), None)
-            return await _read_output("wl-paste", "--type", kind) if kind else b""
-        case "xclip":
-            offered = (await _read_output(*_X11, "TARGETS")).decode(errors="replace").split()
-            kind = next((kind for kind in IMAGE_TYPES if kind in offered), None)
-            return await _read_output(*_X11, kind) if kind else b""
+            read = ("wl-paste", "--type") if wayland else _X11
+            return await _read_output(*read, kind) if kind else b""
         case "pngpaste":
             return await _read_output("pngpaste", "-")
         case _:

@@ -1,6 +1,5 @@
 """A widget that shows a command or a diff as the transcript draws it."""
 
-import asyncio
 import time
 from collections.abc import Callable
 
@@ -29,7 +28,7 @@ class DrawnDisplay(Widget):
         self._palette = palette
         self._highlighter = Highlighter()
         self._canvas: Canvas | None = None
-        self._work_due: asyncio.TimerHandle | None = None
+        self._work_due = False
 
     def rows(self, width: int) -> int:
         """Its height at this width."""
@@ -49,10 +48,6 @@ class DrawnDisplay(Widget):
             return Strip.blank(self.size.width, canvas.palette.text)
         return canvas.rows[y].strip(self.size.width)
 
-    def on_unmount(self) -> None:
-        if self._work_due is not None:
-            self._work_due.cancel()
-
     def _drawn(self, width: int) -> Canvas:
         palette = self._palette()
         if self._canvas is None or self._canvas.width != width or self._canvas.palette is not palette:
@@ -64,12 +59,12 @@ class DrawnDisplay(Widget):
         return self._canvas
 
     def _schedule_work(self) -> None:
-        if self._highlighter.busy and self._work_due is None:
-            self._work_due = asyncio.get_running_loop().call_later(HIGHLIGHT_SLICE_S, self._work)
+        if self._highlighter.busy and not self._work_due:
+            self._work_due = True
+            self.set_timer(HIGHLIGHT_SLICE_S, self._work)
 
     def _work(self) -> None:
-        self._work_due = None
-        if self.is_attached:
-            self._highlighter.work(time.perf_counter() + HIGHLIGHT_SLICE_S)
-            self.refresh()
-            self._schedule_work()
+        self._work_due = False
+        self._highlighter.work(time.perf_counter() + HIGHLIGHT_SLICE_S)
+        self.refresh()
+        self._schedule_work()

@@ -43,13 +43,13 @@ class Transcript(InteractionHost, can_focus=True):
     DEFAULT_CSS = CSS
     COMPONENT_CLASSES = COMPONENTS
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "step(-1)", "Previous", tooltip="the previous item"),
-        Binding("down", "step(1)", "Next", tooltip="the next item"),
-        Binding("enter,space", "toggle_item", "Open or close", tooltip="open or close the item"),
-        Binding("right", "fold(True)", "Open", show=False),
-        Binding("left", "fold(False)", "Close", show=False),
-        Binding("pageup", "page(-1)", "A page up", show=False),
-        Binding("pagedown", "page(1)", "A page down", show=False),
+        Binding("up", "interact('step', -1)", "Previous", tooltip="the previous item"),
+        Binding("down", "interact('step', 1)", "Next", tooltip="the next item"),
+        Binding("enter,space", "interact('fold_cursor')", "Open or close", tooltip="open or close the item"),
+        Binding("right", "interact('fold_cursor', True)", "Open", show=False),
+        Binding("left", "interact('fold_cursor', False)", "Close", show=False),
+        Binding("pageup", "interact('page', -1)", "A page up", show=False),
+        Binding("pagedown", "interact('page', 1)", "A page down", show=False),
         Binding("home", "scroll_home", "To the beginning", show=False),
         Binding("end", "scroll_end", "To the end", show=False),
         Binding("c", "activate('copy')", "Copy", tooltip="copy the item"),
@@ -57,11 +57,11 @@ class Transcript(InteractionHost, can_focus=True):
         Binding("b", "activate('fork')", "Fork here", tooltip="continue in a branch that ends here"),
         Binding("y", "activate('copy_block')", "Copy code", tooltip="copy a code block; again, the next"),
         Binding("s", "activate('open_task')", "Sub-agent", tooltip="read what the sub-agent of a task does"),
-        Binding("o", "open_link", "Open link", tooltip="open its link; again, the next one"),
+        Binding("o", "interact('open_link')", "Open link", tooltip="open its link; again, the next one"),
         Binding("slash", "find", "Find", tooltip="find words in the transcript"),
-        Binding("n", "find_next(1)", "Next match", tooltip="the next match, during a search"),
-        Binding("N", "find_next(-1)", "Previous match", tooltip="the previous match"),
-        Binding("escape", "end_find", "End finding", show=False),
+        Binding("n", "interact('find_next', 1)", "Next match", tooltip="the next match, during a search"),
+        Binding("N", "interact('find_next', -1)", "Previous match", tooltip="the previous match"),
+        Binding("escape", "interact('end_find')", "End finding", show=False),
         *(
             Binding(key, f"activate('{action}')", name.capitalize())
             for key, (action, name, _) in BOUNDARY_ACTIONS.items()
@@ -345,17 +345,15 @@ class Transcript(InteractionHost, can_focus=True):
     # --- keys and mouse ----------------------------------------------------------------------------------
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action in ("find_next", "end_find"):
+        if action == "interact" and parameters[0] in ("find_next", "end_find"):
             return bool(self.interaction.sought)
         if action != "activate":
             return True
         return self.interaction.can_do(cast(ItemAction, parameters[0]), can_pin=self.can_pin)
 
-    def action_step(self, step: int) -> None:
-        self.interaction.step(step)
-
-    def action_page(self, step: int) -> None:
-        self.interaction.page(step)
+    def action_interact(self, method: str, *arguments: object) -> None:
+        """Calls a method of the interaction."""
+        getattr(self.interaction, method)(*arguments)
 
     def action_scroll_home(self) -> None:
         self.go_to(0)
@@ -365,27 +363,12 @@ class Transcript(InteractionHost, can_focus=True):
         self.following = True
         self.interaction.set_cursor(self.model.neighbour(len(self.model.entries), -1))
 
-    def action_fold(self, opened: bool) -> None:
-        self.interaction.fold_cursor(opened)
-
-    def action_toggle_item(self) -> None:
-        self.interaction.fold_cursor()
-
     def action_activate(self, action: ItemAction) -> None:
         self.interaction.activate(action)
-
-    def action_open_link(self) -> None:
-        self.interaction.open_link()
 
     def action_find(self) -> None:
         self.interaction.end_find()
         self.post_message(self.FindAsked())
-
-    def action_find_next(self, step: int) -> None:
-        self.interaction.find_next(step)
-
-    def action_end_find(self) -> None:
-        self.interaction.end_find()
 
     def on_focus(self, event: events.Focus) -> None:
         self.interaction.enter(from_app_focus=event.from_app_focus)

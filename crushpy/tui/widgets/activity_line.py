@@ -1,15 +1,15 @@
 """The activity line above the prompt: what is running now. It ticks only while something runs."""
 
-import asyncio
 import time
 from collections.abc import Callable
 
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
-from textual.geometry import Region, Size
+from textual.geometry import Size
 from textual.message import Message
 from textual.strip import Strip
+from textual.timer import Timer
 from textual.widget import Widget
 
 from crushpy.core.events import Event, TextDelta
@@ -53,11 +53,11 @@ class ActivityLine(Widget):
         self._activity = Activity(time.monotonic, in_use)
         self._rows: list[ActivityRow] = []
         self._frame = 0
-        self._due: asyncio.TimerHandle | None = None
+        self._timer: Timer | None = None
 
     @property
     def ticking(self) -> bool:
-        return self._due is not None
+        return self._timer is not None
 
     @property
     def tells(self) -> bool:
@@ -82,24 +82,16 @@ class ActivityLine(Widget):
         """Shows at once that something began or ended; everything else is shown by the next tick."""
         if self._activity.ticks == self.ticking:
             return
-        if self._due is not None:
-            self._due.cancel()
-            self._due = None
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer = None
         else:
-            self._due = asyncio.get_running_loop().call_later(TICK_S, self._tick)
+            self._timer = self.set_interval(TICK_S, self._tick)
         self._show()
 
     def _tick(self) -> None:
-        self._due = None
-        if not self.is_attached or not self._activity.ticks:
-            return
         self._frame += 1
-        self._due = asyncio.get_running_loop().call_later(TICK_S, self._tick)
         self._show()
-
-    def on_unmount(self) -> None:
-        if self._due is not None:
-            self._due.cancel()
 
     # --- drawing -----------------------------------------------------------------------------------------
 
@@ -118,19 +110,11 @@ class ActivityLine(Widget):
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         return self._height
 
-    def render_lines(self, crop: Region) -> list[Strip]:
-        strips = self._strips()[crop.y : crop.bottom]
-        return [strip.crop(crop.x, crop.right) for strip in strips]
-
     def render_line(self, y: int) -> Strip:
-        strips = self._strips()
-        return strips[y] if y < len(strips) else Strip.blank(self.size.width, self._palette().text)
-
-    def _strips(self) -> list[Strip]:
         width = self.size.width
-        strips = [self._drawn(row, width, first=at == 0) for at, row in enumerate(self._rows)]
-        missing = self.size.height - len(strips)
-        return [*strips, *[Strip.blank(width, self._palette().text)] * missing][: self.size.height]
+        if y >= len(self._rows):
+            return Strip.blank(width, self._palette().text)
+        return self._drawn(self._rows[y], width, first=y == 0)
 
     def _drawn(self, row: ActivityRow, width: int, *, first: bool) -> Strip:
         palette = self._palette()

@@ -41,6 +41,7 @@ class AttachmentList(Widget):
     AttachmentList {
         height: auto; max-height: 7; display: none;
         border-left: thick $border-blurred; padding: 0 1; color: $text-muted;
+        text-wrap: nowrap; text-overflow: ellipsis;
     }
     """
 
@@ -85,12 +86,8 @@ class AttachmentList(Widget):
         self.refresh(layout=True)
 
     def render(self) -> Content:
-        width = max(1, self.content_size.width)
-        rows = [Content(self._label(at)).truncate(width, ellipsis=True) for at in self._shown]
-        if self.reading:
-            rows.append(Content("[reading an image …]").truncate(width, ellipsis=True))
-        rows += [Content(line).truncate(width, ellipsis=True) for line in self._mention_lines()]
-        return Content("\n").join(rows)
+        reading = ["[reading an image …]"] if self.reading else []
+        return Content("\n".join([*map(self._label, self._shown), *reading, *self._mention_lines()]))
 
     def _mention_lines(self) -> list[str]:
         most = len(self.mentions) if len(self.mentions) <= MAX_MENTIONS else MAX_MENTIONS - 1

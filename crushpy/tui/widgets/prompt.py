@@ -14,7 +14,7 @@ from textual.widgets.text_area import Selection
 
 from crushpy.core.app_commands import AppCommand
 from crushpy.core.errors import CrushpyError
-from crushpy.security.sanitize import clean
+from crushpy.tui.notify import tell
 from crushpy.tui.terminal.clipboard import has_clipboard_tool, may_be_images
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.widgets.completer import Completer, CompletionList, did_you_mean
@@ -288,11 +288,8 @@ class PromptInput(FoldingTextArea):
         if any(name in hint.slashes for hint in commands):
             return self.Command(name, args)
         meant = did_you_mean(commands, name) or "Type / for the list."
-        self.notify(
-            f"There is no command /{name}. {meant} To send it as a prompt, put a space before it.",
-            severity="warning",
-            markup=False,
-        )
+        hint = "To send it as a prompt, put a space before it."
+        tell(self, f"There is no command /{name}. {meant} {hint}", "warning")
         return None
 
     # --- images ------------------------------------------------------------------------------------------
@@ -422,7 +419,7 @@ class PromptInput(FoldingTextArea):
         try:
             text = await edit_outside(app_of(self), before)
         except CrushpyError as error:
-            self.notify(clean(str(error)), severity="error", markup=False)
+            tell(self, str(error), "error")
             return
         finally:
             self._editing = False

@@ -7,7 +7,6 @@ from textual.widgets import Static
 
 from crushpy.core.messages import Todo
 from crushpy.security.sanitize import one_line
-from crushpy.tui.textual_adapter import app_of
 
 MOST_ROWS = 10
 _MARKS = {"pending": "○", "in_progress": "◐", "completed": "✓"}
@@ -18,7 +17,10 @@ class TodoLine(Static):
 
     ALLOW_SELECT = False
     DEFAULT_CSS = """
-    TodoLine { height: auto; max-height: 11; display: none; padding: 0 1; color: $text-muted; }
+    TodoLine {
+        height: auto; max-height: 11; display: none; padding: 0 1; color: $text-muted;
+        text-wrap: nowrap; text-overflow: ellipsis;
+    }
     """
 
     def __init__(self) -> None:
@@ -42,15 +44,9 @@ class TodoLine(Static):
     def on_click(self) -> None:
         self.toggle()
 
-    def on_resize(self) -> None:
-        self._draw()
-
     def _draw(self) -> None:
-        if not self.display:
-            return
-        width = max(1, app_of(self).size.width - 2)
-        lines = [self._headline(), *(self._rows() if self._opened else ())]
-        self.update(Content("\n").join([line.truncate(width, ellipsis=True) for line in lines]))
+        if self.display:
+            self.update(Content("\n").join([self._headline(), *(self._rows() if self._opened else ())]))
 
     def _headline(self) -> Content:
         done = sum([todo.status == "completed" for todo in self._todos])

@@ -251,7 +251,8 @@ def headline_row(
 
 
 def listed(marker: str, text: str, canvas: Canvas, margin: Margin, mark_style: Style, style: Style) -> None:
-    """A marker with text wrapped at its right."""
+    """A marker with untrusted text at its right, line by line; long lines are wrapped."""
     blank = Segment(" " * cells(marker), canvas.palette.text)
     inside = margin.add(Segment(marker, mark_style), blank, copied=len(marker))
-    canvas.prose([[(text, style)]], inside, canvas.palette.text)
+    lines = [[(line.expandtabs(4), style)] for line in lines_of(text)]
+    canvas.prose(lines, inside, canvas.palette.text)

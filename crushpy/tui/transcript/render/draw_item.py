@@ -45,12 +45,10 @@ GUTTER_COLUMNS = 2
 
 def is_foldable(item: TranscriptItem) -> bool:
     match item:
-        case ThinkingItem():
+        case ThinkingItem() | ReadingItem():
             return True
         case ToolItem():
             return has_body(item)
-        case ReadingItem():
-            return True
         case BoundaryItem():
             return bool(item.summary or item.evidence)
         case UserItem(text=text):
@@ -178,10 +176,7 @@ def _user(item: UserItem, canvas: Canvas, opened: bool) -> Iterator[None]:
 
 def _notice(item: NoticeItem, canvas: Canvas, margin: Margin) -> None:
     style = canvas.palette["warning"] if item.level == "warning" else canvas.palette.muted
-    marker = "! " if item.level == "warning" else "· "
-    for line in lines_of(item.text):
-        listed(marker, line.expandtabs(4), canvas, margin, style, style)
-        marker = "  "
+    listed("! " if item.level == "warning" else "· ", item.text, canvas, margin, style, style)
 
 
 def _greeting(item: GreetingItem, canvas: Canvas) -> None:
@@ -198,11 +193,6 @@ def _greeting(item: GreetingItem, canvas: Canvas) -> None:
 
 def _error(item: ErrorItem, canvas: Canvas, margin: Margin) -> None:
     palette = canvas.palette
-    marker = "✗ "
-    for line in lines_of(item.message):
-        listed(marker, line.expandtabs(4), canvas, margin, palette["error"], palette["error"])
-        marker = "  "
-    marker = "→ "
-    for line in lines_of(item.hint) if item.hint else ():
-        listed(marker, line.expandtabs(4), canvas, margin, palette["running"], palette.text)
-        marker = "  "
+    listed("✗ ", item.message, canvas, margin, palette["error"], palette["error"])
+    if item.hint:
+        listed("→ ", item.hint, canvas, margin, palette["running"], palette.text)
