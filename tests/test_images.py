@@ -1,6 +1,7 @@
 """Pictures on their way to a model: recognised, turned, stripped, scaled, and refused where they are none."""
 
 import os
+import warnings
 from base64 import b64decode
 from pathlib import Path
 
@@ -168,3 +169,24 @@ def test_a_file_too_large_to_hold_is_not_read(tmp_path: Path) -> None:
         file.truncate(60_000_000)
     with pytest.raises(UsageError, match="60,000,000 bytes"):
         read_picture(tmp_path / "a.png", "a.png")
+
+
+BROKEN_EXIF = [
+    b"Exif\x00\x00",
+    b"Exif\x00\x00II*\x00\xff\xff\xff\xff",
+    b"Exif\x00\x00MM\x00*\x00\x00\x00\x08\x00\x05" + b"\xff" * 30,
+    b"Exif\x00\x00II*\x00\x08\x00\x00\x00\x01\x00\x12\x01\x03\x00\x01\x00\x00\x00",
+    b"Exif\x00\x00II*\x00\x08\x00\x00\x00\x01\x00\x12\x01\x02\x00\xff\x00\x00\x00\x10\x00\x00\x00\x00\x00",
+    b"Exif\x00\x00garbage that is no directory",
+]
+
+
+@pytest.mark.parametrize("exif", BROKEN_EXIF)
+def test_broken_metadata_prints_nothing(exif: bytes, capfd: pytest.CaptureFixture[str]) -> None:
+    raw = picture(64, 48, "JPEG", exif=exif)
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        found = scale_image(raw, "a", ROOMY)
+    assert (found.image.width, found.image.height) == (64, 48)
+    assert b"Exif" not in b64decode(found.image.data)
+    assert capfd.readouterr() == ("", "")

@@ -13,6 +13,7 @@ import typer
 
 from crushpy.cli.workspace import working_folder
 from crushpy.core.paths import Paths
+from crushpy.security.sanitize import safe_json
 
 if TYPE_CHECKING:
     from crushpy.engine.session.browser import SessionBrowser
@@ -37,12 +38,13 @@ def run_async(command: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, No
 
 
 def print_json(value: Any) -> None:
-    """Plain ASCII on a terminal: JSON does not escape all control characters."""
+    """Plain ASCII on a terminal: JSON does not escape invisible characters."""
     if not sys.stdout.isatty():
         with suppress(UnicodeEncodeError):  # a file name may contain any bytes
-            print_text(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
+            written = msgspec.json.format(safe_json(msgspec.json.encode(value)), indent=2)
+            print_text(written.decode() + "\n")
             return
-    print_text(json.dumps(msgspec.to_builtins(value), indent=2, ensure_ascii=sys.stdout.isatty()) + "\n")
+    print_text(json.dumps(msgspec.to_builtins(value), indent=2).replace("\x7f", "\\u007f") + "\n")
 
 
 def print_text(text: str) -> bool:

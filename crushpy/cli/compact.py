@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crushpy.cli.command_helpers import run_async
+from crushpy.cli.command_helpers import print_json, run_async
 from crushpy.core.errors import UsageError
-from crushpy.core.messages import to_json
 from crushpy.security.sanitize import clean
 
 if TYPE_CHECKING:
@@ -84,7 +83,7 @@ async def _compare(
         name = template.path if template else "effective template"
         results.append((name, await conversation.context.rehearse(focus, template)))
     if as_json:
-        print(to_json([{"template": name, "result": result} for name, result in results]).decode())
+        print_json([{"template": name, "result": result} for name, result in results])
         return
     for name, result in results:
         print(_report(name, result))

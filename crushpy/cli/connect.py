@@ -1,16 +1,13 @@
 """`crushpy connect`: stores a provider's key in the system's keyring."""
 
 import os
-import signal
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from crushpy.core.errors import CrushpyError, UsageError
+from crushpy.util.processes import exit_on_signals
 
 if TYPE_CHECKING:
     from crushpy.settings import Settings
@@ -92,7 +89,7 @@ def read_hidden(prompt: str) -> str:
 def _read_from_terminal(prompt: str) -> str:
     import getpass
 
-    with _echo_restored():
+    with exit_on_signals():  # restores the echo
         try:
             return getpass.getpass(prompt)
         except EOFError:
@@ -100,22 +97,6 @@ def _read_from_terminal(prompt: str) -> str:
         except KeyboardInterrupt:
             print(file=sys.stderr)  # the shell's prompt belongs on a new line
             raise
-
-
-@contextmanager
-def _echo_restored() -> Generator[None]:
-    """Restores the terminal's echo if a signal ends the program."""
-
-    def exit_on_signal(number: int, _: FrameType | None) -> None:
-        raise SystemExit(128 + number)
-
-    numbers = (signal.SIGTERM, signal.SIGHUP)
-    previous = [signal.signal(number, exit_on_signal) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, handler in zip(numbers, previous, strict=True):
-            signal.signal(number, handler)
 
 
 def _read_from_pipe() -> str:

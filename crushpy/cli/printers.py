@@ -29,7 +29,7 @@ from crushpy.core.events import (
     event_to_json,
 )
 from crushpy.core.messages import Diff, headline
-from crushpy.security.sanitize import clean, encodable
+from crushpy.security.sanitize import clean, encodable, safe_json
 
 STREAMED = (
     SessionOpened,
@@ -106,7 +106,7 @@ def _write_json(event: Event, *, task: str = "") -> None:
     except UnicodeEncodeError:  # a file name may contain any bytes
         data = {**msgspec.to_builtins(event), **({"task": task} if task else {})}
         line = msgspec.json.encode(encodable(data))
-    sys.stdout.buffer.write(line + b"\n")  # JSON is always UTF-8
+    sys.stdout.buffer.write(safe_json(line) + b"\n")  # JSON is always UTF-8
     sys.stdout.buffer.flush()
 
 

@@ -6,13 +6,18 @@ import msgspec
 
 from crushpy.context.partition import asked_at
 from crushpy.context.render import note_text, seed_text
+from crushpy.context.tags import safe
 from crushpy.core.messages import Message, Note, Part, Seed, Text, ToolResult
+from crushpy.core.own_tags import OWN_TAGS
 from crushpy.util.prefix_cache import PrefixCache
 
 INTERRUPTED = (
     "Interrupted: this call had started when crushpy stopped. Its effects are unknown; "
     "check before repeating it."
 )
+_TAGS = {"user": set(OWN_TAGS) - {"report"}, "assistant": {"context_status"}, "tool": OWN_TAGS}
+"""Tags that are escaped in the text of each role. Prompts of tasks contain reports; a model's own words are
+sent back as they were."""
 NOT_RUN = "Not run: crushpy stopped before this call started."
 
 
@@ -43,8 +48,8 @@ def well_formed(messages: Sequence[Message], *, begun: bool = False) -> tuple[Me
     for message, answers in _units(messages):
         if is_void(message):
             continue
+        message = _escaped(message)  # noqa: PLW2901
         if message.role == "user":
-            message = msgspec.structs.replace(message, parts=tuple(map(_as_text, message.parts)))  # noqa: PLW2901
             if valid and valid[-1].role == "user":
                 valid[-1] = msgspec.structs.replace(valid[-1], parts=(*valid[-1].parts, *message.parts))
             else:
@@ -61,7 +66,7 @@ def well_formed(messages: Sequence[Message], *, begun: bool = False) -> tuple[Me
             if call.id not in answers:
                 missing = ToolResult(call.id, call.name, NOT_RUN, is_error=True)
                 answers[call.id] = Message(id=f"{message.id}-{call.id}", role="tool", parts=(missing,))
-            valid.append(answers[call.id])
+            valid.append(_escaped(answers[call.id]))
     return tuple(valid)
 
 
@@ -71,13 +76,22 @@ def is_void(message: Message) -> bool:
     return thought or not message.parts
 
 
-def _as_text(part: Part) -> Part:
-    """Our own kinds of part as text, which every provider accepts."""
+def _escaped(message: Message) -> Message:
+    """Our own kinds of part as text, which every provider accepts; our tags in text of others are escaped."""
+    parts = tuple([_as_sent(part, message.role) for part in message.parts])
+    return msgspec.structs.replace(message, parts=parts) if parts != message.parts else message
+
+
+def _as_sent(part: Part, role: str) -> Part:
     match part:
         case Seed():
             return Text(seed_text(part))
         case Note():
             return Text(note_text(part))
+        case Text(text) if (shown := safe(text, _TAGS[role])) != text:
+            return msgspec.structs.replace(part, text=shown)
+        case ToolResult(text=text) if (shown := safe(text)) != text:
+            return msgspec.structs.replace(part, text=shown)
         case _:
             return part
 

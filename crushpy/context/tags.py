@@ -2,24 +2,11 @@
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import lru_cache
 
-OWN_TAGS = (
-    "summary",
-    "evidence",
-    "request",
-    "quotes",
-    "context_status",
-    "note",
-    "instructions",
-    "transcript",
-    "previous_notes",
-    "earlier_notes",
-    "report",
-    "pins",
-    "pin",
-)
+from crushpy.core.own_tags import OWN_TAGS
+
 _OPENERS = "<＜﹤‹〈⟨❬❮˂ᐸ"
 """Characters that look like the beginning of a tag."""
 _SLASHES = "/\\／＼∕⁄╱⧸"
@@ -48,14 +35,14 @@ _HEADER = re.compile(
 """What `render.py` puts before each message of a transcript."""
 
 
-def safe(text: str) -> str:
+def safe(text: str, tags: Collection[str] = OWN_TAGS) -> str:
     """`text` with every tag of ours escaped. Everything else is unchanged, so that code stays readable."""
-    return "".join(map(_safe, _pieces(text)))
+    return "".join([_safe(piece, tags) for piece in _pieces(text)])
 
 
-def _safe(text: str) -> str:
+def _safe(text: str, tags: Collection[str]) -> str:
     text = _CHAT_MARK.sub("&lt;", text)
-    return _CANDIDATE.sub(lambda found: "&lt;" if _is_ours(text, found.end()) else found[0], text)
+    return _CANDIDATE.sub(lambda found: "&lt;" if _tag_at(text, found.end()) in tags else found[0], text)
 
 
 def _pieces(text: str) -> Iterator[str]:
@@ -71,8 +58,8 @@ def _pieces(text: str) -> Iterator[str]:
     yield text[start:] if start else text
 
 
-def _is_ours(text: str, at: int) -> bool:
-    """Whether the text after an opener reads as one of our tags, regardless of case, spacing or letters."""
+def _tag_at(text: str, at: int) -> str:
+    """The name of the tag after an opener, regardless of case, spacing or letters."""
     while at < len(text) and (text[at].isspace() or text[at] in _SLASHES or not _plain(text[at])):
         at += 1
     name = ""
@@ -82,7 +69,7 @@ def _is_ours(text: str, at: int) -> bool:
             break
         name += letters
         at += 1
-    return name in OWN_TAGS
+    return name
 
 
 @lru_cache(maxsize=4096)

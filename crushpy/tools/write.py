@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from crushpy.core.own_tags import restore_tags
 from crushpy.tools.base import Outcome, ToolContext
 from crushpy.tools.errors import ToolError
 from crushpy.tools.files.file_change import (
@@ -38,7 +39,7 @@ class WriteTool(FileChangeTool[WriteArgs]):
         file.check(args.content)
         if original.raw is None:
             return FileChange(original, args.content)
-        text, note = _with_newlines_of(file, args.content)
+        text, note = _with_newlines_of(file, restore_tags(args.content, file.text))
         if file.encode(text) == original.raw:
             raise _Unchanged(original.real, original.shown, original.raw)
         require_read(context, original)

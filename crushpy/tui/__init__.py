@@ -9,8 +9,9 @@ def run_app(options: StartOptions, images: tuple[Image, ...] = ()) -> int:
     import gc
 
     from crushpy.tui.terminal.raw_mode import EarlyKeys, ask_background, raw_terminal, read_typed_keys
+    from crushpy.util.processes import exit_on_signals
 
-    with raw_terminal() as typed:
+    with exit_on_signals(), raw_terminal() as typed:
         ask_background()
         gc.disable()  # collecting while modules load costs more than it frees; the app enables it again
         from crushpy.tui.app import CrushpyApp

@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import logging
-import signal
 from typing import TYPE_CHECKING
 
 from textual.binding import Binding
@@ -17,6 +16,7 @@ from crushpy.tui.screens.chat import ChatScreen
 from crushpy.tui.terminal.raw_mode import EarlyKeys, count_colours, guess_light_background
 from crushpy.tui.textual_adapter import AdaptedApp, BackgroundReported
 from crushpy.tui.themes import OWN_THEMES, TERMINAL_THEMES, fitting_theme
+from crushpy.util.processes import ENDING_SIGNALS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -117,8 +117,8 @@ class CrushpyApp(AdaptedApp):
 
     def on_mount(self) -> None:
         loop = asyncio.get_running_loop()
-        for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT"):
-            loop.add_signal_handler(getattr(signal, name), self._leave, getattr(signal, name))
+        for number in ENDING_SIGNALS:
+            loop.add_signal_handler(number, self._leave, number)
         save_title(self)
         self.set_timer(GC_RESTART_S, gc.enable)
 

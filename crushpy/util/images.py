@@ -3,8 +3,10 @@
 Pillow is imported on first use. Reading and scaling are slow: call them in a thread.
 """
 
+import logging
 import os
 import stat
+import warnings
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -150,7 +152,9 @@ def _scale(raw: bytes, media_type: str, name: str, limits: ImageLimits) -> Scale
     from PIL import Image as Pillow
     from PIL import ImageOps
 
-    Pillow.MAX_IMAGE_PIXELS = None  # its warning would reach the screen; our own limit is checked first
+    Pillow.MAX_IMAGE_PIXELS = None  # our own limit is checked first
+    warnings.filterwarnings("ignore", module="PIL")  # they would reach the screen
+    logging.getLogger("PIL").addHandler(logging.NullHandler())
     with Pillow.open(BytesIO(raw), formats=[_FORMATS[media_type]]) as opened:
         width, height = opened.size
         if width * height > MAX_PIXELS:

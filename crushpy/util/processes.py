@@ -1,7 +1,34 @@
-"""Tells whether a process of this machine is still running, although process ids are reused."""
+"""Tells whether a process of this machine is still running, and which signals end one."""
 
 import os
+import signal
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
+
+_ENDING = "HUP INT QUIT TERM USR1 USR2 ALRM VTALRM PROF XCPU IO PWR STKFLT"
+ENDING_SIGNALS = tuple(
+    getattr(signal, f"SIG{name}") for name in _ENDING.split() if hasattr(signal, f"SIG{name}")
+)
+"""Those that end a program which does not handle them, and that can be handled."""
+
+
+@contextmanager
+def exit_on_signals() -> Generator[None]:
+    """A signal that would end the program inside raises SystemExit, so that the terminal is restored."""
+
+    def exit_now(number: int, _: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    numbers = [one for one in ENDING_SIGNALS if signal.getsignal(one) is signal.SIG_DFL]
+    for number in numbers:
+        signal.signal(number, exit_now)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def started_at(process: int) -> str:

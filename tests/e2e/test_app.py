@@ -196,7 +196,13 @@ def test_five_megabytes_are_pasted_and_sent_whole(launch: Callable[..., Terminal
     assert "line 0000000" in sent and "line 0089999" in sent
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
+@pytest.mark.parametrize(
+    "number",
+    [
+        *(signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT),
+        *(signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM),
+    ],
+)
 def test_the_terminal_is_restored_after_a_signal(
     launch: Callable[..., Terminal], llm: ScriptedLLM, number: signal.Signals
 ) -> None:

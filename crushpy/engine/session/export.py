@@ -26,7 +26,7 @@ from crushpy.core.messages import (
     to_json,
 )
 from crushpy.security.redact import Redactor
-from crushpy.security.sanitize import clean, one_line
+from crushpy.security.sanitize import clean, one_line, safe_json
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
 
@@ -354,7 +354,7 @@ class _Json:
         if self._ascii:
             text = json.dumps(value, indent=2)
         else:
-            text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+            text = msgspec.json.format(safe_json(msgspec.json.encode(value)), indent=2).decode()
         return text.replace("\n", "\n" + " " * depth)  # JSON strings hold no raw line breaks
 
 

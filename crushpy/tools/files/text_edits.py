@@ -5,6 +5,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
 from crushpy.core.messages import Data
+from crushpy.core.own_tags import restore_tags
 from crushpy.security.sanitize import encodable
 from crushpy.tools.base import Args, Outcome, ToolContext
 from crushpy.tools.errors import DoesNotFit, ToolError
@@ -187,6 +188,9 @@ def replace_passage(file: TextFile, old: str, new: str, *, everywhere: bool = Fa
     file.check(new)
     seen = normalize(file.text)
     starts = _occurrences(seen, old)
+    if not starts and (raw := restore_tags(old, seen)) != old:
+        old, new = raw, restore_tags(new, seen)
+        starts = _occurrences(seen, old)
     if not starts:
         passage, note = _find_ignoring_whitespace(seen, old, new)
         return Replaced(_apply_passages(file, seen, [passage]), 1, note)

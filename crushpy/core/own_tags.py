@@ -1,0 +1,26 @@
+"""The tags that mark what crushpy itself tells a model."""
+
+import re
+
+OWN_TAGS = (
+    "summary",
+    "evidence",
+    "request",
+    "quotes",
+    "context_status",
+    "note",
+    "instructions",
+    "transcript",
+    "previous_notes",
+    "earlier_notes",
+    "report",
+    "pins",
+    "pin",
+)
+_ESCAPED = re.compile(rf"&lt;(?=\s*/?\s*(?:{'|'.join(OWN_TAGS)})\b)", re.IGNORECASE)
+
+
+def restore_tags(text: str, original: str) -> str:
+    """What a model meant that saw `original` with our tags escaped: they are raw again, unless the original
+    itself contains escaped ones."""
+    return text if "&lt;" not in text or _ESCAPED.search(original) else _ESCAPED.sub("<", text)
