@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -13,9 +14,9 @@ from typing import TYPE_CHECKING
 from crushpy.core.access import Privileges
 from crushpy.core.messages import Data
 from crushpy.sandbox.filesystem_view import FilesystemView, SandboxConfig
-from crushpy.sandbox.finding import NAMESPACES, Sandbox, find_sandbox
+from crushpy.sandbox.finding import NAMESPACES, Sandbox, find_overlay_kind, find_sandbox
 from crushpy.sandbox.git_settings import GitSettings
-from crushpy.sandbox.mounts import Mount, landlock_rules, seatbelt_profile
+from crushpy.sandbox.mounts import Mount, OverlayKind, landlock_rules, seatbelt_profile
 from crushpy.sandbox.private_tmp import TMP, VAR_TMP, PrivateTmp, is_below
 from crushpy.sandbox.protected_files import ProtectedFiles
 from crushpy.sandbox.supervisor_handle import Supervisor
@@ -151,6 +152,11 @@ class Bubblewrap(Unconfined):
         self._signature: tuple[object, ...] = ()
 
     @property
+    def _shown_tmp(self) -> Path:
+        """Where commands find the private folder for temporary files."""
+        return TMP
+
+    @property
     def own_code_note(self) -> str:
         places = self._view.own_code_in_workspace()
         if not places:
@@ -185,7 +191,8 @@ class Bubblewrap(Unconfined):
             mounts = (Mount(HOSTS_SOCKET, "read", str(self._proxy(needs.hosts).place)),)
             self._ports[needs] = next(self._next_ports)
             arguments += [f"proxy={HOSTS_SOCKET}", f"port={self._ports[needs]}"]
-        options = [*NAMESPACES, *self._view.view(needs, mounts).arguments(), "--as-pid-1"]
+        view = self._view.view(needs, mounts).arguments(self._private.overlays, self._overlay_kind())
+        options = [*NAMESPACES, *view, "--as-pid-1"]
         wrapper = [self.sandbox.program]
         if needs.network:
             return Supervisor(arguments, wrapper, options)
@@ -200,6 +207,10 @@ class Bubblewrap(Unconfined):
         self._peers.append(supervisor)
         return supervisor
 
+    def _overlay_kind(self) -> OverlayKind:
+        places = self._view.private_places()
+        return find_overlay_kind(self.sandbox.program, self._private.overlays, places)
+
     def _proxy(self, hosts: tuple[str, ...]) -> "HostProxy":
         """The proxy for these hosts; only supervisors that were given its socket see it."""
         from crushpy.sandbox.host_proxy import HostProxy
@@ -211,7 +222,8 @@ class Bubblewrap(Unconfined):
         return self._proxies[hosts]
 
     def environment(self, environment: Mapping[str, str], needs: Privileges) -> dict[str, str]:
-        variables = {**environment, "TMPDIR": str(TMP)}
+        caches = self._view.cache_variables(self._shown_tmp, overlays=bool(self._overlay_kind()))
+        variables = {**caches, **environment, "TMPDIR": str(self._shown_tmp)}
         for name in ("TMP", "TEMP", "XDG_RUNTIME_DIR"):
             variables.pop(name, None)
         if not needs.git:
@@ -275,6 +287,7 @@ class Bubblewrap(Unconfined):
     async def warm_up(self) -> None:
         await asyncio.to_thread(import_module, "crushpy.sandbox.host_proxy")
         await asyncio.to_thread(self._view.view, Privileges())
+        await asyncio.to_thread(self._overlay_kind)
         self.supervisor(Privileges())
         await asyncio.to_thread(self._private.sweep)
 
@@ -299,7 +312,21 @@ class Landlock(Bubblewrap):
 
     def environment(self, environment: Mapping[str, str], needs: Privileges) -> dict[str, str]:
         variables = super().environment(environment, Privileges(git=needs.git))
-        return {**variables, "TMPDIR": str(self._private.tmp)}
+        hooks = self._config.home / ".cache" / "pre-commit" / "db.db"
+        if hooks.is_file():  # it names the installed hooks, which are read-only, and must be writable itself
+            own = self._private.tmp / "caches" / "pre-commit"
+            if not own.exists():
+                own.mkdir(parents=True)
+                shutil.copy(hooks, own)
+            variables["PRE_COMMIT_HOME"] = str(own)
+        return variables
+
+    @property
+    def _shown_tmp(self) -> Path:
+        return self._private.tmp
+
+    def _overlay_kind(self) -> OverlayKind:
+        return ""
 
     def check(self, needs: Privileges) -> list[str]:
         messages = super().check(needs)

@@ -1,7 +1,6 @@
 """The file system that the commands of one conversation see and may change."""
 
 import os
-import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -16,41 +15,71 @@ from crushpy.sandbox.mounts import Mount, View, enclosing, is_writable, replaces
 from crushpy.sandbox.private_tmp import TMP, VAR_TMP, PrivateTmp
 from crushpy.sandbox.protected_files import ProtectedFiles
 from crushpy.sandbox.repository import git_folders
-
-_CACHES = {
-    "pip": (".cache/pip",),
-    "uv": (".cache/uv",),
-    "poetry": (".cache/pypoetry",),
-    "pre-commit": (".cache/pre-commit",),
-    "npm": (".npm", ".cache/node", ".cache/node-gyp"),
-    "yarn": (".cache/yarn", ".yarn/berry/cache"),
-    "pnpm": (".local/share/pnpm/store", ".cache/pnpm"),
-    "bun": (".bun/install/cache",),
-    "deno": (".cache/deno",),
-    "cargo": (".cargo/registry", ".cargo/git"),
-    "go": ("go/pkg/mod", "go/pkg/sumdb", ".cache/go-build", ".cache/golangci-lint"),
-    "gradle": (".gradle/caches", ".gradle/daemon", ".gradle/native"),
-    "mvn": (".m2/repository",),
-    "ccache": (".cache/ccache", ".ccache"),
-    "bazel": (".cache/bazel",),
-    "gem": (".cache/gem",),
-    "composer": (".cache/composer",),
-    "dotnet": (".nuget/packages",),
-    "zig": (".cache/zig",),
-    "python3": (".cache/mypy", ".cache/ruff", ".cache/pylint", ".cache/black"),
-}
+from crushpy.security.programs import find_program
 
 
-def package_caches(home: Path) -> Iterator[Path]:
-    """Existing caches, and the usual cache of each installed tool, which is created as the tool would."""
-    for program, places in _CACHES.items():
-        default = home / places[0]
-        if not default.exists() and program != "python3" and shutil.which(program):
-            with suppress(OSError):
-                default.mkdir(parents=True)
-        for place in places:
-            if (home / place).is_dir():
-                yield home / place
+class _Cache(Data, frozen=True):
+    """A cache of a program in the home folder, and the variable that names another place for it."""
+
+    program: str
+    place: str
+    variable: str = ""
+    private: bool = False
+    """Its contents are executed, or shared with other projects by hard links: changes stay in the sandbox."""
+    option: str = ""
+    """What precedes the place in the variable."""
+
+
+_CACHES = (
+    _Cache("pip", ".cache/pip", "PIP_CACHE_DIR"),
+    _Cache("uv", ".cache/uv", "UV_CACHE_DIR", private=True),
+    _Cache("poetry", ".cache/pypoetry", "POETRY_CACHE_DIR"),
+    _Cache("poetry", ".cache/pypoetry/virtualenvs", private=True),
+    _Cache("pre-commit", ".cache/pre-commit", "PRE_COMMIT_HOME", private=True),
+    _Cache("npm", ".npm", "npm_config_cache"),
+    _Cache("npm", ".npm/_npx", private=True),
+    _Cache("corepack", ".cache/node", "COREPACK_HOME", private=True),
+    _Cache("node-gyp", ".cache/node-gyp"),
+    _Cache("yarn", ".cache/yarn", "YARN_CACHE_FOLDER"),
+    _Cache("yarn", ".yarn/berry/cache"),
+    _Cache("pnpm", ".local/share/pnpm/store", "npm_config_store_dir", private=True),
+    _Cache("pnpm", ".cache/pnpm"),
+    _Cache("bun", ".bun/install/cache", "BUN_INSTALL_CACHE_DIR", private=True),
+    _Cache("deno", ".cache/deno", "DENO_DIR"),
+    _Cache("cargo", ".cargo/registry", "CARGO_HOME"),
+    _Cache("cargo", ".cargo/git"),
+    _Cache("go", "go/pkg/mod", "GOMODCACHE"),
+    _Cache("go", "go/pkg/sumdb"),
+    _Cache("go", ".cache/go-build", "GOCACHE"),
+    _Cache("golangci-lint", ".cache/golangci-lint", "GOLANGCI_LINT_CACHE"),
+    _Cache("gradle", ".gradle/caches", "GRADLE_USER_HOME"),
+    _Cache("gradle", ".gradle/daemon", private=True),
+    _Cache("gradle", ".gradle/native", private=True),
+    _Cache("mvn", ".m2/repository", "MAVEN_OPTS", option="-Dmaven.repo.local="),
+    _Cache("ccache", ".cache/ccache", "CCACHE_DIR"),
+    _Cache("ccache", ".ccache"),
+    _Cache("bazel", ".cache/bazel"),
+    _Cache("gem", ".cache/gem", "GEM_SPEC_CACHE"),
+    _Cache("composer", ".cache/composer", "COMPOSER_CACHE_DIR"),
+    _Cache("dotnet", ".nuget/packages", "NUGET_PACKAGES"),
+    _Cache("zig", ".cache/zig", "ZIG_GLOBAL_CACHE_DIR"),
+    _Cache("mypy", ".cache/mypy", "MYPY_CACHE_DIR"),
+    _Cache("ruff", ".cache/ruff", "RUFF_CACHE_DIR"),
+    _Cache("pylint", ".cache/pylint", "PYLINTHOME"),
+    _Cache("black", ".cache/black", "BLACK_CACHE_DIR"),
+)
+
+
+def _has_or_makes(home: Path, cache: _Cache) -> bool:
+    """Whether a cache exists. One inside a tool's own folder is created, as the tool would."""
+    place = home / cache.place
+    if place.is_dir():
+        return True
+    is_own = place.parent.is_dir() and place.parent not in (home, home / ".cache")
+    if is_own and find_program(cache.program):
+        with suppress(OSError):
+            place.mkdir()
+    return place.is_dir()
 
 
 _VISIBLE_IN_RUN = """
@@ -166,15 +195,38 @@ class FilesystemView:
         yield Mount(os.path.realpath(self._config.outputs), "read")
         yield from (Mount(place, "read") for place in self._config.shown)
         named_folders = (Path(place).expanduser() for place in (*self._config.write, *needs.write))
-        for place in (*self._caches, *named_folders):
+        for cache in self._caches:
+            yield Mount(os.path.realpath(self._home / cache.place), "private" if cache.private else "write")
+        for place in named_folders:
             if place.exists():
                 yield Mount(os.path.realpath(place), "write")
         if self._workspace not in _SYSTEM_FOLDERS:
             yield Mount(str(self._workspace), "write")
 
     @cached_property
-    def _caches(self) -> tuple[Path, ...]:
-        return tuple(package_caches(self._home))
+    def _caches(self) -> tuple[_Cache, ...]:
+        return tuple(cache for cache in _CACHES if _has_or_makes(self._home, cache))
+
+    def private_places(self) -> list[str]:
+        """The caches whose changes stay in the sandbox."""
+        return [os.path.realpath(self._home / cache.place) for cache in self._caches if cache.private]
+
+    def cache_variables(self, folder: Path, *, overlays: bool) -> dict[str, str]:
+        """Variables that place the caches in `folder` that are missing, or that cannot be written.
+
+        A tool would create its own in the home folder, where it would stay, or fail.
+        """
+        variables: dict[str, str] = {}
+        for cache in self._missing_caches:
+            variables[cache.variable] = f"{cache.option}{folder}/caches/{cache.program}-{cache.variable}"
+        if not overlays and any(cache.program == "uv" for cache in self._caches):
+            variables["UV_CACHE_DIR"] = f"{folder}/caches/uv"  # it does not work with a read-only one
+        return variables
+
+    @cached_property
+    def _missing_caches(self) -> tuple[_Cache, ...]:
+        missing = (cache for cache in _CACHES if cache.variable and cache not in self._caches)
+        return tuple(cache for cache in missing if find_program(cache.program))
 
     def _read_only_mounts(self, needs: Privileges) -> Iterator[Mount]:
         """Files that other programs execute are read-only, unless they were granted by name."""

@@ -5,11 +5,13 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Literal
 
 from crushpy.core.messages import Data
+from crushpy.sandbox.mounts import OverlayKind, overlay_arguments
 from crushpy.security.programs import find_program
 
 SandboxName = Literal["bubblewrap", "landlock", "sandbox-exec", "none"]
@@ -141,6 +143,24 @@ def _namespace_hint() -> str:
         if value == forbidding:
             return f"; to allow user namespaces: sudo sysctl {name}={allowing}"
     return "; in a container, allow user namespaces"
+
+
+_overlay_kinds: dict[tuple[str, ...], OverlayKind] = {}
+
+
+def find_overlay_kind(program: str, folder: Path, places: Sequence[str]) -> OverlayKind:
+    """How bubblewrap can make `places` writable without changing them; `folder`: where changes would go."""
+    key = (program, *places)
+    if key not in _overlay_kinds:
+        _overlay_kinds[key] = ""
+        kinds: tuple[OverlayKind, ...] = ("memory", "disk")
+        for kind in kinds:  # the last one that works is used
+            overlays = [overlay_arguments(each, folder, kind) for each in places]
+            words = [word for overlay in overlays for word in overlay]
+            trial = [program, *NAMESPACES, "--ro-bind", "/", "/", *words, "--", program, "--version"]
+            if _run(trial).returncode == 0:
+                _overlay_kinds[key] = kind
+    return _overlay_kinds[key]
 
 
 def _find_sandbox_exec() -> Sandbox:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
+from crushpy.core.ids import new_id
 from crushpy.core.messages import Data
 
 _READ_ONLY_PROC = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/mtrr")
@@ -13,7 +14,9 @@ _HIDDEN_PROC = (
     *("/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/sched_debug", "/proc/latency_stats"),
     *("/proc/acpi", "/proc/scsi", "/proc/driver", "/proc/kpageflags", "/proc/kpagecount"),
 )
-MountKind = Literal["write", "read", "hide"]
+MountKind = Literal["write", "private", "read", "hide"]
+"""`private`: readable, and writable if changes can be kept apart (overlays)."""
+OverlayKind = Literal["disk", "memory", ""]
 
 
 class Mount(Data, frozen=True):
@@ -34,8 +37,8 @@ class View(Data, frozen=True):
     empty: str
     """An empty file, mounted over hidden files."""
 
-    def arguments(self) -> list[str]:
-        """As arguments of bubblewrap."""
+    def arguments(self, overlays: Path | None = None, kind: OverlayKind = "") -> list[str]:
+        """As arguments of bubblewrap. `overlays`: where the changes of private mounts go."""
         words = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
         # Root in a user namespace may still write files that root owns here.
         for place in filter(os.path.exists, _READ_ONLY_PROC):
@@ -47,7 +50,9 @@ class View(Data, frozen=True):
             source = mount.source or mount.place
             if mount.kind == "write":
                 words += ["--bind", source, mount.place]
-            elif mount.kind == "read":
+            elif mount.kind == "private" and overlays and kind:
+                words += overlay_arguments(source, overlays, kind)
+            elif mount.kind != "hide":
                 words += ["--ro-bind", source, mount.place]
             elif os.path.isdir(source):  # noqa: PTH112
                 words += ["--perms", "0555", "--tmpfs", mount.place]
@@ -57,6 +62,17 @@ class View(Data, frozen=True):
         for place in hidden:  # last, since mount points inside them had to be created first
             words += ["--remount-ro", place]
         return words
+
+
+def overlay_arguments(place: str, folder: Path, kind: OverlayKind) -> list[str]:
+    """Arguments of bubblewrap that make `place` writable without changing it."""
+    if kind == "memory":
+        return ["--overlay-src", place, "--tmp-overlay", place]
+    folder = folder / new_id()
+    changes, work = folder / "changes", folder / "work"
+    changes.mkdir(parents=True)
+    work.mkdir()
+    return ["--overlay-src", place, "--overlay", str(changes), str(work), place]
 
 
 def view(mounts: Iterable[Mount], empty: str) -> View:
@@ -119,6 +135,8 @@ def landlock_rules(view: View) -> Iterator[str]:
     """
     mounts = {mount.place: mount for mount in view.mounts if not _is_hidden_socket(mount)}
     for mount in view.mounts:
+        if mount.kind == "private":
+            mounts[mount.place] = Mount(mount.place, "read", locked=True)
         if mount.source:  # there is one file system for all, so it is visible at its own path
             mounts[mount.place] = Mount(mount.place, "hide")
             mounts[mount.source] = Mount(mount.source, mount.kind)

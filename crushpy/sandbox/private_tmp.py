@@ -21,6 +21,13 @@ def is_below(path: str, folder: str) -> bool:
     return path == folder or path.startswith(f"{folder}/")
 
 
+def _remove_tree(folder: Path) -> None:
+    for place in folder.glob("overlays/*/work/work"):  # the kernel makes these inaccessible
+        with suppress(OSError):
+            place.chmod(0o700)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
 class PrivateTmp:
     """Exists as long as this process; the next process removes what a killed one left."""
 
@@ -33,6 +40,8 @@ class PrivateTmp:
         self.root.mkdir(mode=0o700)
         self.tmp = self._make("tmp")
         self.var_tmp = self._make("var_tmp")
+        self.overlays = self.root / "overlays"
+        """Changes to folders that commands may write only privately."""
         self.empty = self.root / "empty"
         self.empty.touch(mode=0o444)
 
@@ -47,13 +56,13 @@ class PrivateTmp:
         for lock in self.root.parent.glob("*.lock"):
             with suppress(OSError), lock.open("r+b") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
+                _remove_tree(lock.with_suffix(""))
                 lock.unlink()
 
     def remove(self) -> None:
         if self._lock < 0:
             return
-        shutil.rmtree(self.root, ignore_errors=True)
+        _remove_tree(self.root)
         with suppress(OSError):
             Path(f"{self.root}.lock").unlink()
         os.close(self._lock)
