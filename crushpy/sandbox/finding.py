@@ -151,7 +151,7 @@ _overlay_kinds: dict[tuple[str, ...], OverlayKind] = {}
 def find_overlay_kind(program: str, folder: Path, places: Sequence[str]) -> OverlayKind:
     """How bubblewrap can make `places` writable without changing them; `folder`: where changes would go."""
     key = (program, *places)
-    if key not in _overlay_kinds:
+    if places and key not in _overlay_kinds:
         _overlay_kinds[key] = ""
         kinds: tuple[OverlayKind, ...] = ("memory", "disk")
         for kind in kinds:  # the last one that works is used
@@ -160,7 +160,7 @@ def find_overlay_kind(program: str, folder: Path, places: Sequence[str]) -> Over
             trial = [program, *NAMESPACES, "--ro-bind", "/", "/", *words, "--", program, "--version"]
             if _run(trial).returncode == 0:
                 _overlay_kinds[key] = kind
-    return _overlay_kinds[key]
+    return _overlay_kinds.get(key, "")
 
 
 def _find_sandbox_exec() -> Sandbox:
