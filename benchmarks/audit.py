@@ -16,7 +16,7 @@ from crushpy.engine.approvals import Ruling
 from crushpy.engine.session.audit_trail import AuditTrail
 from crushpy.engine.turn.call_observer import ObservedCall
 from crushpy.permissions.decision import Decision
-from crushpy.storage.audit_records import find_fault
+from crushpy.storage.audit_store import find_fault
 from crushpy.storage.store import Store
 
 COMMAND = "git log --oneline -20 && npm run test -- --watch=false src/components"

@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks.scale.database import execute, fresh_database, server
 from benchmarks.scale.message_texts import texts
 from crushpy.core.messages import Message, Text, ToolCall, ToolResult, to_json
-from crushpy.storage import search_index
+from crushpy.storage import search_store
 from crushpy.storage.copying import copy_storage
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
@@ -95,12 +95,12 @@ async def _tidy(store: Store) -> None:
 @contextmanager
 def _large_steps() -> Iterator[None]:
     """Nobody else writes: the index may take in as much at once as is quickest."""
-    before = search_index._BATCH_ROWS, search_index._BATCH_CHARS
-    search_index._BATCH_ROWS, search_index._BATCH_CHARS = 2_000, 4_000_000
+    before = search_store.BATCH_ROWS, search_store._BATCH_CHARS
+    search_store.BATCH_ROWS, search_store._BATCH_CHARS = 2_000, 4_000_000
     try:
         yield
     finally:
-        search_index._BATCH_ROWS, search_index._BATCH_CHARS = before
+        search_store.BATCH_ROWS, search_store._BATCH_CHARS = before
 
 
 async def _make_first(file: Path) -> None:

@@ -12,7 +12,7 @@ from crushpy.core.messages import counted
 from crushpy.security.sanitize import one_line
 
 if TYPE_CHECKING:
-    from crushpy.storage.audit_records import AuditChain, AuditFault
+    from crushpy.storage.audit_store import AuditChain, AuditFault
     from crushpy.storage.generated.rows import AuditRow
     from crushpy.storage.store import Store
 
@@ -48,7 +48,7 @@ async def show_audit(conversation: ConversationId = "latest", as_json: AsJson = 
 
 async def verify_command(conversation: ConversationId = "", as_json: AsJson = False) -> None:
     """Verify the chain of one or all conversations. Exit code 1 if one is broken."""
-    from crushpy.storage.audit_records import find_fault
+    from crushpy.storage.audit_store import find_fault
 
     async with open_store() as store:
         chosen = [await _find_conversation(store, conversation)] if conversation else []

@@ -110,8 +110,7 @@ def _client_options(endpoint: Endpoint) -> "HttpProviderOptions":
 
 
 def _create_litellm(endpoint: Endpoint) -> Provider:
-    from crushpy.llm.litellm.pipe_protocol import ProviderAccess
-    from crushpy.llm.litellm.provider import LiteLLMProvider
+    from crushpy.llm.litellm.provider import LiteLLMProvider, ProviderAccess
 
     # litellm reads a key from its usual variable itself: it knows how each server expects it.
     explicit = endpoint.api_base or endpoint.own_key_variable or endpoint.key_stored

@@ -9,19 +9,20 @@ import msgspec
 from crushpy.core.boundary import StoredBoundary
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import Data, Message, MessageOverride
-from crushpy.security.sanitize import encodable
-from crushpy.storage.codec import boundary_from_row, boundary_to_row, json_text, message_from_row
 from crushpy.storage.generated import statements as sql
-from crushpy.storage.generated.rows import MessageOverrideRow
 from crushpy.storage.records import Carried, SessionInfo, StorageError
 from crushpy.storage.session_rows import (
     FORK,
     append_messages,
+    boundary_from_row,
+    boundary_to_row,
     find_continuation,
     find_opening,
     insert_session,
+    json_text,
     load_lineage,
     load_reach,
+    message_from_row,
     refresh_conversation,
     refresh_conversation_of,
     require_session,
@@ -65,7 +66,7 @@ class BoundaryStore(Subject):
                 append_messages(db, child.id, seed, facts=facts)
             db.execute(sql.INSERT_BOUNDARY, **boundary_to_row(boundary))
             if ledger:
-                db.execute(sql.INSERT_LEDGER, session_id=child.id, facts=encodable(ledger))
+                db.execute(sql.INSERT_LEDGER, session_id=child.id, facts=ledger)
             self._save_overrides(child.id, overrides)
             if boundary.trigger != FORK:
                 db.leases.move(parent_id, child.id)
@@ -118,9 +119,9 @@ class BoundaryStore(Subject):
     def load_overrides(self, session_id: str) -> list[MessageOverride]:
         """The overrides of this session and of those it continues, the first session's first."""
         return [
-            _override(row)
+            override
             for session in load_lineage(self._db, session_id)
-            for row in self._db.execute(sql.LIST_OVERRIDES, session=session.id)
+            for override in self._db.execute(sql.LIST_OVERRIDES, session=session.id)
         ]
 
     # --- reading ---------------------------------------------------------------------------------------
@@ -134,10 +135,10 @@ class BoundaryStore(Subject):
     def load_carried(self, session_id: str) -> Carried:
         """What a session's requests contain beside its own messages."""
         boundary = find_opening(self._db, session_id)
-        rows = self._db.execute(sql.LIST_OVERRIDES, session=session_id).all()
+        overrides = tuple(self._db.execute(sql.LIST_OVERRIDES, session=session_id))
         undone = self._db.execute(sql.FIND_UNDONE_BOUNDARY, session=session_id, many=1).scalar()
         tail = self._load_in_order(boundary.tail) if boundary else ()
-        return Carried(tail, tuple(map(_override, rows)), undone is not None)
+        return Carried(tail, overrides, undone is not None)
 
     def _load_in_order(self, ids: Sequence[str]) -> tuple[Message, ...]:
         rows = self._db.execute(sql.LIST_MESSAGES_BY_ID, ids=json_text(ids))
@@ -160,7 +161,3 @@ class BoundaryStore(Subject):
     def load_reach(self, session_id: str) -> list[tuple[str, int]]:
         """The sessions that led here, the first first, each with the number of its last message that did."""
         return load_reach(self._db, session_id)
-
-
-def _override(row: MessageOverrideRow) -> MessageOverride:
-    return MessageOverride(row.message_id, row.head, row.tail, row.kind, row.made_after)  # pyright: ignore[reportArgumentType]

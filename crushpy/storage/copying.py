@@ -1,7 +1,7 @@
 """Copies all conversations of one database into another, of the same kind or not, and verifies them."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -10,11 +10,11 @@ import msgspec
 
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import Data, counted
-from crushpy.storage.codec import json_text
-from crushpy.storage.deletion import delete_rows
 from crushpy.storage.generated import statements as sql
-from crushpy.storage.generated.ddl import BOOLEANS, KEYS, NUMBERED
+from crushpy.storage.generated.ddl import KEYS, NUMBERED
 from crushpy.storage.records import StorageError
+from crushpy.storage.session_rows import json_text
+from crushpy.storage.session_store import delete_rows
 from crushpy.storage.storage_thread import Subject, stored
 from crushpy.storage.store import Store
 
@@ -30,8 +30,8 @@ _PAGE_ROWS = 200
 _PAGE_CHARS = 4_000_000
 _OWNERS = {"session": ("id",), "boundary": ("child_id",), "conversation": ("tip_id",)}
 """The columns with the session of a row, if they are not session_id or root_id."""
-Place = tuple[Any, ...]
-"""The primary key of a row."""
+Place = dict[str, Any]
+"""The primary key of a row, as the parameters of the next page."""
 Rows = list[dict[str, Any]]
 RowDigest = tuple[int, str]
 """The rows of one session in one table, for comparison: how many, and a hash."""
@@ -74,43 +74,34 @@ class Transfer(Subject):
         return self._db.execute(sql.COUNT_ROWS[table]).scalar()
 
     @stored
-    def load_page(self, table: str, after: Place | None) -> tuple[Rows, Place | None]:
-        """Some rows after a place, in the order of their keys, and where the next page begins."""
-        return self._load_page(table, after)
+    def count_all(self) -> int:
+        return sum(self._db.execute(count).scalar() for count in sql.COUNT_ROWS.values())
 
     def _load_page(self, table: str, after: Place | None) -> tuple[Rows, Place | None]:
-        if after is None:
-            found = self._db.execute(sql.PAGE_FIRST_ROWS[table], many=_PAGE_ROWS)
-        else:
-            found = self._db.execute(sql.PAGE_ROWS[table], many=_PAGE_ROWS, **_key("after", table, after))
+        """Some rows after a place, in the order of their keys, and where the next page begins."""
+        statements = sql.PAGE_FIRST_ROWS if after is None else sql.PAGE_ROWS
+        found = self._db.execute(statements[table], many=_PAGE_ROWS, **(after or {}))
         rows: Rows = []
         size = 0
         for row in found.dicts():
-            rows.append(_with_booleans(table, row))
+            rows.append(row)
             size += sum(len(value) for value in row.values() if isinstance(value, str))
             if size > _PAGE_CHARS:
                 break
-        return rows, _place(table, rows[-1]) if rows else None
+        return rows, {f"after_{key}": rows[-1][key] for key in KEYS[table]} if rows else None
+
+    load_page = stored(_load_page)
 
     @stored
-    def add_rows(self, table: str, rows: Sequence[Mapping[str, Any]]) -> int:
-        """Stores a page of rows that are missing here or differ; how many. Parents of sessions are set later
-        (`set_parents`)."""
+    def save_rows(self, table: str, rows: Rows) -> None:
+        """Adds or replaces a page of rows. Parents of sessions are set later (`set_parents`)."""
         without = {"parent_id": None} if table == "session" else {}
-        given = [dict(row) | without for row in rows]
-        first, last = _place(table, given[0]), _place(table, given[-1])
         with self._db.transaction(durable=True):
-            found = self._db.execute(
-                sql.LIST_ROWS_WITHIN[table],
-                **_key("first", table, first),
-                **_key("last", table, last),
-            )
-            present = {_place(table, row): _with_booleans(table, row) | without for row in found.dicts()}
-            changed = [row for row in given if present.get(_place(table, row)) != row]
-            self._db.execute_many(sql.SAVE_ROW[table], changed)
+            known = self._find_sessions(rows) if table == "message" else {}
+            self._db.execute_many(sql.SAVE_ROW[table], [row | without for row in rows])
             if table == "message":
-                self._db.execute_many(sql.QUEUE_MESSAGE, [{"message": row["id"]} for row in changed])
-        return len(changed)
+                added = [{"message": row["id"]} for row in rows if row["number"] not in known]
+                self._db.execute_many(sql.QUEUE_MESSAGE, added)
 
     @stored
     def set_parents(self, parents: Mapping[str, str]) -> None:
@@ -143,28 +134,16 @@ class Transfer(Subject):
     def _owners(self, table: str, rows: Rows) -> list[str]:
         """The session of each row; empty if it belongs to none."""
         if KEYS[table] == ("number",) and table not in NUMBERED:  # the number of a message
-            numbers = [row["number"] for row in rows]
-            found = self._db.execute(sql.LIST_MESSAGE_SESSIONS, numbers=json_text(numbers))
-            owners = {row.number: row.session_id for row in found}
-            return [owners.get(number, "") for number in numbers]
+            owners = self._find_sessions(rows)
+            return [owners.get(row["number"], "") for row in rows]
         columns = _OWNERS.get(table, ("session_id", "root_id"))
         return [next((row[column] for column in columns if row.get(column)), "") for row in rows]
 
-
-def _place(table: str, row: Mapping[str, Any]) -> Place:
-    return tuple(row[key] for key in KEYS[table])
-
-
-def _key(start: str, table: str, place: Place) -> dict[str, Any]:
-    return {f"{start}_{key}": value for key, value in zip(KEYS[table], place, strict=True)}
-
-
-def _with_booleans(table: str, row: dict[str, Any]) -> dict[str, Any]:
-    """A row as both databases take it: SQLite returns numbers for booleans."""
-    for name in BOOLEANS.get(table, ()):
-        if row[name] is not None:
-            row[name] = bool(row[name])
-    return row
+    def _find_sessions(self, rows: Rows) -> dict[int, str]:
+        """The sessions of the messages with the numbers of these rows, as far as they exist."""
+        numbers = json_text([row["number"] for row in rows])
+        found = self._db.execute(sql.LIST_MESSAGE_SESSIONS, numbers=numbers)
+        return {row.number: row.session_id for row in found}
 
 
 class CopyReport(Data, frozen=True):
@@ -188,15 +167,13 @@ async def copy_storage(old: Store, new: Store, outputs: Path, progress: Progress
     new.location.allows_unfinished = True
     old.location.allows_version_18 = True
     source, target = Transfer(old.thread), Transfer(new.thread)
-    await _refuse_others(source, target)
     await source.finish_deletions()
-    if await target.find_unfinished_copy() is None:
-        await _refuse_changed(source, target)
+    await _refuse_others(source, target)
     await target.begin_copy(source.place)
     try:
-        added = 0
+        before = await target.count_all()
         for table in TABLES:
-            added += await _copy_table(source, target, table, progress)
+            await _copy_table(source, target, table, progress)
         await target.reset_sequences()
         kept = await _copy_outputs(old, new, await source.load_session_ids())
         rows = await _verify(source, target, progress)
@@ -204,10 +181,11 @@ async def copy_storage(old: Store, new: Store, outputs: Path, progress: Progress
     except StorageError as error:
         hint = f"The copy is unfinished, and {target.place} cannot be used: run the same command to continue."
         raise StorageError(error.message, f"{error.hint} {hint}".strip()) from error
-    return CopyReport(rows, added, kept)
+    return CopyReport(rows, sum(rows.values()) - before, kept)
 
 
 async def _refuse_others(source: Transfer, target: Transfer) -> None:
+    """A session that only the target has, or that was continued in one of the two, is not overwritten."""
     there, ours = await target.load_session_ids(), await source.load_session_ids()
     if strange := there - ours:
         raise UsageError(
@@ -215,17 +193,11 @@ async def _refuse_others(source: Transfer, target: Transfer) -> None:
             f"{_named(strange)}",
             "Copy into an empty database, or into one that an earlier copy was interrupted in.",
         )
-
-
-async def _refuse_changed(source: Transfer, target: Transfer) -> None:
-    """A session that was continued in one of the two is not overwritten."""
-    there = await target.load_session_ids()
-    if not there:
+    if not there or await target.find_unfinished_copy() is not None:
         return
     changed: set[str] = set()
     for table in TABLES:
-        differing = await _differing(source, target, table)
-        changed |= there & differing.keys()
+        changed |= there & (await _differing(source, target, table)).keys()
     if changed:
         raise UsageError(
             f"{target.place} has {counted(len(changed), 'session')} continued there or in {source.place} "
@@ -240,10 +212,10 @@ def _named(sessions: Iterable[str]) -> str:
     return f"{shown} and {len(rest) - _NAMED + 1:,} more" if len(rest) >= _NAMED else shown
 
 
-async def _copy_table(source: Transfer, target: Transfer, table: str, progress: Progress) -> int:
+async def _copy_table(source: Transfer, target: Transfer, table: str, progress: Progress) -> None:
     whole = await source.count_rows(table)
-    done = added = 0
-    place: Any = None
+    done = 0
+    place: Place | None = None
     parents: dict[str, str] = {}
     while True:
         rows, place = await source.load_page(table, place)
@@ -251,12 +223,11 @@ async def _copy_table(source: Transfer, target: Transfer, table: str, progress: 
             break
         if table == "session":
             parents |= {row["id"]: row["parent_id"] for row in rows if row["parent_id"]}
-        added += await target.add_rows(table, rows)
+        await target.save_rows(table, rows)
         done += len(rows)
         progress(table, done, whole)
     if parents:
         await target.set_parents(parents)
-    return added
 
 
 async def _copy_outputs(source: Store, target: Store, roots: set[str]) -> int:

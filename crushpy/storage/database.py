@@ -7,14 +7,20 @@ storage thread.
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cache
-from typing import Any, Generic, Protocol, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from crushpy.core.messages import Data
-from crushpy.storage.records import SessionBusy, StorageError
-from crushpy.util.processes import started_at
+from crushpy.storage.records import CannotWriteNow, SessionBusy, StorageError
+from crushpy.util.processes import started_at, still_runs
+
+if TYPE_CHECKING:
+    import sqlite3
+
+    import psycopg
 
 R = TypeVar("R")
 _PARAMETER = re.compile(r"(?<!:):(\w+)")
@@ -37,24 +43,13 @@ def handwritten(sql: str) -> Statement[Any]:
     return Statement(sql, _PARAMETER.sub(r"%(\1)s", sql.replace("%", "%%")), None)
 
 
-class DriverCursor(Protocol):
-    """What the libraries of both databases return."""
-
-    @property
-    def description(self) -> Sequence[Sequence[Any]] | None: ...
-    @property
-    def rowcount(self) -> int: ...
-    def fetchone(self) -> Any: ...
-    def fetchall(self) -> list[Any]: ...
-    def close(self) -> None: ...
-    def __iter__(self) -> Iterator[Any]: ...
-
-
 class Rows(Generic[R]):
     """The rows of one execution: iterate over them, or use one of these methods, once."""
 
-    def __init__(self, cursor: DriverCursor, row: type[R] | None) -> None:
+    def __init__(self, cursor: "sqlite3.Cursor | psycopg.Cursor[Any]", row: type[R] | None) -> None:
         self._cursor = cursor
+        self.close = cursor.close
+        """Needed if not all rows were read: an open statement holds a lock."""
         self._row: Any = row
 
     @property
@@ -72,7 +67,7 @@ class Rows(Generic[R]):
 
     def first(self) -> R | None:
         values = self._cursor.fetchone()
-        self._cursor.close()  # a statement that is not read to its end holds a lock
+        self.close()
         return self._row(*values) if values is not None else None
 
     def one(self) -> R:
@@ -85,7 +80,7 @@ class Rows(Generic[R]):
     def scalar(self) -> Any:
         """The first value of the first row; None if there is no row."""
         values = self._cursor.fetchone()
-        self._cursor.close()
+        self.close()
         return values[0] if values is not None else None
 
     def scalars(self) -> list[Any]:
@@ -135,9 +130,9 @@ class FullTextIndex(ABC):
     def remove(self, texts: Sequence[IndexedText]) -> None:
         """Inside the transaction that deletes the messages; `texts` are what was added."""
 
-    @abstractmethod
     def merge_some(self, *, begin: bool) -> bool:
         """Does a part of the work that makes removed words leave the disk. False if none is left."""
+        return False
 
     @abstractmethod
     def find_term(self, name: str, term: str, values: dict[str, Any], *, whole: bool) -> str | None:
@@ -159,11 +154,14 @@ class FullTextIndex(ABC):
 class Database(ABC):
     place: str
     """How errors name the database; without passwords."""
+    waits = True
+    """Whether a write waits for other processes."""
     leases: "Leases"
     full_text: FullTextIndex
 
     @abstractmethod
-    def execute(self, statement: Statement[R], **values: Any) -> Rows[R]: ...
+    def execute(self, statement: Statement[R], **values: Any) -> Rows[R]:
+        """Lone surrogates in a text, from file names or replies that are not Unicode, are replaced."""
 
     @abstractmethod
     def execute_many(self, statement: Statement[Any], rows: Sequence[Mapping[str, Any]]) -> None:
@@ -180,21 +178,32 @@ class Database(ABC):
     def run(self, job: Callable[[], T], asked: float) -> T:
         """Runs a job, again after a lost connection. It waits a minute at most since it was `asked` for."""
 
-    @abstractmethod
-    def no_wait(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def no_wait(self) -> Generator[None]:
         """Its body writes at once, or raises `CannotWriteNow`."""
+        before, self.waits = self.waits, False
+        try:
+            yield
+        except Exception as error:
+            if not self._may_be_written_later(error):
+                raise
+            raise CannotWriteNow(f"cannot write to the database {self.place} now: {error}") from error
+        finally:
+            self.waits = before
 
     @abstractmethod
-    def lock_sequence(self, table: str) -> None:
+    def _may_be_written_later(self, error: Exception) -> bool:
+        """Whether others hold a lock, the database is read-only, or its disk is full."""
+
+    def lock_sequence(self, table: str) -> None:  # noqa: B027  # a transaction may lock everything
         """Inside a transaction: until its end no other process adds rows, whose numbers order them."""
 
-    @abstractmethod
-    def reset_sequence(self, table: str) -> None:
+    def reset_sequence(self, table: str) -> None:  # noqa: B027  # it may be one more than the largest
         """After rows were stored with their numbers: the next row gets a larger one."""
 
-    @abstractmethod
     def secure_delete(self) -> AbstractContextManager[None]:
         """Rows that its body deletes are overwritten, if the database can do that."""
+        return nullcontext()
 
     def verify(self) -> None:  # noqa: B027  # a server needs none
         """Raises `DatabaseLost` if a file was deleted, replaced or overwritten since it was opened."""
@@ -207,37 +216,57 @@ class Database(ABC):
     def close(self) -> None: ...
 
 
+def session_missing(db: Database, session_id: str) -> StorageError:
+    return StorageError(
+        f"session {session_id} is not in the database {db.place}",
+        "It was deleted meanwhile. Start a new session.",
+    )
+
+
 # --- leases
 
+HEARTBEAT_S = 10.0
+LEASE_TIMEOUT_S = 45.0
+"""After this time without a heartbeat a process counts as dead; `CRUSHPY_LEASE_SECONDS` overrides it."""
+FILE_LEASE_TIMEOUT_S = 15 * 60.0
+"""After this time without a write a process on another machine that uses the same file counts as dead."""
 _FIND_ROOT = handwritten("SELECT root_id FROM session WHERE id = :session")
+_EXISTS = handwritten("SELECT 1 FROM session WHERE id = :session AND kind <> 'deleted'")
 _MOVE = handwritten("UPDATE lease SET session_id = :child WHERE session_id = :session AND token = :token")
 _DELETE = handwritten("DELETE FROM lease WHERE token = :token")
-_SESSION_EXISTS = handwritten("SELECT 1 FROM session WHERE id = :session AND kind <> 'deleted'")
 
 
-class Leases(ABC):
-    """The leases of this process: a row names the one writer of a session, with a fencing token.
+class Leases:
+    """The leases of this process: a row names the one process that writes to a session, with a fencing token.
 
-    `now` and `new_token` are SQL expressions.
+    On a server a heartbeat, by the server's clock, tells whether that process is alive. A process that was
+    suspended for long, and whose lease another one acquired meanwhile, finds another token, or no row, at its
+    next write to any session of that conversation: it is refused, even if the other one is gone. Processes
+    that use a file are usually on one machine and see whether another one runs: they need no heartbeats.
     """
 
-    def __init__(self, db: Database, place: str, now: str, new_token: str) -> None:
+    def __init__(self, db: Database, *, on_server: bool) -> None:
         import platform  # not needed before a database is opened
 
         me = os.getpid()
         self._db = db
-        self._me = {"process": me, "started": started_at(me), "host": platform.node(), "place": place}
+        self._on_server = on_server
+        self._me = {"process": me, "started": started_at(me), "host": platform.node()}
+        self._me["place"] = _process_scope(platform.node()) if on_server else ""
         self._held: dict[str, tuple[int, str]] = {}
         """Sessions this store acquired: the token, and the conversation."""
-        columns = "session_id, process, started, host, place"
+        now, new_token = "((julianday('now') - 2440587.5) * 86400.0)", "random()"
+        if on_server:
+            now, new_token = "extract(epoch FROM clock_timestamp())", "nextval('lease_token')"
         others = ", ".join(f"{name} = excluded.{name}" for name in (*self._me, "heartbeat", "token"))
         self._find = handwritten(
-            f"SELECT {columns}, token, CAST({now} - heartbeat AS double precision) AS silent "  # noqa: S608
-            "FROM lease WHERE session_id = :session"
+            f"SELECT process, started, host, place, token, "  # noqa: S608  # our own names
+            f"CAST({now} - heartbeat AS double precision) AS silent FROM lease WHERE session_id = :session"
         )
         self._acquire = handwritten(
-            f"INSERT INTO lease ({columns}, heartbeat, token) VALUES (:session, :process, :started, :host, "  # noqa: S608
-            f":place, {now}, {new_token}) ON CONFLICT (session_id) DO UPDATE SET {others} RETURNING token"
+            f"INSERT INTO lease (session_id, process, started, host, place, heartbeat, token) VALUES "  # noqa: S608
+            f"(:session, :process, :started, :host, :place, {now}, {new_token}) "
+            f"ON CONFLICT (session_id) DO UPDATE SET {others} RETURNING token"
         )
         self._renew = handwritten(f"UPDATE lease SET heartbeat = {now} WHERE token = :token")  # noqa: S608
 
@@ -256,7 +285,8 @@ class Leases(ABC):
         if row is not None and all(row[name] == value for name, value in self._me.items()):
             return row["token"], True
         if row is not None and self._is_alive(row):
-            raise _session_busy(session_id, row["process"], "" if self._is_here(row) else row["host"])
+            where = "" if self._is_here(row) else f" on {row['host']}"
+            raise SessionBusy(session_id, f"process {row['process']}{where}")
         return self._db.execute(self._acquire, session=session_id, **self._me).scalar(), False
 
     def _find_row(self, session_id: str) -> dict[str, Any] | None:
@@ -266,18 +296,33 @@ class Leases(ABC):
         """Whether a process id of the row is valid here."""
         return (row["host"], row["place"]) == (self._me["host"], self._me["place"])
 
+    def _is_alive(self, row: Mapping[str, Any]) -> bool:
+        if self._is_here(row):
+            runs = still_runs(row["process"], row["started"])
+            return runs and (not self._on_server or row["silent"] < _lease_timeout())
+        return row["silent"] < (_lease_timeout() if self._on_server else FILE_LEASE_TIMEOUT_S)
+
     def confirm(self, place: str) -> None:
         """Inside a transaction that writes to a session or conversation: this is still its writer."""
         # Boundaries pass a token on: however many sessions there are, each token is renewed once.
         tokens = {token: session for session, (token, root) in self._held.items() if place in (session, root)}
         for token, session in tokens.items():
             if not self._db.execute(self._renew, token=token).rowcount:
-                if self._db.execute(_SESSION_EXISTS, session=session).scalar() is None:
-                    raise StorageError(
-                        f"session {session} is not in the database {self._db.place}",
-                        "It was deleted meanwhile. Start a new session.",
-                    )
+                if self._db.execute(_EXISTS, session=session).scalar() is None:
+                    raise session_missing(self._db, session)
                 self._handle_loss(session)
+
+    def _handle_loss(self, session: str) -> None:
+        """The row of a lease of ours is gone, or belongs to another process."""
+        if not self._on_server:  # another store of this process may have released it
+            self._held[session] = (self._take(session)[0], self._held[session][1])
+            return
+        row = self._find_row(session)
+        by = f" (process {row['process']} on {row['host']})" if row is not None else ""
+        raise StorageError(
+            f"session {session} was taken over by another crushpy{by} while this one was suspended",
+            "Nothing was written from here since. Open the session again to see its messages.",
+        )
 
     @property
     def tokens(self) -> set[int]:
@@ -286,7 +331,11 @@ class Leases(ABC):
 
     def renew_all(self) -> float | None:
         """On a timer: this process is alive. Seconds until the next time; None if no heartbeat is needed."""
-        return None
+        if not self._on_server or not self._held:
+            return None
+        for token in self.tokens:
+            self._db.execute(self._renew, token=token)
+        return min(HEARTBEAT_S, _lease_timeout() / 4)
 
     def move(self, parent_id: str, child_id: str) -> None:
         """Inside the transaction of a boundary: the writer of the parent continues in the child."""
@@ -307,21 +356,18 @@ class Leases(ABC):
             self._db.execute(_DELETE, token=token)
         self._held.clear()
 
-    @abstractmethod
-    def _is_alive(self, row: Mapping[str, Any]) -> bool: ...
 
-    @abstractmethod
-    def _handle_loss(self, session: str) -> None:
-        """The row of a lease of ours is gone, or belongs to another process."""
+def _lease_timeout() -> float:
+    try:
+        return max(0.0, float(os.environ["CRUSHPY_LEASE_SECONDS"])) or LEASE_TIMEOUT_S
+    except (KeyError, ValueError):
+        return LEASE_TIMEOUT_S
 
 
-def _session_busy(session_id: str, process: int, host: str) -> SessionBusy:
-    """The error for the second process; `host` is empty if the first one is on this machine."""
-    where = f" on {host}" if host else ""
-    busy = SessionBusy(
-        f"session {session_id} is in use by another crushpy (process {process}{where})",
-        "Continue there, end it, or work on a branch of your own with --fork. "
-        "`crushpy sessions show` reads it without writing.",
-    )
-    busy.session_id = session_id
-    return busy
+def _process_scope(found: str) -> str:
+    """The scope of a process id: this boot of this machine, and this container on it."""
+    with suppress(OSError):
+        found += f" {Path('/proc/sys/kernel/random/boot_id').read_text().strip()}"
+    with suppress(OSError):
+        found += f" {Path('/proc/self/ns/pid').readlink()}"
+    return found

@@ -7,16 +7,15 @@ import msgspec
 
 from crushpy.security.redact import redact
 from crushpy.security.sanitize import encodable
-from crushpy.storage.audit_records import AuditEntry
-from crushpy.storage.audit_rows import append_audit
+from crushpy.storage.audit_store import append_audit
 from crushpy.storage.generated import statements as sql
 from crushpy.storage.generated.rows import FileChangeRow
+from crushpy.storage.records import AuditEntry
 from crushpy.storage.storage_thread import Subject, stored
 from crushpy.undo.states import FileState, RecordedChange, path_from_stored, stored_path
 
 _PAGE_ROWS = 500
 """Changes whose states are read at a time."""
-_TEXTS = ("call_id", "source", "batch", "reverses", "machine", "host")
 
 
 class FileChangeStore(Subject):
@@ -132,16 +131,9 @@ def _content(state: FileState) -> str:
 
 
 def _to_row(change: RecordedChange, message_number: int) -> dict[str, Any]:
-    return {
-        "root_id": change.root_id,
-        "session_id": change.session_id,
-        "message_number": message_number,
-        "path": stored_path(change.path),
-        "before": _json(change.before),
-        "after": _json(change.after),
-        "created_at": change.created_at,
-        **{name: encodable(getattr(change, name)) for name in _TEXTS},
-    }
+    states = {"before": _json(change.before), "after": _json(change.after)}
+    row = {**msgspec.structs.asdict(change), "message_number": message_number, **states}
+    return row | {"path": stored_path(change.path)}
 
 
 def _from_row(row: FileChangeRow) -> RecordedChange:

@@ -9,13 +9,18 @@ from typing import Any
 import msgspec
 
 from crushpy.core.messages import Message, Usage
-from crushpy.security.sanitize import encodable
-from crushpy.storage.codec import boundary_to_row, message_to_row
 from crushpy.storage.database import Database
-from crushpy.storage.deletion import mark_in_transaction
 from crushpy.storage.generated import statements as sql
 from crushpy.storage.records import ImportReading, ImportRecord, SessionInfo
-from crushpy.storage.session_rows import find_continuation, insert_session, refresh_conversation, usage_values
+from crushpy.storage.session_rows import (
+    boundary_to_row,
+    find_continuation,
+    insert_session,
+    message_to_row,
+    refresh_conversation,
+    usage_values,
+)
+from crushpy.storage.session_store import mark_deleted
 from crushpy.storage.storage_thread import Subject, stored
 
 _BATCH_CHARS = 2_000_000
@@ -26,9 +31,7 @@ class ImportStore(Subject):
     @stored
     def find_record(self, source: str, foreign_id: str) -> ImportRecord | None:
         """How far that session of another agent was imported; None if it was not."""
-        row = self._db.execute(sql.FIND_IMPORT, source=source, foreign=encodable(foreign_id)).first()
-        fields = ImportRecord.__struct_fields__
-        return ImportRecord(**{field: getattr(row, field) for field in fields}) if row is not None else None
+        return self._db.execute(sql.FIND_IMPORT, source=source, foreign=foreign_id).first()
 
     @stored
     def was_continued(self, record: ImportRecord) -> bool:
@@ -45,7 +48,7 @@ class ImportStore(Subject):
         db, reading = self._db, begin()
         with db.transaction(durable=True, session=replaced or first.root_id):
             if replaced:
-                mark_in_transaction(db, replaced)
+                mark_deleted(db, replaced)
             insert_session(db, first)
             growing = _GrowingSession(db, first.id)
             for step in reading.steps():
@@ -66,9 +69,8 @@ class ImportStore(Subject):
                 growing.add(step.seed)
             growing.close()
             title, record = reading.end()
-            db.execute(sql.RENAME_SESSIONS, root=first.root_id, new_title=encodable(title))
-            row = {name: encodable(value) for name, value in msgspec.structs.asdict(record).items()}
-            db.execute(sql.SAVE_IMPORT, **row, open_calls="[]")
+            db.execute(sql.RENAME_SESSIONS, root=first.root_id, new_title=title)
+            db.execute(sql.SAVE_IMPORT, **msgspec.structs.asdict(record), open_calls="[]")
             refresh_conversation(db, record.root_id)
 
 
@@ -92,7 +94,7 @@ class _GrowingSession:
         self._size += len(row["parts"])
         self._usage += message.usage or Usage()
         self._latest = max(self._latest, message.created_at)
-        self._model = encodable(message.model) or self._model
+        self._model = message.model or self._model
         if self._size > _BATCH_CHARS:
             self._write()
 

@@ -26,7 +26,7 @@ class Location:
         self._log = self.file.with_name(f"{self.file.name}-wal")
         self.warnings: list[str] = []
         """Problems met while opening it, for the user."""
-        self.notify: Callable[[str], None] = _ignore
+        self.notify: Callable[[str], None] = lambda _: None
         """Called on the storage thread with what the user should know while a job waits."""
         self.allows_unfinished = False
         """Whether a copy that was interrupted may be opened: only to continue it."""
@@ -77,10 +77,6 @@ def database_file(default: Path, url: str) -> Path:
     if not name or name == ":memory:" or "?" in name:
         raise SettingsError(f"database_url: {url!r} must name a file, without options", _HINT)
     return default.parent / Path(name).expanduser()
-
-
-def _ignore(_: str) -> None:
-    pass
 
 
 SCHEMES = ("postgresql", "postgres", "postgresql+psycopg")

@@ -4,23 +4,27 @@ from collections.abc import Mapping, Sequence
 
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import Data, Message, Text, ToolCall, parts_from_json
-from crushpy.security.sanitize import encodable
-from crushpy.storage.audit_records import AuditEntry
-from crushpy.storage.audit_rows import append_audit
-from crushpy.storage.codec import folder_key, json_text, message_from_row, message_to_row
+from crushpy.storage.audit_store import append_audit
 from crushpy.storage.generated import statements as sql
+from crushpy.storage.generated.rows import MessagePlace
 from crushpy.storage.record_store import OutputStore
 from crushpy.storage.records import (
     EVERYTHING,
-    CallAnswered,
-    CallBegun,
-    CallDecided,
+    AuditEntry,
     CallStart,
     CallWrite,
-    MessagePlace,
 )
-from crushpy.storage.search_index import load_search_reach
-from crushpy.storage.session_rows import add_facts, append_messages, begin_calls, load_reach
+from crushpy.storage.search_store import load_search_reach
+from crushpy.storage.session_rows import (
+    add_facts,
+    append_messages,
+    begin_calls,
+    folder_key,
+    json_text,
+    load_reach,
+    message_from_row,
+    message_to_row,
+)
 from crushpy.storage.storage_thread import StorageThread, Subject, stored
 
 _PAGE_ROWS = 50
@@ -53,9 +57,8 @@ class MessageStore(Subject):
         """Some messages of a session up to number `last` (see `boundaries.load_reach`), and where the next
         page begins. The first page begins `after` 0; a page without messages is the last.
         """
-        rows = self._db.execute(
-            sql.PAGE_MESSAGES, session=session_id, last=last, after=after, many=_PAGE_ROWS
-        ).all()
+        page = {"last": last, "after": after, "many": _PAGE_ROWS}
+        rows = self._db.execute(sql.PAGE_MESSAGES, session=session_id, **page).all()
         return [message_from_row(row) for row in rows], rows[-1].seq if rows else after
 
     @stored
@@ -89,7 +92,7 @@ class MessageStore(Subject):
     @stored
     def get(self, message_id: str, within: str) -> Message:
         """One message of this session, of those it continues, or of their tasks. `UsageError` if none is."""
-        row = self._db.execute(sql.GET_MESSAGE, message=encodable(message_id)).first()
+        row = self._db.execute(sql.GET_MESSAGE, message=message_id).first()
         if row is None or row.number > load_search_reach(self._db, within).get(row.session_id, 0):
             raise UsageError(f"There is no message {message_id!r} in this conversation.")
         return message_from_row(row)
@@ -97,7 +100,7 @@ class MessageStore(Subject):
     @stored
     def find(self, id_or_prefix: str, within: str) -> MessagePlace:
         """A message of this session or of those it continues. `UsageError` if none matches, or several do."""
-        wanted = encodable(id_or_prefix.strip())
+        wanted = id_or_prefix.strip()
         if not wanted:
             raise UsageError("the message id is empty", _HINT)
         reach = dict(load_reach(self._db, within))
@@ -105,19 +108,17 @@ class MessageStore(Subject):
             sql.FIND_MESSAGES_FROM, start=wanted, end=wanted + "\U0010ffff", many=_MAX_MATCHES
         ).all()
         here = [row for row in rows if row.number <= reach.get(row.session_id, 0)]
-        exact = [row for row in here if row.id == wanted]
+        exact = [row for row in here if row.message_id == wanted]
         if exact or len(here) == 1:
-            row = (exact or here)[0]
-            return MessagePlace(row.id, row.session_id)
+            return (exact or here)[0]
         if here:
-            names = ", ".join(row.id for row in here[:_MAX_SHOWN]) + (
-                ", ..." if len(here) > _MAX_SHOWN else ""
-            )
+            names = ", ".join(row.message_id for row in here[:_MAX_SHOWN])
+            names += ", ..." if len(here) > _MAX_SHOWN else ""
             raise UsageError(f"several messages start with {wanted!r}: {names}", "Give more of the id.")
         if not rows:
             raise UsageError(f"there is no message {wanted!r} in session {within} or before it", _HINT)
         raise UsageError(
-            f"message {rows[0].id} belongs to session {rows[0].session_id}, "
+            f"message {rows[0].message_id} belongs to session {rows[0].session_id}, "
             f"which does not lead to session {within}",
             f"Name session {rows[0].session_id} instead.",
         )
@@ -163,17 +164,12 @@ class MessageStore(Subject):
     @stored
     def load_draft(self, session_id: str, *, recover: bool) -> Message | None:
         """The draft that a killed process left. `recover` makes it a message of the session."""
-        if not recover:
-            return self._find_draft(session_id)
-        with self._db.transaction(session=session_id):
-            message = self._find_draft(session_id)
-            if message is not None:
+        row = self._db.execute(sql.FIND_DRAFT, session=session_id).first()
+        message = message_from_row(row) if row is not None else None
+        if recover and message is not None:
+            with self._db.transaction(session=session_id):
                 append_messages(self._db, session_id, message)
         return message
-
-    def _find_draft(self, session_id: str) -> Message | None:
-        row = self._db.execute(sql.FIND_DRAFT, session=session_id).first()
-        return message_from_row(row) if row is not None else None
 
 
 class CallStore(Subject):
@@ -186,7 +182,7 @@ class CallStore(Subject):
 
     async def begin(self, session_id: str, message_id: str, call: ToolCall) -> None:
         """Stores the intent to run a call of that assistant message, before anything is run."""
-        await self._thread.calls.write(CallBegun(session_id, message_id, call))
+        await self._thread.calls.write(CallWrite(session_id, begun=(message_id, call)))
 
     async def finish(
         self, session_id: str, message: Message, start: CallStart | None = None, facts: Data | None = None
@@ -197,7 +193,7 @@ class CallStore(Subject):
         """
         await self._outputs.save_printed(message)
         self._thread.schedule_maintenance()
-        await self._thread.calls.write(CallAnswered(session_id, message, start, facts))
+        await self._thread.calls.write(CallWrite(session_id, answer=message, start=start, facts=facts))
 
     @stored
     def list_open(self, session_id: str) -> set[str]:
@@ -206,29 +202,20 @@ class CallStore(Subject):
 
     def _write(self, where: str, writes: Sequence[CallWrite]) -> None:
         """Writes to one session, or conversation: all or nothing. An intent survives a power failure."""
-        begun = [(write.message_id, write.call) for write in writes if isinstance(write, CallBegun)]
-        answers = [write for write in writes if isinstance(write, CallAnswered)]
+        begun = [write.begun for write in writes if write.begun is not None]
+        answers = [(write, write.answer) for write in writes if write.answer is not None]
+        decisions: dict[str, list[AuditEntry]] = {}
+        for write in writes:
+            decided = write.start.decided if write.start is not None else write.decided
+            if decided is not None:
+                decisions.setdefault(decided.root_id, []).extend(decided.entries)
         with self._db.transaction(durable=bool(begun), session=where):
-            for root_id, entries in _decisions(writes).items():
+            for root_id, entries in decisions.items():
                 append_audit(self._db, root_id, entries)
             if begun:
                 begin_calls(self._db, where, begun)
             if answers:
-                starts = {one.message.id: one.start for one in answers if one.start is not None}
-                facts = {one.message.id: one.facts for one in answers if one.facts is not None}
-                messages = [one.message for one in answers]
+                starts = {answer.id: write.start for write, answer in answers if write.start is not None}
+                facts = {answer.id: write.facts for write, answer in answers if write.facts is not None}
+                messages = [answer for _, answer in answers]
                 append_messages(self._db, where, *messages, starts=starts, facts=facts)
-
-
-def _decisions(writes: Sequence[CallWrite]) -> dict[str, list[AuditEntry]]:
-    """The audit entries of the writes, by conversation."""
-    found: dict[str, list[AuditEntry]] = {}
-    for write in writes:
-        match write:
-            case CallDecided() as decided:
-                found.setdefault(decided.root_id, []).extend(decided.entries)
-            case CallAnswered(start=CallStart(decided=decided)):
-                found.setdefault(decided.root_id, []).extend(decided.entries)
-            case _:
-                pass
-    return found

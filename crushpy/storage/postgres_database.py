@@ -9,7 +9,7 @@ import random
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, LiteralString, TypeVar
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg.adapt import Buffer, Loader
@@ -17,8 +17,8 @@ from psycopg.pq import PipelineStatus
 from psycopg.types.string import StrDumper
 
 from crushpy.core.ids import new_id
-from crushpy.storage.database import GAVE_UP_SECONDS, NEVER, Database, Rows, Statement, handwritten
-from crushpy.storage.leases import PostgresLeases
+from crushpy.security.sanitize import encodable
+from crushpy.storage.database import GAVE_UP_SECONDS, NEVER, Database, Leases, Rows, Statement, handwritten
 from crushpy.storage.location import Location, ServerAddress
 from crushpy.storage.postgres_search import PostgresFullText
 from crushpy.storage.postgres_server import (
@@ -30,9 +30,8 @@ from crushpy.storage.postgres_server import (
     may_recover,
     prepare_schema,
     refuse_unsuitable,
-    was_refused_for_now,
 )
-from crushpy.storage.records import CannotWriteNow, StorageError
+from crushpy.storage.records import StorageError
 from crushpy.storage.schema_version import refuse_unfinished
 
 T = TypeVar("T")
@@ -47,14 +46,14 @@ NUL_MARK = "\U0010fff0"
 """Precedes a letter that says what was replaced, NUL or the mark itself: PostgreSQL has no NUL."""
 # The writer's row tells after a lost connection whether that transaction was committed. (The number that the
 # server gives a transaction would not: after a crash it may give it to another one.)
-_LOCK = """
+_LOCK = handwritten("""
 WITH counted AS (
-    INSERT INTO crushpy.writer VALUES (%s, %s, extract(epoch FROM clock_timestamp()))
+    INSERT INTO crushpy.writer VALUES (:name, :number, extract(epoch FROM clock_timestamp()))
     ON CONFLICT (name) DO UPDATE SET number = excluded.number, at = excluded.at
 )
 SELECT root.id FROM crushpy.session JOIN crushpy.session AS root ON root.id = session.root_id
-WHERE session.id = %s FOR NO KEY UPDATE OF root
-"""
+WHERE session.id = :session FOR NO KEY UPDATE OF root
+""")
 _FORGET_WRITER = (
     "DELETE FROM crushpy.writer WHERE name = %s OR at < extract(epoch FROM clock_timestamp()) - 86400"
 )
@@ -102,12 +101,11 @@ class PostgresDatabase(Database):
         self._was_connected = False
         self._number = 0
         """Of the last transaction that locked a conversation."""
-        self._no_wait = False
         self._notified = False
         self._deadline = 0.0
         """Until then the current job waits for the server."""
         self._gave_up_at = NEVER
-        self.leases = PostgresLeases(self)
+        self.leases = Leases(self, on_server=True)
         self.full_text = PostgresFullText(self)
 
     # --- the connection --------------------------------------------------------------------------------
@@ -136,7 +134,6 @@ class PostgresDatabase(Database):
                 )
             raw.adapters.register_dumper(str, _TextDumper)
             raw.adapters.register_loader("text", _TextLoader)
-            raw.adapters.register_loader("numeric", _SumLoader)
             self.raw = raw
             self._was_connected = True
         except BaseException:
@@ -222,10 +219,6 @@ class PostgresDatabase(Database):
             else:
                 cursor.executemany(statement.postgres.encode(), rows)
 
-    def _execute_raw(self, statement: LiteralString, values: tuple[Any, ...] = ()) -> psycopg.Cursor[Any]:
-        with self._classify_errors():
-            return self._connected().execute(statement, values or None)
-
     @contextmanager
     def _classify_errors(self) -> Generator[None]:
         """An error after which everything may be repeated becomes `Interrupted`."""
@@ -243,10 +236,10 @@ class PostgresDatabase(Database):
 
     @contextmanager
     def transaction(self, *, durable: bool = False, session: str = "") -> Generator[None]:
-        self._execute_raw("BEGIN")
+        self.execute(handwritten("BEGIN"))
         try:
-            if self._no_wait:
-                self._execute_raw("SET LOCAL lock_timeout = '300ms'")
+            if not self.waits:
+                self.execute(handwritten("SET LOCAL lock_timeout = '300ms'"))
             if session:
                 self._lock(session)
             yield
@@ -258,21 +251,20 @@ class PostgresDatabase(Database):
     def _lock(self, session: str) -> None:
         """Locks a conversation; a new one has no row yet."""
         self._number += 1
-        row = self._execute_raw(_LOCK, (self._name, self._number, session)).fetchone()
-        if row is not None:
-            self.leases.confirm(row[0])
+        root = self.execute(_LOCK, name=self._name, number=self._number, session=session).scalar()
+        if root is not None:
+            self.leases.confirm(root)
 
     def _commit(self, *, verifiable: bool) -> None:
         """Returns once it is committed. If the answer was lost, the writer's row tells."""
         try:
-            self._execute_raw("COMMIT")
+            self.execute(handwritten("COMMIT"))
         except Interrupted as interrupted:
             if not interrupted.lost or not verifiable:
                 raise
             self._reconnect()
-            find = "SELECT number FROM crushpy.writer WHERE name = %s"
-            row = self._execute_raw(find, (self._name,)).fetchone()
-            if row is None or row[0] != self._number:
+            find = handwritten("SELECT number FROM crushpy.writer WHERE name = :name")
+            if self.execute(find, name=self._name).scalar() != self._number:
                 raise
 
     def _roll_back(self) -> None:
@@ -284,40 +276,28 @@ class PostgresDatabase(Database):
         except psycopg.Error:
             self._disconnect()  # the server rolls back by itself
 
-    @contextmanager
-    def no_wait(self) -> Generator[None]:
-        before, self._no_wait = self._no_wait, True
-        try:
-            yield
-        except psycopg.Error as error:
-            if not was_refused_for_now(error):
-                raise
-            raise CannotWriteNow(f"cannot write to the database {self.place} now: {error}") from error
-        finally:
-            self._no_wait = before
+    def _may_be_written_later(self, error: Exception) -> bool:
+        state = error.sqlstate if isinstance(error, psycopg.Error) else None
+        return (state or "").startswith(("55P03", "25006", "53100"))
 
     def lock_sequence(self, table: str) -> None:
-        self._execute_raw("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"crushpy {table}",))
+        lock = handwritten("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
+        self.execute(lock, name=f"crushpy {table}")
 
     def reset_sequence(self, table: str) -> None:
-        largest = self.execute(handwritten(f"SELECT coalesce(max(number), 0) FROM {table}")).scalar()  # noqa: S608
-        self._execute_raw(
-            "SELECT setval(pg_get_serial_sequence(%s, 'number'), "
-            "greatest((SELECT max(last_value) FROM pg_sequences WHERE schemaname = 'crushpy' "
-            "AND sequencename = %s), %s, 1))",
-            (f"crushpy.{table}", f"{table}_number_seq", largest),
+        self.execute(
+            handwritten(
+                f"SELECT setval(pg_get_serial_sequence('crushpy.{table}', 'number'), "  # noqa: S608  # our own name
+                "greatest((SELECT max(last_value) FROM pg_sequences WHERE schemaname = 'crushpy' "
+                f"AND sequencename = '{table}_number_seq'), (SELECT max(number) FROM {table}), 1))"
+            )
         )
 
-    @contextmanager
-    def secure_delete(self) -> Generator[None]:
-        """The server decides when it reuses the space of deleted rows."""
-        yield
-
     def check(self) -> list[str]:
-        invalid = self._execute_raw(_INVALID_INDEXES).fetchall()
-        lost = self._execute_raw(_SESSIONS_WITHOUT_CONVERSATION).fetchall()
-        return [f"the index {name} is not valid" for (name,) in invalid] + [
-            f"session {session} is in no conversation" for (session,) in lost
+        invalid = self.execute(handwritten(_INVALID_INDEXES)).scalars()
+        lost = self.execute(handwritten(_SESSIONS_WITHOUT_CONVERSATION)).scalars()
+        return [f"the index {name} is not valid" for name in invalid] + [
+            f"session {session} is in no conversation" for session in lost
         ]
 
     def close(self) -> None:
@@ -331,7 +311,10 @@ class _TextDumper(StrDumper):
     def dump(self, obj: str) -> Buffer | None:
         if "\0" in obj or NUL_MARK in obj:
             obj = obj.replace(NUL_MARK, f"{NUL_MARK}m").replace("\0", f"{NUL_MARK}0")
-        return super().dump(obj)
+        try:
+            return super().dump(obj)
+        except UnicodeEncodeError:
+            return super().dump(encodable(obj))
 
 
 class _TextLoader(Loader):
@@ -340,11 +323,3 @@ class _TextLoader(Loader):
         if NUL_MARK in text:
             return text.replace(f"{NUL_MARK}0", "\0").replace(f"{NUL_MARK}m", NUL_MARK)
         return text
-
-
-class _SumLoader(Loader):
-    """A sum of integers is a `numeric`: an integer again."""
-
-    def load(self, data: Buffer) -> int | float:
-        text = bytes(data).decode()
-        return float(text) if "." in text or "N" in text else int(text)

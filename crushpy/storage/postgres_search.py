@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from crushpy.core.messages import Data
-from crushpy.storage.codec import json_text
 from crushpy.storage.database import Database, FullTextIndex, IndexedText, handwritten
+from crushpy.storage.session_rows import json_text
 
 FULL_TEXT_SCHEMA = (
     "CREATE TABLE message_words (number BIGINT NOT NULL REFERENCES message (number) ON DELETE CASCADE, "
@@ -72,10 +72,6 @@ class PostgresFullText(FullTextIndex):
 
     def remove(self, texts: Sequence[IndexedText]) -> None:
         self._db.execute(_REMOVE, numbers=json_text([text.number for text in texts]))
-
-    def merge_some(self, *, begin: bool) -> bool:
-        """The server removes deleted words by itself."""
-        return False
 
     def find_term(self, name: str, term: str, values: dict[str, Any], *, whole: bool) -> str | None:
         runs = list(split_runs(term))

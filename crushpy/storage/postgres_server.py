@@ -49,11 +49,6 @@ def is_collision(error: psycopg.Error) -> bool:
     return (error.sqlstate or "").startswith(_COLLISIONS)
 
 
-def was_refused_for_now(error: psycopg.Error) -> bool:
-    """Whether others hold a lock, the server is read-only, or its disk is full."""
-    return (error.sqlstate or "").startswith(("55P03", "25006", "53100"))
-
-
 def may_recover(error: psycopg.Error) -> bool:
     """Of a connection that was refused: whether waiting may help."""
     state = error.sqlstate or ""

@@ -1,4 +1,4 @@
-"""`store.notes`, `store.leases`, `store.tasks`, `store.usage` and `store.outputs`."""
+"""`store.pins`, `store.notes`, `store.leases`, `store.tasks`, `store.usage` and `store.outputs`."""
 
 import asyncio
 import logging
@@ -8,21 +8,54 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from crushpy.core.messages import Message, Usage
+from crushpy.core.errors import UsageError
+from crushpy.core.messages import Message, Pin, Usage
 from crushpy.core.paths import private_dir
 from crushpy.core.timeline_notes import TimelineNote
 from crushpy.security.private_files import write_private
-from crushpy.security.sanitize import encodable
-from crushpy.storage.codec import json_text, usage_figures, usage_from_json
 from crushpy.storage.generated import statements as sql
-from crushpy.storage.generated.rows import SessionUsageRow
 from crushpy.storage.records import ListedTask, StoredTaskList, TaskResult, TasksDone, UsageSum
-from crushpy.storage.session_rows import load_reach
+from crushpy.storage.session_rows import json_text, load_reach, usage_figures, usage_from_json
 from crushpy.storage.storage_thread import Subject, stored
+
+
+class PinStore(Subject):
+    """Pins belong to a conversation: all its sessions and branches share them."""
+
+    def _load(self, root_id: str) -> list[Pin]:
+        """The pins of a conversation, by number."""
+        return self._db.execute(sql.LIST_PINS, root=root_id).all()
+
+    load = stored(_load)
+
+    @stored
+    def add(self, root_id: str, pin: Pin, known: Sequence[int]) -> Pin | None:
+        """Stores a pin under the next number. None if the pins are not those `known` any more."""
+        with self._db.transaction(durable=True, session=root_id):
+            numbers = [one.number for one in self._load(root_id)]
+            if numbers != list(known):
+                return None
+            added = msgspec.structs.replace(pin, number=max(numbers, default=0) + 1)
+            self._db.execute(sql.INSERT_PIN, root_id=root_id, **msgspec.structs.asdict(added))
+        return added
+
+    @stored
+    def remove(self, root_id: str, number: int) -> Pin:
+        """Removes a pin and returns it. `UsageError` if there is none with that number."""
+        with self._db.transaction(durable=True, session=root_id):
+            found = {one.number: one for one in self._load(root_id)}
+            if number not in found:
+                numbers = ", ".join(map(str, found)) or "none"
+                raise UsageError(
+                    f"there is no pin {number} in this conversation; there are: {numbers}",
+                    f"`crushpy sessions pins {root_id}` lists them.",
+                )
+            self._db.execute(sql.DELETE_PIN, root=root_id, number=number)
+        return found[number]
+
 
 log = logging.getLogger(__name__)
 _QUARTER_HOUR_S = 900
@@ -39,19 +72,13 @@ class NoteStore(Subject):
             self._thread.submit(lambda: self._add(session_id, note)).add_done_callback(_log_failure)
 
     def _add(self, session_id: str, note: TimelineNote) -> None:
-        row = msgspec.structs.asdict(note) | {"session_id": session_id}
-        row |= {"text": encodable(note.text), "hint": encodable(note.hint)}
         with self._db.transaction(session=session_id):
-            self._db.execute(sql.INSERT_NOTE, **row)
+            self._db.execute(sql.INSERT_NOTE, session_id=session_id, **msgspec.structs.asdict(note))
 
     @stored
     def load(self, session_id: str, carried: Sequence[str] = ()) -> list[TimelineNote]:
         """The notes of a session, and those after messages that were carried into it."""
-        rows = self._db.execute(sql.LIST_NOTES, session=session_id, carried=json_text(carried))
-        return [
-            TimelineNote(row.kind, row.text, row.hint, row.after, bool(row.early), row.at)  # pyright: ignore[reportArgumentType]
-            for row in rows
-        ]
+        return self._db.execute(sql.LIST_NOTES, session=session_id, carried=json_text(carried)).all()
 
 
 class LeaseStore(Subject):
@@ -77,8 +104,7 @@ class TaskStore(Subject):
     @stored
     def add_result(self, result: TaskResult) -> None:
         with self._db.transaction(session=result.session_id):
-            row = msgspec.structs.asdict(result) | {"raw": encodable(result.raw)}
-            self._db.execute(sql.INSERT_TASK_RESULT, **row)
+            self._db.execute(sql.INSERT_TASK_RESULT, **msgspec.structs.asdict(result))
 
     @stored
     def save_summary(self, result: TaskResult) -> None:
@@ -87,7 +113,7 @@ class TaskStore(Subject):
             self._db.execute(
                 sql.SUMMARIZE_TASK_RESULT,
                 result=result.id,
-                summary=encodable(result.context_summary or ""),
+                summary=result.context_summary or "",
                 new_model=result.summary_model,
                 new_cost=result.cost,
             )
@@ -95,8 +121,7 @@ class TaskStore(Subject):
     @stored
     def load_results(self, result_ids: Sequence[str]) -> dict[str, TaskResult]:
         """Results of tasks, by id."""
-        rows = self._db.execute(sql.LIST_TASK_RESULTS, ids=json_text(result_ids))
-        return {row.id: TaskResult(**msgspec.structs.asdict(row)) for row in rows}
+        return {row.id: row for row in self._db.execute(sql.LIST_TASK_RESULTS, ids=json_text(result_ids))}
 
     @stored
     def add_list(self, root_id: str, listed: StoredTaskList) -> None:
@@ -105,13 +130,12 @@ class TaskStore(Subject):
             self._db.execute(
                 sql.INSERT_TASK_LIST,
                 root_id=root_id,
-                orders=encodable(listed.orders),
+                orders=listed.orders,
                 parallel=listed.parallel,
                 created_at=time.time(),
             )
-            self._db.execute_many(
-                sql.SAVE_LISTED_TASK, [_task_to_row(root_id, task) for task in listed.tasks]
-            )
+            tasks = [{"root_id": root_id, **msgspec.structs.asdict(task)} for task in listed.tasks]
+            self._db.execute_many(sql.SAVE_LISTED_TASK, tasks)
 
     @stored
     def load_list(self, root_id: str) -> StoredTaskList | None:
@@ -119,9 +143,7 @@ class TaskStore(Subject):
         whole = self._db.execute(sql.FIND_TASK_LIST, root=root_id).first()
         if whole is None:
             return None
-        rows = self._db.execute(sql.LIST_LISTED_TASKS, root=root_id)
-        fields = ListedTask.__struct_fields__
-        tasks = tuple(ListedTask(**{name: getattr(row, name) for name in fields}) for row in rows)
+        tasks = tuple(self._db.execute(sql.LIST_LISTED_TASKS, root=root_id))
         return StoredTaskList(whole.orders, whole.parallel, tasks)
 
     @stored
@@ -134,7 +156,7 @@ class TaskStore(Subject):
     def update(self, root_id: str, task: ListedTask) -> None:
         """The new state of a task of a list."""
         with self._db.transaction(durable=True, session=root_id):
-            self._db.execute(sql.SAVE_LISTED_TASK, **_task_to_row(root_id, task))
+            self._db.execute(sql.SAVE_LISTED_TASK, root_id=root_id, **msgspec.structs.asdict(task))
 
 
 class UsageStore(Subject):
@@ -158,37 +180,21 @@ class UsageStore(Subject):
         """The usage of all sessions that were continued since then, on whatever day, by day, model and
         conversation. Calls that left no message (titles, summaries) count on the last day of their session.
         """
-        sessions = {row.id: row for row in self._db.execute(sql.SUM_SESSION_USAGE, since=moment)}
-        reported = dict.fromkeys(sessions, Usage())
-        found: list[UsageSum] = []
-        for row in self._db.execute(sql.SUM_CALL_USAGE, since=moment):
-            session = sessions.get(row.session_id)
-            if session is not None:  # otherwise it was opened between the two statements
-                usage = usage_figures(row)
-                reported[session.id] += usage
-                found.append(_sum(session, row.quarter, row.model or session.model, usage))
-        for session in sessions.values():
-            rest = _subtract(usage_figures(session), reported[session.id])
-            if rest.total or rest.cost:
-                found.append(_sum(session, session.quarter, session.model, rest))
-        return found
+        return [
+            UsageSum(_local_day(row.quarter), row.model, row.cwd, row.root_id, row.title, usage)
+            for row in self._db.execute(sql.SUM_USAGE, since=moment)
+            if (usage := _rounded(usage_figures(row))).total or usage.cost
+        ]
 
 
-def _task_to_row(root_id: str, task: ListedTask) -> dict[str, Any]:
-    row = msgspec.structs.asdict(task)
-    row = {name: encodable(value) if isinstance(value, str) else value for name, value in row.items()}
-    return {"root_id": root_id, **row}
+def _local_day(quarter: int) -> str:
+    return time.strftime("%Y-%m-%d", time.localtime(quarter * _QUARTER_HOUR_S))
 
 
-def _sum(session: SessionUsageRow, quarter: int, model: str, usage: Usage) -> UsageSum:
-    day = time.strftime("%Y-%m-%d", time.localtime(quarter * _QUARTER_HOUR_S))
-    return UsageSum(day, model, session.cwd, session.root_id, session.title, usage)
-
-
-def _subtract(whole: Usage, part: Usage) -> Usage:
-    """The rest of `whole`; never negative."""
-    pairs = zip(msgspec.structs.astuple(whole), msgspec.structs.astuple(part), strict=True)
-    return Usage(*(rest if (rest := one - other) > _MIN_COST else type(rest)(0) for one, other in pairs))
+def _rounded(usage: Usage) -> Usage:
+    """Without negative figures and rounding errors."""
+    *tokens, cost = msgspec.structs.astuple(usage)
+    return Usage(*(max(0, round(one)) for one in tokens), cost=cost if cost > _MIN_COST else 0.0)
 
 
 def _log_failure(done: "Future[None]") -> None:

@@ -1,16 +1,26 @@
 """What storage takes and gives: frozen data and its own error. Light: knows neither SQLModel nor SQLite."""
 
 from collections.abc import Iterator, Sequence
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from crushpy.core.access import Mode
 from crushpy.core.boundary import StoredBoundary
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.messages import Data, Message, MessageOverride, Todo, ToolCall, Usage
-from crushpy.storage.audit_records import AuditEntry
+from crushpy.storage.generated import rows
 
 EVERYTHING = 2**63 - 1
 """Above the number of every message."""
+
+
+ConversationEntry = rows.ConversationEntry
+"""One conversation as a list shows it: the session at its tip, with the messages of all that led to it."""
+TaskResult = rows.TaskResult
+"""What a task gave back. Its id is that of the message that holds it; `cost` is that of its summary."""
+ListedTask = rows.ListedTask
+"""How one task of a list stands: waiting, running, done, failed, limit, interrupted or skipped."""
+ImportRecord = rows.ImportRecord
+"""Where an imported conversation came from, and how far it was read."""
 
 
 class StorageError(CrushpyError):
@@ -73,60 +83,6 @@ class SessionInfo(Data, frozen=True, omit_defaults=False):
     """The mode chosen for this conversation; empty if the settings decide."""
 
 
-class ConversationEntry(Data, frozen=True, omit_defaults=False):
-    """One conversation as a list shows it."""
-
-    id: str
-    """The session at its tip, to be continued."""
-    root_id: str
-    title: str
-    cwd: str
-    model: str
-    updated_at: float
-    generations: int
-    """How many sessions lead to the tip, the tip included."""
-    messages: int
-    """Of all those sessions."""
-    imported: str = ""
-
-
-class TaskResult(Data, frozen=True, omit_defaults=False):
-    """What a task gave back."""
-
-    id: str
-    """The message that holds it."""
-    session_id: str
-    raw: str
-    created_at: float
-    context_summary: str | None = None
-    """The short form, once it was requested."""
-    summary_model: str = ""
-    cost: float = 0.0
-    """Of that summary."""
-
-
-class ListedTask(Data, frozen=True, omit_defaults=False):
-    """How one task of a list stands."""
-
-    number: int
-    """1, 2, 3, ... in the order of the list."""
-    name: str
-    state: str = "waiting"
-    """waiting, running, done, failed, limit, interrupted or skipped."""
-    session_id: str = ""
-    """Where it was worked on last."""
-    result_id: str = ""
-    branch: str = ""
-    """The branch with its changes, if it had a worktree of its own and changed anything."""
-    changes: str = ""
-    """Those changes as a list of files and a diff, truncated."""
-    error: str = ""
-    """Why it did not come to its end."""
-    steps: int = 0
-    tokens: int = 0
-    cost: float = 0.0
-
-
 class TasksDone(Data, frozen=True):
     """How far a list of tasks is."""
 
@@ -153,28 +109,6 @@ class Carried(Data, frozen=True):
     overrides: tuple[MessageOverride, ...] = ()
     held: bool = False
     """A boundary after this session was undone."""
-
-
-class MessagePlace(Data, frozen=True):
-    """A message and the session it was said in."""
-
-    message_id: str
-    session_id: str
-
-
-class ImportRecord(Data, frozen=True):
-    """Where an imported conversation came from, and how far it was read."""
-
-    root_id: str
-    source: str
-    foreign_id: str
-    file: str
-    tip_id: str
-    last_message: str
-    """The last message that was imported."""
-    last_piece: str
-    """The same in the other agent's format."""
-    imported_at: float = 0.0
 
 
 class SessionBreak(Data, frozen=True):
@@ -227,7 +161,26 @@ class UsageSum(Data, frozen=True):
 class SessionBusy(UsageError):
     """Another process writes to this session."""
 
-    session_id = ""
+    def __init__(self, session_id: str, process: str) -> None:
+        super().__init__(
+            f"session {session_id} is in use by another crushpy ({process})",
+            "Continue there, end it, or work on a branch of your own with --fork. "
+            "`crushpy sessions show` reads it without writing.",
+        )
+        self.session_id = session_id
+
+
+AuditKind = Literal["decision", "change", "deleted"]
+
+
+class AuditEntry(Data, frozen=True):
+    """Something to record. What it says must be redacted already."""
+
+    kind: AuditKind
+    body: dict[str, Any]
+    """Plain JSON."""
+    session_id: str = ""
+    call_id: str = ""
 
 
 class CallDecided(Data, frozen=True):
@@ -235,14 +188,6 @@ class CallDecided(Data, frozen=True):
 
     root_id: str
     entries: Sequence[AuditEntry]
-
-
-class CallBegun(Data, frozen=True):
-    """A call of an assistant message is about to run."""
-
-    session_id: str
-    message_id: str
-    call: ToolCall
 
 
 class CallStart(Data, frozen=True):
@@ -254,23 +199,20 @@ class CallStart(Data, frozen=True):
     decided: CallDecided
 
 
-class CallAnswered(Data, frozen=True):
+class CallWrite(Data, frozen=True):
+    """What is stored of a call, in one transaction with other writes to the same place."""
+
+    place: str
+    """The session, or the conversation, that it locks."""
+    decided: CallDecided | None = None
+    begun: tuple[str, ToolCall] | None = None
+    """A call that is about to run, and the assistant message that contains it."""
+    answer: Message | None = None
     """The tool message that a call ended with."""
-
-    session_id: str
-    message: Message
     start: CallStart | None = None
-    """None if its start was stored before."""
+    """Of an answer; None if its start was stored before."""
     facts: Data | None = None
-    """Its facts for evidence; None if they were not computed yet."""
-
-
-CallWrite = CallDecided | CallBegun | CallAnswered
-
-
-def written_to(write: CallWrite) -> str:
-    """The session, or the conversation, that a write locks."""
-    return write.root_id if isinstance(write, CallDecided) else write.session_id
+    """Of an answer, for evidence; None if they were not computed yet."""
 
 
 class ServerReport(Data, frozen=True):

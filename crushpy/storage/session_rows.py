@@ -1,4 +1,4 @@
-"""Rows that several subjects write: sessions, prompts, messages, and the conversations that lists show.
+"""Rows that several subjects write, and the frozen data of `records.py` to and from rows.
 
 Functions for the storage thread, inside the transaction of the caller if they write.
 """
@@ -12,19 +12,100 @@ from typing import Any
 
 import msgspec
 
-from crushpy.core.boundary import StoredBoundary
-from crushpy.core.messages import Data, Message, ToolCall, Usage
+from crushpy.core.boundary import FactCount, StoredBoundary
+from crushpy.core.messages import Data, Message, Part, Todo, ToolCall, Usage
 from crushpy.security.sanitize import encodable
-from crushpy.storage.codec import (
-    boundary_from_row,
-    json_text,
-    message_to_row,
-    session_from_row,
-    session_to_row,
-)
-from crushpy.storage.database import Database
+from crushpy.storage.database import Database, session_missing
 from crushpy.storage.generated import statements as sql
-from crushpy.storage.records import EVERYTHING, CallStart, SessionInfo, StorageError
+from crushpy.storage.generated.rows import BoundaryRow, CandidateRow, DraftRow, MessageRow, SessionRow
+from crushpy.storage.records import EVERYTHING, BreakerState, CallStart, SessionInfo
+
+_parts = msgspec.json.Decoder(tuple[Part, ...])
+_usage = msgspec.json.Decoder(Usage)
+_todos = msgspec.json.Decoder(tuple[Todo, ...])
+_coverage = msgspec.json.Decoder(dict[str, FactCount])
+_pair = msgspec.json.Decoder(tuple[int, int])
+_texts = msgspec.json.Decoder(tuple[str, ...])
+_breaker = msgspec.json.Decoder(BreakerState)
+_FIGURES = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost")
+_SESSION_JSON = {"todos": _todos, "grants": _texts, "breaker": _breaker}
+_BOUNDARY_JSON = {"tail": _texts, "coverage": _coverage, "lineage": _pair}
+_BOUNDARY_COLUMNS = dict(
+    zip(StoredBoundary.__struct_fields__, StoredBoundary.__struct_encode_fields__, strict=True)
+)
+"""Column by field: in JSON a field has the name of its column."""
+_SESSION_FIELDS = tuple(name for name in SessionInfo.__struct_fields__ if name != "usage")
+
+
+def json_text(value: object) -> str:
+    """`value` as JSON text."""
+    try:
+        return msgspec.json.encode(value).decode()
+    except UnicodeEncodeError:  # a lone surrogate, from a file name or a reply that is not Unicode
+        return msgspec.json.encode(encodable(msgspec.to_builtins(value))).decode()
+
+
+def folder_key(cwd: str) -> str:
+    """A folder as rows name it, for storing and for looking up."""
+    # `?` and not the mark of `encodable`: stored rows are found by it.
+    return cwd.encode("utf-8", "replace").decode()
+
+
+def usage_from_json(usage: str) -> Usage:
+    return _usage.decode(usage)
+
+
+def usage_figures(row: Any) -> Usage:
+    """The usage columns of a row; NULL is zero."""
+    return Usage(*(getattr(row, name) or 0 for name in _FIGURES))
+
+
+def session_to_row(info: SessionInfo) -> dict[str, Any]:
+    """Every column; those that `SessionInfo` does not have are NULL."""
+    row: dict[str, Any] = dict.fromkeys(SessionRow.__struct_fields__)
+    row |= {name: getattr(info, name) for name in _SESSION_FIELDS}
+    row |= {name: getattr(info.usage, name) for name in _FIGURES}
+    row |= {name: json_text(getattr(info, name)) for name in _SESSION_JSON}
+    return row | {"cwd": folder_key(info.cwd)}
+
+
+def session_from_row(row: SessionRow) -> SessionInfo:
+    fields: dict[str, Any] = {name: getattr(row, name) for name in _SESSION_FIELDS}
+    fields |= {name: decoder.decode(fields[name]) for name, decoder in _SESSION_JSON.items()}
+    return SessionInfo(**fields, usage=usage_figures(row))
+
+
+def message_to_row(session_id: str, message: Message) -> dict[str, Any]:
+    """All but `seq`."""
+    usage = json_text(message.usage) if message.usage is not None else None
+    row = {**msgspec.structs.asdict(message), "session_id": session_id}
+    return row | {"parts": json_text(message.parts), "usage": usage}
+
+
+def message_from_row(row: MessageRow | DraftRow | CandidateRow) -> Message:
+    return Message(
+        id=row.id,
+        role=row.role,  # pyright: ignore[reportArgumentType]
+        parts=_parts.decode(row.parts),
+        created_at=row.created_at,
+        model=row.model,
+        usage=_usage.decode(row.usage) if row.usage is not None else None,
+        finish=row.finish,  # pyright: ignore[reportArgumentType]
+        tokens=row.tokens,
+    )
+
+
+def boundary_to_row(boundary: StoredBoundary) -> dict[str, Any]:
+    row: dict[str, Any] = {column: getattr(boundary, field) for field, column in _BOUNDARY_COLUMNS.items()}
+    row |= {name: json_text(row[name]) for name in _BOUNDARY_JSON}
+    return row
+
+
+def boundary_from_row(row: BoundaryRow) -> StoredBoundary:
+    columns = {column: getattr(row, column) for column in _BOUNDARY_COLUMNS.values()}
+    columns |= {name: decoder.decode(columns[name]) for name, decoder in _BOUNDARY_JSON.items()}
+    return StoredBoundary(**{field: columns[column] for field, column in _BOUNDARY_COLUMNS.items()})
+
 
 FORK = "fork"
 
@@ -35,13 +116,10 @@ def insert_session(db: Database, info: SessionInfo) -> None:
     db.execute(sql.INSERT_SESSION, **row)
 
 
-def require_session(db: Database, found: int, session_id: str) -> None:
+def require_session(db: Database, found: int | None, session_id: str) -> None:
     """Raises if no row was found."""
     if not found:
-        raise StorageError(
-            f"session {session_id} is not in the database {db.place}",
-            "It was deleted meanwhile. Start a new session.",
-        )
+        raise session_missing(db, session_id)
 
 
 # --- system prompts
@@ -188,7 +266,7 @@ def append_messages(
             run = _run_to_row(session_id, start.message_id, start.call, start.at)
             runs.append(run | {"ended_at": now, "is_error": result.is_error, "result_id": message.id})
             continue
-        ending = {"session": session_id, "call": encodable(result.call_id), "now": now}
+        ending = {"session": session_id, "call": result.call_id, "now": now}
         ended.append(ending | {"failed": result.is_error, "answer": message.id})
     db.execute_many(sql.END_TOOL_RUN, ended)
     db.execute_many(sql.INSERT_TOOL_RUN, runs)
@@ -198,7 +276,7 @@ def begin_calls(db: Database, session_id: str, calls: Sequence[tuple[str, ToolCa
     """Calls, each of a message, are about to run."""
     now = time.time()
     found = db.execute(sql.SESSION_EXISTS, session=session_id).scalar()
-    require_session(db, 1 if found else 0, session_id)
+    require_session(db, found, session_id)
     rows = [_run_to_row(session_id, message_id, call, now) for message_id, call in calls]
     db.execute_many(sql.INSERT_TOOL_RUN, rows)
 
@@ -217,8 +295,8 @@ def _run_to_row(session_id: str, message_id: str, call: ToolCall, at: float) -> 
     return {
         "session_id": session_id,
         "message_id": message_id,
-        "call_id": encodable(call.id),
-        "name": encodable(call.name),
+        "call_id": call.id,
+        "name": call.name,
         "args": json_text(call.args),
         "started_at": at,
         **_OPEN,

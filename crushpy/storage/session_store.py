@@ -1,4 +1,8 @@
-"""`store.sessions`: sessions, and conversations as lists show them."""
+"""`store.sessions`: sessions, conversations as lists show them, and deletion.
+
+A deleted conversation is invisible at once, and removed from the file in small steps. Work that is left when
+a process ends is continued by the next one that is idle.
+"""
 
 import asyncio
 import time
@@ -9,31 +13,37 @@ from crushpy.core.access import Mode
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import Data, Message, Todo, Usage
 from crushpy.security.sanitize import clean, encodable
-from crushpy.storage import deletion
-from crushpy.storage.codec import folder_key, json_text, session_from_row
+from crushpy.storage.audit_store import append_audit
+from crushpy.storage.database import Database
 from crushpy.storage.generated import statements as sql
-from crushpy.storage.records import BreakerState, ConversationEntry, SessionInfo
+from crushpy.storage.records import AuditEntry, BreakerState, ConversationEntry, SessionInfo
+from crushpy.storage.search_store import BATCH_ROWS, indexed_texts, remove_texts
 from crushpy.storage.session_rows import (
     append_messages,
     drop_prompt,
     find_continuation,
     find_prompt,
+    folder_key,
     insert_session,
+    json_text,
     keep_prompt,
     load_lineage,
     refresh_conversation,
     refresh_conversation_of,
     require_session,
+    session_from_row,
     usage_values,
 )
 from crushpy.storage.storage_thread import Subject, stored
+from crushpy.util.login import login_name
 
 _LISTED = frozenset({"title", "model", "end_reason"})
 """Columns that the list of conversations depends on."""
-_ENTRY_FIELDS = ConversationEntry.__struct_fields__[1:]
 _MAX_SHOWN = 5
 """Sessions that an error lists if an id is ambiguous."""
 _NO_LIMIT = 2**31 - 1
+_MERGE = "merge"
+"""The maintenance that removes deleted words from the index; its state is begin or go on."""
 _DELETION_INDEX_S = 0.2
 """Time that a deletion spends on the index."""
 _DELETION_PAUSE_S = 0.003
@@ -51,12 +61,8 @@ class SessionStore(Subject):
                 known = {first.id: facts} if facts is not None else {}
                 append_messages(self._db, info.id, first, facts=known)
 
-    @stored
-    def find(self, id_or_prefix: str) -> SessionInfo:
-        """The session with this id, or the only one whose id starts so. `UsageError` if there is none."""
-        return self._find(id_or_prefix)
-
     def _find(self, id_or_prefix: str) -> SessionInfo:
+        """The session with this id, or the only one whose id starts so. `UsageError` if there is none."""
         wanted = encodable(id_or_prefix.strip().lower())
         hint = "`crushpy sessions list --all` lists all ids."
         if not wanted:
@@ -70,6 +76,8 @@ class SessionStore(Subject):
         names = ", ".join(f"{info.id} ({clean(info.title)[:40]})" for info in found[:_MAX_SHOWN])
         more = ", ..." if len(found) > _MAX_SHOWN else ""
         raise UsageError(f"several sessions start with {wanted!r}: {names}{more}", "Give more of the id.")
+
+    find = stored(_find)
 
     @stored
     def find_latest(self, cwd: str) -> SessionInfo | None:
@@ -97,44 +105,29 @@ class SessionStore(Subject):
     ) -> list[SessionInfo]:
         """Conversations of this folder (or all), newest first, each as the session at its tip, which counts
         the messages of all sessions that led to it. `after` is the last one of the previous page."""
-        values: dict[str, Any] = {
-            "many": _NO_LIMIT if limit is None else limit,
-            "moment": float("inf"),
-            "root": "",
-        }
-        if after is not None:
-            values |= {"moment": after.updated_at, "root": after.root_id}
-        if cwd is None:
-            rows = self._db.execute(sql.LIST_TIPS, **values)
-        else:
-            rows = self._db.execute(sql.LIST_FOLDER_TIPS, **values, folder=folder_key(cwd))
+        moment, root = (after.updated_at, after.root_id) if after is not None else (float("inf"), "")
+        statement = sql.LIST_TIPS if cwd is None else sql.LIST_FOLDER_TIPS
+        many = _NO_LIMIT if limit is None else limit
+        rows = self._db.execute(statement, folder=folder_key(cwd or ""), many=many, moment=moment, root=root)
         return [session_from_row(row) for row in rows]
 
     @stored
     def list_conversations(self, cwd: str | None = None, limit: int | None = None) -> list[ConversationEntry]:
         """The same as light rows."""
+        statement = sql.LIST_CONVERSATIONS if cwd is None else sql.LIST_FOLDER_CONVERSATIONS
         many = _NO_LIMIT if limit is None else limit
-        if cwd is None:
-            rows = self._db.execute(sql.LIST_CONVERSATIONS, many=many)
-        else:
-            rows = self._db.execute(sql.LIST_FOLDER_CONVERSATIONS, many=many, folder=folder_key(cwd))
-        return [
-            ConversationEntry(id=row.tip_id, **{name: getattr(row, name) for name in _ENTRY_FIELDS})
-            for row in rows
-        ]
+        return self._db.execute(statement, folder=folder_key(cwd or ""), many=many).all()
 
     @stored
     def load_lineage(self, session_id: str) -> list[SessionInfo]:
         """This session and those it continues, the first of them first."""
         return load_lineage(self._db, session_id)
 
-    @stored
-    def load_conversation(self, root_id: str) -> list[SessionInfo]:
-        """Every session of a conversation, oldest first: continuations, branches, tasks."""
-        return self._load_conversation(root_id)
-
     def _load_conversation(self, root_id: str) -> list[SessionInfo]:
+        """Every session of a conversation, oldest first: continuations, branches, tasks."""
         return [session_from_row(row) for row in self._db.execute(sql.LIST_SESSIONS, root=root_id)]
+
+    load_conversation = stored(_load_conversation)
 
     @stored
     def load_descendants(self, session_id: str) -> list[SessionInfo]:
@@ -165,16 +158,10 @@ class SessionStore(Subject):
         end_reason: str | None = None,
     ) -> None:
         """Changes what is given. An `end_reason` ends the session; an empty one reopens it."""
-        changes: dict[str, Any] = {
-            "title": encodable(title) if title is not None else None,
-            "model": model,
-            "compaction": compaction,
-            "mode": mode,
-            "end_reason": end_reason,
-            "todos": json_text(todos) if todos is not None else None,
-            "grants": json_text(grants) if grants is not None else None,
-            "breaker": json_text(breaker) if breaker is not None else None,
-        }
+        texts = {"title": title, "model": model, "compaction": compaction, "mode": mode}
+        data = {"todos": todos, "grants": grants, "breaker": breaker}
+        changes: dict[str, Any] = {**texts, "end_reason": end_reason}
+        changes |= {name: json_text(value) if value is not None else None for name, value in data.items()}
         given = {name for name, value in changes.items() if value is not None}
         if not given and system is None:
             return
@@ -201,7 +188,7 @@ class SessionStore(Subject):
     def rename_conversation(self, root_id: str, title: str) -> None:
         """Gives every session of a conversation this title, except its tasks."""
         with self._db.transaction(session=root_id):
-            renamed = self._db.execute(sql.RENAME_SESSIONS, root=root_id, new_title=encodable(title))
+            renamed = self._db.execute(sql.RENAME_SESSIONS, root=root_id, new_title=title)
             require_session(self._db, renamed.rowcount, root_id)
             refresh_conversation(self._db, root_id)
 
@@ -212,14 +199,19 @@ class SessionStore(Subject):
         between which others write; if the index is large, some of its words are removed later
         (`run_maintenance`).
         """
-        deleted = await self._thread.run(lambda: deletion.mark_deleted(self._db, root_id))
-        while await self._delete_step(lambda: deletion.delete_rows(self._db)):
+        deleted = await self._mark_deleted(root_id)
+        while await self._delete_step(lambda: delete_rows(self._db)):
             pass
         deadline = time.monotonic() + _DELETION_INDEX_S
-        while await self._delete_step(lambda: deletion.merge_index(self._db)):
+        while await self._delete_step(lambda: merge_index(self._db)):
             if time.monotonic() > deadline:
                 break
         return deleted
+
+    @stored
+    def _mark_deleted(self, root_id: str) -> int:
+        with self._db.transaction(durable=True, session=root_id):
+            return mark_deleted(self._db, root_id)
 
     async def _delete_step(self, job: Callable[[], bool]) -> bool:
         """Whether work is left. Lets others write."""
@@ -228,3 +220,51 @@ class SessionStore(Subject):
         if left and self._thread.location.server is None:
             await asyncio.sleep(max(_DELETION_PAUSE_S, time.monotonic() - started))
         return left
+
+
+# --- deletion
+
+
+def mark_deleted(db: Database, root_id: str) -> int:
+    """Inside a transaction: hides a conversation, and records that in its audit; how many sessions it had."""
+    marked = db.execute(sql.MARK_DELETED, root=root_id).rowcount
+    if marked:
+        db.execute(sql.DELETE_CONVERSATION, root=root_id)
+        append_audit(db, root_id, [AuditEntry("deleted", {"by": login_name(), "sessions": marked})])
+        db.execute(sql.DELETE_LEASES_OF_CONVERSATION, root=root_id)
+        db.execute(sql.SAVE_MAINTENANCE, name=_MERGE, state="begin")
+    return marked
+
+
+def delete_rows(db: Database) -> bool:
+    """Deletes some of what is marked, overwritten if possible. False if nothing is left of it."""
+    session = db.execute(sql.FIND_DELETED_SESSION, many=1).scalar()
+    if session is None:
+        return False
+    texts = indexed_texts(db.execute(sql.LIST_FIRST_MESSAGES, session=session, many=BATCH_ROWS))
+    numbers = json_text([text.number for text in texts])
+    with db.secure_delete(), db.transaction():
+        remaining = set(db.execute(sql.LOCK_MESSAGES, numbers=numbers).scalars())  # others may delete as well
+        remove_texts(db, [text for text in texts if text.number in remaining])
+        db.execute(sql.DELETE_MESSAGES, numbers=numbers)
+        if not texts and not db.execute(sql.DELETE_TOOL_RUNS, session=session, many=BATCH_ROWS).rowcount:
+            prompt = find_prompt(db, session)
+            db.execute(sql.DELETE_SESSION, session=session)
+            drop_prompt(db, prompt)
+            db.execute(sql.SAVE_MAINTENANCE, name=_MERGE, state="begin")  # others may have finished it
+    return True
+
+
+def merge_index(db: Database) -> bool:
+    """Removes some of the deleted words from the index. False if none is left in it."""
+    state = db.execute(sql.FIND_MAINTENANCE, name=_MERGE).scalar()
+    if state is None:
+        return False
+    more = db.full_text.merge_some(begin=state == "begin")
+    if state == "begin" or not more:
+        with db.transaction():
+            if more:
+                db.execute(sql.SAVE_MAINTENANCE, name=_MERGE, state="go on")
+            else:
+                db.execute(sql.DELETE_MAINTENANCE, work=_MERGE)
+    return more

@@ -6,16 +6,15 @@ write.
 
 import sqlite3
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from crushpy.storage.database import Database, Rows, Statement
-from crushpy.storage.leases import SqliteLeases
+from crushpy.security.sanitize import encodable
+from crushpy.storage.database import Database, Leases, Rows, Statement
 from crushpy.storage.location import Location
 from crushpy.storage.records import DatabaseLost
 from crushpy.storage.schema_version import refuse_unfinished
-from crushpy.storage.sqlite_errors import BusyRetry, explained
-from crushpy.storage.sqlite_file import is_intact, open_sqlite
+from crushpy.storage.sqlite_file import BusyRetry, error_name, explained, is_intact, open_sqlite
 from crushpy.storage.sqlite_search import SqliteFullText
 
 T = TypeVar("T")
@@ -48,21 +47,27 @@ class SqliteDatabase(Database):
         self._location = location
         location.known_state = location.read_state()
         self._data_version = self._read_data_version()
-        self.leases = SqliteLeases(self)
+        self.leases = Leases(self, on_server=False)
         self.full_text = SqliteFullText(self)
 
     def execute(self, statement: Statement[R], **values: Any) -> Rows[R]:
         """A single statement waits for other processes; a transaction has done that already."""
-        if self._raw.in_transaction:
-            return Rows(self._raw.execute(statement.sqlite, values), statement.row)
-        before = self._raw.total_changes
-        rows = self._retry(lambda: Rows(self._raw.execute(statement.sqlite, values), statement.row))
-        if self._raw.total_changes != before:
-            self._adopt_own_write()
-        return rows
+        try:
+            if self._raw.in_transaction:
+                return Rows(self._raw.execute(statement.sqlite, values), statement.row)
+            before = self._raw.total_changes
+            rows = self._retry(
+                lambda: Rows(self._raw.execute(statement.sqlite, values), statement.row), waits=self.waits
+            )
+            if self._raw.total_changes != before:
+                self._adopt_own_write()
+            return rows
+        except UnicodeEncodeError:
+            return self.execute(statement, **encodable(values))
 
     def execute_many(self, statement: Statement[Any], rows: Sequence[Mapping[str, Any]]) -> None:
-        self._raw.executemany(statement.sqlite, rows)
+        for row in rows:
+            self.execute(statement, **row)
 
     @contextmanager
     def transaction(self, *, durable: bool = False, session: str = "") -> Generator[None]:
@@ -70,18 +75,13 @@ class SqliteDatabase(Database):
         if durable != self._durable:
             self._raw.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             self._durable = durable
-        self._retry(lambda: self._raw.execute("BEGIN IMMEDIATE"))
-        try:
+        self._retry(lambda: self._raw.execute("BEGIN IMMEDIATE"), waits=self.waits)
+        with self._raw:  # commits, or rolls back
             self.verify()
             if session:
                 self.leases.confirm(session)
             yield
-            self._raw.execute("COMMIT")
-            self._adopt_own_write()
-        except BaseException:
-            if self._raw.in_transaction:
-                self._raw.execute("ROLLBACK")
-            raise
+        self._adopt_own_write()
 
     def verify(self) -> None:
         known, state = self._location.known_state, self._location.read_state()
@@ -116,14 +116,10 @@ class SqliteDatabase(Database):
         with explained(self._file):
             return job()
 
-    def no_wait(self) -> AbstractContextManager[None]:
-        return self._retry.no_wait()
-
-    def lock_sequence(self, table: str) -> None:
-        """A transaction locks the whole file."""
-
-    def reset_sequence(self, table: str) -> None:
-        """The next number is always one more than the largest."""
+    def _may_be_written_later(self, error: Exception) -> bool:
+        if not isinstance(error, sqlite3.Error):
+            return False
+        return error_name(error).startswith(("SQLITE_BUSY", "SQLITE_READONLY", "SQLITE_FULL"))
 
     @contextmanager
     def secure_delete(self) -> Generator[None]:

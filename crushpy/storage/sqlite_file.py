@@ -1,22 +1,126 @@
-"""Opens a SQLite file: creates it, renames a damaged one, upgrades an old one, refuses a foreign one."""
+"""Opens a SQLite file: creates it, renames a damaged one, upgrades an old one, refuses a foreign one.
+
+Also its errors for people, and waiting while other processes write.
+"""
 
 import logging
 import os
+import random
 import sqlite3
 import time
-from contextlib import closing, suppress
+from collections.abc import Callable, Generator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar, cast
 
 from crushpy.core.messages import counted
 from crushpy.core.paths import private_dir
 from crushpy.security.private_files import locked
+from crushpy.storage.database import GAVE_UP_SECONDS, NEVER
 from crushpy.storage.generated.ddl import VERSION
 from crushpy.storage.location import Location
-from crushpy.storage.records import StorageError
+from crushpy.storage.records import DatabaseLost, StorageError
 from crushpy.storage.schema_version import OLD_VERSION, old_table_views, require_supported
-from crushpy.storage.sqlite_errors import DAMAGED_SUFFIX, SQLITE_TIMEOUT_S, BusyRetry, error_name
 from crushpy.storage.sqlite_search import FULL_TEXT_SCHEMA
 
+T = TypeVar("T")
+_HINTS = {
+    "SQLITE_FULL": "The disk is full. Free some space and try again; what was stored before is safe.",
+    "SQLITE_IOERR": "The disk is full, failing or was unplugged. Check it with `df` and the system's log.",
+    "SQLITE_READONLY": "Make the file and its folder writable, or set CRUSHPY_HOME to a folder that is.",
+    "SQLITE_CANTOPEN": "Make sure the folder exists and is writable, or set CRUSHPY_HOME to one that is.",
+    "SQLITE_PERM": "Make the file and its folder writable, or set CRUSHPY_HOME to a folder that is.",
+    "SQLITE_BUSY": "Another program has been writing to it for over a minute. Close that one, try again.",
+    "SQLITE_NOTADB": "It was not changed. Name a database of crushpy, or a file that does not exist yet.",
+    "SQLITE_CORRUPT": "The file is damaged. The next start copies what can be read into a new one.",
+}
+DAMAGED_SUFFIX = ".damaged"
+"""Ends the name of a file beside the database: reading failed, and the next start checks it."""
+_FILE_HINT = "Check the folder's permissions and the free space, or set CRUSHPY_HOME to another folder."
+_OTHER_HINT = "Run `crushpy doctor` to check the database."
+BUSY_TIMEOUT_S = 60.0
+"""How long a write waits for other processes."""
+SQLITE_TIMEOUT_S = 0.004
+"""How long SQLite waits by itself: the longer it does, the less often it polls."""
+NO_WAIT_TIMEOUT_S = 0.3
+"""How long work waits that can be done later."""
+NOTICE_DELAY_S = 2.0
+"""How long a wait takes before the user is told."""
+_FIRST_POLL_S, _POLL_S = 0.003, 0.03
+"""The longest time between two attempts; more often at first, since most writes are short."""
+_FIRST_POLL_PERIOD_S = 0.15
+
+
+@contextmanager
+def explained(file: Path) -> Generator[None]:
+    """Turns errors of the database into `StorageError`. Bugs stay what they are."""
+    try:
+        yield
+    except StorageError:
+        raise
+    except OSError as error:
+        raise StorageError(
+            f"cannot use the database {file}: {error.strerror or error}", _FILE_HINT
+        ) from error
+    except sqlite3.Error as error:
+        name = error_name(error)
+        if name.startswith("SQLITE_CORRUPT"):
+            with suppress(OSError):
+                file.with_name(f"{file.name}{DAMAGED_SUFFIX}").touch(mode=0o600)
+        hint = next((hint for start, hint in _HINTS.items() if name.startswith(start)), _OTHER_HINT)
+        lost = name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB"))
+        raise (DatabaseLost if lost else StorageError)(
+            f"cannot use the database {file}: {error}", hint
+        ) from error
+
+
+def error_name(error: sqlite3.Error) -> str:
+    """SQLite's name of the error, such as SQLITE_FULL. Empty if Python raised it by itself."""
+    return cast(str, getattr(error, "sqlite_errorname", None) or "")
+
+
+class BusyRetry:
+    """Retries while other processes write: often, at random moments, so that no process starves.
+
+    `notify` is called once, and once more when it continues, if a wait takes long.
+    """
+
+    def __init__(self, place: str, notify: Callable[[str], None]) -> None:
+        self._place = place
+        self._notify = notify
+        self._gave_up_at = NEVER
+
+    def __call__(self, action: Callable[[], T], *, waits: bool = True) -> T:
+        """The result of `action`, repeated while the database is busy; it must then change nothing."""
+        started = time.monotonic()
+        told = False
+        while True:
+            try:
+                done = action()
+            except sqlite3.Error as error:
+                waited = time.monotonic() - started
+                if not error_name(error).startswith("SQLITE_BUSY"):
+                    raise
+                hopeless = not waits or started - self._gave_up_at < GAVE_UP_SECONDS
+                if waited >= (NO_WAIT_TIMEOUT_S if hopeless else BUSY_TIMEOUT_S):
+                    if waits:
+                        self._gave_up_at = time.monotonic()
+                    raise
+                if waited >= NOTICE_DELAY_S and not told:
+                    told = True
+                    self._notify(
+                        f"Another program is writing to the database {self._place}. "
+                        "Waiting for it, up to a minute."
+                    )
+            else:
+                if told:
+                    self._notify(f"The database {self._place} is free again.")
+                return done
+            longest = _FIRST_POLL_S if waited < _FIRST_POLL_PERIOD_S else _POLL_S
+            time.sleep(random.uniform(0, longest))  # noqa: S311  # not for secrets
+
+
+sqlite3.register_converter("BOOLEAN", lambda value: value == b"1")
 APPLICATION_ID = 0x63727079
 """Marks the file as ours: "crpy" in ASCII."""
 _ATTEMPTS = 20
@@ -112,7 +216,11 @@ def _open_existing(file: Path) -> sqlite3.Connection:
     """Connects to an existing file; SQLite would create one that others can read."""
     how = "immutable=1" if _is_read_only(file) else "mode=rw"
     return sqlite3.connect(
-        f"{file.absolute().as_uri()}?{how}", uri=True, timeout=SQLITE_TIMEOUT_S, isolation_level=None
+        f"{file.absolute().as_uri()}?{how}",
+        uri=True,
+        timeout=SQLITE_TIMEOUT_S,
+        isolation_level=None,
+        detect_types=sqlite3.PARSE_DECLTYPES,  # for booleans
     )
 
 
@@ -215,14 +323,11 @@ def sqlite_version() -> str:
 
 def _refuse_foreign(connection: sqlite3.Connection, file: Path) -> int:
     """The version of the schema, 0 if there is none yet. Raises for a file of another program."""
-    connection.execute("BEGIN")  # all three at one moment: another process may be creating the tables
-    try:
+    with connection:
+        connection.execute("BEGIN")  # all three at one moment: another process may be creating the tables
         version: int = connection.execute("PRAGMA user_version").fetchone()[0]
         mark: int = connection.execute("PRAGMA application_id").fetchone()[0]
         tables: int = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
     if mark != APPLICATION_ID and tables:
         raise StorageError(
             f"the database {file} belongs to another program",
@@ -234,17 +339,11 @@ def _refuse_foreign(connection: sqlite3.Connection, file: Path) -> int:
 def _create_schema(connection: sqlite3.Connection) -> None:
     from crushpy.storage.generated.ddl import SQLITE
 
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        if not connection.execute("PRAGMA user_version").fetchone()[
-            0
-        ]:  # another process may have been faster
-            for statement in (*SQLITE, *FULL_TEXT_SCHEMA):
-                connection.execute(statement)
-            connection.execute(f"PRAGMA user_version = {VERSION}")
-            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
+    with connection:
+        connection.execute("BEGIN IMMEDIATE")
+        if connection.execute("PRAGMA user_version").fetchone()[0]:  # another process was faster
+            return
+        for statement in (*SQLITE, *FULL_TEXT_SCHEMA):
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {VERSION}")
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")

@@ -23,18 +23,9 @@ _MERGE_PAGES = 16
 _FEWEST_PAGES, _MOST_PAGES = 2, 64
 _TRIGRAM = 3
 _FIELDS = (("message_words", "words"), ("message_parts", "parts"))
-_ADD = tuple(
-    handwritten(f"INSERT INTO {table} (rowid, text) VALUES (:number, :{field})")  # noqa: S608  # our own names
-    for table, field in _FIELDS
-)
-_REMOVE = tuple(
-    handwritten(f"INSERT INTO {table} ({table}, rowid, text) VALUES ('delete', :number, :{field})")  # noqa: S608
-    for table, field in _FIELDS
-)
-_MERGE = tuple(
-    handwritten(f"INSERT INTO {table} ({table}, rank) VALUES ('merge', :pages)")  # noqa: S608
-    for table, _ in _FIELDS
-)
+_ADD = "INSERT INTO {0} (rowid, text) VALUES (:number, :{1})"
+_REMOVE = "INSERT INTO {0} ({0}, rowid, text) VALUES ('delete', :number, :{1})"
+_MERGE = "INSERT INTO {0} ({0}, rank) VALUES ('merge', :pages)"
 _CHANGES = handwritten("SELECT total_changes()")
 
 
@@ -49,25 +40,29 @@ class SqliteFullText(FullTextIndex):
         """Pages of each table that are merged in one transaction, including overwriting."""
 
     def add(self, texts: Sequence[IndexedText]) -> None:
-        for statement in _ADD:
-            self._db.execute_many(statement, [msgspec.structs.asdict(text) for text in texts])
+        self._write(_ADD, texts)
 
     def remove(self, texts: Sequence[IndexedText]) -> None:
-        for statement in _REMOVE:
-            self._db.execute_many(statement, [msgspec.structs.asdict(text) for text in texts])
+        self._write(_REMOVE, texts)
+
+    def _write(self, statement: str, texts: Sequence[IndexedText]) -> None:
+        for names in _FIELDS:
+            rows = [msgspec.structs.asdict(text) for text in texts]
+            self._db.execute_many(handwritten(statement.format(*names)), rows)
 
     def merge_some(self, *, begin: bool) -> bool:
         before = self._db.execute(_CHANGES).scalar()
         with self._db.secure_delete(), self._db.transaction():
             started = time.monotonic()
-            for statement in _MERGE:
-                self._db.execute(statement, pages=-self._pages if begin else self._pages)
+            for names in _FIELDS:
+                pages = -self._pages if begin else self._pages
+                self._db.execute(handwritten(_MERGE.format(*names)), pages=pages)
             took = time.monotonic() - started
         if took > _MERGE_STEP_S:
             self._pages = max(self._pages // 2, _FEWEST_PAGES)
         elif took < _MERGE_STEP_S / 4:
             self._pages = min(self._pages * 2, _MOST_PAGES)
-        return self._db.execute(_CHANGES).scalar() - before > 2 * len(_MERGE)
+        return self._db.execute(_CHANGES).scalar() - before > 2 * len(_FIELDS)
 
     def find_term(self, name: str, term: str, values: dict[str, Any], *, whole: bool) -> str | None:
         has_parts = len(term) >= _TRIGRAM

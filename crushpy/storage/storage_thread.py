@@ -1,25 +1,22 @@
 """The one thread on which everything is read and written, in order, with maintenance and heartbeats.
 
+Concurrent writes of calls are committed together: a reply with thousands of calls costs few transactions.
 The database is opened on that thread when the first job arrives, so that creating a `Store` costs nothing.
 """
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from crushpy.storage.database import NEVER, Database
-from crushpy.storage.group_commit import GroupCommit
 from crushpy.storage.location import Location, ServerAddress
-from crushpy.storage.records import CannotWriteNow, ServerReport, StorageError
+from crushpy.storage.records import CallWrite, CannotWriteNow, ServerReport, StorageError
 from crushpy.util.spawn import spawn
-
-if TYPE_CHECKING:
-    from crushpy.storage.group_commit import Commit
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -28,19 +25,27 @@ MAINTENANCE_DELAY_S = 0.25
 """Time without a write after which maintenance begins."""
 _MAINTENANCE_PAUSE_S = 0.01
 _RETRY_DELAY_S = 10.0
+BUSY_FAILURE_S = 5.0
+"""A failure after this time means that the database was busy: the writes are not tried one by one."""
+Failures = list[Exception | None]
+"""One for each write: why it is not stored; None if it is."""
+Group = list[tuple[CallWrite, asyncio.Future[None]]]
+"""Writes, each with the future of its caller."""
+Commit = Callable[[str, Sequence[CallWrite]], None]
+"""Commits writes to one session, or conversation, in one transaction. On the storage thread."""
 
 
 class StorageThread:
+    write_calls: Commit
+    """Writes of tool calls to one conversation, in one transaction."""
+
     def __init__(self, location: Location) -> None:
         self.location = location
         self.maintain: Callable[[], bool] = lambda: False
         """A few milliseconds of maintenance; False if none is left."""
-        self.write_calls: Commit = _no_calls
-        """Writes of tool calls to one conversation, in one transaction."""
         self._database: Database | None = None
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="storage")
         self._timer: asyncio.TimerHandle | None = None
-        self._maintain_at = 0.0
         self._maintenance: asyncio.Task[None] | None = None
         self._heartbeat: asyncio.Task[None] | None = None
         self.calls = GroupCommit(
@@ -87,7 +92,7 @@ class StorageThread:
         return self.database.run(job, asked)
 
     async def close(self) -> None:
-        """Finishes the queued jobs and closes the database."""
+        """Finishes the queued jobs and closes the database. The thread cannot be used afterwards."""
         if self._timer is not None:
             self._timer.cancel()
         if self._heartbeat is not None:
@@ -108,16 +113,12 @@ class StorageThread:
     # --- maintenance, while nothing is written ----------------------------------------------------------
 
     def schedule_maintenance(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         loop = asyncio.get_running_loop()
-        self._maintain_at = loop.time() + MAINTENANCE_DELAY_S
-        if self._timer is None:
-            self._timer = loop.call_at(self._maintain_at, self._begin_maintenance)
+        self._timer = loop.call_later(MAINTENANCE_DELAY_S, self._begin_maintenance)
 
     def _begin_maintenance(self) -> None:
-        loop = asyncio.get_running_loop()
-        if loop.time() < self._maintain_at:  # something was written since
-            self._timer = loop.call_at(self._maintain_at, self._begin_maintenance)
-            return
         self._timer = None
         self._maintenance = spawn(self._run_maintenance())
 
@@ -141,16 +142,13 @@ class StorageThread:
         if self._heartbeat is None or self._heartbeat.done():
             self._heartbeat = spawn(self._send_heartbeats())
 
-    def _renew_leases(self) -> float | None:
-        return self.database.leases.renew_all()
-
     async def _send_heartbeats(self) -> None:
         """Tells others that this process is alive, as long as it holds a lease."""
         pause: float | None = 0.0
         while pause is not None:
             await asyncio.sleep(pause)
             try:
-                pause = await self.run(self._renew_leases, patient=False)
+                pause = await self.run(lambda: self.database.leases.renew_all(), patient=False)  # noqa: PLW0108
             except StorageError:  # the next write reports it
                 pause = _RETRY_DELAY_S
             except RuntimeError:  # closed
@@ -184,8 +182,83 @@ def _retrieve_exception(future: "asyncio.Future[T]") -> None:
         future.exception()
 
 
-def _no_calls(*_: object) -> None:
-    raise AssertionError("no store uses this thread")
+# --- calls
+
+
+class GroupCommit:
+    """`submit` runs a function on the storage thread."""
+
+    def __init__(self, submit: Callable[[Callable[[], Failures]], Future[Failures]], commit: Commit) -> None:
+        self._submit = submit
+        self._commit = commit
+        self._waiting: Group = []
+        self._under_way = 0
+        """Groups that are being committed; writes that arrive meanwhile form the next one."""
+
+    async def write(self, write: CallWrite) -> None:
+        """Returns once it is committed; it completes even if the caller is cancelled."""
+        loop = asyncio.get_running_loop()
+        stored: asyncio.Future[None] = loop.create_future()
+        if not self._waiting and not self._under_way:
+            loop.call_soon(self.send)  # after all callbacks that are ready
+        self._waiting.append((write, stored))
+        await stored  # if cancelled, it is written all the same
+
+    def send(self) -> None:
+        """Submits the waiting writes, before any other job."""
+        if not self._waiting:
+            return
+        group, self._waiting = self._waiting, []
+        writes = [write for write, _ in group]
+        loop = asyncio.get_running_loop()
+        try:
+            done = self._submit(lambda: _commit_all(self._commit, writes))
+        except RuntimeError as closed:
+            _settle(group, [closed] * len(group))
+            return
+        self._under_way += 1
+        done.add_done_callback(lambda made: loop.call_soon_threadsafe(self._done, group, made.result()))
+
+    def _done(self, group: Group, failures: Failures) -> None:
+        self._under_way -= 1
+        _settle(group, failures)
+        if not self._under_way:
+            self.send()
+
+
+def _commit_all(commit: Commit, writes: Sequence[CallWrite]) -> Failures:
+    failures: Failures = [None] * len(writes)
+    places: dict[str, list[int]] = {}
+    for place, write in enumerate(writes):
+        places.setdefault(write.place, []).append(place)
+    for where, here in places.items():
+        failed = _commit_some(commit, where, [writes[place] for place in here])
+        for place, failure in zip(here, failed, strict=True):
+            failures[place] = failure
+    return failures
+
+
+def _commit_some(commit: Commit, where: str, writes: Sequence[CallWrite]) -> Failures:
+    """If the group fails, each write is tried by itself: an invalid one does not affect the others."""
+    began = time.monotonic()
+    try:
+        commit(where, writes)
+    except Exception as failure:
+        if len(writes) == 1 or time.monotonic() - began > BUSY_FAILURE_S:
+            return [failure] * len(writes)
+        return [one for write in writes for one in _commit_some(commit, where, [write])]
+    return [None] * len(writes)
+
+
+def _settle(group: Group, failures: Failures) -> None:
+    for (_, stored), failure in zip(group, failures, strict=True):
+        if stored.cancelled():
+            continue
+        if failure is None:
+            stored.set_result(None)
+        else:
+            stored.set_exception(failure)
+            stored.exception()  # retrieved, in case the caller is gone
 
 
 # --- opening the database, on that thread

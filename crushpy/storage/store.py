@@ -1,21 +1,17 @@
 """The API of storage: every read and write, in order, on one thread of its own."""
 
-from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from crushpy.storage import deletion
-from crushpy.storage.audit_rows import AuditStore
+from crushpy.storage.audit_store import AuditStore
 from crushpy.storage.boundary_store import BoundaryStore
 from crushpy.storage.file_changes import FileChangeStore
 from crushpy.storage.location import Location
 from crushpy.storage.message_store import CallStore, MessageStore
-from crushpy.storage.pin_store import PinStore
-from crushpy.storage.record_store import LeaseStore, NoteStore, OutputStore, TaskStore, UsageStore
-from crushpy.storage.search_index import index_some
-from crushpy.storage.search_store import SearchStore
-from crushpy.storage.session_store import SessionStore
+from crushpy.storage.record_store import LeaseStore, NoteStore, OutputStore, PinStore, TaskStore, UsageStore
+from crushpy.storage.search_store import SearchStore, index_some
+from crushpy.storage.session_store import SessionStore, delete_rows, merge_index
 from crushpy.storage.storage_thread import StorageThread
 
 if TYPE_CHECKING:
@@ -35,6 +31,13 @@ class Store:
         self.location = Location(database, url)
         thread = self.thread = StorageThread(self.location)
         thread.maintain = self._maintain
+        self.place = self.location.place
+        """How people name the database: a file, or an address without its password."""
+        self.warnings = self.location.warnings
+        """Problems met while opening the database, for the user."""
+        self.open_in_background = thread.open_in_background
+        self.listen = thread.listen
+        self.close = thread.close
         self.outputs = OutputStore(thread)
         self.sessions = SessionStore(thread)
         self.messages = MessageStore(thread)
@@ -56,27 +59,9 @@ class Store:
         return ImportStore(self.thread)
 
     @property
-    def place(self) -> str:
-        """How people name the database: a file, or an address without its password."""
-        return self.location.place
-
-    @property
     def exists(self) -> bool:
         """False if the first write would create the database."""
         return self.location.exists
-
-    @property
-    def warnings(self) -> list[str]:
-        """Problems met while opening the database, for the user."""
-        return self.location.warnings
-
-    def open_in_background(self) -> None:
-        """A failure shows at the first call."""
-        self.thread.open_in_background()
-
-    def listen(self, listener: Callable[[str], None]) -> None:
-        """From now on `listener` is called, in this loop, with notices for the user while a call waits."""
-        self.thread.listen(listener)
 
     async def run_maintenance(self) -> bool:
         """A few milliseconds of it: the index grows, deleted rows leave the file. False if all is done."""
@@ -84,7 +69,7 @@ class Store:
 
     def _maintain(self) -> bool:
         db = self.thread.database
-        return index_some(db) or deletion.delete_rows(db) or deletion.merge_index(db)
+        return index_some(db) or delete_rows(db) or merge_index(db)
 
     async def check(self) -> list[str]:
         """Reads the whole database; its problems, one line each. Empty if it is sound."""
@@ -94,7 +79,3 @@ class Store:
         """Raises `DatabaseLost` if the file was deleted, replaced or overwritten since it was opened."""
         if not self.location.is_unchanged():
             await self.thread.run(lambda: self.thread.database.verify())  # noqa: PLW0108  # opened there
-
-    async def close(self) -> None:
-        """Finishes the queued calls and closes the database. The store cannot be used afterwards."""
-        await self.thread.close()

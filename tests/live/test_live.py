@@ -9,8 +9,7 @@ import pytest
 from crushpy.core.messages import Json, Message, Text, ToolCall, ToolResult
 from crushpy.http import Client
 from crushpy.llm.errors import BadRequest, ContextOverflow
-from crushpy.llm.litellm.pipe_protocol import ProviderAccess
-from crushpy.llm.litellm.provider import LiteLLMProvider
+from crushpy.llm.litellm.provider import LiteLLMProvider, ProviderAccess
 from crushpy.llm.openai.provider import ChatProvider
 from crushpy.llm.protocol import CallPiece, Done, Piece, Provider, Request, TextPiece, ToolSpec
 

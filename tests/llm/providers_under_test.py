@@ -11,8 +11,7 @@ from crushpy.http import Timeouts
 from crushpy.llm.anthropic.provider import AnthropicProvider
 from crushpy.llm.errors import ModelError
 from crushpy.llm.gemini.provider import GeminiProvider
-from crushpy.llm.litellm.pipe_protocol import ProviderAccess
-from crushpy.llm.litellm.provider import LiteLLMProvider
+from crushpy.llm.litellm.provider import LiteLLMProvider, ProviderAccess
 from crushpy.llm.openai.provider import ChatProvider, ResponsesProvider
 from crushpy.llm.protocol import Provider, Request
 

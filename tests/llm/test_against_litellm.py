@@ -102,7 +102,7 @@ def _fields(value: Any) -> dict[str, Any]:
 
 def litellms(request: Request) -> Body:
     """The history as litellm would post it, by its own transformations."""
-    from crushpy.llm.litellm.completion import import_litellm
+    from crushpy.llm.litellm.helper import import_litellm
 
     import_litellm()
     messages = chat_messages(request, litellm_dialect(request.model))
@@ -126,7 +126,7 @@ def litellms(request: Request) -> Body:
 
 def litellms_whole(request: Request) -> Body:
     """The whole body, with tools and limits, that litellm would post."""
-    from crushpy.llm.litellm.completion import import_litellm
+    from crushpy.llm.litellm.helper import import_litellm
 
     import_litellm()
     from litellm.types.utils import CallTypes

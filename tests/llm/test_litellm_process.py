@@ -20,11 +20,14 @@ from support.process_state import alive
 from crushpy.llm import errors
 from crushpy.llm.errors import CutStream, ModelError, Unavailable
 from crushpy.llm.litellm import provider as module
-from crushpy.llm.litellm.pipe_protocol import Failure, ProviderAccess, decode_from_helper, encode_line
 from crushpy.llm.litellm.provider import (
+    CallReply,
     LiteLLMProcess,
     LiteLLMProvider,
+    ProviderAccess,
     begin_loading,
+    decode_answer,
+    encode_line,
     start_process,
 )
 from crushpy.llm.protocol import TextPiece
@@ -261,9 +264,8 @@ def test_every_error_comes_out_as_it_went_in(kind: type[ModelError]) -> None:
     for name in ("retry_after", "limit"):
         if hasattr(error, name):
             setattr(error, name, 5)
-    message = decode_from_helper(encode_line(Failure.from_error(3, error)))
-    assert isinstance(message, Failure)
-    assert type(message.to_error()) is kind
-    assert vars(message.to_error()) == vars(error)
-    assert str(message.to_error()) == str(error)
+    received = decode_answer(encode_line(CallReply.from_error(3, error))).content()
+    assert type(received) is kind
+    assert vars(received) == vars(error)
+    assert str(received) == str(error)
     assert kind is ModelError or kind in vars(errors).values()

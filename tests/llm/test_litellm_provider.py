@@ -13,8 +13,7 @@ from scripted_llm import Call, Fail, Reply, ScriptedLLM
 
 from crushpy.core.messages import Message, Text, Thinking, ToolCall, ToolResult
 from crushpy.llm.errors import BadRequest
-from crushpy.llm.litellm.pipe_protocol import ProviderAccess
-from crushpy.llm.litellm.provider import LiteLLMProvider
+from crushpy.llm.litellm.provider import LiteLLMProvider, ProviderAccess
 
 pytestmark = [
     pytest.mark.xdist_group("litellm"),
@@ -107,7 +106,7 @@ ONE_REPLY = """
 import asyncio, os, sys
 sys.path[:0] = {folders!r}
 from conversing import hear
-from crushpy.llm.litellm.pipe_protocol import ProviderAccess
+from crushpy.llm.litellm.provider import ProviderAccess
 from crushpy.llm.litellm.provider import LiteLLMProvider
 before = dict(os.environ)
 async def main():

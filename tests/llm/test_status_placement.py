@@ -50,7 +50,7 @@ def received(sent: Request, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         monkeypatch.setenv(f"{name}_API_KEY", "test")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION_NAME"):
         monkeypatch.setenv(name, "us-east-1")
-    from crushpy.llm.litellm.completion import import_litellm
+    from crushpy.llm.litellm.helper import import_litellm
 
     import_litellm()
     from litellm.types.utils import CallTypes

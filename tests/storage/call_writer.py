@@ -11,8 +11,7 @@ from pathlib import Path
 from support.stored import a_session, answered, replied, said
 
 from crushpy.core.messages import ToolCall
-from crushpy.storage.audit_records import AuditEntry
-from crushpy.storage.records import CallDecided, CallStart
+from crushpy.storage.records import AuditEntry, CallDecided, CallStart
 from crushpy.storage.store import Store
 
 SIDE_BY_SIDE = 30

@@ -26,7 +26,7 @@ async def deed(url: str, what: str, fatal: int) -> None:
 
     def hook() -> None:
         database: Any = store.thread.database
-        for name in ("execute", "execute_many", "_execute_raw"):
+        for name in ("execute", "execute_many"):
             usual = getattr(database, name)
 
             def counted(*args: Any, usual: Any = usual, **values: Any) -> Any:

@@ -14,9 +14,9 @@ import pytest
 from support.stored import a_session, answered, replied, said
 
 from crushpy.core.messages import ToolCall
-from crushpy.storage.audit_records import AuditEntry, find_fault
-from crushpy.storage.group_commit import GroupCommit
-from crushpy.storage.records import CallBegun, CallDecided, CallStart, CallWrite, StorageError
+from crushpy.storage.audit_store import find_fault
+from crushpy.storage.records import AuditEntry, CallDecided, CallStart, CallWrite, StorageError
+from crushpy.storage.storage_thread import GroupCommit
 from crushpy.storage.store import Store
 
 HERE = Path(__file__).parent
@@ -85,7 +85,7 @@ async def test_what_comes_while_a_group_is_committed_is_the_next_group() -> None
 
     with ThreadPoolExecutor(1) as thread:
         group = GroupCommit(thread.submit, commit)
-        writes = [group.write(CallBegun("session", "m", call)) for call in MANY]
+        writes = [group.write(CallWrite("session", begun=("m", call))) for call in MANY]
         first = asyncio.ensure_future(writes[0])
         while not groups:
             await asyncio.sleep(0)

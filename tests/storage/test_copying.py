@@ -19,9 +19,9 @@ from support.tcp_proxy import Proxy
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import MessageOverride, Pin, Text, ToolCall, Usage
 from crushpy.core.timeline_notes import TimelineNote
-from crushpy.storage.audit_records import AuditEntry, find_fault
+from crushpy.storage.audit_store import find_fault
 from crushpy.storage.copying import Transfer, copy_storage
-from crushpy.storage.records import StorageError
+from crushpy.storage.records import AuditEntry, StorageError
 from crushpy.storage.store import Store
 
 pytestmark = pytest.mark.xdist_group("postgres")

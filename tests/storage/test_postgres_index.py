@@ -7,7 +7,7 @@ from support.places import Place
 from support.postgres_server import Server
 from support.stored import a_session, said
 
-from crushpy.storage.search_index import MAX_PARTS
+from crushpy.storage.search_store import MAX_PARTS
 from crushpy.storage.store import Store
 
 pytestmark = pytest.mark.xdist_group("postgres")

@@ -170,7 +170,7 @@ async def _cross(store: Store, session: str) -> None:
 async def test_a_lease_beats_on_a_timer_while_nothing_is_written(
     server: Server, both: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crushpy.storage.leases.HEARTBEAT_S", 0.02)
+    monkeypatch.setattr("crushpy.storage.database.HEARTBEAT_S", 0.02)
     store, session = await opened(both)
     await store.leases.acquire(session)
     database = both.url.rpartition("/")[2]

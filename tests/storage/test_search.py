@@ -17,9 +17,9 @@ from crushpy.core.boundary import StoredBoundary
 from crushpy.core.errors import UsageError
 from crushpy.core.ids import new_id
 from crushpy.core.messages import Message, Note, Seed, Text, Thinking, ToolCall
-from crushpy.storage.deletion import delete_rows, mark_deleted
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.search_store import MAX_TERMS, split_query
+from crushpy.storage.session_store import delete_rows, mark_deleted
 from crushpy.storage.store import Store
 
 

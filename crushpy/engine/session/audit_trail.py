@@ -9,8 +9,7 @@ from crushpy.engine.approvals import Ruling
 from crushpy.engine.turn.call_observer import ObservedCall
 from crushpy.permissions.decision import Decision
 from crushpy.security.redact import Redactor
-from crushpy.storage.audit_records import AuditEntry
-from crushpy.storage.records import CallDecided, DatabaseLost, StorageError
+from crushpy.storage.records import AuditEntry, CallDecided, DatabaseLost, StorageError
 from crushpy.storage.store import Store
 from crushpy.util.login import login_name
 

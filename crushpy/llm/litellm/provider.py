@@ -15,18 +15,21 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
+from typing import Any
 
 import msgspec
 
 import crushpy
+from crushpy.core.messages import Data, Json
 from crushpy.core.own_code import is_importable
+from crushpy.http import Timeouts
 from crushpy.llm.errors import CutStream, ModelError, Unavailable
-from crushpy.llm.litellm import pipe_protocol as protocol
 from crushpy.llm.protocol import Done, Piece, Request
+from crushpy.security.sanitize import encodable
 
 IDLE_TIMEOUT_S = 300.0
-"""The process exits after this time without a call: it holds 250 MB."""
+"""The process is ended after this time without a call: it holds 250 MB."""
 STDERR_TAIL_BYTES = 2_000
 _HELPER_SCRIPT = """
 import sys
@@ -34,11 +37,10 @@ sys.path.append(sys.argv[1])
 from crushpy.core.own_code import restrict_imports
 restrict_imports()
 from crushpy.llm.litellm.helper import run_helper
-run_helper(float(sys.argv[2]))
+run_helper()
 """
-
-Answer = Piece | ModelError
-
+LOAD_FAILED = 3
+"""Exit code of the process if litellm cannot be imported; the last line on stderr says why."""
 _current: "LiteLLMProcess | None" = None
 
 
@@ -59,7 +61,7 @@ def begin_loading() -> None:
 class LiteLLMProvider:
     """Implements `llm.protocol.Provider`. `as_openai`: litellm sees an OpenAI-compatible server."""
 
-    def __init__(self, access: protocol.ProviderAccess, *, as_openai: bool = False) -> None:
+    def __init__(self, access: "ProviderAccess", *, as_openai: bool = False) -> None:
         self._access = access
         self._as_openai = as_openai
 
@@ -86,11 +88,10 @@ class LiteLLMProcess:
     def __init__(self) -> None:
         """Raises Unavailable if the process cannot be started."""
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115
-        root = str(Path(crushpy.__file__).parents[1])
         try:
             self._process = subprocess.Popen(
                 # -P: the current folder, which belongs to the user's project, is not on sys.path.
-                [sys.executable, "-P", "-c", _HELPER_SCRIPT, root, str(IDLE_TIMEOUT_S)],
+                [sys.executable, "-P", "-c", _HELPER_SCRIPT, str(Path(crushpy.__file__).parents[1])],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._stderr,
@@ -99,26 +100,22 @@ class LiteLLMProcess:
             )
         except OSError as error:
             raise Unavailable(f"The litellm process could not be started: {error}.") from error
-        self.ready = False
-        self.ended = False
+        self.pid = self._process.pid
+        self.ready = self.ended = False
         self._ids = count(1)
-        self._calls: dict[int, tuple[asyncio.AbstractEventLoop, asyncio.Queue[Answer]]] = {}
-        self._outgoing: SimpleQueue[protocol.ToHelper | None] = SimpleQueue()
+        self._calls: dict[int, tuple[asyncio.AbstractEventLoop, asyncio.Queue[Piece | ModelError]]] = {}
+        self._outgoing: SimpleQueue[Call | None] = SimpleQueue()
         atexit.register(self.end)
         for work in (self._read, self._write):
             threading.Thread(target=work, name="litellm pipe", daemon=True).start()
 
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    async def stream(self, access: protocol.ProviderAccess, request: Request) -> AsyncIterator[Piece]:
+    async def stream(self, access: "ProviderAccess", request: Request) -> AsyncIterator[Piece]:
         """As `llm.protocol.Provider.stream`."""
         call = next(self._ids)
-        answers: asyncio.Queue[Answer] = asyncio.Queue()
+        answers: asyncio.Queue[Piece | ModelError] = asyncio.Queue()
         self._calls[call] = asyncio.get_running_loop(), answers
-        self._outgoing.put(protocol.StartCall(call, access, request))
-        answer: Answer | None = None
+        self._outgoing.put(Call(call, access, request))
+        answer: Piece | ModelError | None = None
         try:
             if self.ended:  # too late for the reader thread to say so
                 raise self._exit_error()
@@ -130,7 +127,7 @@ class LiteLLMProcess:
         finally:
             del self._calls[call]
             if not isinstance(answer, Done):
-                self._outgoing.put(protocol.CancelCall(call))
+                self._outgoing.put(Call(call))
 
     def end(self) -> None:
         """Kill the process: litellm is slow to exit by itself."""
@@ -141,31 +138,33 @@ class LiteLLMProcess:
     def _write(self) -> None:
         assert self._process.stdin is not None
         with suppress(OSError), self._process.stdin as pipe:
-            while (message := self._outgoing.get()) is not None:
-                pipe.write(protocol.encode_line(message))
-                pipe.flush()
+            while not self.ended:
+                try:
+                    message = self._outgoing.get(timeout=IDLE_TIMEOUT_S)
+                except Empty:
+                    if not self._calls:
+                        self.end()
+                    continue
+                if message is not None:
+                    pipe.write(encode_line(message))
+                    pipe.flush()
 
     def _read(self) -> None:
         assert self._process.stdout is not None
         try:
             with self._process.stdout as pipe:
                 for line in pipe:
-                    self._handle(protocol.decode_from_helper(line))
+                    answer = decode_answer(line)
+                    if answer.id:
+                        self._deliver(answer.id, answer.content())
+                    else:
+                        self.ready = True
             self._fail(self._exit_error())
         except (msgspec.MsgspecError, RecursionError) as error:
             self._fail(CutStream(f"The litellm process ({self.pid}) sent an invalid message: {error}"))
             self._process.wait()
 
-    def _handle(self, message: protocol.FromHelper) -> None:
-        match message:
-            case protocol.Chunk():
-                self._deliver(message.id, message.piece)
-            case protocol.Failure():
-                self._deliver(message.id, message.to_error())
-            case protocol.Ready():
-                self.ready = True
-
-    def _deliver(self, call: int, answer: Answer) -> None:
+    def _deliver(self, call: int, answer: Piece | ModelError) -> None:
         if (waiting := self._calls.get(call)) is not None:
             loop, answers = waiting
             with suppress(RuntimeError):  # the event loop is closed
@@ -184,7 +183,7 @@ class LiteLLMProcess:
         self._stderr.seek(max(0, self._stderr.seek(0, os.SEEK_END) - STDERR_TAIL_BYTES))
         last_line = self._stderr.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
         reason = redact(last_line)[:200]
-        if code == protocol.LOAD_FAILED:
+        if code == LOAD_FAILED:
             return ModelError(
                 f"litellm could not be loaded: {reason}",
                 "Reinstall crushpy, or choose a model that does not need litellm (`crushpy models`).",
@@ -202,3 +201,59 @@ def _environment() -> dict[str, str]:
     # Without bytecode litellm takes twice as long to load, each time. No module of the user's project is
     # loaded, so bytecode is written to crushpy's own folders only.
     return {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"} | {"PYTHONPATH": path}
+
+
+# --- the messages on the pipes: one line of JSON each
+
+
+class ProviderAccess(Data, frozen=True):
+    """How to reach a provider. litellm reads the environment if there is no key or address.
+
+    `extra` holds further arguments of every call.
+    """
+
+    api_base: str | None = None
+    api_key: str | None = None
+    key_variable: str = ""
+    extra: Json = msgspec.field(default_factory=dict[str, Any])
+    timeouts: Timeouts = Timeouts()
+
+
+class Call(Data, frozen=True):
+    """To the process. Answered until one answer holds `Done` or an error. Cancelled if it has no request."""
+
+    id: int
+    access: ProviderAccess = ProviderAccess()
+    request: Request | None = None
+
+
+class CallReply(Data, frozen=True):
+    """From the process: a piece of a reply, or the ModelError that ended it. Id 0: litellm is imported."""
+
+    id: int
+    piece: Piece | None = None
+    kind: str = ""
+    fields: Json = msgspec.field(default_factory=dict[str, Any])
+
+    @classmethod
+    def from_error(cls, call: int, error: ModelError) -> "CallReply":
+        return cls(call, None, error.kind, vars(error))
+
+    def content(self) -> Piece | ModelError:
+        if self.piece is not None:
+            return self.piece
+        kinds = {kind.kind: kind for kind in ModelError.__subclasses__()}
+        error = kinds.get(self.kind, ModelError)(self.fields["message"], self.fields["hint"])
+        vars(error).update(self.fields)
+        return error
+
+
+decode_call = msgspec.json.Decoder(Call).decode
+decode_answer = msgspec.json.Decoder(CallReply).decode
+
+
+def encode_line(message: Call | CallReply) -> bytes:
+    try:
+        return msgspec.json.encode(message) + b"\n"
+    except UnicodeEncodeError:  # a lone surrogate in a server's reply
+        return msgspec.json.encode(encodable(msgspec.to_builtins(message))) + b"\n"

@@ -814,12 +814,6 @@ KEYS = {
     "index_queue": ("number",),
     "message_fact": ("number",),
 }
-BOOLEANS = {
-    "boundary": ("prepared",),
-    "conversation": ("is_open",),
-    "timeline_note": ("early",),
-    "tool_run": ("is_error",),
-}
 DEFAULTS: dict[str, dict[str, str]] = {
     "audit": {},
     "audit_end": {},

@@ -53,17 +53,6 @@ class BoundaryRow(StatementRow, frozen=True, gc=False):
     threshold: float
 
 
-class CallUsageRow(StatementRow, frozen=True, gc=False):
-    session_id: str
-    model: str
-    quarter: int
-    input_tokens: float
-    output_tokens: float
-    cache_read_tokens: float
-    cache_write_tokens: float
-    cost: float
-
-
 class CandidateRow(StatementRow, frozen=True, gc=False):
     number: int
     id: str
@@ -80,17 +69,16 @@ class CandidateRow(StatementRow, frozen=True, gc=False):
     title: str
 
 
-class ConversationRow(StatementRow, frozen=True, gc=False):
+class ConversationEntry(StatementRow, frozen=True, gc=False):
+    id: str
     root_id: str
-    tip_id: str
-    cwd: str
     title: str
+    cwd: str
     model: str
     updated_at: float
-    is_open: bool
     generations: int
     messages: int
-    imported: str
+    imported: str = ''
 
 
 class DraftRow(StatementRow, frozen=True, gc=False):
@@ -128,7 +116,7 @@ class FileStateRow(StatementRow, frozen=True, gc=False):
     after: str | None
 
 
-class ImportRecordRow(StatementRow, frozen=True, gc=False):
+class ImportRecord(StatementRow, frozen=True, gc=False):
     root_id: str
     source: str
     foreign_id: str
@@ -136,23 +124,21 @@ class ImportRecordRow(StatementRow, frozen=True, gc=False):
     tip_id: str
     last_message: str
     last_piece: str
-    open_calls: str
-    imported_at: float
+    imported_at: float = 0.0
 
 
-class ListedTaskRow(StatementRow, frozen=True, gc=False):
-    root_id: str
+class ListedTask(StatementRow, frozen=True, gc=False):
     number: int
     name: str
-    state: str
-    session_id: str
-    result_id: str
-    branch: str
-    changes: str
-    error: str
-    steps: int
-    tokens: int
-    cost: float
+    state: str = 'waiting'
+    session_id: str = ''
+    result_id: str = ''
+    branch: str = ''
+    changes: str = ''
+    error: str = ''
+    steps: int = 0
+    tokens: int = 0
+    cost: float = 0.0
 
 
 class MessageNumberRow(StatementRow, frozen=True, gc=False):
@@ -160,17 +146,8 @@ class MessageNumberRow(StatementRow, frozen=True, gc=False):
     number: int
 
 
-class MessageOverrideRow(StatementRow, frozen=True, gc=False):
-    session_id: str
+class MessagePlace(StatementRow, frozen=True, gc=False):
     message_id: str
-    head: int
-    tail: int
-    kind: str
-    made_after: str
-
-
-class MessagePlaceRow(StatementRow, frozen=True, gc=False):
-    id: str
     session_id: str
     number: int
 
@@ -194,23 +171,9 @@ class MessageSessionRow(StatementRow, frozen=True, gc=False):
     session_id: str
 
 
-class MessageSizeRow(StatementRow, frozen=True, gc=False):
-    number: int
-    size: int
-
-
 class OutputNameRow(StatementRow, frozen=True, gc=False):
     root_id: str
     name: str
-
-
-class PinRow(StatementRow, frozen=True, gc=False):
-    root_id: str
-    number: int
-    kind: str
-    text: str
-    source: str
-    created_at: float
 
 
 class SessionRow(StatementRow, frozen=True, gc=False):
@@ -241,20 +204,6 @@ class SessionRow(StatementRow, frozen=True, gc=False):
     system: str
 
 
-class SessionUsageRow(StatementRow, frozen=True, gc=False):
-    id: str
-    root_id: str
-    cwd: str
-    model: str
-    quarter: int
-    input_tokens: int
-    output_tokens: int
-    cache_read_tokens: int
-    cache_write_tokens: int
-    cost: float
-    title: str
-
-
 class TaskListRow(StatementRow, frozen=True, gc=False):
     root_id: str
     orders: str
@@ -262,14 +211,14 @@ class TaskListRow(StatementRow, frozen=True, gc=False):
     created_at: float
 
 
-class TaskResultRow(StatementRow, frozen=True, gc=False):
+class TaskResult(StatementRow, frozen=True, gc=False):
     id: str
     session_id: str
     raw: str
-    context_summary: str | None
-    summary_model: str
-    cost: float
     created_at: float
+    context_summary: str | None = None
+    summary_model: str = ''
+    cost: float = 0.0
 
 
 class TaskUsageRow(StatementRow, frozen=True, gc=False):
@@ -278,17 +227,6 @@ class TaskUsageRow(StatementRow, frozen=True, gc=False):
     cache_read_tokens: int
     cache_write_tokens: int
     cost: float
-
-
-class TimelineNoteRow(StatementRow, frozen=True, gc=False):
-    number: int
-    session_id: str
-    after: str
-    early: bool
-    kind: str
-    text: str
-    hint: str
-    at: float
 
 
 class TipRow(StatementRow, frozen=True, gc=False):
@@ -306,3 +244,16 @@ class UnfinishedTasksRow(StatementRow, frozen=True, gc=False):
     root_id: str
     tasks: int
     done: int
+
+
+class UsageSumRow(StatementRow, frozen=True, gc=False):
+    quarter: int
+    model: str
+    cwd: str
+    root_id: str
+    title: str
+    input_tokens: float
+    output_tokens: float
+    cache_read_tokens: float
+    cache_write_tokens: float
+    cost: float

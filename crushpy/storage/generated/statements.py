@@ -3,34 +3,32 @@
 
 from typing import Any
 
+from crushpy.core.messages import MessageOverride
+from crushpy.core.messages import Pin
+from crushpy.core.timeline_notes import TimelineNote
 from crushpy.storage.generated.rows import (
     AuditEndRow,
     AuditRow,
     BoundaryRow,
-    CallUsageRow,
     CandidateRow,
-    ConversationRow,
+    ConversationEntry,
     DraftRow,
     FileChangeRow,
     FileStateRow,
-    ImportRecordRow,
-    ListedTaskRow,
+    ImportRecord,
+    ListedTask,
     MessageNumberRow,
-    MessageOverrideRow,
-    MessagePlaceRow,
+    MessagePlace,
     MessageRow,
     MessageSessionRow,
-    MessageSizeRow,
     OutputNameRow,
-    PinRow,
     SessionRow,
-    SessionUsageRow,
     TaskListRow,
-    TaskResultRow,
+    TaskResult,
     TaskUsageRow,
-    TimelineNoteRow,
     TipRow,
     UnfinishedTasksRow,
+    UsageSumRow,
 )
 from crushpy.storage.database import Statement
 
@@ -381,7 +379,7 @@ SUM_LINEAGE_MESSAGES: Statement[Any] = Statement(
     WHERE session.id = :tip UNION SELECT session.id AS id, session.parent_id AS parent_id,
     session.message_count AS message_count
     FROM session JOIN up ON session.id = up.parent_id)
-     SELECT sum(up.message_count) AS sum_1
+     SELECT CAST(sum(up.message_count) AS INTEGER) AS sum_1
     FROM up
     """,
     """
@@ -391,7 +389,7 @@ SUM_LINEAGE_MESSAGES: Statement[Any] = Statement(
     WHERE session.id = %(tip)s UNION SELECT session.id AS id, session.parent_id AS parent_id,
     session.message_count AS message_count
     FROM session JOIN up ON session.id = up.parent_id)
-     SELECT sum(up.message_count) AS sum_1
+     SELECT CAST(sum(up.message_count) AS BIGINT) AS sum_1
     FROM up
     """,
     None,
@@ -418,39 +416,39 @@ DELETE_CONVERSATION: Statement[Any] = Statement(
     """,
     None,
 )
-LIST_CONVERSATIONS: Statement[ConversationRow] = Statement(
+LIST_CONVERSATIONS: Statement[ConversationEntry] = Statement(
     """
-    SELECT conversation.root_id, conversation.tip_id, conversation.cwd, conversation.title,
-    conversation.model, conversation.updated_at, conversation.is_open, conversation.generations,
-    conversation.messages, conversation.imported
+    SELECT conversation.tip_id AS id, conversation.root_id, conversation.title, conversation.cwd,
+    conversation.model, conversation.updated_at, conversation.generations, conversation.messages,
+    conversation.imported
     FROM conversation ORDER BY conversation.updated_at DESC, conversation.root_id LIMIT :many
     """,
     """
-    SELECT conversation.root_id, conversation.tip_id, conversation.cwd, conversation.title,
-    conversation.model, conversation.updated_at, conversation.is_open, conversation.generations,
-    conversation.messages, conversation.imported
+    SELECT conversation.tip_id AS id, conversation.root_id, conversation.title, conversation.cwd,
+    conversation.model, conversation.updated_at, conversation.generations, conversation.messages,
+    conversation.imported
     FROM conversation ORDER BY conversation.updated_at DESC, conversation.root_id LIMIT %(many)s
     """,
-    ConversationRow,
+    ConversationEntry,
 )
-LIST_FOLDER_CONVERSATIONS: Statement[ConversationRow] = Statement(
+LIST_FOLDER_CONVERSATIONS: Statement[ConversationEntry] = Statement(
     """
-    SELECT conversation.root_id, conversation.tip_id, conversation.cwd, conversation.title,
-    conversation.model, conversation.updated_at, conversation.is_open, conversation.generations,
-    conversation.messages, conversation.imported
+    SELECT conversation.tip_id AS id, conversation.root_id, conversation.title, conversation.cwd,
+    conversation.model, conversation.updated_at, conversation.generations, conversation.messages,
+    conversation.imported
     FROM conversation
     WHERE conversation.cwd = :folder ORDER BY conversation.updated_at DESC, conversation.root_id LIMIT
     :many
     """,
     """
-    SELECT conversation.root_id, conversation.tip_id, conversation.cwd, conversation.title,
-    conversation.model, conversation.updated_at, conversation.is_open, conversation.generations,
-    conversation.messages, conversation.imported
+    SELECT conversation.tip_id AS id, conversation.root_id, conversation.title, conversation.cwd,
+    conversation.model, conversation.updated_at, conversation.generations, conversation.messages,
+    conversation.imported
     FROM conversation
     WHERE conversation.cwd = %(folder)s ORDER BY conversation.updated_at DESC, conversation.root_id
     LIMIT %(many)s
     """,
-    ConversationRow,
+    ConversationEntry,
 )
 LIST_TIPS: Statement[SessionRow] = Statement(
     """
@@ -535,53 +533,72 @@ FIND_LATEST_TIP: Statement[SessionRow] = Statement(
     """,
     SessionRow,
 )
-SUM_CALL_USAGE: Statement[CallUsageRow] = Statement(
+SUM_USAGE: Statement[UsageSumRow] = Statement(
     """
-    SELECT message.session_id, message.model, CAST(message.created_at / 900 AS INTEGER) AS quarter,
-    sum(json_extract(message.usage, '$.input_tokens')) AS input_tokens, sum(json_extract(message.usage,
-    '$.output_tokens')) AS output_tokens, sum(json_extract(message.usage, '$.cache_read_tokens')) AS
-    cache_read_tokens, sum(json_extract(message.usage, '$.cache_write_tokens')) AS cache_write_tokens,
+    WITH call AS
+    (SELECT message.session_id AS session_id, message.model AS model, CAST(message.created_at / 900 AS
+    INTEGER) AS quarter, sum(json_extract(message.usage, '$.input_tokens')) AS input_tokens,
+    sum(json_extract(message.usage, '$.output_tokens')) AS output_tokens,
+    sum(json_extract(message.usage, '$.cache_read_tokens')) AS cache_read_tokens,
+    sum(json_extract(message.usage, '$.cache_write_tokens')) AS cache_write_tokens,
     sum(json_extract(message.usage, '$.cost')) AS cost
     FROM message JOIN session ON session.id = message.session_id
     WHERE session.kind != 'deleted' AND session.updated_at >= :since AND message.usage IS NOT NULL GROUP
-    BY message.session_id, message.model, CAST(message.created_at / 900 AS INTEGER)
-    """,
-    """
-    SELECT message.session_id, message.model, CAST(floor(message.created_at / 900) AS bigint) AS
-    quarter, sum(CAST(CAST(message.usage AS jsonb) ->> 'input_tokens' AS double precision)) AS
-    input_tokens, sum(CAST(CAST(message.usage AS jsonb) ->> 'output_tokens' AS double precision)) AS
-    output_tokens, sum(CAST(CAST(message.usage AS jsonb) ->> 'cache_read_tokens' AS double precision))
-    AS cache_read_tokens, sum(CAST(CAST(message.usage AS jsonb) ->> 'cache_write_tokens' AS double
-    precision)) AS cache_write_tokens, sum(CAST(CAST(message.usage AS jsonb) ->> 'cost' AS double
-    precision)) AS cost
-    FROM message JOIN session ON session.id = message.session_id
-    WHERE session.kind != 'deleted' AND session.updated_at >= %(since)s AND message.usage IS NOT NULL
-    GROUP BY message.session_id, message.model, CAST(floor(message.created_at / 900) AS bigint)
-    """,
-    CallUsageRow,
-)
-SUM_SESSION_USAGE: Statement[SessionUsageRow] = Statement(
-    """
-    SELECT session.id, session.root_id, session.cwd, session.model, CAST(session.updated_at / 900 AS
-    INTEGER) AS quarter, session.input_tokens, session.output_tokens, session.cache_read_tokens,
-    session.cache_write_tokens, session.cost + coalesce((SELECT sum(task_result.cost) AS sum_1
+    BY message.session_id, message.model, CAST(message.created_at / 900 AS INTEGER))
+     SELECT call.quarter AS quarter, coalesce(nullif(call.model, ''), session.model) AS model,
+    session.cwd, session.root_id, coalesce(conversation.title, session.title) AS title,
+    call.input_tokens, call.output_tokens, call.cache_read_tokens, call.cache_write_tokens, call.cost
+    FROM session JOIN call ON call.session_id = session.id LEFT OUTER JOIN conversation ON
+    conversation.root_id = session.root_id UNION ALL SELECT CAST(session.updated_at / 900 AS INTEGER) AS
+    quarter, session.model AS model, session.cwd, session.root_id, coalesce(conversation.title,
+    session.title) AS title, session.input_tokens - coalesce(reported.input_tokens, 0) AS input_tokens,
+    session.output_tokens - coalesce(reported.output_tokens, 0) AS output_tokens,
+    session.cache_read_tokens - coalesce(reported.cache_read_tokens, 0) AS cache_read_tokens,
+    session.cache_write_tokens - coalesce(reported.cache_write_tokens, 0) AS cache_write_tokens,
+    (session.cost - coalesce(reported.cost, 0)) + coalesce((SELECT sum(task_result.cost) AS sum_1
     FROM task_result
-    WHERE task_result.session_id = session.id), 0) AS cost, coalesce(conversation.title, session.title)
-    AS title
-    FROM session LEFT OUTER JOIN conversation ON conversation.root_id = session.root_id
+    WHERE task_result.session_id = session.id), 0) AS cost
+    FROM session LEFT OUTER JOIN (SELECT call.session_id AS session_id, sum(call.input_tokens) AS
+    input_tokens, sum(call.output_tokens) AS output_tokens, sum(call.cache_read_tokens) AS
+    cache_read_tokens, sum(call.cache_write_tokens) AS cache_write_tokens, sum(call.cost) AS cost
+    FROM call GROUP BY call.session_id) AS reported ON reported.session_id = session.id LEFT OUTER JOIN
+    conversation ON conversation.root_id = session.root_id
     WHERE session.kind != 'deleted' AND session.updated_at >= :since
     """,
     """
-    SELECT session.id, session.root_id, session.cwd, session.model, CAST(floor(session.updated_at / 900)
-    AS bigint) AS quarter, session.input_tokens, session.output_tokens, session.cache_read_tokens,
-    session.cache_write_tokens, session.cost + coalesce((SELECT sum(task_result.cost) AS sum_1
+    WITH call AS
+    (SELECT message.session_id AS session_id, message.model AS model, CAST(floor(message.created_at /
+    900) AS bigint) AS quarter, sum(CAST(CAST(message.usage AS jsonb) ->> 'input_tokens' AS double
+    precision)) AS input_tokens, sum(CAST(CAST(message.usage AS jsonb) ->> 'output_tokens' AS double
+    precision)) AS output_tokens, sum(CAST(CAST(message.usage AS jsonb) ->> 'cache_read_tokens' AS
+    double precision)) AS cache_read_tokens, sum(CAST(CAST(message.usage AS jsonb) ->>
+    'cache_write_tokens' AS double precision)) AS cache_write_tokens, sum(CAST(CAST(message.usage AS
+    jsonb) ->> 'cost' AS double precision)) AS cost
+    FROM message JOIN session ON session.id = message.session_id
+    WHERE session.kind != 'deleted' AND session.updated_at >= %(since)s AND message.usage IS NOT NULL
+    GROUP BY message.session_id, message.model, CAST(floor(message.created_at / 900) AS bigint))
+     SELECT call.quarter AS quarter, coalesce(nullif(call.model, ''), session.model) AS model,
+    session.cwd, session.root_id, coalesce(conversation.title, session.title) AS title,
+    call.input_tokens, call.output_tokens, call.cache_read_tokens, call.cache_write_tokens, call.cost
+    FROM session JOIN call ON call.session_id = session.id LEFT OUTER JOIN conversation ON
+    conversation.root_id = session.root_id UNION ALL SELECT CAST(floor(session.updated_at / 900) AS
+    bigint) AS quarter, session.model AS model, session.cwd, session.root_id,
+    coalesce(conversation.title, session.title) AS title, session.input_tokens -
+    coalesce(reported.input_tokens, 0) AS input_tokens, session.output_tokens -
+    coalesce(reported.output_tokens, 0) AS output_tokens, session.cache_read_tokens -
+    coalesce(reported.cache_read_tokens, 0) AS cache_read_tokens, session.cache_write_tokens -
+    coalesce(reported.cache_write_tokens, 0) AS cache_write_tokens, (session.cost -
+    coalesce(reported.cost, 0)) + coalesce((SELECT sum(task_result.cost) AS sum_1
     FROM task_result
-    WHERE task_result.session_id = session.id), 0) AS cost, coalesce(conversation.title, session.title)
-    AS title
-    FROM session LEFT OUTER JOIN conversation ON conversation.root_id = session.root_id
+    WHERE task_result.session_id = session.id), 0) AS cost
+    FROM session LEFT OUTER JOIN (SELECT call.session_id AS session_id, sum(call.input_tokens) AS
+    input_tokens, sum(call.output_tokens) AS output_tokens, sum(call.cache_read_tokens) AS
+    cache_read_tokens, sum(call.cache_write_tokens) AS cache_write_tokens, sum(call.cost) AS cost
+    FROM call GROUP BY call.session_id) AS reported ON reported.session_id = session.id LEFT OUTER JOIN
+    conversation ON conversation.root_id = session.root_id
     WHERE session.kind != 'deleted' AND session.updated_at >= %(since)s
     """,
-    SessionUsageRow,
+    UsageSumRow,
 )
 SUM_TASK_USAGE: Statement[TaskUsageRow] = Statement(
     """
@@ -590,10 +607,11 @@ SUM_TASK_USAGE: Statement[TaskUsageRow] = Statement(
     FROM session
     WHERE session.kind = 'task' AND session.root_id = :root UNION SELECT session.id AS id
     FROM session JOIN task ON session.parent_id = task.id)
-     SELECT coalesce(sum(session.input_tokens), 0) AS input_tokens, coalesce(sum(session.output_tokens),
-    0) AS output_tokens, coalesce(sum(session.cache_read_tokens), 0) AS cache_read_tokens,
-    coalesce(sum(session.cache_write_tokens), 0) AS cache_write_tokens, coalesce(sum(session.cost), 0)
-    AS cost
+     SELECT coalesce(CAST(sum(session.input_tokens) AS INTEGER), 0) AS input_tokens,
+    coalesce(CAST(sum(session.output_tokens) AS INTEGER), 0) AS output_tokens,
+    coalesce(CAST(sum(session.cache_read_tokens) AS INTEGER), 0) AS cache_read_tokens,
+    coalesce(CAST(sum(session.cache_write_tokens) AS INTEGER), 0) AS cache_write_tokens,
+    coalesce(CAST(sum(session.cost) AS FLOAT), 0) AS cost
     FROM session
     WHERE session.id IN (SELECT task.id
     FROM task) AND session.root_id = :root
@@ -604,10 +622,11 @@ SUM_TASK_USAGE: Statement[TaskUsageRow] = Statement(
     FROM session
     WHERE session.kind = 'task' AND session.root_id = %(root)s UNION SELECT session.id AS id
     FROM session JOIN task ON session.parent_id = task.id)
-     SELECT coalesce(sum(session.input_tokens), 0) AS input_tokens, coalesce(sum(session.output_tokens),
-    0) AS output_tokens, coalesce(sum(session.cache_read_tokens), 0) AS cache_read_tokens,
-    coalesce(sum(session.cache_write_tokens), 0) AS cache_write_tokens, coalesce(sum(session.cost), 0)
-    AS cost
+     SELECT coalesce(CAST(sum(session.input_tokens) AS BIGINT), 0) AS input_tokens,
+    coalesce(CAST(sum(session.output_tokens) AS BIGINT), 0) AS output_tokens,
+    coalesce(CAST(sum(session.cache_read_tokens) AS BIGINT), 0) AS cache_read_tokens,
+    coalesce(CAST(sum(session.cache_write_tokens) AS BIGINT), 0) AS cache_write_tokens,
+    coalesce(CAST(sum(session.cost) AS DOUBLE PRECISION), 0) AS cost
     FROM session
     WHERE session.id IN (SELECT task.id
     FROM task) AND session.root_id = %(root)s
@@ -802,20 +821,20 @@ SAVE_OVERRIDE: Statement[Any] = Statement(
     """,
     None,
 )
-LIST_OVERRIDES: Statement[MessageOverrideRow] = Statement(
+LIST_OVERRIDES: Statement[MessageOverride] = Statement(
     """
-    SELECT message_override.session_id, message_override.message_id, message_override.head,
-    message_override.tail, message_override.kind, message_override.made_after
+    SELECT message_override.message_id, message_override.head, message_override.tail,
+    message_override.kind, message_override.made_after
     FROM message_override
     WHERE message_override.session_id = :session
     """,
     """
-    SELECT message_override.session_id, message_override.message_id, message_override.head,
-    message_override.tail, message_override.kind, message_override.made_after
+    SELECT message_override.message_id, message_override.head, message_override.tail,
+    message_override.kind, message_override.made_after
     FROM message_override
     WHERE message_override.session_id = %(session)s
     """,
-    MessageOverrideRow,
+    MessageOverride,
 )
 INSERT_PIN: Statement[Any] = Statement(
     """
@@ -828,18 +847,18 @@ INSERT_PIN: Statement[Any] = Statement(
     """,
     None,
 )
-LIST_PINS: Statement[PinRow] = Statement(
+LIST_PINS: Statement[Pin] = Statement(
     """
-    SELECT pin.root_id, pin.number, pin.kind, pin.text, pin.source, pin.created_at
+    SELECT pin.number, pin.kind, pin.text, pin.source, pin.created_at
     FROM pin
     WHERE pin.root_id = :root ORDER BY pin.number
     """,
     """
-    SELECT pin.root_id, pin.number, pin.kind, pin.text, pin.source, pin.created_at
+    SELECT pin.number, pin.kind, pin.text, pin.source, pin.created_at
     FROM pin
     WHERE pin.root_id = %(root)s ORDER BY pin.number
     """,
-    PinRow,
+    Pin,
 )
 DELETE_PIN: Statement[Any] = Statement(
     """
@@ -1001,18 +1020,18 @@ LIST_PROMPTS: Statement[Any] = Statement(
     """,
     None,
 )
-FIND_MESSAGES_FROM: Statement[MessagePlaceRow] = Statement(
+FIND_MESSAGES_FROM: Statement[MessagePlace] = Statement(
     """
-    SELECT message.id, message.session_id, message.number
+    SELECT message.id AS message_id, message.session_id, message.number
     FROM message
     WHERE message.id >= :start AND message.id < :end ORDER BY message.id LIMIT :many
     """,
     """
-    SELECT message.id, message.session_id, message.number
+    SELECT message.id AS message_id, message.session_id, message.number
     FROM message
     WHERE message.id >= %(start)s AND message.id < %(end)s ORDER BY message.id LIMIT %(many)s
     """,
-    MessagePlaceRow,
+    MessagePlace,
 )
 FIND_MESSAGE_NUMBER: Statement[Any] = Statement(
     """
@@ -1228,455 +1247,37 @@ END_TOOL_RUN: Statement[Any] = Statement(
     """,
     None,
 )
-
-# --- record
-
-INSERT_NOTE: Statement[Any] = Statement(
+LIST_UNINDEXED: Statement[MessageRow] = Statement(
     """
-    INSERT INTO timeline_note (session_id, "after", early, kind, text, hint, at) VALUES (:session_id,
-    :after, :early, :kind, :text, :hint, :at)
-    """,
-    """
-    INSERT INTO timeline_note (session_id, after, early, kind, text, hint, at) VALUES (%(session_id)s,
-    %(after)s, %(early)s, %(kind)s, %(text)s, %(hint)s, %(at)s) RETURNING timeline_note.number
-    """,
-    None,
-)
-LIST_NOTES: Statement[TimelineNoteRow] = Statement(
-    """
-    SELECT timeline_note.number, timeline_note.session_id, timeline_note."after", timeline_note.early,
-    timeline_note.kind, timeline_note.text, timeline_note.hint, timeline_note.at
-    FROM timeline_note
-    WHERE timeline_note.session_id = :session OR (timeline_note."after" IN (SELECT value FROM
-    json_each(:carried))) ORDER BY timeline_note.number
-    """,
-    """
-    SELECT timeline_note.number, timeline_note.session_id, timeline_note.after, timeline_note.early,
-    timeline_note.kind, timeline_note.text, timeline_note.hint, timeline_note.at
-    FROM timeline_note
-    WHERE timeline_note.session_id = %(session)s OR (timeline_note.after IN (SELECT
-    jsonb_array_elements_text(CAST(%(carried)s AS jsonb)))) ORDER BY timeline_note.number
-    """,
-    TimelineNoteRow,
-)
-INSERT_AUDIT: Statement[Any] = Statement(
-    """
-    INSERT INTO audit (root_id, number, kind, at, session_id, call_id, body, previous, hash) VALUES
-    (:root_id, :number, :kind, :at, :session_id, :call_id, :body, :previous, :hash)
-    """,
-    """
-    INSERT INTO audit (root_id, number, kind, at, session_id, call_id, body, previous, hash) VALUES
-    (%(root_id)s, %(number)s, %(kind)s, %(at)s, %(session_id)s, %(call_id)s, %(body)s, %(previous)s,
-    %(hash)s)
-    """,
-    None,
-)
-LIST_AUDIT: Statement[AuditRow] = Statement(
-    """
-    SELECT audit.root_id, audit.number, audit.kind, audit.at, audit.session_id, audit.call_id,
-    audit.body, audit.previous, audit.hash
-    FROM audit
-    WHERE audit.root_id = :root ORDER BY audit.number
-    """,
-    """
-    SELECT audit.root_id, audit.number, audit.kind, audit.at, audit.session_id, audit.call_id,
-    audit.body, audit.previous, audit.hash
-    FROM audit
-    WHERE audit.root_id = %(root)s ORDER BY audit.number
-    """,
-    AuditRow,
-)
-FIND_AUDIT_END: Statement[AuditEndRow] = Statement(
-    """
-    SELECT audit_end.root_id, audit_end.number, audit_end.hash
-    FROM audit_end
-    WHERE audit_end.root_id = :root
-    """,
-    """
-    SELECT audit_end.root_id, audit_end.number, audit_end.hash
-    FROM audit_end
-    WHERE audit_end.root_id = %(root)s
-    """,
-    AuditEndRow,
-)
-SAVE_AUDIT_END: Statement[Any] = Statement(
-    """
-    INSERT INTO audit_end (root_id, number, hash) VALUES (:root_id, :number, :hash) ON CONFLICT
-    (root_id) DO UPDATE SET number = excluded.number, hash = excluded.hash
-    """,
-    """
-    INSERT INTO audit_end (root_id, number, hash) VALUES (%(root_id)s, %(number)s, %(hash)s) ON CONFLICT
-    (root_id) DO UPDATE SET number = excluded.number, hash = excluded.hash
-    """,
-    None,
-)
-LIST_AUDITED: Statement[Any] = Statement(
-    """
-    SELECT audit_end.root_id
-    FROM audit_end
-    WHERE audit_end.root_id >= :start ORDER BY audit_end.root_id
-    """,
-    """
-    SELECT audit_end.root_id
-    FROM audit_end
-    WHERE audit_end.root_id >= %(start)s ORDER BY audit_end.root_id
-    """,
-    None,
-)
-LIST_AUDITED_WITHOUT_END: Statement[Any] = Statement(
-    """
-    SELECT DISTINCT audit.root_id
-    FROM audit
-    WHERE (audit.root_id NOT IN (SELECT audit_end.root_id
-    FROM audit_end))
-    """,
-    """
-    SELECT DISTINCT audit.root_id
-    FROM audit
-    WHERE (audit.root_id NOT IN (SELECT audit_end.root_id
-    FROM audit_end))
-    """,
-    None,
-)
-INSERT_TASK_RESULT: Statement[Any] = Statement(
-    """
-    INSERT INTO task_result (id, session_id, raw, context_summary, summary_model, cost, created_at)
-    VALUES (:id, :session_id, :raw, :context_summary, :summary_model, :cost, :created_at)
-    """,
-    """
-    INSERT INTO task_result (id, session_id, raw, context_summary, summary_model, cost, created_at)
-    VALUES (%(id)s, %(session_id)s, %(raw)s, %(context_summary)s, %(summary_model)s, %(cost)s,
-    %(created_at)s)
-    """,
-    None,
-)
-SUMMARIZE_TASK_RESULT: Statement[Any] = Statement(
-    """
-    UPDATE task_result SET context_summary=:summary, summary_model=:new_model, cost=:new_cost WHERE
-    task_result.id = :result
-    """,
-    """
-    UPDATE task_result SET context_summary=%(summary)s, summary_model=%(new_model)s, cost=%(new_cost)s
-    WHERE task_result.id = %(result)s
-    """,
-    None,
-)
-LIST_TASK_RESULTS: Statement[TaskResultRow] = Statement(
-    """
-    SELECT task_result.id, task_result.session_id, task_result.raw, task_result.context_summary,
-    task_result.summary_model, task_result.cost, task_result.created_at
-    FROM task_result
-    WHERE task_result.id IN (SELECT value FROM json_each(:ids))
-    """,
-    """
-    SELECT task_result.id, task_result.session_id, task_result.raw, task_result.context_summary,
-    task_result.summary_model, task_result.cost, task_result.created_at
-    FROM task_result
-    WHERE task_result.id IN (SELECT jsonb_array_elements_text(CAST(%(ids)s AS jsonb)))
-    """,
-    TaskResultRow,
-)
-INSERT_TASK_LIST: Statement[Any] = Statement(
-    """
-    INSERT INTO task_list (root_id, orders, parallel, created_at) VALUES (:root_id, :orders, :parallel,
-    :created_at)
-    """,
-    """
-    INSERT INTO task_list (root_id, orders, parallel, created_at) VALUES (%(root_id)s, %(orders)s,
-    %(parallel)s, %(created_at)s)
-    """,
-    None,
-)
-FIND_TASK_LIST: Statement[TaskListRow] = Statement(
-    """
-    SELECT task_list.root_id, task_list.orders, task_list.parallel, task_list.created_at
-    FROM task_list
-    WHERE task_list.root_id = :root
-    """,
-    """
-    SELECT task_list.root_id, task_list.orders, task_list.parallel, task_list.created_at
-    FROM task_list
-    WHERE task_list.root_id = %(root)s
-    """,
-    TaskListRow,
-)
-SAVE_LISTED_TASK: Statement[Any] = Statement(
-    """
-    INSERT INTO listed_task (root_id, number, name, state, session_id, result_id, branch, changes,
-    error, steps, tokens, cost) VALUES (:root_id, :number, :name, :state, :session_id, :result_id,
-    :branch, :changes, :error, :steps, :tokens, :cost) ON CONFLICT (root_id, number) DO UPDATE SET name
-    = excluded.name, state = excluded.state, session_id = excluded.session_id, result_id =
-    excluded.result_id, branch = excluded.branch, changes = excluded.changes, error = excluded.error,
-    steps = excluded.steps, tokens = excluded.tokens, cost = excluded.cost
-    """,
-    """
-    INSERT INTO listed_task (root_id, number, name, state, session_id, result_id, branch, changes,
-    error, steps, tokens, cost) VALUES (%(root_id)s, %(number)s, %(name)s, %(state)s, %(session_id)s,
-    %(result_id)s, %(branch)s, %(changes)s, %(error)s, %(steps)s, %(tokens)s, %(cost)s) ON CONFLICT
-    (root_id, number) DO UPDATE SET name = excluded.name, state = excluded.state, session_id =
-    excluded.session_id, result_id = excluded.result_id, branch = excluded.branch, changes =
-    excluded.changes, error = excluded.error, steps = excluded.steps, tokens = excluded.tokens, cost =
-    excluded.cost
-    """,
-    None,
-)
-LIST_LISTED_TASKS: Statement[ListedTaskRow] = Statement(
-    """
-    SELECT listed_task.root_id, listed_task.number, listed_task.name, listed_task.state,
-    listed_task.session_id, listed_task.result_id, listed_task.branch, listed_task.changes,
-    listed_task.error, listed_task.steps, listed_task.tokens, listed_task.cost
-    FROM listed_task
-    WHERE listed_task.root_id = :root ORDER BY listed_task.number
-    """,
-    """
-    SELECT listed_task.root_id, listed_task.number, listed_task.name, listed_task.state,
-    listed_task.session_id, listed_task.result_id, listed_task.branch, listed_task.changes,
-    listed_task.error, listed_task.steps, listed_task.tokens, listed_task.cost
-    FROM listed_task
-    WHERE listed_task.root_id = %(root)s ORDER BY listed_task.number
-    """,
-    ListedTaskRow,
-)
-LIST_UNFINISHED_TASK_LISTS: Statement[UnfinishedTasksRow] = Statement(
-    """
-    SELECT listed_task.root_id, count(*) AS tasks, sum(CASE WHEN (listed_task.state = 'done') THEN 1
-    ELSE 0 END) AS done
-    FROM listed_task GROUP BY listed_task.root_id
-    HAVING sum(CASE WHEN (listed_task.state = 'done') THEN 1 ELSE 0 END) < count(*)
-    """,
-    """
-    SELECT listed_task.root_id, count(*) AS tasks, sum(CASE WHEN (listed_task.state = 'done') THEN 1
-    ELSE 0 END) AS done
-    FROM listed_task GROUP BY listed_task.root_id
-    HAVING sum(CASE WHEN (listed_task.state = 'done') THEN 1 ELSE 0 END) < count(*)
-    """,
-    UnfinishedTasksRow,
-)
-INSERT_FILE_CHANGE: Statement[Any] = Statement(
-    """
-    INSERT INTO file_change (root_id, session_id, message_number, call_id, source, path, "before",
-    "after", batch, reverses, machine, host, created_at) VALUES (:root_id, :session_id, :message_number,
-    :call_id, :source, :path, :before, :after, :batch, :reverses, :machine, :host, :created_at)
-    """,
-    """
-    INSERT INTO file_change (root_id, session_id, message_number, call_id, source, path, before, after,
-    batch, reverses, machine, host, created_at) VALUES (%(root_id)s, %(session_id)s, %(message_number)s,
-    %(call_id)s, %(source)s, %(path)s, %(before)s, %(after)s, %(batch)s, %(reverses)s, %(machine)s,
-    %(host)s, %(created_at)s) RETURNING file_change.number
-    """,
-    None,
-)
-LIST_BATCH: Statement[FileChangeRow] = Statement(
-    """
-    SELECT file_change.number, file_change.root_id, file_change.session_id, file_change.message_number,
-    file_change.call_id, file_change.source, file_change.path, file_change."before",
-    file_change."after", file_change.batch, file_change.reverses, file_change.machine, file_change.host,
-    file_change.created_at
-    FROM file_change
-    WHERE file_change.batch = :batch
-    """,
-    """
-    SELECT file_change.number, file_change.root_id, file_change.session_id, file_change.message_number,
-    file_change.call_id, file_change.source, file_change.path, file_change.before, file_change.after,
-    file_change.batch, file_change.reverses, file_change.machine, file_change.host,
-    file_change.created_at
-    FROM file_change
-    WHERE file_change.batch = %(batch)s
-    """,
-    FileChangeRow,
-)
-LIST_CHANGES_OF_OTHERS: Statement[FileChangeRow] = Statement(
-    """
-    SELECT file_change.number, file_change.root_id, file_change.session_id, file_change.message_number,
-    file_change.call_id, file_change.source, file_change.path, file_change."before",
-    file_change."after", file_change.batch, file_change.reverses, file_change.machine, file_change.host,
-    file_change.created_at
-    FROM file_change
-    WHERE file_change.number > :since AND file_change.machine = :machine AND file_change.root_id !=
-    :root ORDER BY file_change.number
-    """,
-    """
-    SELECT file_change.number, file_change.root_id, file_change.session_id, file_change.message_number,
-    file_change.call_id, file_change.source, file_change.path, file_change.before, file_change.after,
-    file_change.batch, file_change.reverses, file_change.machine, file_change.host,
-    file_change.created_at
-    FROM file_change
-    WHERE file_change.number > %(since)s AND file_change.machine = %(machine)s AND file_change.root_id
-    != %(root)s ORDER BY file_change.number
-    """,
-    FileChangeRow,
-)
-LIST_FILE_CHANGES: Statement[FileChangeRow] = Statement(
-    """
-    SELECT file_change.number, file_change.root_id, file_change.session_id, file_change.message_number,
-    file_change.call_id, file_change.source, file_change.path, file_change."before",
-    file_change."after", file_change.batch, file_change.reverses, file_change.machine, file_change.host,
-    file_change.created_at
-    FROM file_change
-    WHERE file_change.root_id = :root ORDER BY file_change.number
-    """,
-    """
-    SELECT file_change.number, file_change.root_id, file_change.session_id, file_change.message_number,
-    file_change.call_id, file_change.source, file_change.path, file_change.before, file_change.after,
-    file_change.batch, file_change.reverses, file_change.machine, file_change.host,
-    file_change.created_at
-    FROM file_change
-    WHERE file_change.root_id = %(root)s ORDER BY file_change.number
-    """,
-    FileChangeRow,
-)
-PAGE_FILE_STATES: Statement[FileStateRow] = Statement(
-    """
-    SELECT file_change.number, file_change."before", file_change."after"
-    FROM file_change
-    WHERE file_change.number > :after ORDER BY file_change.number LIMIT :many
-    """,
-    """
-    SELECT file_change.number, file_change.before, file_change.after
-    FROM file_change
-    WHERE file_change.number > %(after)s ORDER BY file_change.number LIMIT %(many)s
-    """,
-    FileStateRow,
-)
-FIND_LAST_CHANGE: Statement[Any] = Statement(
-    """
-    SELECT max(file_change.number) AS max_1
-    FROM file_change
-    """,
-    """
-    SELECT max(file_change.number) AS max_1
-    FROM file_change
-    """,
-    None,
-)
-SET_STATE_AFTER: Statement[Any] = Statement(
-    """
-    UPDATE file_change SET "after"=:state WHERE file_change.number = :change
-    """,
-    """
-    UPDATE file_change SET after=%(state)s WHERE file_change.number = %(change)s
-    """,
-    None,
-)
-DELETE_FILE_CHANGE: Statement[Any] = Statement(
-    """
-    DELETE FROM file_change WHERE file_change.number = :change
-    """,
-    """
-    DELETE FROM file_change WHERE file_change.number = %(change)s
-    """,
-    None,
-)
-FIND_IMPORT: Statement[ImportRecordRow] = Statement(
-    """
-    SELECT import_record.root_id, import_record.source, import_record.foreign_id, import_record.file,
-    import_record.tip_id, import_record.last_message, import_record.last_piece,
-    import_record.open_calls, import_record.imported_at
-    FROM import_record
-    WHERE import_record.source = :source AND import_record.foreign_id = :foreign ORDER BY
-    import_record.imported_at DESC
-    """,
-    """
-    SELECT import_record.root_id, import_record.source, import_record.foreign_id, import_record.file,
-    import_record.tip_id, import_record.last_message, import_record.last_piece,
-    import_record.open_calls, import_record.imported_at
-    FROM import_record
-    WHERE import_record.source = %(source)s AND import_record.foreign_id = %(foreign)s ORDER BY
-    import_record.imported_at DESC
-    """,
-    ImportRecordRow,
-)
-SAVE_IMPORT: Statement[Any] = Statement(
-    """
-    INSERT INTO import_record (root_id, source, foreign_id, file, tip_id, last_message, last_piece,
-    open_calls, imported_at) VALUES (:root_id, :source, :foreign_id, :file, :tip_id, :last_message,
-    :last_piece, :open_calls, :imported_at) ON CONFLICT (root_id) DO UPDATE SET source =
-    excluded.source, foreign_id = excluded.foreign_id, file = excluded.file, tip_id = excluded.tip_id,
-    last_message = excluded.last_message, last_piece = excluded.last_piece, open_calls =
-    excluded.open_calls, imported_at = excluded.imported_at
-    """,
-    """
-    INSERT INTO import_record (root_id, source, foreign_id, file, tip_id, last_message, last_piece,
-    open_calls, imported_at) VALUES (%(root_id)s, %(source)s, %(foreign_id)s, %(file)s, %(tip_id)s,
-    %(last_message)s, %(last_piece)s, %(open_calls)s, %(imported_at)s) ON CONFLICT (root_id) DO UPDATE
-    SET source = excluded.source, foreign_id = excluded.foreign_id, file = excluded.file, tip_id =
-    excluded.tip_id, last_message = excluded.last_message, last_piece = excluded.last_piece, open_calls
-    = excluded.open_calls, imported_at = excluded.imported_at
-    """,
-    None,
-)
-INSERT_OUTPUT: Statement[Any] = Statement(
-    """
-    INSERT INTO output (root_id, name, piece, data) VALUES (:root_id, :name, :piece, :data)
-    """,
-    """
-    INSERT INTO output (root_id, name, piece, data) VALUES (%(root_id)s, %(name)s, %(piece)s, %(data)s)
-    """,
-    None,
-)
-DELETE_OUTPUT: Statement[Any] = Statement(
-    """
-    DELETE FROM output WHERE output.root_id = :root AND output.name = :output
-    """,
-    """
-    DELETE FROM output WHERE output.root_id = %(root)s AND output.name = %(output)s
-    """,
-    None,
-)
-LIST_OUTPUT_PIECES: Statement[Any] = Statement(
-    """
-    SELECT output.data
-    FROM output
-    WHERE output.root_id = :root AND output.name = :output ORDER BY output.piece
-    """,
-    """
-    SELECT output.data
-    FROM output
-    WHERE output.root_id = %(root)s AND output.name = %(output)s ORDER BY output.piece
-    """,
-    None,
-)
-LIST_OUTPUTS: Statement[OutputNameRow] = Statement(
-    """
-    SELECT DISTINCT output.root_id, output.name
-    FROM output ORDER BY output.root_id, output.name
-    """,
-    """
-    SELECT DISTINCT output.root_id, output.name
-    FROM output ORDER BY output.root_id, output.name
-    """,
-    OutputNameRow,
-)
-
-# --- index
-
-LIST_UNINDEXED: Statement[MessageSizeRow] = Statement(
-    """
-    SELECT message.number, length(message.parts) AS size
+    SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
+    message.model, message.usage, message.finish, message.tokens, message.created_at
     FROM message JOIN index_queue ON index_queue.number = message.number ORDER BY index_queue.number
     DESC LIMIT :many
     """,
     """
-    SELECT message.number, length(message.parts) AS size
+    SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
+    message.model, message.usage, message.finish, message.tokens, message.created_at
     FROM message JOIN index_queue ON index_queue.number = message.number ORDER BY index_queue.number
     DESC LIMIT %(many)s
     """,
-    MessageSizeRow,
+    MessageRow,
 )
-LIST_UNINDEXED_OF_SESSIONS: Statement[MessageSizeRow] = Statement(
+LIST_UNINDEXED_OF_SESSIONS: Statement[MessageRow] = Statement(
     """
-    SELECT message.number, length(message.parts) AS size
+    SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
+    message.model, message.usage, message.finish, message.tokens, message.created_at
     FROM message JOIN index_queue ON index_queue.number = message.number
     WHERE message.session_id IN (SELECT value FROM json_each(:sessions)) ORDER BY index_queue.number
     DESC LIMIT :many
     """,
     """
-    SELECT message.number, length(message.parts) AS size
+    SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
+    message.model, message.usage, message.finish, message.tokens, message.created_at
     FROM message JOIN index_queue ON index_queue.number = message.number
     WHERE message.session_id IN (SELECT jsonb_array_elements_text(CAST(%(sessions)s AS jsonb))) ORDER BY
     index_queue.number DESC LIMIT %(many)s
     """,
-    MessageSizeRow,
+    MessageRow,
 )
 COUNT_UNINDEXED: Statement[Any] = Statement(
     """
@@ -1739,22 +1340,6 @@ QUEUE_SESSION: Statement[Any] = Statement(
     WHERE message.session_id = %(session)s ON CONFLICT DO NOTHING
     """,
     None,
-)
-LIST_MESSAGES_BY_NUMBER: Statement[MessageRow] = Statement(
-    """
-    SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
-    message.model, message.usage, message.finish, message.tokens, message.created_at
-    FROM message
-    WHERE message.number IN (SELECT value FROM json_each(:numbers))
-    """,
-    """
-    SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
-    message.model, message.usage, message.finish, message.tokens, message.created_at
-    FROM message
-    WHERE message.number IN (SELECT CAST(jsonb_array_elements_text(CAST(%(numbers)s AS jsonb)) AS
-    bigint))
-    """,
-    MessageRow,
 )
 LIST_CANDIDATES: Statement[CandidateRow] = Statement(
     """
@@ -1833,18 +1418,20 @@ FIND_DELETED_SESSION: Statement[Any] = Statement(
     """,
     None,
 )
-LIST_MESSAGE_SIZES: Statement[MessageSizeRow] = Statement(
+LIST_FIRST_MESSAGES: Statement[MessageRow] = Statement(
     """
-    SELECT message.number, length(message.parts) AS size
+    SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
+    message.model, message.usage, message.finish, message.tokens, message.created_at
     FROM message
     WHERE message.session_id = :session ORDER BY message.seq LIMIT :many
     """,
     """
-    SELECT message.number, length(message.parts) AS size
+    SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
+    message.model, message.usage, message.finish, message.tokens, message.created_at
     FROM message
     WHERE message.session_id = %(session)s ORDER BY message.seq LIMIT %(many)s
     """,
-    MessageSizeRow,
+    MessageRow,
 )
 LOCK_MESSAGES: Statement[Any] = Statement(
     """
@@ -2710,346 +2297,6 @@ PAGE_ROWS: dict[str, Statement[Any]] = {
     None,
 ),
 }
-LIST_ROWS_WITHIN: dict[str, Statement[Any]] = {
-    "audit": Statement(
-    """
-    SELECT audit.root_id, audit.number, audit.kind, audit.at, audit.session_id, audit.call_id,
-    audit.body, audit.previous, audit.hash
-    FROM audit
-    WHERE (audit.root_id, audit.number) >= (:first_root_id, :first_number) AND (audit.root_id,
-    audit.number) <= (:last_root_id, :last_number) ORDER BY audit.root_id, audit.number
-    """,
-    """
-    SELECT audit.root_id, audit.number, audit.kind, audit.at, audit.session_id, audit.call_id,
-    audit.body, audit.previous, audit.hash
-    FROM audit
-    WHERE (audit.root_id, audit.number) >= (%(first_root_id)s, %(first_number)s) AND (audit.root_id,
-    audit.number) <= (%(last_root_id)s, %(last_number)s) ORDER BY audit.root_id, audit.number
-    """,
-    None,
-),
-    "audit_end": Statement(
-    """
-    SELECT audit_end.root_id, audit_end.number, audit_end.hash
-    FROM audit_end
-    WHERE (audit_end.root_id) >= (:first_root_id) AND (audit_end.root_id) <= (:last_root_id) ORDER BY
-    audit_end.root_id
-    """,
-    """
-    SELECT audit_end.root_id, audit_end.number, audit_end.hash
-    FROM audit_end
-    WHERE (audit_end.root_id) >= (%(first_root_id)s) AND (audit_end.root_id) <= (%(last_root_id)s) ORDER
-    BY audit_end.root_id
-    """,
-    None,
-),
-    "session": Statement(
-    """
-    SELECT session.id, session.root_id, session.parent_id, session.kind, session.generation,
-    session.title, session.cwd, session.model, session.compaction, session.system, session.created_at,
-    session.updated_at, session.ended_at, session.end_reason, session.message_count,
-    session.input_tokens, session.output_tokens, session.cache_read_tokens, session.cache_write_tokens,
-    session.cost, session.todos, session.grants, session.imported, session.breaker, session.mode,
-    session.system_hash
-    FROM session
-    WHERE (session.id) >= (:first_id) AND (session.id) <= (:last_id) ORDER BY session.id
-    """,
-    """
-    SELECT session.id, session.root_id, session.parent_id, session.kind, session.generation,
-    session.title, session.cwd, session.model, session.compaction, session.system, session.created_at,
-    session.updated_at, session.ended_at, session.end_reason, session.message_count,
-    session.input_tokens, session.output_tokens, session.cache_read_tokens, session.cache_write_tokens,
-    session.cost, session.todos, session.grants, session.imported, session.breaker, session.mode,
-    session.system_hash
-    FROM session
-    WHERE (session.id) >= (%(first_id)s) AND (session.id) <= (%(last_id)s) ORDER BY session.id
-    """,
-    None,
-),
-    "system_prompt": Statement(
-    """
-    SELECT system_prompt.hash, system_prompt.text
-    FROM system_prompt
-    WHERE (system_prompt.hash) >= (:first_hash) AND (system_prompt.hash) <= (:last_hash) ORDER BY
-    system_prompt.hash
-    """,
-    """
-    SELECT system_prompt.hash, system_prompt.text
-    FROM system_prompt
-    WHERE (system_prompt.hash) >= (%(first_hash)s) AND (system_prompt.hash) <= (%(last_hash)s) ORDER BY
-    system_prompt.hash
-    """,
-    None,
-),
-    "boundary": Statement(
-    """
-    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary."trigger", boundary.created_at,
-    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template_name,
-    boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
-    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.coverage,
-    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
-    boundary.threshold
-    FROM boundary
-    WHERE (boundary.id) >= (:first_id) AND (boundary.id) <= (:last_id) ORDER BY boundary.id
-    """,
-    """
-    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary.trigger, boundary.created_at,
-    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template_name,
-    boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
-    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.coverage,
-    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
-    boundary.threshold
-    FROM boundary
-    WHERE (boundary.id) >= (%(first_id)s) AND (boundary.id) <= (%(last_id)s) ORDER BY boundary.id
-    """,
-    None,
-),
-    "conversation": Statement(
-    """
-    SELECT conversation.root_id, conversation.tip_id, conversation.cwd, conversation.title,
-    conversation.model, conversation.updated_at, conversation.is_open, conversation.generations,
-    conversation.messages, conversation.imported
-    FROM conversation
-    WHERE (conversation.root_id) >= (:first_root_id) AND (conversation.root_id) <= (:last_root_id) ORDER
-    BY conversation.root_id
-    """,
-    """
-    SELECT conversation.root_id, conversation.tip_id, conversation.cwd, conversation.title,
-    conversation.model, conversation.updated_at, conversation.is_open, conversation.generations,
-    conversation.messages, conversation.imported
-    FROM conversation
-    WHERE (conversation.root_id) >= (%(first_root_id)s) AND (conversation.root_id) <= (%(last_root_id)s)
-    ORDER BY conversation.root_id
-    """,
-    None,
-),
-    "draft": Statement(
-    """
-    SELECT draft.session_id, draft.id, draft.role, draft.parts, draft.model, draft.usage, draft.finish,
-    draft.tokens, draft.created_at
-    FROM draft
-    WHERE (draft.session_id) >= (:first_session_id) AND (draft.session_id) <= (:last_session_id) ORDER
-    BY draft.session_id
-    """,
-    """
-    SELECT draft.session_id, draft.id, draft.role, draft.parts, draft.model, draft.usage, draft.finish,
-    draft.tokens, draft.created_at
-    FROM draft
-    WHERE (draft.session_id) >= (%(first_session_id)s) AND (draft.session_id) <= (%(last_session_id)s)
-    ORDER BY draft.session_id
-    """,
-    None,
-),
-    "file_change": Statement(
-    """
-    SELECT file_change.number, file_change.root_id, file_change.session_id, file_change.message_number,
-    file_change.call_id, file_change.source, file_change.path, file_change."before",
-    file_change."after", file_change.batch, file_change.reverses, file_change.machine, file_change.host,
-    file_change.created_at
-    FROM file_change
-    WHERE (file_change.number) >= (:first_number) AND (file_change.number) <= (:last_number) ORDER BY
-    file_change.number
-    """,
-    """
-    SELECT file_change.number, file_change.root_id, file_change.session_id, file_change.message_number,
-    file_change.call_id, file_change.source, file_change.path, file_change.before, file_change.after,
-    file_change.batch, file_change.reverses, file_change.machine, file_change.host,
-    file_change.created_at
-    FROM file_change
-    WHERE (file_change.number) >= (%(first_number)s) AND (file_change.number) <= (%(last_number)s) ORDER
-    BY file_change.number
-    """,
-    None,
-),
-    "import_record": Statement(
-    """
-    SELECT import_record.root_id, import_record.source, import_record.foreign_id, import_record.file,
-    import_record.tip_id, import_record.last_message, import_record.last_piece,
-    import_record.open_calls, import_record.imported_at
-    FROM import_record
-    WHERE (import_record.root_id) >= (:first_root_id) AND (import_record.root_id) <= (:last_root_id)
-    ORDER BY import_record.root_id
-    """,
-    """
-    SELECT import_record.root_id, import_record.source, import_record.foreign_id, import_record.file,
-    import_record.tip_id, import_record.last_message, import_record.last_piece,
-    import_record.open_calls, import_record.imported_at
-    FROM import_record
-    WHERE (import_record.root_id) >= (%(first_root_id)s) AND (import_record.root_id) <=
-    (%(last_root_id)s) ORDER BY import_record.root_id
-    """,
-    None,
-),
-    "ledger": Statement(
-    """
-    SELECT ledger.session_id, ledger.facts
-    FROM ledger
-    WHERE (ledger.session_id) >= (:first_session_id) AND (ledger.session_id) <= (:last_session_id) ORDER
-    BY ledger.session_id
-    """,
-    """
-    SELECT ledger.session_id, ledger.facts
-    FROM ledger
-    WHERE (ledger.session_id) >= (%(first_session_id)s) AND (ledger.session_id) <= (%(last_session_id)s)
-    ORDER BY ledger.session_id
-    """,
-    None,
-),
-    "listed_task": Statement(
-    """
-    SELECT listed_task.root_id, listed_task.number, listed_task.name, listed_task.state,
-    listed_task.session_id, listed_task.result_id, listed_task.branch, listed_task.changes,
-    listed_task.error, listed_task.steps, listed_task.tokens, listed_task.cost
-    FROM listed_task
-    WHERE (listed_task.root_id, listed_task.number) >= (:first_root_id, :first_number) AND
-    (listed_task.root_id, listed_task.number) <= (:last_root_id, :last_number) ORDER BY
-    listed_task.root_id, listed_task.number
-    """,
-    """
-    SELECT listed_task.root_id, listed_task.number, listed_task.name, listed_task.state,
-    listed_task.session_id, listed_task.result_id, listed_task.branch, listed_task.changes,
-    listed_task.error, listed_task.steps, listed_task.tokens, listed_task.cost
-    FROM listed_task
-    WHERE (listed_task.root_id, listed_task.number) >= (%(first_root_id)s, %(first_number)s) AND
-    (listed_task.root_id, listed_task.number) <= (%(last_root_id)s, %(last_number)s) ORDER BY
-    listed_task.root_id, listed_task.number
-    """,
-    None,
-),
-    "message": Statement(
-    """
-    SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
-    message.model, message.usage, message.finish, message.tokens, message.created_at
-    FROM message
-    WHERE (message.number) >= (:first_number) AND (message.number) <= (:last_number) ORDER BY
-    message.number
-    """,
-    """
-    SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
-    message.model, message.usage, message.finish, message.tokens, message.created_at
-    FROM message
-    WHERE (message.number) >= (%(first_number)s) AND (message.number) <= (%(last_number)s) ORDER BY
-    message.number
-    """,
-    None,
-),
-    "message_override": Statement(
-    """
-    SELECT message_override.session_id, message_override.message_id, message_override.head,
-    message_override.tail, message_override.kind, message_override.made_after
-    FROM message_override
-    WHERE (message_override.session_id, message_override.message_id) >= (:first_session_id,
-    :first_message_id) AND (message_override.session_id, message_override.message_id) <=
-    (:last_session_id, :last_message_id) ORDER BY message_override.session_id,
-    message_override.message_id
-    """,
-    """
-    SELECT message_override.session_id, message_override.message_id, message_override.head,
-    message_override.tail, message_override.kind, message_override.made_after
-    FROM message_override
-    WHERE (message_override.session_id, message_override.message_id) >= (%(first_session_id)s,
-    %(first_message_id)s) AND (message_override.session_id, message_override.message_id) <=
-    (%(last_session_id)s, %(last_message_id)s) ORDER BY message_override.session_id,
-    message_override.message_id
-    """,
-    None,
-),
-    "pin": Statement(
-    """
-    SELECT pin.root_id, pin.number, pin.kind, pin.text, pin.source, pin.created_at
-    FROM pin
-    WHERE (pin.root_id, pin.number) >= (:first_root_id, :first_number) AND (pin.root_id, pin.number) <=
-    (:last_root_id, :last_number) ORDER BY pin.root_id, pin.number
-    """,
-    """
-    SELECT pin.root_id, pin.number, pin.kind, pin.text, pin.source, pin.created_at
-    FROM pin
-    WHERE (pin.root_id, pin.number) >= (%(first_root_id)s, %(first_number)s) AND (pin.root_id,
-    pin.number) <= (%(last_root_id)s, %(last_number)s) ORDER BY pin.root_id, pin.number
-    """,
-    None,
-),
-    "task_list": Statement(
-    """
-    SELECT task_list.root_id, task_list.orders, task_list.parallel, task_list.created_at
-    FROM task_list
-    WHERE (task_list.root_id) >= (:first_root_id) AND (task_list.root_id) <= (:last_root_id) ORDER BY
-    task_list.root_id
-    """,
-    """
-    SELECT task_list.root_id, task_list.orders, task_list.parallel, task_list.created_at
-    FROM task_list
-    WHERE (task_list.root_id) >= (%(first_root_id)s) AND (task_list.root_id) <= (%(last_root_id)s) ORDER
-    BY task_list.root_id
-    """,
-    None,
-),
-    "task_result": Statement(
-    """
-    SELECT task_result.id, task_result.session_id, task_result.raw, task_result.context_summary,
-    task_result.summary_model, task_result.cost, task_result.created_at
-    FROM task_result
-    WHERE (task_result.id) >= (:first_id) AND (task_result.id) <= (:last_id) ORDER BY task_result.id
-    """,
-    """
-    SELECT task_result.id, task_result.session_id, task_result.raw, task_result.context_summary,
-    task_result.summary_model, task_result.cost, task_result.created_at
-    FROM task_result
-    WHERE (task_result.id) >= (%(first_id)s) AND (task_result.id) <= (%(last_id)s) ORDER BY
-    task_result.id
-    """,
-    None,
-),
-    "timeline_note": Statement(
-    """
-    SELECT timeline_note.number, timeline_note.session_id, timeline_note."after", timeline_note.early,
-    timeline_note.kind, timeline_note.text, timeline_note.hint, timeline_note.at
-    FROM timeline_note
-    WHERE (timeline_note.number) >= (:first_number) AND (timeline_note.number) <= (:last_number) ORDER
-    BY timeline_note.number
-    """,
-    """
-    SELECT timeline_note.number, timeline_note.session_id, timeline_note.after, timeline_note.early,
-    timeline_note.kind, timeline_note.text, timeline_note.hint, timeline_note.at
-    FROM timeline_note
-    WHERE (timeline_note.number) >= (%(first_number)s) AND (timeline_note.number) <= (%(last_number)s)
-    ORDER BY timeline_note.number
-    """,
-    None,
-),
-    "tool_run": Statement(
-    """
-    SELECT tool_run.number, tool_run.session_id, tool_run.message_id, tool_run.call_id, tool_run.name,
-    tool_run.args, tool_run.started_at, tool_run.ended_at, tool_run.is_error, tool_run.result_id
-    FROM tool_run
-    WHERE (tool_run.number) >= (:first_number) AND (tool_run.number) <= (:last_number) ORDER BY
-    tool_run.number
-    """,
-    """
-    SELECT tool_run.number, tool_run.session_id, tool_run.message_id, tool_run.call_id, tool_run.name,
-    tool_run.args, tool_run.started_at, tool_run.ended_at, tool_run.is_error, tool_run.result_id
-    FROM tool_run
-    WHERE (tool_run.number) >= (%(first_number)s) AND (tool_run.number) <= (%(last_number)s) ORDER BY
-    tool_run.number
-    """,
-    None,
-),
-    "message_fact": Statement(
-    """
-    SELECT message_fact.number, message_fact.facts
-    FROM message_fact
-    WHERE (message_fact.number) >= (:first_number) AND (message_fact.number) <= (:last_number) ORDER BY
-    message_fact.number
-    """,
-    """
-    SELECT message_fact.number, message_fact.facts
-    FROM message_fact
-    WHERE (message_fact.number) >= (%(first_number)s) AND (message_fact.number) <= (%(last_number)s)
-    ORDER BY message_fact.number
-    """,
-    None,
-),
-}
 SAVE_ROW: dict[str, Statement[Any]] = {
     "audit": Statement(
     """
@@ -3407,4 +2654,423 @@ LIST_MESSAGE_SESSIONS: Statement[MessageSessionRow] = Statement(
     bigint))
     """,
     MessageSessionRow,
+)
+
+# --- record
+
+INSERT_NOTE: Statement[Any] = Statement(
+    """
+    INSERT INTO timeline_note (session_id, "after", early, kind, text, hint, at) VALUES (:session_id,
+    :after, :early, :kind, :text, :hint, :at)
+    """,
+    """
+    INSERT INTO timeline_note (session_id, after, early, kind, text, hint, at) VALUES (%(session_id)s,
+    %(after)s, %(early)s, %(kind)s, %(text)s, %(hint)s, %(at)s) RETURNING timeline_note.number
+    """,
+    None,
+)
+LIST_NOTES: Statement[TimelineNote] = Statement(
+    """
+    SELECT timeline_note.kind, timeline_note.text, timeline_note.hint, timeline_note."after",
+    timeline_note.early, timeline_note.at
+    FROM timeline_note
+    WHERE timeline_note.session_id = :session OR (timeline_note."after" IN (SELECT value FROM
+    json_each(:carried))) ORDER BY timeline_note.number
+    """,
+    """
+    SELECT timeline_note.kind, timeline_note.text, timeline_note.hint, timeline_note.after,
+    timeline_note.early, timeline_note.at
+    FROM timeline_note
+    WHERE timeline_note.session_id = %(session)s OR (timeline_note.after IN (SELECT
+    jsonb_array_elements_text(CAST(%(carried)s AS jsonb)))) ORDER BY timeline_note.number
+    """,
+    TimelineNote,
+)
+INSERT_AUDIT: Statement[Any] = Statement(
+    """
+    INSERT INTO audit (root_id, number, kind, at, session_id, call_id, body, previous, hash) VALUES
+    (:root_id, :number, :kind, :at, :session_id, :call_id, :body, :previous, :hash)
+    """,
+    """
+    INSERT INTO audit (root_id, number, kind, at, session_id, call_id, body, previous, hash) VALUES
+    (%(root_id)s, %(number)s, %(kind)s, %(at)s, %(session_id)s, %(call_id)s, %(body)s, %(previous)s,
+    %(hash)s)
+    """,
+    None,
+)
+LIST_AUDIT: Statement[AuditRow] = Statement(
+    """
+    SELECT audit.root_id, audit.number, audit.kind, audit.at, audit.session_id, audit.call_id,
+    audit.body, audit.previous, audit.hash
+    FROM audit
+    WHERE audit.root_id = :root ORDER BY audit.number
+    """,
+    """
+    SELECT audit.root_id, audit.number, audit.kind, audit.at, audit.session_id, audit.call_id,
+    audit.body, audit.previous, audit.hash
+    FROM audit
+    WHERE audit.root_id = %(root)s ORDER BY audit.number
+    """,
+    AuditRow,
+)
+FIND_AUDIT_END: Statement[AuditEndRow] = Statement(
+    """
+    SELECT audit_end.root_id, audit_end.number, audit_end.hash
+    FROM audit_end
+    WHERE audit_end.root_id = :root
+    """,
+    """
+    SELECT audit_end.root_id, audit_end.number, audit_end.hash
+    FROM audit_end
+    WHERE audit_end.root_id = %(root)s
+    """,
+    AuditEndRow,
+)
+SAVE_AUDIT_END: Statement[Any] = Statement(
+    """
+    INSERT INTO audit_end (root_id, number, hash) VALUES (:root_id, :number, :hash) ON CONFLICT
+    (root_id) DO UPDATE SET number = excluded.number, hash = excluded.hash
+    """,
+    """
+    INSERT INTO audit_end (root_id, number, hash) VALUES (%(root_id)s, %(number)s, %(hash)s) ON CONFLICT
+    (root_id) DO UPDATE SET number = excluded.number, hash = excluded.hash
+    """,
+    None,
+)
+LIST_AUDITED: Statement[Any] = Statement(
+    """
+    SELECT audit_end.root_id
+    FROM audit_end
+    WHERE audit_end.root_id >= :start ORDER BY audit_end.root_id
+    """,
+    """
+    SELECT audit_end.root_id
+    FROM audit_end
+    WHERE audit_end.root_id >= %(start)s ORDER BY audit_end.root_id
+    """,
+    None,
+)
+LIST_AUDITED_WITHOUT_END: Statement[Any] = Statement(
+    """
+    SELECT DISTINCT audit.root_id
+    FROM audit
+    WHERE (audit.root_id NOT IN (SELECT audit_end.root_id
+    FROM audit_end))
+    """,
+    """
+    SELECT DISTINCT audit.root_id
+    FROM audit
+    WHERE (audit.root_id NOT IN (SELECT audit_end.root_id
+    FROM audit_end))
+    """,
+    None,
+)
+INSERT_TASK_RESULT: Statement[Any] = Statement(
+    """
+    INSERT INTO task_result (id, session_id, raw, context_summary, summary_model, cost, created_at)
+    VALUES (:id, :session_id, :raw, :context_summary, :summary_model, :cost, :created_at)
+    """,
+    """
+    INSERT INTO task_result (id, session_id, raw, context_summary, summary_model, cost, created_at)
+    VALUES (%(id)s, %(session_id)s, %(raw)s, %(context_summary)s, %(summary_model)s, %(cost)s,
+    %(created_at)s)
+    """,
+    None,
+)
+SUMMARIZE_TASK_RESULT: Statement[Any] = Statement(
+    """
+    UPDATE task_result SET context_summary=:summary, summary_model=:new_model, cost=:new_cost WHERE
+    task_result.id = :result
+    """,
+    """
+    UPDATE task_result SET context_summary=%(summary)s, summary_model=%(new_model)s, cost=%(new_cost)s
+    WHERE task_result.id = %(result)s
+    """,
+    None,
+)
+LIST_TASK_RESULTS: Statement[TaskResult] = Statement(
+    """
+    SELECT task_result.id, task_result.session_id, task_result.raw, task_result.created_at,
+    task_result.context_summary, task_result.summary_model, task_result.cost
+    FROM task_result
+    WHERE task_result.id IN (SELECT value FROM json_each(:ids))
+    """,
+    """
+    SELECT task_result.id, task_result.session_id, task_result.raw, task_result.created_at,
+    task_result.context_summary, task_result.summary_model, task_result.cost
+    FROM task_result
+    WHERE task_result.id IN (SELECT jsonb_array_elements_text(CAST(%(ids)s AS jsonb)))
+    """,
+    TaskResult,
+)
+INSERT_TASK_LIST: Statement[Any] = Statement(
+    """
+    INSERT INTO task_list (root_id, orders, parallel, created_at) VALUES (:root_id, :orders, :parallel,
+    :created_at)
+    """,
+    """
+    INSERT INTO task_list (root_id, orders, parallel, created_at) VALUES (%(root_id)s, %(orders)s,
+    %(parallel)s, %(created_at)s)
+    """,
+    None,
+)
+FIND_TASK_LIST: Statement[TaskListRow] = Statement(
+    """
+    SELECT task_list.root_id, task_list.orders, task_list.parallel, task_list.created_at
+    FROM task_list
+    WHERE task_list.root_id = :root
+    """,
+    """
+    SELECT task_list.root_id, task_list.orders, task_list.parallel, task_list.created_at
+    FROM task_list
+    WHERE task_list.root_id = %(root)s
+    """,
+    TaskListRow,
+)
+SAVE_LISTED_TASK: Statement[Any] = Statement(
+    """
+    INSERT INTO listed_task (root_id, number, name, state, session_id, result_id, branch, changes,
+    error, steps, tokens, cost) VALUES (:root_id, :number, :name, :state, :session_id, :result_id,
+    :branch, :changes, :error, :steps, :tokens, :cost) ON CONFLICT (root_id, number) DO UPDATE SET name
+    = excluded.name, state = excluded.state, session_id = excluded.session_id, result_id =
+    excluded.result_id, branch = excluded.branch, changes = excluded.changes, error = excluded.error,
+    steps = excluded.steps, tokens = excluded.tokens, cost = excluded.cost
+    """,
+    """
+    INSERT INTO listed_task (root_id, number, name, state, session_id, result_id, branch, changes,
+    error, steps, tokens, cost) VALUES (%(root_id)s, %(number)s, %(name)s, %(state)s, %(session_id)s,
+    %(result_id)s, %(branch)s, %(changes)s, %(error)s, %(steps)s, %(tokens)s, %(cost)s) ON CONFLICT
+    (root_id, number) DO UPDATE SET name = excluded.name, state = excluded.state, session_id =
+    excluded.session_id, result_id = excluded.result_id, branch = excluded.branch, changes =
+    excluded.changes, error = excluded.error, steps = excluded.steps, tokens = excluded.tokens, cost =
+    excluded.cost
+    """,
+    None,
+)
+LIST_LISTED_TASKS: Statement[ListedTask] = Statement(
+    """
+    SELECT listed_task.number, listed_task.name, listed_task.state, listed_task.session_id,
+    listed_task.result_id, listed_task.branch, listed_task.changes, listed_task.error,
+    listed_task.steps, listed_task.tokens, listed_task.cost
+    FROM listed_task
+    WHERE listed_task.root_id = :root ORDER BY listed_task.number
+    """,
+    """
+    SELECT listed_task.number, listed_task.name, listed_task.state, listed_task.session_id,
+    listed_task.result_id, listed_task.branch, listed_task.changes, listed_task.error,
+    listed_task.steps, listed_task.tokens, listed_task.cost
+    FROM listed_task
+    WHERE listed_task.root_id = %(root)s ORDER BY listed_task.number
+    """,
+    ListedTask,
+)
+LIST_UNFINISHED_TASK_LISTS: Statement[UnfinishedTasksRow] = Statement(
+    """
+    SELECT listed_task.root_id, count(*) AS tasks, sum(CASE WHEN (listed_task.state = 'done') THEN 1
+    ELSE 0 END) AS done
+    FROM listed_task GROUP BY listed_task.root_id
+    HAVING sum(CASE WHEN (listed_task.state = 'done') THEN 1 ELSE 0 END) < count(*)
+    """,
+    """
+    SELECT listed_task.root_id, count(*) AS tasks, sum(CASE WHEN (listed_task.state = 'done') THEN 1
+    ELSE 0 END) AS done
+    FROM listed_task GROUP BY listed_task.root_id
+    HAVING sum(CASE WHEN (listed_task.state = 'done') THEN 1 ELSE 0 END) < count(*)
+    """,
+    UnfinishedTasksRow,
+)
+INSERT_FILE_CHANGE: Statement[Any] = Statement(
+    """
+    INSERT INTO file_change (root_id, session_id, message_number, call_id, source, path, "before",
+    "after", batch, reverses, machine, host, created_at) VALUES (:root_id, :session_id, :message_number,
+    :call_id, :source, :path, :before, :after, :batch, :reverses, :machine, :host, :created_at)
+    """,
+    """
+    INSERT INTO file_change (root_id, session_id, message_number, call_id, source, path, before, after,
+    batch, reverses, machine, host, created_at) VALUES (%(root_id)s, %(session_id)s, %(message_number)s,
+    %(call_id)s, %(source)s, %(path)s, %(before)s, %(after)s, %(batch)s, %(reverses)s, %(machine)s,
+    %(host)s, %(created_at)s) RETURNING file_change.number
+    """,
+    None,
+)
+LIST_BATCH: Statement[FileChangeRow] = Statement(
+    """
+    SELECT file_change.number, file_change.root_id, file_change.session_id, file_change.message_number,
+    file_change.call_id, file_change.source, file_change.path, file_change."before",
+    file_change."after", file_change.batch, file_change.reverses, file_change.machine, file_change.host,
+    file_change.created_at
+    FROM file_change
+    WHERE file_change.batch = :batch
+    """,
+    """
+    SELECT file_change.number, file_change.root_id, file_change.session_id, file_change.message_number,
+    file_change.call_id, file_change.source, file_change.path, file_change.before, file_change.after,
+    file_change.batch, file_change.reverses, file_change.machine, file_change.host,
+    file_change.created_at
+    FROM file_change
+    WHERE file_change.batch = %(batch)s
+    """,
+    FileChangeRow,
+)
+LIST_CHANGES_OF_OTHERS: Statement[FileChangeRow] = Statement(
+    """
+    SELECT file_change.number, file_change.root_id, file_change.session_id, file_change.message_number,
+    file_change.call_id, file_change.source, file_change.path, file_change."before",
+    file_change."after", file_change.batch, file_change.reverses, file_change.machine, file_change.host,
+    file_change.created_at
+    FROM file_change
+    WHERE file_change.number > :since AND file_change.machine = :machine AND file_change.root_id !=
+    :root ORDER BY file_change.number
+    """,
+    """
+    SELECT file_change.number, file_change.root_id, file_change.session_id, file_change.message_number,
+    file_change.call_id, file_change.source, file_change.path, file_change.before, file_change.after,
+    file_change.batch, file_change.reverses, file_change.machine, file_change.host,
+    file_change.created_at
+    FROM file_change
+    WHERE file_change.number > %(since)s AND file_change.machine = %(machine)s AND file_change.root_id
+    != %(root)s ORDER BY file_change.number
+    """,
+    FileChangeRow,
+)
+LIST_FILE_CHANGES: Statement[FileChangeRow] = Statement(
+    """
+    SELECT file_change.number, file_change.root_id, file_change.session_id, file_change.message_number,
+    file_change.call_id, file_change.source, file_change.path, file_change."before",
+    file_change."after", file_change.batch, file_change.reverses, file_change.machine, file_change.host,
+    file_change.created_at
+    FROM file_change
+    WHERE file_change.root_id = :root ORDER BY file_change.number
+    """,
+    """
+    SELECT file_change.number, file_change.root_id, file_change.session_id, file_change.message_number,
+    file_change.call_id, file_change.source, file_change.path, file_change.before, file_change.after,
+    file_change.batch, file_change.reverses, file_change.machine, file_change.host,
+    file_change.created_at
+    FROM file_change
+    WHERE file_change.root_id = %(root)s ORDER BY file_change.number
+    """,
+    FileChangeRow,
+)
+PAGE_FILE_STATES: Statement[FileStateRow] = Statement(
+    """
+    SELECT file_change.number, file_change."before", file_change."after"
+    FROM file_change
+    WHERE file_change.number > :after ORDER BY file_change.number LIMIT :many
+    """,
+    """
+    SELECT file_change.number, file_change.before, file_change.after
+    FROM file_change
+    WHERE file_change.number > %(after)s ORDER BY file_change.number LIMIT %(many)s
+    """,
+    FileStateRow,
+)
+FIND_LAST_CHANGE: Statement[Any] = Statement(
+    """
+    SELECT max(file_change.number) AS max_1
+    FROM file_change
+    """,
+    """
+    SELECT max(file_change.number) AS max_1
+    FROM file_change
+    """,
+    None,
+)
+SET_STATE_AFTER: Statement[Any] = Statement(
+    """
+    UPDATE file_change SET "after"=:state WHERE file_change.number = :change
+    """,
+    """
+    UPDATE file_change SET after=%(state)s WHERE file_change.number = %(change)s
+    """,
+    None,
+)
+DELETE_FILE_CHANGE: Statement[Any] = Statement(
+    """
+    DELETE FROM file_change WHERE file_change.number = :change
+    """,
+    """
+    DELETE FROM file_change WHERE file_change.number = %(change)s
+    """,
+    None,
+)
+FIND_IMPORT: Statement[ImportRecord] = Statement(
+    """
+    SELECT import_record.root_id, import_record.source, import_record.foreign_id, import_record.file,
+    import_record.tip_id, import_record.last_message, import_record.last_piece,
+    import_record.imported_at
+    FROM import_record
+    WHERE import_record.source = :source AND import_record.foreign_id = :foreign ORDER BY
+    import_record.imported_at DESC
+    """,
+    """
+    SELECT import_record.root_id, import_record.source, import_record.foreign_id, import_record.file,
+    import_record.tip_id, import_record.last_message, import_record.last_piece,
+    import_record.imported_at
+    FROM import_record
+    WHERE import_record.source = %(source)s AND import_record.foreign_id = %(foreign)s ORDER BY
+    import_record.imported_at DESC
+    """,
+    ImportRecord,
+)
+SAVE_IMPORT: Statement[Any] = Statement(
+    """
+    INSERT INTO import_record (root_id, source, foreign_id, file, tip_id, last_message, last_piece,
+    open_calls, imported_at) VALUES (:root_id, :source, :foreign_id, :file, :tip_id, :last_message,
+    :last_piece, :open_calls, :imported_at) ON CONFLICT (root_id) DO UPDATE SET source =
+    excluded.source, foreign_id = excluded.foreign_id, file = excluded.file, tip_id = excluded.tip_id,
+    last_message = excluded.last_message, last_piece = excluded.last_piece, open_calls =
+    excluded.open_calls, imported_at = excluded.imported_at
+    """,
+    """
+    INSERT INTO import_record (root_id, source, foreign_id, file, tip_id, last_message, last_piece,
+    open_calls, imported_at) VALUES (%(root_id)s, %(source)s, %(foreign_id)s, %(file)s, %(tip_id)s,
+    %(last_message)s, %(last_piece)s, %(open_calls)s, %(imported_at)s) ON CONFLICT (root_id) DO UPDATE
+    SET source = excluded.source, foreign_id = excluded.foreign_id, file = excluded.file, tip_id =
+    excluded.tip_id, last_message = excluded.last_message, last_piece = excluded.last_piece, open_calls
+    = excluded.open_calls, imported_at = excluded.imported_at
+    """,
+    None,
+)
+INSERT_OUTPUT: Statement[Any] = Statement(
+    """
+    INSERT INTO output (root_id, name, piece, data) VALUES (:root_id, :name, :piece, :data)
+    """,
+    """
+    INSERT INTO output (root_id, name, piece, data) VALUES (%(root_id)s, %(name)s, %(piece)s, %(data)s)
+    """,
+    None,
+)
+DELETE_OUTPUT: Statement[Any] = Statement(
+    """
+    DELETE FROM output WHERE output.root_id = :root AND output.name = :output
+    """,
+    """
+    DELETE FROM output WHERE output.root_id = %(root)s AND output.name = %(output)s
+    """,
+    None,
+)
+LIST_OUTPUT_PIECES: Statement[Any] = Statement(
+    """
+    SELECT output.data
+    FROM output
+    WHERE output.root_id = :root AND output.name = :output ORDER BY output.piece
+    """,
+    """
+    SELECT output.data
+    FROM output
+    WHERE output.root_id = %(root)s AND output.name = %(output)s ORDER BY output.piece
+    """,
+    None,
+)
+LIST_OUTPUTS: Statement[OutputNameRow] = Statement(
+    """
+    SELECT DISTINCT output.root_id, output.name
+    FROM output ORDER BY output.root_id, output.name
+    """,
+    """
+    SELECT DISTINCT output.root_id, output.name
+    FROM output ORDER BY output.root_id, output.name
+    """,
+    OutputNameRow,
 )

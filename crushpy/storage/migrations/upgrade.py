@@ -7,7 +7,7 @@ in PostgreSQL, so that opening a database needs neither.
 import sqlite3
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from alembic.migration import MigrationContext
@@ -78,9 +78,5 @@ def _back_up(file: Path, version: int) -> None:
     if backup.exists():
         backup = file.with_name(f"{backup.name}-{time.time_ns()}")
     backup.touch(mode=0o600, exist_ok=False)
-    source, target = sqlite3.connect(file), sqlite3.connect(backup)
-    try:
-        source.backup(target)
-    finally:
-        source.close()
-        target.close()
+    with closing(sqlite3.connect(file)) as source:
+        source.execute("VACUUM INTO ?", (str(backup),))

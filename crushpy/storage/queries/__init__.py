@@ -6,18 +6,13 @@ imports them at run time. A value is `p("name")`; a constant is written in place
 
 from typing import Any, NamedTuple
 
-from sqlalchemy import BindParameter, ClauseElement, Executable, Float, Integer, Text, bindparam, text
+from sqlalchemy import BindParameter, ClauseElement, Executable, Float, Integer, Text, bindparam, select, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine.interfaces import BindTyping
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
-MODULES = (
-    "session_queries",
-    "message_queries",
-    "record_queries",
-    "index_queries",
-)
+MODULES = ("session_queries", "message_queries", "record_queries")
 DIALECTS = {
     "sqlite": sqlite.dialect(paramstyle="named"),
     "postgresql": postgresql.dialect(paramstyle="pyformat"),
@@ -63,84 +58,62 @@ def insert_or_ignore(table: Any, columns: list[str] | None = None, source: Any =
     return Forms(*(one.on_conflict_do_nothing() for one in inserts))
 
 
-def row(name: str, statement: Any) -> Any:
-    """Gives the row type of a statement its name; otherwise it is that of the statement or of the table."""
-    return statement.execution_options(row=name)
+def row(name: str, statement: Any, **defaults: Any) -> Any:
+    """Gives the row type of a statement its name; otherwise it is that of the statement or of the table.
+
+    `defaults` are for code that makes such a row."""
+    return statement.execution_options(row=name, defaults=defaults)
+
+
+def read(value: type, table: Any, **others: Any) -> Any:
+    """Selects the columns of a table with the names of the fields of `value`, or those given: its rows are
+    such values."""
+    columns = [others.get(name, getattr(table, name, None)) for name in value.__struct_encode_fields__]
+    return select(*columns).execution_options(row=value)
+
+
+class _Spelled(FunctionElement):
+    """An expression that the databases spell differently, with places for its arguments."""
+
+    inherit_cache = False
+
+    def __init__(self, kind: Any, sqlite_form: str, postgresql_form: str, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.type = kind
+        self.forms = {"sqlite": sqlite_form, "postgresql": postgresql_form}
+
+
+@compiles(_Spelled)
+def _(element: Any, compiler: Any, **options: Any) -> str:
+    return element.forms[compiler.dialect.name].format(
+        *(compiler.process(argument, **options) for argument in element.clauses)
+    )
+
+
+_EACH = "SELECT value FROM json_each({0})"
+_EACH_TEXT = "jsonb_array_elements_text(CAST({0} AS jsonb))"
 
 
 def is_one_of(column: Any, name: str) -> ClauseElement:
     """`column IN (...)` for a list of texts, which is one JSON parameter."""
-    return column.op("IN")(_JsonTexts(p(name)))
+    return column.op("IN")(_Spelled(Text(), f"({_EACH})", f"(SELECT {_EACH_TEXT})", p(name)))
 
 
 def is_one_of_numbers(column: Any, name: str = "numbers") -> ClauseElement:
-    return column.op("IN")(_JsonNumbers(p(name)))
+    form = f"(SELECT CAST({_EACH_TEXT} AS bigint))"
+    return column.op("IN")(_Spelled(Text(), f"({_EACH})", form, p(name)))
 
 
-class _JsonTexts(FunctionElement):
-    inherit_cache = True
-    type = Text()
+def json_figure(column: Any, name: str) -> ClauseElement:
+    """A number in a JSON object."""
+    form = f"CAST(CAST({{0}} AS jsonb) ->> '{name}' AS double precision)"
+    return _Spelled(Float(), f"json_extract({{0}}, '$.{name}')", form, column)
 
 
-class _JsonNumbers(_JsonTexts):
-    inherit_cache = True
-
-
-class json_figure(FunctionElement):  # noqa: N801  # reads like a function
-    """A number in a JSON object: `json_figure(column, "name")`."""
-
-    inherit_cache = True
-    type = Float()
-
-
-class quarter_hour(FunctionElement):  # noqa: N801
+def quarter_hour(moment: Any) -> ClauseElement:
     """A moment in units of fifteen minutes: the offset of every time zone is a multiple of it."""
-
-    inherit_cache = True
-    type = Integer()
-
-
-@compiles(quarter_hour, "sqlite")
-def _(element: Any, compiler: Any, **options: Any) -> str:
-    return f"CAST({compiler.process(element.clauses, **options)} / 900 AS INTEGER)"
-
-
-@compiles(quarter_hour, "postgresql")
-def _(element: Any, compiler: Any, **options: Any) -> str:
-    return f"CAST(floor({compiler.process(element.clauses, **options)} / 900) AS bigint)"
-
-
-@compiles(_JsonTexts, "sqlite")
-def _(element: Any, compiler: Any, **options: Any) -> str:
-    values = compiler.process(element.clauses, **options)
-    return f"(SELECT value FROM json_each({values}))"  # noqa: S608
-
-
-@compiles(_JsonTexts, "postgresql")
-def _(element: Any, compiler: Any, **options: Any) -> str:
-    return (
-        f"(SELECT jsonb_array_elements_text(CAST({compiler.process(element.clauses, **options)} AS jsonb)))"
-    )
-
-
-@compiles(_JsonNumbers, "postgresql")
-def _(element: Any, compiler: Any, **options: Any) -> str:
-    values = f"jsonb_array_elements_text(CAST({compiler.process(element.clauses, **options)} AS jsonb))"
-    return f"(SELECT CAST({values} AS bigint))"
-
-
-@compiles(json_figure, "sqlite")
-def _(element: Any, compiler: Any, **options: Any) -> str:
-    column, name = element.clauses
-    return f"json_extract({compiler.process(column, **options)}, '$.{name.value}')"
-
-
-@compiles(json_figure, "postgresql")
-def _(element: Any, compiler: Any, **options: Any) -> str:
-    column, name = element.clauses
-    return (
-        f"CAST(CAST({compiler.process(column, **options)} AS jsonb) ->> '{name.value}' AS double precision)"
-    )
+    forms = "CAST({0} / 900 AS INTEGER)", "CAST(floor({0} / 900) AS bigint)"
+    return _Spelled(Integer(), *forms, moment)
 
 
 @compiles(BindParameter)

@@ -1,12 +1,23 @@
-"""Messages, their facts, drafts, and the tool calls that were started."""
+"""Messages, their facts, drafts and tool calls; the queue of the full-text index; deletion in steps,
+maintenance, and whole tables for copying.
+"""
 
-from sqlalchemy import Boolean, Float, Integer, func
-from sqlmodel import and_, delete, insert, or_, select, update
+from sqlalchemy import Boolean, Float, Integer, func, literal, text, tuple_
+from sqlmodel import SQLModel, and_, delete, insert, or_, select, update
 
-from crushpy.storage.queries import insert_or_ignore, is_one_of, limited, p, row, upsert
-from crushpy.storage.tables import DraftTable, MessageFactTable, MessageTable, SessionTable, ToolRunTable
+from crushpy.storage import tables as t
+from crushpy.storage.queries import (
+    Forms,
+    insert_or_ignore,
+    is_one_of,
+    is_one_of_numbers,
+    limited,
+    p,
+    row,
+    upsert,
+)
 
-_M, _S, _R = MessageTable, SessionTable, ToolRunTable
+_M, _S, _R, _Q = t.MessageTable, t.SessionTable, t.ToolRunTable, t.IndexQueueTable
 _of_session = _M.session_id == p("session")
 _up_to = and_(_of_session, _M.number <= p("last", Integer))
 
@@ -48,8 +59,10 @@ list_prompts = limited(
 )
 find_messages_from = limited(
     row(
-        "MessagePlaceRow",
-        select(_M.id, _M.session_id, _M.number).where(_M.id >= p("start"), _M.id < p("end")).order_by(_M.id),
+        "MessagePlace",
+        select(_M.id.label("message_id"), _M.session_id, _M.number)
+        .where(_M.id >= p("start"), _M.id < p("end"))
+        .order_by(_M.id),
     )
 )
 find_message_number = select(_M.number).where(_M.id == p("message"))
@@ -64,21 +77,21 @@ list_usage_up_to = select(_M.usage).where(_up_to, _M.usage.is_not(None)).order_b
 # --- facts
 
 add_facts = insert_or_ignore(
-    MessageFactTable, ["number", "facts"], select(_M.number, p("facts")).where(_M.id == p("message"))
+    t.MessageFactTable, ["number", "facts"], select(_M.number, p("facts")).where(_M.id == p("message"))
 )
 list_facts_up_to = (
-    select(MessageFactTable.facts)
+    select(t.MessageFactTable.facts)
     .select_from(_M)
-    .outerjoin(MessageFactTable, MessageFactTable.number == _M.number)
+    .outerjoin(t.MessageFactTable, t.MessageFactTable.number == _M.number)
     .where(_up_to)
     .order_by(_M.seq)
 )
 
 # --- drafts
 
-save_draft = upsert(DraftTable, "session_id")
-delete_draft = delete(DraftTable).where(DraftTable.session_id == p("session"))
-find_draft = select(DraftTable).where(DraftTable.session_id == p("session"))
+save_draft = upsert(t.DraftTable, "session_id")
+delete_draft = delete(t.DraftTable).where(t.DraftTable.session_id == p("session"))
+find_draft = select(t.DraftTable).where(t.DraftTable.session_id == p("session"))
 
 # --- tool calls
 
@@ -94,4 +107,97 @@ end_tool_run = (
         .scalar_subquery()
     )
     .values(ended_at=p("now", Float), is_error=p("failed", Boolean), result_id=p("answer"))
+)
+
+# --- the queue
+
+_waiting = select(_M).join(_Q, _Q.number == _M.number).order_by(_Q.number.desc())
+list_unindexed = limited(_waiting)
+list_unindexed_of_sessions = limited(_waiting.where(is_one_of(_M.session_id, "sessions")))
+count_unindexed = select(func.count()).select_from(_Q)
+is_any_unindexed = limited(
+    select(literal(1).label("found"))
+    .select_from(_M)
+    .join(_Q, _Q.number == _M.number)
+    .where(is_one_of(_M.session_id, "sessions"))
+)
+dequeue_messages = delete(_Q).where(is_one_of_numbers(_Q.number)).returning(_Q.number)
+queue_message = insert_or_ignore(_Q, ["number"], select(_M.number).where(_M.id == p("message")))
+queue_session = insert_or_ignore(_Q, ["number"], select(_M.number).where(_M.session_id == p("session")))
+list_candidates = row(
+    "CandidateRow",
+    select(*_M.__table__.columns, _S.root_id, _S.title)
+    .join(_S, _S.id == _M.session_id)
+    .where(is_one_of_numbers(_M.number), _S.kind != "deleted"),
+)
+
+
+def _list_tasks(pairs: str):
+    """Tasks of the sessions that led to one, started before each was left, and all their descendants."""
+    return text(f"""
+WITH RECURSIVE reach (id, last) AS MATERIALIZED ({pairs}),
+task (id) AS (
+    SELECT session.id FROM session JOIN reach ON session.parent_id = reach.id
+    WHERE session.kind = 'task'
+    AND coalesce((SELECT min(number) FROM message WHERE session_id = session.id), 0) <= reach.last
+    UNION SELECT session.id FROM session JOIN task ON session.parent_id = task.id
+)
+SELECT id FROM task""")  # noqa: S608
+
+
+list_tasks_of_lineage = Forms(
+    _list_tasks("SELECT key, value FROM json_each(:reach)"),
+    _list_tasks("SELECT key, CAST(value AS bigint) FROM json_each_text(CAST(:reach AS json))"),
+)
+
+# --- deletion
+
+mark_deleted = update(_S).where(_S.root_id == p("root"), _S.kind != "deleted").values(kind=literal("deleted"))
+delete_leases_of_conversation = delete(t.LeaseTable).where(
+    t.LeaseTable.session_id.in_(select(_S.id).where(_S.root_id == p("root")))
+)
+find_deleted_session = limited(select(_S.id).where(_S.kind == "deleted"))
+list_first_messages = limited(select(_M).where(_M.session_id == p("session")).order_by(_M.seq))
+lock_messages = select(_M.number).where(is_one_of_numbers(_M.number)).with_for_update()
+delete_messages = delete(_M).where(is_one_of_numbers(_M.number))
+delete_tool_runs = delete(_R).where(
+    _R.number.in_(limited(select(_R.number).where(_R.session_id == p("session"))))
+)
+delete_session = delete(_S).where(_S.id == p("session"))
+
+# --- maintenance
+
+_W = t.MaintenanceTable
+find_maintenance = select(_W.state).where(_W.name == p("name"))
+save_maintenance = upsert(_W, "name")
+delete_maintenance = delete(_W).where(_W.name == p("work"))
+
+
+# --- whole tables
+
+# Not copied: leases, pending maintenance, the index queue, and tables of servers.
+_NOT_COPIED = {"lease", "index_queue", "maintenance"}
+_tables = [
+    table
+    for table in SQLModel.metadata.sorted_tables
+    if table.name not in _NOT_COPIED and "only" not in table.info
+]
+
+
+def _after(table):
+    keys = list(table.primary_key)
+    return tuple_(*keys) > tuple_(*(p(f"after_{key.name}", key.type) for key in keys))
+
+
+def _by_key(table):
+    return row("", select(table).order_by(*table.primary_key))
+
+
+count_rows = {table.name: select(func.count()).select_from(table) for table in _tables}
+page_first_rows = {table.name: limited(_by_key(table)) for table in _tables}
+page_rows = {table.name: limited(_by_key(table).where(_after(table))) for table in _tables}
+save_row = {table.name: upsert(table, *(key.name for key in table.primary_key)) for table in _tables}
+save_row["audit"] = insert_or_ignore(t.AuditTable)  # PostgreSQL's trigger refuses an upsert
+list_message_sessions = row(
+    "MessageSessionRow", select(_M.number, _M.session_id).where(is_one_of_numbers(_M.number))
 )

@@ -3,30 +3,23 @@
 from sqlalchemy import Float, Integer, case, func
 from sqlmodel import delete, insert, or_, select, update
 
-from crushpy.storage.queries import is_one_of, limited, p, row, upsert
-from crushpy.storage.tables import (
-    AuditEndTable,
-    AuditTable,
-    FileChangeTable,
-    ImportRecordTable,
-    ListedTaskTable,
-    OutputTable,
-    TaskListTable,
-    TaskResultTable,
-    TimelineNoteTable,
-)
+from crushpy.core.timeline_notes import TimelineNote
+from crushpy.storage import tables as t
+from crushpy.storage.queries import is_one_of, limited, p, read, row, upsert
 
 # --- timeline notes
 
-_N = TimelineNoteTable
+_N = t.TimelineNoteTable
 insert_note = insert(_N)
 list_notes = (
-    select(_N).where(or_(_N.session_id == p("session"), is_one_of(_N.after, "carried"))).order_by(_N.number)
+    read(TimelineNote, _N)
+    .where(or_(_N.session_id == p("session"), is_one_of(_N.after, "carried")))
+    .order_by(_N.number)
 )
 
 # --- the audit
 
-_A, _E = AuditTable, AuditEndTable
+_A, _E = t.AuditTable, t.AuditEndTable
 insert_audit = insert(_A)
 list_audit = select(_A).where(_A.root_id == p("root")).order_by(_A.number)
 find_audit_end = select(_E).where(_E.root_id == p("root"))
@@ -36,18 +29,35 @@ list_audited_without_end = select(_A.root_id).where(_A.root_id.not_in(select(_E.
 
 # --- tasks
 
-_T, _L = TaskResultTable, ListedTaskTable
+_T, _L = t.TaskResultTable, t.ListedTaskTable
 insert_task_result = insert(_T)
 summarize_task_result = (
     update(_T)
     .where(_T.id == p("result"))
     .values(context_summary=p("summary"), summary_model=p("new_model"), cost=p("new_cost", Float))
 )
-list_task_results = select(_T).where(is_one_of(_T.id, "ids"))
-insert_task_list = insert(TaskListTable)
-find_task_list = select(TaskListTable).where(TaskListTable.root_id == p("root"))
+list_task_results = row(
+    "TaskResult",
+    select(_T.id, _T.session_id, _T.raw, _T.created_at)
+    .add_columns(_T.context_summary, _T.summary_model, _T.cost)
+    .where(is_one_of(_T.id, "ids")),
+    context_summary=None,
+    summary_model="",
+    cost=0.0,
+)
+insert_task_list = insert(t.TaskListTable)
+find_task_list = select(t.TaskListTable).where(t.TaskListTable.root_id == p("root"))
 save_listed_task = upsert(_L, "root_id", "number")
-list_listed_tasks = select(_L).where(_L.root_id == p("root")).order_by(_L.number)
+list_listed_tasks = row(
+    "ListedTask",
+    select(*(column for column in _L.__table__.columns if column.name != "root_id"))
+    .where(_L.root_id == p("root"))
+    .order_by(_L.number),
+    state="waiting",
+    **dict.fromkeys(("session_id", "result_id", "branch", "changes", "error"), ""),
+    **dict.fromkeys(("steps", "tokens"), 0),
+    cost=0.0,
+)
 _done = func.sum(case((_L.state == "done", 1), else_=0))
 list_unfinished_task_lists = row(
     "UnfinishedTasksRow",
@@ -58,7 +68,7 @@ list_unfinished_task_lists = row(
 
 # --- file changes
 
-_F = FileChangeTable
+_F = t.FileChangeTable
 insert_file_change = insert(_F)
 list_batch = select(_F).where(_F.batch == p("batch"))
 list_changes_of_others = (
@@ -79,15 +89,19 @@ delete_file_change = delete(_F).where(_F.number == p("change", Integer))
 
 # --- imports
 
-_I = ImportRecordTable
-find_import = (
-    select(_I).where(_I.source == p("source"), _I.foreign_id == p("foreign")).order_by(_I.imported_at.desc())
+_I = t.ImportRecordTable
+find_import = row(
+    "ImportRecord",
+    select(*(column for column in _I.__table__.columns if column.name != "open_calls"))
+    .where(_I.source == p("source"), _I.foreign_id == p("foreign"))
+    .order_by(_I.imported_at.desc()),
+    imported_at=0.0,
 )
 save_import = upsert(_I, "root_id")
 
 # --- outputs of tools, on a server
 
-_O = OutputTable
+_O = t.OutputTable
 _this_output = (_O.root_id == p("root"), _O.name == p("output"))
 insert_output = insert(_O)
 delete_output = delete(_O).where(*_this_output)

@@ -1,22 +1,13 @@
 """Sessions, prompts, the rows that lists of conversations read, usage, and boundaries."""
 
-from sqlalchemy import Float, Integer, case, cast, exists, func, literal, null
+from sqlalchemy import Float, Integer, case, cast, exists, func, literal, null, union_all
 from sqlmodel import delete, insert, or_, select, update
 
-from crushpy.storage.queries import json_figure, limited, p, quarter_hour, row, upsert
-from crushpy.storage.tables import (
-    BoundaryTable,
-    ConversationTable,
-    LedgerTable,
-    MessageOverrideTable,
-    MessageTable,
-    PinTable,
-    SessionTable,
-    SystemPromptTable,
-    TaskResultTable,
-)
+from crushpy.core.messages import MessageOverride, Pin
+from crushpy.storage import tables as t
+from crushpy.storage.queries import json_figure, limited, p, quarter_hour, read, row, upsert
 
-_S, _C, _P = SessionTable, ConversationTable, SystemPromptTable
+_S, _C, _P = t.SessionTable, t.ConversationTable, t.SystemPromptTable
 _not_deleted = _S.kind != "deleted"
 _shown = _S.kind.not_in(["task", "deleted"])
 _this = (_S.id == p("session")) & _not_deleted
@@ -36,6 +27,12 @@ def _sessions(*columns):
 
 _full = _sessions(*_columns, _prompt)
 
+
+def _total(column):
+    """A sum of the same type: PostgreSQL's sum of integers is a decimal."""
+    return cast(func.sum(column), column.type)
+
+
 # --- sessions
 
 session_exists = select(literal(1).label("found")).where(_this)
@@ -44,25 +41,23 @@ find_sessions_from = limited(_full.where(_S.id >= p("start"), _not_deleted).orde
 list_sessions = _full.where(_S.root_id == p("root"), _not_deleted).order_by(_S.created_at, _S.generation)
 list_session_ids = select(_S.id)
 insert_session = insert(_S)
+_updated = (
+    "title",
+    "model",
+    "compaction",
+    "mode",
+    "end_reason",
+    "todos",
+    "grants",
+    "breaker",
+    "system_hash",
+)
 update_session = (
     update(_S)
     .where(_this)
     .values(
         {
-            **{
-                name: func.coalesce(p(f"new_{name}"), getattr(_S, name))
-                for name in (
-                    "title",
-                    "model",
-                    "compaction",
-                    "mode",
-                    "end_reason",
-                    "todos",
-                    "grants",
-                    "breaker",
-                )
-            },
-            "system_hash": func.coalesce(p("new_system_hash"), _S.system_hash),
+            **{name: func.coalesce(p(f"new_{name}"), getattr(_S, name)) for name in _updated},
             "system": case((cast(p("new_system_hash"), _S.system.type).is_(null()), _S.system), else_=""),
             "ended_at": case(
                 (cast(p("new_end_reason"), _S.system.type).is_(null()), _S.ended_at),
@@ -120,7 +115,7 @@ choose_tip = row(
 _up = select(_S.id, _S.parent_id, _S.message_count).where(_S.id == p("tip")).cte("up", recursive=True)
 # A union of distinct rows: a cycle of parents ends here.
 _up = _up.union(select(_S.id, _S.parent_id, _S.message_count).join(_up, _S.id == _up.c.parent_id))
-sum_lineage_messages = select(func.sum(_up.c.message_count))
+sum_lineage_messages = select(_total(_up.c.message_count))
 insert_conversation = insert(_C)
 delete_conversation = delete(_C).where(_C.root_id == p("root"))
 
@@ -136,8 +131,15 @@ def _tips(columns):
     return _sessions(*columns).select_from(_C).outerjoin(_S, _S.id == _C.tip_id)
 
 
-list_conversations = limited(select(_C).order_by(*_newest_first))
-list_folder_conversations = limited(select(_C).where(_here).order_by(*_newest_first))
+_conversations = row(
+    "ConversationEntry",
+    select(_C.tip_id.label("id"), _C.root_id, _C.title, _C.cwd, _C.model, _C.updated_at)
+    .add_columns(_C.generations, _C.messages, _C.imported)
+    .order_by(*_newest_first),
+    imported="",
+)
+list_conversations = limited(_conversations)
+list_folder_conversations = limited(_conversations.where(_here))
 _page = (
     _tips([*_counted, literal("").label("system")])
     .where(
@@ -154,69 +156,64 @@ find_latest_tip = _tips([*_columns, _prompt]).where(_here, _C.is_open).order_by(
 _figures = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost")
 _since = (_not_deleted, _S.updated_at >= p("since", Float))
 
-
-def _quarter(moment):
-    return quarter_hour(moment).label("quarter")
-
-
-def _sum_usage(quarter):
-    return row(
-        "CallUsageRow",
-        select(
-            MessageTable.session_id,
-            MessageTable.model,
-            quarter,
-            *(func.sum(json_figure(MessageTable.usage, literal(name))).label(name) for name in _figures),
-        )
-        .join(_S, _S.id == MessageTable.session_id)
-        .where(*_since, MessageTable.usage.is_not(None))
-        .group_by(MessageTable.session_id, MessageTable.model, quarter),
-    )
+_M, _T = t.MessageTable, t.TaskResultTable
+_quarter = quarter_hour(_M.created_at).label("quarter")
+_call = (
+    select(_M.session_id, _M.model, _quarter)
+    .add_columns(*(func.sum(json_figure(_M.usage, name)).label(name) for name in _figures))
+    .join(_S, _S.id == _M.session_id)
+    .where(*_since, _M.usage.is_not(None))
+    .group_by(_M.session_id, _M.model, _quarter)
+    .cte("call")
+)
+_reported = select(_call.c.session_id, *(func.sum(_call.c[name]).label(name) for name in _figures))
+_reported = _reported.group_by(_call.c.session_id).subquery("reported")
+_model = func.coalesce(func.nullif(_call.c.model, ""), _S.model)
+_summaries = select(func.sum(_T.cost)).where(_T.session_id == _S.id).scalar_subquery()
 
 
-sum_call_usage = _sum_usage(_quarter(MessageTable.created_at))
-sum_session_usage = row(
-    "SessionUsageRow",
-    select(
-        _S.id,
-        _S.root_id,
-        _S.cwd,
-        _S.model,
-        _quarter(_S.updated_at),
-        *(getattr(_S, name) for name in _figures[:-1]),
-        (
-            _S.cost
-            + func.coalesce(
-                select(func.sum(TaskResultTable.cost))
-                .where(TaskResultTable.session_id == _S.id)
-                .scalar_subquery(),
-                0,
-            )
-        ).label("cost"),
-        func.coalesce(_C.title, _S.title).label("title"),
-    )
-    .outerjoin(_C, _C.root_id == _S.root_id)
-    .where(*_since),
+def _usage(quarter, model, figures):
+    title = func.coalesce(_C.title, _S.title).label("title")
+    return select(quarter.label("quarter"), model.label("model"), _S.cwd, _S.root_id, title, *figures)
+
+
+def _unreported(name):
+    """Of calls that left no message: titles, summaries."""
+    used = getattr(_S, name) - func.coalesce(_reported.c[name], 0)
+    return (used + func.coalesce(_summaries, 0) if name == "cost" else used).label(name)
+
+
+sum_usage = row(
+    "UsageSumRow",
+    union_all(
+        _usage(_call.c.quarter, _model, [_call.c[name] for name in _figures])
+        .join(_call, _call.c.session_id == _S.id)
+        .outerjoin(_C, _C.root_id == _S.root_id),
+        _usage(quarter_hour(_S.updated_at), _S.model, map(_unreported, _figures))
+        .outerjoin(_reported, _reported.c.session_id == _S.id)
+        .outerjoin(_C, _C.root_id == _S.root_id)
+        .where(*_since),
+    ),
 )
 # Tasks and the sessions that continue them.
 _task = select(_S.id).where(_S.kind == "task", _S.root_id == p("root")).cte("task", recursive=True)
 _task = _task.union(select(_S.id).join(_task, _S.parent_id == _task.c.id))
 sum_task_usage = row(
     "TaskUsageRow",
-    select(*(func.coalesce(func.sum(getattr(_S, name)), 0).label(name) for name in _figures)).where(
+    select(*(func.coalesce(_total(getattr(_S, name)), 0).label(name) for name in _figures)).where(
         _S.id.in_(select(_task.c.id)), _S.root_id == p("root")
     ),
 )
 sum_summary_cost = (
-    select(func.coalesce(func.sum(TaskResultTable.cost), 0))
-    .join(_S, _S.id == TaskResultTable.session_id)
+    select(func.coalesce(func.sum(_T.cost), 0))
+    .join(_S, _S.id == _T.session_id)
     .where(_S.root_id == p("root"))
 )
 
 
 # --- boundaries, what is carried across them, and pins
 
-_B = BoundaryTable
+_B = t.BoundaryTable
 
 insert_boundary = insert(_B)
 get_boundary = select(_B).where(_B.id == p("boundary"))
@@ -229,8 +226,8 @@ find_continuation = (
 find_undone_boundary = limited(select(_B.id).where(_B.parent_id == p("session"), _B.undone_at.is_not(None)))
 list_boundaries = (
     select(_B)
-    .join(SessionTable, SessionTable.id == _B.child_id)
-    .where(SessionTable.root_id == p("root"))
+    .join(t.SessionTable, t.SessionTable.id == _B.child_id)
+    .where(t.SessionTable.root_id == p("root"))
     .order_by(_B.created_at)
 )
 set_reported_tokens = (
@@ -240,12 +237,16 @@ set_reported_tokens = (
 )
 set_boundary_undone = update(_B).where(_B.id == p("boundary")).values(undone_at=p("now", Float))
 
-insert_ledger = insert(LedgerTable)
-find_ledger = select(LedgerTable.facts).where(LedgerTable.session_id == p("session"))
+insert_ledger = insert(t.LedgerTable)
+find_ledger = select(t.LedgerTable.facts).where(t.LedgerTable.session_id == p("session"))
 
-save_override = upsert(MessageOverrideTable, "session_id", "message_id")
-list_overrides = select(MessageOverrideTable).where(MessageOverrideTable.session_id == p("session"))
+save_override = upsert(t.MessageOverrideTable, "session_id", "message_id")
+list_overrides = read(MessageOverride, t.MessageOverrideTable).where(
+    t.MessageOverrideTable.session_id == p("session")
+)
 
-insert_pin = insert(PinTable)
-list_pins = select(PinTable).where(PinTable.root_id == p("root")).order_by(PinTable.number)
-delete_pin = delete(PinTable).where(PinTable.root_id == p("root"), PinTable.number == p("number", Integer))
+insert_pin = insert(t.PinTable)
+list_pins = read(Pin, t.PinTable).where(t.PinTable.root_id == p("root")).order_by(t.PinTable.number)
+delete_pin = delete(t.PinTable).where(
+    t.PinTable.root_id == p("root"), t.PinTable.number == p("number", Integer)
+)
