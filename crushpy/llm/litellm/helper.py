@@ -43,22 +43,9 @@ STALE_CONNECTION = ("Connector is closed", "Session is closed")
 SENT_AFTER_S = 0.1
 """litellm does not say when it has written a request; after this time it surely has."""
 
-# Class names, because the classes belong to httpx, aiohttp and the openai package.
-CONNECT_ERRORS = {
-    "ConnectError",
-    "ConnectTimeout",
-    "ClientConnectorError",
-    "ConnectionRefusedError",
-    "ServerDisconnectedError",
-    "gaierror",
-}
-BROKEN_STREAM_ERRORS = {
-    "ReadError",
-    "RemoteProtocolError",
-    "ClientPayloadError",
-    "JSONDecodeError",
-    "ConnectionResetError",
-}
+# Patterns of class names, because the classes belong to httpx, aiohttp and the openai package.
+CONNECT_ERRORS = "ConnectError|ConnectTimeout|ClientConnector|ConnectionRefused|ServerDisconnected|gaierror"
+BROKEN_STREAM_ERRORS = "ReadError|RemoteProtocolError|ClientPayloadError|JSONDecodeError|ConnectionResetError"
 UNKNOWN_PROVIDER = "LLM Provider NOT provided"
 
 
@@ -251,7 +238,7 @@ class LiteLLMCalls:
         if isinstance(error, ModelError):
             return error
         server, causes, body = self._server(request), _causes(error), read_error(error)
-        names = {type(cause).__name__ for cause in causes}
+        names = " ".join(type(cause).__name__ for cause in causes)
         root = str(causes[-1]) or type(causes[-1]).__name__
         if UNKNOWN_PROVIDER in body.raw:
             return BadRequest(f"There is no model {request.model}.", explain_unknown(request.model))
@@ -259,14 +246,14 @@ class LiteLLMCalls:
         if "HTTPStatusError" in names:
             answered: Any = next(cause for cause in causes if type(cause).__name__ == "HTTPStatusError")
             status = _status(answered.response) or status
-        elif names & CONNECT_ERRORS and not opened:
+        elif re.search(CONNECT_ERRORS, names) and not opened:
             return Unavailable(
                 f"cannot connect to {server}: {root}",
                 "Check that the server is running and that the address is right.",
             )
-        elif any("Timeout" in name for name in names):
+        elif "Timeout" in names:
             return TimedOut(f"{server} sent nothing for too long")
-        elif names & (BROKEN_STREAM_ERRORS | CONNECT_ERRORS):
+        elif re.search(f"{BROKEN_STREAM_ERRORS}|{CONNECT_ERRORS}", names):
             kind = CutStream if opened or "JSONDecodeError" in names else Unavailable
             return kind(f"the reply of {server} broke off: {root}")
         elif opened:  # an error object inside the stream reaches us with a made-up status
