@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crushpy.cli.command_helpers import AsJson, open_store, print_json, print_text, run_async
+from crushpy.cli.command_helpers import AsJson, add_group, open_store, print_json, print_text
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import counted
 from crushpy.security.sanitize import one_line
@@ -28,10 +28,7 @@ SHOWN_HASH_CHARS = 12
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(help="Show decisions and changes, and verify their record.", no_args_is_help=True)
-    group.command("show")(run_async(show_audit))
-    group.command("verify")(run_async(verify_command))
-    app.add_typer(group, name="audit")
+    add_group(app, "audit", {"show": show_audit, "verify": verify_command})
 
 
 async def show_audit(conversation: ConversationId = "latest", as_json: AsJson = False) -> None:

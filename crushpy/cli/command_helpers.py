@@ -1,40 +1,54 @@
 """What commands share: parameters, printing, and access to stored sessions. Imports Typer."""
 
+import asyncio
+import inspect
 import json
-import os
 import sys
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import wraps
-from typing import TYPE_CHECKING, Annotated, Any, ParamSpec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
 
+from crushpy.cli.arguments import COMMANDS
+from crushpy.cli.exits import discard_output
 from crushpy.cli.workspace import working_folder
 from crushpy.core.paths import Paths
 from crushpy.security.sanitize import safe_json
 
 if TYPE_CHECKING:
+    from crushpy.engine.conversation import Conversation
     from crushpy.engine.session.browser import SessionBrowser
     from crushpy.storage.records import SessionInfo
     from crushpy.storage.store import Store
 
 
-P = ParamSpec("P")
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def run_async(command: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """A coroutine function as a command of Typer."""
+def add_command(app: typer.Typer, name: str, command: Callable[..., Any], *, dashes: bool = False) -> None:
+    """Adds a function or coroutine function as a command. `dashes`: its arguments may start with a dash."""
 
     @wraps(command)
-    def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        import asyncio
+    def run(*args: Any, **kwargs: Any) -> None:
+        result = command(*args, **kwargs)
+        if inspect.iscoroutine(result):
+            asyncio.run(result)
 
-        asyncio.run(command(*args, **kwargs))
+    app.command(name, context_settings={"ignore_unknown_options": True} if dashes else None)(run)
 
-    return run
+
+def add_group(
+    app: typer.Typer, name: str, commands: Mapping[str, Callable[..., Any]], *, dashes: str = ""
+) -> None:
+    """Adds a command of the table with its subcommands. `dashes`: the one with `dashes` above."""
+    group = typer.Typer(help=COMMANDS[name], no_args_is_help=True)
+    for subcommand, function in commands.items():
+        add_command(group, subcommand, function, dashes=subcommand == dashes)
+    app.add_typer(group, name=name)
 
 
 def print_json(value: Any) -> None:
@@ -47,6 +61,11 @@ def print_json(value: Any) -> None:
     print_text(json.dumps(msgspec.to_builtins(value), indent=2).replace("\x7f", "\\u007f") + "\n")
 
 
+def print_note(text: str) -> None:
+    """Prints what is not part of the output to stderr."""
+    print(text, file=sys.stderr)
+
+
 def print_text(text: str) -> bool:
     """Writes to stdout in any encoding. Returns False if the reader has gone (`| head`)."""
     data = text.encode(sys.stdout.encoding or "utf-8", "replace")
@@ -54,7 +73,7 @@ def print_text(text: str) -> bool:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_output()
         return False
     return True
 
@@ -84,13 +103,32 @@ async def open_store() -> "AsyncGenerator[Store]":
 
     paths = Paths()
     store = Store(paths.database, load(paths, working_folder()).settings.database_url)
-    store.listen(lambda words: print(f"crushpy: {words}", file=sys.stderr))
+    store.listen(lambda words: print_note(f"crushpy: {words}"))
     try:
         yield store
     finally:
         await store.close()
         for warning in store.warnings:
-            print(f"crushpy: {warning}", file=sys.stderr)
+            print_note(f"crushpy: {warning}")
+
+
+@asynccontextmanager
+async def open_session(
+    name: str, folder: Path | None = None, *, model: str = "", read_only: bool = False
+) -> "AsyncGenerator[Conversation]":
+    """Opens a session for a command: `name` is its id, a prefix of it, or `latest`."""
+    from crushpy.bootstrap import ProjectEnvironment, open_conversation
+    from crushpy.core.start_options import StartOptions
+
+    latest = name == "latest"
+    session = "" if latest else name
+    options = StartOptions(session=session, resume_latest=latest, model=model, read_only=read_only)
+    project = ProjectEnvironment(folder or working_folder(), options.setting_flags())
+    conversation = await open_conversation(project, options)
+    try:
+        yield conversation
+    finally:
+        await conversation.close()
 
 
 def suggest_name(name: str, known: Iterable[str]) -> str:

@@ -1,13 +1,12 @@
 """`crushpy compact`: compacts a session, or previews what would be kept."""
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crushpy.cli.command_helpers import print_json, run_async
+from crushpy.cli.command_helpers import add_command, open_session, print_json, print_note
 from crushpy.core.errors import UsageError
 from crushpy.security.sanitize import clean
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
-    app.command("compact")(run_async(compact))
+    add_command(app, "compact", compact)
 
 
 async def compact(
@@ -40,22 +39,12 @@ async def compact(
     files = template or []
     if len(files) > 1 and not dry_run:
         raise UsageError("Several templates can only be compared.", "Add --dry-run, or give one template.")
-    from crushpy.bootstrap import ProjectEnvironment, open_conversation
-    from crushpy.cli.workspace import working_folder
     from crushpy.core.events import BoundaryCommitted, Event, Notice
-    from crushpy.core.start_options import StartOptions
     from crushpy.core.templates import template_from_file
-
-    latest = session == "latest"
-    options = StartOptions(
-        session="" if latest else session, resume_latest=latest, model=model, read_only=dry_run
-    )
-    project = ProjectEnvironment(working_folder(), options.setting_flags())
-    conversation = await open_conversation(project, options)
 
     def print_event(event: Event) -> None:
         if isinstance(event, Notice):
-            print(event.text, file=sys.stderr)
+            print_note(event.text)
         if isinstance(event, BoundaryCommitted):
             kept = f"{event.coverage:.0%} of the facts" if event.coverage is not None else "no facts"
             print(
@@ -63,15 +52,13 @@ async def compact(
                 f"{event.tokens_after:,} after, {kept} kept."
             )
 
-    conversation.subscribe(print_event)
-    try:
+    async with open_session(session, model=model, read_only=dry_run) as conversation:
+        conversation.subscribe(print_event)
         found = [template_from_file("summary", file) for file in files]
         if dry_run:
             await _compare(conversation, focus, found or [None], as_json=as_json)
         elif not await conversation.context.compact(focus, template=found[0] if found else None):
             raise UsageError("Nothing was changed.")
-    finally:
-        await conversation.close()
 
 
 async def _compare(

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from crushpy.cli.command_helpers import AsJson, print_json
+from crushpy.cli.command_helpers import AsJson, add_group, print_json
 from crushpy.cli.workspace import load_here, print_warning, working_folder
 from crushpy.core.errors import SettingsError
 from crushpy.core.paths import Paths, project_root
@@ -15,14 +15,9 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(no_args_is_help=True)
-    group.command("get")(get_command)
+    values = {"get": get_command, "set": set_command, "unset": unset_command}
     # A value may start with a dash: `config set compaction.threshold -1` should get our own error.
-    group.command("set", context_settings={"ignore_unknown_options": True})(set_command)
-    group.command("unset")(unset_command)
-    group.command("list")(list_settings)
-    group.command("path")(path_command)
-    app.add_typer(group, name="config", help="Read and change settings.")
+    add_group(app, "config", values | {"list": list_settings, "path": path_command}, dashes="set")
 
 
 def get_command(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from crushpy.cli.command_helpers import add_command
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.util.processes import exit_on_signals
 
@@ -13,12 +14,9 @@ if TYPE_CHECKING:
     from crushpy.settings import Settings
 
 
-COMMAND_SETTINGS = {"ignore_unknown_options": True}
-"""An unknown option such as `--key ...` gets our own error, which does not print the key."""
-
-
 def register(app: typer.Typer) -> None:
-    app.command("connect", context_settings=COMMAND_SETTINGS)(connect_command)
+    # An unknown option such as `--key ...` gets our own error, which does not print the key.
+    add_command(app, "connect", connect_command, dashes=True)
 
 
 def connect_command(

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crushpy.cli.command_helpers import AsJson, print_json, print_text, run_async
+from crushpy.cli.command_helpers import AsJson, add_command, print_json, print_text
 from crushpy.security.sanitize import clean
 
 if TYPE_CHECKING:
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
-    app.command("doctor")(run_async(doctor))
+    add_command(app, "doctor", doctor)
 
 
 async def doctor(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crushpy.cli.command_helpers import AsJson, print_json, run_async
+from crushpy.cli.command_helpers import AsJson, add_command, print_json, print_note
 from crushpy.security.sanitize import one_line
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def register(app: typer.Typer) -> None:
-    app.command("models")(run_async(models_command))
+    add_command(app, "models", models_command)
 
 
 async def models_command(
@@ -46,13 +46,13 @@ async def models_command(
     )
     local = _filter_models(apply_learnt_windows(found, settings, learnt), wanted)
     if learnt.problem:
-        print(f"crushpy: {learnt.problem}", file=sys.stderr)
+        print_note(f"crushpy: {learnt.problem}")
     listed = [model for model in known if everything or model.ready]
     default = default_model(settings)
     if as_json:
         print_json([_as_json(model, default) for model in (*listed, *local)])
         for line in _failure_lines(lists):
-            print(f"crushpy: {line}", file=sys.stderr)
+            print_note(f"crushpy: {line}")
     else:
         hidden = [model for model in known if not model.ready and not everything]
         _print_text(listed, local, hidden, default, wanted)

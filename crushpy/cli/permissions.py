@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crushpy.cli.command_helpers import AsJson, open_store, run_async
+from crushpy.cli.command_helpers import AsJson, add_group, open_store
 from crushpy.cli.workspace import load_here, print_warning, working_folder
 from crushpy.core.errors import UsageError
 from crushpy.core.paths import Paths
@@ -35,12 +35,8 @@ class Kind(StrEnum):
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(no_args_is_help=True)
-    group.command("list")(run_async(list_rules))
-    # The tested argument may start with a dash.
-    group.command("test", context_settings={"ignore_unknown_options": True})(test_command)
-    group.command("revoke")(run_async(revoke_command))
-    app.add_typer(group, name="permissions", help="List, test and revoke permission rules.")
+    commands = {"list": list_rules, "test": test_command, "revoke": revoke_command}
+    add_group(app, "permissions", commands, dashes="test")
 
 
 async def list_rules(as_json: AsJson = False) -> None:

@@ -12,9 +12,9 @@ from crushpy.cli.command_helpers import (
     SessionId,
     find_session,
     open_browser,
+    open_session,
     print_json,
     print_text,
-    run_async,
 )
 from crushpy.cli.workspace import working_folder
 from crushpy.core.errors import UsageError
@@ -29,13 +29,6 @@ if TYPE_CHECKING:
 
 
 Messages = list[str] | None
-
-
-def register(group: typer.Typer) -> None:
-    group.command("context")(run_async(context_command))
-    group.command("pin")(run_async(pin_command))
-    group.command("unpin")(run_async(unpin_command))
-    group.command("pins")(run_async(pins_command))
 
 
 async def context_command(
@@ -67,30 +60,19 @@ async def context_command(
     Nothing is deleted: dropped and truncated messages can be read, searched, exported and restored. A call
     and its results are dropped and restored together.
     """
-    from crushpy.bootstrap import ProjectEnvironment, open_conversation
     from crushpy.context.edits import ContextEdit
-    from crushpy.core.start_options import StartOptions
 
     edits = [
         *(ContextEdit("drop", entry) for entry in drop or ()),
         *(ContextEdit("cut", entry) for entry in cut or ()),
         *(ContextEdit("restore", entry) for entry in restore or ()),
     ]
-    project = ProjectEnvironment(working_folder())
-    options = StartOptions(
-        session="" if session == "latest" else session,
-        resume_latest=session == "latest",
-        read_only=dry_run or not edits,
-    )
-    conversation = await open_conversation(project, options)
-    try:
+    async with open_session(session, read_only=dry_run or not edits) as conversation:
         await conversation.context.count_exactly()
         if edits:
             await _apply_edits(conversation, edits, dry_run=dry_run, as_json=as_json)
         else:
             _print_context(conversation, as_json=as_json)
-    finally:
-        await conversation.close()
 
 
 async def _apply_edits(
@@ -235,16 +217,12 @@ def _pin_line(pin: "PinView") -> str:
 @asynccontextmanager
 async def _open_pins(name: str) -> "AsyncGenerator[PinService]":
     """The pins, under the rules of the conversation's folder; the conversation may be open elsewhere."""
-    from crushpy.bootstrap import ProjectEnvironment, open_conversation
-    from crushpy.core.start_options import StartOptions
-
     async with open_browser() as browser:
         info = await find_session(browser, name)
     folder = Path(info.cwd) if Path(info.cwd).is_dir() else working_folder()
-    options = StartOptions(session=info.id, read_only=True)
-    conversation = await open_conversation(ProjectEnvironment(folder), options)
-    try:
+    async with open_session(info.id, folder, read_only=True) as conversation:
         await conversation.context.count_exactly()
         yield conversation.pins
-    finally:
-        await conversation.close()
+
+
+COMMANDS = {"context": context_command, "pin": pin_command, "unpin": unpin_command, "pins": pins_command}

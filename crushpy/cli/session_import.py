@@ -1,12 +1,11 @@
 """`crushpy sessions import`: imports sessions of other coding agents."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crushpy.cli.command_helpers import AsJson, open_store, print_json, print_text, run_async, suggest_name
+from crushpy.cli.command_helpers import AsJson, open_store, print_json, print_note, print_text, suggest_name
 from crushpy.cli.workspace import settings_here, working_folder
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.messages import counted
@@ -17,10 +16,6 @@ if TYPE_CHECKING:
 
     from crushpy.engine.session.importing import ImportOutcome
     from crushpy.importers.foreign import Found, Source
-
-
-def register(group: typer.Typer) -> None:
-    group.command("import")(run_async(import_command))
 
 
 async def import_command(
@@ -88,10 +83,7 @@ def _print_sources(*, as_json: bool) -> None:
         searched = one_line(", ".join(row["places"]))
         print_text(f"{row['name']:<{width}}  {counted(row['sessions'], 'session'):<14}  {searched}\n")
     if any(row["sessions"] for row in rows):
-        print(
-            "Nothing was imported. To import, name an agent: `crushpy sessions import claude`.",
-            file=sys.stderr,
-        )
+        print_note("Nothing was imported. To import, name an agent: `crushpy sessions import claude`.")
 
 
 def _find_sessions(source: "Source", places: "Iterable[Path]") -> "Iterable[Found]":
@@ -129,9 +121,9 @@ def _print_outcome(outcome: "ImportOutcome", *, dry_run: bool) -> None:
             words.append(f"(not mapped: {_format_counts(outcome.unmapped)})")
         print_text("  ".join(words) + "\n")
     if outcome.note and outcome.status != "skipped":
-        print(f"{one_line(outcome.file)}: {one_line(outcome.note)}", file=sys.stderr)
+        print_note(f"{one_line(outcome.file)}: {one_line(outcome.note)}")
     elif outcome.status == "empty" and outcome.unmapped:
-        print(f"{one_line(outcome.file)}: {_format_counts(outcome.unmapped)}", file=sys.stderr)
+        print_note(f"{one_line(outcome.file)}: {_format_counts(outcome.unmapped)}")
 
 
 def _format_counts(unmapped: dict[str, int]) -> str:
@@ -175,7 +167,7 @@ def _print_totals(
         return code
     if not usable:
         searched = one_line(", ".join(map(str, places)))
-        print(f"Nothing found: no sessions of {source.title} in {searched}", file=sys.stderr)
+        print_note(f"Nothing found: no sessions of {source.title} in {searched}")
         return code
     verb = "would be imported" if dry_run else "imported"
     messages = counted(sum(one.messages for one in imported), "message")
@@ -184,5 +176,8 @@ def _print_totals(
         words.append(f"{len(usable) - len(imported)} unchanged")
     if unmapped:
         words.append(f"not mapped: {_format_counts(dict(sorted(unmapped.items())))}")
-    print("; ".join(words) + ".", file=sys.stderr)
+    print_note("; ".join(words) + ".")
     return code
+
+
+COMMANDS = {"import": import_command}

@@ -14,8 +14,8 @@ from crushpy.cli.command_helpers import (
     find_session,
     open_browser,
     print_json,
+    print_note,
     print_text,
-    run_async,
 )
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import counted
@@ -31,11 +31,6 @@ if TYPE_CHECKING:
 NOT_COVERED = (
     "Not covered: changes by commands to ignored files, to .git, and outside of the folder they ran in."
 )
-
-
-def register(group: typer.Typer) -> None:
-    group.command("changes")(run_async(changes_command))
-    group.command("rewind")(run_async(rewind_command))
 
 
 async def changes_command(
@@ -64,13 +59,13 @@ async def changes_command(
         return
     if not found:
         words = "All changes were undone." if log.changes else "No file was changed."
-        print(words, file=sys.stderr)
+        print_note(words)
     for _, view in found:
         print_text(one_line(view.line) + "\n")
         if diff:
             _print_diff(view)
     if any(entry.source == "bash" for entry in log.changes):
-        print(NOT_COVERED, file=sys.stderr)
+        print_note(NOT_COVERED)
 
 
 async def rewind_command(
@@ -133,7 +128,7 @@ async def _open_rewinder(name: str) -> "AsyncGenerator[tuple[SessionBrowser, Rew
         paths = Paths()
         rewinder = browser.rewinder(info, paths.undo, load(paths, Path.cwd()).settings.undo)
         for words in await rewinder.finish(info.root_id):
-            print(f"crushpy: {words}", file=sys.stderr)
+            print_note(f"crushpy: {words}")
         yield browser, rewinder, info
 
 
@@ -164,10 +159,13 @@ def _print_outcome(outcome: "RewindOutcome") -> None:
     """Prints the branch's id to stdout and the rest to stderr. Exit code 1 if a file was not restored."""
     if outcome.restored:
         verb = "is" if len(outcome.restored) == 1 else "are"
-        print(f"{counted(len(outcome.restored), 'file')} {verb} restored.", file=sys.stderr)
+        print_note(f"{counted(len(outcome.restored), 'file')} {verb} restored.")
     for conflict in outcome.conflicts:
-        print(one_line(f"not restored: {conflict.path}: {conflict.reason}"), file=sys.stderr)
+        print_note(one_line(f"not restored: {conflict.path}: {conflict.reason}"))
     if outcome.session is not None:
         print(outcome.session.id)
     if outcome.conflicts:
         raise typer.Exit(1)
+
+
+COMMANDS = {"changes": changes_command, "rewind": rewind_command}

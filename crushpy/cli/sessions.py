@@ -14,11 +14,12 @@ from crushpy.cli import session_context, session_import, session_rewind
 from crushpy.cli.command_helpers import (
     AsJson,
     SessionId,
+    add_group,
     find_session,
     open_browser,
     print_json,
+    print_note,
     print_text,
-    run_async,
 )
 from crushpy.cli.workspace import working_folder
 from crushpy.core.errors import UsageError
@@ -44,18 +45,17 @@ class ExportFormat(StrEnum):
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(no_args_is_help=True)
-    group.command("list")(run_async(list_sessions))
-    group.command("show")(run_async(show_command))
-    group.command("export")(run_async(export_command))
-    group.command("delete")(run_async(delete_command))
-    group.command("tree")(run_async(tree_command))
-    group.command("search")(run_async(search_command))
-    group.command("undo")(run_async(undo_command))
-    session_context.register(group)
-    session_import.register(group)
-    session_rewind.register(group)
-    app.add_typer(group, name="sessions", help="List, show, search, export, rewind and delete sessions.")
+    commands = {
+        "list": list_sessions,
+        "show": show_command,
+        "export": export_command,
+        "delete": delete_command,
+        "tree": tree_command,
+        "search": search_command,
+        "undo": undo_command,
+    }
+    others = session_context.COMMANDS | session_import.COMMANDS | session_rewind.COMMANDS
+    add_group(app, "sessions", commands | others)
 
 
 async def list_sessions(
@@ -83,11 +83,11 @@ async def list_sessions(
         rows = await browser.conversations(cwd, shown + 1)
     if not rows:
         scope = f" of {one_line(cwd)} yet; `crushpy sessions list --all` shows the others" if cwd else " yet"
-        print(f"There are no conversations{scope}.", file=sys.stderr)
+        print_note(f"There are no conversations{scope}.")
         return
     print_text(_table(rows[:shown], lists, folders=everywhere))
     if len(rows) > shown:
-        print("There are more; use `--limit N` to show N.", file=sys.stderr)
+        print_note("There are more; use `--limit N` to show N.")
 
 
 async def show_command(
@@ -236,17 +236,14 @@ async def search_command(
         found = await browser.search(query, cwd, within=within, conversations=limit, each=max_hits)
         pending = 0 if within else await browser.count_unindexed()
     if pending:
-        print(
-            f"{counted(pending, 'message')} could not be searched yet: "
-            "they are indexed while crushpy is used. Use --wait to index them first.",
-            file=sys.stderr,
-        )
+        later = "they are indexed while crushpy is used. Use --wait to index them first."
+        print_note(f"{counted(pending, 'message')} could not be searched yet: {later}")
     if as_json:
         print_json([hit for group in found for hit in group.hits])
         return
     if not found:
         scope = "" if everywhere or within else " in this folder; use --all to search all folders"
-        print(f"Nothing found{scope}.", file=sys.stderr)
+        print_note(f"Nothing found{scope}.")
         raise typer.Exit(1)
     print_text("\n".join(map(_format_group, found)))
 

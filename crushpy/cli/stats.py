@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from crushpy.cli.command_helpers import AsJson, open_browser, print_json, print_text, run_async
+from crushpy.cli.command_helpers import AsJson, add_command, open_browser, print_json, print_text
 
 MAX_WIDTH_CHARS = 100
 
@@ -16,7 +16,7 @@ Days = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    app.command("stats")(run_async(stats_command))
+    add_command(app, "stats", stats_command)
 
 
 async def stats_command(days: Days = 30, as_json: AsJson = False) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crushpy.cli.command_helpers import AsJson, print_json, print_text, run_async
+from crushpy.cli.command_helpers import AsJson, add_group, print_json, print_note, print_text
 from crushpy.core.errors import UsageError
 from crushpy.core.paths import Paths
 
@@ -21,9 +21,7 @@ Database = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(help="Copy all conversations to another database.", no_args_is_help=True)
-    group.command("copy")(run_async(copy_command))
-    app.add_typer(group, name="storage")
+    add_group(app, "storage", {"copy": copy_command})
 
 
 async def copy_command(source: Database, target: Database, as_json: AsJson = False) -> None:
@@ -52,7 +50,7 @@ async def copy_command(source: Database, target: Database, as_json: AsJson = Fal
         await old.close()
         await new.close()
         for warning in (*old.warnings, *new.warnings):
-            print(f"crushpy: {warning}", file=sys.stderr)
+            print_note(f"crushpy: {warning}")
     _clear_line()
     if as_json:
         print_json({"rows": report.rows, "added": report.added, "outputs": report.outputs})
@@ -91,7 +89,7 @@ def _print_progress(table: str, done: int, total: int) -> None:
 
 def _print_message(words: str) -> None:
     _clear_line()
-    print(f"crushpy: {words}", file=sys.stderr)
+    print_note(f"crushpy: {words}")
 
 
 def _clear_line() -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crushpy.cli.command_helpers import suggest_name
+from crushpy.cli.command_helpers import add_group, print_note, suggest_name
 from crushpy.cli.workspace import working_folder
 from crushpy.core.errors import UsageError
 
@@ -20,13 +20,8 @@ TemplateName = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(no_args_is_help=True, help="Show, edit and check the texts sent to the model.")
-    group.command("show")(show_template)
-    group.command("path")(template_path)
-    group.command("edit")(edit_template)
-    group.command("check")(check_templates)
-    group.command("reset")(reset_template)
-    app.add_typer(group, name="template")
+    commands = {"show": show_template, "path": template_path, "edit": edit_template}
+    add_group(app, "template", commands | {"check": check_templates, "reset": reset_template})
 
 
 def show_template(name: TemplateName = "summary") -> None:
@@ -80,9 +75,8 @@ def check_templates(
                 print(f"{template_name}: fine  ({found})")
         except prompts.TemplateProblem as problem:
             failed = True
-            print(
-                f"{template_name}: {problem.message}\n  {problem.hint} Until then the shipped one is used.",
-                file=sys.stderr,
+            print_note(
+                f"{template_name}: {problem.message}\n  {problem.hint} Until then the shipped one is used."
             )
     if failed:
         raise typer.Exit(2)
@@ -122,9 +116,7 @@ def _effective_template(name: str) -> "Template":
     templates = _templates(name)
     found = templates.find(name)
     for problem in templates.problems.values():
-        print(
-            f"crushpy: {problem.message}\n  {problem.hint} The next one is used until then.", file=sys.stderr
-        )
+        print_note(f"crushpy: {problem.message}\n  {problem.hint} The next one is used until then.")
     return found
 
 
