@@ -1,6 +1,5 @@
 """What commands share: parameters, printing, and access to stored sessions. Imports Typer."""
 
-import asyncio
 import inspect
 import json
 import sys
@@ -36,6 +35,8 @@ def add_command(app: typer.Typer, name: str, command: Callable[..., Any], *, das
     def run(*args: Any, **kwargs: Any) -> None:
         result = command(*args, **kwargs)
         if inspect.iscoroutine(result):
+            import asyncio
+
             asyncio.run(result)
 
     app.command(name, context_settings={"ignore_unknown_options": True} if dashes else None)(run)
