@@ -15,7 +15,6 @@ from crushpy.core.access import Privileges
 from crushpy.core.messages import Data
 from crushpy.sandbox.filesystem_view import FilesystemView, SandboxConfig
 from crushpy.sandbox.finding import NAMESPACES, Sandbox, find_overlay_kind, find_sandbox
-from crushpy.sandbox.git_settings import GitSettings
 from crushpy.sandbox.mounts import Mount, OverlayKind, landlock_rules, seatbelt_profile
 from crushpy.sandbox.private_tmp import TMP, VAR_TMP, PrivateTmp, is_below
 from crushpy.sandbox.protected_files import ProtectedFiles
@@ -80,8 +79,10 @@ class ResourceLimits(Data, frozen=True):
 class Unconfined:
     """Runs commands without a sandbox; they still end with the conversation."""
 
-    def __init__(self, sandbox: Sandbox | None = None) -> None:
+    def __init__(self, sandbox: Sandbox | None = None, protected: ProtectedFiles | None = None) -> None:
+        """`protected`: without a sandbox, changes to these files are only reported."""
         self.sandbox = sandbox or Sandbox("none", "it was not requested")
+        self._protected = protected
         self._supervisor: Supervisor | None = None
 
     @property
@@ -104,11 +105,13 @@ class Unconfined:
         """The environment of a command. Call it after `supervisor`."""
         return dict(environment)
 
-    def begin(self) -> list[str]:
-        return []
+    def begin(self, needs: Privileges) -> list[str]:
+        """Called before a command; returns messages about earlier ones."""
+        return self._protected.begin() if self._protected else []
 
     def check(self, needs: Privileges) -> list[str]:
-        return []
+        """Called after a command; returns messages about what it changed or was refused."""
+        return self._protected.report() if self._protected else []
 
     def inside(self, path: Path) -> Path:
         return path
@@ -137,9 +140,10 @@ class Bubblewrap(Unconfined):
         self._config = config
         self._limits = limits or ResourceLimits()
         self._private = PrivateTmp(folder)
-        self._protected = ProtectedFiles(config.workspace, config.home, config.aside)
-        self._git = GitSettings(config.workspace, config.aside)
-        self._view = FilesystemView(config, self._private, self._protected, self._git.places)
+        self._files = ProtectedFiles(config.workspace, config.home, config.aside)
+        self._was_busy = self._was_git_busy = False
+        """Whether commands were left running unchecked, and any that may change the repository."""
+        self._view = FilesystemView(config, self._private, self._files)
         self._proxies: dict[tuple[str, ...], HostProxy] = {}
         self._next_ports = cycle(HOSTS_PORTS)
         self._ports: dict[Privileges, int] = {}
@@ -236,27 +240,22 @@ class Bubblewrap(Unconfined):
             variables["TAR_OPTIONS"] = "--no-same-owner"  # the only user in there is root
         return variables
 
-    def begin(self) -> list[str]:
-        reverted = self._git.revert() if self._is_git_busy() else []
-        self._git.remember()
-        return [
-            *reverted,
-            *self._protected.begin(alone=not any(supervisor.busy for supervisor in self.supervisors)),
-        ]
+    def begin(self, needs: Privileges) -> list[str]:
+        busy = self._was_busy or self._is_busy()
+        git_busy = self._was_git_busy or self._is_busy(git=True)
+        is_locked = busy and not git_busy and self.sandbox.name == "bubblewrap"
+        self._was_busy, self._was_git_busy = True, git_busy or needs.git  # until it was checked
+        return self._files.begin(busy=busy, locked=map(str, self._files.existing()) if is_locked else ())
 
     def check(self, needs: Privileges) -> list[str]:
-        allowed = [Path(place) for place in needs.write]
-        messages = self._protected.put_aside(
-            (*allowed, self._config.workspace / ".git") if needs.git else allowed
-        )
-        if needs.git or self._is_git_busy():
-            messages += self._git.revert()
+        messages = self._files.check(git=needs.git or self._is_busy(git=True), granted=needs.write)
+        self._was_busy, self._was_git_busy = self._is_busy(), self._is_busy(git=True)
         proxy = None if needs.network else self._proxies.get(needs.hosts)
         return messages if proxy is None else [*messages, *proxy.take_refusals()]
 
-    def _is_git_busy(self) -> bool:
-        """Whether a command that may change the repository is running."""
-        return any(needs.git and supervisor.busy for needs, supervisor in self._started)
+    def _is_busy(self, *, git: bool = False) -> bool:
+        """Whether a command is running; with `git`, one that may change the repository."""
+        return any(supervisor.busy and needs.git >= git for needs, supervisor in self._started)
 
     # --- one /tmp for commands and file tools -------------------------------------------------------------
 
@@ -292,10 +291,10 @@ class Bubblewrap(Unconfined):
         await asyncio.to_thread(self._private.sweep)
 
     async def close(self, grace: float) -> list[int]:
-        is_git_busy = self._is_git_busy()
+        was_busy = self._was_busy or self._is_busy()
         survivors = await super().close(grace)
-        if is_git_busy:
-            self._git.revert()
+        if was_busy:
+            self._files.begin(busy=True)
         for proxy in self._proxies.values():
             await proxy.close()
         await asyncio.to_thread(self._private.remove)
@@ -368,7 +367,7 @@ def confine_in(
         return Landlock(sandbox, config, folder, limits)
     if sandbox.name == "sandbox-exec":
         return Seatbelt(sandbox, config, folder, limits)
-    return Unconfined(sandbox)
+    return Unconfined(sandbox, ProtectedFiles(config.workspace, config.home, config.aside))
 
 
 def _machine_memory() -> int:

@@ -205,7 +205,7 @@ class EscapeTrial:
         yield await self._try_survivor()
 
     async def _try_protected_file(self) -> Trial:
-        self._confinement.begin()
+        self._confinement.begin(Privileges())
         await self._run_python("open('.envrc', 'w').write('x')")
         said = self._confinement.check(Privileges())
         return Trial("plant an .envrc", not (self.workspace / ".envrc").exists(), "; ".join(said))

@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -12,8 +12,8 @@ from crushpy.core.messages import Data
 from crushpy.core.own_code import own_code
 from crushpy.sandbox.hidden_paths import listening_sockets, secrets, variable_files
 from crushpy.sandbox.mounts import Mount, View, enclosing, is_writable, replaces, view
-from crushpy.sandbox.private_tmp import TMP, VAR_TMP, PrivateTmp
-from crushpy.sandbox.protected_files import ProtectedFiles
+from crushpy.sandbox.private_tmp import TMP, VAR_TMP, PrivateTmp, is_below
+from crushpy.sandbox.protected_files import SYSTEM_FOLDERS, ProtectedFiles
 from crushpy.sandbox.repository import git_folders
 from crushpy.security.programs import find_program
 
@@ -88,10 +88,6 @@ _VISIBLE_IN_RUN = """
 /run/current-system /run/booted-system /run/opengl-driver
 """.split()  # noqa: SIM905
 """What programs need from /run, which otherwise holds the host's sockets."""
-_SYSTEM_FOLDERS = frozenset(
-    map(Path, ("/", "/usr", "/etc", "/bin", "/sbin", "/lib", "/lib64", "/boot", "/var", "/opt", "/home"))
-)
-"""Never writable as a workspace: they hold the system, not a project."""
 
 
 class SandboxConfig(Data, frozen=True):
@@ -146,10 +142,7 @@ class FilesystemView:
         config: SandboxConfig,
         private: PrivateTmp,
         protected: ProtectedFiles,
-        git_settings: Callable[[], Iterable[Path]],
     ) -> None:
-        """`git_settings`: files git may write if it may change the repository; checked afterwards."""
-        self._git_settings = git_settings
         self._config = config
         self._private = private
         self._protected = protected
@@ -196,11 +189,13 @@ class FilesystemView:
         yield from (Mount(place, "read") for place in self._config.shown)
         named_folders = (Path(place).expanduser() for place in (*self._config.write, *needs.write))
         for cache in self._caches:
-            yield Mount(os.path.realpath(self._home / cache.place), "private" if cache.private else "write")
+            cache_place = os.path.realpath(self._home / cache.place)
+            if not self._is_hidden(cache_place):
+                yield Mount(cache_place, "private" if cache.private else "write")
         for place in named_folders:
             if place.exists():
                 yield Mount(os.path.realpath(place), "write")
-        if self._workspace not in _SYSTEM_FOLDERS:
+        if self._workspace not in SYSTEM_FOLDERS:
             yield Mount(str(self._workspace), "write")
 
     @cached_property
@@ -231,15 +226,31 @@ class FilesystemView:
     def _read_only_mounts(self, needs: Privileges) -> Iterator[Mount]:
         """Files that other programs execute are read-only, unless they were granted by name."""
         repository = git_folders(self._workspace)
-        folders = repository.folders if repository and needs.git else ()
+        folders = [
+            folder
+            for folder in (repository.folders if repository and needs.git else ())
+            if not self._is_hidden(folder) and not any(is_below(place, folder) for place in self._secrets)
+        ]
         yield from (Mount(folder, "write") for folder in folders)
-        git = {*folders, *map(str, self._git_settings())} if folders else set[str]()
+        git = set(folders)
         granted = {os.path.realpath(Path(place).expanduser()) for place in needs.write}
-        granted |= {mount.place for mount in self._hidden}
         for place in map(os.path.realpath, self._protected.existing()):
-            if place not in git and place not in granted and os.path.exists(place):  # noqa: PTH110
+            is_granted = place in git or place in granted
+            if not is_granted and not self._is_hidden(place) and os.path.exists(place):  # noqa: PTH110
                 yield Mount(place, "read")
         if repository and git:
             for place in repository.protected():
-                if os.path.realpath(place) not in git:
+                if os.path.realpath(place) not in git and not self._is_hidden(os.path.realpath(place)):
                     yield Mount(os.path.realpath(place), "read")
+
+    @cached_property
+    def _secrets(self) -> list[str]:
+        """The hidden places that hold something, unlike sockets."""
+        hidden = (mount.place for mount in self._hidden if mount.kind == "hide")
+        return [place for place in hidden if not Path(place).is_socket()]
+
+    def _is_hidden(self, place: str) -> bool:
+        """Whether a path is hidden: that wins over every mount that the user did not name."""
+        workspace = str(self._workspace)
+        around = (each for each in self._secrets if is_below(place, each))
+        return any(not is_below(workspace, each) or not is_below(place, workspace) for each in around)

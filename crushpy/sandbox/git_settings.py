@@ -1,23 +1,42 @@
-"""Reverts changes to a repository's settings that could make git run programs.
+"""What decides which programs git runs for the user, outside any sandbox, and which changes are harmless.
 
 `git remote add`, `git push -u` and `git config user.name` write `.git/config`, so it must be writable. The
-same file can name programs that git would later run for the user, outside any sandbox.
+same file can name programs; so can files it includes, hooks, attributes, and pointers to other git folders.
 """
 
 import os
-import stat
+import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
+from functools import lru_cache
 from pathlib import Path
+from typing import Literal
 
-from crushpy.core.ids import new_id
-from crushpy.core.paths import private_dir
-from crushpy.sandbox.repository import git_folders
-from crushpy.security.safe_git import git_environment
-from crushpy.security.safe_open import open_folder
+from crushpy.sandbox.repository import common_folder, entry_target, module_folders
+from crushpy.security.safe_git import git_command, git_environment, parse_settings
 
-_MAX_CONFIG_BYTES = 1_000_000
+Role = Literal[
+    "entry",
+    "pointer",
+    "folder",
+    "settings",
+    "attributes",
+    "alternates",
+    "todo",
+    "program",
+    "code",
+    "instructions",
+]
+"""What a protected path is: entries and pointers lead to git folders; `todo` lists the steps of a rebase."""
 _GIT_TIMEOUT_S = 10
+_MAX_HOOK_FILES = 500
+_HOOKS = """
+applypatch-msg pre-applypatch post-applypatch pre-commit pre-merge-commit prepare-commit-msg commit-msg
+post-commit pre-rebase post-checkout post-merge pre-push pre-receive update proc-receive post-receive
+post-update reference-transaction push-to-checkout pre-auto-gc post-rewrite sendemail-validate
+fsmonitor-watchman p4-changelist p4-prepare-changelist p4-post-changelist p4-pre-submit post-index-change
+""".split()  # noqa: SIM905
+_USER_FILES = ("/etc/gitconfig", "~/.gitconfig", "~/.config/git/config", "$XDG_CONFIG_HOME/git/config")
 _HARMLESS_KEYS = {
     "advice": "*",
     "branch": "remote merge rebase pushremote description vscode-merge-base gk-merge-base",
@@ -25,15 +44,14 @@ _HARMLESS_KEYS = {
     "column": "*",
     "commit": "cleanup gpgsign status template verbose",
     "core": "abbrev autocrlf bare bigfilethreshold checkstat commitgraph compression eol filemode ignorecase"
-    " logallrefupdates longpaths precomposeunicode preloadindex protecthfs protectntfs quotepath"
-    " repositoryformatversion safecrlf sharedrepository sparsecheckout sparsecheckoutcone splitindex symlinks"
-    " trustctime untrackedcache whitespace",
+    " logallrefupdates longpaths precomposeunicode preloadindex quotepath repositoryformatversion safecrlf"
+    " sparsecheckout sparsecheckoutcone splitindex symlinks trustctime untrackedcache whitespace",
     "diff": "algorithm colormoved context indentheuristic ignoresubmodules mnemonicprefix noprefix renames"
     " renamelimit submodule wordregex",
     "extensions": "*",
-    "fetch": "*",
+    "fetch": "all output parallel prune prunetags recursesubmodules showforcedupdates writecommitgraph",
     "gc": "auto autodetach autopacklimit packrefs pruneexpire reflogexpire reflogexpireunreachable",
-    "http": "*",
+    "http": "lowspeedlimit lowspeedtime maxrequests postbuffer version",
     "index": "*",
     "init": "defaultbranch",
     "lfs": "repositoryformatversion access locksverify",
@@ -52,113 +70,163 @@ _HARMLESS_KEYS = {
     "tag": "sort forcesignannotated gpgsign",
     "user": "*",
 }
-"""Keys, by section, that cannot make git run programs; any other key is reverted."""
+"""Keys, by section, that cannot make git run or trust anything; only the user may change any other."""
+_DRIVER = re.compile(r"(filter|diff|merge)\.(.+)\.(?:clean|smudge|process|command|textconv|driver)")
+_NAMED_DRIVER = re.compile(rb"(?:filter|diff|merge)=[^\s]+")
+_WORD = re.compile(r"[^\s'\"`;|&()<>=!$]+")
+_EXECUTES = re.compile(rb"^[ \t]*(?:x|exec)[ \t].*$", re.MULTILINE)
+
+AddPath = Callable[[str, Role], bytes | None]
+"""Protects a path if commands may change it; returns its content, None if it is not a readable file."""
 
 
-class GitSettings:
-    """The settings files of a workspace's repository, as they were before a command."""
+class HostGit:
+    """Finds everything that decides what git runs in a workspace."""
 
-    def __init__(self, workspace: Path, aside: Path) -> None:
-        self._workspace = workspace
-        self._aside = aside
-        self._before: dict[Path, bytes | None] = {}
+    def __init__(self, add: AddPath) -> None:
+        self._add = add
+        self._seen: set[tuple[str, str]] = set()
+        self.drivers: set[bytes] = set()
+        """The filters, diff and merge drivers that run a program, as attributes name them."""
 
-    def places(self) -> frozenset[Path]:
-        """The settings files of the repository, which a command may have just created."""
-        repository = git_folders(self._workspace)
-        return frozenset(Path(folder, "config") for folder in (repository.folders if repository else ()))
+    def add_entry(self, entry: str) -> None:
+        """Adds the `.git` of a working tree, or a bare repository, with all that belongs to it."""
+        self._add(entry, "entry")
+        is_bare = os.path.basename(entry).casefold() != ".git"  # noqa: PTH119
+        target = entry if is_bare else entry_target(entry)
+        if target is not None:
+            self.add_folder(target, entry if is_bare else os.path.dirname(entry))  # noqa: PTH120
 
-    def remember(self) -> None:
-        """Called before a command: records the current contents."""
-        self._before = {path: _read(path) for path in self.places()}
-
-    def revert(self) -> list[str]:
-        """Restores files with a new setting that may run a program; returns messages about them."""
-        messages: list[str] = []
-        for path in sorted({*self._before, *self.places()}):
-            before, after = self._before.get(path), _read(path)
-            if after == before:
-                continue
-            risky = sorted(_risky_settings(before, after))
-            if not risky:
-                self._before[path] = after
-                continue
-            copy = private_dir(self._aside / new_id()) / "config"
-            copy.write_bytes(after or b"")
-            try:
-                _restore_file(path, before)
-            except OSError as error:
-                messages.append(
-                    f"{path} may now make git run programs, and could not be restored: {error.strerror}"
-                )
-                continue
-            messages.append(
-                f"{path} was restored: {', '.join(risky[:5])} may make git run programs, so only the user "
-                f"may set it. The new file was saved as {copy}"
-            )
-        return messages
-
-
-def _read(path: Path) -> bytes | None:
-    """The contents; None if it is not a regular file."""
-    try:
-        with open_folder(path.parent) as folder:
-            handle = folder.open_regular(path.name)
-            with os.fdopen(handle, "rb") as file:
-                return file.read(_MAX_CONFIG_BYTES)
-    except (OSError, ValueError):
-        return None
-
-
-def _restore_file(path: Path, content: bytes | None) -> None:
-    with open_folder(path.parent) as folder:
-        if content is None:
-            folder.remove(path.name)
+    def add_folder(self, folder: str, top: str) -> None:
+        """Adds a git folder; `top`: its working tree, which relative names in settings refer to."""
+        if not self._is_new(folder, top):
             return
-        mode = 0o644
-        if folder.exists(path.name):
-            status = folder.status(path.name)
-            mode = stat.S_IMODE(status.st_mode) if stat.S_ISREG(status.st_mode) else mode
-            if stat.S_ISDIR(status.st_mode):
-                folder.rename(path.name, f"config.{new_id()}")
-        name = f"config.{new_id()}"
-        os.close(folder.write_new(name, content, mode))
-        folder.rename(name, path.name)
+        self._add(f"{folder}/commondir", "pointer")
+        self._add(f"{folder}/rebase-merge/git-rebase-todo", "todo")
+        common = common_folder(folder) or folder
+        for origin, name, value in user_settings():
+            if self._is_new(origin, ""):
+                self._add(origin, "settings")
+            self._add_named(origin, name, value, top)
+        for file in (f"{common}/config", f"{folder}/config.worktree", f"{common}/config.worktree"):
+            self._add_settings(file, top)
+        self._add_hooks(f"{common}/hooks")
+        self._add(f"{common}/info/attributes", "attributes")
+        self._add(f"{common}/objects/info/alternates", "alternates")
+        for module in (*module_folders(common), *(module_folders(folder) if folder != common else ())):
+            self.add_folder(module, top)
+        for name in list_names(f"{common}/worktrees"):
+            self.add_folder(f"{common}/worktrees/{name}", top)
+
+    def _is_new(self, path: str, top: str) -> bool:
+        is_new = (path, top) not in self._seen
+        self._seen.add((path, top))
+        return is_new
+
+    def _add_settings(self, file: str, top: str) -> None:
+        if self._is_new(file, top) and (content := self._add(file, "settings")):
+            for name, value in parse_settings(content) or ():
+                self._add_named(file, name, value, top)
+
+    def _add_named(self, origin: str, name: str, value: str, top: str) -> None:
+        """Adds what one setting of the file `origin` names."""
+        if name == "include.path" or (name.startswith("includeif.") and name.endswith(".path")):
+            self._add_settings(_expand(os.path.dirname(origin), value), top)  # noqa: PTH120
+        elif name == "core.hookspath":
+            folder = _expand(top, value)
+            # husky keeps the hooks that people write one folder above those that git runs.
+            self._add_hooks(os.path.dirname(folder) if folder.endswith("/_") else folder)  # noqa: PTH120
+        elif name == "core.attributesfile":
+            self._add(_expand(top, value), "attributes")
+        elif not is_harmless(name, value):
+            if (driver := _DRIVER.fullmatch(name)) and driver[2] != "lfs":
+                self.drivers.add(os.fsencode(f"{driver[1]}={driver[2]}"))
+            for word in _WORD.findall(value):
+                path = _expand(top, word)
+                if ("/" in word or os.path.isfile(path)) and not os.path.isdir(path):  # noqa: PTH112, PTH113
+                    self._add(path, "program")
+
+    def _add_hooks(self, folder: str) -> None:
+        """Adds all files of a folder of hooks, except the samples that git creates in every repository."""
+        self._add(folder, "folder")
+        queue = [os.path.realpath(folder)]
+        count = 0
+        while queue:
+            current = queue.pop()
+            for name in list_names(current):
+                path = f"{current}/{name}"
+                count += 1
+                if os.path.isdir(path) and not os.path.islink(path):  # noqa: PTH112, PTH114
+                    queue += [path] if count < _MAX_HOOK_FILES else []
+                elif name in _HOOKS or (count < _MAX_HOOK_FILES and not name.endswith(".sample")):
+                    self._add(path, "program")
 
 
-def _risky_settings(before: bytes | None, after: bytes | None) -> Iterator[str]:
-    """The names of new settings in `after` that are not known to be harmless."""
-    if after is None:
-        yield "something that is not a settings file"
-        return
-    settings, previous = _parse_settings(after), _parse_settings(before or b"")
+def user_settings() -> tuple[tuple[str, str, str], ...]:
+    """The user's own settings, each as file, name and value."""
+    files = [os.path.expandvars(os.path.expanduser(file)) for file in _USER_FILES]  # noqa: PTH111
+    return _list_user_settings(tuple((file, _signature(file)) for file in files))
+
+
+@lru_cache(maxsize=4)
+def _list_user_settings(_files: tuple[object, ...]) -> tuple[tuple[str, str, str], ...]:
+    try:
+        printed = subprocess.run(
+            git_command(Path("/"), "config", "--list", "--show-origin", "--includes", "--null"),
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            env=git_environment(),
+            timeout=_GIT_TIMEOUT_S,
+            check=False,
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return ()
+    fields = os.fsdecode(printed).split("\0")
+    pairs = zip(fields[::2], (field.partition("\n") for field in fields[1::2]), strict=False)
+    return tuple(
+        (origin.removeprefix("file:"), name, value)
+        for origin, (name, _, value) in pairs
+        if origin.startswith("file:")
+    )
+
+
+def _signature(file: str) -> tuple[int, ...]:
+    try:
+        found = os.stat(file)  # noqa: PTH116
+    except OSError:
+        return ()
+    return (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
+
+
+def list_names(folder: str) -> list[str]:
+    """The names in a folder; empty if there is none."""
+    try:
+        return os.listdir(folder)  # noqa: PTH208
+    except OSError:
+        return []
+
+
+def _expand(folder: str, name: str) -> str:
+    """The path of a name in a setting, relative to `folder`."""
+    return os.path.normpath(os.path.join(folder, os.path.expanduser(name)))  # noqa: PTH111, PTH118
+
+
+# --- which changes are harmless ---------------------------------------------------------------------------
+
+
+def changed_settings(before: bytes, after: bytes, file: str, workspace: str) -> Iterator[str]:
+    """The names of settings that only the user may change, and that differ."""
+    settings, previous = parse_settings(after), parse_settings(before)
     if settings is None:
         yield "something that git cannot read"
         return
-    for name, value in sorted(settings - (previous or set())):
-        if not _is_harmless(name, value):
+    for name, value in sorted(set(settings) ^ set(previous or ())):
+        if not is_harmless(name, value) and not _is_module_tree(name, value, file, workspace):
             yield name
 
 
-def _parse_settings(text: bytes) -> set[tuple[str, str]] | None:
-    """All settings of a file as git parses them, which runs no program; None if it cannot."""
-    try:
-        result = subprocess.run(
-            ["git", "config", "--file", "-", "--null", "--no-includes", "--list"],
-            input=text,
-            capture_output=True,
-            cwd="/",
-            env=git_environment(),
-            timeout=_GIT_TIMEOUT_S,
-            check=True,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    pairs = (record.partition("\n") for record in os.fsdecode(result.stdout).split("\0") if record)
-    return {(name, value) for name, _, value in pairs}
-
-
-def _is_harmless(name: str, value: str) -> bool:
+def is_harmless(name: str, value: str) -> bool:
+    """Whether a setting cannot make git run or trust anything."""
     section, _, rest = name.partition(".")
     key = rest.rpartition(".")[2]
     keys = _HARMLESS_KEYS.get(section, "")
@@ -167,3 +235,29 @@ def _is_harmless(name: str, value: str) -> bool:
     if key.endswith("url") and (value.startswith("-") or "::" in value):
         return False  # a remote helper is a program
     return keys == "*" or key in keys.split()
+
+
+def _is_module_tree(name: str, value: str, file: str, workspace: str) -> bool:
+    """True of the `core.worktree` that git writes for a submodule of this workspace."""
+    folder = os.path.dirname(file)  # noqa: PTH120
+    tree = os.path.realpath(os.path.join(folder, value))  # noqa: PTH118
+    return name == "core.worktree" and "/modules/" in folder and tree.startswith(f"{workspace}/")
+
+
+def new_drivers(before: bytes, after: bytes, drivers: Collection[bytes]) -> list[str]:
+    """The drivers that run a program and are newly named in a file of attributes."""
+    named = set(_NAMED_DRIVER.findall(after)) - set(_NAMED_DRIVER.findall(before))
+    return sorted(os.fsdecode(name) for name in named & set(drivers))
+
+
+def new_executions(before: bytes, after: bytes) -> list[str]:
+    """The commands that the rest of a rebase would run."""
+    return [os.fsdecode(line) for line in set(_EXECUTES.findall(after)) - set(_EXECUTES.findall(before))]
+
+
+def new_alternates(before: bytes, after: bytes, file: str, workspace: str) -> list[str]:
+    """The folders outside the workspace that git would newly take objects from."""
+    objects = os.path.dirname(os.path.dirname(file))  # noqa: PTH120
+    lines = set(after.splitlines()) - set(before.splitlines())
+    named = [os.path.realpath(os.path.join(objects, os.fsdecode(line))) for line in lines if line]  # noqa: PTH118
+    return [path for path in named if not path.startswith(f"{workspace}/")]

@@ -1,122 +1,451 @@
-"""Protects files of a workspace that other programs execute: hooks, `.envrc`, editor tasks.
+"""Protects files of a workspace that other programs execute or trust: what git runs, `.envrc`, editor tasks.
 
-Existing ones are read-only for commands. Missing ones cannot be, without leaving files in the project; so
-after each command crushpy looks for new ones, moves them out of the project, and reports them.
+Existing ones are read-only for commands if the sandbox can do that. The others are compared after each
+command: what would make a program run something new is put back, or moved out of the project, and reported.
 """
 
+import errno
 import os
 import shutil
-from collections.abc import Collection, Iterator
-from contextlib import suppress
+import stat
+import time
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple, get_args
 
 from crushpy.core.ids import new_id
+from crushpy.core.messages import counted
 from crushpy.core.paths import private_dir
-from crushpy.sandbox.repository import git_folders
-
-IN_WORKSPACE = (
-    ".git",
-    ".git/hooks",
-    ".git/config.worktree",
-    ".envrc",
-    ".crushpy",
-    ".vscode/tasks.json",
+from crushpy.sandbox.git_settings import (
+    HostGit,
+    Role,
+    changed_settings,
+    list_names,
+    new_alternates,
+    new_drivers,
+    new_executions,
 )
-IN_HOME = """
+from crushpy.sandbox.repository import common_folder, entry_target, git_folders
+from crushpy.security.safe_open import open_folder
+
+_IN_WORKSPACE = (".git", ".git/hooks", ".envrc", ".crushpy", ".vscode/tasks.json")
+"""Read-only for commands if the sandbox can do that."""
+_IN_HOME = """
 .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc .zshenv .zprofile .zlogin
 .zlogout .inputrc .xinitrc .xprofile .xsessionrc .pam_environment .gitconfig .config/git .config/fish
 .config/autostart .config/systemd .config/environment.d .local/bin .local/share/applications .vimrc .vim
 .config/nvim .emacs .emacs.d .tmux.conf .gdbinit .pythonrc.py .crontab bin Library/LaunchAgents
 """.split()  # noqa: SIM905
-_MAX_NESTED_DEPTH = 2
-_MAX_NESTED_FOLDERS = 200
+INSTRUCTION_FILES = ("AGENTS.md", "CRUSH.md", "CLAUDE.md")
+_CODE_FILES = frozenset((".envrc", ".mcp.json", ".devcontainer.json"))
+_CODE_FOLDERS = frozenset((".crushpy", ".vscode", ".claude", ".devcontainer", ".zed"))
+_TEXT_IN_CODE_FOLDERS = ("extensions.json", ".md", ".code-snippets")
+"""What editors and agents read there without running it."""
+_DEPENDENCIES = frozenset(("node_modules", "site-packages", "vendor", ".venv", "venv", ".tox", "target"))
+"""Only git is looked for in what package managers install: no one opens it as a project."""
+_BARE, _POINTED = {"HEAD", "objects", "refs"}, {"HEAD", "commondir"}
+_CLOCK_STEP_NS = 50_000_000
+_MAX_BYTES = 1_000_000
+_MAX_FOLDERS = 20_000
+SYSTEM_FOLDERS = frozenset(
+    map(Path, ("/", "/usr", "/etc", "/bin", "/sbin", "/lib", "/lib64", "/boot", "/var", "/opt", "/home"))
+)
+"""Never writable as a workspace: they hold the system, not a project."""
+_MAX_PASSES = 20
+_MAX_MESSAGES = 5
+_EXECUTABLE = 0o111
+_STAGES: tuple[tuple[Role, ...], ...] = (("entry",), ("pointer", "folder"), ("settings",))
+"""What leads to other files is put back first: those then no longer count."""
+
+
+class PathState(NamedTuple):
+    """A protected path at one time."""
+
+    kind: str
+    """`missing`, `file`, `link`, `folder` or `other`."""
+    data: bytes | None = None
+    """The content of a file, or the target of a link; None if it cannot be read completely."""
+    mode: int = 0
+    mark: tuple[int, ...] = ()
+    """Identifies a folder, or what cannot be read."""
+
+    @property
+    def is_readable(self) -> bool:
+        return self.kind == "file" and self.data is not None
+
+
+_MISSING = PathState("missing")
+
+
+def _read_state(path: str) -> PathState:
+    try:
+        found = os.lstat(path)
+        mode = stat.S_IMODE(found.st_mode)
+        if stat.S_ISLNK(found.st_mode):
+            return PathState("link", os.fsencode(os.readlink(path)))  # noqa: PTH115
+        if stat.S_ISDIR(found.st_mode):
+            return PathState("folder", None, mode, (found.st_dev, found.st_ino))
+        mark = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        if not stat.S_ISREG(found.st_mode):
+            return PathState("other", None, mode, mark)
+        if found.st_size > _MAX_BYTES:
+            return PathState("file", None, mode, mark)
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        missing = error.errno in (errno.ENOENT, errno.ENOTDIR)
+        return _MISSING if missing else PathState("other", None, 0, (error.errno or 0,))
+    with os.fdopen(handle, "rb") as file:
+        data = file.read(_MAX_BYTES + 1)
+    return PathState("file", data, mode) if len(data) <= _MAX_BYTES else PathState("file", None, mode, mark)
+
+
+class _Folder(NamedTuple):
+    changed_at: int
+    inode: int
+    folders: tuple[str, ...]
+    marked: tuple[str, ...]
+    """The paths of interest in it."""
+
+
+class _FolderIndex:
+    """Finds repositories and other files of interest in a workspace. Only changed folders are listed again.
+
+    A folder's status change time, unlike its modification time, cannot be set by a command.
+    """
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._known: dict[str, _Folder] = {}
+
+    def find(self) -> list[str]:
+        known, current = self._known, dict[str, _Folder]()
+        now = time.time_ns()
+        found: list[str] = []
+        queue = [self._root] if Path(self._root) not in SYSTEM_FOLDERS else []
+        lstat = os.lstat
+        for path in queue:  # it grows: outer folders come first
+            if len(current) == _MAX_FOLDERS:
+                break
+            try:
+                status = lstat(path)
+            except OSError:
+                continue
+            folder = known.get(path)
+            if folder is None or folder.changed_at != status.st_ctime_ns or folder.inode != status.st_ino:
+                is_old = now - status.st_ctime_ns > _CLOCK_STEP_NS
+                folder = self._list(path, status.st_ctime_ns if is_old else -1, status.st_ino)
+            current[path] = folder
+            found += folder.marked
+            queue += folder.folders
+        self._known = current
+        return found
+
+    def _list(self, path: str, changed_at: int, inode: int) -> _Folder:
+        folders: list[str] = []
+        marked: list[str] = []
+        names: set[str] = set()
+        parts = path[len(self._root) :].split("/")
+        is_code = not _CODE_FOLDERS.isdisjoint(parts)
+        is_dependency = not _DEPENDENCIES.isdisjoint(parts)
+        prefix = path.rstrip("/")
+        try:
+            with os.scandir(path) as entries:
+                for entry in entries:
+                    name = entry.name
+                    names.add(name)
+                    is_folder = entry.is_dir(follow_symlinks=False)
+                    if name.casefold() == ".git" or name == ".gitattributes":
+                        marked.append(f"{prefix}/{name}")
+                    elif is_folder:
+                        folders.append(f"{prefix}/{name}")
+                    elif not is_dependency and (
+                        is_code or name in _CODE_FILES or name in INSTRUCTION_FILES or name in _CODE_FOLDERS
+                    ):
+                        marked.append(f"{prefix}/{name}")
+        except OSError:
+            pass
+        if names >= _BARE or names >= _POINTED:
+            marked.append(prefix)
+        return _Folder(changed_at, inode, tuple(folders), tuple(marked))
+
+
+class _Snapshot:
+    """The protected paths of a workspace at one time."""
+
+    def __init__(self, workspace: str, writable: tuple[str, ...]) -> None:
+        """`writable`: the folders in which commands may change something."""
+        self.workspace = workspace
+        self._writable = writable
+        self._parents: dict[str, str] = {}
+        self.roles: dict[str, Role] = {}
+        self.states: dict[str, PathState] = {}
+        self.drivers: Collection[bytes] = ()
+
+    def add(self, path: str, role: Role) -> bytes | None:
+        """Adds a path if commands may change it, and what it links to; returns the content of the file."""
+        for _ in range(10):
+            parent, _, name = path.rpartition("/")
+            if parent not in self._parents:
+                self._parents[parent] = os.path.realpath(parent)
+            path = f"{self._parents[parent].rstrip('/')}/{name}"
+            state = self.states.get(path) or _read_state(path)
+            if path.startswith(self._writable):
+                self.states[path] = state
+                self.roles.setdefault(path, role)
+            if state.kind != "link":
+                return state.data
+            path = os.path.join(os.path.dirname(path), os.fsdecode(state.data or b""))  # noqa: PTH118, PTH120
+            path = os.path.normpath(path)
+        return None
+
+    def is_writable(self, path: str) -> bool:
+        return f"{path}/".startswith(self._writable)
+
+
+class _Change(NamedTuple):
+    """A change that must be put back, or reported."""
+
+    path: str
+    role: Role
+    before: PathState
+    why: str
+    moved: str
+    """Where a git folder is now."""
+
+    @property
+    def how(self) -> str:
+        return "created" if self.before.kind == "missing" else "changed"
 
 
 class ProtectedFiles:
-    """The protected paths of one workspace, and which of them existed when a command began."""
+    """The protected paths of one workspace, and how they were when a command began."""
 
     def __init__(self, workspace: Path, home: Path, aside: Path) -> None:
-        self._workspace = workspace
+        """`aside`: where files are moved that commands were not allowed to create."""
+        self._workspace = os.path.realpath(workspace)
         self._aside = aside
-        self._places = [workspace / name for name in IN_WORKSPACE]
-        if home == workspace or workspace in home.parents:
-            self._places += [home / name for name in IN_HOME]
-        repository = git_folders(workspace)
-        if repository:
-            self._places += repository.program_settings()
-        self._missing = self._find_missing()
-
-    def _find_missing(self) -> frozenset[Path]:
-        return frozenset(place for place in self._places if not os.path.lexists(place))
+        self._read_only = [f"{self._workspace}/{name}" for name in _IN_WORKSPACE]
+        self._in_home: list[str] = []
+        real_home = os.path.realpath(home)
+        if f"{real_home}/".startswith(f"{self._workspace.rstrip('/')}/"):
+            self._in_home = [f"{real_home}/{name}" for name in _IN_HOME]
+        self._index = _FolderIndex(self._workspace)
+        self._before: _Snapshot | None = None
+        self._nested: list[str] | None = None
+        """The repositories inside the workspace when the conversation began."""
 
     def existing(self) -> Iterator[Path]:
-        """The protected paths that exist, including repositories inside the workspace."""
-        for place in self._places:
-            if os.path.lexists(place):
-                yield place
-        yield from _nested_repositories(self._workspace)
+        """The protected paths that exist and can be read-only, including repositories in the workspace."""
+        if self._nested is None:
+            found = (path for path in self._index.find() if path.casefold().endswith("/.git"))
+            self._nested = [path for path in found if path != self._read_only[0]]
+        places = (*self._read_only, *self._in_home, *self._nested)
+        return (Path(place) for place in places if os.path.lexists(place))
 
-    def begin(self, *, alone: bool) -> list[str]:
-        """Called before a command: what exists now was not made by it.
+    def begin(self, *, busy: bool = False, locked: Iterable[str] = ()) -> list[str]:
+        """Called before a command: what is there now was not made by it.
 
-        Returns messages about paths that a command in the background may have created, unless `alone`.
+        `busy`: other commands have been running since the last check. Returns messages about what they may
+        have changed; not below `locked`, which was read-only for them.
         """
-        before, self._missing = self._missing, self._find_missing()
-        appeared = sorted(before - self._missing)
-        return (
-            [] if alone else [f"{place} appeared while commands ran in the background" for place in appeared]
+        if busy and self._before is not None:
+            how = "while commands ran in the background"
+            return self._put_back(git=True, granted=tuple(locked), reported=("code",), how=how)
+        self._before = self._look()
+        return []
+
+    def check(self, *, git: bool = False, granted: Collection[str] = ()) -> list[str]:
+        """Called after a command: puts back what it was not allowed to change; returns messages about it.
+
+        `git`: it may change the repository itself; `granted`: other paths that it may change.
+        """
+        return self._put_back(git=git, granted=granted)
+
+    def report(self) -> list[str]:
+        """Messages about what a command without a sandbox changed; nothing is put back."""
+        return self._put_back(git=True, granted=(), reported=get_args(Role))
+
+    # --- looking ------------------------------------------------------------------------------------------
+
+    def _look(self) -> _Snapshot:
+        repository = git_folders(Path(self._workspace))
+        folders = repository.folders if repository else ()
+        snapshot = _Snapshot(
+            self._workspace, tuple(f"{each.rstrip('/')}/" for each in (self._workspace, *folders))
         )
+        git = HostGit(snapshot.add)
+        attributes: list[str] = []
+        for path in self._index.find():
+            name = path.rpartition("/")[2]
+            if name in INSTRUCTION_FILES:
+                snapshot.add(path, "instructions")
+            elif name == ".gitattributes":
+                attributes.append(path)
+            elif name.casefold() == ".git" or os.path.isdir(path):  # noqa: PTH112
+                git.add_entry(path)
+            elif not name.endswith(_TEXT_IN_CODE_FOLDERS):
+                snapshot.add(path, "code")
+        for folder in folders:
+            git.add_folder(folder, os.path.dirname(repository.entry if repository else folder))  # noqa: PTH120
+        for path in self._in_home:
+            snapshot.add(path, "code")
+            for name in list_names(path):
+                snapshot.add(f"{path}/{name}", "code")
+        snapshot.drivers = git.drivers
+        for path in attributes if git.drivers else ():
+            snapshot.add(path, "attributes")
+        return snapshot
 
-    def put_aside(self, allowed: Collection[Path] = ()) -> list[str]:
-        """Moves newly created protected files out of the project; returns messages about them."""
-        notes: list[str] = []
-        for place in sorted(self._missing):
-            if place in allowed or not os.path.lexists(place) or _has_only_samples(place):
+    def _changes(self, now: _Snapshot, *, git: bool) -> Iterator[_Change]:
+        before = self._before or now
+        for path in before.roles.keys() - now.roles.keys():  # no setting names them any longer
+            now.add(path, before.roles[path])
+        moved = dict(_moved_entries(before, now))
+        for path in {**before.roles, **now.roles}:
+            role = now.roles.get(path) or before.roles[path]
+            old, new = before.states.get(path, _MISSING), now.states.get(path, _MISSING)
+            for source, target in moved.items():
+                if path.startswith(f"{target}/") and not os.path.isdir(os.path.dirname(source)):  # noqa: PTH112, PTH120
+                    old = before.states.get(source + path[len(target) :], old)  # its working tree was renamed
+            made_executable = role == "program" and new.mode & ~old.mode & _EXECUTABLE
+            if (old.kind, old.data, old.mark) == (new.kind, new.data, new.mark) and not made_executable:
                 continue
-            new = self._outermost_link(place)
-            target = private_dir(self._aside / new_id()) / new.name
-            try:
-                shutil.move(new, target)
-            except OSError as error:
-                notes.append(
-                    f"{new} was created, which other programs execute, and cannot be moved: {error.strerror}"
-                )
+            if role == "entry":
+                why = _entry_risk(path, old, new, now, moved.get(path, ""), git=git)
             else:
-                notes.append(f"{new} was created, which other programs execute: it was moved to {target}")
-        self._missing = self._find_missing()
-        return notes
+                why = _risk(path, role, old, new, now)
+            if why:
+                yield _Change(path, role, old, why, moved.get(path, ""))
 
-    def _outermost_link(self, place: Path) -> Path:
-        """`place`, or the link above it: files behind a link must not be moved."""
-        if self._workspace in place.parents:
-            for folder in reversed(place.relative_to(self._workspace).parents):
-                above = self._workspace / folder
-                if above != self._workspace and above.is_symlink():
-                    return above
-        return place
+    # --- putting back -------------------------------------------------------------------------------------
+
+    def _put_back(
+        self, *, git: bool, granted: Collection[str], reported: Collection[str] = (), how: str = ""
+    ) -> list[str]:
+        messages: dict[str, str] = {}
+        now = self._look()
+        for _ in range(_MAX_PASSES):
+            changes = [
+                change
+                for change in self._changes(now, git=git)
+                if change.path not in messages and not _is_granted(change.path, granted)
+            ]
+            if not changes:
+                break
+            first = min(map(_stage, changes))
+            for change in changes:
+                if change.role == "instructions" or change.role in reported:
+                    messages[change.path] = (
+                        f"{change.path} was {change.how} {how or 'by the command'}: {change.why}"
+                    )
+                elif _stage(change) == first:
+                    messages[change.path] = self._restore(change)
+            now = self._look()
+        self._before = now
+        lines = list(messages.values())
+        more = len(lines) - _MAX_MESSAGES
+        return [*lines[:_MAX_MESSAGES], f"and {counted(more, 'more file')}"] if more > 1 else lines
+
+    def _restore(self, change: _Change) -> str:
+        name = os.path.basename(change.path)  # noqa: PTH119
+        before = change.before
+        copy = None
+        try:
+            with open_folder(Path(change.path).parent) as folder:
+                if folder.exists(name):
+                    copy = private_dir(self._aside / new_id()) / name
+                    shutil.move(f"{folder.as_cwd()}/{name}", copy)
+                if change.moved:
+                    Path(change.moved).rename(f"{folder.as_cwd()}/{name}")
+                elif before.kind == "file" and before.data is not None:
+                    handle = folder.write_new(name, before.data, before.mode)
+                    os.fchmod(handle, before.mode)
+                    os.close(handle)
+                elif before.kind == "link" and before.data is not None:
+                    os.symlink(before.data, os.fsencode(name), dir_fd=folder.handle)
+                elif before.kind == "folder" and change.role == "folder":
+                    folder.make_folder(name)
+        except OSError as error:
+            reason = error.strerror or error
+            return f"{change.path} was {change.how} and could not be put back ({reason}): {change.why}"
+        if before.kind == "missing":
+            return f"{change.path} was {change.how} and was moved to {copy}: {change.why}"
+        saved = f". The new version was saved as {copy}" if copy else ""
+        return f"{change.path} was restored: {change.why}{saved}"
 
 
-def _has_only_samples(place: Path) -> bool:
-    """True if there are only the sample hooks that git creates in every repository, which do not run."""
-    if place.name != "hooks" or place.is_symlink():
-        return False
-    with suppress(OSError):
-        return all(name.endswith(".sample") for name in os.listdir(place))  # noqa: PTH208
-    return False
+def _stage(change: _Change) -> int:
+    return next((index for index, roles in enumerate(_STAGES) if change.role in roles), len(_STAGES))
 
 
-def _nested_repositories(workspace: Path) -> Iterator[Path]:
-    queue = [(workspace, _MAX_NESTED_DEPTH)]
-    visited = 0
-    while queue and visited < _MAX_NESTED_FOLDERS:
-        folder, depth = queue.pop(0)
-        visited += 1
-        with suppress(OSError), os.scandir(folder) as entries:
-            for entry in entries:
-                if not entry.is_dir(follow_symlinks=False) or entry.name in (".git", "node_modules"):
-                    continue
-                inside = Path(entry.path, ".git")
-                if os.path.lexists(inside):
-                    yield inside
-                if depth > 1:
-                    queue.append((Path(entry.path), depth - 1))
+def _is_granted(path: str, granted: Collection[str]) -> bool:
+    return any(path == each or path.startswith(f"{each}/") for each in granted)
+
+
+def _moved_entries(before: _Snapshot, now: _Snapshot) -> Iterator[tuple[str, str]]:
+    """The git folders that have another path now, each with that path."""
+    new = {
+        state.mark: path
+        for path, state in now.states.items()
+        if state.kind == "folder" and now.roles[path] == "entry" and path not in before.states
+    }
+    for path, state in before.states.items():
+        if state.mark in new and state.kind == "folder" and now.states.get(path, _MISSING).mark != state.mark:
+            yield path, new[state.mark]
+
+
+def _entry_risk(path: str, old: PathState, new: PathState, now: _Snapshot, moved: str, *, git: bool) -> str:
+    """Why a new or changed `.git` must be put back; empty if it need not be."""
+    if moved and os.path.isdir(os.path.dirname(path)):  # noqa: PTH112, PTH120
+        return f"it had been renamed to {moved}"
+    if new.kind == "missing":
+        return ""
+    if path == f"{now.workspace}/.git" and old.kind == "missing" and not git:
+        return "git would run what it names"
+    if new.kind == "folder" and (git or old.kind in ("missing", "folder")):
+        return ""
+    if old.kind != "missing" and not git:
+        return "git would use another repository"
+    target = entry_target(path)
+    return "" if target and now.is_writable(target) else "it leads out of the workspace"
+
+
+def _risk(path: str, role: Role, old: PathState, new: PathState, now: _Snapshot) -> str:
+    """Why a new or changed file must be put back, or reported; empty if it need not be."""
+    before, after = (state.data or b"" if state.kind == "file" else b"" for state in (old, new))
+    if new.kind == "missing":
+        is_lost = role == "settings" and os.path.isdir(os.path.dirname(path))  # noqa: PTH112, PTH120
+        return (
+            "only the user may remove these settings"
+            if is_lost and any(changed_settings(before, b"", path, now.workspace))
+            else ""
+        )
+    match role:
+        case "instructions":
+            return "agents follow it"
+        case "program" | "code":
+            return "other programs execute it"
+        case "folder":
+            is_folder = new.kind == "folder" and old.kind in ("folder", "missing")
+            return "" if is_folder else "git would run hooks from elsewhere"
+        case _ if not new.is_readable:
+            return "it is not a file that can be read completely, and git may run what it names"
+        case "settings":
+            names = list(changed_settings(before, after, path, now.workspace))
+            verb = "may make git run programs, so only the user may set it"
+            return f"{', '.join(names[:5])} {verb}" if names else ""
+        case "pointer":
+            repository = os.path.dirname(os.path.dirname(os.path.dirname(path)))  # noqa: PTH120
+            is_worktree = path == f"{repository}/worktrees/{path.split('/')[-2]}/commondir"
+            is_known = is_worktree and common_folder(os.path.dirname(path)) == repository  # noqa: PTH120
+            return "" if is_known else "git would take its settings from elsewhere"
+        case "attributes":
+            drivers = new_drivers(before, after, now.drivers)
+            return f"{', '.join(drivers[:5])} makes git run a program" if drivers else ""
+        case "alternates":
+            folders = new_alternates(before, after, path, now.workspace)
+            return f"git would trust the objects in {', '.join(folders[:5])}" if folders else ""
+        case "todo":
+            return "continuing the rebase would run a command" if new_executions(before, after) else ""
+        case "entry":
+            return ""

@@ -1,18 +1,22 @@
-"""The git folders of a workspace, and the files in them that no command may write."""
+"""The git folders of a workspace, as git finds them, and which of them commands may be granted.
+
+A `.git` file and a `commondir` may come with a project and name any folder, so both are read byte for byte as
+git reads them, and what they name counts only if git made it for this working tree.
+"""
 
 import os
-import re
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 
 from crushpy.core.messages import Data
+from crushpy.security.safe_git import parse_settings
+from crushpy.security.safe_open import open_regular
 
-_PROGRAM_SETTINGS = ("hooks", "config", "config.worktree", "info/attributes")
-"""Files that make git run programs: only the user may change them."""
-_MAX_FILE_BYTES = 4_096
-_MAX_SUBMODULES = 100
-_CORE_WORKTREE = re.compile(r"^[ \t]*worktree[ \t]*=[ \t]*(.*?)[ \t]*$", re.MULTILINE | re.IGNORECASE)
+_READ_ONLY = ("hooks", "info/attributes")
+"""Files of a git folder that no command may change. Its settings are checked afterwards."""
+_MAX_POINTER_BYTES = 1 << 20
+"""A `.git` file larger than this is an error for git."""
+_MAX_MODULES = 1_000
 
 
 class GitFolders(Data, frozen=True):
@@ -22,21 +26,14 @@ class GitFolders(Data, frozen=True):
     """The `.git` of the working tree: a folder, or a file that names one."""
     folders: tuple[str, ...]
 
-    def protected(self) -> tuple[str, ...]:
+    def protected(self) -> Iterator[str]:
         """What stays read-only even if git may write."""
-        link = () if os.path.isdir(self.entry) else (self.entry,)  # noqa: PTH112
-        return (*link, *(str(place) for place in self.program_settings() if os.path.lexists(place)))
-
-    def program_settings(self) -> Iterator[Path]:
-        """The paths that can make git run programs, existing or not."""
-        folders = [Path(folder) for folder in self.folders]
-        for folder in (*folders, *(module for each in folders for module in _submodules(each))):
-            yield from (folder / name for name in _PROGRAM_SETTINGS)
-
-
-def _submodules(folder: Path) -> Iterator[Path]:
-    heads = (folder / "modules").glob("**/HEAD")
-    return (head.parent for head in islice(heads, _MAX_SUBMODULES) if head.parent.name != "logs")
+        if not os.path.isdir(self.entry):  # noqa: PTH112
+            yield self.entry
+        modules = [module for folder in self.folders for module in module_folders(folder)]
+        for place in (f"{folder}/{name}" for folder in (*self.folders, *modules) for name in _READ_ONLY):
+            if os.path.lexists(place):
+                yield place
 
 
 def git_folders(workspace: Path) -> GitFolders | None:
@@ -50,23 +47,82 @@ def git_folders(workspace: Path) -> GitFolders | None:
 
 
 def _owned_folders(entry: Path, workspace: Path) -> Iterator[Path]:
-    """The folders that `.git` and `commondir` name. Both files may come with a project and name any folder,
-    so one outside the workspace counts only if git made it for this working tree."""
     top = Path(os.path.realpath(entry.parent))
-    real = Path(os.path.realpath(entry))
-    own = real if real.is_dir() else _read_folder_name(real, "gitdir:")
-    if own is None or not own.is_dir():
+    named = entry_target(str(entry))
+    if named is None or not is_git_folder(named):
         return
-    own = Path(os.path.realpath(own))
-    is_ours = _is_worktree_of(own, top) or _is_submodule_of(own, top)
-    if _is_above_home(own) or not (own == top / ".git" or own.is_relative_to(workspace) or is_ours):
+    own, shared = Path(named), Path(common_folder(named) or named)
+    of_tree = _is_worktree_of(own, top)
+    is_ours = own == top / ".git" or own.is_relative_to(workspace) or of_tree or _is_submodule_of(own, top)
+    if _is_above_home(own) or not is_ours:
         return
     yield own
-    named = _read_folder_name(own / "commondir")
-    shared = Path(os.path.realpath(named)) if named is not None else own
-    holds_worktree = shared == own.parent.parent and _is_worktree_of(own, top)
+    holds_worktree = of_tree and shared == own.parent.parent
     if shared != own and not _is_above_home(shared) and (shared.is_relative_to(workspace) or holds_worktree):
         yield shared
+
+
+def entry_target(entry: str) -> str | None:
+    """The git folder that a `.git` leads to, as a real path; None if git would refuse it."""
+    if os.path.isdir(entry):  # noqa: PTH112
+        return os.path.realpath(entry)
+    text = read_pointer(entry) or b""
+    if not text.startswith(b"gitdir: ") or len(text) < len(b"gitdir: ") + 1:
+        return None
+    return _resolve(os.path.dirname(entry), text.removeprefix(b"gitdir: "))  # noqa: PTH120
+
+
+def common_folder(folder: str) -> str | None:
+    """The folder with the settings and hooks of a git folder; None if git could not tell."""
+    if not os.path.lexists(f"{folder}/commondir"):
+        return folder
+    text = read_pointer(f"{folder}/commondir")
+    return _resolve(folder, text) if text is not None else None
+
+
+def is_git_folder(folder: str) -> bool:
+    """Whether git would accept this as the folder of a repository."""
+    common = common_folder(folder)
+    return os.path.lexists(f"{folder}/HEAD") and all(
+        os.path.isdir(f"{common}/{name}")  # noqa: PTH112
+        for name in ("objects", "refs")
+    )
+
+
+def module_folders(folder: str) -> list[str]:
+    """The git folders of submodules inside a git folder; their names may contain slashes."""
+    found: list[str] = []
+    queue = [f"{folder}/modules"]
+    while queue and len(found) < _MAX_MODULES:
+        current = queue.pop()
+        try:
+            with os.scandir(current) as entries:
+                names = {entry.name: entry.is_dir() for entry in entries}
+        except OSError:
+            continue
+        if "HEAD" in names or "commondir" in names:
+            found.append(current)
+        else:
+            queue += (f"{current}/{name}" for name, is_folder in names.items() if is_folder)
+    return found
+
+
+def read_pointer(file: str) -> bytes | None:
+    """The content of a `.git` or `commondir` file without its final line ends; None if git would refuse it.
+
+    Nothing else is removed: for git, spaces belong to the path.
+    """
+    try:
+        with os.fdopen(open_regular(Path(os.path.realpath(file))), "rb") as opened:
+            text = opened.read(_MAX_POINTER_BYTES + 1)
+    except (OSError, ValueError):
+        return None
+    return text.rstrip(b"\r\n") if len(text) <= _MAX_POINTER_BYTES else None
+
+
+def _resolve(folder: str, name: bytes) -> str:
+    """The real path of a name in a pointer. As in C, it ends at the first NUL."""
+    return os.path.realpath(os.path.join(folder, os.fsdecode(name.partition(b"\0")[0])))  # noqa: PTH118
 
 
 def _is_above_home(folder: Path) -> bool:
@@ -76,31 +132,28 @@ def _is_above_home(folder: Path) -> bool:
 
 def _is_worktree_of(folder: Path, top: Path) -> bool:
     """Whether `folder` is what `git worktree add` makes in a repository, and names the `.git` in `top`."""
-    named = _read_folder_name(folder / "gitdir") if folder.parent.name == "worktrees" else None
-    return named is not None and named.name == ".git" and os.path.realpath(named.parent) == str(top)
+    repository = folder.parent.parent
+    if folder.parent.name != "worktrees" or not (
+        repository.name.endswith(".git") or repository.name == ".bare"
+    ):
+        return False
+    text = (read_pointer(f"{folder}/gitdir") or b"").rstrip()
+    named = folder / os.fsdecode(text.partition(b"\0")[0])
+    return named.name == ".git" and os.path.realpath(named.parent) == str(top)
 
 
 def _is_submodule_of(folder: Path, top: Path) -> bool:
-    """Whether `folder` is where git keeps a submodule, and its `core.worktree` names `top`."""
-    if "modules" not in folder.parts:
+    """Whether `folder` is where git keeps a submodule of a repository around `top`, and names `top`."""
+    places = (Path(*folder.parts[:index]) for index, part in enumerate(folder.parts) if part == "modules")
+    if not any(_is_around(place, top) for place in places):
         return False
-    texts = (_read_start(folder / name) for name in ("config", "config.worktree"))
-    named = (found for text in texts for found in _CORE_WORKTREE.findall(text))
-    return any(os.path.realpath(folder / each.strip('"')) == str(top) for each in named)
+    settings = parse_settings(read_pointer(f"{folder}/config") or b"") or ()
+    named = [value for name, value in settings if name == "core.worktree"]
+    return bool(named) and os.path.realpath(folder / named[-1]) == str(top)
 
 
-def _read_folder_name(file: Path, word: str = "") -> Path | None:
-    """The folder named in a file of git; None if it names none."""
-    text = _read_start(file).strip()
-    if not text.startswith(word) or not text or "\0" in text:
-        return None
-    return file.parent / text.removeprefix(word).strip()
-
-
-def _read_start(file: Path) -> str:
-    """The first bytes of a file; empty if it cannot be read."""
-    try:
-        with file.open("rb") as opened:
-            return os.fsdecode(opened.read(_MAX_FILE_BYTES))
-    except OSError:
-        return ""
+def _is_around(repository: Path, top: Path) -> bool:
+    """Whether the working tree of a git folder contains `top`."""
+    return any(
+        repository == above / ".git" or _is_worktree_of(repository, above) for above in (top, *top.parents)
+    )

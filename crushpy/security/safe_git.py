@@ -6,7 +6,9 @@ transports. The user was not asked about those programs, so they are turned off.
 
 import os
 import re
+import subprocess
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from crushpy.security.programs import find_program, safe_path
@@ -44,6 +46,7 @@ _HARMLESS_CORE = frozenset(
 _SECTION = re.compile(r"\[([A-Za-z0-9.-]+)(?:[ \t]+\"[^\"\\\n]*\")?\]")
 _SETTING = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*(?:=.*)?")
 _MAX_CONFIG_CHARS = 100_000
+_GIT_TIMEOUT_S = 10
 
 
 def git_command(folder: Path, *words: str) -> list[str]:
@@ -62,6 +65,24 @@ def git_environment(filters: Sequence[str] = ()) -> dict[str, str]:
         variables[f"GIT_CONFIG_KEY_{number}"] = name
         variables[f"GIT_CONFIG_VALUE_{number}"] = value
     return variables
+
+
+@lru_cache(maxsize=512)
+def parse_settings(text: bytes) -> tuple[tuple[str, str], ...] | None:
+    """All settings in the text of a file, as git parses them, which runs no program; None if it cannot."""
+    try:
+        result = subprocess.run(
+            git_command(Path("/"), "config", "--file", "-", "--null", "--no-includes", "--list"),
+            input=text,
+            capture_output=True,
+            env=git_environment(),
+            timeout=_GIT_TIMEOUT_S,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    records = (record.partition("\n") for record in os.fsdecode(result.stdout).split("\0") if record)
+    return tuple((name, value) for name, _, value in records)
 
 
 def filter_names(listed: bytes) -> tuple[str, ...]:

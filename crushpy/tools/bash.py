@@ -129,10 +129,11 @@ class BashTool(Tool[BashArgs]):
             await process.kill()
             raise
         if in_time:
+            await process.wait_for_children()
             return _finished_outcome(process, context)
         survivors = await process.kill()
-        note = f"timed out after {args.timeout:g} s and was killed"
-        return _build_outcome(process, note, cannot_kill(survivors), is_error=True)
+        notes = (f"timed out after {args.timeout:g} s and was killed", cannot_kill(survivors))
+        return _build_outcome(process, *notes, *context.jobs.take_messages(context.needs), is_error=True)
 
 
 def requested_privileges(args: PrivilegesArgs, context: ToolContext) -> Privileges:

@@ -103,6 +103,7 @@ def test_a_common_folder_outside_does_not_count(workspace: Path, other: Path) ->
     assert folders_of(workspace) == [workspace / ".git"]
     own = workspace / "fake/worktrees/x"
     own.mkdir(parents=True)
+    (own / "HEAD").write_text("ref: refs/heads/main\n")
     (own / "gitdir").write_text(f"{workspace}/.git\n")
     (own / "commondir").write_text(f"{other / '.git'}\n")
     shutil.rmtree(workspace / ".git")
@@ -111,7 +112,7 @@ def test_a_common_folder_outside_does_not_count(workspace: Path, other: Path) ->
 
 
 def test_nothing_at_or_above_the_home_folder_counts(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (workspace / "user").mkdir()
+    git(workspace, "init", "-q", "--bare", "user")
     (workspace / ".git").write_text("gitdir: user\n")
     assert folders_of(workspace) == [workspace / "user"]
     monkeypatch.setenv("HOME", str(workspace / "user"))

@@ -129,7 +129,7 @@ class Jobs:
         if self._closed:
             raise ToolError("The conversation is closing: no command can be started.")
         needs = needs or Privileges()
-        self._messages += self.confinement.begin()
+        self._messages += self.confinement.begin(needs)
         try:
             supervisor = self.confinement.supervisor(needs)
         except OSError as error:

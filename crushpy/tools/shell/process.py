@@ -60,7 +60,8 @@ class Process:
         self._refusal = ""
         self._ended = asyncio.Event()
         """It was asked to end, and has."""
-        self._finished = False
+        self._over = asyncio.Event()
+        """No process of it is left."""
         self._survivors: list[int] = []
         self._status: int | None = None
         self._started = time.monotonic()
@@ -125,6 +126,10 @@ class Process:
             raise ToolError(self._refusal)
         return True
 
+    async def wait_for_children(self) -> None:
+        """Waits briefly until no process of the command is left; some may go on in the background."""
+        await _wait_for(_DRAIN_GRACE_S, self._over)
+
     async def wait(self, limit: float) -> None:
         """Waits up to `limit` seconds until the shell and all processes with its output have ended."""
         try:
@@ -139,7 +144,7 @@ class Process:
 
         Cancelling this skips the grace period: all are killed at once.
         """
-        if self._name is None or self._finished:
+        if self._name is None or self._over.is_set():
             self._close()
             return []
         self._ended.clear()
@@ -198,12 +203,12 @@ class Process:
         self._ended.set()
 
     def on_over(self) -> None:
-        self._finished = True
+        self._over.set()
         self._ended.set()
 
     def on_loss(self, trouble: str) -> None:
         self.trouble = _LOST_MESSAGE.format(why=f": {trouble}" if trouble else "")
-        self._finished = True
+        self._over.set()
         self._stopped = self._stopped or time.monotonic()
         self.exited.set()
         self._ended.set()

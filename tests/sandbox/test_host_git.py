@@ -1,0 +1,203 @@
+"""After a command, git on the host runs and trusts nothing that the command left behind."""
+
+import asyncio
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+from confined import bash
+
+from crushpy.core.access import Privileges
+from crushpy.sandbox.confinement import Unconfined, confine_in
+from crushpy.sandbox.filesystem_view import SandboxConfig
+from crushpy.sandbox.finding import Sandbox, find_sandbox, working_landlock
+from crushpy.tools.base import ToolContext
+from crushpy.tools.files.file_memory import FileMemory
+from crushpy.tools.shell.jobs import Jobs
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+GIT = Privileges(git=True)
+NAMES = ("user.name=a", "user.email=a@b", "protocol.file.allow=always")
+RUN = "#!/bin/sh\\necho $0 $PWD > $CANARY\\n"
+HOST_COMMANDS = (
+    ("status",),
+    ("add", "-A"),
+    ("commit", "-q", "--allow-empty", "-m", "by the user"),
+    ("rebase", "--continue"),
+    ("rebase", "--abort"),
+)
+FOLDERS = (".", "deep/a/b/c/nested", "lib/sub", "tree", "x/y/z/q", "y", "src")
+
+
+def git(folder: Path, *words: str, check: bool = True) -> str:
+    options = [word for setting in NAMES for word in ("-c", setting)]
+    environment = {**os.environ, "GIT_EDITOR": "true", "GIT_TERMINAL_PROMPT": "0"}
+    done = subprocess.run(
+        ["git", "-C", folder, *options, *words], check=check, capture_output=True, env=environment, text=True
+    )
+    return done.stdout
+
+
+def repository(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    git(folder, "init", "-q")
+    (folder / "file.txt").write_text("text\n")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-q", "-m", "1")
+    return folder
+
+
+class Scene:
+    """A workspace with a repository, a nested one, a submodule and a worktree; settings the user made."""
+
+    def __init__(self, workspace: Path, home: Path, sandbox: Sandbox) -> None:
+        self.workspace = workspace
+        self.canary = workspace / "canary"
+        self.aside = home / "put_aside"
+        other = repository(workspace.parent / "other")
+        repository(workspace)
+        repository(workspace / "deep/a/b/c/nested")
+        git(workspace, "submodule", "add", "-q", str(other), "lib/sub")
+        git(workspace, "worktree", "add", "-q", "--detach", "tree")
+        (workspace / ".husky").mkdir()
+        (workspace / ".husky/pre-commit").write_text("#!/bin/sh\n")
+        (workspace / ".husky/pre-commit").chmod(0o755)
+        (workspace / "shared.config").write_text("[user]\n\tname = me\n")
+        (workspace / "clean.sh").write_text("#!/bin/sh\ncat\n")
+        (workspace / "clean.sh").chmod(0o755)
+        git(workspace, "commit", "-q", "-am", "2")
+        home.mkdir(mode=0o700, exist_ok=True)
+        config = SandboxConfig(workspace, Path.home(), (home,), home / "outputs", self.aside)
+        self.jobs = Jobs((), lambda: self._confine(sandbox, config, home))
+        self.context = ToolContext(workspace, home / "outputs", FileMemory(), self.jobs)
+
+    def _confine(self, sandbox: Sandbox, config: SandboxConfig, home: Path) -> Unconfined:
+        return confine_in(sandbox, config, home / "sandboxes" / "one")
+
+    async def attack(self, command: str, needs: Privileges | None = None) -> str:
+        timeout = 2 if "sleep 60" in command else 60
+        text = (
+            await bash(self.context, command.replace("$CANARY", str(self.canary)), needs, timeout=timeout)
+        ).text
+        while "sleep 0.4" in command and any(each.busy for each in self.jobs.confinement.supervisors):
+            await asyncio.sleep(0.01)
+        return text if "sleep 0.4" not in command else text + (await bash(self.context, "true", needs)).text
+
+    def use_git(self) -> str:
+        """Runs usual commands of a user in all repositories; returns what ran something planted."""
+        (self.workspace / "file.txt").write_text(f"changed {time.time_ns()}\n")
+        ran = ""
+        for name in FOLDERS:
+            folder = self.workspace / name
+            for words in HOST_COMMANDS if folder.is_dir() else ():
+                git(folder, *words, check=False)
+                if self.canary.exists():
+                    ran = f"git {words[0]} in {folder}: {self.canary.read_text()}"
+                    self.canary.unlink()
+        return ran
+
+
+def sandboxes() -> list[Sandbox]:
+    found = [find_sandbox(), working_landlock()]
+    return [each for each in found if each.name in ("bubblewrap", "landlock")]
+
+
+@pytest.fixture(params=["bubblewrap", "landlock"])
+async def scene(request: pytest.FixtureRequest, workspace: Path, tmp_path: Path) -> AsyncGenerator[Scene]:
+    sandbox = next((each for each in sandboxes() if each.name == request.param), None)
+    if sandbox is None:
+        pytest.skip(f"{request.param} does not work here")
+    made = Scene(workspace, tmp_path / "crushpy", sandbox)
+    try:
+        yield made
+    finally:
+        await made.jobs.close()
+
+
+HOOK = f"printf '{RUN}' > {{0}}; chmod +x {{0}}"
+PLANT = f"{HOOK.format('run')}; "
+MONITOR = f'{PLANT} git {{0}} config core.fsmonitor "$PWD/run"'
+LINES = """printf '\\n[core]\\nfsmonitor="%s/run"\\n' "$PWD" """
+EVIL = f"git init -q x; {MONITOR.format('-C x')}; mv x/.git evil; "
+ATTACKS = {
+    "a hook": HOOK.format(".git/hooks/pre-commit"),
+    "hooks as a link": f"mkdir h; {HOOK.format('h/pre-commit')}; rm -rf .git/hooks; ln -s ../h .git/hooks",
+    "hooks in the project": f"git config core.hooksPath .husky; {HOOK.format('.husky/pre-commit')}",
+    "a hook of a nested repository": HOOK.format("deep/a/b/c/nested/.git/hooks/post-index-change"),
+    "a hook of a submodule": HOOK.format(".git/modules/lib/sub/hooks/post-index-change"),
+    "fsmonitor": f"{PLANT} git config core.fsmonitor ./run",
+    "fsmonitor by hand": f"{PLANT} printf '[core]\\nfsmonitor=./run\\n' >> .git/config",
+    "fsmonitor of a nested repository": MONITOR.format("-C deep/a/b/c/nested"),
+    "fsmonitor of a submodule": MONITOR.format("-C lib/sub"),
+    "a new nested repository": f"git init -q x/y/z/q; {MONITOR.format('-C x/y/z/q')}",
+    "a new nested repository with a hook": "git init -q x/y/z/q; mkdir -p x/y/z/q/.git/hooks; "
+    + HOOK.format("x/y/z/q/.git/hooks/pre-commit"),
+    "a bare repository": f"git init -q --bare src; {MONITOR.format('--git-dir=src')}; "
+    "git --git-dir=src config core.bare false; git --git-dir=src config core.worktree .",
+    "a .git that names a folder": f"{EVIL} mkdir y; echo 'gitdir: ../evil' > y/.git",
+    "a .git that is a link": f"{EVIL} mkdir y; ln -s ../evil y/.git",
+    "a submodule replaced": f"rm -f lib/sub/.git; git init -q lib/sub; {MONITOR.format('-C lib/sub')}",
+    "the git folder of a submodule replaced": f"{EVIL} cp evil/config .git/modules/lib/sub/config",
+    "include": f"{PLANT} {LINES} > inc; git config include.path ../inc",
+    "includeIf": f"{PLANT} {LINES} > inc; git config 'includeIf.gitdir:/.path' ../inc",
+    "a file that is included": f"{PLANT} {LINES} >> shared.config",
+    "config.worktree": "git config extensions.worktreeConfig true; "
+    + MONITOR.format("").replace("config core", "config --worktree core"),
+    "config.worktree of a worktree": "git config extensions.worktreeConfig true; "
+    + MONITOR.format("-C tree").replace("config core", "config --worktree core"),
+    "commondir": f"{EVIL} echo ../evil > .git/commondir",
+    "commondir of a worktree": f"{EVIL} echo ../../../evil > .git/worktrees/tree/commondir",
+    "a program that a setting names": f"rm -f clean.sh; {HOOK.format('clean.sh')}",
+    "a program as a link": f"{HOOK.format('other.sh')}; ln -sf other.sh clean.sh",
+    "attributes": "echo '*.txt filter=mine' >> .gitattributes",
+    "attributes of the repository": "mkdir -p .git/info; echo '*.txt filter=mine' > .git/info/attributes",
+    "a long file of settings": f"{PLANT} (head -c 2000000 /dev/zero | tr '\\0' '#'; {LINES}) >> .git/config",
+    "settings that cannot be read": f"{PLANT} {LINES} >> .git/config; chmod 0 .git/config",
+    "settings as a link": f"{PLANT} (cat .git/config; {LINES}) > c; rm .git/config; ln -s ../c .git/config",
+    "a repository replaced": f"mv .git old; git init -q; {MONITOR.format('')}",
+    "a rebase that executes": "git stash -q; GIT_SEQUENCE_EDITOR=: git rebase -q -i --exec false HEAD~1; "
+    "printf 'exec touch $CANARY\\n' > .git/rebase-merge/git-rebase-todo",
+    "a husky folder": f"mkdir -p .husky/_; {HOOK.format('.husky/_/pre-commit')}",
+    "after a time-out": f"{MONITOR.format('')}; sleep 60",
+    "in the background": f"(sleep 0.4; {MONITOR.format('')}) > /dev/null 2>&1 & echo begun",
+}
+
+
+def prepare(scene: Scene, name: str) -> None:
+    """Settings that the user made before the attack."""
+    settings = {
+        "include.path": "../shared.config",
+        "filter.mine.clean": "./clean.sh" if "program" in name else f"touch {scene.canary}; cat",
+        "core.hooksPath": ".husky/_" if "husky" in name else ".git/hooks",
+    }
+    for setting, value in settings.items():
+        git(scene.workspace, "config", setting, value)
+    (scene.workspace / ".gitattributes").write_text(
+        "*.txt filter=mine\n" if "program" in name else "# none\n"
+    )
+
+
+@pytest.mark.parametrize("granted", [False, True], ids=["kept", "granted"])
+async def test_git_on_the_host_runs_nothing_that_a_command_planted(scene: Scene, granted: bool) -> None:
+    for name, command in ATTACKS.items():
+        prepare(scene, name)
+        said = await scene.attack(command, GIT if granted else None)
+        assert not scene.use_git(), f"{name}: {said}"
+        again = await scene.attack("true", GIT)
+        assert "was restored" not in again and "was moved" not in again, f"{name}: {again}"
+
+
+@pytest.mark.parametrize("name", ATTACKS if os.environ.get("ALL_ATTACKS") else ["fsmonitor", "a hook"])
+async def test_without_a_sandbox_it_is_said(workspace: Path, tmp_path: Path, name: str) -> None:
+    scene = Scene(workspace, tmp_path / "crushpy", Sandbox("none"))
+    try:
+        prepare(scene, name)
+        said = await scene.attack(ATTACKS[name])
+        assert "by the command" in said, said
+        assert scene.use_git(), "otherwise the attack is none"
+    finally:
+        await scene.jobs.close()
