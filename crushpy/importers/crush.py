@@ -19,7 +19,14 @@ from crushpy.importers.foreign import (
     SkippedSession,
     Unmapped,
 )
-from crushpy.importers.foreign_files import ForeignDatabase, Row, readable_sessions, reading
+from crushpy.importers.foreign_files import (
+    LEADS_OUT,
+    ForeignDatabase,
+    Row,
+    is_inside,
+    readable_sessions,
+    reading,
+)
 from crushpy.importers.foreign_values import listing, mapping, seconds_of, text_of
 
 KNOWN_SCHEMA = 20260127000000
@@ -40,6 +47,8 @@ class Crush:
     def sessions(self, path: Path) -> Iterator[Found]:
         candidates = (path, path / _FILE, path / ".crush" / _FILE)
         file = next((file for file in candidates if file.is_file()), None)
+        if file and not is_inside(file, path):
+            return iter([SkippedSession(file, LEADS_OUT)])
         return readable_sessions(file, _sessions) if file else iter(())
 
 

@@ -14,6 +14,7 @@ from crushpy.core.messages import Json
 from crushpy.importers.foreign import DAMAGED, Found, SkippedSession, Unmapped, UnreadableSource
 from crushpy.importers.foreign_values import mapping, parsed
 
+LEADS_OUT = "it is a link that leads out of the folder"
 MAX_LINE_BYTES = 64 * 1024 * 1024
 """A longer line is counted as damaged."""
 Row = sqlite3.Row
@@ -73,9 +74,17 @@ def json_files(files: Iterable[Path], unmapped: Unmapped) -> Iterator[tuple[str,
 
 def jsonl_sessions(path: Path, look: Callable[[Path], Found | None]) -> Iterator[Found]:
     """What `look` returns for the file `path`, or for each `.jsonl` file below it, in order. Links to folders
-    are not followed; pipes and devices are ignored."""
+    or out of `path` are not followed; pipes and devices are ignored."""
     for file in [path] if _is_regular(path) else _jsonl_files(path):
-        yield from readable_sessions(file, lambda file: filter(None, [look(file)]))
+        if is_inside(file, path):
+            yield from readable_sessions(file, lambda file: filter(None, [look(file)]))
+        else:
+            yield SkippedSession(file, LEADS_OUT)
+
+
+def is_inside(file: Path, folder: Path) -> bool:
+    """Whether `file` is `folder` or, all links followed, inside it."""
+    return file == folder or Path(os.path.realpath(file)).is_relative_to(os.path.realpath(folder))
 
 
 def readable_sessions(file: Path, look: Callable[[Path], Iterable[Found]]) -> Iterator[Found]:

@@ -19,8 +19,10 @@ from crushpy.importers.foreign import (
     Unmapped,
 )
 from crushpy.importers.foreign_files import (
+    LEADS_OUT,
     ForeignDatabase,
     decoded_object,
+    is_inside,
     json_files,
     readable_sessions,
     reading,
@@ -50,11 +52,17 @@ class OpenCode:
     def sessions(self, path: Path) -> Iterator[Found]:
         databases = [path] if path.is_file() and path.suffix != ".json" else sorted(path.glob("opencode*.db"))
         for file in databases:
-            yield from readable_sessions(file, _database_sessions)
+            if is_inside(file, path):
+                yield from readable_sessions(file, _database_sessions)
+            else:
+                yield SkippedSession(file, LEADS_OUT)
         # Newer versions copied these into the database and left the files behind.
         for storage in (path, path / "storage"):
             for head in sorted((storage / "session").glob("*/*.json")):
-                yield _file_session(storage, head)
+                if is_inside(head, path):
+                    yield _file_session(storage, head)
+                else:
+                    yield SkippedSession(head, LEADS_OUT)
         if path.is_file() and path.suffix == ".json" and len(path.parents) > 2:
             yield _file_session(path.absolute().parents[2], path)
 
@@ -109,8 +117,11 @@ def _file_session(storage: Path, head: Path) -> Found:
 
 
 def _stored_files(storage: Path, own: str, unmapped: Unmapped) -> Iterator[StoredMessage]:
-    for name, message in json_files((storage / "message" / own).glob("*.json"), unmapped):
-        yield name, message, list(json_files((storage / "part" / name).glob("*.json"), unmapped))
+    def inside(folder: Path) -> Iterator[Path]:
+        return (file for file in folder.glob("*.json") if is_inside(file, storage))
+
+    for name, message in json_files(inside(storage / "message" / own), unmapped):
+        yield name, message, list(json_files(inside(storage / "part" / name), unmapped))
 
 
 def _created(info: Json) -> float:

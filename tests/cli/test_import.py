@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -291,3 +292,31 @@ def test_what_is_only_in_the_log_of_a_database_is_read_and_no_file_is_made_besid
     report(cli, "crush", str(file))
     assert "in the log" in json.dumps(stored(home)[1][0])
     assert sorted(one.name for one in file.parent.iterdir()) == ["crush.db", "crush.db-wal"]
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+@pytest.mark.parametrize("what", ["file", "folder"])
+def test_links_out_of_the_named_folder_are_not_followed(
+    cli: Cli, tmp_path: Path, kind: str, what: str
+) -> None:
+    source, write = WRITERS[kind]
+    named = tmp_path / "named"
+    written = write(tmp_path / "private")
+    above = {"opencode-files": 3, "crush": 1}
+    private = written.parents[above.get(kind, 0)]
+    files = [path for path in private.rglob("*") if path.is_file()]
+    for file in files:
+        link = named / file.relative_to(private)
+        link.parent.mkdir(parents=True, exist_ok=True)
+        if what == "file":
+            link.symlink_to(file)
+    if what == "folder":
+        shutil.rmtree(named)
+        named.mkdir()
+        for folder in private.iterdir():
+            (named / folder.name).symlink_to(folder)
+    told = cli("sessions", "import", source, str(named), "--json")
+    assert "zebra" not in told.stdout
+    found = json.loads(told.stdout)["conversations"] if told.stdout else []
+    assert all(one["status"] in ("skipped", "failed") for one in found)
+    assert brought(report(cli, source, str(private)))
