@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Annotated, Any
 
+from crushpy.core.errors import UsageError
 from crushpy.core.start_options import StartFlag, StartOptions, start_flags
 
 COMMANDS = {
@@ -38,6 +39,9 @@ _SESSION_ID = re.compile(r"[0-9a-z]{3,}|latest")
 def normalize_arguments(argv: Sequence[str]) -> list[str]:
     """`-p PROMPT ...` as `run PROMPT ...`, and `--resume ID` as `--session ID`."""
     words = list(argv)
+    if nul := next((word for word in words if "\0" in word), ""):
+        shown = nul.replace("\0", "<NUL>")
+        raise UsageError(f"{shown!r} contains a NUL character.", "Paths and prompts cannot have one.")
     command = words[0] if words else ""
     if PRINT_FLAG in words and command not in COMMANDS:
         words.remove(PRINT_FLAG)

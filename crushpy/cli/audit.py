@@ -40,7 +40,9 @@ async def show_audit(conversation: ConversationId = "latest", as_json: AsJson = 
     elif not chain.records:
         print_text(f"Nothing is recorded for conversation {chain.root_id}.\n")
     else:
-        print_text("\n".join([f"Conversation {chain.root_id}", *_format_records(chain.records)]) + "\n")
+        gone = [] if chain.is_stored else ["The conversation itself is no longer stored."]
+        lines = [f"Conversation {chain.root_id}", *_format_records(chain.records), *gone]
+        print_text("\n".join(lines) + "\n")
 
 
 async def verify_command(conversation: ConversationId = "", as_json: AsJson = False) -> None:

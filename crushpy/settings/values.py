@@ -13,6 +13,8 @@ _PASSWORD_OPTION = re.compile(r"[?&](?:ssl)?password=.")
 def check(leaf: Leaf, path: KeyPath, value: object, where: str = "") -> object:
     """`value` converted to the type of its key. Errors begin with `where`: a file, variable or flag."""
     try:
+        if any("\0" in str(text) for text in (value if isinstance(value, list) else [value])):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+            raise msgspec.ValidationError("a NUL character")
         return msgspec.convert(value, leaf.type)
     except msgspec.ValidationError:
         hide = leaf.secret and isinstance(value, str)

@@ -12,12 +12,23 @@ import msgspec
 
 from crushpy.core.messages import Data
 from crushpy.security.sanitize import encodable
-from crushpy.storage.database import Database
+from crushpy.storage.database import Database, handwritten
 from crushpy.storage.generated import statements as sql
 from crushpy.storage.generated.rows import AuditRow
 from crushpy.storage.records import AuditEntry, CallDecided, CallWrite
 from crushpy.storage.session_rows import json_text
 from crushpy.storage.storage_thread import Subject, stored
+
+_IS_STORED = handwritten("SELECT 1 FROM session WHERE root_id = :root AND kind <> 'deleted'")
+_CALLS = (
+    "FROM tool_run JOIN session ON session.id = tool_run.session_id "
+    "WHERE session.kind <> 'deleted' AND tool_run.name <> 'new_session'"  # needs no decision
+)
+_HAS_CALLS = handwritten(f"SELECT 1 {_CALLS} AND session.root_id = :root LIMIT 1")
+_UNRECORDED = handwritten(
+    f"SELECT DISTINCT session.root_id {_CALLS} AND NOT EXISTS "  # noqa: S608  # our own names
+    "(SELECT 1 FROM audit WHERE audit.root_id = session.root_id)"
+)
 
 
 class AuditChain(Data, frozen=True):
@@ -27,6 +38,10 @@ class AuditChain(Data, frozen=True):
     records: tuple[AuditRow, ...]
     end: tuple[int, str] | None
     """Number and hash of the last record, kept apart from it; None if that is missing."""
+    is_stored: bool = True
+    """Whether the conversation itself is in the database."""
+    has_calls: bool = False
+    """Whether tools were called in it, each after a decision that was recorded."""
 
 
 class AuditFault(Data, frozen=True):
@@ -56,11 +71,16 @@ def find_fault(chain: AuditChain) -> AuditFault | None:
         if record.previous != previous:
             return AuditFault(place, "it does not follow the record before it")
         previous = record.hash
-    return _fault_at_end(chain.records, chain.end)
+    return _fault_at_end(chain)
 
 
-def _fault_at_end(records: Sequence[AuditRow], end: tuple[int, str] | None) -> AuditFault | None:
+def _fault_at_end(chain: AuditChain) -> AuditFault | None:
+    records, end = chain.records, chain.end
     last = (records[-1].number, records[-1].hash) if records else (0, "")
+    if not records and end is None and chain.has_calls:
+        return AuditFault(1, "all records are missing, although tools were called")
+    if records and not chain.is_stored and all(record.kind != "deleted" for record in records):
+        return AuditFault(last[0] + 1, "the conversation is gone, and no record says that it was deleted")
     if end is None:
         return AuditFault(last[0], "the note of where the chain ends is missing") if records else None
     if end[0] > last[0]:
@@ -95,11 +115,16 @@ class AuditStore(Subject):
         """All records of a conversation, deleted or not."""
         end = self._db.execute(sql.FIND_AUDIT_END, root=root_id).first()
         records = tuple(self._db.execute(sql.LIST_AUDIT, root=root_id))
-        return AuditChain(root_id, records, (end.number, end.hash) if end else None)
+        ending = (end.number, end.hash) if end else None
+        is_stored = self._db.execute(_IS_STORED, root=root_id).scalar() is not None
+        has_calls = self._db.execute(_HAS_CALLS, root=root_id).scalar() is not None
+        return AuditChain(root_id, records, ending, is_stored, has_calls)
 
     @stored
     def list_conversations(self, prefix: str = "") -> list[str]:
         """The conversations with records whose ids begin so, including deleted ones."""
         known = self._db.execute(sql.LIST_AUDITED, start=prefix).scalars()
         without_end = self._db.execute(sql.LIST_AUDITED_WITHOUT_END).scalars()
-        return sorted(root_id for root_id in (*known, *without_end) if root_id.startswith(prefix))
+        unrecorded = self._db.execute(_UNRECORDED).scalars()
+        found = {*known, *without_end, *unrecorded}
+        return sorted(root_id for root_id in found if root_id.startswith(prefix))

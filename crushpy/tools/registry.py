@@ -98,8 +98,15 @@ def _strip(node: Any, *, names: bool = False) -> Any:
     }
 
 
+_SYSTEM_TEXTS = {"file_path", "path", "pattern", "include", "command", "url"}
+"""Arguments that are passed on to the operating system."""
+
+
 def check_args(tool: AnyTool, args: Json) -> Args:
     """`args` as the tool's own type. Raises a ToolError that tells the model what to fix."""
+    for name in _SYSTEM_TEXTS & args.keys():
+        if "\0" in (value if isinstance(value := args[name], str) else ""):
+            raise ToolError(f"{name} contains a NUL character, which no path and no command can.")
     try:
         return msgspec.convert(_normalize_values(tool.args, args), tool.args)
     except msgspec.ValidationError as error:

@@ -238,3 +238,33 @@ def test_a_conversation_without_records_says_so(run: Run, cli: Cli, llm: Scripte
     assert "Nothing is recorded" in cli("audit", "show").stdout
     assert cli("audit", "verify").returncode == 0
     assert cli("audit", "show", "nonesuch").returncode == 2
+
+
+def tamper(home: Path, *statements: str) -> None:
+    """Changes the database as a program with full access would."""
+    with closing(sqlite3.connect(home / "crushpy.db")) as connection:
+        triggers = connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall()
+        for (name,) in triggers:
+            connection.execute(f"DROP TRIGGER {name}")
+        for statement in statements:
+            connection.execute(statement)
+        connection.commit()
+
+
+def test_a_conversation_that_vanished_without_a_deletion_is_reported(cli: Cli, told: str, home: Path) -> None:
+    tamper(home, "DELETE FROM message", "DELETE FROM conversation", "DELETE FROM session")
+    done = cli("audit", "verify", told)
+    assert done.returncode == 1
+    assert "the conversation is gone, and no record says that it was deleted" in done.stdout
+    assert cli("audit", "verify").returncode == 1
+    assert "no longer stored" in cli("audit", "show", told).stdout
+
+
+@pytest.mark.parametrize("given", [True, False], ids=["one", "all"])
+def test_an_audit_that_vanished_completely_is_reported(
+    cli: Cli, told: str, home: Path, *, given: bool
+) -> None:
+    tamper(home, "DELETE FROM audit", "DELETE FROM audit_end")
+    done = cli("audit", "verify", *([told] if given else []))
+    assert done.returncode == 1
+    assert "all records are missing" in done.stdout
