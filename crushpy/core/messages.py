@@ -257,6 +257,21 @@ class Usage(Data, frozen=True, omit_defaults=False):
 Finish = Literal["", "stop", "tool_calls", "length", "content_filter", "interrupted"]
 
 
+class SentStatus(Data, frozen=True):
+    """A context status, or a change of the tools, as a request sent it.
+
+    It stays in every later request of its session for models that bind their thinking to what precedes it.
+    """
+
+    message_id: str
+    """The user message or tool result that it follows."""
+    text: str = ""
+    added: tuple[Json, ...] = ()
+    """Tools offered from here on: a definition, or only a name if the tool is among the request's tools."""
+    removed: tuple[str, ...] = ()
+    """Names of tools no longer offered from here on."""
+
+
 class Message(Data, frozen=True):
     """One message of a session.
 

@@ -205,15 +205,17 @@ class Models:
             model=session.model,
             system=session.system,
             messages=messages,
-            tools=self._tool_specs(self._terms(session)),
+            tools=self._tool_specs(self._terms(session) if session.compaction == "llm" else None),
             max_output_tokens=self.info(session.model).max_output_tokens,
             effort=self.settings.effort,
         )
 
-    def _terms(self, session: SessionInfo) -> NewSessionTerms | None:
-        """The terms for `new_session`; None if the method is not `llm`."""
-        if session.compaction != "llm":
-            return None
+    def new_session_tool(self, session: SessionInfo) -> ToolSpec:
+        """`new_session` as it is offered in `llm`, whatever the method is now."""
+        return self._tool_specs(self._terms(session))[-1]
+
+    def _terms(self, session: SessionInfo) -> NewSessionTerms:
+        """The terms for `new_session`."""
         chosen, own = self.settings.compaction, self.settings.models.get(session.model)
         threshold = threshold_of(chosen.threshold, own.threshold if own else None)
         window = self.window(session.model) or DEFAULT_WINDOW

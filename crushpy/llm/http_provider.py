@@ -136,6 +136,10 @@ class HttpProvider(ABC):
         """Learn from a refusal. Returns whether the request is worth sending again in another form."""
         return False
 
+    def _without_thinking(self, request: Request) -> Request:
+        """The request to send after the server refused its signed thinking."""
+        return msgspec.structs.replace(request, return_thinking=False)
+
     def _complete(self, request: Request, done: Done, reader: ReplyReader) -> Done:
         """Add to `done` what this protocol knows about the whole exchange."""
         return done
@@ -224,7 +228,7 @@ class HttpProvider(ABC):
             and self.refused_thinking.search(body.raw) is not None
             and sends_signed_parts(request)
         ):
-            return msgspec.structs.replace(request, return_thinking=False)
+            return self._without_thinking(request)
         if not self._adapt(request, failure, body):
             raise failure
         return request

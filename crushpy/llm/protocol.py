@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Any, Protocol
 
-from crushpy.core.messages import Data, Finish, Json, Message, Usage
+from crushpy.core.messages import Data, Finish, Json, Message, SentStatus, Usage
 
 
 class ToolSpec(Data, frozen=True):
@@ -29,7 +29,12 @@ class Request(Data, frozen=True):
     status: str = ""
     """The context status, which is never part of the cached prefix. Empty: none."""
     status_placement: str = "message"
-    """message: a trailing system message; append: at the end of the last message's text."""
+    """message: a trailing system message; append: at the end of the last message's text; keep: a system
+    message that stays in every later request."""
+    statuses: tuple[SentStatus, ...] = ()
+    """With `keep`: what earlier requests sent, in no particular order."""
+    tool_changes: SentStatus | None = None
+    """With `keep`: tools that come or go with this request; `tools` stays as in the first request."""
     return_thinking: bool = True
     """Send signed thinking back to the model that made it; False if its server refused that."""
 
@@ -72,6 +77,8 @@ class Done(Data, frozen=True, tag="done"):
     """The server refused a trailing system message, so the status was appended to the last one instead."""
     thinking_dropped: bool = False
     """The server refused the signed thinking of this request, so it was sent again without."""
+    dropped_thoughts: int = 0
+    """Earlier replies whose signed thinking did not reach the model, because what precedes it has changed."""
 
 
 Piece = Sent | TextPiece | ThinkingPiece | ThinkingOpaque | CallPiece | Done

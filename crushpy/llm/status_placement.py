@@ -1,14 +1,16 @@
 """Chooses the place of the context status in a request: the model sees it last, and no adapter moves it.
 
-It depends on the protocol, never on the address. OpenAI's protocols keep a trailing system message
-in place. Our clients for Anthropic and Gemini put the status into the last message, each in its own form.
-litellm's adapters to other protocols would hoist a trailing message into the system prompt, turn it into a
-note or repeat the tools after it: there it is appended to the text of the last message.
+It depends on the model's name and the protocol, never on the address. Claude's models that bind their
+thinking to everything before it get a system message that stays where it is. OpenAI's protocols keep a
+trailing system message in place. Our clients for Anthropic and Gemini put the status into the last message,
+each in its own form. litellm's adapters to other protocols would hoist a trailing message into the system
+prompt, turn it into a note or repeat the tools after it: there it is appended to the last message's text.
 """
 
 from typing import TYPE_CHECKING
 
 from crushpy.llm import catalog
+from crushpy.llm.anthropic.thinking_binding import binds_thinking
 from crushpy.llm.provider_factory import protocol_for, speaks_chat
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ _HOISTED_BEHIND_ROUTER = ("anthropic/", "google/", "amazon/")
 
 
 def placement(model: str, settings: "Settings") -> str:
-    """`message` or `append`: the user's choice, else the default of the protocol."""
+    """`message`, `append` or `keep`: the user's choice, else the default of the protocol."""
     return chosen_placement(model, settings) or usual_placement(model, settings)
 
 
@@ -45,6 +47,8 @@ def usual_placement(model: str, settings: "Settings") -> str:
     if vendor == "openrouter":
         return "append" if model.partition("/")[2].startswith(_HOISTED_BEHIND_ROUTER) else "message"
     protocol = protocol_for(model, settings)
+    if protocol == "anthropic" and binds_thinking(model):
+        return "keep"
     if protocol in ("anthropic", "gemini"):
         return "append"
     if protocol != "litellm":

@@ -1,4 +1,4 @@
-"""`store.pins`, `store.notes`, `store.leases`, `store.tasks`, `store.usage` and `store.outputs`."""
+"""`store.pins`, `store.statuses`, `store.notes`, `store.leases`, `store.tasks`, `store.usage` and `store.outputs`."""
 
 import asyncio
 import logging
@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from crushpy.core.errors import UsageError
-from crushpy.core.messages import Message, Pin, Usage
+from crushpy.core.messages import Json, Message, Pin, SentStatus, Usage
 from crushpy.core.paths import private_dir
 from crushpy.core.timeline_notes import TimelineNote
 from crushpy.security.private_files import write_private
@@ -55,6 +55,28 @@ class PinStore(Subject):
                 )
             self._db.execute(sql.DELETE_PIN, root=root_id, number=number)
         return found[number]
+
+
+class StatusStore(Subject):
+    """Context statuses that stay in the requests of their session."""
+
+    @stored
+    def load(self, session_id: str) -> list[SentStatus]:
+        rows = self._db.execute(sql.LIST_STATUSES, session=session_id)
+        return [SentStatus(row.message_id, row.text, *_read_changes(row.tool_changes)) for row in rows]
+
+    @stored
+    def save(self, session_id: str, status: SentStatus) -> None:
+        """Stores a status; it replaces one at the same place, whose request had no reply."""
+        changed = status.added or status.removed
+        changes = msgspec.json.encode((status.added, status.removed)).decode() if changed else ""
+        where = {"session_id": session_id, "message_id": status.message_id}
+        with self._db.transaction(session=session_id):
+            self._db.execute(sql.SAVE_STATUS, **where, text=status.text, tool_changes=changes)
+
+
+def _read_changes(text: str) -> tuple[tuple[Json, ...], tuple[str, ...]]:
+    return msgspec.json.decode(text, type=tuple[tuple[Json, ...], tuple[str, ...]]) if text else ((), ())
 
 
 log = logging.getLogger(__name__)

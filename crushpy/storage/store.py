@@ -9,7 +9,15 @@ from crushpy.storage.boundary_store import BoundaryStore
 from crushpy.storage.file_changes import FileChangeStore
 from crushpy.storage.location import Location
 from crushpy.storage.message_store import CallStore, MessageStore
-from crushpy.storage.record_store import LeaseStore, NoteStore, OutputStore, PinStore, TaskStore, UsageStore
+from crushpy.storage.record_store import (
+    LeaseStore,
+    NoteStore,
+    OutputStore,
+    PinStore,
+    StatusStore,
+    TaskStore,
+    UsageStore,
+)
 from crushpy.storage.search_store import SearchStore, index_some
 from crushpy.storage.session_store import SessionStore, delete_rows, merge_index
 from crushpy.storage.storage_thread import StorageThread
@@ -44,6 +52,7 @@ class Store:
         self.calls = CallStore(thread, self.outputs)
         self.boundaries = BoundaryStore(thread)
         self.pins = PinStore(thread)
+        self.statuses = StatusStore(thread)
         self.notes = NoteStore(thread)
         self.leases = LeaseStore(thread)
         self.tasks = TaskStore(thread)

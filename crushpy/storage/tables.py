@@ -287,6 +287,17 @@ class MessageOverrideTable(Table, table=True):
     """The last message of the session when it was made."""
 
 
+class ContextStatusTable(Table, table=True):
+    """A context status as it was sent: it stays in later requests to models that bind their thinking."""
+
+    session_id: str = _session_key(primary_key=True)
+    message_id: str = _text(primary_key=True)
+    """The message that it follows."""
+    text: str = _text()
+    tool_changes: str = _text("")
+    """JSON; empty if the tools did not change."""
+
+
 class PinTable(Table, table=True):
     """Text that the user wants carried across every boundary of a conversation."""
 

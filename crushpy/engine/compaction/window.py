@@ -13,7 +13,7 @@ from crushpy.context.inspect import Inspection, inspect
 from crushpy.context.overrides import apply_overrides
 from crushpy.core.defaults import DEFAULT_THRESHOLD
 from crushpy.core.events import Notice
-from crushpy.core.messages import Data, Message, to_json
+from crushpy.core.messages import Data, Json, Message, SentStatus, to_json
 from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.session.session import LiveSession
 from crushpy.llm.protocol import Request
@@ -98,13 +98,39 @@ class ContextView:
         state = self._state(self.shown(pending))
         info, limit = self._session.info, state.request.max_output_tokens
         self.warn_about_budget(state.budget)
-        return msgspec.structs.replace(
+        request = msgspec.structs.replace(
             state.request,
             messages=self._sent.valid,
             status=status_text(state.budget, self.moment) if info.compaction == "llm" else "",
             status_placement=self._models.placement(info.model),
             max_output_tokens=output_limit(state.budget, limit) if limit else None,
         )
+        return self._append_only(request) if request.status_placement == "keep" else request
+
+    def _append_only(self, request: Request) -> Request:
+        """The request with all that earlier ones of this session sent, unchanged; only its end is new."""
+        statuses = tuple(self._session.statuses.values())
+        request = msgspec.structs.replace(request, statuses=statuses)
+        if not any(message.role == "assistant" for message in self._session.own_messages):
+            return request
+        new_session = self._models.new_session_tool(self._session.info)
+        changes = [one for one in statuses if one.added or one.removed]
+        was_first = not changes[0].added if changes else bool(statuses)
+        is_offered = bool(changes[-1].added) if changes else was_first
+        others = tuple(tool for tool in request.tools if tool.name != new_session.name)
+        request = msgspec.structs.replace(request, tools=(*others, new_session) if was_first else others)
+        if is_offered == bool(request.status):
+            return request
+        # A message that changes tools cannot be cleared later, so it has no status beside it.
+        definition: Json = {"name": new_session.name}
+        if not was_first:
+            definition |= {"description": new_session.description, "input_schema": new_session.parameters}
+        change = SentStatus(
+            request.messages[-1].id,
+            added=(definition,) if request.status else (),
+            removed=() if request.status else (new_session.name,),
+        )
+        return msgspec.structs.replace(request, status="", tool_changes=change)
 
     def inspect(self) -> Inspection:
         """What fills the window, part by part."""

@@ -32,6 +32,7 @@ from crushpy.core.messages import (
     MessageOverride,
     Note,
     Seed,
+    SentStatus,
     Text,
     Todo,
     ToolCall,
@@ -66,6 +67,8 @@ class LiveSession:
         """The messages of the next request; in a continuation the seed and the tail come first."""
         self.overrides = by_message(loaded.overrides)
         """Message overrides: how requests show some of the messages."""
+        self.statuses = {status.message_id: status for status in loaded.statuses}
+        """Context statuses that stay in requests, by the message they follow."""
         self.held = loaded.held
         """A boundary of this session was undone: it ends late, on overflow, or on request only."""
         self.notes = list(loaded.notes)
@@ -142,6 +145,7 @@ class LiveSession:
         carried = [note for note in self.notes if note.after in shown]
         self.notes = sorted({*loaded.notes, *carried}, key=lambda note: note.at)
         self.overrides = by_message(loaded.overrides)
+        self.statuses = {status.message_id: status for status in loaded.statuses}
         self.held = loaded.held
         self._inherited = loaded.inherited
         self._facts = FactReader(self.info.cwd, self.own_messages)
@@ -156,6 +160,11 @@ class LiveSession:
         made = [msgspec.structs.replace(override, made_after=last) for override in overrides]
         await self._store.boundaries.add_overrides(self.info.id, made)
         self.overrides.update(by_message(made))
+
+    async def add_status(self, status: SentStatus) -> None:
+        """Stores a status that stays in requests; before the reply to it, whose thinking is bound to it."""
+        await self._store.statuses.save(self.info.id, status)
+        self.statuses[status.message_id] = status
 
     async def add_prompt(self, prompt: Message, *, steers: bool = False) -> None:
         """Commits the user's prompt, and with it a new session. `steers`: inside a turn."""
@@ -279,6 +288,7 @@ class LoadedSession(Data, frozen=True):
     """Usage of the other sessions of the conversation."""
     notes: tuple[TimelineNote, ...] = ()
     stored: bool = True
+    statuses: tuple[SentStatus, ...] = ()
 
 
 async def load_session(store: Store, info: SessionInfo, *, read_only: bool = False) -> LoadedSession:
@@ -312,6 +322,7 @@ async def load_session(store: Store, info: SessionInfo, *, read_only: bool = Fal
         inherited,
         sum((one.usage for one in before), tasks),
         tuple(await store.notes.load(info.id, [message.id for message in carried.tail])),
+        statuses=tuple(await store.statuses.load(info.id)),
     )
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from crushpy.core.errors import CrushpyError
 from crushpy.core.events import Error, Notice, TurnEnded, UsageReported
-from crushpy.core.messages import Message
+from crushpy.core.messages import Message, SentStatus
 from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.compaction.policy import CompactionPolicy
 from crushpy.engine.compaction.window import ContextView
@@ -149,7 +149,7 @@ class Turn:
             try:
                 draft = await call.run()
             except asyncio.CancelledError:
-                await uncancellable(self._store_partial(call.draft, request.model))
+                await uncancellable(self._store_partial(call.draft, request))
                 raise
             except ContextOverflow as error:
                 await self._policy.recover_from_overflow(error)
@@ -157,7 +157,7 @@ class Turn:
             return await self._record(draft, request)
 
     async def _record(self, draft: Draft, request: Request) -> Message:
-        message = await uncancellable(self._store(draft, request.model))
+        message = await uncancellable(self._store(draft, request))
         await self._policy.after_reply(message)
         if draft.status_moved:
             self._models.learn_placement(request.model)
@@ -169,12 +169,21 @@ class Turn:
             self._emit(UsageReported(message.usage, self._session.usage))
         return message
 
-    async def _store(self, draft: Draft, model: str) -> Message:
-        message = self._models.priced(await draft.message(model, self._session.call_ids))
+    async def _store(self, draft: Draft, request: Request) -> Message:
+        message = self._models.priced(await draft.message(request.model, self._session.call_ids))
+        await self._store_status(request, draft)
         await self._session.add_reply(message)
         return message
 
-    async def _store_partial(self, draft: Draft, model: str) -> None:
-        partial = draft.interrupted(model)
+    async def _store_status(self, request: Request, draft: Draft) -> None:
+        """Stores what stays in later requests. Without its reply it has no effect."""
+        if request.status_placement == "keep" and not draft.status_moved and request.messages:
+            sent = request.tool_changes or SentStatus(request.messages[-1].id, request.status)
+            if sent.text or sent.added or sent.removed:
+                await self._session.add_status(sent)
+
+    async def _store_partial(self, draft: Draft, request: Request) -> None:
+        partial = draft.interrupted(request.model)
         if partial is not None:
+            await self._store_status(request, draft)
             await self._session.add_reply(msgspec.structs.replace(partial, usage=draft.usage))

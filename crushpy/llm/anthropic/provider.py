@@ -9,9 +9,10 @@ import msgspec
 from crushpy.core.messages import Json
 from crushpy.llm.anthropic.reply import MessageReader
 from crushpy.llm.anthropic.request import AnthropicQuirks, messages_body
+from crushpy.llm.anthropic.thinking_binding import BoundRequest, ThinkingBinding, binds_thinking
 from crushpy.llm.errors import BadRequest, ModelError
 from crushpy.llm.http_provider import HttpProvider, HttpProviderOptions, ReplyReader
-from crushpy.llm.protocol import Done, Request
+from crushpy.llm.protocol import Done, Request, ToolSpec
 
 if TYPE_CHECKING:
     from crushpy.llm.error_reader import ErrorBody
@@ -20,7 +21,16 @@ API_BASE = "https://api.anthropic.com"
 VERSION = "2023-06-01"
 INTERLEAVED_THINKING = "interleaved-thinking-2025-05-14"
 """Lets a model with a thinking budget think between its calls; others do so by default."""
+CLEAR_AT = "mid-conversation-system-clear-at-2026-08-21"
+TOOL_CHANGES = "mid-conversation-tool-changes-2026-07-01"
+INLINE_TOOLS = "inline-tools-2026-09-15"
+BINDING_CONTROLS = "thinking-binding-controls-2026-08-01"
 
+_REFUSED_STATUS = re.compile(
+    r"clear_at|mid-conversation|anthropic-beta|role.{0,80}\bsystem\b|\bsystem\b.{0,80}role|system message",
+    re.IGNORECASE | re.DOTALL,
+)
+_REFUSED_CHANGE = re.compile(r"tool_(?:addition|removal)|tool-changes|inline-tools")
 _MAX_OUTPUT = re.compile(r"max_tokens: \d+ > (\d+)")
 
 
@@ -40,27 +50,65 @@ class AnthropicProvider(HttpProvider):
             f"{api_base.rstrip('/').removesuffix('/messages').removesuffix('/v1')}/v1/messages"
         )
         self._quirks = defaultdict[str, AnthropicQuirks](AnthropicQuirks)
+        self._binding = ThinkingBinding()
 
     def _url(self, request: Request) -> str:
         return self._messages_url
 
     def _reader(self, request: Request) -> ReplyReader:
-        return MessageReader(request.model)
+        return MessageReader(request.model, lambda: self._bound(request))
 
     def _body(self, request: Request, unfinished: list[Json]) -> Json:
         name = request.model.removeprefix(self._strip)
+        bound = self._bound(request)
+        request = bound.request if bound is not None else self._placed(request)
         return messages_body(request, name, self._quirks[request.model], unfinished, self._histories)
 
+    def _placed(self, request: Request) -> Request:
+        """The request in a form that the server accepts."""
+        quirks = self._quirks[request.model]
+        if request.status_placement != "keep":
+            return request
+        if not quirks.keeps_status:
+            return msgspec.structs.replace(request, status_placement="append")
+        if not quirks.changes_tools:
+            return msgspec.structs.replace(request, tool_changes=None, tools=_changed_tools(request))
+        return request
+
+    def _bound(self, request: Request) -> BoundRequest | None:
+        """The request with the thinking that its prefix fits; None if the server decides about that."""
+        placed = self._placed(request)
+        quirks = self._quirks[request.model]
+        if not binds_thinking(request.model) or (request.status and placed.status_placement != "keep"):
+            return None
+        return self._binding.bind(placed) if quirks.thinking else None
+
     def _request_headers(self, request: Request, body: Json) -> dict[str, str]:
-        has_budget = body.get("thinking", {}).get("type") == "enabled" and request.tools
-        return {"anthropic-beta": INTERLEAVED_THINKING} if has_budget else {}
+        request, thinking = self._placed(request), body.get("thinking", {})
+        betas = [INTERLEAVED_THINKING] if thinking.get("type") == "enabled" and request.tools else []
+        if "block_binding" in thinking:
+            betas.append(BINDING_CONTROLS)
+        if request.status_placement == "keep":
+            sent = [*request.statuses, *([request.tool_changes] if request.tool_changes else [])]
+            changes = [one for one in sent if one.added or one.removed]
+            betas += [CLEAR_AT] if request.status or len(changes) < len(sent) else []
+            betas += [TOOL_CHANGES] if changes else []
+            betas += [INLINE_TOOLS] if any(len(tool) > 1 for one in changes for tool in one.added) else []
+        return {"anthropic-beta": ",".join(betas)} if betas else {}
 
     def _adapt(self, request: Request, failure: ModelError, body: "ErrorBody") -> bool:
         if not isinstance(failure, BadRequest) or failure.status not in (400, 422):
             return False
         quirks, error = self._quirks[request.model], body.raw
         limit = _MAX_OUTPUT.search(error)
-        if limit and quirks.max_output is None:
+        keeps = request.status_placement == "keep" and quirks.keeps_status
+        if quirks.drops_blocks and re.search(r"block_binding|thinking-binding-controls", error):
+            quirks.drops_blocks = False
+        elif keeps and quirks.changes_tools and _REFUSED_CHANGE.search(error):
+            quirks.changes_tools = False
+        elif keeps and _REFUSED_STATUS.search(error):
+            quirks.keeps_status = False
+        elif limit and quirks.max_output is None:
             quirks.max_output = int(limit[1])
         elif quirks.eager and "eager_input_streaming" in error:
             quirks.eager = False
@@ -72,8 +120,18 @@ class AnthropicProvider(HttpProvider):
             return False
         return True
 
+    def _without_thinking(self, request: Request) -> Request:
+        if (bound := self._bound(request)) is not None:
+            self._binding.refuse(bound.request)
+        return super()._without_thinking(request)
+
     def _complete(self, request: Request, done: Done, reader: ReplyReader) -> Done:
         """For a paused turn the last request's usage is the size of the context; the cost is that of all."""
+        if isinstance(reader, MessageReader):
+            bound = self._bound(request)
+            dropped = (bound.dropped if bound is not None else 0) + reader.dropped_thoughts
+            moved = request.status_placement == "keep" and not self._quirks[request.model].keeps_status
+            done = msgspec.structs.replace(done, dropped_thoughts=dropped, status_moved=moved)
         if not isinstance(reader, MessageReader) or len(reader.usages) < 2 or done.usage is None:
             return done
         from crushpy.llm.catalog import cost, lookup
@@ -81,3 +139,19 @@ class AnthropicProvider(HttpProvider):
         info = lookup(request.model)
         total = sum(cost(info, usage) for usage in reader.usages)
         return msgspec.structs.replace(done, usage=msgspec.structs.replace(done.usage, cost=total))
+
+
+def _changed_tools(request: Request) -> tuple[ToolSpec, ...]:
+    """The tools in effect after all changes, for a server that only knows a fixed list."""
+    tools = {tool.name: tool for tool in request.tools}
+    known = dict(tools)
+    last = {message.id: index for index, message in enumerate(request.messages)}
+    changes = sorted(request.statuses, key=lambda one: last.get(one.message_id, -1))
+    for change in (*changes, *((request.tool_changes,) if request.tool_changes else ())):
+        for tool in change.added:
+            if len(tool) > 1:
+                known[tool["name"]] = ToolSpec(tool["name"], tool["description"], tool["input_schema"])
+            tools[tool["name"]] = known[tool["name"]]
+        for name in change.removed:
+            tools.pop(name, None)
+    return tuple(tools.values())

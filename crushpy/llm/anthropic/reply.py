@@ -1,14 +1,18 @@
 """Reads a reply in Anthropic's Messages format, event by event. Pure."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from crushpy.core.messages import Finish, Json, Usage
 from crushpy.llm.errors import Refused
-from crushpy.llm.opaque_parts import record_position
+from crushpy.llm.opaque_parts import PREFIX, record_position
 from crushpy.llm.protocol import CallPiece, Done, Piece, TextPiece, ThinkingOpaque, ThinkingPiece
 from crushpy.llm.read_json import as_index, as_object, as_objects, as_text, first_count, is_json
+
+if TYPE_CHECKING:
+    from crushpy.llm.anthropic.thinking_binding import BoundRequest
 
 FINISHES: dict[str, Finish] = {
     "tool_use": "tool_calls",
@@ -43,8 +47,12 @@ class _Block(msgspec.Struct):
 class MessageReader:
     """Implements `http_provider.ReplyReader`."""
 
-    def __init__(self, model: str) -> None:
+    def __init__(self, model: str, bound: Callable[[], "BoundRequest | None"] = lambda: None) -> None:
+        """`bound` tells what the reply's thinking is bound to."""
         self.ended = False
+        self.dropped_thoughts = 0
+        """Thinking blocks that the server left out of the request."""
+        self._bound = bound
         self.unfinished: list[Json] = []
         self.usages: list[Usage] = []
         """The usage of each request; a turn that paused has several."""
@@ -74,8 +82,10 @@ class MessageReader:
                 return self._close(self._open_blocks.pop(as_index(event.get("index")), None))
             case "message_start":
                 self._count(as_object(as_object(event.get("message")).get("usage")))
+                self._note_transformations(as_object(event.get("message")))
             case "message_delta":
                 self._count(as_object(event.get("usage")))
+                self._note_transformations(event)
                 self._finish(as_object(event.get("delta")))
             case "message_stop":
                 self.ended = True
@@ -91,6 +101,7 @@ class MessageReader:
             pieces += self._open(index, block)
             pieces += self._close(self._open_blocks.pop(index))
         self._count(as_object(reply.get("usage")))
+        self._note_transformations(reply)
         self._finish(reply)
         return pieces
 
@@ -166,7 +177,8 @@ class MessageReader:
         if block is None:
             return []
         if block.kind == "redacted_thinking" or (block.kind == "thinking" and block.signature):
-            return [ThinkingOpaque(record_position(_as_received(block), *block.position))]
+            bound, data = self._bound(), record_position(_as_received(block), *block.position)
+            return [ThinkingOpaque({**data, PREFIX: bound.prefix} if bound is not None else data)]
         if block.kind == "tool_use" and not block.slices and block.start.get("input"):
             # Some servers send all arguments at the start of the call.
             block.slices.append(msgspec.json.encode(block.start["input"]).decode())
@@ -179,6 +191,12 @@ class MessageReader:
         """The counts at the start are repeated or completed at the end: the last ones are used."""
         for name in _COUNTS:
             self._counts[name] = first_count(usage, name) or self._counts.get(name, 0)
+
+    def _note_transformations(self, source: Json) -> None:
+        """The start and the end of a reply list the same changes."""
+        changes = as_objects(source.get("input_transformations"))
+        dropped = sum(change.get("type") == "thinking_dropped" for change in changes)
+        self.dropped_thoughts = max(self.dropped_thoughts, dropped)
 
     def _usage(self) -> Usage:
         uncached, output, read, written = (self._counts.get(name, 0) for name in _COUNTS)

@@ -1,7 +1,8 @@
 """Writes a request in Anthropic's Messages format. Pure.
 
 The status is a text block of its own after the block with the cache mark, inside the same tool result, so
-that the marked prefix is byte-identical in every request.
+that the marked prefix is byte-identical in every request. For models that bind their thinking, it is a system
+message that stays in every later request; the server shows it only until the next user message.
 """
 
 import re
@@ -9,7 +10,8 @@ from math import inf
 
 import msgspec
 
-from crushpy.core.messages import Image, Json, Message, Text, ToolCall, ToolResult
+from crushpy.core.messages import Image, Json, Message, SentStatus, Text, ToolCall, ToolResult
+from crushpy.llm.anthropic.thinking_binding import binds_thinking
 from crushpy.llm.encoded_history import EncodedHistories
 from crushpy.llm.opaque_parts import accepts_signed_parts, opaque_blocks, ordered_parts
 from crushpy.llm.protocol import Request, ToolSpec
@@ -38,6 +40,12 @@ class AnthropicQuirks(msgspec.Struct):
     """Accepts `eager_input_streaming`: tool arguments are streamed as they are generated."""
     thinking: bool = True
     effort: bool = True
+    keeps_status: bool = True
+    """Accepts system messages with `clear_at` between messages."""
+    changes_tools: bool = True
+    """Accepts messages that add or remove a tool."""
+    drops_blocks: bool = True
+    """Accepts `block_binding`: invalid thinking is left out by the server, not refused."""
     max_output: int | None = None
 
 
@@ -80,6 +88,8 @@ def _thinking(request: Request, model: str, limit: int, quirks: AnthropicQuirks)
             return {}  # a title or a summary: the model's default is enough
         # By default the server does not show the thinking of newer models.
         keys: Json = {"thinking": {"type": "adaptive", "display": "summarized"}}
+        if quirks.drops_blocks and binds_thinking(model) and request.status_placement != "keep":
+            keys["thinking"]["block_binding"] = {"prefix_mismatch_behavior": "drop_block"}
         if request.effort and quirks.effort:
             keys["output_config"] = {"effort": request.effort}
         return keys
@@ -131,18 +141,39 @@ def _tools(tools: tuple[ToolSpec, ...], quirks: AnthropicQuirks) -> list[Json]:
 
 def _messages(request: Request, unfinished: list[Json]) -> list[Json]:
     """The history, with cache marks at its end and where the previous request ended, then the status."""
-    entries = _entries(request)
+    entries = _entries(request, is_end=True)
     for message in [entry for entry in entries if entry["role"] == "user"][-2:]:
         _innermost(message)[-1]["cache_control"] = CACHE_CONTROL
-    if request.status:
+    if request.status_placement == "keep":
+        changes = request.tool_changes
+        entries += _kept(changes or SentStatus("", request.status))
+    elif request.status:
         _add_status(entries, request.status)
     if unfinished:
         entries.append({"role": "assistant", "content": unfinished})
     return entries
 
 
-def _entries(request: Request) -> list[Json]:
+def _kept(status: SentStatus) -> list[Json]:
+    """The system message that follows a user message; none if there is nothing to say."""
+    if not (status.added or status.removed):
+        content = {"content": status.text, "clear_at": "next_user_message"}
+        return [{"role": "system", **content}] if status.text else []
+    blocks: list[Json] = []
+    for tool in status.added:
+        reference: Json = {"type": "tool_reference", "name": tool["name"]}
+        definition: Json = {"type": "tool_definition", "definition": tool}
+        blocks.append({"type": "tool_addition", "tool": reference if len(tool) == 1 else definition})
+    for name in status.removed:
+        blocks.append({"type": "tool_removal", "tool": {"type": "tool_reference", "name": name}})
+    return [{"role": "system", "content": blocks}]
+
+
+def _entries(request: Request, *, is_end: bool = False) -> list[Json]:
+    """The messages, with the statuses that stay. A part that is not the end is followed by a reply."""
+    statuses = {one.message_id: one for one in request.statuses} if request.status_placement == "keep" else {}
     entries: list[Json] = []
+    pending: SentStatus | None = None
     for message in request.messages:
         if message.role == "assistant":
             kinds = SIGNED_KINDS if accepts_signed_parts(message, request) else frozenset[str]()
@@ -153,11 +184,14 @@ def _entries(request: Request) -> list[Json]:
             role, blocks = "user", _user(message)
         if not blocks:
             continue
+        if pending is not None and role == "assistant":
+            entries += _kept(pending)
+        pending = statuses.get(message.id)
         if entries and entries[-1]["role"] == role:
             entries[-1]["content"] += blocks
         else:
             entries.append({"role": role, "content": blocks})
-    return entries
+    return [*entries, *_kept(pending)] if pending is not None and not is_end else entries
 
 
 def _add_status(entries: list[Json], status: str) -> None:

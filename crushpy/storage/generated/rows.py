@@ -69,6 +69,13 @@ class CandidateRow(StatementRow, frozen=True, gc=False):
     title: str
 
 
+class ContextStatusRow(StatementRow, frozen=True, gc=False):
+    session_id: str
+    message_id: str
+    text: str
+    tool_changes: str
+
+
 class ConversationEntry(StatementRow, frozen=True, gc=False):
     id: str
     root_id: str

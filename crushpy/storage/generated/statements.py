@@ -11,6 +11,7 @@ from crushpy.storage.generated.rows import (
     AuditRow,
     BoundaryRow,
     CandidateRow,
+    ContextStatusRow,
     ConversationEntry,
     DraftRow,
     FileChangeRow,
@@ -836,6 +837,34 @@ LIST_OVERRIDES: Statement[MessageOverride] = Statement(
     """,
     MessageOverride,
 )
+SAVE_STATUS: Statement[Any] = Statement(
+    """
+    INSERT INTO context_status (session_id, message_id, text, tool_changes) VALUES (:session_id,
+    :message_id, :text, :tool_changes) ON CONFLICT (session_id, message_id) DO UPDATE SET text =
+    excluded.text, tool_changes = excluded.tool_changes
+    """,
+    """
+    INSERT INTO context_status (session_id, message_id, text, tool_changes) VALUES (%(session_id)s,
+    %(message_id)s, %(text)s, %(tool_changes)s) ON CONFLICT (session_id, message_id) DO UPDATE SET text
+    = excluded.text, tool_changes = excluded.tool_changes
+    """,
+    None,
+)
+LIST_STATUSES: Statement[ContextStatusRow] = Statement(
+    """
+    SELECT context_status.session_id, context_status.message_id, context_status.text,
+    context_status.tool_changes
+    FROM context_status
+    WHERE context_status.session_id = :session
+    """,
+    """
+    SELECT context_status.session_id, context_status.message_id, context_status.text,
+    context_status.tool_changes
+    FROM context_status
+    WHERE context_status.session_id = %(session)s
+    """,
+    ContextStatusRow,
+)
 INSERT_PIN: Statement[Any] = Statement(
     """
     INSERT INTO pin (root_id, number, kind, text, source, created_at) VALUES (:root_id, :number, :kind,
@@ -1568,6 +1597,17 @@ COUNT_ROWS: dict[str, Statement[Any]] = {
     """,
     None,
 ),
+    "context_status": Statement(
+    """
+    SELECT count(*) AS count_1
+    FROM context_status
+    """,
+    """
+    SELECT count(*) AS count_1
+    FROM context_status
+    """,
+    None,
+),
     "conversation": Statement(
     """
     SELECT count(*) AS count_1
@@ -1798,6 +1838,19 @@ PAGE_FIRST_ROWS: dict[str, Statement[Any]] = {
     boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
     boundary.threshold
     FROM boundary ORDER BY boundary.id LIMIT %(many)s
+    """,
+    None,
+),
+    "context_status": Statement(
+    """
+    SELECT context_status.session_id, context_status.message_id, context_status.text,
+    context_status.tool_changes
+    FROM context_status ORDER BY context_status.session_id, context_status.message_id LIMIT :many
+    """,
+    """
+    SELECT context_status.session_id, context_status.message_id, context_status.text,
+    context_status.tool_changes
+    FROM context_status ORDER BY context_status.session_id, context_status.message_id LIMIT %(many)s
     """,
     None,
 ),
@@ -2074,6 +2127,23 @@ PAGE_ROWS: dict[str, Statement[Any]] = {
     boundary.threshold
     FROM boundary
     WHERE (boundary.id) > (%(after_id)s) ORDER BY boundary.id LIMIT %(many)s
+    """,
+    None,
+),
+    "context_status": Statement(
+    """
+    SELECT context_status.session_id, context_status.message_id, context_status.text,
+    context_status.tool_changes
+    FROM context_status
+    WHERE (context_status.session_id, context_status.message_id) > (:after_session_id,
+    :after_message_id) ORDER BY context_status.session_id, context_status.message_id LIMIT :many
+    """,
+    """
+    SELECT context_status.session_id, context_status.message_id, context_status.text,
+    context_status.tool_changes
+    FROM context_status
+    WHERE (context_status.session_id, context_status.message_id) > (%(after_session_id)s,
+    %(after_message_id)s) ORDER BY context_status.session_id, context_status.message_id LIMIT %(many)s
     """,
     None,
 ),
@@ -2406,6 +2476,19 @@ SAVE_ROW: dict[str, Statement[Any]] = {
     excluded.truncated_chars, problem = excluded.problem, coverage = excluded.coverage, undone_at =
     excluded.undone_at, lineage = excluded.lineage, prepared = excluded.prepared, moment =
     excluded.moment, waited_ms = excluded.waited_ms, threshold = excluded.threshold
+    """,
+    None,
+),
+    "context_status": Statement(
+    """
+    INSERT INTO context_status (session_id, message_id, text, tool_changes) VALUES (:session_id,
+    :message_id, :text, :tool_changes) ON CONFLICT (session_id, message_id) DO UPDATE SET text =
+    excluded.text, tool_changes = excluded.tool_changes
+    """,
+    """
+    INSERT INTO context_status (session_id, message_id, text, tool_changes) VALUES (%(session_id)s,
+    %(message_id)s, %(text)s, %(tool_changes)s) ON CONFLICT (session_id, message_id) DO UPDATE SET text
+    = excluded.text, tool_changes = excluded.tool_changes
     """,
     None,
 ),

@@ -245,6 +245,8 @@ list_overrides = read(MessageOverride, t.MessageOverrideTable).where(
     t.MessageOverrideTable.session_id == p("session")
 )
 
+save_status = upsert(t.ContextStatusTable, "session_id", "message_id")
+list_statuses = select(t.ContextStatusTable).where(t.ContextStatusTable.session_id == p("session"))
 insert_pin = insert(t.PinTable)
 list_pins = read(Pin, t.PinTable).where(t.PinTable.root_id == p("root")).order_by(t.PinTable.number)
 delete_pin = delete(t.PinTable).where(

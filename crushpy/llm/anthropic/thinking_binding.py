@@ -1,0 +1,131 @@
+"""Keeps signed thinking valid for models that bind it to everything before it.
+
+Such a model accepts a thinking block only if the system prompt, the tools and all messages before the block
+are those of the request that produced it. The digest of that prefix is stored with each block. A block whose
+prefix has changed, after a boundary or an edit, is not sent: the server would refuse the request.
+"""
+
+import re
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+
+import msgspec
+
+from crushpy.core.messages import Message, SentStatus, Thinking
+from crushpy.llm.opaque_parts import PREFIX, accepts_signed_parts
+from crushpy.llm.protocol import Request
+from crushpy.util.prefix_cache import PrefixCache
+
+MAX_HISTORIES = 4
+"""Histories whose digests are cached: the conversation's, and those of sub-agents."""
+_NAME = re.compile(r"claude-(?:([a-z]{1,20})-)?(?:(\d+)(?:[-.](\d{1,2}))?(?!\d))?")
+_FIRST_BINDING = {"fable": (5, 1), "mythos": (5, 1), "opus": (5, 5), "sonnet": (5, 5), "haiku": (5, 5)}
+
+
+def binds_thinking(model: str) -> bool:
+    """Whether a Claude model accepts thinking only after an unchanged prefix. Unknown names count as new."""
+    found = _NAME.search(model)
+    if found is None:
+        return False
+    family, major, minor = found[1], found[2], found[3]
+    if major is None:
+        return family not in ("instant", "v2")
+    version = (int(major), int(minor or 0))
+    if family is None:  # claude-3-5-sonnet, claude-2.1
+        return version >= (5, 5)
+    return version >= _FIRST_BINDING.get(family, (0, 0)) and family != "instant"
+
+
+class _Chain:
+    """The messages as they are sent so far, and the digest of what they and the statuses say."""
+
+    def __init__(self) -> None:
+        self.digest = b""
+        self.sent: list[Message] = []
+        self.dropped = 0
+
+
+class BoundRequest(msgspec.Struct, frozen=True):
+    """A request without the thinking that its prefix no longer fits."""
+
+    request: Request
+    prefix: str
+    """The digest of all that precedes the reply."""
+    dropped: int
+    """Replies whose thinking is left out."""
+
+
+class ThinkingBinding:
+    """The digests of one provider's histories."""
+
+    def __init__(self) -> None:
+        self._caches: OrderedDict[tuple[str, str], PrefixCache[Message, _Chain]] = OrderedDict()
+        self._without_thinking: dict[str, Message] = {}
+        self._refused: set[str] = set()
+
+    def bind(self, request: Request) -> BoundRequest:
+        """The request with the thinking that fits its prefix."""
+        messages = request.messages
+        if not messages:
+            return BoundRequest(request, "", 0)
+        start = _digest(b"", (request.system, [msgspec.structs.asdict(tool) for tool in request.tools]))
+        statuses = {status.message_id: status for status in request.statuses}
+        stable = max((index + 1 for index, one in enumerate(messages) if one.role == "assistant"), default=0)
+        chain = self._chain(request, start, statuses, stable)
+        sent = (*chain.sent, *messages[stable:])
+        digest = chain.digest or start
+        for message in messages[stable:]:
+            digest = _digest(digest, (message.role, message.parts))
+        digest = _digest(digest, (request.status, request.tool_changes))
+        bound = msgspec.structs.replace(request, messages=sent) if chain.dropped else request
+        return BoundRequest(bound, digest.hex(), chain.dropped)
+
+    def refuse(self, request: Request) -> None:
+        """The server refused the thinking of these replies: it is not sent again."""
+        self._refused |= {message.id for message in request.messages if _signed(message)}
+
+    def _chain(
+        self, request: Request, start: bytes, statuses: Mapping[str, SentStatus], stable: int
+    ) -> _Chain:
+        """The digest of the messages up to the last reply, most of it cached."""
+        key = request.model, request.messages[0].id
+        cache = self._caches.setdefault(key, PrefixCache[Message, _Chain](_Chain))
+        self._caches.move_to_end(key)
+        if len(self._caches) > MAX_HISTORIES:
+            self._caches.popitem(last=False)
+        seen = (start, request.return_thinking, len(self._refused), request.status_placement)
+        added = cache.advance(request.messages[:stable], seen)
+        chain = cache.state
+        previous = request.messages[stable - len(added) - 1] if stable > len(added) else None
+        for message in added:
+            if message.role == "assistant" and previous is not None and previous.role != "assistant":
+                status = statuses.get(previous.id)
+                changes = status if status and (status.added or status.removed) else None
+                chain.digest = _digest(chain.digest or start, (status.text if status else "", changes))
+            chain.sent.append(self._sent(message, request, chain))
+            chain.digest = _digest(chain.digest or start, (message.role, chain.sent[-1].parts))
+            previous = message
+        return chain
+
+    def _sent(self, message: Message, request: Request, chain: _Chain) -> Message:
+        """The message, without its thinking if that does not fit."""
+        if message.role != "assistant" or not _signed(message) or not accepts_signed_parts(message, request):
+            return message
+        blocks = [block for part in message.parts if isinstance(part, Thinking) for block in part.opaque]
+        fits = all(block.get(PREFIX) == chain.digest.hex() for block in blocks)
+        if fits and message.id not in self._refused:
+            return message
+        chain.dropped += 1
+        if message.id not in self._without_thinking:
+            parts = tuple(part for part in message.parts if not isinstance(part, Thinking))
+            self._without_thinking[message.id] = msgspec.structs.replace(message, parts=parts)
+        return self._without_thinking[message.id]
+
+
+def _signed(message: Message) -> bool:
+    return any(isinstance(part, Thinking) and part.opaque for part in message.parts)
+
+
+def _digest(before: bytes, value: Sequence[object]) -> bytes:
+    return sha256(before + msgspec.msgpack.encode(value)).digest()

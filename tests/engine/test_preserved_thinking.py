@@ -1,0 +1,177 @@
+"""Thinking that a model binds to everything before it reaches the model again, request after request."""
+
+import itertools
+from pathlib import Path
+
+import pytest
+from scripted_llm.replies import Body, Call, Fail, Reply
+from scripted_llm.server import ScriptedLLM
+from support.binding_claude import (
+    BINDING_CONTROLS,
+    CLEAR_AT,
+    INLINE_TOOLS,
+    TOOL_CHANGES,
+    BindingClaude,
+    mismatches,
+    steps_of_a_turn,
+    thoughts,
+    visible_statuses,
+)
+from support.talk import Talk, Talks
+
+from crushpy.core.events import BoundaryCommitted, Notice
+from crushpy.llm.anthropic.thinking_binding import binds_thinking
+
+MODEL = "lab/claude-opus-5-5"
+
+
+async def open_talk(talks: Talks, llm: ScriptedLLM, *, model: str = MODEL, **flags: object) -> Talk:
+    lab = {
+        "providers.lab.protocol": "anthropic",
+        "providers.lab.api_base": llm.url,
+        "model": model,
+        f'models."{model}".context_window': 200_000,
+    }
+    return await talks(
+        flags={**lab, **{key.replace("__", "."): value for key, value in flags.items()}}, yolo=True
+    )
+
+
+def sessions(requests: list[Body]) -> list[list[Body]]:
+    """The requests by session: each begins with a user message of its own."""
+    return [
+        list(group)
+        for _, group in itertools.groupby(requests, lambda body: body["messages"][0]["content"][0]["text"])
+    ]
+
+
+def assert_thinking_survives(claude: BindingClaude) -> None:
+    """Thinking is in every request but the first of a session, and all of it fits."""
+    assert claude.refusals == []
+    for session in sessions(claude.answered):
+        assert thoughts(session[0]) == []
+        for number, body in enumerate(session[1:], start=1):
+            assert mismatches(body) == []
+            assert len(thoughts(body)) == number
+
+
+@pytest.mark.parametrize("method", ["llm", "auto"])
+async def test_every_request_carries_all_thinking_of_its_session(
+    method: str, talks: Talks, llm: ScriptedLLM
+) -> None:
+    claude = BindingClaude(llm, steps_of_a_turn)
+    talk = await open_talk(talks, llm, compaction__method=method)
+    for number in range(12):
+        assert await talk.ask(f"step {number}") == "done"
+    assert_thinking_survives(claude)
+    assert len(claude.answered) == 24
+    expected = 1 if method == "llm" else 0
+    assert [len(visible_statuses(body)) for body in claude.answered] == [expected] * 24
+
+
+@pytest.mark.parametrize("method", ["llm", "auto"])
+async def test_thinking_is_lost_once_at_a_boundary(method: str, talks: Talks, llm: ScriptedLLM) -> None:
+    def reply(claude: BindingClaude, body: Body) -> Reply:
+        if method == "llm" and len(claude.answered) % 10 == 0:
+            return Reply("Enough.", calls=[Call("new_session", {"summary": "Goal: go on with the steps."})])
+        return steps_of_a_turn(claude, body)
+
+    claude = BindingClaude(llm, reply)
+    talk = await open_talk(talks, llm, compaction__method=method)
+    for number in range(14):
+        assert await talk.ask(f"step {number}") == "done"
+        if method == "auto" and number % 5 == 4:
+            await talk.conversation.context.compact()
+    assert len(talk.of(BoundaryCommitted)) >= 2
+    assert_thinking_survives(claude)
+
+
+async def test_statuses_are_sent_again_unchanged_after_a_restart(
+    talks: Talks, llm: ScriptedLLM, workspace: Path
+) -> None:
+    claude = BindingClaude(llm, steps_of_a_turn)
+    first = await open_talk(talks, llm, compaction__method="llm")
+    await first.ask("one")
+    session = first.conversation.info.id
+    await first.close()
+    lab = {"providers.lab.protocol": "anthropic", "providers.lab.api_base": llm.url, "model": MODEL}
+    again = await talks(flags={**lab, "compaction.method": "llm"}, yolo=True, session=session)
+    await again.ask("two")
+    assert_thinking_survives(claude)
+    assert len(claude.answered) == 4
+
+
+async def test_switching_the_method_adds_and_removes_the_tool_without_losing_thinking(
+    talks: Talks, llm: ScriptedLLM
+) -> None:
+    claude = BindingClaude(llm, steps_of_a_turn)
+    talk = await open_talk(talks, llm, compaction__method="auto")
+    for method in ("auto", "llm", "llm", "auto", "llm"):
+        await talk.conversation.select_compaction(method)
+        await talk.ask(f"now {method}")
+    assert_thinking_survives(claude)
+    assert {str(body["tools"]) for body in claude.answered} == {str(claude.answered[0]["tools"])}
+    betas = llm.requests[-1].headers["anthropic-beta"].split(",")
+    assert {CLEAR_AT, TOOL_CHANGES, INLINE_TOOLS} <= set(betas)
+    assert len(visible_statuses(claude.answered[-1])) == 1
+
+
+async def test_a_server_without_such_messages_gets_the_status_as_before(
+    talks: Talks, llm: ScriptedLLM
+) -> None:
+    claude = BindingClaude(llm, steps_of_a_turn)
+    claude.refused_betas = (CLEAR_AT,)
+    talk = await open_talk(talks, llm, compaction__method="llm")
+    for number in range(3):
+        assert await talk.ask(f"step {number}") == "done"
+    assert len(claude.refusals) == 1, "learnt from one refusal"
+    assert all("context_status" in str(body["messages"][-1]) for body in claude.answered)
+    assert BINDING_CONTROLS in llm.requests[-1].headers["anthropic-beta"]
+    assert thoughts(claude.answered[-1]), "the server drops what does not fit"
+
+
+async def test_older_models_keep_the_status_inside_the_last_message(talks: Talks, llm: ScriptedLLM) -> None:
+    llm.always(lambda body: steps_of_a_turn(None, body))  # pyright: ignore[reportArgumentType]
+    talk = await open_talk(talks, llm, model="lab/claude-opus-5", compaction__method="llm")
+    await talk.ask("one")
+    assert all(message["role"] != "system" for sent in llm.requests for message in sent.messages)
+    assert "context_status" in str(llm.requests[-1].messages[-1])
+
+
+async def test_thinking_refused_although_it_fits_is_dropped_with_a_notice_and_not_sent_again(
+    talks: Talks, llm: ScriptedLLM
+) -> None:
+    claude = BindingClaude(llm, steps_of_a_turn)
+    talk = await open_talk(talks, llm, compaction__method="llm")
+    await talk.ask("one")
+    llm.script(lambda body: Fail(400, message="messages.1: Invalid `signature` in `thinking` block"))
+    await talk.ask("two")
+    await talk.ask("three")
+    assert claude.refusals == []
+    assert [notice for notice in talk.of(Notice) if "earlier thinking" in notice.text]
+    assert mismatches(claude.answered[-1]) == []
+    assert thoughts(claude.answered[-1])
+
+
+@pytest.mark.parametrize(
+    ("model", "binds"),
+    [
+        *(
+            (f"anthropic/claude-{name}", True)
+            for name in ("fable-5-1", "fable-5-2", "mythos-5-1", "mythos-5-2")
+        ),
+        *((f"anthropic/claude-{name}-5-5", True) for name in ("opus", "sonnet", "haiku")),
+        *(("claude-opus-5-5-20260901", True), ("eu.anthropic.claude-sonnet-5-5-v1:0", True)),
+        *(
+            ("claude-opus-6", True),
+            ("claude-fable-5-3", True),
+            ("claude-saga-1", True),
+            ("claude-next", True),
+        ),
+        *(("claude-opus-5", False), ("claude-opus-5-20260101", False), ("claude-sonnet-4-5-20250929", False)),
+        *(("claude-fable-5", False), ("claude-3-7-sonnet-latest", False), ("claude-2.1", False)),
+        *(("claude-instant-1.2", False), ("gpt-5", False), ("test-model", False)),
+    ],
+)
+def test_which_models_bind_their_thinking(model: str, binds: bool) -> None:
+    assert binds_thinking(model) is binds
