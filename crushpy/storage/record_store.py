@@ -1,4 +1,4 @@
-"""`store.pins`, `store.statuses`, `store.notes`, `store.leases`, `store.tasks`, `store.usage` and `store.outputs`."""
+"""`store.pins`, `statuses`, `notes`, `leases`, `tasks`, `usage` and `outputs`."""
 
 import asyncio
 import logging

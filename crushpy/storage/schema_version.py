@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from crushpy.storage.database import Database
 from crushpy.storage.generated import statements as sql
-from crushpy.storage.generated.ddl import DEFAULTS, VERSION
+from crushpy.storage.generated.ddl import COLUMNS, DEFAULTS, VERSION
 from crushpy.storage.location import Location
 from crushpy.storage.records import StorageError
 
@@ -45,7 +45,7 @@ def require_supported(version: int, location: Location) -> None:
 def old_table_views(schema: str, columns: Iterable[tuple[str, str]]) -> list[str]:
     """Statements that let a connection read a database of version 18 under the names of today.
 
-    `columns` are those of its tables; columns that were added since have their defaults.
+    `columns` are those of its tables; columns that were added since have their defaults, tables are empty.
     """
     present: dict[str, set[str]] = {}
     for table, column in columns:
@@ -55,7 +55,10 @@ def old_table_views(schema: str, columns: Iterable[tuple[str, str]]) -> list[str
         old = _OLD_NAMES.get(table, table)
         values = {**defaults, **_OLD_COLUMNS.get(table, {})}
         added = [f", {value} AS {name}" for name, value in values.items() if name not in present.get(old, ())]
-        if old in present and (added or old != table):
+        if old not in present:
+            nothing = ", ".join(f"NULL AS {column}" for column in COLUMNS[table])
+            views.append(f"CREATE TEMP VIEW {table} AS SELECT {nothing} WHERE 1 = 0")
+        elif added or old != table:
             views.append(f"CREATE TEMP VIEW {table} AS SELECT *{''.join(added)} FROM {schema}{old}")  # noqa: S608
     return views
 

@@ -863,5 +863,32 @@ DEFAULTS: dict[str, dict[str, str]] = {
     "message_fact": {},
 }
 """Columns that an insert may omit, with their values."""
+COLUMNS = {
+    "audit": ("root_id", "number", "kind", "at", "session_id", "call_id", "body", "previous", "hash",),
+    "audit_end": ("root_id", "number", "hash",),
+    "maintenance": ("name", "state",),
+    "session": ("id", "root_id", "parent_id", "kind", "generation", "title", "cwd", "model", "compaction", "system", "created_at", "updated_at", "ended_at", "end_reason", "message_count", "input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost", "todos", "grants", "imported", "breaker", "mode", "system_hash",),
+    "system_prompt": ("hash", "text",),
+    "writer": ("name", "number", "at",),
+    "boundary": ("id", "parent_id", "child_id", "trigger", "created_at", "tail", "summary_source", "summary_model", "template_name", "template_hash", "tokens_before", "tokens_after", "reported_after", "cost", "seconds", "truncated_chars", "problem", "coverage", "undone_at", "lineage", "prepared", "moment", "waited_ms", "threshold",),
+    "context_status": ("session_id", "message_id", "text", "tool_changes",),
+    "conversation": ("root_id", "tip_id", "cwd", "title", "model", "updated_at", "is_open", "generations", "messages", "imported",),
+    "draft": ("session_id", "id", "role", "parts", "model", "usage", "finish", "tokens", "created_at",),
+    "file_change": ("number", "root_id", "session_id", "message_number", "call_id", "source", "path", "before", "after", "batch", "reverses", "machine", "host", "created_at",),
+    "import_record": ("root_id", "source", "foreign_id", "file", "tip_id", "last_message", "last_piece", "open_calls", "imported_at",),
+    "lease": ("session_id", "process", "started", "host", "place", "heartbeat", "token",),
+    "ledger": ("session_id", "facts",),
+    "listed_task": ("root_id", "number", "name", "state", "session_id", "result_id", "branch", "changes", "error", "steps", "tokens", "cost",),
+    "message": ("number", "id", "session_id", "seq", "role", "parts", "model", "usage", "finish", "tokens", "created_at",),
+    "message_override": ("session_id", "message_id", "head", "tail", "kind", "made_after",),
+    "output": ("root_id", "name", "piece", "data",),
+    "pin": ("root_id", "number", "kind", "text", "source", "created_at",),
+    "task_list": ("root_id", "orders", "parallel", "created_at",),
+    "task_result": ("id", "session_id", "raw", "context_summary", "summary_model", "cost", "created_at",),
+    "timeline_note": ("number", "session_id", "after", "early", "kind", "text", "hint", "at",),
+    "tool_run": ("number", "session_id", "message_id", "call_id", "name", "args", "started_at", "ended_at", "is_error", "result_id",),
+    "index_queue": ("number",),
+    "message_fact": ("number", "facts",),
+}
 NUMBERED = ("file_change", "message", "timeline_note", "tool_run",)
 """Tables whose rows get a number from a sequence."""
