@@ -146,9 +146,11 @@ async def try_escapes(context: CheckContext) -> AsyncIterator[Finding]:
         yield warn(f"tried in {found.name}: {found.why_not}", _WEAKER_HINT)
     for kind, places in hidden_places().places.items():
         yield ok(f"hidden: {kind}", ", ".join(places))
+    kinds: dict[str, list[bool]] = {}
     trial = EscapeTrial(found, private_dir(context.paths.sandboxes), Path.home())
     try:
         async for attempt in trial.run():
+            kinds.setdefault(attempt.kind, []).append(attempt.held)
             if attempt.held:
                 yield ok(f"held: {attempt.name}", attempt.said)
             elif attempt.known:
@@ -157,6 +159,9 @@ async def try_escapes(context: CheckContext) -> AsyncIterator[Finding]:
                 yield fail(f"escaped: {attempt.name}", "\n".join(filter(None, (attempt.said, _ESCAPE_HINT))))
     finally:
         await trial.close()
+    for kind, held in kinds.items():
+        said = f"{kind}: {sum(held)} of {len(held)} attempts held"
+        yield ok(f"protected: {said}") if all(held) else warn(f"not protected: {said}")
 
 
 def files(context: CheckContext) -> Iterator[Finding]:
