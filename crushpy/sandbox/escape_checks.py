@@ -311,7 +311,7 @@ class EscapeTrial:
     async def run(self) -> AsyncIterator[Trial]:
         for escape in ESCAPES:
             before = self._scene.repository()
-            self._confinement.begin()
+            self._confinement.begin(Privileges())
             output, _ = await self._run_python(escape.script.format(**self._scene.values))
             said = self._confinement.check(Privileges())
             held = self._scene.is_held(escape, output, before)
