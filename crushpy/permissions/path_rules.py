@@ -12,8 +12,13 @@ from crushpy.core.paths import WORKTREES
 from crushpy.permissions.rules import READ, WRITE, Rule, RuleSet, compiled, escaped
 from crushpy.sandbox.hidden_paths import holds_variables, secrets
 
-OWN_FOLDERS = frozenset((".git", ".crushpy"))
-"""Files here change what git and crushpy do: only a rule that spells the folder covers them."""
+OWN_FOLDERS = frozenset(
+    (
+        *(".git", ".crushpy", ".envrc", ".mcp.json", ".claude", ".vscode", ".zed", ".idea"),
+        *(".devcontainer", ".devcontainer.json", ".husky", ".githooks"),
+    )
+)
+"""They change what git, crushpy, editors and other agents run: only a rule that spells one covers it."""
 _IGNORES_CASE = sys.platform in ("darwin", "win32")
 
 

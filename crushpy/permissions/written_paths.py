@@ -145,8 +145,6 @@ _BUILD_SUFFIXES = (
     ".swp",
     "~",
 )
-_EXECUTED_LATER = word_set(".git .crushpy .vscode .idea .envrc .husky .githooks")
-"""Other programs execute what is written there."""
 _PRIVATE = tuple({os.path.realpath(folder) for folder in ("/tmp", "/var/tmp", tempfile.gettempdir())})  # noqa: S108
 """Each conversation has its own."""
 
@@ -198,7 +196,7 @@ class WritePolicy:
         )
         by_rule = decided.verdict != "ask" or not decided.suggested
         lost = os.path.lexists(target.written) and not creates and not _is_build_output(target)
-        executed = is_guarded(target) or bool(set(target.parts) & _EXECUTED_LATER)
+        executed = is_guarded(target)
         return ([decided] if by_rule or lost or executed else []), Privileges()
 
 

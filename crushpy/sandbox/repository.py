@@ -49,7 +49,7 @@ def git_folders(workspace: Path) -> GitFolders | None:
 def _owned_folders(entry: Path, workspace: Path) -> Iterator[Path]:
     top = Path(os.path.realpath(entry.parent))
     named = entry_target(str(entry))
-    if named is None or not is_git_folder(named):
+    if named is None or (named != str(top / ".git") and not is_git_folder(named)):
         return
     own, shared = Path(named), Path(common_folder(named) or named)
     of_tree = _is_worktree_of(own, top)

@@ -113,9 +113,14 @@ def test_a_tilde_in_a_pattern_is_the_home_folder(workspace: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", [".git/config", ".git/hooks/pre-commit", "sub/.git/config", ".crushpy/config.toml"]
+    "path",
+    [
+        *(".git/config", ".git/hooks/pre-commit", "sub/.git/config", ".crushpy/config.toml", ".envrc"),
+        *(".vscode/tasks.json", "sub/.claude/settings.json", ".mcp.json", ".devcontainer/devcontainer.json"),
+        *(".zed/tasks.json", ".husky/pre-commit"),
+    ],
 )
-def test_only_a_rule_that_spells_it_covers_what_steers_git_or_crushpy(path: str, workspace: Path) -> None:
+def test_only_a_rule_that_spells_it_covers_what_steers_other_programs(path: str, workspace: Path) -> None:
     for rule in ("write(**)", "write", "write(/**)", "write(*config*)", f"write({workspace}/**)"):
         assert judge("write", path, workspace, rule).verdict == "ask", rule
     (suggested,) = judge("write", path, workspace).suggested

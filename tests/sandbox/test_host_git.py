@@ -4,6 +4,7 @@ import asyncio
 import os
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -165,6 +166,20 @@ ATTACKS = {
     "after a time-out": f"{MONITOR.format('')}; sleep 60",
     "in the background": f"(sleep 0.4; {MONITOR.format('')}) > /dev/null 2>&1 & echo begun",
 }
+
+
+async def test_no_file_becomes_one_that_runs_as_its_owner(scene: Scene) -> None:
+    script = (
+        "import os\nfor make in (lambda: os.open('a', os.O_CREAT | os.O_WRONLY, 0o4755),"
+        " lambda: os.mknod('b', 0o102755), lambda: os.chmod('file.txt', 0o6755)):\n"
+        "    try: make()\n    except OSError as error: print(error.errno)"
+    )
+    said = await scene.attack(f'chmod u+s file.txt; chmod g+s clean.sh; {sys.executable} -c "{script}"')
+    assert said.count("not permitted") == 2 and said.split().count("1") == 3, said
+    assert not [path for path in scene.workspace.iterdir() if path.stat().st_mode & 0o6000]
+    assert (await scene.attack("chmod 755 file.txt && install -m 700 file.txt c && echo done")).endswith(
+        "done"
+    )
 
 
 def prepare(scene: Scene, name: str) -> None:

@@ -111,6 +111,47 @@ def test_a_common_folder_outside_does_not_count(workspace: Path, other: Path) ->
     assert folders_of(workspace) == [own]
 
 
+@pytest.mark.parametrize(
+    ("text", "is_read"),
+    [
+        (b"gitdir: {}", True),
+        (b"gitdir: {}\r\n\n", True),
+        (b"gitdir: {}\0/../../other", True),
+        (b"gitdir:{}\n", False),
+        (b"gitdir: {} \n", False),
+        (b"gitdir:  {}\n", False),
+        (b" gitdir: {}\n", False),
+        (b"gitdir: {}\n\0\n", False),
+        (b"gitdir: {}\n" + b"\n" * (1 << 20), False),
+    ],
+    ids=range(9),
+)
+def test_pointers_are_read_byte_for_byte_as_git_reads_them(
+    workspace: Path, text: bytes, is_read: bool
+) -> None:
+    git(workspace, "init", "-q", "--bare", "own")
+    (workspace / ".git").write_bytes(text.replace(b"{}", os.fsencode(workspace / "own")))
+    done = subprocess.run(
+        ["git", "-C", workspace, "rev-parse", "--git-dir"], capture_output=True, check=False
+    )
+    assert (done.returncode == 0) == is_read, done.stderr
+    assert folders_of(workspace) == ([workspace / "own"] if is_read else [])
+
+
+def test_a_worktree_counts_only_in_what_git_calls_a_repository(workspace: Path) -> None:
+    """An archive that is unpacked beside the project could bring `HEAD`, `objects` and `worktrees`."""
+    git(workspace.parent, "init", "-q", "--bare", "tmp-bare")
+    base = workspace.parent / "downloads"
+    (workspace.parent / "tmp-bare").rename(base)
+    own = base / "worktrees/x"
+    own.mkdir(parents=True)
+    (own / "gitdir").write_text(f"{workspace}/.git\n")
+    (own / "commondir").write_text("../..\n")
+    (own / "HEAD").write_text("ref: refs/heads/main\n")
+    (workspace / ".git").write_text(f"gitdir: {own}\n")
+    assert folders_of(workspace) == []
+
+
 def test_nothing_at_or_above_the_home_folder_counts(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     git(workspace, "init", "-q", "--bare", "user")
     (workspace / ".git").write_text("gitdir: user\n")

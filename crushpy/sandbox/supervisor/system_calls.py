@@ -13,6 +13,10 @@ _X32_NUMBERS = 0x40000000
 _SET_SECCOMP, _FILTER = 22, 2
 _IO_URING = 425
 """It can create sockets without the socket call."""
+_OPEN_BY_STRUCT = 437
+"""`openat2`, whose arguments are in memory, out of a filter's sight: programs fall back to `openat`."""
+_SET_USER_OR_GROUP, _CREATES = 0o6000, 0o100 | 0o20000000
+"""Modes that make a program run as another user, and the flags with which opening uses a mode."""
 _DATAGRAM, _SOCKET_KIND_MASK = 2, 0xF
 _NETLINK, _NETLINK_ROUTE = 16, 0
 NETWORK_FAMILIES = (2, 10, _NETLINK)
@@ -25,25 +29,45 @@ class _Numbers:
     """The numbers of one architecture's system calls."""
 
     def __init__(
-        self, architecture: int, socket: int, pair: int, keys: tuple[int, ...], call: int = 0
+        self,
+        architecture: int,
+        socket: int,
+        pair: int,
+        keys: tuple[int, ...],
+        modes: dict[int, int],
+        opens: dict[int, int],
+        call: int = 0,
     ) -> None:
         self.architecture = architecture
         self.socket = socket
         self.pair = pair
         self.keys = keys
         """Calls that reach the kernel's keyrings."""
+        self.modes = modes
+        """Calls that set a mode, each with the index of that argument."""
+        self.opens = opens
+        """The same for calls that set it if they create a file; the flags are the argument before it."""
         self.call = call
         """`socketcall`, whose arguments are in memory, out of a filter's sight; 0 if there is none."""
 
 
 _SYSTEM_CALLS = {  # the machine's own, and those of its 32-bit programs
     "x86_64": (
-        _Numbers(0xC000003E, 41, 53, (248, 249, 250)),
-        _Numbers(0x40000003, 359, 360, (286, 287, 288), 102),
+        _Numbers(
+            *(0xC000003E, 41, 53, (248, 249, 250)),
+            *({90: 1, 91: 1, 268: 2, 452: 2, 85: 1, 133: 1, 259: 2}, {2: 2, 257: 3}),
+        ),
+        _Numbers(
+            *(0x40000003, 359, 360, (286, 287, 288)),
+            *({15: 1, 94: 1, 306: 2, 452: 2, 8: 1, 14: 1, 297: 2}, {5: 2, 295: 3}, 102),
+        ),
     ),
     "aarch64": (
-        _Numbers(0xC00000B7, 198, 199, (217, 218, 219)),
-        _Numbers(0x40000028, 281, 288, (309, 310, 311)),
+        _Numbers(0xC00000B7, 198, 199, (217, 218, 219), {52: 1, 53: 2, 452: 2, 33: 2}, {56: 3}),
+        _Numbers(
+            *(0x40000028, 281, 288, (309, 310, 311)),
+            *({15: 1, 94: 1, 333: 2, 452: 2, 8: 1, 14: 1, 324: 2}, {5: 2, 322: 3}),
+        ),
     ),
 }
 _CALL_SOCKET, _CALL_PAIR = 1, 8
@@ -99,8 +123,14 @@ def filter_program(
 def _architecture_block(numbers: _Numbers, families: tuple[int, ...], *, datagram_pairs: bool) -> list[Step]:
     """Each test skips the steps after it if it does not apply."""
     steps: list[Step] = [(_LOAD, 0, 0, _NUMBER), (_AT_LEAST, 0, 1, _X32_NUMBERS), _refuse(errno.ENOSYS)]
-    for number in (_IO_URING, *numbers.keys):
+    for number in (_IO_URING, _OPEN_BY_STRUCT, *numbers.keys):
         steps += [(_EQUAL, 0, 1, number), _refuse(errno.ENOSYS)]
+    for number, index in numbers.modes.items():
+        steps += _if_call(number, _mode_steps(index))
+    for number, index in numbers.opens.items():
+        flags = [(_LOAD, 0, 0, _FAMILY + 8 * (index - 1)), (_AND, 0, 0, _CREATES)]
+        flags += [(_EQUAL, 0, 1, 0), (_RETURN, 0, 0, _ALLOW)]
+        steps += _if_call(number, [*flags, *_mode_steps(index)])
     steps += _if_call(numbers.socket, _family_steps(families))
     pair = [(_LOAD, 0, 0, _FAMILY), (_EQUAL, 1, 0, 1), _refuse(errno.EAFNOSUPPORT)]
     if not datagram_pairs:
@@ -112,6 +142,12 @@ def _architecture_block(numbers: _Numbers, families: tuple[int, ...], *, datagra
         calls = [step for test in refused for step in (test, _refuse(errno.ENOSYS))]
         steps += _if_call(numbers.call, [(_LOAD, 0, 0, _FAMILY), *calls, (_RETURN, 0, 0, _ALLOW)])
     return [*steps, (_RETURN, 0, 0, _ALLOW)]
+
+
+def _mode_steps(index: int) -> list[Step]:
+    """Refuses files that would run as their owner or group, also for other users of the machine."""
+    steps: list[Step] = [(_LOAD, 0, 0, _FAMILY + 8 * index), (_AND, 0, 0, _SET_USER_OR_GROUP)]
+    return [*steps, (_EQUAL, 1, 0, 0), _refuse(errno.EPERM), (_RETURN, 0, 0, _ALLOW)]
 
 
 def _if_call(number: int, steps: list[Step]) -> list[Step]:
