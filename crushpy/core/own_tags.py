@@ -17,7 +17,7 @@ OWN_TAGS = (
     "pins",
     "pin",
 )
-_ESCAPED = re.compile(rf"&lt;(?=\s*/?\s*(?:{'|'.join(OWN_TAGS)})\b)", re.IGNORECASE)
+_ESCAPED = re.compile(rf"&lt;(?=\s*+(?:/\s*+)?(?:{'|'.join(OWN_TAGS)})\b)", re.IGNORECASE)
 
 
 def restore_tags(text: str, original: str) -> str:

@@ -217,8 +217,8 @@ def _short(start: str, text: str, end: str = "") -> str:
 
 def head_as_markdown(info: SessionInfo) -> list[str]:
     """Title and metadata of a session, as Markdown blocks."""
-    title = f"# {one_line(info.title) or info.id}"
-    return [title, "\n".join(f"- {name}: {one_line(value)}" for name, value in _head(info))]
+    title = f"# {_in_markdown(one_line(info.title)) or info.id}"
+    return [title, "\n".join(f"- {name}: {_in_markdown(one_line(value))}" for name, value in _head(info))]
 
 
 def messages_as_markdown(messages: Iterable[Message], states: States = NONE) -> list[str]:
@@ -234,31 +234,34 @@ def _sections(message: Message, mark: str) -> list[str]:
     if message.role == "user":
         blocks.append(f"## {_writer(message).capitalize()}{mark}")
     elif message.role == "assistant":
-        model = f" ({one_line(message.model)})" if message.model else ""
+        model = f" ({_in_markdown(one_line(message.model))})" if message.model else ""
         blocks.append(f"## Assistant{model}{mark}")
     for part in message.parts:
         match part:
             case Text() | Note():
-                blocks.append(clean(part.text).strip("\n"))
+                blocks.append(_in_markdown(part.text))
             case Thinking():
-                text = clean(part.text).strip("\n")
+                text = _in_markdown(part.text)
                 blocks += ["<details><summary>Thinking</summary>", text, "</details>"] if text else []
             case Seed():
-                blocks += ["### Summary", clean(part.summary).strip("\n") or "(none)"]
+                blocks += ["### Summary", _in_markdown(part.summary) or "(none)"]
                 if part.earlier:
-                    points = "\n".join(f"- {clean(note.text)}" for note in part.earlier)
+                    points = "\n".join(f"- {_in_markdown(note.text)}" for note in part.earlier)
                     blocks += ["### Earlier notes", points]
                 blocks += ["### Pins", _fenced(part.pins)] if part.pins else []
                 blocks += ["### Evidence", _fenced(part.evidence)]
                 blocks += ["### Quotes", _fenced(part.quotes)] if part.quotes else []
             case Image():
-                blocks.append(_image(part))
+                blocks.append(_in_markdown(_image(part)))
             case ToolCall():
-                blocks += [f"### Call: {one_line(part.name)}", _fenced(_args(part), "json")]
+                blocks += [f"### Call: {_in_markdown(one_line(part.name))}", _fenced(_args(part), "json")]
             case ToolResult():
                 failed = " (error)" if part.is_error else ""
-                blocks += [f"### Result: {one_line(part.name)}{failed}{mark}", _fenced(part.text)]
-                blocks += [_image(image) for image in part.images]
+                blocks += [
+                    f"### Result: {_in_markdown(one_line(part.name))}{failed}{mark}",
+                    _fenced(part.text),
+                ]
+                blocks += [_in_markdown(_image(image)) for image in part.images]
     return blocks
 
 
@@ -268,6 +271,46 @@ def _args(call: ToolCall) -> str:
 
 def _image(image: Image) -> str:
     return f"[image: {one_line(str(image.info))}]"
+
+
+_FENCE = re.compile(r"(`{3,})[^`]*$|(~{3,})")
+_INDENTED_FENCE = re.compile(r"^( {1,3})((?:```|~~~).*)$", re.MULTILINE)
+_HEADING = re.compile(r"^((?:[ \t>*+-]|\d+[.)][ \t])*)(#{1,6}(?=\s|$)|(?:=+|-+)[ \t]*$)")
+_CODE_OR_HTML = re.compile(r"(?<![`\\])(`+)[^`|]+\1(?!`)|<(?=[A-Za-z/!?])")
+
+
+def _in_markdown(text: str) -> str:
+    """Text of others, clean, inside our Markdown: its headings and HTML are shown as text, its code as code.
+
+    Blocks of code count if they begin in the first column: others end where the list around them does.
+    """
+    lines: list[str] = []
+    fence = ""
+    for line in clean(text).strip("\n").split("\n"):
+        if fence:
+            ended = re.fullmatch(rf" {{0,3}}{re.escape(fence[0])}{{{len(fence)},}}[ \t]*", line)
+            fence = "" if ended else fence
+        elif found := _FENCE.match(line):
+            fence = found[1] or found[2]
+        else:
+            line = _CODE_OR_HTML.sub(lambda found: "&lt;" if found[0] == "<" else found[0], line)  # noqa: PLW2901
+            line = _HEADING.sub(_escape_heading, line) if lines or "#" in line else line  # noqa: PLW2901
+        lines.append(line)
+    return _close_indented("\n".join([*lines, fence] if fence else lines))
+
+
+def _close_indented(text: str) -> str:
+    """Makes text of indented fences unless each is followed by one that closes it."""
+    fences = [found[2] for found in _INDENTED_FENCE.finditer(text)]
+    pairs = zip(fences[::2], fences[1::2], strict=False)
+    closed = (set(end) == {start[0]} and not start.startswith(end + end[0]) for start, end in pairs)
+    if len(fences) % 2 == 0 and all(closed):
+        return text
+    return _INDENTED_FENCE.sub(r"\1\\\2", text)
+
+
+def _escape_heading(found: "re.Match[str]") -> str:
+    return f"{found[1]}\\{found[2]}"
 
 
 def _fenced(text: str, language: str = "text") -> str:
