@@ -1,5 +1,6 @@
 """`crushpy sessions rewind|changes`: file changes of a conversation, and going back to a message."""
 
+import re
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -27,15 +28,42 @@ if TYPE_CHECKING:
     from crushpy.engine.rewind.rewinder import PlannedRestoration, Rewinder, RewindOutcome, RewindTarget
     from crushpy.engine.session.browser import SessionBrowser
     from crushpy.storage.records import SessionInfo
+    from crushpy.undo.states import RecordedChange
 
 NOT_COVERED = (
     "Not covered: changes by commands to ignored files, to .git, and outside of the folder they ran in."
 )
 
 
+_RUN_BY_TOOLS = re.compile(
+    r"""(?ix) (?: ^|/ ) (?:
+    (?: gnu )? makefile | [^/]+\.mk | justfile | taskfile\.ya?ml | rakefile | gemfile | dockerfile[^/]*
+    | cmakelists\.txt | [^/]+\.cmake | meson\.build | configure | build\.(?: rs|gradle|gradle\.kts|zig )
+    | settings\.gradle(?:\.kts)? | gradlew | mvnw | pom\.xml | cargo\.toml | package\.json | pyproject\.toml
+    | setup\.(?: py|cfg ) | conftest\.py | tox\.ini | noxfile\.py | tasks\.py | sitecustomize\.py | [^/]+\.pth
+    | [^/]+\.config\.[cm]?[jt]s | \.envrc | \.pre-commit-config\.ya?ml | \.gitlab-ci\.yml | \.npmrc
+    | test_[^/]+\.py | [^/]+_test\.(?: py|go ) | [^/]+\.(?: test|spec )\.[cm]?[jt]sx?
+    | [^/]+\.(?: sh|bash|zsh|fish|ps1|bat|cmd )
+    | (?: bin|scripts|\.husky|\.githooks|\.vscode|\.devcontainer|\.circleci|\.git|\.venv|venv )/.+
+    | (?: \.github/workflows|\.cargo|node_modules/\.bin )/.+ ) $"""
+)
+"""Names of files that make, package managers, test runners, editors, git and CI run or take commands from."""
+
+
+def _may_be_run(change: "RecordedChange") -> bool:
+    after = change.after
+    if after is None or after.kind not in ("file", "link"):
+        return False
+    return bool(after.mode & 0o111) or _RUN_BY_TOOLS.search(change.path) is not None
+
+
 async def changes_command(
     session: SessionId,
     diff: Annotated[bool, typer.Option("--diff", help="Include the diffs.")] = False,
+    executable: Annotated[
+        bool,
+        typer.Option("--executable", help="Only files that are executable or that common tools run."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Print all file changes of a conversation. Secrets are redacted."""
@@ -43,6 +71,8 @@ async def changes_command(
 
     async with _open_rewinder(session) as (_, rewinder, info):
         log, found = await rewinder.changes(info.id)
+    if executable:
+        found = [(change, view) for change, view in found if _may_be_run(change)]
     if as_json:
         rows: list[dict[str, Any]] = []
         for change, view in found:
@@ -59,6 +89,7 @@ async def changes_command(
         return
     if not found:
         words = "All changes were undone." if log.changes else "No file was changed."
+        words = "No changed file is executable or run by common tools." if executable else words
         print_note(words)
     for _, view in found:
         print_text(one_line(view.line) + "\n")
