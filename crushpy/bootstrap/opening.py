@@ -25,6 +25,7 @@ from crushpy.engine.approvals import Approvals, PermissionOptions
 from crushpy.engine.attachments import image_limits, load_pictures
 from crushpy.engine.compaction.pin_service import PinService
 from crushpy.engine.conversation import Conversation
+from crushpy.engine.environment import instruction_hashes
 from crushpy.engine.event_bus import EventBus
 from crushpy.engine.models import Models
 from crushpy.engine.rewind.recorder import ChangeRecorder
@@ -64,6 +65,8 @@ async def open_conversation(environment: ProjectEnvironment, options: StartOptio
         loaded = LoadedSession(_new_session(environment, options), stored=False)
     runtime = _build_runtime(environment, options, store, loaded)
     conversation = Conversation(runtime)
+    if not loaded.stored and (new := _new_instructions(environment.paths.instructions_file, loaded.info)):
+        runtime.events(Notice(f"New or changed instructions since the last start here: {', '.join(new)}"))
     if not options.read_only and any_unfinished(environment.paths.undo):
         await conversation.files.recover()
     if not options.read_only and environment.paths.worktrees.is_dir():
@@ -72,6 +75,20 @@ async def open_conversation(environment: ProjectEnvironment, options: StartOptio
         for text in await asyncio.to_thread(lambda: list(recover_worktrees(environment.paths.worktrees))):
             runtime.events(Notice(text, "warning"))
     return conversation
+
+
+def _new_instructions(file: Path, info: SessionInfo) -> list[str]:
+    """The instruction files that are new or changed since the last start in this folder."""
+    hashes = instruction_hashes(info.system)
+    folders: dict[str, dict[str, str]] = {}
+    with suppress(OSError, msgspec.MsgspecError):
+        folders = msgspec.json.decode(file.read_bytes(), type=dict[str, dict[str, str]])
+    before = folders.get(info.cwd)
+    if hashes != before:
+        folders[info.cwd] = hashes
+        with suppress(OSError):  # then the next start says it again
+            write_private(file, msgspec.json.encode(folders))
+    return [path for path in hashes if before is not None and before.get(path) != hashes[path]]
 
 
 def _build_runtime(

@@ -80,6 +80,11 @@ class Paths:
         return self.data_dir / "sandboxes"
 
     @property
+    def instructions_file(self) -> Path:
+        """Hashes of the instruction files that were read at the last start in each folder."""
+        return self.data_dir / "instructions.json"
+
+    @property
     def put_aside(self) -> Path:
         """Files that commands created in places from which they would be run automatically."""
         return self.data_dir / "put_aside"

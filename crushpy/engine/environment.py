@@ -3,6 +3,7 @@
 It never changes within a session, so the cached prefix of every request stays byte-identical.
 """
 
+import hashlib
 import os
 import platform
 import re
@@ -94,6 +95,14 @@ def git_branch(cwd: Path) -> str:
 def instruction_files(system: str) -> tuple[str, ...]:
     """The context files contained in a system prompt made by `describe`."""
     return tuple(re.findall(r'^<instructions path="([^"\n]*)">$', system, re.MULTILINE))
+
+
+def instruction_hashes(system: str) -> dict[str, str]:
+    """A hash of the text of each context file in a system prompt, by path."""
+    found = re.findall(
+        r'^<instructions path="([^"\n]*)">\n(.*?)^</instructions>$', system, re.MULTILINE | re.DOTALL
+    )
+    return {path: hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() for path, text in found}
 
 
 def git_state(cwd: Path) -> str:

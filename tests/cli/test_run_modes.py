@@ -144,3 +144,14 @@ def test_a_mode_that_is_none_is_an_error_that_names_those_there_are(cli: Cli) ->
     done = cli("run", "--mode", "dream", "hi")
     assert done.returncode == 2
     assert all(mode in done.stderr for mode in ("ask", "edits", "plan"))
+
+
+def test_the_next_start_names_instructions_that_are_new_or_changed(
+    run: Run, llm: ScriptedLLM, workspace: Path
+) -> None:
+    llm.script("1", "2", "3")
+    assert "instructions since" not in run("go").stdout
+    (workspace / "AGENTS.md").write_text("Obey.\n")
+    said = run("go").stdout
+    assert "New or changed instructions since the last start here" in said and "AGENTS.md" in said
+    assert "instructions since" not in run("go").stdout
