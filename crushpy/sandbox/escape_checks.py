@@ -302,13 +302,19 @@ class EscapeTrial:
         self.workspace = scene.workspace
         places = (scene.folder / "outputs", scene.folder / "aside")
         # Even a folder that the user named does not open crushpy's own code.
-        named = (str(Path(__file__).parents[2]), str(Path(sys.prefix).parent))
+        environment = Path(sys.prefix)
+        above = (str(environment.parent),) if (environment / "pyvenv.cfg").exists() else ()
+        named = (str(Path(__file__).parents[2]), *above)
         config = SandboxConfig(self.workspace, home, (folder,), *places, write=named)
         self._sandbox = sandbox
         limits = ResourceLimits(200, 2_000, 1_000)
         self._confinement = confine_in(sandbox, config, scene.folder / "private", limits)
 
     async def run(self) -> AsyncIterator[Trial]:
+        ready, trouble = await self._run_python("print('ready')")
+        if "ready" not in ready:  # otherwise every attempt would seem to be held
+            yield Trial("commands", "run a command at all", False, trouble or ready)
+            return
         for escape in ESCAPES:
             before = self._scene.repository()
             self._confinement.begin(Privileges())
