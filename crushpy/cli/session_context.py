@@ -129,12 +129,14 @@ def _print_context(conversation: "Conversation", *, as_json: bool) -> None:
 def _context_lines(session_id: str, inspection: "Inspection") -> list[str]:
     from crushpy.context.edits import offer_words
     from crushpy.context.forecast import forecast_lines
+    from crushpy.context.inspect import dropped_words
 
     budget = inspection.budget
     unsure, estimated = ("" if budget.window_known else "?"), ("~" if budget.estimated else "")
     lines = [f"{estimated}{budget.used:,} of {budget.window:,}{unsure} tokens used ({budget.used_pct}%)"]
     if inspection.forecast is not None:
         lines += forecast_lines(inspection.forecast)
+    lines += dropped_words(inspection)
     if inspection.old_views.message_ids:
         offer = offer_words(inspection.old_views)
         lines.append(f"{offer}: crushpy sessions context {session_id} --cut superseded")

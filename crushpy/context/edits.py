@@ -53,6 +53,8 @@ class EditEffect(Data, frozen=True, omit_defaults=False):
     """Tokens behind the first changed message: a provider's cache ends there, and they are sent again."""
     overrides: tuple[MessageOverride, ...] = ()
     """The records that make it so."""
+    thoughts_lost: int = 0
+    """Replies after the first changed message whose thinking their model does not accept any more."""
 
     @property
     def along(self) -> tuple[str, ...]:
@@ -236,6 +238,7 @@ class _Planner:
             sum(one.before - one.after for one in changed),
             sum(then[one.id] for one in self._history[first:]),
             tuple(self._made.values()),
+            thoughts_lost=sum(one.has_bound_thinking for one in self._history[first:]),
         )
 
     def _sizes(self, overrides: Overrides) -> dict[str, int]:
@@ -281,8 +284,10 @@ def effect_words(effect: EditEffect) -> str:
     what = ", ".join(f"{counted(number, 'message')} {word}" for word, number in done.items())
     sign = "freed" if effect.tokens_freed >= 0 else "more"
     along = f"; {', '.join(effect.along)} along: a call and its results stay together" if effect.along else ""
-    uncached = f"the {effect.cache_lost:,} tokens after it are sent uncached once"
-    return f"{what}{along}: {abs(effect.tokens_freed):,} tokens {sign}, {uncached}"
+    costs = f"the {effect.cache_lost:,} tokens after it are sent uncached once"
+    if effect.thoughts_lost:
+        costs += f", and the model loses its {counted(effect.thoughts_lost, 'thought')} after it"
+    return f"{what}{along}: {abs(effect.tokens_freed):,} tokens {sign}, {costs}"
 
 
 DEFAULT_LINES = 2_000

@@ -35,6 +35,8 @@ class Row(Data, frozen=True, omit_defaults=False):
     """Its size without the override."""
     cache_lost: int = 0
     """Tokens behind it: they are sent again once it is edited, because a provider's cache ends there."""
+    thoughts_lost: int = 0
+    """Replies from it on whose thinking is lost once it is edited, if their model binds its thinking."""
 
 
 class Inspection(Data, frozen=True, omit_defaults=False):
@@ -44,6 +46,8 @@ class Inspection(Data, frozen=True, omit_defaults=False):
     forecast: Forecast | None = None
     old_views: OldViews = OldViews()
     """What to cut first."""
+    dropped_thoughts: int = 0
+    """Replies whose thinking was left out of the last request, because what precedes it has changed."""
 
     def by_kind(self) -> dict[str, int]:
         """Tokens of each kind of part."""
@@ -97,15 +101,18 @@ def inspect(
             shown = sum(size(one) for one in apply_overrides((message,), overrides))
             add(_kind(message), _name(message), shown, message.id, state, size(message))
     offered = old_views(history, overrides, cwd=cwd, size=size)
-    return Inspection(budget, tuple(_with_costs(rows)), old_views=offered)
+    thoughtful = {message.id for message in history if message.has_bound_thinking}
+    return Inspection(budget, tuple(_with_costs(rows, thoughtful)), old_views=offered)
 
 
-def _with_costs(rows: Sequence[Row]) -> list[Row]:
-    """Adds the tokens that follow each message."""
+def _with_costs(rows: Sequence[Row], thoughtful: set[str]) -> list[Row]:
+    """Adds the tokens that follow each message, and the thoughts that depend on it."""
     found: list[Row] = []
-    behind = 0
+    behind = thoughts = 0
     for row in reversed(rows):
-        found.append(msgspec.structs.replace(row, cache_lost=behind) if row.message_id else row)
+        thoughts += row.message_id in thoughtful
+        costs = {"cache_lost": behind, "thoughts_lost": thoughts}
+        found.append(msgspec.structs.replace(row, **costs) if row.message_id else row)
         behind += row.tokens
     return found[::-1]
 
@@ -123,6 +130,13 @@ def _name(message: Message) -> str:
         text = message.text or ", ".join(call.name for call in message.calls)
     line = " ".join(text[: NAME_LENGTH * 4].split())
     return line if len(line) <= NAME_LENGTH else line[: NAME_LENGTH - 1] + "…"
+
+
+def dropped_words(inspection: Inspection) -> list[str]:
+    """A line about thinking that no longer reaches the model; none if all of it does."""
+    count = inspection.dropped_thoughts
+    what = "One earlier thought was" if count == 1 else f"{count} earlier thoughts were"
+    return [f"{what} left out of the last request: what precedes them has changed"] if count else []
 
 
 class RequestMade(Data, frozen=True):

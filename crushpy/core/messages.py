@@ -127,6 +127,10 @@ class Image(Data, frozen=True, tag="image"):
         return ImageInfo(self.media_type, size, self.name, self.width, self.height)
 
 
+BOUND_PREFIX = "prefix"
+"""In an opaque part: the digest of everything before the reply, for a model that binds its thinking to it."""
+
+
 class Thinking(Data, frozen=True, tag="thinking"):
     """What a model thought. `opaque` holds the provider's signed or encrypted form, whole.
 
@@ -137,6 +141,11 @@ class Thinking(Data, frozen=True, tag="thinking"):
     opaque: tuple[Json, ...] = ()
     seconds: int = 0
     """How long it took, in whole seconds."""
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether its model accepts it only after an unchanged prefix."""
+        return any(BOUND_PREFIX in block for block in self.opaque)
 
 
 class ToolCall(Data, frozen=True, tag="tool_call"):
@@ -295,6 +304,10 @@ class Message(Data, frozen=True):
     def text(self) -> str:
         """All its text parts, without thinking, calls and results."""
         return "".join(part.text for part in self.parts if isinstance(part, Text))
+
+    @property
+    def has_bound_thinking(self) -> bool:
+        return any(isinstance(part, Thinking) and part.is_bound for part in self.parts)
 
     @property
     def says_something(self) -> bool:

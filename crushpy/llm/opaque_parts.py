@@ -6,13 +6,11 @@ A part that arrived later records how much text and how many calls preceded it. 
 
 from collections.abc import Iterator
 
-from crushpy.core.messages import Json, Message, Thinking, ToolCall
+from crushpy.core.messages import BOUND_PREFIX, Json, Message, Thinking, ToolCall
 from crushpy.llm.protocol import Request
 
 POSITION = "after"
 """Key of the recorded position: [characters of text, number of calls]."""
-PREFIX = "prefix"
-"""Key of the digest of everything that preceded the reply in its request."""
 
 
 def record_position(part: Json, text: int, calls: int) -> Json:
@@ -37,7 +35,7 @@ def ordered_parts(message: Message, kinds: frozenset[str]) -> Iterator[str | Too
             text_end = chars
         yield from calls[call_end:count]
         call_end = max(call_end, count)
-        yield {key: value for key, value in block.items() if key not in (POSITION, PREFIX)}
+        yield {key: value for key, value in block.items() if key not in (POSITION, BOUND_PREFIX)}
     if text[text_end:]:
         yield text[text_end:]
     yield from calls[call_end:]

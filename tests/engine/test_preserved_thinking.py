@@ -19,7 +19,8 @@ from support.binding_claude import (
 )
 from support.talk import Talk, Talks
 
-from crushpy.core.events import BoundaryCommitted, Notice
+from crushpy.context.edits import ContextEdit, effect_words
+from crushpy.core.events import BoundaryCommitted, Notice, PromptCommitted
 from crushpy.llm.anthropic.thinking_binding import binds_thinking
 
 MODEL = "lab/claude-opus-5-5"
@@ -114,6 +115,25 @@ async def test_switching_the_method_adds_and_removes_the_tool_without_losing_thi
     betas = llm.requests[-1].headers["anthropic-beta"].split(",")
     assert {CLEAR_AT, TOOL_CHANGES, INLINE_TOOLS} <= set(betas)
     assert len(visible_statuses(claude.answered[-1])) == 1
+
+
+async def test_an_edit_says_which_thoughts_it_costs_and_they_are_left_out(
+    talks: Talks, llm: ScriptedLLM
+) -> None:
+    claude = BindingClaude(llm, steps_of_a_turn)
+    talk = await open_talk(talks, llm, compaction__method="llm")
+    for number in range(3):
+        await talk.ask(f"step {number}")
+    second = next(event for event in talk.of(PromptCommitted) if event.text == "step 1")
+    effect = await talk.conversation.context.edit([ContextEdit("drop", second.id)])
+    assert effect.thoughts_lost == 4
+    assert "the model loses its 4 thoughts after it" in effect_words(effect)
+    await talk.ask("step 3")
+    assert claude.refusals == []
+    assert [len(thoughts(body)) for body in claude.answered[-2:]] == [2, 3]
+    inspection = talk.conversation.context.inspect()
+    assert inspection.dropped_thoughts == 4
+    assert inspection.rows[-1].thoughts_lost == 1
 
 
 async def test_a_server_without_such_messages_gets_the_status_as_before(

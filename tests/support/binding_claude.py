@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from hashlib import sha256
-from typing import Any
+from typing import Any, cast
 
 from scripted_llm.replies import Answer, Body, Call, Fail, Reply
 from scripted_llm.server import ScriptedLLM
@@ -114,7 +114,7 @@ def misplaced(body: Body, betas: list[str]) -> str:
         after = messages[index + 1]["role"] if index + 1 < len(messages) else "assistant"
         if before != "user" or after != "assistant":
             return f"messages.{index}: a system message must follow a user message"
-        blocks = message["content"] if isinstance(message["content"], list) else []
+        blocks: list[Body] = message["content"] if isinstance(message["content"], list) else []
         changes = [block for block in blocks if block["type"] in ("tool_addition", "tool_removal")]
         if message.get("clear_at") and (CLEAR_AT not in betas or changes):
             return f"messages.{index}.clear_at: Extra inputs are not permitted"
@@ -135,7 +135,8 @@ def _known(name: str, names: list[str], messages: list[dict[str, Any]]) -> bool:
     return name in names or f'"definition": {{"name": "{name}"' in json.dumps(messages)
 
 
-def _unmarked(value: Any) -> Any:
+def _unmarked(value: object) -> object:
     if isinstance(value, dict):
-        return {key: _unmarked(each) for key, each in value.items() if key != "cache_control"}
-    return [_unmarked(each) for each in value] if isinstance(value, list) else value
+        found = cast("dict[str, object]", value)
+        return {key: _unmarked(each) for key, each in found.items() if key != "cache_control"}
+    return [_unmarked(each) for each in cast("list[object]", value)] if isinstance(value, list) else value

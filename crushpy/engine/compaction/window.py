@@ -53,6 +53,8 @@ class ContextView:
         self._messages: tuple[Message, ...] = ()
         self.moment = ""
         """The natural moment at which the next request is made; in `llm` the status names it."""
+        self.dropped_thoughts = 0
+        """Of the last request: replies whose thinking did not reach the model."""
 
     def now(self) -> WindowState:
         """The state by the figures at hand: cheap, loads nothing."""
@@ -135,7 +137,7 @@ class ContextView:
     def inspect(self) -> Inspection:
         """What fills the window, part by part."""
         state = self.now()
-        return inspect(
+        found = inspect(
             state.request.system,
             [(tool.name, to_json(tool).decode()) for tool in state.request.tools],
             self._session.history,
@@ -146,6 +148,7 @@ class ContextView:
             cwd=self._session.info.cwd,
             cached=self._gauge.cached,
         )
+        return msgspec.structs.replace(found, dropped_thoughts=self.dropped_thoughts)
 
     def warn_once(self, key: str, text: str) -> None:
         """Shows a warning once in a conversation, however often its reason occurs."""

@@ -64,6 +64,7 @@ class Draft:
         """The server refused the status at its usual place and accepted it at the other."""
         self.thinking_dropped = False
         """The server refused the signed thinking of the request and accepted it without."""
+        self.dropped_thoughts = 0
 
     def think(self, text: str) -> None:
         self.thinking.append(text)
@@ -264,6 +265,7 @@ class ModelCall:
                 draft.stop_thinking()
                 draft.finish, draft.usage = piece.finish, piece.usage
                 draft.status_moved, draft.thinking_dropped = piece.status_moved, piece.thinking_dropped
+                draft.dropped_thoughts = piece.dropped_thoughts
             case Sent():
                 pass
 

@@ -159,6 +159,7 @@ class Turn:
     async def _record(self, draft: Draft, request: Request) -> Message:
         message = await uncancellable(self._store(draft, request))
         await self._policy.after_reply(message)
+        self._view.dropped_thoughts = draft.dropped_thoughts
         if draft.status_moved:
             self._models.learn_placement(request.model)
         if draft.thinking_dropped and not self._told_thinking_dropped:

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from crushpy.core.messages import Finish, Json, Usage
+from crushpy.core.messages import BOUND_PREFIX, Finish, Json, Usage
 from crushpy.llm.errors import Refused
-from crushpy.llm.opaque_parts import PREFIX, record_position
+from crushpy.llm.opaque_parts import record_position
 from crushpy.llm.protocol import CallPiece, Done, Piece, TextPiece, ThinkingOpaque, ThinkingPiece
 from crushpy.llm.read_json import as_index, as_object, as_objects, as_text, first_count, is_json
 
@@ -178,7 +178,7 @@ class MessageReader:
             return []
         if block.kind == "redacted_thinking" or (block.kind == "thinking" and block.signature):
             bound, data = self._bound(), record_position(_as_received(block), *block.position)
-            return [ThinkingOpaque({**data, PREFIX: bound.prefix} if bound is not None else data)]
+            return [ThinkingOpaque({**data, BOUND_PREFIX: bound.prefix} if bound is not None else data)]
         if block.kind == "tool_use" and not block.slices and block.start.get("input"):
             # Some servers send all arguments at the start of the call.
             block.slices.append(msgspec.json.encode(block.start["input"]).decode())

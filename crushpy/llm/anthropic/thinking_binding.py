@@ -12,8 +12,8 @@ from hashlib import sha256
 
 import msgspec
 
-from crushpy.core.messages import Message, SentStatus, Thinking
-from crushpy.llm.opaque_parts import PREFIX, accepts_signed_parts
+from crushpy.core.messages import BOUND_PREFIX, Message, SentStatus, Thinking
+from crushpy.llm.opaque_parts import accepts_signed_parts
 from crushpy.llm.protocol import Request
 from crushpy.util.prefix_cache import PrefixCache
 
@@ -113,7 +113,7 @@ class ThinkingBinding:
         if message.role != "assistant" or not _signed(message) or not accepts_signed_parts(message, request):
             return message
         blocks = [block for part in message.parts if isinstance(part, Thinking) for block in part.opaque]
-        fits = all(block.get(PREFIX) == chain.digest.hex() for block in blocks)
+        fits = all(block.get(BOUND_PREFIX) == chain.digest.hex() for block in blocks)
         if fits and message.id not in self._refused:
             return message
         chain.dropped += 1

@@ -15,7 +15,7 @@ from textual.widgets import Static
 from crushpy.context.budget import Budget
 from crushpy.context.edits import SUPERSEDED, ContextEdit, EditEffect, EditKind, effect_words, offer_words
 from crushpy.context.forecast import forecast_lines
-from crushpy.context.inspect import Inspection, RequestMade, Row
+from crushpy.context.inspect import Inspection, RequestMade, Row, dropped_words
 from crushpy.core.errors import CrushpyError
 from crushpy.security.sanitize import one_line
 from crushpy.tui.items import NOT_WHOLE
@@ -268,7 +268,8 @@ class InspectorScreen(OverlayScreen[None]):
         detail = f"compaction {one_line(self._method)}  {view}"
         self.set_heading(f"Context  {figures(inspection.budget)}", detail)
         forecast = inspection.forecast
-        words = ". ".join(forecast_lines(forecast)) if forecast and forecast.turns else ""
+        lines = forecast_lines(forecast) if forecast and forecast.turns else []
+        words = ". ".join([*dropped_words(inspection), *lines])
         self.query_one("#forecast", Static).update(Content.styled(words, "$text-muted"))
         self.query_one("#forecast").display = bool(words)
         self._show_time(width)
