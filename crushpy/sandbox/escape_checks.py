@@ -62,7 +62,7 @@ ESCAPES = (
     ),
     Escape(
         "secrets",
-        "read variables in a hidden folder",
+        "read variables in an .env file",
         _script("if not open({variables!r}).read(): raise OSError('empty')"),
     ),
     Escape("own code", "change crushpy's own code", _script("open({module!r}, 'r+')")),
@@ -226,7 +226,7 @@ class EscapeScene:
             "home": str(home),
             "secret": str(folder / "secret"),
             "secrets": list(secrets(home)),
-            "variables": str(own / ".env"),
+            "variables": f"{home}/.env.{own.name}",
             "module": str(Path(__file__).with_name("__init__.py")),
             "prefix": sys.prefix,
             "pid": os.getpid(),
@@ -237,7 +237,9 @@ class EscapeScene:
         self._stack.callback(shutil.rmtree, folder, ignore_errors=True)
         self._stack.callback(shutil.rmtree, own, ignore_errors=True)
         (folder / "secret").write_text("a secret of crushpy's\n")
-        (own / ".env").write_text("KEY=a secret\n")
+        variables = Path(str(self.values["variables"]))
+        self._stack.callback(variables.unlink, missing_ok=True)
+        variables.write_text("KEY=a secret\n")
         self.values["port"] = self._listen()
 
     def _listen(self) -> int:
