@@ -125,7 +125,7 @@ async def test_an_edit_says_which_thoughts_it_costs_and_they_are_left_out(
     for number in range(3):
         await talk.ask(f"step {number}")
     second = next(event for event in talk.of(PromptCommitted) if event.text == "step 1")
-    effect = await talk.conversation.context.edit([ContextEdit("drop", second.id)])
+    effect = await talk.conversation.context.edit([ContextEdit("drop", second.message_id)])
     assert effect.thoughts_lost == 4
     assert "the model loses its 4 thoughts after it" in effect_words(effect)
     await talk.ask("step 3")

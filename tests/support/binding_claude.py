@@ -99,7 +99,7 @@ def visible_statuses(body: Body) -> list[str]:
         json.dumps(message["content"])
         for index, message in enumerate(body["messages"])
         if message["role"] == "system"
-        and "context_status" in json.dumps(message["content"])
+        and "<context_status>" in json.dumps(message["content"])
         and (message.get("clear_at") != "next_user_message" or index > users[-1])
     ]
 
