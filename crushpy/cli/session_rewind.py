@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from crushpy.engine.rewind.rewinder import PlannedRestoration, Rewinder, RewindOutcome, RewindTarget
     from crushpy.engine.session.browser import SessionBrowser
     from crushpy.storage.records import SessionInfo
-    from crushpy.undo.states import RecordedChange
+    from crushpy.undo.restoration import NetChange
 
 NOT_COVERED = (
     "Not covered: changes by commands to ignored files, to .git, and outside of the folder they ran in."
@@ -50,7 +50,7 @@ _RUN_BY_TOOLS = re.compile(
 """Names of files that make, package managers, test runners, editors, git and CI run or take commands from."""
 
 
-def _may_be_run(change: "RecordedChange") -> bool:
+def _may_be_run(change: "NetChange") -> bool:
     after = change.after
     if after is None or after.kind not in ("file", "link"):
         return False

@@ -1,6 +1,7 @@
 """Validates values against the schema and parses them from text."""
 
 import re
+from typing import cast
 
 import msgspec
 
@@ -10,10 +11,15 @@ from crushpy.settings.setting_keys import KeyPath, Leaf, show, spell
 _PASSWORD_OPTION = re.compile(r"[?&](?:ssl)?password=.")
 
 
+def _has_nul(value: object) -> bool:
+    texts = cast("list[object]", value) if isinstance(value, list) else [value]
+    return any("\0" in str(text) for text in texts)
+
+
 def check(leaf: Leaf, path: KeyPath, value: object, where: str = "") -> object:
     """`value` converted to the type of its key. Errors begin with `where`: a file, variable or flag."""
     try:
-        if any("\0" in str(text) for text in (value if isinstance(value, list) else [value])):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        if _has_nul(value):
             raise msgspec.ValidationError("a NUL character")
         return msgspec.convert(value, leaf.type)
     except msgspec.ValidationError:
