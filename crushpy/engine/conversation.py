@@ -43,6 +43,11 @@ MAX_EARLIER_PROMPTS = 200
 PLAN_ACCEPTED = "The plan is accepted. Carry it out."
 
 
+TOOLS_CHANGE = "The tools change too: the next request is sent uncached, and earlier thoughts may be lost."
+    "The tools change with it: the next request is sent uncached, and earlier thoughts may be lost."
+)
+
+
 class Conversation:
     """Opened by `bootstrap.open_conversation`. All methods belong to one event loop."""
 
@@ -239,14 +244,18 @@ class Conversation:
 
     # --- choices ----------------------------------------------------------------------------------------
 
-    async def select_compaction(self, method: str) -> None:
-        """Switches the compaction method: saved, and applied to the next request."""
+    async def select_compaction(self, method: str) -> str:
+        """Switches the compaction method: saved, and applied to the next request. Returns what it costs."""
+        info = self._session.info
+        changed = method != info.compaction and any(one.role == "assistant" for one in self._session.history)
+        edits_tools = changed and self._models.placement(info.model) != "keep"
         self._user_settings.save_choice("compaction.method", method)
         self._user_settings.replace(
             compaction=msgspec.structs.replace(self.settings.compaction, method=method)
         )
         await self._session.update(compaction=method)
         self._agent.policy.method_replaced()
+        return TOOLS_CHANGE if edits_tools else ""
 
     async def select_model(self, model: str, *, for_all: bool = False) -> None:
         """Switches this conversation's model from the next request on; `for_all`: also that of new ones.

@@ -21,6 +21,7 @@ from support.talk import Talk, Talks
 
 from crushpy.context.edits import ContextEdit, effect_words
 from crushpy.core.events import BoundaryCommitted, Notice, PromptCommitted
+from crushpy.engine.conversation import TOOLS_CHANGE
 from crushpy.llm.anthropic.thinking_binding import binds_thinking
 
 MODEL = "lab/claude-opus-5-5"
@@ -108,7 +109,7 @@ async def test_switching_the_method_adds_and_removes_the_tool_without_losing_thi
     claude = BindingClaude(llm, steps_of_a_turn)
     talk = await open_talk(talks, llm, compaction__method="auto")
     for method in ("auto", "llm", "llm", "auto", "llm"):
-        await talk.conversation.select_compaction(method)
+        assert await talk.conversation.select_compaction(method) == ""
         await talk.ask(f"now {method}")
     assert_thinking_survives(claude)
     assert {str(body["tools"]) for body in claude.answered} == {str(claude.answered[0]["tools"])}
@@ -153,7 +154,9 @@ async def test_a_server_without_such_messages_gets_the_status_as_before(
 async def test_older_models_keep_the_status_inside_the_last_message(talks: Talks, llm: ScriptedLLM) -> None:
     llm.always(lambda body: steps_of_a_turn(None, body))  # pyright: ignore[reportArgumentType]
     talk = await open_talk(talks, llm, model="lab/claude-opus-5", compaction__method="llm")
+    assert await talk.conversation.select_compaction("llm") == ""
     await talk.ask("one")
+    assert await talk.conversation.select_compaction("auto") == TOOLS_CHANGE
     assert all(message["role"] != "system" for sent in llm.requests for message in sent.messages)
     assert "context_status" in str(llm.requests[-1].messages[-1])
 

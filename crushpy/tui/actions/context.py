@@ -83,9 +83,9 @@ class ContextCommands(CommandGroup):
             return
         if method not in METHODS:
             raise RefusedCommand(f"{method!r} is not a compaction method. Choose auto or llm.")
-        await self.conversation.select_compaction(method)
+        costs = await self.conversation.select_compaction(method)
         self.chat.status.refresh()
-        self.say(f"Compaction method: {method} ({METHODS[method]}).")
+        self.say(f"Compaction method: {method} ({METHODS[method]}). {costs}".strip())
 
     async def compact(self, argument: str) -> None:
         """Compacts now; the summary is shown for review first."""
