@@ -44,8 +44,6 @@ PLAN_ACCEPTED = "The plan is accepted. Carry it out."
 
 
 TOOLS_CHANGE = "The tools change too: the next request is sent uncached, and earlier thoughts may be lost."
-    "The tools change with it: the next request is sent uncached, and earlier thoughts may be lost."
-)
 
 
 class Conversation:
