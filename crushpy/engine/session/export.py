@@ -275,8 +275,10 @@ def _image(image: Image) -> str:
 
 _FENCE = re.compile(r"(`{3,})[^`]*$|(~{3,})")
 _INDENTED_FENCE = re.compile(r"^( {1,3})((?:```|~~~).*)$", re.MULTILINE)
-_HEADING = re.compile(r"^((?:[ \t>*+-]|\d+[.)][ \t])*)(#{1,6}(?=\s|$)|(?:=+|-+)[ \t]*$)")
-_CODE_OR_HTML = re.compile(r"(?<![`\\])(`+)[^`|]+\1(?!`)|<(?=[A-Za-z/!?])")
+_HEADING = re.compile(
+    r"^(?:((?:[ \t>*+-]|\d++[.)][ \t])*+)(?=#{1,6}(?:\s|$))|([ \t>]*+)(?=(?:=++|-++)[ \t]*+$))"
+)
+_CODE_OR_HTML = re.compile(r"(?<![`\\])(`+)[^`|]+\1(?!`)|<(?=[A-Za-z/!?])(?!U\+)")
 
 
 def _in_markdown(text: str) -> str:
@@ -294,7 +296,7 @@ def _in_markdown(text: str) -> str:
             fence = found[1] or found[2]
         else:
             line = _CODE_OR_HTML.sub(lambda found: "&lt;" if found[0] == "<" else found[0], line)  # noqa: PLW2901
-            line = _HEADING.sub(_escape_heading, line) if lines or "#" in line else line  # noqa: PLW2901
+            line = _HEADING.sub(r"\g<0>\\", line) if lines or "#" in line else line  # noqa: PLW2901
         lines.append(line)
     return _close_indented("\n".join([*lines, fence] if fence else lines))
 
@@ -307,10 +309,6 @@ def _close_indented(text: str) -> str:
     if len(fences) % 2 == 0 and all(closed):
         return text
     return _INDENTED_FENCE.sub(r"\1\\\2", text)
-
-
-def _escape_heading(found: "re.Match[str]") -> str:
-    return f"{found[1]}\\{found[2]}"
 
 
 def _fenced(text: str, language: str = "text") -> str:
