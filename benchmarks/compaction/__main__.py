@@ -1,11 +1,11 @@
-"""`python -m benchmarks.compaction [--quick] [--generations N] [--against NAMES]`: prints a table."""
+"""`python -m benchmarks.compaction [--quick] [--generations N] [--against NAMES] [--kit]`: prints a table."""
 
 import argparse
 import asyncio
 import time
 from dataclasses import replace
 
-from benchmarks.compaction import against, measure, scenario, summarisers
+from benchmarks.compaction import against, kit, measure, scenario, summarisers
 
 QUICK = scenario.Sizes(noise=1_200, looks=1, batch=8)
 BESIDE = scenario.Sizes(noise=6_000, looks=2, batch=8)
@@ -28,7 +28,13 @@ def main() -> None:
         metavar="NAMES",
         help=f"the same conversation through other packages, beside ours: {','.join(against.PACKAGES)}",
     )
+    parser.add_argument(
+        "--kit", action="store_true", help="what an outside kit finds, with --against beside ours"
+    )
     chosen = parser.parse_args()
+    if chosen.kit:
+        print(asyncio.run(kit.table(chosen.against or [])))
+        return
     if chosen.against is not None:
         sizes = QUICK if chosen.quick else BESIDE
         print(asyncio.run(against.table(chosen.against, sizes, window=chosen.window)))

@@ -226,10 +226,10 @@ def _last_line(text: str) -> str:
     return lines[-1].replace("|", "/")[:160] if lines else ""
 
 
-def environment(name: str) -> Path:
+def environment(name: str, packages: list[str] | None = None) -> Path:
     """The Python of a package's own environment, made at the first call and used again afterwards."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "crushpy-benchmarks"
-    wanted = PACKAGES[name]
+    wanted = packages or PACKAGES[name]
     mark = hashlib.sha1(" ".join((sys.version, *wanted)).encode()).hexdigest()[:10]
     folder = cache / f"{name}-{mark}"
     python = folder / "bin" / "python"

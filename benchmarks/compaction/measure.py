@@ -8,7 +8,6 @@ from benchmarks.compaction.drive import Crossed, Record, played
 from benchmarks.compaction.scenario import Fact, Scenario
 from benchmarks.compaction.summarisers import EVIDENCE, Summarizer, overflowing, useless
 from crushpy.context.coverage import flat, path_covered
-from crushpy.context.ledger import OPEN_GENERATIONS
 from crushpy.engine.conversation import Conversation
 from crushpy.engine.session.recall import recall
 from crushpy.storage.store import Store
@@ -50,10 +49,7 @@ async def run(scenario: Scenario, summariser: Summarizer, *, window: int, quick:
     async with played(scenario, summariser, window=window, quick=quick) as (record, _):
         return Figures(
             input_recall(record),
-            [
-                survival(crossed, record.workspace, aged=_aged(record, number))
-                for number, crossed in enumerate(record.boundaries)
-            ],
+            [survival(crossed, record.workspace) for crossed in record.boundaries],
             [(crossed.tokens_before, crossed.tokens_after) for crossed in record.boundaries],
             record.agent_calls,
             record.summary_calls,
@@ -68,21 +64,12 @@ def input_recall(record: Record) -> Share:
     return Share(sum(fact.text in read for fact in gone), len(gone))
 
 
-def _aged(record: Record, number: int) -> frozenset[Fact]:
-    """Failing commands that nobody looked at again for some generations: counted apart, found by recall."""
-    before = number - OPEN_GENERATIONS
-    planted = record.boundaries[before].planted if before >= 0 else ()
-    return frozenset(fact for fact in planted if fact.kind == "command")
-
-
-def survival(crossed: Crossed, workspace: Path, *, aged: frozenset[Fact] = frozenset()) -> dict[str, Share]:
+def survival(crossed: Crossed, workspace: Path) -> dict[str, Share]:
     """Of all facts so far, how many stand word for word in the child's first request."""
     found: dict[str, Share] = {}
     for kind in KINDS:
         facts = [
-            fact
-            for fact in crossed.planted
-            if (fact.kind if fact.kind in EVIDENCE else "other") == kind and fact not in aged
+            fact for fact in crossed.planted if (fact.kind if fact.kind in EVIDENCE else "other") == kind
         ]
         found[kind] = Share(sum(_stands_in(fact, crossed, workspace) for fact in facts), len(facts))
     return found

@@ -24,6 +24,7 @@ from crushpy.engine.agents.subagents import Subagents, TaskWorkspace
 from crushpy.engine.approvals import Approvals, PermissionOptions
 from crushpy.engine.attachments import image_limits, load_pictures
 from crushpy.engine.compaction.pin_service import PinService
+from crushpy.engine.compaction.rule_service import rule_phrases
 from crushpy.engine.conversation import Conversation
 from crushpy.engine.environment import instruction_hashes
 from crushpy.engine.event_bus import EventBus
@@ -106,7 +107,7 @@ def _build_runtime(
     toolset = Toolset(all_tools(), templates, on_edit=lambda: events(Notice(TEMPLATE_EDITED)))
     models = Models(settings, toolset.specs, LearntModels(paths.learnt_file))
     gauge = new_gauge(models, loaded)
-    session = LiveSession(store, loaded, events, gauge.exact_size)
+    session = LiveSession(store, loaded, events, gauge.exact_size, phrases=rule_phrases(templates))
     events.record = NoteRecorder(store, session).record
     workspaces = _Workspaces(environment, store, loaded.info.root_id)
     context = workspaces.tool_context(environment.cwd, workspaces.private)

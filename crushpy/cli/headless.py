@@ -106,7 +106,8 @@ def _choose_work(options: StartOptions, prompt: str, tasks: str, parallel: int |
         )
     if not tasks:
         continues = bool(options.session or options.resume_latest) and not options.image
-        full_prompt = _append_stdin(prompt, optional=continues or bool(options.image), wait=not options.image)
+        optional = continues or bool(options.image)
+        full_prompt, pasted = _append_stdin(prompt, optional=optional, wait=not options.image)
         if continues and not full_prompt:
             return lambda conversation, _: conversation.tasks.resume(parallel)
         if parallel is not None:
@@ -114,7 +115,7 @@ def _choose_work(options: StartOptions, prompt: str, tasks: str, parallel: int |
                 "--parallel is for lists of tasks.",
                 "Give one with --tasks FILE, or continue one with --resume ID.",
             )
-        return lambda conversation, images: conversation.ask(full_prompt, images)
+        return lambda conversation, images: conversation.ask(full_prompt, images, pasted=pasted)
     from crushpy.cli.tasklist import read_tasks
 
     if prompt or options.resume_latest or options.session or options.image:
@@ -201,8 +202,9 @@ class _RunObserver:
         return {"interrupted": _signal_exit_code(self.signal), "limit": 4}.get(status, 1)
 
 
-def _append_stdin(prompt: str, *, optional: bool, wait: bool) -> str:
-    """The prompt followed by stdin; `-` is stdin alone. `optional`: both may be empty.
+def _append_stdin(prompt: str, *, optional: bool, wait: bool) -> tuple[str, list[str]]:
+    """The prompt followed by stdin, and what of it was piped beside a prompt; `-` is stdin alone. `optional`:
+    both may be empty.
 
     `wait`: without a prompt, wait for all of stdin.
     """
@@ -215,7 +217,7 @@ def _append_stdin(prompt: str, *, optional: bool, wait: bool) -> str:
         raise UsageError(
             "There is no prompt.", 'Give one (crushpy run "fix the failing test") or pipe it in.'
         )
-    return encodable(text)
+    return encodable(text), [encodable(stdin_text.strip())] if prompt.strip() else []
 
 
 def _read_stdin(*, wait_for_all: bool) -> str:

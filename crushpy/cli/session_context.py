@@ -1,5 +1,6 @@
-"""`crushpy sessions context|pin|unpin|pins`: what fills the window, and what every compaction keeps."""
+"""`crushpy sessions context|pin|unpin|pins|rules`: what fills the window, and what every compaction keeps."""
 
+import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from crushpy.context.budget import Budget
     from crushpy.context.edits import ContextEdit, EditEffect
     from crushpy.context.inspect import Inspection, Row
+    from crushpy.context.standing_rules import RuleFact
     from crushpy.engine.compaction.pin_service import PinService, PinView
     from crushpy.engine.conversation import Conversation
 
@@ -216,15 +218,63 @@ def _pin_line(pin: "PinView") -> str:
     return f"{pin.number:>3}  {pin.kind:<7}  {pin.tokens:>6,}  {short}"
 
 
+async def rules_command(
+    session: SessionId,
+    add: Annotated[str | None, typer.Option("--add", metavar="TEXT", help="Add a standing rule.")] = None,
+    drop: Annotated[int | None, typer.Option("--drop", metavar="N", help="Withdraw a standing rule.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the user's standing rules, which every compaction keeps verbatim; add or withdraw one."""
+    if add is not None and drop is not None:
+        raise UsageError("give either --add or --drop", "crushpy sessions rules ID --add TEXT")
+    done = ""
+    async with _open(session, read_only=add is None and drop is None) as conversation:
+        if add is not None:
+            done = f"Added as rule {(await conversation.rules.add(add)).number}.\n"
+        elif drop is not None:
+            rule = await conversation.rules.drop(drop)
+            done = f"Withdrew rule {rule.number}: {one_line(rule.text)}\n"
+        listed = await conversation.rules.listed()
+    if as_json:
+        print_json(listed)
+    elif done:
+        print_text(done)
+    elif not listed.rules:
+        print_text("There are no standing rules in this conversation.\n")
+    else:
+        left_out = f"; {listed.left_out:,} do not fit" if listed.left_out else ""
+        rows = [*map(_rule_line, listed.rules), f"{listed.tokens:,} of {listed.limit:,} tokens{left_out}"]
+        print_text("\n".join(rows) + "\n")
+
+
+def _rule_line(rule: "RuleFact") -> str:
+    by = f" by {rule.by}" if rule.by else ""
+    said = time.strftime("%Y-%m-%d %H:%M", time.localtime(rule.at)) if rule.at else ""
+    state = f"  ({rule.ended}{by})" if rule.ended else ""
+    return f"{rule.number:>3}  {rule.message_id:<12}  {said:<16}  {one_line(rule.text)}{state}"
+
+
 @asynccontextmanager
 async def _open_pins(name: str) -> "AsyncGenerator[PinService]":
-    """The pins, under the rules of the conversation's folder; the conversation may be open elsewhere."""
-    async with open_browser() as browser:
-        info = await find_session(browser, name)
-    folder = Path(info.cwd) if Path(info.cwd).is_dir() else working_folder()
-    async with open_session(info.id, folder, read_only=True) as conversation:
-        await conversation.context.count_exactly()
+    async with _open(name, read_only=True) as conversation:
         yield conversation.pins
 
 
-COMMANDS = {"context": context_command, "pin": pin_command, "unpin": unpin_command, "pins": pins_command}
+@asynccontextmanager
+async def _open(name: str, *, read_only: bool) -> "AsyncGenerator[Conversation]":
+    """Under the rules of the conversation's folder; `read_only`: it may be open elsewhere."""
+    async with open_browser() as browser:
+        info = await find_session(browser, name)
+    folder = Path(info.cwd) if Path(info.cwd).is_dir() else working_folder()
+    async with open_session(info.id, folder, read_only=read_only) as conversation:
+        await conversation.context.count_exactly()
+        yield conversation
+
+
+COMMANDS = {
+    "context": context_command,
+    "pin": pin_command,
+    "unpin": unpin_command,
+    "pins": pins_command,
+    "rules": rules_command,
+}

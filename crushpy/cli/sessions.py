@@ -277,16 +277,20 @@ def _draw_tree(branches: "list[Branch]") -> list[str]:
 
 
 def _branch_line(branch: "Branch") -> str:
+    from crushpy.core.boundary import lineage_words, of_this_boundary
+
     session, boundary = branch.session, branch.boundary
     words = [session.id, _format_age(session.updated_at), counted(session.message_count, "message")]
     if boundary is None or boundary.trigger == "fork":
         words.append(one_line(session.title))
     else:
         words.append(f"{boundary.trigger}: {boundary.tokens_before:,} -> {boundary.tokens_after:,} tokens")
-        total = sum(counts[0] for counts in boundary.facts.values())
-        carried = sum(counts[2] for counts in boundary.facts.values())
+        facts = of_this_boundary(boundary.facts).values()
+        total, carried = sum(count.total for count in facts), sum(count.carried for count in facts)
         if total:
             words.append(f"{carried}/{total} facts carried")
+        if since := lineage_words(boundary):
+            words.append(f"since the root {since}")
         if boundary.moment:
             words.append(f"at {boundary.moment!r}")
         if boundary.prepared:

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from crushpy.context import facts
 from crushpy.context.earlier_notes import bullets, contains_note
 from crushpy.context.ledger import Ledger
-from crushpy.core.boundary import FactCount
+from crushpy.core.boundary import LINEAGE, FactCount
 from crushpy.core.messages import Message
 
-KINDS = ("paths", "commands", "failures", "todos", "requests", "notes", "pins")
+KINDS = ("paths", "commands", "failures", "todos", "requests", "notes", "rules", "pins")
 MAX_MATCH_CHARS = 300
 """Of a longer fact only the beginning is searched for, because a shortened quote keeps that."""
 
@@ -27,14 +27,33 @@ def facts_of(messages: Sequence[Message], cwd: str, notes: str = "") -> dict[str
     return {kind: list(dict.fromkeys(values)) for kind, values in found.items()}
 
 
-def lineage_coverage(ledger: Ledger, carried: str, *, cwd: str = "/") -> tuple[int, int]:
-    """Of all facts since the root, those dropped included: how many there were, and how many are carried."""
-    text = flat(carried)
-    found = sum(path_covered(file.path, cwd, text) for file in ledger.files)
-    found += sum(covered(run.text, text) for run in ledger.commands)
-    found += sum(covered(request.text, text) for request in ledger.requests)
-    held = len(ledger.files) + len(ledger.commands) + len(ledger.requests)
-    return held + sum(ledger.dropped.values()), found
+def lineage_coverage(
+    ledger: Ledger, carried: str, *, prose: str = "", cwd: str = "/"
+) -> tuple[tuple[int, int], dict[str, FactCount]]:
+    """Of all facts since the root, those dropped included: how many there were, and how many are carried; and
+    the same by kind for the user's rules, decisions and numbers."""
+    texts = flat(prose), flat(carried)
+    said = {
+        "rules": [rule.text for rule in ledger.rules or () if not rule.ended],
+        "decisions": ledger.decisions,
+        "numbers": ledger.numbers,
+    }
+    kinds = {
+        f"{kind}{LINEAGE}": FactCount(
+            len(values) + ledger.dropped.get(kind, 0),
+            *(
+                sum(one in text if kind == "rules" else covered(one, text) for one in values)
+                for text in texts
+            ),
+        )
+        for kind, values in said.items()
+    }
+    found = sum(path_covered(file.path, cwd, texts[1]) for file in ledger.files)
+    found += sum(covered(run.text, texts[1]) for run in ledger.commands)
+    found += sum(covered(request.text, texts[1]) for request in ledger.requests)
+    held = len(ledger.files) + len(ledger.commands) + len(ledger.requests) + sum(map(len, said.values()))
+    total = held + sum(ledger.dropped.values())
+    return (total, found + sum(count.carried for count in kinds.values())), kinds
 
 
 def covered(fact: str, carried: str) -> bool:
@@ -93,19 +112,20 @@ def measure(
     cwd: str = "/",
     notes: str = "",
     pins: Sequence[str] = (),
+    rules: Sequence[str] = (),
 ) -> dict[str, FactCount]:
-    """Counts by kind the facts in `middle`, the notes before it and the pins, and how many of them the
-    summary's prose and the whole carried text contain."""
+    """Counts by kind the facts in `middle`, the notes before it, its rules and the pins, and how many of them
+    the summary's prose and the whole carried text contain."""
     texts = flat(prose), flat(carried)
 
     def found(kind: str, fact: str, text: str) -> bool:
         if kind == "notes":
             return contains_note(fact, text)
-        if kind == "pins":  # verbatim and in full
+        if kind in ("pins", "rules"):  # verbatim and in full
             return bool(fact) and flat(fact) in text
         return path_covered(fact, cwd, text) if kind == "paths" else covered(fact, text)
 
     return {
         kind: FactCount(len(values), *(sum(found(kind, value, text) for value in values) for text in texts))
-        for kind, values in {**facts_of(middle, cwd, notes), "pins": pins}.items()
+        for kind, values in {**facts_of(middle, cwd, notes), "rules": rules, "pins": pins}.items()
     }

@@ -61,12 +61,11 @@ def build_evidence(
 ) -> str:
     """The evidence as text, at most `limit` tokens; a single request above `request_limit` is shortened."""
     first = ledger.first_reply
-    aged = {"older failing commands": len(ledger.aged())}
     found = _Facts(
         [facts.UserRequest(one.id, redact(one.text)) for one in ledger.requests],
         facts.Reply(first.id, redact(first.text)) if first else None,
         list(_sections(ledger, around, redact)),
-        {kind: number for kind, number in (aged | ledger.dropped).items() if number},
+        ledger.dropped,
         request_limit,
         count,
     )

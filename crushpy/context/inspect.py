@@ -23,7 +23,7 @@ class Row(Data, frozen=True, omit_defaults=False):
     """One part of the next request."""
 
     kind: str
-    """system, context file, tool, summary, pins, evidence, user, assistant, tool output or note."""
+    """system, context file, tool, summary, rules, pins, evidence, user, assistant, tool output or note."""
     name: str
     tokens: int
     cached: bool
@@ -93,6 +93,8 @@ def inspect(
         seed = next((part for part in message.parts if isinstance(part, Seed)), None)
         if seed is not None:
             add("summary", "summary", count(seed.notes + seed.quotes), message.id)
+            if seed.rules:
+                add("rules", "rules", count(seed.rules), message.id)
             if seed.pins:
                 add("pins", "pins", count(seed.pins), message.id)
             add("evidence", "evidence", count(seed.evidence), message.id)

@@ -4,19 +4,24 @@ A session inherits the ledger of those before it, so that a boundary reads no an
 bounded: the oldest facts of a kind are dropped and counted.
 """
 
+import re
 from collections.abc import Sequence
 
 import msgspec
 
 from crushpy.context import facts
 from crushpy.context.message_facts import CommandFacts, MessageFacts
+from crushpy.context.standing_rules import MAX_RULES, RuleBook, RuleFact, RulePhrases
 from crushpy.core.messages import Data
 
 MAX_REQUESTS = 400
 MAX_COMMANDS = 600
 MAX_FILES = 2_000
-OPEN_GENERATIONS = 3
-"""A failing command that was not run again counts as open for this long."""
+MAX_DECISIONS = 400
+MAX_NUMBERS = 1_000
+MAX_NUMBERED_CHARS = 2_000
+"""Characters of a request that are searched for numbers."""
+_NUMBER = re.compile(r"(?<![\w.])\d[\d.,:/-]*\d(?!\w)")
 
 
 class RunFact(Data, frozen=True):
@@ -33,8 +38,6 @@ class RunFact(Data, frozen=True):
     note: str = ""
     """Exit code and note are those of the last failure."""
     failed_at: int = 0
-    failed_in: int = 0
-    """The generation of the last failure."""
     paths: tuple[str, ...] = ()
     """The files that the last failure named, in full."""
 
@@ -79,27 +82,30 @@ class Ledger(Data, frozen=True):
     """How many facts of each kind are no longer held."""
     first_reply: facts.Reply | None = None
     """To the first request."""
+    rules: tuple[RuleFact, ...] | None = None
+    """The user's standing rules, those that ended included. None if they were not searched for."""
+    decisions: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
+    """In the user's requests."""
 
-    def merged(self, found: Sequence[MessageFacts], *, messages: int, generation: int) -> "Ledger":
-        """The ledger with the facts of the `messages` messages that follow."""
-        writer = _Writer(self, generation)
+    def merged(
+        self,
+        found: Sequence[MessageFacts],
+        *,
+        messages: int,
+        generation: int,
+        phrases: RulePhrases | None = None,
+    ) -> "Ledger":
+        """The ledger with the facts of the `messages` messages that follow. `phrases` find the rules in facts
+        that were stored without them."""
+        writer = _Writer(self, generation, phrases)
         for one in found:
             writer.add(one)
         return writer.ledger(messages)
 
     def still_failing(self) -> list[RunFact]:
         """The commands that count as open, the latest first."""
-        return [run for run in reversed(self.commands) if run.failed and not self._settled(run)]
-
-    def aged(self) -> list[RunFact]:
-        """Failing commands that were not run again for some generations."""
-        return [run for run in self.commands if run.failed and self._is_old(run) and not self._repaired(run)]
-
-    def _settled(self, run: RunFact) -> bool:
-        return self._is_old(run) or self._repaired(run)
-
-    def _is_old(self, run: RunFact) -> bool:
-        return self.generation - run.failed_in >= OPEN_GENERATIONS
+        return [run for run in reversed(self.commands) if run.failed and not self._repaired(run)]
 
     def _repaired(self, run: RunFact) -> bool:
         """A file that it named was changed since, and the tests passed after that."""
@@ -112,7 +118,7 @@ class Ledger(Data, frozen=True):
 class _Writer:
     """The ledger while it is being extended: the latest of each kind goes to the end."""
 
-    def __init__(self, before: Ledger, generation: int) -> None:
+    def __init__(self, before: Ledger, generation: int, phrases: RulePhrases | None) -> None:
         self._before = before
         self._generation = generation
         self._clock = before.clock
@@ -124,11 +130,20 @@ class _Writer:
         self._last_test = before.last_test
         self._green_at = before.green_at
         self._ended_jobs = set(before.ended_jobs)
+        self._phrases = phrases
+        self._rules = RuleBook(before.rules or (), phrases.common if phrases else ())
+        self._decisions = dict.fromkeys(before.decisions)
+        self._numbers = dict.fromkeys(before.numbers)
+        self._more_rules = 0
+        if before.rules is None:
+            for request in before.requests:
+                self._say(MessageFacts(request))
 
     def add(self, found: MessageFacts) -> None:
         """The facts of one message."""
         if found.request is not None:
             self._requests.append(found.request)
+        self._say(found)
         if self._first_reply is None and len(self._requests) == 1:
             self._first_reply = found.reply
         if found.tool:
@@ -138,6 +153,19 @@ class _Writer:
             self._run(found.command)
         for file in found.files:
             self._touch(file)
+
+    def _say(self, found: MessageFacts) -> None:
+        """The rules, decisions and numbers in what the user said."""
+        request, statements = found.request, found.statements
+        if statements is None:
+            statements = self._phrases.find(request.text) if self._phrases and request else ()
+        for statement in statements:
+            self._rules.add(statement, found.message_id or (request.id if request else ""), found.at)
+            if statement.decision:
+                self._decisions[statement.text] = None
+        self._more_rules += found.statements_dropped
+        if request is not None:
+            self._numbers |= dict.fromkeys(_NUMBER.findall(request.text[:MAX_NUMBERED_CHARS]))
 
     def _run(self, command: CommandFacts) -> None:
         if command.job is not None:
@@ -165,7 +193,6 @@ class _Writer:
                 exit_code=command.exit_code,
                 note=command.note,
                 failed_at=self._clock,
-                failed_in=self._generation,
                 paths=command.paths,
             )
         if known is None:
@@ -180,7 +207,6 @@ class _Writer:
             known.exit_code,
             known.note,
             known.failed_at,
-            known.failed_in,
             known.paths if failed else (),
         )
 
@@ -198,7 +224,11 @@ class _Writer:
         before, asked = self._before, self._requests
         commands, files = tuple(self._commands.values()), tuple(self._files.values())
         kept = (*asked[:1], *asked[1:][-MAX_REQUESTS:])
+        rules, decisions, numbers = self._rules.rules, tuple(self._decisions), tuple(self._numbers)
         dropped = {
+            "rules": self._more_rules + sum(not rule.ended for rule in rules[:-MAX_RULES]),
+            "decisions": max(0, len(decisions) - MAX_DECISIONS),
+            "numbers": max(0, len(numbers) - MAX_NUMBERS),
             "requests": len(asked) - len(kept),
             "commands": max(0, len(commands) - MAX_COMMANDS),
             "files": max(0, len(files) - MAX_FILES),
@@ -210,7 +240,7 @@ class _Writer:
             self._clock,
             before.messages + messages,
             kept,
-            commands[-MAX_COMMANDS:],
+            _bounded(commands),
             files[-MAX_FILES:],
             self._last_test,
             self._green_at,
@@ -218,4 +248,14 @@ class _Writer:
             tuple(sorted(self._ended_jobs)),
             {kind: number for kind, number in dropped.items() if number},
             self._first_reply,
+            rules[-MAX_RULES:] if self._phrases or rules else before.rules,
+            decisions[-MAX_DECISIONS:],
+            numbers[-MAX_NUMBERS:],
         )
+
+
+def _bounded(commands: Sequence[RunFact]) -> tuple[RunFact, ...]:
+    """At most `MAX_COMMANDS`: those that succeeded are dropped first, then the oldest failing ones."""
+    kept = sorted(commands, key=lambda run: (run.failed, run.number))[-MAX_COMMANDS:]
+    texts = {run.text for run in kept}
+    return tuple(run for run in commands if run.text in texts)

@@ -1,9 +1,10 @@
 """The facts of one message, extracted once, when it is committed; the ledger merges them."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from crushpy.context import facts
+from crushpy.context.standing_rules import MAX_STATEMENTS, RulePhrases, Statement, edits_in, own_words_of
 from crushpy.core.messages import Data, Message, ToolCall, ToolResult
 
 MAX_REQUEST_CHARS = 40_000
@@ -43,6 +44,13 @@ class MessageFacts(Data, frozen=True):
     command: CommandFacts | None = None
     files: tuple[facts.Touched, ...] = ()
     """Read or changed; paths in full."""
+    statements: tuple[Statement, ...] | None = None
+    """Of the user's own words: rules, decisions and the end of rules. None if they were not searched for."""
+    statements_dropped: int = 0
+    """Beyond `MAX_STATEMENTS`."""
+    message_id: str = ""
+    at: float = 0.0
+    """The message and its time, if there are statements."""
 
 
 NOTHING = MessageFacts()
@@ -51,9 +59,12 @@ NOTHING = MessageFacts()
 class FactReader:
     """Reads the messages of one session in their order: a result is understood by the call it answers."""
 
-    def __init__(self, cwd: str, messages: Sequence[Message] = ()) -> None:
-        """`messages` were committed before."""
+    def __init__(
+        self, cwd: str, messages: Sequence[Message] = (), phrases: Callable[[], RulePhrases] | None = None
+    ) -> None:
+        """`messages` were committed before. Without `phrases` no rules are searched for."""
         self._cwd = cwd
+        self._phrases = phrases
         self._waiting: dict[str, ToolCall] = {}
         self._asked = 0
         self._replied: set[int] = set()
@@ -65,7 +76,8 @@ class FactReader:
         if message.role == "user":
             text = facts.request_text(message)
             bounded = _bounded(text, message.id, MAX_REQUEST_CHARS)
-            return MessageFacts(request=facts.UserRequest(message.id, bounded)) if text else NOTHING
+            request = facts.UserRequest(message.id, bounded) if text else None
+            return self._said(message, request)
         if message.role == "assistant":
             text = message.text.strip() if self._may_be_first else ""
             bounded = _bounded(text, message.id, MAX_REPLY_CHARS)
@@ -73,6 +85,20 @@ class FactReader:
         result = message.result
         call = self._waiting.get(result.call_id) if result is not None else None
         return self._of_call(call, result) if call is not None and result is not None else NOTHING
+
+    def _said(self, message: Message, request: facts.UserRequest | None) -> MessageFacts:
+        if self._phrases is None:
+            return MessageFacts(request=request) if request else NOTHING
+        found = edits_in(message)
+        if request is not None:
+            found += self._phrases().find(own_words_of(message))
+        if request is None and not found:
+            return NOTHING
+        kept = tuple(found[:MAX_STATEMENTS])
+        more = sum(one.rule for one in found[MAX_STATEMENTS:])
+        return MessageFacts(
+            request, statements=kept, statements_dropped=more, message_id=message.id, at=message.created_at
+        )
 
     def committed(self, message: Message) -> None:
         """The message was stored."""

@@ -28,7 +28,7 @@ class TokenBudget(Data, frozen=True):
     fixed_tokens: int = 0
     """The fixed part: system prompt and tools, which every request contains."""
     pinned: int = 0
-    """Tokens of the user's pins, which every child starts with."""
+    """Tokens of the user's pins and standing rules, which every child starts with."""
 
     @property
     def summary_target(self) -> int:

@@ -35,7 +35,9 @@ def seed_text(seed: Seed) -> str:
     if seed.earlier:
         points = "\n".join(f"- {note.text}" for note in seed.earlier)
         blocks.append(element("earlier_notes", f"{EARLIER}\n{points}"))
-    if seed.pins:  # escaped when they were built
+    if seed.rules:  # escaped when they were built, like the pins
+        blocks.append(f"<rules>\n{seed.rules}\n</rules>")
+    if seed.pins:
         blocks.append(f"<pins>\n{seed.pins}\n</pins>")
     # The evidence holds tags of ours; the code that built it has escaped the rest.
     blocks.append(f"<evidence>\n{seed.evidence}\n</evidence>")

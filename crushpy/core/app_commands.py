@@ -53,6 +53,7 @@ APP_COMMANDS: tuple[AppCommand, ...] = (
         "TEXT|@FILE",
     ),
     AppCommand("Pins", "pins", "List and remove pins.", "pins"),
+    AppCommand("Standing Rules", "rules", "List, add, pin and drop standing rules.", "rules", "[TEXT]"),
     AppCommand(
         "Edit Summary Template",
         "edit_template",

@@ -16,13 +16,35 @@ class FactCount(NamedTuple):
     carried: int
 
 
+LINEAGE = "_lineage"
+"""Ends the kinds that count all facts since the root: rules, decisions and numbers of the user's."""
+
+
+def of_this_boundary(facts: Mapping[str, FactCount]) -> dict[str, FactCount]:
+    """The kinds that count the facts of the summarised messages."""
+    return {kind: count for kind, count in facts.items() if not kind.endswith(LINEAGE)}
+
+
+def lineage_words(boundary: "Boundary") -> str:
+    """How many of all facts since the root are carried; empty if there are none."""
+    named = [
+        f"{kind.removesuffix(LINEAGE)} {count.carried}/{count.total}"
+        for kind, count in boundary.facts.items()
+        if kind.endswith(LINEAGE) and count.total
+    ]
+    total, carried = boundary.lineage
+    return f"{carried}/{total}" + (f" ({', '.join(named)})" if named else "") if total else ""
+
+
 def prose_share(facts: Mapping[str, FactCount]) -> float | None:
     """Share of the facts that the summary alone carries. None if there are none."""
+    facts = of_this_boundary(facts)
     return _share(sum(count.prose for count in facts.values()), facts)
 
 
 def carried_share(facts: Mapping[str, FactCount]) -> float | None:
     """Share of the facts that were carried. None if there are none."""
+    facts = of_this_boundary(facts)
     return _share(sum(count.carried for count in facts.values()), facts)
 
 
@@ -51,7 +73,7 @@ class Boundary(Data, frozen=True, omit_defaults=False):
     summary_model: str = ""
     template: str = ""
     problem: str = ""
-    """Why no better summary could be written."""
+    """Why no better summary could be written, or which standing rules are at risk."""
     lineage: tuple[int, int] = (0, 0)
     """Of all facts since the root: how many there were, and how many were carried."""
     prepared: bool = False
@@ -63,7 +85,7 @@ class Boundary(Data, frozen=True, omit_defaults=False):
     threshold: float = 0.0
     """How full the window was allowed to be; 0 if the boundary was made for another reason."""
     facts: dict[str, FactCount] = msgspec.field(default_factory=dict[str, FactCount])
-    """Counts of the facts in the summarised messages, by kind."""
+    """Counts of the facts in the summarised messages, by kind, and those since the root."""
 
 
 class StoredBoundary(Boundary, frozen=True, omit_defaults=False, kw_only=True):

@@ -308,6 +308,7 @@ class BoundaryCommitted(Event, Boundary, frozen=True, tag="boundary"):
     summary: str = ""
     evidence: str = ""
     pins: str = ""
+    rules: str = ""
 
 
 class Notice(Event, frozen=True, tag="notice"):

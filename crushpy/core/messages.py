@@ -92,6 +92,8 @@ Display = Diff | Terminal | FileList | TodoList | Excerpt | TaskReport
 
 class Text(Data, frozen=True, tag="text"):
     text: str
+    pasted: tuple[tuple[int, int], ...] = ()
+    """Start and end of what is not the user's own words: pasted, piped in, or written by crushpy."""
 
 
 class ImageInfo(Data, frozen=True):
@@ -218,6 +220,8 @@ class Seed(Data, frozen=True, tag="seed"):
     """Carried beside a summary that the agent or the user wrote, the newest first."""
     pins: str = ""
     """The pins, verbatim."""
+    rules: str = ""
+    """The user's standing rules, verbatim."""
 
     @property
     def notes(self) -> str:
@@ -230,8 +234,9 @@ class Note(Data, frozen=True, tag="note"):
     """A message from crushpy to the model. Never treated as the user's words."""
 
     text: str
-    about: Literal["", "plan", "plan_over"] = ""
-    """plan and plan_over: plan mode began or ended. The user sees the mode in the status line."""
+    about: Literal["", "plan", "plan_over", "rule", "rule_withdrawn"] = ""
+    """plan and plan_over: plan mode began or ended. The user sees the mode in the status line. rule and
+    rule_withdrawn: the user added or withdrew the standing rule in the lines after the first."""
 
 
 Part = Text | Image | Thinking | ToolCall | ToolResult | Seed | Note

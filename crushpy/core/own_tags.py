@@ -16,6 +16,7 @@ OWN_TAGS = (
     "report",
     "pins",
     "pin",
+    "rules",
 )
 _ESCAPED = re.compile(rf"&lt;(?=\s*+(?:/\s*+)?(?:{'|'.join(OWN_TAGS)})\b)", re.IGNORECASE)
 

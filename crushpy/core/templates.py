@@ -8,7 +8,7 @@ import stat
 from collections.abc import Callable, Iterator
 from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Data
@@ -37,6 +37,11 @@ NAMES: dict[str, dict[str, object]] = {
 """The variables each template may use, with example values. Other templates have none."""
 
 
+PHRASES = "rules"
+"""The template with the phrases of standing rules. Not a prompt but TOML: texts by language and kind."""
+PHRASE_KINDS = ("label", "lead", "start", "phrase", "unless", "revoke", "decision", "common")
+
+
 class TemplateProblem(CrushpyError):
     """A template that cannot be used: which file, which line, and why."""
 
@@ -63,7 +68,13 @@ def shipped_dir() -> Path:
 def shipped_names() -> list[str]:
     """All templates: system, summary, tools/bash, ..."""
     folder = shipped_dir()
-    return sorted(str(path.relative_to(folder).with_suffix("")) for path in folder.rglob("*.md"))
+    files = (path for path in folder.rglob("*") if path.suffix in (".md", ".toml"))
+    return sorted(str(path.relative_to(folder).with_suffix("")) for path in files)
+
+
+def template_file(name: str) -> str:
+    """The file name of a template."""
+    return f"{name}.toml" if name == PHRASES else f"{name}.md"
 
 
 class Templates:
@@ -78,6 +89,7 @@ class Templates:
         self._folders.append(("shipped", shipped_dir()))
         self.problems: dict[str, TemplateProblem] = {}
         self._on_problem: Callable[[TemplateProblem], None] = lambda _: None
+        self._phrases: list[Any] = ["", {}]
 
     def reporting_to(self, on_problem: Callable[[TemplateProblem], None]) -> "Templates":
         """The same templates; `on_problem` is called once for each problem."""
@@ -88,7 +100,7 @@ class Templates:
     def candidates(self, name: str) -> Iterator[tuple[str, Path]]:
         """The files that would be used for `name`, best first."""
         for layer, folder in self._folders:
-            path = folder / f"{name}.md"
+            path = folder / template_file(name)
             if path.exists() or layer == "shipped":
                 yield layer, path
 
@@ -108,6 +120,20 @@ class Templates:
                     raise
                 self._note(path, problem)
         raise TemplateProblem(f"There is no template named {name}.")
+
+    def phrases(self) -> dict[str, list[str]]:
+        """The phrases in force, by kind. The same object until the file is edited."""
+        for layer, path in self.candidates(PHRASES):
+            try:
+                source = read_template(path)
+                if source != self._phrases[0]:
+                    self._phrases[:] = [source, read_phrases(source, str(path))]
+                return self._phrases[1]
+            except TemplateProblem as problem:
+                if layer == "shipped":
+                    raise
+                self._note(path, problem)
+        raise TemplateProblem(f"There is no template named {PHRASES}.")
 
     def render(self, name: str, **values: object) -> str:
         """The template's text with `values` filled in, without trailing blank lines."""
@@ -134,8 +160,32 @@ def check_template(name: str, text: str, origin: str) -> None:
     """Renders `text` as the template `name`. Raises TemplateProblem if it cannot be used."""
     if len(text.encode("utf-8", "replace")) > MAX_BYTES:
         raise TemplateProblem(f"{origin}: larger than {MAX_BYTES // 1024} kB", "Shorten it or remove it.")
-    if not fill_template(text, origin, NAMES.get(name, {})).strip():
+    if name == PHRASES:
+        read_phrases(text, origin)
+    elif not fill_template(text, origin, NAMES.get(name, {})).strip():
         raise TemplateProblem(f"{origin}: it is empty", _HINT)
+
+
+def read_phrases(text: str, origin: str) -> dict[str, list[str]]:
+    """The phrases of all languages, by kind. Raises TemplateProblem if the file cannot be used."""
+    import tomllib
+
+    try:
+        languages = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise TemplateProblem(f"{origin}: {error}", _HINT) from error
+    found: dict[str, list[str]] = {kind: [] for kind in PHRASE_KINDS}
+    for language, table in cast("dict[str, dict[str, object]]", languages).items():
+        for kind, value in table.items() if hasattr(table, "items") else [(language, None)]:
+            if kind not in found or not isinstance(value, str):
+                kinds = ", ".join(PHRASE_KINDS)
+                raise TemplateProblem(
+                    f"{origin}: {kind} in [{language}] is not a text of a known kind",
+                    f"Known kinds: {kinds}.",
+                )
+            phrases = value.replace("\n", ",").split(",")
+            found[kind] += [phrase.strip() for phrase in phrases if phrase.strip()]
+    return found
 
 
 def template_from_file(name: str, path: Path) -> Template:

@@ -19,6 +19,7 @@ from crushpy.core.timeline_notes import TimelineNote
 from crushpy.engine.approvals import BY_LEAVING, Answer
 from crushpy.engine.attachments import Attachments
 from crushpy.engine.compaction.context_service import ContextService
+from crushpy.engine.compaction.rule_service import RuleService
 from crushpy.engine.event_bus import Listener, unexpected_error
 from crushpy.engine.queued_prompts import QueuedPrompts
 from crushpy.engine.rewind.conversation_files import ConversationFiles
@@ -58,6 +59,7 @@ class Conversation:
         self._user_settings = services.user_settings
         self._run_slot = RunSlot(runtime.events)
         self.pins = runtime.pins
+        self.rules = RuleService(scope, lambda: self.busy)
         self.context = ContextService(runtime.agent, self._run_slot)
         self.files = ConversationFiles(runtime, self._run_slot)
         self.attachments = Attachments(scope)
@@ -94,10 +96,18 @@ class Conversation:
         """Prompts that wait for the end or the next step of the running turn."""
         return self._queue.prompts
 
-    def submit(self, text: str, images: Sequence[Image] = (), *, mode: Mode | None = None) -> None:
+    def submit(
+        self,
+        text: str,
+        images: Sequence[Image] = (),
+        *,
+        mode: Mode | None = None,
+        pasted: Sequence[str] = (),
+    ) -> None:
         """Starts a turn with `text`, or queues it while one runs. `mode` applies to that turn only, unless
-        the prompt is queued or the user chooses another mode meanwhile."""
-        prompt = user_message(text, images)
+        the prompt is queued or the user chooses another mode meanwhile. `pasted` are parts of `text` that are
+        not the user's own words."""
+        prompt = user_message(text, images, pasted)
         self.attachments.begin(prompt)
         if self.busy:
             next_step = self.settings.queue == "step"
@@ -131,9 +141,9 @@ class Conversation:
         """Sends queued prompts between two steps of a turn."""
         await self._queue.deliver(lambda prompt: self._session.add_prompt(prompt, steers=True))
 
-    async def ask(self, text: str, images: Sequence[Image] = ()) -> TurnStatus:
+    async def ask(self, text: str, images: Sequence[Image] = (), *, pasted: Sequence[str] = ()) -> TurnStatus:
         """Submits `text` to an idle conversation and waits until that turn has ended."""
-        prompt = user_message(text, images)
+        prompt = user_message(text, images, pasted)
         self.attachments.begin(prompt)
         return await asyncio.shield(self._run_slot.start(self._turn(prompt)))
 
@@ -238,7 +248,7 @@ class Conversation:
         """Leaves plan mode and carries the plan out."""
         if self.plan is not None and mode != "plan":
             await self.select_mode(mode)
-            self.submit(PLAN_ACCEPTED)
+            self.submit(PLAN_ACCEPTED, pasted=(PLAN_ACCEPTED,))
 
     # --- choices ----------------------------------------------------------------------------------------
 

@@ -16,13 +16,13 @@ class OwnTemplate:
         """`folder` holds the user's templates; None: the default folder."""
         self._templates = templates
         self.name = name
-        self.file = (folder or Paths().templates) / f"{name}.md"
+        self.file = (folder or Paths().templates) / prompts.template_file(name)
 
     def in_force(self) -> Template:
         return self._templates.find(self.name)
 
     def shipped(self) -> str:
-        return prompts.read_template(prompts.shipped_dir() / f"{self.name}.md")
+        return prompts.read_template(prompts.shipped_dir() / self.file.name)
 
     def check(self, text: str) -> TemplateProblem | None:
         """Why `text` cannot be used, or None."""
@@ -50,7 +50,7 @@ class OwnTemplate:
 
     def reset(self) -> Path | None:
         """Renames the user's file to a backup; its path, or None if there was no file."""
-        kept = self.file.with_suffix(".md.bak")
+        kept = self.file.with_name(f"{self.file.name}.bak")
         try:
             self.file.replace(kept)
         except FileNotFoundError:

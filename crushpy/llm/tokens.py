@@ -90,7 +90,7 @@ def sent_text(part: Part) -> str:
     if isinstance(part, Image):
         return ""
     if isinstance(part, Seed):
-        return f"{part.notes}\n{part.pins}\n{part.evidence}\n{part.quotes}"
+        return f"{part.notes}\n{part.rules}\n{part.pins}\n{part.evidence}\n{part.quotes}"
     if isinstance(part, Thinking):
         opaque = msgspec.json.encode(part.opaque).decode() if part.opaque else ""
         return opaque or part.text

@@ -73,6 +73,10 @@ class Compaction(Data, frozen=True):
         int,
         Meta(ge=0, description="Tokens of all pins together; at most 5% of the window."),
     ] = 2000
+    rule_tokens: Annotated[
+        int,
+        Meta(ge=0, description="Tokens of all standing rules together; at most 5% of the window."),
+    ] = 1500
     model: Annotated[
         str, Meta(description="The model that writes summaries; empty: the conversation's model.")
     ] = ""

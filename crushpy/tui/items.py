@@ -170,6 +170,7 @@ class BoundaryItem(Data, frozen=True):
     summary: str = ""
     evidence: str = ""
     pins: str = ""
+    rules: str = ""
     undone: bool = False
     sessions_before: int = 0
     messages_before: int = 0

@@ -190,7 +190,9 @@ class TranscriptPresenter:
             case ToolFinished():
                 self._finish_tool(event)
             case BoundaryCommitted():
-                self.show(self._placed(BoundaryItem(event, event.summary, event.evidence, event.pins)))
+                self.show(
+                    self._placed(BoundaryItem(event, event.summary, event.evidence, event.pins, event.rules))
+                )
             case _:
                 pass
         if type(event) is not TextDelta and (mark := self._marks.make_note(event)) is not None:
@@ -337,13 +339,14 @@ def _finished(item: ToolItem, result: ToolResult) -> ToolItem:
 def stored_boundary_item(seed: Seed, opening: "OpeningBoundary | None") -> BoundaryItem:
     """The card of an earlier boundary; it has few details if no record of it is stored."""
     if opening is None:
-        card = BoundaryItem(Boundary("", "", "", ""), seed.summary, seed.evidence, seed.pins)
+        card = BoundaryItem(Boundary("", "", "", ""), seed.summary, seed.evidence, seed.pins, seed.rules)
         return msgspec.structs.replace(card, offers=("edit_template", "lineage"))
     return BoundaryItem(
         opening.boundary,
         seed.summary,
         seed.evidence,
         seed.pins,
+        seed.rules,
         undone=opening.boundary.undone_at is not None,
         sessions_before=opening.sessions,
         messages_before=opening.messages,

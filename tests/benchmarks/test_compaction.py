@@ -24,7 +24,7 @@ async def test_facts_survive_eight_generations_whatever_the_summariser_is_worth(
     last = figures.survival[-1]
     assert {kind: last[kind].total for kind in summarisers.EVIDENCE} == {
         "path": 120,
-        "command": 22,
+        "command": 60,
         "todo": 20,
         "request": 30,
     }

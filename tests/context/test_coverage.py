@@ -31,7 +31,7 @@ def test_every_kind_of_fact_is_counted_once() -> None:
         "requests": ["Please keep the API stable"],
         "notes": ["the port is 7071"],
     }
-    assert (*twice, "pins") == KINDS
+    assert (*twice, "rules", "pins") == KINDS
 
 
 def test_prose_alone_and_prose_with_evidence_are_told_apart() -> None:
@@ -46,6 +46,7 @@ def test_prose_alone_and_prose_with_evidence_are_told_apart() -> None:
         "todos": FactCount(1, 0, 1),
         "requests": FactCount(1, 0, 0),
         "notes": FactCount(2, 0, 1),
+        "rules": FactCount(0, 0, 0),
         "pins": FactCount(0, 0, 0),
     }
 

@@ -1,4 +1,4 @@
-"""The facts of a lineage: inherited, extended, aged and bounded."""
+"""The facts of a lineage: inherited, extended and bounded."""
 
 import msgspec
 from hypothesis import given
@@ -41,16 +41,29 @@ def test_a_failing_command_is_settled_when_a_file_it_named_changed_and_the_tests
     assert failing(grown([*broken, *fixed, *green])) == []
 
 
-def test_a_failing_command_that_nobody_looks_at_again_is_counted_apart_after_three_generations() -> None:
+def test_age_matters_only_when_the_budget_is_short() -> None:
     quiet = [user("go on")]
-    young = grown(ran("make docs", "no", 2), quiet, quiet)
-    old = grown(ran("make docs", "no", 2), quiet, quiet, quiet)
-    assert failing(young) == ["make docs"] and not young.aged()
-    assert failing(old) == [] and [run.text for run in old.aged()] == ["make docs"]
-    evidence = build_evidence(
-        old, WorkspaceSnapshot("/work"), limit=1_000, request_limit=500, count=lambda text: len(text) // 4
-    )
-    assert "make docs" not in evidence and "older failing commands 1" in evidence
+    failed = [message for number in range(20) for message in ran(f"make docs-{number}", "no", 2)]
+    fine = [message for number in range(20) for message in ran(f"echo fine-{number}")]
+    old = grown([*failed, *fine], *[quiet] * 9)
+
+    def shown(limit: int) -> str:
+        return build_evidence(
+            old, WorkspaceSnapshot("/work"), limit=limit, request_limit=500, count=lambda text: len(text) // 4
+        )
+
+    assert all(f"make docs-{number}" in shown(1_000) for number in range(20)), "however old"
+    assert "echo fine-19" in shown(1_000)
+    short = shown(150)
+    assert "make docs-19" in short and "make docs-0\n" not in short, "the oldest failing ones go"
+    assert "echo fine" not in short, "those that succeeded went before them"
+
+
+def test_commands_that_succeeded_are_dropped_before_failing_ones() -> None:
+    many = [message for number in range(ledgers.MAX_COMMANDS) for message in ran(f"echo {number}")]
+    ledger = grown(ran("make docs", "no", 2), many)
+    assert failing(ledger) == ["make docs"]
+    assert ledger.dropped == {"commands": 1} and ledger.commands[1].text == "echo 1"
 
 
 def test_after_a_hundred_generations_the_facts_of_the_last_session_are_all_there() -> None:

@@ -30,7 +30,7 @@ from crushpy.engine.compaction.draft import (
     SummaryReview,
     child_of,
 )
-from crushpy.engine.compaction.evidence_sources import load_ledger, take_snapshot
+from crushpy.engine.compaction.evidence_sources import take_snapshot
 from crushpy.engine.compaction.preparation import Preparations
 from crushpy.engine.compaction.summarizer import Summarizer, Summary
 from crushpy.engine.compaction.window import WindowState
@@ -64,11 +64,12 @@ class BoundaryBuilder:
             return False
         was_ready = draft.from_preparation and self._preparations.state == "ready"
         self._emit(Compacting(options.trigger))
-        await self._gather_evidence(draft, store_missing=True)
+        await self._gather_evidence(draft)
         await self._write_seed(draft)
         waited = time.monotonic() - self.reviews.seconds - started
         await uncancellable(self._commit(draft, waited, prepared=was_ready and draft.summary.counted))
-        for warning in draft.pins.warnings:
+        rules = draft.rules.warning
+        for warning in (*draft.pins.warnings, *([f"{rules[0].upper()}{rules[1:]}."] if rules else ())):
             self._emit(Notice(warning, "warning"))
         if draft.summary.problem and not draft.summary.text:
             text = f"No summary could be written ({draft.summary.problem}); only the evidence was carried."
@@ -80,7 +81,7 @@ class BoundaryBuilder:
         draft = await self._plan(options, state, use_preparation=False)
         if draft is None:
             return None
-        await self._gather_evidence(draft, store_missing=False)
+        await self._gather_evidence(draft)
         await self._write_seed(draft)
         return Rehearsal(
             text=seed_text(draft.seed),
@@ -93,7 +94,7 @@ class BoundaryBuilder:
             coverage=draft.facts,
             share=carried_share(draft.facts),
             prose_share=prose_share(draft.facts),
-            problem=draft.summary.problem,
+            problem=draft.problem,
         )
 
     def cannot_help(self, state: WindowState) -> bool:
@@ -124,21 +125,21 @@ class BoundaryBuilder:
         self, options: BoundaryOptions, state: WindowState, *, use_preparation: bool
     ) -> BoundaryDraft | None:
         """Splits the history. None if there is nothing to leave behind."""
-        await self._planner.read_pins()
+        await self._planner.read_carried(store_missing=use_preparation)
         limits = self._planner.token_budget(state)
         prepared = self._preparations.plan(options, state) if use_preparation else None
         plan = prepared or self._planner.plan(options, limits)
         if not plan.parts.middle:
             return None
-        return BoundaryDraft(options, state, limits, self._planner.pins, plan, prepared is not None)
+        planner = self._planner
+        carried = planner.pins, planner.rules, planner.ledger
+        return BoundaryDraft(options, state, limits, *carried, plan, prepared is not None)
 
-    async def _gather_evidence(self, draft: BoundaryDraft, *, store_missing: bool) -> None:
-        services = self._scope.services
-        draft.ledger = await load_ledger(self._session, services.store, store_missing=store_missing)
+    async def _gather_evidence(self, draft: BoundaryDraft) -> None:
         draft.evidence = await asyncio.to_thread(  # a long lineage takes time, and must not block the screen
             build_evidence,
             draft.ledger,
-            await take_snapshot(self._session.info, services.workspace),
+            await take_snapshot(self._session.info, self._scope.services.workspace),
             limit=draft.plan.evidence_tokens,
             request_limit=draft.limits.longest_quote,
             count=self._gauge.count,
@@ -200,7 +201,7 @@ class BoundaryBuilder:
                 limit=draft.limits.summary_target // 2,
                 count=self._gauge.count,
             )
-        return Seed(summary, draft.evidence, draft.plan.quotes, earlier, draft.pins.text)
+        return Seed(summary, draft.evidence, draft.plan.quotes, earlier, draft.pins.text, draft.rules.text)
 
     def _fit_and_measure(self, draft: BoundaryDraft) -> None:
         """Truncates the tail by overrides until it fits, and measures what the child starts with."""
@@ -213,7 +214,7 @@ class BoundaryBuilder:
         known = self._session.overrides
         kept = {message.id: known[message.id] for message in parts.tail if override_kind(known, message.id)}
         carried = "\n".join((text, *map(message_text, shown)))
-        cwd = self._session.info.cwd
+        cwd, left = self._session.info.cwd, {message.id for message in parts.middle}
         draft.overrides = tuple({**kept, **overrides}.values())
         draft.tokens_after = draft.limits.fixed_tokens + size + sum(map(self._gauge.size, shown))
         draft.facts = measure(
@@ -223,8 +224,14 @@ class BoundaryBuilder:
             cwd=cwd,
             notes=before.notes if before else "",
             pins=draft.pins.facts,
+            rules=[
+                redact(rule.text)
+                for rule in draft.ledger.rules or ()
+                if rule.message_id in left and not rule.ended
+            ],
         )
-        draft.lineage = lineage_coverage(draft.ledger, carried, cwd=cwd)
+        draft.lineage, kinds = lineage_coverage(draft.ledger, carried, prose=draft.seed.summary, cwd=cwd)
+        draft.facts |= kinds
 
     async def _commit(self, draft: BoundaryDraft, waited: float, *, prepared: bool) -> None:
         """Stores the boundary in one transaction, then emits it and continues in the child."""
@@ -250,7 +257,7 @@ class BoundaryBuilder:
             cost=summary.usage.cost,
             seconds=round(max(waited, summary.seconds), 3),
             truncated_chars=summary.truncated_chars,
-            problem=summary.problem,
+            problem=draft.problem,
             facts=draft.facts,
             lineage=draft.lineage,
             prepared=prepared,
@@ -303,4 +310,5 @@ def _boundary_event(boundary: StoredBoundary, seed: Seed) -> BoundaryCommitted:
         summary=seed.summary,
         evidence=seed.evidence,
         pins=seed.pins,
+        rules=seed.rules,
     )

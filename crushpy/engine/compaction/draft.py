@@ -11,13 +11,16 @@ from crushpy.context.ledger import Ledger
 from crushpy.context.overrides import apply_overrides
 from crushpy.context.pins import CarriedPins
 from crushpy.context.plan import FRAME_TOKENS, Plan, TokenBudget, make_plan, plan_after
+from crushpy.context.standing_rules import CarriedRules
 from crushpy.core.boundary import FactCount
 from crushpy.core.events import ReviewDone, ReviewNeeded
 from crushpy.core.ids import new_id
 from crushpy.core.messages import Data, MessageOverride, Seed, ToolResult, Usage
 from crushpy.core.templates import Template
 from crushpy.engine.agents.scope import AgentScope, Emit
+from crushpy.engine.compaction.evidence_sources import load_ledger
 from crushpy.engine.compaction.pin_service import PinService
+from crushpy.engine.compaction.rule_service import carried_rules
 from crushpy.engine.compaction.summarizer import Summary, SummaryJob
 from crushpy.engine.compaction.window import Thresholds, Trigger, WindowState
 from crushpy.storage.records import SessionInfo
@@ -57,11 +60,12 @@ class BoundaryDraft(msgspec.Struct):
     state: WindowState
     limits: TokenBudget
     pins: CarriedPins
+    rules: CarriedRules
+    ledger: Ledger
+    """All facts of the lineage."""
     plan: Plan
     from_preparation: bool = False
     """The plan is that of a preparation, whose summary is ready or under way."""
-    ledger: Ledger = Ledger()
-    """All facts of the lineage."""
     evidence: str = ""
     summary: Summary = Summary()
     seed: Seed = Seed("", "")
@@ -74,6 +78,11 @@ class BoundaryDraft(msgspec.Struct):
     """The facts of the middle, by kind."""
     lineage: tuple[int, int] = (0, 0)
     """Of all facts since the root: how many there were, and how many are carried."""
+
+    @property
+    def problem(self) -> str:
+        """What the user should know about what is carried."""
+        return "; ".join(filter(None, (self.summary.problem, self.rules.warning)))
 
 
 class Rehearsal(Data, frozen=True, omit_defaults=False):
@@ -110,13 +119,18 @@ class BoundaryPlanner:
         self._scope, self._session, self._gauge = scope, scope.session, scope.gauge
         self._thresholds = thresholds
         self._pins = pins
-        self.pins = CarriedPins()
+        self.pins, self.rules, self.ledger = CarriedPins(), CarriedRules(), Ledger()
         """As they were last read."""
 
-    async def read_pins(self) -> None:
-        """Reads all pins as they are now; plans made after this leave room for them."""
+    async def read_carried(self, *, store_missing: bool = False) -> None:
+        """Reads the pins, the facts of the lineage and its rules as they are now; plans made after this leave
+        room for pins and rules. `store_missing`: facts that are not stored yet."""
         if self._pins is not None:
             self.pins = await self._pins.carried()
+        self.ledger = await load_ledger(
+            self._session, self._scope.services.store, store_missing=store_missing
+        )
+        self.rules = await carried_rules(self._scope, self.ledger)
 
     def token_budget(self, state: WindowState) -> TokenBudget:
         compaction = self._scope.settings.compaction
@@ -127,7 +141,7 @@ class BoundaryPlanner:
             compaction.summary_tokens,
             compaction.evidence_tokens,
             state.fixed_tokens,
-            self._gauge.count(self.pins.text),
+            self._gauge.count(self.pins.text) + self.rules.tokens,
         )
 
     def plan(self, options: BoundaryOptions, limits: TokenBudget) -> Plan:

@@ -2,7 +2,7 @@
 
 import asyncio
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -10,6 +10,7 @@ import msgspec
 from crushpy.context.evidence import WorkspaceSnapshot
 from crushpy.context.ledger import Ledger
 from crushpy.context.message_facts import FactReader, MessageFacts
+from crushpy.context.standing_rules import RulePhrases
 from crushpy.engine.session.session import LiveSession
 from crushpy.security.safe_git import FILTERS, filter_names, git_command, git_environment
 from crushpy.storage.records import EVERYTHING, SessionInfo
@@ -27,34 +28,45 @@ async def load_ledger(session: LiveSession, store: Store, *, store_missing: bool
     message is read. Missing ones are extracted once, and stored if `store_missing`."""
     info = session.info
     stored = await store.boundaries.load_ledger(info.id)
-    before = (
-        _ledger.decode(stored)
-        if stored
-        else await _ledger_of_ancestors(info, store, store_missing=store_missing)
+    phrases = session.phrases() if session.phrases else None
+
+    async def read(session_id: str, last: int = EVERYTHING) -> Sequence[MessageFacts]:
+        return await _stored_facts(
+            store, session_id, FactReader(info.cwd, (), session.phrases), last, store_missing
+        )
+
+    before = _ledger.decode(stored) if stored else await _ledger_of_ancestors(info, store, read, phrases)
+    own = await read(info.id)
+    return await asyncio.to_thread(
+        before.merged, own, messages=len(session.own_messages), generation=info.generation, phrases=phrases
     )
-    own = await _stored_facts(store, info.id, info.cwd, store_missing=store_missing)
-    return before.merged(own, messages=len(session.own_messages), generation=info.generation)
 
 
-async def _ledger_of_ancestors(info: SessionInfo, store: Store, *, store_missing: bool) -> Ledger:
+async def _ledger_of_ancestors(
+    info: SessionInfo,
+    store: Store,
+    read: Callable[[str, int], Awaitable[Sequence[MessageFacts]]],
+    phrases: RulePhrases | None,
+) -> Ledger:
     """For branches, and for sessions stored without a ledger; the next boundary stores it."""
     found: list[MessageFacts] = []
     if info.parent_id is not None and info.kind != "task":
         for session_id, last in (await store.boundaries.load_reach(info.id))[:-1]:
-            found += await _stored_facts(store, session_id, info.cwd, last, store_missing=store_missing)
-    return Ledger().merged(found, messages=len(found), generation=max(0, info.generation - 1))
+            found += await read(session_id, last)
+    generation = max(0, info.generation - 1)
+    return Ledger().merged(found, messages=len(found), generation=generation, phrases=phrases)
 
 
 async def _stored_facts(
-    store: Store, session_id: str, cwd: str, last: int = EVERYTHING, *, store_missing: bool
+    store: Store, session_id: str, reader: FactReader, last: int, store_missing: bool
 ) -> Sequence[MessageFacts]:
-    """The facts of each message of a session up to number `last`."""
+    """The facts of each message of a session up to number `last`; `reader` extracts those not stored."""
     rows = await store.messages.load_facts(session_id, last)
     known = [row for row in rows if row is not None]
     if len(known) == len(rows):
         return await asyncio.to_thread(lambda: [_facts.decode(row) for row in known])
     messages = await store.messages.load(session_id)
-    found = await asyncio.to_thread(FactReader(cwd).extract_all, messages)
+    found = await asyncio.to_thread(reader.extract_all, messages)
     if store_missing:
         missing = {
             message.id: one for message, one, row in zip(messages, found, rows, strict=False) if row is None

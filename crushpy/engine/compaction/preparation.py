@@ -91,7 +91,7 @@ class Preparations:
 
     async def _freeze(self) -> PreparedInput | None:
         """The current middle; None if there is none, or no room for what follows it."""
-        await self._planner.read_pins()
+        await self._planner.read_carried()
         state = await self._view.counted()  # last: the history must not grow between here and the plan
         limits = self._planner.token_budget(state)
         plan = self._planner.plan(ORDINARY, limits)

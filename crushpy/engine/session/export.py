@@ -248,6 +248,7 @@ def _sections(message: Message, mark: str) -> list[str]:
                 if part.earlier:
                     points = "\n".join(f"- {_in_markdown(note.text)}" for note in part.earlier)
                     blocks += ["### Earlier notes", points]
+                blocks += ["### Standing rules", _fenced(part.rules)] if part.rules else []
                 blocks += ["### Pins", _fenced(part.pins)] if part.pins else []
                 blocks += ["### Evidence", _fenced(part.evidence)]
                 blocks += ["### Quotes", _fenced(part.quotes)] if part.quotes else []

@@ -14,6 +14,7 @@ import msgspec
 from crushpy.context.history import missing_results
 from crushpy.context.message_facts import FactReader, MessageFacts
 from crushpy.context.overrides import by_message, override_kind
+from crushpy.context.standing_rules import RulePhrases
 from crushpy.core.access import Mode
 from crushpy.core.events import (
     Event,
@@ -59,9 +60,12 @@ class LiveSession:
         emit: Emit,
         exact_size: Callable[[Message], int],
         call_ids: set[str] | None = None,
+        phrases: Callable[[], RulePhrases] | None = None,
     ) -> None:
         """`exact_size` gives the tokens to store with a message, 0 while they cannot be counted. `call_ids`
-        are those already in use; the set is shared with other sessions of the conversation."""
+        are those already in use; the set is shared with other sessions of the conversation. `phrases` find
+        standing rules; a task has none of its own, because its prompts are the agent's."""
+        self.phrases = phrases
         self.info = loaded.info
         self.history = list(loaded.history)
         """The messages of the next request; in a continuation the seed and the tail come first."""
@@ -84,7 +88,7 @@ class LiveSession:
         self.call_ids = call_ids if call_ids is not None else set[str]()
         """Every call id this session has used."""
         self.call_ids |= {call.id for message in self.history for call in message.calls}
-        self._facts = FactReader(self.info.cwd, self.own_messages)
+        self._facts = FactReader(self.info.cwd, self.own_messages, phrases)
         self.unstored: list[Message] = []
         """Messages that could not be stored because the database was lost."""
         self.rescued: set[str] = set()
@@ -148,7 +152,7 @@ class LiveSession:
         self.statuses = {status.message_id: status for status in loaded.statuses}
         self.held = loaded.held
         self._inherited = loaded.inherited
-        self._facts = FactReader(self.info.cwd, self.own_messages)
+        self._facts = FactReader(self.info.cwd, self.own_messages, self.phrases)
         self._before = loaded.before
         self._unreported = True
         self._announced = False
@@ -170,7 +174,8 @@ class LiveSession:
         """Commits the user's prompt, and with it a new session. `steers`: inside a turn."""
         prompt = self._sized(prompt)
         if self.stored:
-            await self._commit(prompt, self._store.messages.add(self.info.id, prompt, self.facts_of(prompt)))
+            facts = await self._facts_of_prompt(prompt)
+            await self._commit(prompt, self._store.messages.add(self.info.id, prompt, facts))
         else:
             words = prompt.text or " ".join(image.name for image in prompt.images)
             title = self.info.title or title_of(words)
@@ -183,7 +188,7 @@ class LiveSession:
         self._emit(PromptCommitted(prompt.id, prompt.text, images, steers))
 
     async def _create(self, prompt: Message) -> None:
-        await self._store.sessions.create(self.info, prompt, self.facts_of(prompt))
+        await self._store.sessions.create(self.info, prompt, await self._facts_of_prompt(prompt))
         await self._store.leases.acquire(self.info.id)
         self.stored = True
 
@@ -193,6 +198,12 @@ class LiveSession:
             self._announced = True
             info = self.info
             self._emit(SessionOpened(info.id, info.parent_id, info.model, info.compaction))
+
+    async def _facts_of_prompt(self, prompt: Message) -> MessageFacts:
+        """In a thread if it is long: the search for rules takes time."""
+        if prompt.length > COUNT_INLINE_CHARS:
+            return await asyncio.to_thread(self.facts_of, prompt)
+        return self.facts_of(prompt)
 
     def facts_of(self, message: Message) -> MessageFacts:
         """The facts of the next message; stored with it."""
@@ -330,9 +341,13 @@ def result_message(result: ToolResult) -> Message:
     return Message(id=new_id(), role="tool", parts=(result,), created_at=time.time())
 
 
-def user_message(text: str, images: Sequence[Image] = ()) -> Message:
-    """A prompt; without a text part if it is only a picture."""
-    words = (Text(text),) if text or not images else ()
+def user_message(text: str, images: Sequence[Image] = (), pasted: Sequence[str] = ()) -> Message:
+    """A prompt; without a text part if it is only a picture. `pasted` are parts of `text`, in order."""
+    spans: list[tuple[int, int]] = []
+    for one in pasted:
+        start = text.find(one, spans[-1][1] if spans else 0)
+        spans += [(start, start + len(one))] if one and start >= 0 else []
+    words = (Text(text, tuple(spans)),) if text or not images else ()
     return Message(id=new_id(), role="user", parts=(*words, *images), created_at=time.time())
 
 

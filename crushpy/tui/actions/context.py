@@ -1,9 +1,9 @@
-"""Commands about the context: compaction method, compaction, pins, template, undo, inspector, cost."""
+"""Commands about the context: compaction method, compaction, pins, rules, template, undo, inspector, cost."""
 
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from crushpy.core.errors import CrushpyError
+from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.messages import Message
 from crushpy.engine.compaction.draft import Rehearsal
 from crushpy.tui.actions.command_group import CommandGroup, RefusedCommand
@@ -70,6 +70,41 @@ class ContextCommands(CommandGroup):
             await board.remove(pin.number)
             self.say(f"Unpinned {pin.number}. Compaction no longer carries it.")
 
+    async def rules(self, argument: str) -> None:
+        """Adds a standing rule, or lists them; a chosen one can be pinned or dropped."""
+        service = self.conversation.rules
+        try:
+            if argument.strip():
+                added = await service.add(argument)
+                self.say(f"Standing rule {added.number} added. Every compaction carries it verbatim.")
+                return
+            listed = await service.listed()
+            if not listed.valid:
+                self.say("There are no standing rules yet: /rules TEXT adds one.")
+                return
+            title = f"Standing rules: {listed.tokens:,} of {listed.limit:,} tokens"
+            title += f", {listed.left_out:,} do not fit" if listed.left_out else ""
+            choices = [Choice(str(rule.number), f"{rule.number} {_line(rule.text)}") for rule in listed.valid]
+            number = await self.choose(title, choices, "Enter shows a rule and offers to pin or drop it")
+            rule = next((one for one in listed.valid if str(one.number) == number), None)
+            if rule is None:
+                return
+            choices = [
+                Choice("keep", "Keep it"),
+                Choice("pin", "Pin it", "beside the other pins, whatever their number"),
+                Choice("drop", "Drop it", "the agent is told that it no longer applies"),
+            ]
+            match await self.choose(f"Standing rule {rule.number}", choices, rule.text[:MAX_PIN_CHARS_SHOWN]):
+                case "pin":
+                    self.say(await self._pin(lambda board: board.add_text(rule.text)))
+                case "drop":
+                    await service.drop(rule.number)
+                    self.say(f"Dropped standing rule {rule.number}. It no longer applies.")
+                case _:
+                    pass
+        except UsageError as error:
+            raise RefusedCommand(str(error)) from None
+
     async def select_compaction(self, argument: str) -> None:
         """Selects who decides when to compact; applies from the next request, and is saved."""
         method: str | None = argument.strip().lower()
@@ -117,6 +152,7 @@ class ContextCommands(CommandGroup):
             lambda message_id: self._pin(lambda board: board.add_message(message_id)),
             conversation.context.edit,
             lambda: conversation.sessions.requests(conversation.info.id),
+            lambda: self.rules(""),
         )
         before, read = conversation.sent_states, conversation.context.inspect
         await self.show(InspectorScreen(read, conversation.info.compaction, thresholds, controls))
@@ -170,5 +206,9 @@ def shows(item: TranscriptItem) -> Callable[[Message], bool]:
 
 def _title(pin: "PinView") -> str:
     words = f"({pin.problem})" if pin.problem else pin.text
-    line = " ".join(f"{pin.name} {words}".split())
-    return f"{pin.number} {pin.kind}: {line if len(line) <= 80 else line[:79] + '…'}"
+    return f"{pin.number} {pin.kind}: {_line(f'{pin.name} {words}')}"
+
+
+def _line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 80 else line[:79] + "…"

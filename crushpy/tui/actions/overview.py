@@ -121,23 +121,25 @@ class OverviewCommands(CommandGroup):
         if not text:
             raise RefusedCommand("There is nothing to review: this conversation has not changed any file.")
         focus = f" Look above all at: {argument.strip()}." if argument.strip() else ""
-        self.conversation.submit(
+        request = (
             "Review this change as a careful colleague would: mistakes first, with file and line, then what "
             f"is unclear or missing (tests, documentation). Change nothing.{focus}\n\n```diff\n{text}\n```"
         )
+        self.conversation.submit(request, pasted=(request,))
 
     async def init(self, argument: str) -> None:
         """Asks the agent to write AGENTS.md from the project's files, and to show it first."""
         self.require_idle()
         there = (Path(self.chat.options.cwd) / "AGENTS.md").exists()
-        self.conversation.submit(
+        request = (
             f"{'Improve the AGENTS.md of' if there else 'Write an AGENTS.md for'} this project: what an "
             "engineer who has never seen it must know to work on it well. Look at the files first: how to "
             "build, test and lint (also a single test), how the code is laid out, what its conventions are. "
             "Only what you have seen, at most 60 lines, no general advice. Show me its whole text in "
-            "your reply, then write it to AGENTS.md.",
-            mode="ask",  # the question about the file is what shows it first
+            "your reply, then write it to AGENTS.md."
         )
+        # The question about the file is what shows it first.
+        self.conversation.submit(request, mode="ask", pasted=(request,))
 
     async def _changes(self) -> str:
         """The changes of the conversation as one diff; secrets are redacted."""

@@ -91,9 +91,9 @@ class ChatScreen(ChatHost):
         self.stop_keys = StopKeys(self)
         self.events = ChatEvents(self)
         self.attaching = Attaching(self, options.cwd)
-        self._early: list[tuple[str, tuple[Image, ...]]] = []
+        self._early: list[tuple[str, tuple[Image, ...], tuple[str, ...]]] = []
         if options.prompt:
-            self._early.append((options.prompt, images))
+            self._early.append((options.prompt, images, ()))
             self._images = ()
         self.recent_actions: list[str] = []
         """Commands by their action, the latest first."""
@@ -142,7 +142,7 @@ class ChatScreen(ChatHost):
 
     def _give_back(self) -> None:
         """Returns prompts that were sent before the engine was loaded to the prompt."""
-        for text, images in reversed(self._early):
+        for text, images, _ in reversed(self._early):
             self.prompt.take_back(text)
             self.attaching.given(images)
         self._early.clear()
@@ -167,8 +167,8 @@ class ChatScreen(ChatHost):
             self.set_timer(WARM_UP_DELAY_S, lambda: self.run_worker(self._recall(conversation)))
         self.todos.show(conversation.info.todos)
         self.status.follow(conversation, yolo=options.yolo)
-        for text, images in self._early:
-            conversation.submit(text, images)
+        for text, images, pasted in self._early:
+            conversation.submit(text, images, pasted=pasted)
         self._early.clear()
         self.tried.set()
         if options.pick:
@@ -187,18 +187,18 @@ class ChatScreen(ChatHost):
 
     @on(PromptInput.Submitted)
     def _submitted(self, event: PromptInput.Submitted) -> None:
-        self.attaching.when_read(lambda: self._submit(event.text))
+        self.attaching.when_read(lambda: self._submit(event.text, event.pasted))
 
-    def _submit(self, text: str) -> None:
+    def _submit(self, text: str, pasted: tuple[str, ...] = ()) -> None:
         dismiss_toasts(self)
         images = self.attachments.take()
         if self.conversation is None:
-            self._early.append((text, images))
+            self._early.append((text, images, pasted))
             if self.tried.is_set():
                 self.say(f"{NOT_OPEN} Your prompt is kept.", warning=True)
             return
         self.transcript.following = True
-        self.conversation.submit(text, images)
+        self.conversation.submit(text, images, pasted=pasted)
         self.events.show_queue()
 
     @on(PromptInput.Changed)

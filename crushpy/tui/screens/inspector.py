@@ -97,6 +97,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "system": ("█", "$primary"),
     "context file": ("▓", "$primary"),
     "summary": ("▒", "$accent"),
+    "rules": ("░", "$accent"),
     "pins": ("█", "$accent"),
     "evidence": ("▓", "$accent"),
     "user": ("█", "$success"),
@@ -183,6 +184,8 @@ class ContextControls:
     edit: EditContext
     requests: Callable[[], Awaitable[Sequence[RequestMade]]]
     """The sizes of the requests sent so far."""
+    rules: Callable[[], Awaitable[None]]
+    """Shows the standing rules, to pin or drop them. May raise CrushpyError."""
 
 
 class InspectorScreen(OverlayScreen[None]):
@@ -212,6 +215,7 @@ class InspectorScreen(OverlayScreen[None]):
         Binding("t", "toggle('tools_apart')", "Tools"),
         Binding("w", "over_time", "Window over time"),
         Binding("p", "pin", "Pin"),
+        Binding("l", "rules", "Rules"),
         Binding("r", "refresh_figures", "Refresh"),
         Binding("d", "edit('drop')", "Drop"),
         Binding("c", "edit('cut')", "Cut"),
@@ -345,7 +349,7 @@ class InspectorScreen(OverlayScreen[None]):
         self._show()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return action not in ("edit", "cut_old_views", "pin") or self._controls is not None
+        return action not in ("edit", "cut_old_views", "pin", "rules") or self._controls is not None
 
     def action_pin(self) -> None:
         """Pins the message at the cursor."""
@@ -358,6 +362,18 @@ class InspectorScreen(OverlayScreen[None]):
 
     async def _pin(self, controls: ContextControls, message_id: str) -> None:
         tell(self, await controls.pin(message_id))
+
+    def action_rules(self) -> None:
+        """Lists the standing rules."""
+        self.spawn(self._show_rules, group="rules")
+
+    async def _show_rules(self) -> None:
+        assert self._controls is not None
+        try:
+            await self._controls.rules()
+        except CrushpyError as error:
+            tell(self, error.message, "warning")
+        self.action_refresh_figures()
 
     def action_refresh_figures(self) -> None:
         self._inspection = self._read()

@@ -12,7 +12,7 @@ from textual.content import Content
 from textual.widgets import Static, Tree
 from textual.widgets.tree import TreeNode
 
-from crushpy.core.boundary import StoredBoundary
+from crushpy.core.boundary import StoredBoundary, lineage_words, of_this_boundary
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import (
     Data,
@@ -42,9 +42,10 @@ MAX_MESSAGE_CHARS = 600
 
 def coverage_words(boundary: StoredBoundary) -> str:
     """How many facts were carried over; empty if there were none."""
-    total = sum(counts[0] for counts in boundary.facts.values())
-    carried = sum(counts[2] for counts in boundary.facts.values())
-    return f"{carried}/{total} facts" if total else ""
+    facts, since = of_this_boundary(boundary.facts).values(), lineage_words(boundary)
+    total, carried = sum(count.total for count in facts), sum(count.carried for count in facts)
+    words = f"{carried}/{total} facts" if total else ""
+    return f"{words} since the root {since}".lstrip() if since else words
 
 
 def tokens_words(boundary: StoredBoundary) -> str:

@@ -79,6 +79,10 @@ class Pastes:
         """`text` with its marks expanded."""
         return re.sub(_MARK, self._meant, text) if self._folded else text
 
+    def contained(self, text: str) -> tuple[str, ...]:
+        """The folded texts whose marks `text` has, in order."""
+        return tuple(self._meant(mark) for mark in re.finditer(_MARK, text) if self._known(mark))
+
     def admit(self, text: str) -> str:
         """`text` as the prompt shows it: known or too large texts as marks."""
         text = plain_breaks(text)

@@ -121,9 +121,11 @@ class PromptInput(FoldingTextArea):
     class Submitted(Message):
         """A prompt for the agent, with its pastes in full."""
 
-        def __init__(self, text: str) -> None:
+        def __init__(self, text: str, pasted: tuple[str, ...] = ()) -> None:
             super().__init__()
             self.text = text
+            self.pasted = pasted
+            """Parts of `text`, in order."""
 
     class Dropped(Message):
         """A paste that may be paths of images. It is not inserted yet."""
@@ -283,7 +285,7 @@ class PromptInput(FoldingTextArea):
             return self.Shell(command) if command else None
         name, args = _command(text)
         if name is None:
-            return self.Submitted(text)
+            return self.Submitted(text, self.pastes.contained(self.text))
         commands = self._completer.commands
         if any(name in hint.slashes for hint in commands):
             return self.Command(name, args)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from rich.segment import Segment
 from rich.style import Style
 
-from crushpy.core.boundary import Boundary
+from crushpy.core.boundary import Boundary, lineage_words, of_this_boundary
 from crushpy.core.messages import counted
 from crushpy.security.sanitize import one_line
 from crushpy.tui.items import BOUNDARY_ACTIONS, BoundaryItem
@@ -44,9 +44,11 @@ def draw_boundary_card(item: BoundaryItem, canvas: Canvas, margin: Margin, *, op
     inside = margin.add(Segment("  ", palette.text))
     if why:
         canvas.prose([[(why, palette.text)]], inside, palette.text)
-    kept = kept_words(boundary.facts)
+    kept = kept_words(of_this_boundary(boundary.facts))
+    since = lineage_words(boundary)
     for words, style in (
         (kept, palette.text),
+        (since and f"since the start {since} facts", palette.text),
         (_figures(boundary), palette.text),
         (_origin(boundary), palette.muted),
     ):
@@ -90,6 +92,7 @@ _ONE = {
     "todos": "todo",
     "requests": "request of yours",
     "notes": "earlier note",
+    "rules": "rule",
     "pins": "pin",
 }
 """How one fact of each kind is named."""
@@ -161,12 +164,13 @@ def _carried(item: BoundaryItem, canvas: Canvas, margin: Margin) -> Iterator[Non
         summary = MarkdownStream(canvas, inside, palette.text)
         summary.feed(item.summary)
         yield from summary.finish()
-    if item.pins:
-        canvas.blank(inside, palette.text)
-        _heading("Pinned by you", canvas, inside)
-        yield from _evidence(item.pins, canvas, inside)
+    for title, text in (("Your standing rules", item.rules), ("Pinned by you", item.pins)):
+        if text:
+            canvas.blank(inside, palette.text)
+            _heading(title, canvas, inside)
+            yield from _evidence(text, canvas, inside)
     if item.evidence:
-        if item.summary or item.pins:
+        if item.summary or item.pins or item.rules:
             canvas.blank(inside, palette.text)
         _heading("Evidence, built by crushpy from what was really done", canvas, inside)
         yield from _evidence(item.evidence, canvas, inside)

@@ -1,0 +1,394 @@
+"""Standing rules: sentences in which the user sets a rule, constraint, preference or prohibition. Pure.
+
+Found by phrases (`templates/rules.toml`), never by a model, and only in the user's own words: code, quotes,
+logs and text that a program inserted do not count.
+"""
+
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
+
+import msgspec
+
+from crushpy.context.earlier_notes import marks
+from crushpy.context.tags import safe
+from crushpy.core.messages import Data, Message, Note, Text
+
+MAX_STATEMENTS = 2_000
+"""Of one message; the others are counted."""
+MAX_RULES = 2_000
+"""Of a conversation. The oldest are dropped and counted."""
+MAX_OWN_CHARS = 1_000_000
+MAX_SENTENCE_CHARS = 1_200
+"""A longer sentence is pasted text or a list of data."""
+WRAP_COLUMNS = 60
+"""A longer line without an end of sentence continues in the next one."""
+MAX_LABEL_WORDS = 6
+SAME_SUBJECT = 4
+"""The weight of shared words (see `subjects`) from which on two sentences are about the same."""
+NEARLY_FULL = 0.8
+"""Share of their budget from which on the user is warned, before any rule is left out."""
+RULES_HEADING = (
+    "Standing rules of the user's, word for word, with message id and time (UTC). They still apply."
+)
+ADDED, WITHDRAWN = (
+    "The user added a standing rule:",
+    "The user withdrew a standing rule; it no longer applies:",
+)
+
+
+class Statement(Data, frozen=True):
+    """A sentence of the user's that is a rule, ends one, or is a decision."""
+
+    text: str
+    rule: bool = False
+    revokes: bool = False
+    decision: bool = False
+    edit: str = ""
+    """added or withdrawn: the user did that with the rule, outside a prompt."""
+
+
+class RuleFact(Data, frozen=True):
+    """A rule of a conversation."""
+
+    number: int
+    """Its name in the conversation: 1, 2, 3, ..."""
+    text: str
+    message_id: str = ""
+    at: float = 0.0
+    """When it was said, in seconds since the epoch; 0 if unknown."""
+    added: bool = False
+    """By the user, not found in a prompt."""
+    ended: str = ""
+    """withdrawn or superseded; empty while it applies."""
+    by: int = 0
+    """The number of the rule that superseded it, if that is one."""
+
+
+# --- phrases ------------------------------------------------------------------------------------------------
+
+_NOT_WORD = re.compile(r"[^\w'$%./+&-]+")
+_CLAUSE = re.compile(r"[,;:()\[\]–—|，；：、\n]|\s-\s")
+
+
+class RulePhrases:
+    """The phrases of `rules.toml` by kind, and what they find."""
+
+    def __init__(self, phrases: Mapping[str, Iterable[str]]) -> None:
+        self._all = {kind: list(dict.fromkeys(map(_plain, some))) for kind, some in phrases.items()}
+        self._present = self._all
+        cjk = (one for some in self._all.values() for one in some if _is_cjk(one))
+        self.common = {*self._all["common"], *cjk}
+        """Words that say nothing about the subject of a rule."""
+
+    def find(self, text: str) -> list[Statement]:
+        """The statements in the user's own words, in order."""
+        text = text[:MAX_OWN_CHARS]
+        plain, search = _plain(text), copy(self)  # another thread may search at the same time
+        search._present = {kind: [one for one in some if one in plain] for kind, some in self._all.items()}
+        found = (search._judge(*one) for one in _sentences(text, search._is_label))
+        return [one for one in found if one is not None]
+
+    def _is_label(self, head: str) -> bool:
+        words = _plain(head).strip(" #*_\t")
+        return len(words.split()) <= MAX_LABEL_WORDS and any(
+            f" {words}".endswith(label if _is_cjk(label) else f" {label}") for label in self._present["label"]
+        )
+
+    def _judge(self, sentence: str, shown: str, labelled: bool) -> Statement | None:
+        """`shown` is the sentence without quotes and code."""
+        if shown.rstrip(" *_)\n").endswith(("?", "？")):
+            return Statement(sentence, rule=True) if labelled else None
+        plain = re.sub(r"[.!?…]+(?=\s|$)", " ", _plain(shown))
+        clauses = [f" {' '.join(_NOT_WORD.sub(' ', one).split())} " for one in _CLAUSE.split(plain)]
+        words = "".join(clauses)
+        revokes, decision = self._has(words, "revoke"), self._has(words, "decision")
+        for phrase in self._present["unless"]:
+            clauses = [clause.replace(f" {phrase} ", "  ") for clause in clauses]
+        rule = labelled or self._has("".join(clauses), "phrase") or any(map(self._starts, clauses))
+        return Statement(sentence, rule, revokes, decision) if rule or revokes or decision else None
+
+    def _has(self, words: str, kind: str) -> bool:
+        return any(one in words if _is_cjk(one) else f" {one} " in words for one in self._present[kind])
+
+    def _starts(self, clause: str) -> bool:
+        while lead := next((one for one in self._present["lead"] if clause.startswith(f" {one} ")), ""):
+            clause = clause[len(lead) + 1 :]
+        return clause.startswith(tuple(f" {one} " for one in self._present["start"]))
+
+
+def _plain(text: str) -> str:
+    return text.casefold().replace("’", "'")
+
+
+def _is_cjk(text: str) -> bool:
+    """Whether words are not separated by spaces, or are inflected by what follows them (Korean)."""
+    return any(char >= "\u2e80" for char in text)
+
+
+# --- the user's own words -----------------------------------------------------------------------------------
+
+
+def own_words_of(message: Message) -> str:
+    """The prose of a message without what was pasted or piped into it."""
+    found: list[str] = []
+    for part in message.parts:
+        if isinstance(part, Text):
+            starts, ends = [0, *(end for _, end in part.pasted)], [*(start for start, _ in part.pasted), None]
+            found.append("\n\n".join(part.text[start:end] for start, end in zip(starts, ends, strict=True)))
+    return "".join(found)
+
+
+def edits_in(message: Message) -> list[Statement]:
+    """The rules that the user added or withdrew outside a prompt."""
+    how = {"rule": "added", "rule_withdrawn": "withdrawn"}
+    notes = [part for part in message.parts if isinstance(part, Note) and part.about in how]
+    return [
+        Statement(note.text.partition("\n")[2], note.about == "rule", edit=how[note.about]) for note in notes
+    ]
+
+
+_FENCE = re.compile(r"^[ \t]*+(`{3,}+|~{3,}+)[^\n]*+\n.*?(?:^[ \t]*+\1[^\n]*+$|\Z)", re.MULTILINE | re.DOTALL)
+_TAG = re.compile(
+    r"<([\w-]*(?:remind|output|stdout|stderr|command|bash|file|document|attach|context|environment|task|report"
+    r"|result|tool|log|paste|code|pre|diff|quot|transcript|summary|evidence|note|memory|skill|status|system"
+    r"|agent)[\w-]*)\b",
+    re.IGNORECASE,
+)
+"""Opens text that a program inserted, or that is marked as foreign."""
+_FOREIGN_LINE = re.compile(
+    r"^(?: {4,}+(?![-*+•] |\d+[.)] )|\t|\+\S|E  |[ \t]*+(?:>|\$ |[+@-]{2,}"
+    r"|\[?\d{4}-\d\d-\d\d[T ]|\[?\d\d:\d\d:\d\d|\w{3} +\d+ \d\d:\d\d"
+    r"|\[?(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|FATAL|CRITICAL)\b"
+    r"|\[?(?i:error|warning|fatal|panic|traceback|exception|hint|npm err!)\b[^:\n]{0,40}(?::|\])"
+    r"|File \"|at \S+\(|\S{1,200}:\d+:\d+:)).*$",
+    re.MULTILINE,
+)
+"""Indented code, a quote, a command, a diff, a line of a log or of a stack trace."""
+_QUOTE = re.compile(
+    r"`[^`\n]+`|\"[^\"\n]{1,300}\"|“[^”]{1,300}”|„[^“”]{1,300}[“”]|«[^»]{1,300}»|「[^」]{1,300}」|『[^』]{1,300}』"
+    r"|‘[^’]{1,300}’(?!\w)|(?<!\w)'[^'\n]{2,300}'(?!\w)"
+)
+_BULLET = re.compile(r"^\s*(?:[-*+•–]|\d{1,3}[.)])\s+")
+_HEADING = re.compile(r"^\s*#{1,6}\s+")
+_END = re.compile(r"[.!?…]+[\"')\]*_]*\s+(?=[^\sa-zà-ÿ])|[。！？]+[」』”）]*")
+_ABBREVIATION = re.compile(
+    r"(?:^|[\s(])(?:e\.g|i\.e|etc|vs|cf|approx|incl|no|nr|z\.\s?b|d\.\s?h|bzw|ggf|usw|p\.\s?ex|np|т\.\s?е|напр|mrs?"
+    r"|ms|dr|st|\w)\.\s+$",
+    re.IGNORECASE,
+)
+
+
+def _hide(text: str) -> str:
+    """`text` with the same length and lines; all that is not the user's own prose is blanked."""
+    text = _FENCE.sub(_blank, text)
+    at, pieces, unclosed = 0, list[str](), set[str]()
+    for tag in _TAG.finditer(text):
+        close = text.find(f"</{tag[1]}", tag.end()) if tag.start() >= at and tag[1] not in unclosed else at
+        if close < 0:
+            unclosed.add(tag[1])
+        elif close > at:
+            pieces += [text[at : tag.start()], re.sub(r"[^\n]", "\0", text[tag.start() : close])]
+            at = close
+    return _QUOTE.sub(_blank, _FOREIGN_LINE.sub(_blank, "".join((*pieces, text[at:]))))
+
+
+def _blank(found: re.Match[str]) -> str:
+    return re.sub(r"[^\n]", "\0", found[0])
+
+
+def _sentences(text: str, is_label: Callable[[str], bool]) -> Iterator[tuple[str, str, bool]]:
+    """Each sentence as written and with foreign text blanked, and whether a label makes it a rule."""
+    masked = _hide(text)
+    head, labelled_head = "", False
+    for start, end, is_item in _paragraphs(masked):
+        shown, written = masked[start:end], text[start:end]
+        before, colon, after = shown.replace("：", ":").partition(":")
+        if not is_item:
+            opens = (bool(colon) and not after.strip()) or _HEADING.match(shown) is not None
+            head, labelled_head = (written, is_label(before)) if opens else ("", False)
+        labelled = (is_item and labelled_head) or bool(colon and after.strip() and is_label(before))
+        if labelled and end - start <= MAX_SENTENCE_CHARS:
+            yield written, shown, True
+        elif head and is_item:  # the item of a list means little without its head: "Never:"
+            yield f"{head}\n{written}", f"{_hide(head)} {shown}", False
+        elif not head:
+            yield from ((written[first:last], shown[first:last], False) for first, last in _split(shown))
+
+
+def _paragraphs(masked: str) -> Iterator[tuple[int, int, bool]]:
+    """Start and end of each line with those that it continues in, and whether it is the item of a list."""
+    start, end, is_item, offset = -1, 0, False, 0
+    for line in masked.splitlines(keepends=True):
+        bullet, has_words = _BULLET.match(line), bool(line.strip("\0 \t\r\n"))
+        joins = (
+            has_words and not bullet and not _HEADING.match(line) and masked[end - 1] not in ".!?:;。！？："
+        )
+        if start >= 0 and not (joins and end - masked.rfind("\n", 0, end) > WRAP_COLUMNS):
+            yield start, end, is_item
+            start = -1
+        if has_words and start < 0:
+            start, is_item = (
+                offset + (bullet.end() if bullet else len(line) - len(line.lstrip())),
+                bool(bullet),
+            )
+        end = offset + len(line.rstrip()) if has_words else end
+        offset += len(line)
+    if start >= 0:
+        yield start, end, is_item
+
+
+def _split(shown: str) -> Iterator[tuple[int, int]]:
+    """Start and end of each sentence that is not too long; file names and numbers are not split."""
+    ends = [found.end() for found in _END.finditer(shown)]
+    ends = [end for end in ends if not _ABBREVIATION.search(shown[max(0, end - 14) : end])]
+    for start, end in zip((0, *ends), (*ends, len(shown)), strict=True):
+        last = start + len(shown[start:end].rstrip())
+        if 2 < last - start <= MAX_SENTENCE_CHARS:
+            yield start, last
+
+
+# --- the rules of a conversation ----------------------------------------------------------------------------
+
+
+class RuleBook:
+    """The rules of a lineage while they are being merged."""
+
+    def __init__(self, rules: Iterable[RuleFact], common: Iterable[str]) -> None:
+        self._common = common
+        self._rules = {rule.number: rule for rule in rules}
+        self._next = max(self._rules, default=0) + 1
+        self._by_text: dict[str, int] = {}
+        self._by_subject: dict[str, set[int]] = {}
+        for rule in self._rules.values():
+            self._index(rule)
+
+    @property
+    def rules(self) -> tuple[RuleFact, ...]:
+        return tuple(self._rules.values())
+
+    def add(self, statement: Statement, message_id: str, at: float) -> None:
+        """Takes in the next statement of the user's."""
+        known = self._by_text.get(_key(statement.text), 0)
+        if statement.edit == "withdrawn":
+            self._end(known, "withdrawn", 0)
+            return
+        number = known or (self._next if statement.rule else 0)
+        for old in self._about(statement.text) if statement.revokes else ():
+            if old != number:
+                self._end(old, "superseded", number)
+        if statement.rule and not known:
+            self._next += 1
+            self._rules[number] = RuleFact(number, statement.text, message_id, at, bool(statement.edit))
+            self._index(self._rules[number])
+
+    def _index(self, rule: RuleFact) -> None:
+        if not rule.ended:
+            self._by_text[_key(rule.text)] = rule.number
+            for subject in subjects(rule.text, self._common):
+                self._by_subject.setdefault(subject, set()).add(rule.number)
+
+    def _end(self, number: int, how: str, by: int) -> None:
+        rule = self._rules.get(number)
+        if rule is not None and not rule.ended:
+            self._rules[number] = msgspec.structs.replace(rule, ended=how, by=by)
+            self._by_text.pop(_key(rule.text), None)
+
+    def _about(self, text: str) -> list[int]:
+        """The rules that share a number, a name or two content words with `text`."""
+        shared: dict[int, int] = {}
+        for subject, weight in subjects(text, self._common).items():
+            for number in self._by_subject.get(subject, ()):
+                shared[number] = shared.get(number, 0) + weight
+        return sorted(number for number, weight in shared.items() if weight >= SAME_SUBJECT)
+
+
+def _key(text: str) -> str:
+    return " ".join(_plain(text).split())
+
+
+_WORD = re.compile(r"[^\W\d_]{3,}|\d[\d.,]*\d|\d")
+_CJK = re.compile(r"[\u2e80-\uffef]+")
+
+
+def subjects(text: str, common: Iterable[str]) -> dict[str, int]:
+    """What a sentence is about, with weights: names and numbers 4, words and single digits 2, pairs of CJK
+    characters 1. `common` are words that do not count."""
+    head, colon, rest = text.partition(":")
+    text = rest if colon and head.isupper() else text  # a label such as HARD CONSTRAINT
+    found = dict.fromkeys(marks(text), 4)
+    for word in _WORD.findall(_CJK.sub(" ", _plain(text))):
+        if word not in common:
+            found.setdefault(word.removesuffix("s")[:6], 4 if word[0].isdigit() and len(word) > 1 else 2)
+    if _CJK.search(text):
+        for phrase in common:
+            text = text.replace(phrase, " ") if _is_cjk(phrase) else text
+        found |= {run[at : at + 2]: 1 for run in _CJK.findall(text) for at in range(len(run) - 1)}
+    return found
+
+
+class CarriedRules(Data, frozen=True):
+    """The rules as a seed contains them."""
+
+    text: str = ""
+    tokens: int = 0
+    left_out: int = 0
+    warning: str = ""
+
+
+def carry_rules(
+    rules: Sequence[RuleFact],
+    limit: int,
+    count: Callable[[str], int],
+    *,
+    dropped: int = 0,
+    redact: Callable[[str], str] = lambda text: text,
+) -> CarriedRules:
+    """All rules that apply within `limit` tokens, in order. If they do not fit, ids and times are left out
+    first, then the oldest that were found in prompts. `dropped` are no longer held."""
+    valid = [rule for rule in rules if not rule.ended]
+    total = len(valid) + dropped
+    if not total:
+        return CarriedRules()
+    lines = {rule.number: "- " + safe(redact(rule.text)).replace("\n", "\n  ") for rule in valid}
+    text = "\n".join((RULES_HEADING, *(f"{lines[rule.number]}{_source(rule)}" for rule in valid)))
+    kept = len(valid)
+    if dropped or count(text) > limit:
+        text, kept = _fitted(valid, lines, total, limit, count)
+    size, warning = count(text) if text else 0, ""
+    if kept < total:
+        warning = (
+            f"{total - kept:,} of {total:,} standing rules do not fit into {limit:,} tokens and were left out"
+        )
+    elif size > NEARLY_FULL * limit:
+        warning = f"the standing rules take {size:,} of {limit:,} tokens; beyond that some would be left out"
+    hint = ": drop some (/rules or crushpy sessions rules) or raise compaction.rule_tokens" if warning else ""
+    return CarriedRules(text, size, total - kept, warning + hint)
+
+
+def _fitted(
+    valid: Sequence[RuleFact], lines: dict[int, str], total: int, limit: int, count: Callable[[str], int]
+) -> tuple[str, int]:
+    """The rules that fit without their sources, those the user added and the newest first; how many."""
+    sizes = {number: count(f"{line}\n") for number, line in lines.items()}
+    room = limit - count(RULES_HEADING)
+    while room > 0:
+        left, kept = room, set[int]()
+        for rule in sorted(valid, key=lambda rule: (rule.added, rule.number), reverse=True):
+            if sizes[rule.number] <= left:
+                kept.add(rule.number)
+                left -= sizes[rule.number]
+        more = [f"({total - len(kept)} more did not fit; recall finds them.)"] if len(kept) < total else []
+        text = "\n".join((RULES_HEADING, *(line for number, line in lines.items() if number in kept), *more))
+        over = count(text) - limit
+        if over <= 0:
+            return text, len(kept)
+        room -= over + 1
+    return "", 0
+
+
+def _source(rule: RuleFact) -> str:
+    said = time.strftime("%Y-%m-%d %H:%M", time.gmtime(rule.at)) if rule.at else ""
+    words = ", ".join(filter(None, (rule.message_id, said)))
+    return f" [{words}]" if words else ""

@@ -1,0 +1,35 @@
+"""`crushpy sessions rules`, as a user types it."""
+
+import json
+
+from scripted_llm import ScriptedLLM
+from support.command import Cli
+from support.headless import Run
+
+RULE = "Never push to main."
+
+
+def test_rules_are_listed_added_and_dropped(cli: Cli, run: Run, llm: ScriptedLLM) -> None:
+    llm.script("Fine.")
+    session = run(f"{RULE} List the files.").result["session_id"]
+    listed = json.loads(cli("sessions", "rules", session, "--json").stdout)
+    assert [rule["text"] for rule in listed["rules"]] == [RULE] and listed["limit"] == 1_500
+    assert cli("sessions", "rules", session, "--add", "Speak like a pirate").stdout == "Added as rule 2.\n"
+    assert cli("sessions", "rules", session, "--drop", "1").stdout == f"Withdrew rule 1: {RULE}\n"
+    table = cli("sessions", "rules", "latest").stdout.splitlines()
+    assert table[0].endswith(f"{RULE}  (withdrawn)") and "Speak like a pirate" in table[1]
+    assert "of 1,500 tokens" in table[2]
+
+
+def test_bad_input_names_the_thing_and_the_way_out(cli: Cli, run: Run, llm: ScriptedLLM) -> None:
+    llm.script("Fine.")
+    session = run("List the files.").result["session_id"]
+    assert cli("sessions", "rules", session).stdout == "There are no standing rules in this conversation.\n"
+    for args, why in (
+        (("--drop", "7"), "there is no standing rule 7; there are: none"),
+        (("--drop", "1", "--add", "x"), "give either --add or --drop"),
+        (("--add", " "), "the rule is empty"),
+        (("--add", "never " * 5_000), "this does not fit"),
+    ):
+        done = cli("sessions", "rules", session, *args)
+        assert done.returncode == 2 and why in done.stderr, (args, done.stderr)

@@ -1,0 +1,211 @@
+"""Standing rules: found by phrases in the user's own words, carried verbatim, ended only by the user."""
+
+from pathlib import Path
+
+import pytest
+
+from crushpy.context.ledger import Ledger
+from crushpy.context.message_facts import FactReader
+from crushpy.context.standing_rules import ADDED, WITHDRAWN, RuleFact, RulePhrases, carry_rules
+from crushpy.core.messages import Message, Note, Text
+from crushpy.core.templates import TemplateProblem, Templates
+
+PHRASES = RulePhrases(Templates().phrases())
+
+
+def rules(text: str) -> list[str]:
+    return [one.text for one in PHRASES.find(text) if one.rule]
+
+
+def said(*texts: str | Note) -> list[Message]:
+    parts = [Text(text) if isinstance(text, str) else text for text in texts]
+    return [Message(f"m{n}", "user", (part,), 1_700_000_000.0 + n) for n, part in enumerate(parts, 1)]
+
+
+def book(*texts: str | Note) -> list[RuleFact]:
+    facts = FactReader("/work", (), lambda: PHRASES).extract_all(said(*texts))
+    return list(Ledger().merged(facts, messages=len(facts), generation=0, phrases=PHRASES).rules or ())
+
+
+def valid(*texts: str | Note) -> list[str]:
+    return [rule.text for rule in book(*texts) if not rule.ended]
+
+
+def tokens(text: str) -> int:
+    return len(text) // 4
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Never push to main.",
+        "Use pnpm, not npm.",
+        "Please don't touch config.toml.",
+        "SAFETY RULE: Keep bleach away from the prep counter.",
+        "USER PREFERENCE: The user's contact code: ABC-1234.",
+        "Bitte antworte immer auf Deutsch.",
+        "N'utilise jamais npm dans ce projet.",
+        "Nunca borres archivos sin preguntar.",
+        "Nunca faça push para a main.",
+        "Non usare mai print per il debug.",
+        "Gebruik nooit tabs in dit project.",
+        "Nigdy nie commituj bez testów.",
+        "Никогда не удаляй файлы без спроса.",
+        "绝不要提交到主分支。",
+        "必ず日本語で回答してください。",
+        "절대 main에 푸시하지 마세요.",
+    ],
+)
+def test_a_rule_is_found_in_each_shipped_language(text: str) -> None:
+    assert rules(text) == [text]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Why does it never finish?",
+        "The worker never finishes its job.",
+        "I don't know what happened.",
+        "Fix the bug in src/a.py and add a test.",
+        'He said "never push to main" yesterday.',
+        "The log says `you must never do this`.",
+        "```\nNever run this.\n```",
+        "    never_do_this()  # must stay",
+        "> Never push to main",
+        "2026-11-16 10:00:01 WARN never retry this",
+        "error: you must specify a value",
+        "<system-reminder>\nNever mention this.\n</system-reminder>",
+        "<bash-stdout>you must always log in</bash-stdout>",
+        '<file path="a.md">\nAlways use tabs.\n</file>',
+    ],
+)
+def test_questions_reports_and_foreign_text_are_no_rules(text: str) -> None:
+    assert rules(text) == []
+
+
+def test_what_was_pasted_into_a_prompt_is_not_the_users_own() -> None:
+    text = "Look at this:\nNever push.\nAlways pull.\nNever merge on Fridays."
+    start = text.index("Never push")
+    pasted = (start, text.index("Never merge"))
+    message = Message("m1", "user", (Text(text, (pasted,)),))
+    found = FactReader("/work", (), lambda: PHRASES).extract(message)
+    assert [one.text for one in found.statements or ()] == ["Never merge on Fridays."]
+
+
+def test_sentences_are_not_split_in_file_names_or_numbers_or_after_a_colon() -> None:
+    assert rules("Look at src/foo.py. Never touch v1.2.3 of lib.so: it is signed. Thanks.") == [
+        "Never touch v1.2.3 of lib.so: it is signed."
+    ]
+    assert rules("Never use tools e.g. Docker here. Run it.") == ["Never use tools e.g. Docker here."]
+    assert rules("HARD CONSTRAINT: The cap is $500. It holds for all.") == [
+        "HARD CONSTRAINT: The cap is $500. It holds for all."
+    ], "a label covers its line"
+
+
+def test_a_list_below_a_label_or_a_phrase_is_a_list_of_rules() -> None:
+    assert rules("Rules:\n- use tabs\n- see docs/a.md\n\nThen go on.") == ["use tabs", "see docs/a.md"]
+    assert rules("Never:\n1. push to main\n2. delete files") == [
+        "Never:\npush to main",
+        "Never:\ndelete files",
+    ]
+
+
+def test_a_rule_has_the_id_and_the_time_of_its_message() -> None:
+    (rule,) = book("Never push to main.")
+    assert (rule.number, rule.message_id, rule.at) == (1, "m1", 1_700_000_001.0)
+    carried = carry_rules([rule], 1_500, tokens)
+    assert "- Never push to main. [m1, 2023-11-14 22:13]" in carried.text and not carried.warning
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        "Forget the rule about port 8417.",
+        "From now on the service must listen on another port of the gateway.",
+        "The gateway service no longer needs 8417.",
+    ],
+)
+def test_a_later_sentence_that_revokes_and_shares_the_subject_supersedes(later: str) -> None:
+    before = "Always run the gateway service on port 8417."
+    found = book(before, later)
+    assert found[0].ended == "superseded" and before not in valid(before, later)
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        "Always run the gateway service on port 9000.",
+        "Forget it.",
+        "From now on, write commit messages in English.",
+        "Why is port 8417 used instead?",
+    ],
+)
+def test_in_doubt_both_are_carried(later: str) -> None:
+    before = "Always run the gateway service on port 8417."
+    assert before in valid(before, later)
+
+
+def test_a_rule_that_ended_is_listed_with_its_successor() -> None:
+    first, second = book("HARD CONSTRAINT: Report all times in UTC.", "From now on, report all times in CET.")
+    assert (first.ended, first.by, second.ended) == ("superseded", 2, "")
+
+
+def test_the_user_adds_and_withdraws_rules_by_notes() -> None:
+    added = Note(f"{ADDED}\nSpeak like a pirate", about="rule")
+    gone = Note(f"{WITHDRAWN}\nNever push to main.", about="rule_withdrawn")
+    found = book("Never push to main.", added, gone, "Never push to main.")
+    assert [(rule.text, rule.ended, rule.added) for rule in found] == [
+        ("Never push to main.", "withdrawn", False),
+        ("Speak like a pirate", "", True),
+        ("Never push to main.", "", False),
+    ]
+
+
+def test_facts_and_ledgers_stored_without_rules_are_searched_once() -> None:
+    old = FactReader("/work").extract_all(said("Never push to main.", "Go on."))
+    before = Ledger().merged(old, messages=2, generation=0)
+    assert before.rules is None
+    after = before.merged((), messages=0, generation=1, phrases=PHRASES)
+    assert [rule.text for rule in after.rules or ()] == ["Never push to main."]
+    again = Ledger().merged(old, messages=2, generation=0, phrases=PHRASES)
+    assert again.rules == after.rules
+
+
+def test_none_is_left_out_silently() -> None:
+    many = [RuleFact(n, f"Never use port {n} for anything.", f"m{n}", 1.0) for n in range(1, 101)]
+    assert carry_rules(many[:20], 400, tokens).left_out == 0
+    near = carry_rules(many[:30], 300, tokens)
+    assert near.left_out == 0 and "beyond that some would be left out" in near.warning
+    short = carry_rules([*many, RuleFact(101, "Mine", added=True)][::-1], 300, tokens)
+    assert short.left_out > 50 and f"{short.left_out} of 101 standing rules" in short.warning
+    assert tokens(short.text) <= 300 and "- Mine" in short.text and f"({short.left_out} more" in short.text
+    assert "port 100 " in short.text and "port 1 " not in short.text, "the newest are carried"
+    assert carry_rules(many, 5, tokens).left_out == 100
+    assert carry_rules(many[:1], 300, tokens, dropped=3).left_out == 3
+
+
+def test_ten_thousand_rules_and_contradictions_are_bounded() -> None:
+    prompt = "\n".join(f"From now on never use port {n} for gateway {n}." for n in range(10_000, 20_000))
+    found = FactReader("/work", (), lambda: PHRASES).extract_all(said(prompt, "Always use it. Never use it."))
+    ledger = Ledger().merged(found, messages=2, generation=0, phrases=PHRASES)
+    assert len(ledger.rules or ()) <= 2_000 and ledger.dropped["rules"] >= 8_000
+    held = [rule.text for rule in ledger.rules or () if not rule.ended]
+    assert held[-2:] == ["Always use it.", "Never use it."]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("[en]\nstart = [1]", "start in [en]"), ("[en]\nrule = ''", "rule in [en]"), ("x = = 1", "line 1")],
+)
+def test_a_broken_file_is_named_and_the_shipped_one_used(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "rules.toml").write_text(text)
+    problems: list[TemplateProblem] = []
+    assert Templates(tmp_path).reporting_to(problems.append).phrases() == Templates().phrases()
+    assert words in problems[0].message and "rules.toml" in problems[0].message
+
+
+def test_a_file_of_the_users_own_replaces_the_shipped_one(tmp_path: Path) -> None:
+    (tmp_path / "rules.toml").write_text("[tlh]\nphrase = 'not ever, jupa'")
+    own = RulePhrases(Templates(tmp_path).phrases())
+    found = own.find("Do not ever push. Never pull.")
+    assert [one.text for one in found] == ["Do not ever push."]
