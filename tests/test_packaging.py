@@ -18,7 +18,8 @@ LIBRARIES = sysconfig.get_path("purelib")
 TEMPLATES = sorted(str(path.relative_to(ROOT / "templates")) for path in (ROOT / "templates").rglob("*.md"))
 SHOW = (
     "import crushpy\n"
-    "from crushpy.core.templates import Templates, template_file, template_from_file, shipped_dir, shipped_names\n"
+    "from crushpy.core.templates import Templates, shipped_dir, shipped_names\n"
+    "from crushpy.core.templates import template_file, template_from_file\n"
     "for name in shipped_names(): template_from_file(name, shipped_dir() / template_file(name))\n"
     "print(crushpy.__file__, shipped_dir(), len(shipped_names()), len(Templates().render('system')))\n"
 )

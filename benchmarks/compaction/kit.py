@@ -41,7 +41,7 @@ def load_kit() -> None:
 
 
 def stretched(prompts: int) -> Talk:
-    """The kit's session with `prompts` prompts: its statements at the same relative places among small talk."""
+    """The kit's session with `prompts` prompts: its statements at the same relative places."""
     from compaction_kit.canaries import seeded_canaries  # pyright: ignore
     from compaction_kit.session import build_seeded_session  # pyright: ignore
 

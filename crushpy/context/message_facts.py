@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from crushpy.context import facts
-from crushpy.context.standing_rules import MAX_STATEMENTS, RulePhrases, Statement, edits_in, own_words_of
+from crushpy.context.standing_rules import MAX_STATEMENTS, RulePhrases, UserStatement, edits_in, own_words_of
 from crushpy.core.messages import Data, Message, ToolCall, ToolResult
 
 MAX_REQUEST_CHARS = 40_000
@@ -44,7 +44,7 @@ class MessageFacts(Data, frozen=True):
     command: CommandFacts | None = None
     files: tuple[facts.Touched, ...] = ()
     """Read or changed; paths in full."""
-    statements: tuple[Statement, ...] | None = None
+    statements: tuple[UserStatement, ...] | None = None
     """Of the user's own words: rules, decisions and the end of rules. None if they were not searched for."""
     statements_dropped: int = 0
     """Beyond `MAX_STATEMENTS`."""

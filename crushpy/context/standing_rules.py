@@ -38,7 +38,7 @@ ADDED, WITHDRAWN = (
 )
 
 
-class Statement(Data, frozen=True):
+class UserStatement(Data, frozen=True):
     """A sentence of the user's that is a rule, ends one, or is a decision."""
 
     text: str
@@ -82,7 +82,7 @@ class RulePhrases:
         self.common = {*self._all["common"], *cjk}
         """Words that say nothing about the subject of a rule."""
 
-    def find(self, text: str) -> list[Statement]:
+    def find(self, text: str) -> list[UserStatement]:
         """The statements in the user's own words, in order."""
         text = text[:MAX_OWN_CHARS]
         plain, search = _plain(text), copy(self)  # another thread may search at the same time
@@ -96,10 +96,10 @@ class RulePhrases:
             f" {words}".endswith(label if _is_cjk(label) else f" {label}") for label in self._present["label"]
         )
 
-    def _judge(self, sentence: str, shown: str, labelled: bool) -> Statement | None:
+    def _judge(self, sentence: str, shown: str, labelled: bool) -> UserStatement | None:
         """`shown` is the sentence without quotes and code."""
         if shown.rstrip(" *_)\n").endswith(("?", "？")):
-            return Statement(sentence, rule=True) if labelled else None
+            return UserStatement(sentence, rule=True) if labelled else None
         plain = re.sub(r"[.!?…]+(?=\s|$)", " ", _plain(shown))
         clauses = [f" {' '.join(_NOT_WORD.sub(' ', one).split())} " for one in _CLAUSE.split(plain)]
         words = "".join(clauses)
@@ -107,7 +107,7 @@ class RulePhrases:
         for phrase in self._present["unless"]:
             clauses = [clause.replace(f" {phrase} ", "  ") for clause in clauses]
         rule = labelled or self._has("".join(clauses), "phrase") or any(map(self._starts, clauses))
-        return Statement(sentence, rule, revokes, decision) if rule or revokes or decision else None
+        return UserStatement(sentence, rule, revokes, decision) if rule or revokes or decision else None
 
     def _has(self, words: str, kind: str) -> bool:
         return any(one in words if _is_cjk(one) else f" {one} " in words for one in self._present[kind])
@@ -140,12 +140,13 @@ def own_words_of(message: Message) -> str:
     return "".join(found)
 
 
-def edits_in(message: Message) -> list[Statement]:
+def edits_in(message: Message) -> list[UserStatement]:
     """The rules that the user added or withdrew outside a prompt."""
     how = {"rule": "added", "rule_withdrawn": "withdrawn"}
     notes = [part for part in message.parts if isinstance(part, Note) and part.about in how]
     return [
-        Statement(note.text.partition("\n")[2], note.about == "rule", edit=how[note.about]) for note in notes
+        UserStatement(note.text.partition("\n")[2], note.about == "rule", edit=how[note.about])
+        for note in notes
     ]
 
 
@@ -268,7 +269,7 @@ class RuleBook:
     def rules(self) -> tuple[RuleFact, ...]:
         return tuple(self._rules.values())
 
-    def add(self, statement: Statement, message_id: str, at: float) -> None:
+    def add(self, statement: UserStatement, message_id: str, at: float) -> None:
         """Takes in the next statement of the user's."""
         known = self._by_text.get(_key(statement.text), 0)
         if statement.edit == "withdrawn":
