@@ -277,7 +277,8 @@ def _draw_tree(branches: "list[Branch]") -> list[str]:
 
 
 def _branch_line(branch: "Branch") -> str:
-    from crushpy.core.boundary import lineage_words, of_this_boundary
+    from crushpy.context.coverage import lineage_words
+    from crushpy.core.boundary import of_this_boundary
 
     session, boundary = branch.session, branch.boundary
     words = [session.id, _format_age(session.updated_at), counted(session.message_count, "message")]

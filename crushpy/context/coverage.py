@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from crushpy.context import facts
 from crushpy.context.earlier_notes import bullets, contains_note
 from crushpy.context.ledger import Ledger
-from crushpy.core.boundary import LINEAGE, FactCount
+from crushpy.core.boundary import LINEAGE, Boundary, FactCount
 from crushpy.core.messages import Message
 
 KINDS = ("paths", "commands", "failures", "todos", "requests", "notes", "rules", "pins")
@@ -54,6 +54,17 @@ def lineage_coverage(
     held = len(ledger.files) + len(ledger.commands) + len(ledger.requests) + sum(map(len, said.values()))
     total = held + sum(ledger.dropped.values())
     return (total, found + sum(count.carried for count in kinds.values())), kinds
+
+
+def lineage_words(boundary: Boundary) -> str:
+    """How many of all facts since the root are carried; empty if there are none."""
+    named = [
+        f"{kind.removesuffix(LINEAGE)} {count.carried}/{count.total}"
+        for kind, count in boundary.facts.items()
+        if kind.endswith(LINEAGE) and count.total
+    ]
+    total, carried = boundary.lineage
+    return f"{carried}/{total}" + (f" ({', '.join(named)})" if named else "") if total else ""
 
 
 def covered(fact: str, carried: str) -> bool:

@@ -5,7 +5,7 @@ bounded: the oldest facts of a kind are dropped and counted.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -106,6 +106,10 @@ class Ledger(Data, frozen=True):
     def still_failing(self) -> list[RunFact]:
         """The commands that count as open, the latest first."""
         return [run for run in reversed(self.commands) if run.failed and not self._repaired(run)]
+
+    def rules_of(self, message_ids: Collection[str]) -> list[str]:
+        """The rules that apply and were said in these messages."""
+        return [rule.text for rule in self.rules or () if rule.message_id in message_ids and not rule.ended]
 
     def _repaired(self, run: RunFact) -> bool:
         """A file that it named was changed since, and the tests passed after that."""

@@ -25,17 +25,6 @@ def of_this_boundary(facts: Mapping[str, FactCount]) -> dict[str, FactCount]:
     return {kind: count for kind, count in facts.items() if not kind.endswith(LINEAGE)}
 
 
-def lineage_words(boundary: "Boundary") -> str:
-    """How many of all facts since the root are carried; empty if there are none."""
-    named = [
-        f"{kind.removesuffix(LINEAGE)} {count.carried}/{count.total}"
-        for kind, count in boundary.facts.items()
-        if kind.endswith(LINEAGE) and count.total
-    ]
-    total, carried = boundary.lineage
-    return f"{carried}/{total}" + (f" ({', '.join(named)})" if named else "") if total else ""
-
-
 def prose_share(facts: Mapping[str, FactCount]) -> float | None:
     """Share of the facts that the summary alone carries. None if there are none."""
     facts = of_this_boundary(facts)

@@ -8,7 +8,7 @@ from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
 from support.talk import MODEL, Talk, Talks
 
-from crushpy.core.boundary import lineage_words
+from crushpy.context.coverage import lineage_words
 from crushpy.core.errors import UsageError
 from crushpy.core.events import BoundaryCommitted, Notice
 from crushpy.core.messages import Seed

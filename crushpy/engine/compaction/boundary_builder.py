@@ -224,11 +224,7 @@ class BoundaryBuilder:
             cwd=cwd,
             notes=before.notes if before else "",
             pins=draft.pins.facts,
-            rules=[
-                redact(rule.text)
-                for rule in draft.ledger.rules or ()
-                if rule.message_id in left and not rule.ended
-            ],
+            rules=draft.ledger.rules_of(left),
         )
         draft.lineage, kinds = lineage_coverage(draft.ledger, carried, prose=draft.seed.summary, cwd=cwd)
         draft.facts |= kinds

@@ -12,7 +12,8 @@ from textual.content import Content
 from textual.widgets import Static, Tree
 from textual.widgets.tree import TreeNode
 
-from crushpy.core.boundary import StoredBoundary, lineage_words, of_this_boundary
+from crushpy.context.coverage import lineage_words
+from crushpy.core.boundary import StoredBoundary, of_this_boundary
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import (
     Data,

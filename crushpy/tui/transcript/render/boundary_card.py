@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from rich.segment import Segment
 from rich.style import Style
 
-from crushpy.core.boundary import Boundary, lineage_words, of_this_boundary
+from crushpy.context.coverage import lineage_words
+from crushpy.core.boundary import Boundary, of_this_boundary
 from crushpy.core.messages import counted
 from crushpy.security.sanitize import one_line
 from crushpy.tui.items import BOUNDARY_ACTIONS, BoundaryItem
