@@ -21,6 +21,7 @@ pytest_plugins = [
     "support.certificates",
     "support.keyrings",
     "support.list_server",
+    "support.ollama_server",
 ]
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]

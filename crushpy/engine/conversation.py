@@ -271,8 +271,7 @@ class Conversation:
         self._models.require_known(model)
         if not self.busy:
             await self._models.forget(model)  # its key may have just been stored
-        await self._models.prepare(model)
-        self._models.provider(model)
+        await self._models.prepare(model, tools=True)
         if for_all:
             self._user_settings.save_choice("model", model)
             self._user_settings.replace(model=model)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from copy import copy
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -23,13 +24,15 @@ from crushpy.llm.provider_factory import (
     create_provider,
     protocol_for,
     server_address,
-    waits_for_keyring,
     warm_up,
 )
 from crushpy.llm.status_placement import chosen_placement, usual_placement
 from crushpy.settings import Settings
 from crushpy.storage.records import SessionInfo
 from crushpy.util.images import ImageLimits
+
+if TYPE_CHECKING:
+    from crushpy.llm.model_servers import ServedModel
 
 NOT_SEEN = "not shown: this model cannot look at pictures"
 
@@ -50,7 +53,9 @@ class Models:
         self._infos: dict[str, ModelInfo] = {}
         self._servers: dict[str, str] = {}
         self._refused: dict[str, int] = {}
-        """Windows named by servers when they refused a request of this process."""
+        """Windows named by servers in this process."""
+        self._served: dict[str, ServedModel] = {}
+        """The models that servers described before the first request."""
         self._protocols: dict[str, str] = {}
 
     def for_tools(self, tool_specs: ToolSpecs) -> "Models":
@@ -65,13 +70,26 @@ class Models:
             self._providers[model] = create_provider(model, self.settings)
         return self._providers[model]
 
-    async def prepare(self, model: str) -> None:
-        """Creates the provider of `model` in a thread if its key is in the system keyring.
+    async def prepare(self, model: str, *, tools: bool = False) -> None:
+        """Creates the provider of `model`, and asks a local server for its window, before the first request.
 
-        Raises as `provider` does, which would block the event loop.
+        Raises as `provider` does, which would block the event loop while the system keyring is read; and
+        BadRequest if `tools` are needed and the server says that the model has none.
         """
-        if model not in self._providers and waits_for_keyring(model, self.settings):
-            self._providers[model] = await asyncio.to_thread(create_provider, model, self.settings)
+        if model not in self._providers:
+            from crushpy.llm.model_probe import open_provider
+
+            provider, served = await open_provider(model, self.settings)
+            self._providers[model] = provider
+            if served is not None:
+                self._served[model] = served
+                if served.context_window:
+                    self.learn_window(model, served.context_window)
+        if tools and (known := self._served.get(model)) is not None and known.tools is False:
+            raise BadRequest(
+                f"{model} does not support tools, which crushpy needs.",
+                "Choose a model that does, with -m or /model: `crushpy models --json` shows which.",
+            )
 
     async def forget(self, model: str) -> None:
         """Closes the provider of `model`: the next request looks up its key again."""
@@ -166,7 +184,7 @@ class Models:
         self._learn(model, status_placement="append")
 
     def learn_window(self, model: str, tokens: int) -> None:
-        """An error named the model's window."""
+        """The server named the model's window, in an error or when it was asked."""
         self._refused[model] = tokens
         self._learn(model, window=tokens)
 

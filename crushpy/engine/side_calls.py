@@ -10,8 +10,8 @@ from crushpy.engine.models import Models
 from crushpy.engine.session.session import TITLE_LENGTH
 from crushpy.engine.turn.model_call import ModelCall
 from crushpy.llm.errors import CutStream, EmptyReply, TimedOut
+from crushpy.llm.model_probe import open_provider
 from crushpy.llm.protocol import Done, Request
-from crushpy.llm.provider_factory import create_provider
 from crushpy.security.sanitize import one_line
 from crushpy.settings import Settings
 
@@ -55,7 +55,7 @@ async def suggest_title(models: Models, templates: Templates, model: str, prompt
 
 async def probe_model(model: str, settings: Settings) -> str:
     """Tests key, name and address of a model with the smallest possible request. Raises ModelError."""
-    provider = await asyncio.to_thread(create_provider, model, settings)
+    provider, _ = await open_provider(model, settings)
     hello = Message(id="hello", role="user", parts=(Text("Say OK."),))
     request = Request(model, "Answer with one word.", (hello,), max_output_tokens=PROBE_OUTPUT_TOKENS)
     started = time.monotonic()

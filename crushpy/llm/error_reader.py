@@ -71,6 +71,11 @@ FILTERED = re.compile(
     re.IGNORECASE,
 )
 WRONG_KEY = re.compile(r"api key not valid|invalid.{0,10}api.?key|api_key_invalid|no api.?key", re.IGNORECASE)
+NO_MEMORY = re.compile(
+    r"requires more system memory|cudaMalloc failed|(?:failed|unable) to allocate.{0,40}(?:buffer|memory)",
+    re.IGNORECASE,
+)
+"""Errors of local servers that cannot load a model."""
 LATE_SYSTEM = re.compile(
     r"system (?:message|prompt|role)s?.{0,40}(?:beginning|first|start|position|order|only|once)"
     r"|roles? must alternate|only (?:user|the).{0,40}roles? (?:are|is) supported|unexpected role.{0,20}system"
@@ -181,6 +186,13 @@ def classify(
         return BadRequest(
             f"{source.model} was not found at {said}",
             "`crushpy models` lists the models that can be used. Also check the server's address.",
+            status=status,
+        )
+    if status >= 500 and NO_MEMORY.search(body.raw):
+        return BadRequest(
+            f"{source.model} does not fit in the memory of {said}",
+            "Choose a smaller model, or a smaller window: "
+            f"crushpy config set 'models.\"{source.model}\".context_window' 16384",
             status=status,
         )
     if status == 408:

@@ -103,6 +103,8 @@ class HttpProvider(ABC):
     headers: ClassVar[dict[str, str]] = {}
     refused_thinking: ClassVar[re.Pattern[str]] = REFUSED_SIGNATURE
     """Matches the error of a server that does not accept the signed thinking of a request."""
+    ndjson: ClassVar[bool] = False
+    """Each line of the stream is an event, instead of server-sent events."""
 
     def __init__(self, api_key: str | None = None, **options: Unpack[HttpProviderOptions]) -> None:
         self._strip = options.get("strip", self.strip)
@@ -246,7 +248,7 @@ class HttpProvider(ABC):
             for piece in await self._read_whole(request, response, reader):
                 yield piece
             return
-        events, last_piece = EventReader(), time.monotonic()
+        events, last_piece = EventReader(ndjson=self.ndjson), time.monotonic()
         received, last_yield = 0, last_piece
         try:
             async for data in response.chunks():
@@ -369,8 +371,10 @@ class EventReader:
     Raises CutStream for an event of more than `limit` bytes: an endless one would exhaust memory.
     """
 
-    def __init__(self, limit: int = MAX_EVENT_BYTES) -> None:
+    def __init__(self, limit: int = MAX_EVENT_BYTES, *, ndjson: bool = False) -> None:
+        """`ndjson`: each line is an event."""
         self._limit = limit
+        self._ndjson = ndjson
         self._rest: list[bytes] = []
         """Chunks of an incomplete line."""
         self._data: list[bytes] = []
@@ -404,6 +408,8 @@ class EventReader:
 
     def _line(self, line: bytes) -> bytes | None:
         line = line.removesuffix(b"\r")
+        if self._ndjson:
+            return line or None
         if line.startswith(b"data:"):
             self._data.append(line[6:] if line[5:6] == b" " else line[5:])
         elif not line and self._data:

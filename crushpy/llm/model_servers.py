@@ -1,15 +1,16 @@
-"""Requests a server's list of models, in the server's protocol."""
+"""Requests a server's list of models, or the description of one, in the server's protocol."""
 
 import asyncio
 import re
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import quote
 
 import msgspec
 
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Data, Json
+from crushpy.llm.read_json import as_object, as_objects
 
 if TYPE_CHECKING:
     from crushpy.http import Client
@@ -21,13 +22,37 @@ MAX_MODELS = 5_000
 _MAX_RESPONSE_BYTES = 10_000_000
 _PAGE_SIZE = 1_000
 
-_WINDOWS = ("context_length", "context_window", "max_model_len", "max_context_length", "max_input_tokens")
+DEFAULT_NUM_CTX = 32_768
+"""The window for Ollama to load a model with, if neither the user nor the model's author chose one. A larger
+one often does not fit in memory."""
+TOOLS_SINCE = (0, 4, 6)
+"""The first version of Ollama that streams tool calls."""
+MAX_SHOWN = 200
+"""Models of Ollama in a list: each costs a request."""
+
+_T = TypeVar("_T")
+_ABILITIES = ("tools", "vision", "thinking")
+_WINDOW_PATHS = ("/api/v0/models", "/api/ps", "/props")
+"""Where LM Studio, Ollama and llama.cpp report the windows of loaded models."""
+_WINDOWS = (
+    "loaded_context_length",
+    "context_length",
+    "context_window",
+    "max_model_len",
+    "max_context_length",
+    "max_input_tokens",
+)
 _OUTPUTS = ("max_output_tokens", "max_completion_tokens", "max_output_length", "max_tokens")
 _NOT_CHAT = re.compile(
     r"embed|whisper|(^|[-_/])tts|dall-e|moderation|rerank|transcri|realtime|(^|[-_/])(image|sora|veo|imagen|lyria)"
     r"|-image(-|$)|davinci|babbage|guard|(^|[-_/])(audio|speech|ocr|aqa)|-audio(-|$)|-ocr(-|$)",
     re.IGNORECASE,
 )
+
+
+def server_root(api_base: str) -> str:
+    """The address of a local server without /v1 or /api."""
+    return api_base.rstrip("/").removesuffix("/v1").removesuffix("/api")
 
 
 class ServedModel(Data, frozen=True):
@@ -52,6 +77,8 @@ class ListSource(Data, frozen=True):
     key: str | None = None
     bearer: bool = False
     """The key is sent as a bearer token."""
+    own: bool = False
+    """The user's own server: one that lists no windows is asked as LM Studio, llama.cpp and Ollama."""
 
     def key_headers(self, header: str = "") -> dict[str, str]:
         from crushpy.llm.http_provider import key_headers
@@ -60,25 +87,50 @@ class ListSource(Data, frozen=True):
 
 
 class ListFailed(CrushpyError):
-    """The server's list of models cannot be read."""
+    """The server's list of models cannot be read. `status`: that of its answer, if it is an error."""
+
+    status = 0
 
 
 async def ask_server(source: ListSource, timeout_s: float = LIST_TIMEOUT_S) -> tuple[ServedModel, ...]:
     """Its chat models, in its order. Raises ListFailed."""
+    found = await _ask(lambda client: _LISTS[source.protocol](client, source), timeout_s)
+    chat = (model for model in found if model.id and not _NOT_CHAT.search(model.id))
+    return tuple({model.id: model for model in chat}.values())[:MAX_MODELS]
+
+
+async def show_ollama(
+    source: ListSource, name: str, window: int | None = None, timeout_s: float = LIST_TIMEOUT_S
+) -> ServedModel:
+    """A model of Ollama, with the window to load it with: `window` if given, else a suitable one, and never
+    more than the model supports. Raises ListFailed, with status 404 if Ollama does not have it."""
+    root, headers = server_root(source.api_base), source.key_headers()
+
+    async def show(client: "Client") -> ServedModel:
+        loaded = await _loaded_windows(client, root, headers, ("/api/ps",))
+        return await _show_ollama(client, root, headers, name, loaded, window)
+
+    return await _ask(show, timeout_s)
+
+
+async def _ask(request: "Callable[[Client], Awaitable[_T]]", timeout_s: float) -> _T:
     from crushpy.http import Client, HttpError, Timeouts
 
     client = Client(Timeouts(connect=timeout_s, response=timeout_s, idle=timeout_s))
     try:
         async with asyncio.timeout(timeout_s):
-            found = await _LISTS[source.protocol](client, source)
+            return await request(client)
     except TimeoutError:
         raise ListFailed(f"no answer within {timeout_s:g} s") from None
     except HttpError as error:
         raise ListFailed(error.message) from None
     finally:
         await client.close()
-    chat = (model for model in found if model.id and not _NOT_CHAT.search(model.id))
-    return tuple({model.id: model for model in chat}.values())[:MAX_MODELS]
+
+
+def same_model(one: str, other: str) -> bool:
+    """Whether two names of one server mean the same model: Ollama's default tag may be omitted."""
+    return one.removesuffix(":latest") == other.removesuffix(":latest")
 
 
 # --- the protocols -------------------------------------------------------------------------------------
@@ -95,18 +147,98 @@ async def _openai(client: "Client", source: ListSource) -> list[ServedModel]:
         if not address.switch(error.status, ""):
             raise
         answer = await _get(client, address.url, headers)
-    return [model for entry in _entries(answer, "data", "models") if (model := _parse_model(entry))]
+    found = [model for entry in _entries(answer, "data", "models") if (model := _parse_model(entry))]
+    if not source.own or all(model.context_window for model in found):
+        return found
+    windows = await _loaded_windows(client, server_root(source.api_base), headers)
+
+    def window_of(model: ServedModel) -> int | None:
+        known = (window for name, window in windows.items() if same_model(name, model.id))
+        return model.context_window or next(known, windows.get(""))
+
+    return [msgspec.structs.replace(model, context_window=window_of(model)) for model in found]
+
+
+async def _loaded_windows(
+    client: "Client", root: str, headers: Mapping[str, str], paths: tuple[str, ...] = _WINDOW_PATHS
+) -> dict[str, int]:
+    """The windows of loaded models by name, as LM Studio and Ollama report them; "": as llama.cpp does, for
+    its only model."""
+    from crushpy.http import HttpError
+
+    async def ask(path: str) -> Json:
+        try:
+            return as_object(await _get(client, f"{root}{path}", headers))
+        except (ListFailed, HttpError):
+            return {}
+
+    found: dict[str, int | None] = {}
+    for answer in await asyncio.gather(*map(ask, paths)):
+        for entry in (*as_objects(answer.get("data")), *as_objects(answer.get("models"))):
+            found[_text(entry, "id", "name", "model")] = _count(entry, *_WINDOWS)
+        found[""] = found.get("") or _count(_object(answer, "default_generation_settings"), "n_ctx")
+    return {name: window for name, window in found.items() if window}
 
 
 async def _ollama(client: "Client", source: ListSource) -> list[ServedModel]:
-    root = source.api_base.rstrip("/").removesuffix("/v1").removesuffix("/api")
+    root, headers = server_root(source.api_base), source.key_headers()
     try:
-        answer = await _get(client, f"{root}/api/tags", source.key_headers())
+        answer = await _get(client, f"{root}/api/tags", headers)
     except _ListRefused as error:
         if error.status not in (404, 405):
             raise
         return await _openai(client, source)
-    return [ServedModel(_text(entry, "name", "model")) for entry in _entries(answer, "models")]
+    loaded = await _loaded_windows(client, root, headers, ("/api/ps",))
+
+    async def show(name: str) -> ServedModel:
+        try:
+            return await _show_ollama(client, root, headers, name, loaded)
+        except ListFailed:
+            return ServedModel(name)
+
+    names = [_text(entry, "name", "model") for entry in _entries(answer, "models")][:MAX_SHOWN]
+    return list(await asyncio.gather(*map(show, names)))
+
+
+async def _show_ollama(
+    client: "Client",
+    root: str,
+    headers: Mapping[str, str],
+    name: str,
+    loaded: Mapping[str, int],
+    window: int | None = None,
+) -> ServedModel:
+    body = msgspec.json.encode({"model": name, "name": name})  # old versions read `name`
+    shown = as_object(await _get(client, f"{root}/api/show", headers, body))
+    if not ("details" in shown or "model_info" in shown):
+        raise ListFailed("it does not answer like Ollama")
+    facts = _object(shown, "model_info")
+    limit = next((_count(facts, key) for key in facts if key.endswith(".context_length")), None)
+    chosen = re.search(r"^num_ctx +(\d+)$", _text(shown, "parameters"), re.MULTILINE)
+    usual = max(DEFAULT_NUM_CTX, next((loaded[key] for key in loaded if same_model(key, name)), 0))
+    if shown.get("remote_host") and limit:  # runs in Ollama's cloud, always with its full window
+        usual = limit
+    window = window or (int(chosen[1]) if chosen else usual)
+    able = shown.get("capabilities")
+    if not isinstance(able, list):
+        await _require_tool_calls(client, root, headers)
+        able = None
+    tools, images, thinking = (None if able is None else word in able for word in _ABILITIES)
+    return ServedModel(name, min(window, limit or window), tools=tools, images=images, thinking=thinking)
+
+
+async def _require_tool_calls(client: "Client", root: str, headers: Mapping[str, str]) -> None:
+    """Raise ListFailed if this version of Ollama, which does not list abilities, cannot stream tool calls."""
+    try:
+        version = _text(as_object(await _get(client, f"{root}/api/version", headers)), "version")
+    except ListFailed:
+        return  # another program that speaks Ollama's protocol
+    if tuple(map(int, re.findall(r"\d+", version)[:3])) < TOOLS_SINCE:
+        needed = ".".join(map(str, TOOLS_SINCE))
+        raise ListFailed(
+            f"its version {version} cannot call tools",
+            f"Update Ollama to {needed} or later, or choose another model with -m.",
+        )
 
 
 async def _anthropic(client: "Client", source: ListSource) -> list[ServedModel]:
@@ -168,8 +300,10 @@ class _ListRefused(ListFailed):
         self.status = status
 
 
-async def _get(client: "Client", url: str, headers: Mapping[str, str]) -> Any:
-    with await client.request("GET", url, {"accept": "application/json", **headers}) as response:
+async def _get(client: "Client", url: str, headers: Mapping[str, str], query: bytes = b"") -> Any:
+    """The answer of a URL; `query` is sent in the body."""
+    headers = {"accept": "application/json", "content-type": "application/json", **headers}
+    with await client.request("POST" if query else "GET", url, headers, query) as response:
         body = await response.read(_MAX_RESPONSE_BYTES)
     if response.status != 200:
         raise _ListRefused(response.status, _explain_refusal(response.status, body))

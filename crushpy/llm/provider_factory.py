@@ -22,7 +22,12 @@ if TYPE_CHECKING:
 
 OPENAI_BASE = "https://api.openai.com/v1"
 BASE_VARIABLES = vendors.BY_NAME["openai"].base_variables
-VENDOR_PROTOCOLS = {"anthropic": "anthropic", "gemini": "gemini"}
+VENDOR_PROTOCOLS = {
+    "anthropic": "anthropic",
+    "gemini": "gemini",
+    "ollama": "ollama",
+    "ollama_chat": "ollama",
+}
 """The protocol of vendors with one of their own, at any address."""
 
 
@@ -44,7 +49,7 @@ class Endpoint(Data, frozen=True):
     api_version: str = ""
     """Part of Azure's older addresses."""
     window: int | None = None
-    """Only for the built-in model, which has no server that knows it."""
+    """For servers that let the client choose it, and for the built-in model."""
     key_stored: bool = False
     """The key is in the system's keyring."""
     key_problem: str = ""
@@ -97,6 +102,13 @@ def _create_gemini(endpoint: Endpoint) -> Provider:
     return GeminiProvider(endpoint.api_base or API_BASE, endpoint.key, **_client_options(endpoint))
 
 
+def _create_ollama(endpoint: Endpoint) -> Provider:
+    from crushpy.llm.ollama.provider import OllamaProvider
+
+    base, options = endpoint.api_base or vendors.OLLAMA_BASE, _client_options(endpoint)
+    return OllamaProvider(base, endpoint.key, num_ctx=endpoint.window, **options)
+
+
 def _client_options(endpoint: Endpoint) -> "HttpProviderOptions":
     """The options of a built-in client for this endpoint."""
     options: HttpProviderOptions = {"strip": f"{endpoint.vendor}/"}
@@ -132,6 +144,7 @@ PROTOCOLS: dict[str, Callable[[Endpoint], Provider]] = {
     "responses": _create_responses,
     "anthropic": _create_anthropic,
     "gemini": _create_gemini,
+    "ollama": _create_ollama,
     "litellm": _create_litellm,
     "demo": _create_demo,
 }

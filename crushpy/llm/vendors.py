@@ -104,6 +104,9 @@ BY_NAME = {provider.name: provider for provider in PROVIDERS}
 AZURE_KEYS = ("AZURE_API_KEY", "AZURE_OPENAI_API_KEY", "AZURE_AD_TOKEN")
 AZURE_BASES = ("AZURE_API_BASE", "AZURE_OPENAI_ENDPOINT")
 """Azure has no fixed model names: a deployment is named by its administrator."""
+OLLAMA_BASE = "http://127.0.0.1:11434"
+OLLAMA_BASES = ("OLLAMA_API_BASE", "OLLAMA_HOST")
+"""The second is Ollama's own, and may lack a scheme or a port."""
 
 BASES = (*(name for provider in PROVIDERS for name in provider.base_variables), *AZURE_BASES)
 """All variables for addresses."""
@@ -155,4 +158,17 @@ def base_of(provider: str, environ: Mapping[str, str]) -> str:
     """The address of `provider` from the environment; empty if there is none."""
     known = BY_NAME.get(provider)
     names = known.base_variables if known else AZURE_BASES if provider == "azure" else ()
-    return next((environ[name].strip() for name in names if environ.get(name, "").strip()), "")
+    if provider in ("ollama", "ollama_chat"):
+        names = OLLAMA_BASES
+    base = next((environ[name].strip() for name in names if environ.get(name, "").strip()), "")
+    return _complete_host(base) if base and names is OLLAMA_BASES else base
+
+
+def _complete_host(base: str) -> str:
+    """An address in OLLAMA_HOST, as Ollama reads it: `0.0.0.0`, `host:1234` and `:1234` are complete."""
+    scheme, given, rest = base.rpartition("://")
+    host, slash, path = rest.partition("/")
+    found = re.search(r":\d+$", host)
+    name, port = host[: found.start()] if found else host, found[0] if found else "" if given else ":11434"
+    every = ("", "0.0.0.0", "[::]")  # noqa: S104 - what a server listens on is not where a client connects
+    return f"{scheme or 'http'}://{'127.0.0.1' if name in every else name}{port}{slash}{path}"

@@ -211,7 +211,7 @@ class ProviderSettings(Data, frozen=True):
         Meta(description="Name of the environment variable that holds the key, never the key itself."),
     ] = ""
     protocol: Annotated[
-        Literal["auto", "chat", "responses", "anthropic", "gemini", "litellm"],
+        Literal["auto", "chat", "responses", "anthropic", "gemini", "ollama", "litellm"],
         Meta(description="Protocol of the server; `auto`: the provider's own, else OpenAI chat."),
     ] = "auto"
 

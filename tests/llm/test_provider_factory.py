@@ -16,6 +16,7 @@ from crushpy.llm.demo import DemoProvider
 from crushpy.llm.errors import AuthenticationFailed, BadRequest
 from crushpy.llm.gemini.provider import GeminiProvider
 from crushpy.llm.litellm.provider import LiteLLMProvider
+from crushpy.llm.ollama.provider import OllamaProvider
 from crushpy.llm.openai.provider import ChatProvider, ResponsesProvider
 from crushpy.llm.protocol import Provider, Request, TextPiece
 from crushpy.llm.provider_factory import create_provider, default_model, is_official
@@ -58,7 +59,8 @@ async def said(provider: Provider, model: str) -> str:
         ("azure/mine", {"AZURE_API_BASE": "https://x.openai.azure.com"}, LiteLLMProvider),
         ("bedrock/anthropic.claude-sonnet-4-5-v1:0", NONE, LiteLLMProvider),
         ("vertex_ai/gemini-2.5-pro", NONE, LiteLLMProvider),
-        ("ollama/qwen3", NONE, LiteLLMProvider),
+        ("ollama/qwen3", NONE, OllamaProvider),
+        ("ollama_chat/qwen3", {"OLLAMA_HOST": "somewhere"}, OllamaProvider),
         ("some_new_provider/x", NONE, LiteLLMProvider),
     ],
 )
@@ -70,8 +72,8 @@ def test_a_model_finds_its_provider(model: str, environ: dict[str, str], kind: t
     ("model", "base", "kind"),
     [
         ("lab/qwen3", "http://127.0.0.1:1/v1", ChatProvider),
-        ("ollama/qwen3", "http://127.0.0.1:11434/v1", ChatProvider),
-        ("ollama/qwen3", "http://127.0.0.1:11434", LiteLLMProvider),
+        ("ollama/qwen3", "http://127.0.0.1:11434/v1", OllamaProvider),
+        ("ollama/qwen3", "http://127.0.0.1:11434", OllamaProvider),
         ("anthropic/claude-sonnet-4-5", "http://127.0.0.1:1", AnthropicProvider),
         ("gemini/gemini-2.5-pro", "http://127.0.0.1:1/v1beta", GeminiProvider),
         ("cohere/command-r", "http://127.0.0.1:1", LiteLLMProvider),

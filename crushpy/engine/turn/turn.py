@@ -100,7 +100,7 @@ class Turn:
             model = self._session.info.model
             if self._session.stored:
                 await commit()
-            await self._models.prepare(model)
+            await self._models.prepare(model, tools=True)
             if not commit.done and self._models.slow_to_begin(model):
                 self._models.warm_up(model)
                 await commit()

@@ -20,9 +20,12 @@ class ChatDialect(msgspec.Struct, frozen=True):
     empty_content: str | None = ""
     """The content of a reply that only calls tools. Chat templates print None as a word; litellm's adapters
     treat an empty text as a mistake."""
+    ollama: bool = False
+    """Ollama's own form: arguments are objects, images are separate, and a tool result names its tool."""
 
 
 PLAIN = ChatDialect()
+OLLAMA = ChatDialect(ollama=True)
 
 
 def litellm_dialect(model: str) -> ChatDialect:
@@ -42,9 +45,12 @@ def chat_messages(request: Request, dialect: ChatDialect = PLAIN) -> list[Json]:
     return [*_system(request, dialect), *_write_history(request, dialect)]
 
 
-def encoded_chat_messages(request: Request, histories: EncodedHistories) -> list[msgspec.Raw]:
-    """The same in the plain dialect, encoded, most of it cached."""
-    return histories.encode(request, lambda part: _write_history(part, PLAIN), first=_system(request, PLAIN))
+def encoded_chat_messages(
+    request: Request, histories: EncodedHistories, dialect: ChatDialect = PLAIN
+) -> list[msgspec.Raw]:
+    """The same, encoded, most of it cached."""
+    first = _system(request, dialect)
+    return histories.encode(request, lambda part: _write_history(part, dialect), first=first)
 
 
 def _system(request: Request, dialect: ChatDialect) -> list[Json]:
@@ -58,7 +64,7 @@ def _write_history(request: Request, dialect: ChatDialect) -> list[Json]:
     stable = _append_status(history, request.status) if append else len(history)
     if dialect.cache_marks:
         _mark_history(history[:stable])
-    messages = [_write_entry(entry) for entry in history]
+    messages = [_write_entry(entry, dialect) for entry in history]
     if request.status and not append:
         messages.append({"role": "system", "content": request.status})
     return messages
@@ -106,7 +112,10 @@ def _history(request: Request, dialect: ChatDialect) -> list[_Entry]:
         if message.role == "tool":
             for part in message.parts:
                 if isinstance(part, ToolResult):
-                    entries.append(_Entry("tool", [part.text], extra={"tool_call_id": part.call_id}))
+                    extra = {"tool_call_id": part.call_id}
+                    if dialect.ollama:
+                        extra["tool_name"] = part.name
+                    entries.append(_Entry("tool", [part.text], extra=extra))
                     images += [(part.name, image) for image in part.images]
         elif message.role == "assistant":
             entries += _assistant(message, accepts_signed_parts(message, request), dialect)
@@ -136,7 +145,7 @@ def _assistant(message: Message, signed: bool, dialect: ChatDialect) -> list[_En
         return []
     extra: Json = {}
     if message.calls:
-        extra["tool_calls"] = [_call(call, signed) for call in message.calls]
+        extra["tool_calls"] = [_call(call, signed, dialect) for call in message.calls]
     # Another protocol stores other kinds of blocks for the same model.
     kinds = frozenset({"thinking", "redacted_thinking"})
     if signed and dialect.thinking_blocks and (blocks := opaque_blocks(message, kinds)):
@@ -146,9 +155,10 @@ def _assistant(message: Message, signed: bool, dialect: ChatDialect) -> list[_En
     return [_Entry("assistant", [message.text], extra=extra)]
 
 
-def _call(call: ToolCall, signed: bool) -> Json:
+def _call(call: ToolCall, signed: bool, dialect: ChatDialect) -> Json:
     # Arguments that are not JSON are not sent back: some servers parse them and fail.
-    function = {"name": call.name, "arguments": msgspec.json.encode(call.args).decode()}
+    arguments = call.args if dialect.ollama else msgspec.json.encode(call.args).decode()
+    function = {"name": call.name, "arguments": arguments}
     opaque = call.opaque if call.opaque and signed else {}
     return {"id": call.id, "type": "function", "function": function, **opaque}
 
@@ -176,13 +186,15 @@ def _mark_history(stable: list[_Entry]) -> None:
         stable[before[-1]].mark = True
 
 
-def _write_entry(entry: _Entry) -> Json:
+def _write_entry(entry: _Entry, dialect: ChatDialect) -> Json:
     text = "\n\n".join(entry.texts)
     if entry.role == "tool":
         mark: Json = {"cache_control": CACHE_MARK} if entry.mark else {}
         return {"role": "tool", "content": text, **entry.extra, **mark}
     if not entry.images:
         return {"role": entry.role, "content": _marked_text(text, entry.mark), **entry.extra}
+    if dialect.ollama:
+        return {"role": entry.role, "content": text, "images": [image.data for image in entry.images]}
     content: list[Json] = [{"type": "text", "text": text}] if text else []
     for image in entry.images:
         url = f"data:{image.media_type};base64,{image.data}"

@@ -1,0 +1,113 @@
+"""Creates a provider after asking its server about the model: its window, and whether it calls tools.
+
+Ollama is always asked. Another server of the user's own is asked if it is on this machine, or if the window
+of the model is unknown; a server that cannot say changes nothing.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from crushpy.llm import catalog, vendors
+from crushpy.llm.errors import BadRequest, Unavailable
+from crushpy.llm.model_servers import (
+    ListFailed,
+    ListSource,
+    ServedModel,
+    ask_server,
+    same_model,
+    server_root,
+    show_ollama,
+)
+from crushpy.llm.protocol import Provider
+from crushpy.llm.provider_factory import (
+    PROTOCOLS,
+    Endpoint,
+    endpoint_protocol,
+    find_endpoint,
+    is_official,
+    waits_for_keyring,
+)
+
+if TYPE_CHECKING:
+    from crushpy.settings import Settings
+
+PROBE_SERVER_TIMEOUT_S = 2.0
+
+
+async def open_provider(model: str, settings: "Settings") -> tuple[Provider, ServedModel | None]:
+    """The provider of `model`, and what its server says about it. Raises ModelError if it cannot be used."""
+    endpoint = (
+        await asyncio.to_thread(find_endpoint, model, settings)
+        if waits_for_keyring(model, settings)
+        else find_endpoint(model, settings)
+    )
+    protocol = endpoint_protocol(endpoint, settings)
+    chosen = settings.models.get(model)
+    window = chosen.context_window if chosen else None
+    served = None
+    if protocol == "ollama":
+        served = await _require_ollama(endpoint, window)
+    elif protocol == "chat" and window is None and _is_worth_asking(endpoint):
+        protocol, served = await _ask_own_server(endpoint)
+    if protocol == "ollama" and served is not None:
+        endpoint = msgspec.structs.replace(endpoint, window=served.context_window)
+    return PROTOCOLS[protocol](endpoint), served
+
+
+def _is_worth_asking(endpoint: Endpoint) -> bool:
+    from crushpy.http import HttpError, parse_url
+    from crushpy.http.proxies import is_loopback
+
+    if not endpoint.api_base or is_official(endpoint.api_base) or endpoint.vendor == "azure":
+        return False
+    try:
+        local = is_loopback(parse_url(endpoint.api_base).host)
+    except HttpError:
+        return False  # reported by the request
+    return local or catalog.lookup(endpoint.model).source == "default"
+
+
+async def _require_ollama(endpoint: Endpoint, window: int | None) -> ServedModel:
+    source, name = _source(endpoint, "ollama"), _name(endpoint)
+    try:
+        return await show_ollama(source, name, window)
+    except ListFailed as error:
+        where = f"Ollama at {server_root(source.api_base)}"
+        if error.status == 404:
+            hint = f"Run `ollama pull {name}`; `crushpy models` lists the models that it has."
+            raise BadRequest(f"{where} does not have the model {name}.", hint, status=404) from None
+        hint = error.hint or "Start it with `ollama serve`; OLLAMA_HOST sets another address."
+        raise Unavailable(f"{where} cannot be used: {error.message}", hint) from None
+
+
+async def _ask_own_server(endpoint: Endpoint) -> tuple[str, ServedModel | None]:
+    """The protocol to use, and the description of the model. Ollama is used in its own protocol, unless the
+    settings say otherwise: the other one cannot set the window."""
+    name = _name(endpoint)
+
+    async def list_models() -> ServedModel | None:
+        listed = await ask_server(_source(endpoint, "openai"), PROBE_SERVER_TIMEOUT_S)
+        return next((model for model in listed if same_model(model.id, name)), None)
+
+    shown, listed = await asyncio.gather(
+        show_ollama(_source(endpoint, "ollama"), name, timeout_s=PROBE_SERVER_TIMEOUT_S),
+        list_models(),
+        return_exceptions=True,
+    )
+    if isinstance(shown, ServedModel) and endpoint.protocol == "auto":
+        return "ollama", shown
+    for failure in (shown, listed):
+        if isinstance(failure, BaseException) and not isinstance(failure, ListFailed):
+            raise failure
+    return "chat", listed if isinstance(listed, ServedModel) else None
+
+
+def _source(endpoint: Endpoint, protocol: str) -> ListSource:
+    base = endpoint.api_base or vendors.OLLAMA_BASE
+    return ListSource(protocol, base, endpoint.key, endpoint.bearer, own=True)
+
+
+def _name(endpoint: Endpoint) -> str:
+    return endpoint.model.removeprefix(f"{endpoint.vendor}/")

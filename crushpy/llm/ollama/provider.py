@@ -1,0 +1,91 @@
+"""Client for Ollama's own chat protocol, `/api/chat`.
+
+Ollama's OpenAI-compatible endpoint cannot set the context size: it cuts a prompt at the server's default,
+often 4,096 tokens, without an error. Here every request sends the same `num_ctx`, since another value would
+load the model again.
+"""
+
+from typing import Unpack
+
+from crushpy.core.messages import Json
+from crushpy.llm.http_provider import HttpProvider, HttpProviderOptions, ReplyReader
+from crushpy.llm.model_servers import server_root
+from crushpy.llm.openai.chat_reply import ChunkReader
+from crushpy.llm.openai.chat_request import OLLAMA, chat_tools, encoded_chat_messages
+from crushpy.llm.protocol import Piece, Request
+from crushpy.llm.read_json import as_object, as_objects
+
+
+class OllamaProvider(HttpProvider):
+    """`num_ctx`: the window to load the model with; None: the server's default."""
+
+    strip = "ollama/"
+    key_variable = "OLLAMA_API_KEY"
+    ndjson = True
+
+    def __init__(
+        self,
+        api_base: str,
+        api_key: str | None = None,
+        *,
+        num_ctx: int | None = None,
+        **options: Unpack[HttpProviderOptions],
+    ) -> None:
+        super().__init__(api_key, **options)
+        self._chat_url = f"{server_root(api_base)}/api/chat"
+        self._num_ctx = num_ctx
+
+    def _url(self, request: Request) -> str:
+        return self._chat_url
+
+    def _reader(self, request: Request) -> ReplyReader:
+        return OllamaReader()
+
+    def _body(self, request: Request, unfinished: list[Json]) -> Json:
+        name = request.model.removeprefix(self._strip)
+        limits = {"num_ctx": self._num_ctx, "num_predict": request.max_output_tokens}
+        body: Json = {
+            "model": name,
+            "messages": encoded_chat_messages(request, self._histories, OLLAMA),
+            "options": {option: value for option, value in limits.items() if value},
+            # A prompt that does not fit is an error, which makes the engine compact, instead of being cut.
+            "truncate": False,
+            "shift": False,
+        }
+        if tools := chat_tools(request):
+            body["tools"] = tools
+        if request.effort and "gpt-oss" in name:  # others only turn thinking on or off
+            body["think"] = request.effort
+        return body
+
+
+class OllamaReader(ChunkReader):
+    """Reads each line as a chunk in OpenAI's form. Tool calls arrive complete."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._calls_seen = 0
+
+    def feed(self, event: Json) -> list[Piece]:
+        message = as_object(event.get("message"))
+        calls: list[Json] = []
+        for call in as_objects(message.get("tool_calls")):
+            calls.append({"id": call.get("id"), "index": self._calls_seen, "function": call.get("function")})
+            self._calls_seen += 1
+        delta = {
+            "content": message.get("content"),
+            "reasoning_content": message.get("thinking"),
+            "tool_calls": calls,
+        }
+        chunk: Json = {"choices": [{"delta": delta}]}
+        if event.get("done") is True:
+            chunk["choices"][0]["finish_reason"] = event.get("done_reason") or "stop"
+            chunk["usage"] = {
+                "prompt_tokens": event.get("prompt_eval_count"),
+                "completion_tokens": event.get("eval_count"),
+            }
+            self.ended = True
+        return super().feed(chunk)
+
+    def read_whole(self, reply: Json) -> list[Piece] | None:
+        return self.feed(reply) if "message" in reply else None
