@@ -43,6 +43,27 @@ def test_with_yolo_plan_wins(run: Run, llm: ScriptedLLM, workspace: Path) -> Non
     assert list(workspace.iterdir()) == []
 
 
+@pytest.mark.parametrize("sandbox", ["on", "off"])
+def test_under_a_deny_rule_yolo_refuses_what_is_not_literal(
+    sandbox: str, run: Run, cli: Cli, llm: ScriptedLLM, workspace: Path
+) -> None:
+    assert cli("config", "set", "permissions.deny", '["bash(rm)"]').returncode == 0
+    assert cli("config", "set", "sandbox.mode", sandbox).returncode == 0
+    (workspace / "kept.txt").write_text("kept")
+    commands = (
+        "x=rm; $x kept.txt",
+        "r${u}m kept.txt",
+        "ls # \\\nrm kept.txt",
+        "rm 'kept.txt",
+        "echo made > made.txt",
+    )
+    llm.script(Reply(calls=[Call("bash", {"command": command}) for command in commands]), "Done.")
+    done = run("--yolo", "clean up")
+    assert done.code == 3
+    assert [one["is_error"] for one in done.of("tool_result")] == [True, True, True, True, False]
+    assert {path.name for path in workspace.iterdir()} == {"kept.txt", "made.txt"}
+
+
 def test_edits_in_the_workspace_need_no_question_and_all_else_does(
     run: Run, llm: ScriptedLLM, workspace: Path, tmp_path: Path
 ) -> None:

@@ -116,6 +116,7 @@ def test_what_commands_did_goes_back(
         "echo more >> kept.txt; rm gone.bin; chmod +x run.sh; mv moved elsewhere",
         "ln -sfn run.sh link; echo y > ignored/x; mkdir -p empty/deep; printf '\\377' > new.bin",
         "rm swap; mkdir swap; echo in > swap/in; rm -r other; echo now a file > other",
+        "x='a[$(echo made > made.txt)]'; ls ${-:x}",
     )
     assert tree(workspace) != before
     (prompt,) = prompts(cli, session)
