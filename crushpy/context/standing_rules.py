@@ -150,7 +150,12 @@ def edits_in(message: Message) -> list[UserStatement]:
     ]
 
 
-_FENCE = re.compile(r"^[ \t]*+(`{3,}+|~{3,}+)[^\n]*+\n.*?(?:^[ \t]*+\1[^\n]*+$|\Z)", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(
+    r"^[ \t]*+(`{3,}+|~{3,}+)[^\n]*+\n.*?(?:^[ \t]*+\1[^\n]*+$|\Z)"
+    r"|^I ran `[^`\n]++`[^\n:]*+:\n(?:[^\n]++\n?)*+",
+    re.MULTILINE | re.DOTALL,
+)
+"""Code, and the output of a command of the user's (`!!`)."""
 _TAG = re.compile(
     r"<([\w-]*(?:remind|output|stdout|stderr|command|bash|file|document|attach|context|environment|task|report"
     r"|result|tool|log|paste|code|pre|diff|quot|transcript|summary|evidence|note|memory|skill|status|system"

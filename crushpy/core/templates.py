@@ -8,7 +8,7 @@ import stat
 from collections.abc import Callable, Iterator
 from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Data
@@ -20,6 +20,7 @@ MAX_BYTES = 256 * 1024
 MAX_RENDERED_CHARS = 1_000_000
 """Characters of rendered text."""
 _MARKS = ("{{", "{%", "{#")
+T = TypeVar("T")
 
 
 NAMES: dict[str, dict[str, object]] = {
@@ -89,7 +90,7 @@ class Templates:
         self._folders.append(("shipped", shipped_dir()))
         self.problems: dict[str, TemplateProblem] = {}
         self._on_problem: Callable[[TemplateProblem], None] = lambda _: None
-        self._phrases: list[Any] = ["", {}]
+        self._phrases: tuple[str, dict[str, list[str]]] = ("", {})
 
     def reporting_to(self, on_problem: Callable[[TemplateProblem], None]) -> "Templates":
         """The same templates; `on_problem` is called once for each problem."""
@@ -110,50 +111,50 @@ class Templates:
         if known is None or known.message != problem.message:
             self._on_problem(problem)
 
-    def find(self, name: str) -> Template:
-        """The template in force. A broken one is skipped and recorded in `problems`."""
+    def _first_usable(self, name: str, use: Callable[[str, Path], T]) -> T:
+        """What `use` makes of the best template. A broken one is skipped and recorded in `problems`."""
         for layer, path in self.candidates(name):
             try:
-                return Template(name, str(path), layer, read_template(path))
+                return use(layer, path)
             except TemplateProblem as problem:
                 if layer == "shipped":
                     raise
                 self._note(path, problem)
         raise TemplateProblem(f"There is no template named {name}.")
 
+    def find(self, name: str) -> Template:
+        """The template in force."""
+        return self._first_usable(
+            name, lambda layer, path: Template(name, str(path), layer, read_template(path))
+        )
+
     def phrases(self) -> dict[str, list[str]]:
-        """The phrases in force, by kind. The same object until the file is edited."""
-        for layer, path in self.candidates(PHRASES):
-            try:
-                source = read_template(path)
-                if source != self._phrases[0]:
-                    self._phrases[:] = [source, read_phrases(source, str(path))]
-                return self._phrases[1]
-            except TemplateProblem as problem:
-                if layer == "shipped":
-                    raise
-                self._note(path, problem)
-        raise TemplateProblem(f"There is no template named {PHRASES}.")
+        """The phrases of standing rules, by kind. The same object until the file is edited."""
+
+        def use(layer: str, path: Path) -> dict[str, list[str]]:
+            source = read_template(path)
+            if source != self._phrases[0]:
+                self._phrases = source, read_phrases(source, str(path))
+            return self._phrases[1]
+
+        return self._first_usable(PHRASES, use)
 
     def render(self, name: str, **values: object) -> str:
         """The template's text with `values` filled in, without trailing blank lines."""
         return self.rendered(name, **values)[0]
 
     def rendered(self, name: str, **values: object) -> tuple[str, Template]:
-        """The rendered text, and the template it came from. Broken ones are skipped."""
-        for layer, path in self.candidates(name):
-            try:
-                source = read_template(path)
-                text = fill_template(source, str(path), values).rstrip("\n")
-                if not text.strip() and layer != "shipped":
-                    raise TemplateProblem(f"{path}: it is empty", _HINT)
-                self.problems.pop(str(path), None)
-                return text, Template(name, str(path), layer, source)
-            except TemplateProblem as problem:
-                if layer == "shipped":
-                    raise
-                self._note(path, problem)
-        raise TemplateProblem(f"There is no template named {name}.")
+        """The rendered text, and the template it came from."""
+
+        def use(layer: str, path: Path) -> tuple[str, Template]:
+            source = read_template(path)
+            text = fill_template(source, str(path), values).rstrip("\n")
+            if not text.strip() and layer != "shipped":
+                raise TemplateProblem(f"{path}: it is empty", _HINT)
+            self.problems.pop(str(path), None)
+            return text, Template(name, str(path), layer, source)
+
+        return self._first_usable(name, use)
 
 
 def check_template(name: str, text: str, origin: str) -> None:

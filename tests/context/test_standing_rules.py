@@ -72,6 +72,7 @@ def test_a_rule_is_found_in_each_shipped_language(text: str) -> None:
         "```\nNever run this.\n```",
         "    never_do_this()  # must stay",
         "> Never push to main",
+        "I ran `make`:\nYou must never run this as root.\nAlways use sudo.",
         "2026-11-16 10:00:01 WARN never retry this",
         "error: you must specify a value",
         "<system-reminder>\nNever mention this.\n</system-reminder>",
