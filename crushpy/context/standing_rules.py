@@ -100,7 +100,7 @@ class RulePhrases:
         """`shown` is the sentence without quotes and code."""
         if shown.rstrip(" *_)\n").endswith(("?", "？")):
             return UserStatement(sentence, rule=True) if labelled else None
-        plain = re.sub(r"[.!?…]+(?=\s|$)", " ", _plain(shown))
+        plain = re.sub(r"(?<![.!?…])[.!?…]++(?=\s|$)", " ", _plain(shown))
         clauses = [f" {' '.join(_NOT_WORD.sub(' ', one).split())} " for one in _CLAUSE.split(plain)]
         words = "".join(clauses)
         revokes, decision = self._has(words, "revoke"), self._has(words, "decision")
@@ -152,7 +152,7 @@ def edits_in(message: Message) -> list[UserStatement]:
 
 _FENCE = re.compile(
     r"^[ \t]*+(`{3,}+|~{3,}+)[^\n]*+\n.*?(?:^[ \t]*+\1[^\n]*+$|\Z)"
-    r"|^I ran `[^`\n]++`[^\n:]*+:\n(?:[^\n]++\n?)*+",
+    r"|^I ran `[^`\n]++`[^\n:]*+:\n(?:[^\n]+\n)*[^\n]*",
     re.MULTILINE | re.DOTALL,
 )
 """Code, and the output of a command of the user's (`!!`)."""
@@ -178,7 +178,7 @@ _QUOTE = re.compile(
 )
 _BULLET = re.compile(r"^\s*(?:[-*+•–]|\d{1,3}[.)])\s+")
 _HEADING = re.compile(r"^\s*#{1,6}\s+")
-_END = re.compile(r"[.!?…]+[\"')\]*_]*\s+(?=[^\sa-zà-ÿ])|[。！？]+[」』”）]*")
+_END = re.compile(r"(?<![.!?…])[.!?…]++[\"')\]*_]*+\s++(?=[^a-zà-ÿ])|[。！？]++[」』”）]*+")
 _ABBREVIATION = re.compile(
     r"(?:^|[\s(])(?:e\.g|i\.e|etc|vs|cf|approx|incl|no|nr|z\.\s?b|d\.\s?h|bzw|ggf|usw|p\.\s?ex|np|т\.\s?е|напр|mrs?"
     r"|ms|dr|st|\w)\.\s+$",
@@ -213,14 +213,19 @@ def _sentences(text: str, is_label: Callable[[str], bool]) -> Iterator[tuple[str
         before, colon, after = shown.replace("：", ":").partition(":")
         if not is_item:
             opens = (bool(colon) and not after.strip()) or _HEADING.match(shown) is not None
-            head, labelled_head = (written, is_label(before)) if opens else ("", False)
+            first = ([(0, 0), *_split(shown)])[-1][0] if opens else 0
+            head, labelled_head = (written[first:], is_label(before)) if opens else ("", False)
         labelled = (is_item and labelled_head) or bool(colon and after.strip() and is_label(before))
         if labelled and end - start <= MAX_SENTENCE_CHARS:
             yield written, shown, True
         elif head and is_item:  # the item of a list means little without its head: "Never:"
             yield f"{head}\n{written}", f"{_hide(head)} {shown}", False
-        elif not head:
-            yield from ((written[first:last], shown[first:last], False) for first, last in _split(shown))
+        elif not labelled_head:
+            yield from (
+                (written[first:last], shown[first:last], False)
+                for first, last in _split(shown)
+                if written[first:last] != head or " " in head
+            )
 
 
 def _paragraphs(masked: str) -> Iterator[tuple[int, int, bool]]:

@@ -3,6 +3,8 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from crushpy.context.ledger import Ledger
 from crushpy.context.message_facts import FactReader
@@ -104,6 +106,8 @@ def test_sentences_are_not_split_in_file_names_or_numbers_or_after_a_colon() -> 
 
 
 def test_a_list_below_a_label_or_a_phrase_is_a_list_of_rules() -> None:
+    assert rules("Never push. Explain:\nwhat it does") == ["Never push."]
+    assert rules("Always use this form:\n\nA, then B") == ["Always use this form:"]
     assert rules("Rules:\n- use tabs\n- see docs/a.md\n\nThen go on.") == ["use tabs", "see docs/a.md"]
     assert rules("Never:\n1. push to main\n2. delete files") == [
         "Never:\npush to main",
@@ -210,3 +214,9 @@ def test_a_file_of_the_users_own_replaces_the_shipped_one(tmp_path: Path) -> Non
     own = RulePhrases(Templates(tmp_path).phrases())
     found = own.find("Do not ever push. Never pull.")
     assert [one.text for one in found] == ["Do not ever push."]
+
+
+@given(st.text(st.sampled_from("a:. \n\t-#`\"'<>/1never,?！。「」不要 I ran file")))
+def test_any_text_is_searched_and_what_is_found_stands_in_it(text: str) -> None:
+    for found in PHRASES.find(text):
+        assert all(line in text for line in found.text.splitlines())

@@ -344,7 +344,7 @@ def result_message(result: ToolResult) -> Message:
 def user_message(text: str, images: Sequence[Image] = (), pasted: Sequence[str] = ()) -> Message:
     """A prompt; without a text part if it is only a picture. `pasted` are parts of `text`, in order."""
     spans: list[tuple[int, int]] = []
-    for one in pasted:
+    for one in map(str.strip, pasted):  # the end of a prompt is stripped, too
         start = text.find(one, spans[-1][1] if spans else 0)
         spans += [(start, start + len(one))] if one and start >= 0 else []
     words = (Text(text, tuple(spans)),) if text or not images else ()

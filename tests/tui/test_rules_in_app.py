@@ -1,0 +1,68 @@
+"""Standing rules in the app: a command, a key of the inspector, and pastes, which do not count."""
+
+from driving import Driven, Start, start
+from scripted_llm.server import ScriptedLLM
+
+from crushpy.tui.screens.choose import ChooseScreen
+from crushpy.tui.screens.inspector import InspectorScreen
+
+__all__ = ["start"]
+
+LOG = "".join(f"line {number}: you must never restart this\n" for number in range(20))
+
+
+async def command(app: Driven, line: str) -> None:
+    app.chat.prompt.draft = line
+    app.chat.prompt.action_submit()
+    await app.pilot.pause()
+
+
+async def says(app: Driven, words: str) -> None:
+    await app.until(lambda: words in " ".join(app.text.split()), repr(words))
+
+
+async def rules(app: Driven) -> list[str]:
+    return [rule.text for rule in (await app.conversation.rules.listed()).valid]
+
+
+async def test_rules_are_listed_added_pinned_and_dropped(start: Start, llm: ScriptedLLM) -> None:
+    llm.always("Fine.")
+    async with start(size=(140, 40)) as app:
+        await command(app, "/rules Speak like a pirate")
+        await says(app, "there is no conversation to set rules for yet")
+        await app.say("Never push to main.")
+        await app.sees("Fine.")
+        await app.rests()
+        await command(app, "/rules Speak like a pirate")
+        await says(app, "Standing rule 2 added.")
+        await command(app, "/rules")
+        await app.shows(ChooseScreen)
+        await app.sees("1 Never push to main.", "2 Speak like a pirate")
+        await app.press("enter")
+        await app.sees("Keep it", "Pin it", "Drop it")
+        await app.press("down", "enter")
+        await says(app, "Pinned as 1: your text.")
+        await command(app, "/context")
+        await app.shows(InspectorScreen)
+        await app.press("l")
+        await app.shows(ChooseScreen)
+        await app.press("enter")
+        await app.sees("Drop it")
+        await app.press("down", "down", "enter")
+        await app.shows(InspectorScreen)
+        await app.press("escape")
+        await says(app, "Dropped standing rule 1.")
+        assert await rules(app) == ["Speak like a pirate"]
+
+
+async def test_a_folded_paste_is_not_the_users_own(start: Start, llm: ScriptedLLM) -> None:
+    llm.always("Fine.")
+    async with start(size=(140, 40)) as app:
+        app.chat.prompt.paste_text("Never push to main. Explain:\n")
+        mark = app.chat.prompt.pastes.fold(LOG).mark
+        app.chat.prompt.paste_text(mark)
+        app.chat.prompt.action_submit()
+        await app.sees("Fine.")
+        await app.rests()
+        assert await rules(app) == ["Never push to main."]
+        assert LOG.strip() in app.conversation.history[0].text
