@@ -113,7 +113,7 @@ async def test_a_server_in_the_background_is_reached_by_a_command_with_hosts(
     assert both.text.split() == ["from", "the", "job", "hello"], both.text
     (context.cwd / ".envrc").touch()  # from now on commands see another folder: other supervisors
     again = await run(context, near, HOSTS)
-    assert again.text.startswith("from the job\n")
+    assert again.text.startswith("from the job")
 
 
 async def test_the_way_to_hosts_is_shut_for_commands_beside_those_that_have_it(

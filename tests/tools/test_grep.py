@@ -238,7 +238,7 @@ async def test_a_search_that_cannot_start_says_why(workspace: Path) -> None:
 
 async def test_half_characters_are_refused(workspace: Path) -> None:
     assert "which no text contains" in await refused(GrepTool(), lend(workspace), pattern="\ud800")
-    assert "which no text contains" in await refused(GrepTool(), lend(workspace), pattern="x", include="\0")
+    assert "contains a NUL character" in await refused(GrepTool(), lend(workspace), pattern="x", include="\0")
 
 
 async def test_more_files_than_can_be_open_at_once_are_searched(workspace: Path, tool: GrepTool) -> None:
