@@ -236,7 +236,7 @@ async def rules_command(
             done = f"Withdrew rule {rule.number}: {one_line(rule.text)}\n"
         listed = await conversation.rules.listed()
     if as_json:
-        print_json(listed)
+        print_json([{name: getattr(rule, name) for name in rule.__struct_fields__} for rule in listed.rules])
     elif done:
         print_text(done)
     elif not listed.rules:

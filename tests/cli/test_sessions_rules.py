@@ -13,7 +13,8 @@ def test_rules_are_listed_added_and_dropped(cli: Cli, run: Run, llm: ScriptedLLM
     llm.script("Fine.")
     session = run(f"{RULE} List the files.").result["session_id"]
     listed = json.loads(cli("sessions", "rules", session, "--json").stdout)
-    assert [rule["text"] for rule in listed["rules"]] == [RULE] and listed["limit"] == 1_500
+    assert [(rule["number"], rule["text"], rule["ended"]) for rule in listed] == [(1, RULE, "")]
+    assert listed[0]["message_id"] and listed[0]["at"] > 1_700_000_000
     assert cli("sessions", "rules", session, "--add", "Speak like a pirate").stdout == "Added as rule 2.\n"
     assert cli("sessions", "rules", session, "--drop", "1").stdout == f"Withdrew rule 1: {RULE}\n"
     table = cli("sessions", "rules", "latest").stdout.splitlines()
