@@ -42,7 +42,7 @@ from crushpy.engine.turn.toolset import Toolset
 from crushpy.engine.user_settings import UserSettings
 from crushpy.llm.errors import ModelError
 from crushpy.llm.learnt import LearntModels
-from crushpy.llm.provider_factory import default_model, find_endpoint
+from crushpy.llm.provider_factory import UNNAMED, default_model, find_endpoint
 from crushpy.permissions.rules import RuleSet, escaped
 from crushpy.sandbox.repository import git_folders
 from crushpy.security.private_files import write_private
@@ -63,7 +63,8 @@ async def open_conversation(environment: ProjectEnvironment, options: StartOptio
     store = environment.store()
     loaded = await _load_stored(environment, options, store)
     if loaded is None:
-        loaded = LoadedSession(_new_session(environment, options), stored=False)
+        model = await _choose_model(environment)
+        loaded = LoadedSession(_new_session(environment, options, model), stored=False)
     runtime = _build_runtime(environment, options, store, loaded)
     conversation = Conversation(runtime)
     if not loaded.stored and (new := _new_instructions(environment.paths.instructions_file, loaded.info)):
@@ -223,7 +224,7 @@ async def load_images(environment: ProjectEnvironment, options: StartOptions) ->
         finally:
             await store.close()
     models = Models(environment.settings, lambda _: (), LearntModels(environment.paths.learnt_file))
-    limits = image_limits(models, model or default_model(environment.settings))
+    limits = image_limits(models, model or await _choose_model(environment))
     return await load_pictures(options.image, environment.cwd, limits)
 
 
@@ -285,7 +286,7 @@ async def _find_session(
     else:
         return None
     if info.imported and not info.system:  # not continued here yet
-        info = _adopt(environment, info)
+        info = await _adopt(environment, info)
     changes: dict[str, Any] = {
         "compaction": options.compaction or info.compaction,
         "mode": options.mode or info.mode,
@@ -295,23 +296,33 @@ async def _find_session(
     return msgspec.structs.replace(info, **changes)
 
 
-def _adopt(environment: ProjectEnvironment, info: SessionInfo) -> SessionInfo:
+async def _adopt(environment: ProjectEnvironment, info: SessionInfo) -> SessionInfo:
     """An imported session with our system prompt and the user's model. Its original model is used only if no
     model is configured and there is a key for it."""
-    model = default_model(environment.settings)
+    model = ""
     if info.model and not environment.settings.model:
         with suppress(ModelError):
             find_endpoint(info.model, environment.settings, os.environ)
             model = info.model
     return msgspec.structs.replace(
         info,
-        model=model,
+        model=model or await _choose_model(environment),
         compaction=environment.settings.compaction.method,
         system=environment.system_prompt(time.time()),
     )
 
 
-def _new_session(environment: ProjectEnvironment, options: StartOptions) -> SessionInfo:
+async def _choose_model(environment: ProjectEnvironment) -> str:
+    """The model of a new conversation."""
+    model = default_model(environment.settings)
+    if model != UNNAMED:
+        return model
+    from crushpy.llm.model_probe import choose_default
+
+    return await choose_default(environment.settings)
+
+
+def _new_session(environment: ProjectEnvironment, options: StartOptions, model: str) -> SessionInfo:
     now = time.time()
     session_id = new_id()
     return SessionInfo(
@@ -322,7 +333,7 @@ def _new_session(environment: ProjectEnvironment, options: StartOptions) -> Sess
         generation=0,
         title="",
         cwd=str(environment.cwd),
-        model=default_model(environment.settings),
+        model=model,
         compaction=environment.settings.compaction.method,
         system=environment.system_prompt(now),
         created_at=now,

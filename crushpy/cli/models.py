@@ -34,7 +34,13 @@ async def models_command(
     import asyncio
 
     from crushpy.cli.workspace import learnt_here, settings_here
-    from crushpy.llm.model_listing import apply_learnt_windows, ask_servers, list_local_models, list_models
+    from crushpy.llm.model_listing import (
+        apply_learnt_windows,
+        ask_servers,
+        learn_listed_window,
+        list_local_models,
+        list_models,
+    )
     from crushpy.llm.provider_factory import default_model
 
     settings, learnt = settings_here(), learnt_here()
@@ -47,6 +53,9 @@ async def models_command(
     local = _filter_models(apply_learnt_windows(found, settings, learnt), wanted)
     if learnt.problem:
         print_note(f"crushpy: {learnt.problem}")
+    for model in (*known, *local):
+        learn_listed_window(model, learnt)
+    learnt.close()
     listed = [model for model in known if everything or model.ready]
     default = default_model(settings)
     if as_json:

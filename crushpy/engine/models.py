@@ -194,6 +194,8 @@ class Models:
             del self._refused[model]
         if tokens > (self.learnt(model).window or tokens):
             self._learn(model, window=None)
+            if self.learnt(model).window:  # known under another name
+                self._learn(model, window=0)
 
     def learn_ratio(self, model: str, told: Calibration, *, counted: bool) -> None:
         """Stores the ratio of reported to counted tokens."""

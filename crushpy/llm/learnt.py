@@ -27,7 +27,7 @@ class LearntModel(Data, frozen=True):
     """The facts about one model on one server."""
 
     window: int | None = None
-    """From an overflow error."""
+    """As the server named it; 0: what it named was too small."""
     status_placement: str = ""
     """append: its server refused a separate message for the status."""
     ratios: tuple[float, ...] = ()
@@ -65,7 +65,18 @@ class LearntModels:
         """Why the file is not used, for the user."""
 
     def get(self, model: str, server: str) -> LearntModel:
-        return self._models.get(model, {}).get(server, _NOTHING)
+        """The facts about a model; its window may have been learnt under another name of it."""
+        found = self._models.get(model, {}).get(server, _NOTHING)
+        if found.window is not None or not server:
+            return found
+        wanted = _identity(model, server)
+        windows = (
+            known.window
+            for name, servers in self._models.items()
+            for address, known in servers.items()
+            if known.window and _identity(name, address) == wanted
+        )
+        return msgspec.structs.replace(found, window=next(windows, None))
 
     def update(self, model: str, server: str, change: Change) -> None:
         """Change the facts about a model on a server."""
@@ -130,6 +141,12 @@ class LearntModels:
             self.problem = f"{file} cannot be written ({error}): learnt windows hold for this run only."
 
 
+def _identity(model: str, server: str) -> tuple[str, str]:
+    """The same for every name of a model on one server: openai/qwen3, ollama/qwen3:latest, lab/qwen3."""
+    name = (model.partition("/")[2] or model).removesuffix(":latest")
+    return name, server.removesuffix("/v1").replace("//localhost:", "//127.0.0.1:")
+
+
 class _Versioned(Data, frozen=True):
     version: int = 0
 
@@ -137,6 +154,8 @@ class _Versioned(Data, frozen=True):
 def with_learnt_window(info: ModelInfo, known: LearntModel) -> ModelInfo:
     """`info` with the learnt window, unless the settings have one."""
     if info.source == "settings" or known.window is None or known.window <= 0:
+        return info
+    if info.source == "server" and info.context_window == known.window:
         return info
     return msgspec.structs.replace(info, context_window=known.window, source="learnt")
 

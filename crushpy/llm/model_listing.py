@@ -17,11 +17,13 @@ from crushpy.llm.learnt import LearntModels, with_learnt_window
 from crushpy.llm.model_servers import ListFailed, ListSource, ServedModel, ask_server
 from crushpy.llm.protocol import ModelInfo
 from crushpy.llm.provider_factory import (
+    UNNAMED,
     Endpoint,
     default_model,
     is_official,
     locate_endpoint,
     server_address,
+    without_secrets,
 )
 from crushpy.security.redact import redact
 from crushpy.security.sanitize import one_line
@@ -76,7 +78,7 @@ def list_models(
     environ = os.environ if environ is None else environ
     known = {info.name: info for info in catalog.all_models()}
     default = default_model(settings, environ)
-    named = {default, settings.small_model, settings.compaction.model, *settings.models} - {""}
+    named = {default, settings.small_model, settings.compaction.model, *settings.models} - {"", UNNAMED}
     for name in named:
         known[name] = catalog.lookup(name, settings.models.get(name))
     answered = {one.provider for one in lists if one.asked_at}
@@ -106,6 +108,9 @@ def apply_learnt_windows(
     environ = os.environ if environ is None else environ
     known = dict(learnt.windows(lambda name: server_address(name, settings, environ)))
     listed = {model.info.name for model in models}
+    for model in models:
+        if model.api_base and model.info.name not in known:  # it may have been learnt under another name
+            known[model.info.name] = learnt.get(model.info.name, without_secrets(model.api_base))
     missing = [
         _list_model(
             catalog.lookup(name, settings.models.get(name)), settings, environ, named=True, asked=False
@@ -119,6 +124,13 @@ def apply_learnt_windows(
         else model
         for model in (*models, *missing)
     ]
+
+
+def learn_listed_window(model: ListedModel, learnt: LearntModels) -> None:
+    """Remember the window that the user's own server listed, for every name of the model."""
+    if model.info.source == "server" and model.api_base:
+        window, server = model.info.context_window, without_secrets(model.api_base)
+        learnt.update(model.info.name, server, lambda known: msgspec.structs.replace(known, window=window))
 
 
 async def list_local_models(
@@ -244,7 +256,8 @@ async def _update_list(
         return msgspec.structs.replace(before, failure=f"{endpoint.key_variable} is not set")
     protocol, base = _list_address(endpoint)
     try:
-        models = await ask_server(ListSource(protocol, base, endpoint.key, endpoint.bearer))
+        own = bool(custom_base(endpoint.vendor, settings, os.environ if environ is None else environ))
+        models = await ask_server(ListSource(protocol, base, endpoint.key, endpoint.bearer, own))
     except ListFailed as error:
         message = error.message.replace(endpoint.key, "[key]") if endpoint.key else error.message
         return msgspec.structs.replace(before, failure=one_line(redact(message)))
@@ -354,7 +367,9 @@ def local_ports(environ: Mapping[str, str] | None = None) -> dict[str, int]:
 async def _ask_local(name: str, base: str) -> ServerList | None:
     protocol = "ollama" if name.startswith("ollama") else "openai"
     try:
-        return ServerList(name, base, models=await ask_server(ListSource(protocol, base), LOCAL_TIMEOUT_S))
+        return ServerList(
+            name, base, models=await ask_server(ListSource(protocol, base, own=True), LOCAL_TIMEOUT_S)
+        )
     except ListFailed:
         return None  # no server, or another program: 8000 and 8080 are popular ports
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from crushpy.core.errors import UsageError
 from crushpy.llm import catalog, vendors
 from crushpy.llm.errors import BadRequest, Unavailable
 from crushpy.llm.model_servers import (
@@ -23,17 +24,24 @@ from crushpy.llm.model_servers import (
 from crushpy.llm.protocol import Provider
 from crushpy.llm.provider_factory import (
     PROTOCOLS,
+    UNNAMED,
     Endpoint,
+    default_model,
     endpoint_protocol,
     find_endpoint,
     is_official,
+    locate_endpoint,
     waits_for_keyring,
 )
+from crushpy.security.redact import redact
+from crushpy.security.sanitize import one_line
 
 if TYPE_CHECKING:
     from crushpy.settings import Settings
 
 PROBE_SERVER_TIMEOUT_S = 2.0
+MAX_NAMES = 20
+"""Names of models in an error."""
 
 
 async def open_provider(model: str, settings: "Settings") -> tuple[Provider, ServedModel | None]:
@@ -54,6 +62,31 @@ async def open_provider(model: str, settings: "Settings") -> tuple[Provider, Ser
     if protocol == "ollama" and served is not None:
         endpoint = msgspec.structs.replace(endpoint, window=served.context_window)
     return PROTOCOLS[protocol](endpoint), served
+
+
+async def choose_default(settings: "Settings") -> str:
+    """The model to use if none is named. Raises UsageError if the user's own server has none, or several."""
+    name = default_model(settings)
+    if name != UNNAMED:
+        return name
+    endpoint = await asyncio.to_thread(locate_endpoint, UNNAMED, settings)
+    where = f"the server at {redact(endpoint.api_base)}"
+    try:
+        listed = await ask_server(_source(endpoint, "openai"))
+    except ListFailed as error:
+        raise UsageError(
+            f"No model is chosen, and {where} does not list its models: {redact(error.message)}.",
+            "Start it, check OPENAI_BASE_URL, or choose a model with -m openai/MODEL.",
+        ) from None
+    names = [f"openai/{model.id}" for model in listed]
+    usual = vendors.BY_NAME["openai"].default_model
+    if len(names) == 1 or usual in names:
+        return usual if usual in names else names[0]
+    shown = ", ".join(names[:MAX_NAMES]) + (", ..." if len(names) > MAX_NAMES else "")
+    raise UsageError(
+        f"No model is chosen, and {where} has {len(names)}{': ' + one_line(shown) if names else ''}.",
+        "Choose one with -m openai/MODEL, or for always: crushpy config set model openai/MODEL",
+    )
 
 
 def _is_worth_asking(endpoint: Endpoint) -> bool:

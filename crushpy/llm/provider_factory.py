@@ -29,6 +29,8 @@ VENDOR_PROTOCOLS = {
     "ollama_chat": "ollama",
 }
 """The protocol of vendors with one of their own, at any address."""
+UNNAMED = "openai/"
+"""The default model if there is only the address of a server: `model_probe.choose_default` asks it."""
 
 
 class Endpoint(Data, frozen=True):
@@ -200,7 +202,15 @@ def waits_for_keyring(model: str, settings: "Settings") -> bool:
 
 def server_address(model: str, settings: "Settings", environ: Mapping[str, str] | None = None) -> str:
     """The address of the server of `model`, without secrets; empty for the vendor's default."""
-    base = locate_endpoint(model, settings, environ, open_keyring=False).api_base.strip()
+    endpoint = locate_endpoint(model, settings, environ, open_keyring=False)
+    base = endpoint.api_base.strip()
+    if not base and VENDOR_PROTOCOLS.get(endpoint.vendor) == "ollama":
+        base = vendors.OLLAMA_BASE
+    return without_secrets(base)
+
+
+def without_secrets(base: str) -> str:
+    """An address without credentials, query and final slash; empty if it is not one."""
     try:
         parts = urlsplit(base)
     except ValueError:  # reported by the first request
@@ -255,14 +265,20 @@ def locate_endpoint(
 
 
 def default_model(settings: "Settings", environ: Mapping[str, str] | None = None) -> str:
-    """The model to use if none is named: from the settings, else by the available keys."""
+    """The model to use if none is named: from the settings, else by the available keys; may be `UNNAMED`."""
     environ = os.environ if environ is None else environ
     if settings.model:
         return settings.model
+    own = (settings.providers.get("openai") or ProviderSettings()).api_base or vendors.base_of(
+        "openai", environ
+    )
+    has_own = bool(own) and not is_official(own)
     for vendor in vendors.PROVIDERS:
         chosen = settings.providers.get(vendor.name) or ProviderSettings()
         if any(environ.get(name) for name in (chosen.api_key_env, *vendor.variables)):
-            return vendor.default_model
+            return UNNAMED if vendor.name == "openai" and has_own else vendor.default_model
+    if has_own:
+        return UNNAMED
     stored = stored_names()
     return next((vendor.default_model for vendor in vendors.PROVIDERS if vendor.name in stored), catalog.DEMO)
 

@@ -4,6 +4,7 @@ import os
 from collections.abc import AsyncIterator, Iterator
 
 from crushpy.cli.checkup.check_result import CheckContext, Finding, fail, ok, warn
+from crushpy.core.errors import UsageError
 from crushpy.llm.errors import ModelError
 
 
@@ -47,9 +48,13 @@ def _check_keyring(context: CheckContext, name: str) -> Finding:
 
 async def model(context: CheckContext) -> AsyncIterator[Finding]:
     from crushpy.llm.catalog import DEMO
-    from crushpy.llm.provider_factory import default_model
+    from crushpy.llm.model_probe import choose_default
 
-    name = default_model(context.settings)
+    try:
+        name = await choose_default(context.settings)
+    except UsageError as error:
+        yield fail(error.message, error.hint)
+        return
     yield ok(f"{name}, because {_selection_reason(context, name)}")
     if name == DEMO:
         yield warn(
