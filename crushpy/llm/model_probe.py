@@ -70,16 +70,17 @@ async def choose_default(settings: "Settings") -> str:
     if name != UNNAMED:
         return name
     endpoint = await asyncio.to_thread(locate_endpoint, UNNAMED, settings)
-    where = f"the server at {redact(endpoint.api_base)}"
+    where, usual = f"the server at {redact(endpoint.api_base)}", vendors.BY_NAME["openai"].default_model
     try:
         listed = await ask_server(_source(endpoint, "openai"))
     except ListFailed as error:
+        if endpoint.key:  # a gateway may not list its models
+            return usual
         raise UsageError(
             f"No model is chosen, and {where} does not list its models: {redact(error.message)}.",
             "Start it, check OPENAI_BASE_URL, or choose a model with -m openai/MODEL.",
         ) from None
     names = [f"openai/{model.id}" for model in listed]
-    usual = vendors.BY_NAME["openai"].default_model
     if len(names) == 1 or usual in names:
         return usual if usual in names else names[0]
     shown = ", ".join(names[:MAX_NAMES]) + (", ..." if len(names) > MAX_NAMES else "")

@@ -147,7 +147,7 @@ def test_a_list_is_kept_for_a_while_and_refreshed_on_demand(
     assert "openai/one" in rows(env=env)
     lister.answers["/v1/models"] = {"data": [{"id": "two"}]}
     assert "openai/one" in rows(env=env)
-    assert len(lister.asked) == 1
+    assert lister.paths.count("/v1/models") == 1
     assert "openai/two" in rows("--refresh", env=env)
     cache = home / "model_lists.json"
     assert cache.stat().st_mode & 0o777 == 0o600

@@ -140,7 +140,8 @@ async def test_what_servers_offered_is_shown_from_the_cache_and_asked_again_on_d
     async with shown(ModelsScreen(settings, GROQ), (100, 24)) as screen:
         assert "groq/first" in screen.text
         # On loopback it is also looked for as a server of this machine; a list is asked for by F5 alone.
-        asked = [headers for _, headers in lister.asked if "authorization" in headers]
+        asked = [headers for path, headers in lister.asked if path == "/openai/v1/models"]
+        asked = [headers for headers in asked if "authorization" in headers]
         assert len(asked) == 1
         await screen.press("f5")
         assert screen.line("groq/second").split()[-3:][0] == "77k"
