@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parent.parent
 LIBRARIES = sysconfig.get_path("purelib")
-TEMPLATES = sorted(str(path.relative_to(ROOT / "templates")) for path in (ROOT / "templates").rglob("*.md"))
+TEMPLATES = sorted(str(path.relative_to(ROOT / "templates")) for path in (ROOT / "templates").rglob("*.*"))
 SHOW = (
     "import crushpy\n"
     "from crushpy.core.templates import Templates, shipped_dir, shipped_names\n"

@@ -276,9 +276,8 @@ def _image(image: Image) -> str:
 
 _FENCE = re.compile(r"(`{3,})[^`]*$|(~{3,})")
 _INDENTED_FENCE = re.compile(r"^( {1,3})((?:```|~~~).*)$", re.MULTILINE)
-_HEADING = re.compile(
-    r"^(?:((?:[ \t>*+-]|\d++[.)][ \t])*+)(?=#{1,6}(?:\s|$))|([ \t>]*+)(?=(?:=++|-++)[ \t]*+$))"
-)
+_LIST_MARK = re.compile(r"[ \t>*+-]|\d{1,9}[.)][ \t]")
+_HEADING_MARK = re.compile(r"#{1,6}(?:\s|$)")
 _CODE_OR_HTML = re.compile(r"(?<![`\\])(`+)[^`|]+\1(?!`)|<(?=[A-Za-z/!?])(?!U\+)")
 
 
@@ -297,9 +296,21 @@ def _in_markdown(text: str) -> str:
             fence = found[1] or found[2]
         else:
             line = _CODE_OR_HTML.sub(lambda found: "&lt;" if found[0] == "<" else found[0], line)  # noqa: PLW2901
-            line = _HEADING.sub(r"\g<0>\\", line) if lines or "#" in line else line  # noqa: PLW2901
+            line = _without_heading(line, is_first=not lines)  # noqa: PLW2901
         lines.append(line)
     return _close_indented("\n".join([*lines, fence] if fence else lines))
+
+
+def _without_heading(line: str, *, is_first: bool) -> str:
+    """The line with a backslash before what would make a heading of it, or of the line before it."""
+    at = 0
+    while mark := _LIST_MARK.match(line, at):
+        at = mark.end()
+    if _HEADING_MARK.match(line, at):
+        return f"{line[:at]}\\{line[at:]}"
+    start = len(line) - len(line.lstrip(" \t>"))
+    is_underline = set(line[start:].rstrip(" \t")) in ({"="}, {"-"})
+    return f"{line[:start]}\\{line[start:]}" if is_underline and not is_first else line
 
 
 def _close_indented(text: str) -> str:
