@@ -46,6 +46,7 @@ from crushpy.llm.provider_factory import UNNAMED, default_model, find_endpoint
 from crushpy.permissions.rules import RuleSet, escaped
 from crushpy.sandbox.repository import git_folders
 from crushpy.security.private_files import write_private
+from crushpy.security.sanitize import encodable
 from crushpy.storage.records import BreakerState, SessionInfo
 from crushpy.storage.store import Store
 from crushpy.tools.base import ToolContext
@@ -85,9 +86,11 @@ def _new_instructions(file: Path, info: SessionInfo) -> list[str]:
     folders: dict[str, dict[str, str]] = {}
     with suppress(OSError, msgspec.MsgspecError):
         folders = msgspec.json.decode(file.read_bytes(), type=dict[str, dict[str, str]])
-    before = folders.get(info.cwd)
+    folder = encodable(info.cwd)
+    hashes = encodable(hashes)
+    before = folders.get(folder)
     if hashes != before:
-        folders[info.cwd] = hashes
+        folders[folder] = hashes
         with suppress(OSError):  # then the next start says it again
             write_private(file, msgspec.json.encode(folders))
     return [path for path in hashes if before is not None and before.get(path) != hashes[path]]

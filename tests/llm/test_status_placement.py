@@ -22,7 +22,6 @@ MODELS = [
     "anthropic/claude-sonnet-4-5",
     "gemini/gemini-2.5-pro",
     "bedrock/anthropic.claude-3-5-sonnet-20240620-v1:0",
-    "ollama/llama3",
 ]
 
 
