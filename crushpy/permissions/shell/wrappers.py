@@ -105,8 +105,9 @@ def unwrap(command: SimpleCommand, read_script: ReadScript, fail: Fail) -> Simpl
     if command.program in SHELLS:
         script = _script(command.words)
         if script is None:
-            if any(word.kind != "literal" for word in command.words):
-                fail(f"what {command.program} is given is not literal")
+            # An option after `-c` would move its script.
+            if any(word.kind != "literal" or re.match(r"[-+].*c", word.text) for word in command.words):
+                fail(f"what {command.program} runs cannot be read")
             return command
         return SimpleCommand(command.words, read_script(script), transparent=True)
     found = _find(command.words)
