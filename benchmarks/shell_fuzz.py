@@ -502,12 +502,15 @@ def find_escape(line: str, bash: Bash, workspace: Path) -> str:
     known = [list(each.words) for top in reading.commands for each in with_inner(top)]
     targets = [each.target for each in reading.redirects if each.writes]
     for ran in commands:
-        if ran[:1] == ["time"]:  # a program after `|`, where it is not a word of bash
+        if ran[:1] in (["time"], ["comm"]):  # a program after `|`; a reader, spelled by damage to `command`
             continue
         if "yolo" in under and ran[:1] == [DENIED]:
             return f"the denied program ran: {ran}"
         if "plan" in under or ("allow" in under and ran[:1] not in ([ALLOWED], ["cat"])):
             return f"a program ran that no rule covers ({', '.join(sorted(under))}): {ran}"
+        scripts = [word.text for words in known for word in words[1:] if words[0].text in ("bash", "sh")]
+        if ran[0] in scripts:  # a shell found the file of this name
+            continue
         if "literal" in under and not any(_fits(ran, words) for words in known):
             return f"a command ran that was not read: {ran}"
     for file in files:

@@ -112,6 +112,8 @@ def test_every_file_the_shell_opens_is_found(command: str, files: list[tuple[str
         ("[ -v * ]", "array's index"),
         ("bash -c *", "cannot be read"),
         ("bash -c - a", "cannot be read"),
+        ("time -", "what time runs cannot be read"),
+        ("time S+= a", "setting S"),
         ("cat <<E\n$a\nE", "here-document may contain expansions"),
         ("cat <<-E\na\nE", "unusual delimiter"),
         ("cat <<$E\na\n$E", "unusual delimiter"),

@@ -17,7 +17,7 @@ HARMLESS_ASSIGNMENT = re.compile(
     re.ASCII,
 )
 """Variables that change no program into another."""
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[.*\])?\+?=")
 _SHELL_FLAGS = re.compile(r"-[eulx]+")
 _SHELL_SCRIPT = re.compile(r"-[eulx]*c")
 SHELLS = frozenset(("sh", "bash", "dash"))
@@ -116,6 +116,8 @@ def unwrap(command: SimpleCommand, read_script: ReadScript, fail: Fail) -> Simpl
     names, wrapper = found
     start = _after_options(command.words, len(names), wrapper)
     if start is None:
+        if command.program == "time":  # bash reads the words after it in its own way
+            fail("what time runs cannot be read")
         return command
     while (
         command.program in ("env", "time")
