@@ -195,20 +195,24 @@ class Bubblewrap(Unconfined):
             mounts = (Mount(HOSTS_SOCKET, "read", str(self._proxy(needs.hosts).place)),)
             self._ports[needs] = next(self._next_ports)
             arguments += [f"proxy={HOSTS_SOCKET}", f"port={self._ports[needs]}"]
-        view = self._view.view(needs, mounts).arguments(self._private.overlays, self._overlay_kind())
-        options = [*NAMESPACES, *view, "--as-pid-1"]
         wrapper = [self.sandbox.program]
-        if needs.network:
-            return Supervisor(arguments, wrapper, options)
-        peer = next((supervisor for supervisor in self._peers if supervisor.alive), None)
-        if peer is not None and can_join_networks():
-            wrapper = join_network(peer.pid, wrapper)
-            # The joined user namespace maps us to root: restore the real user.
-            options = ["--unshare-user", "--uid", str(os.getuid()), "--gid", str(os.getgid()), *options]
-        else:
-            options.append("--unshare-net")
+        network: list[str] = []
+        if not needs.network:
+            peer = next((supervisor for supervisor in self._peers if supervisor.alive), None)
+            if peer is not None and can_join_networks():
+                wrapper = join_network(peer.pid, wrapper)
+                # The joined user namespace maps us to root: restore the real user.
+                network = ["--unshare-user", "--uid", str(os.getuid()), "--gid", str(os.getgid())]
+            else:
+                network = ["--unshare-net"]
+
+        def options() -> list[str]:
+            view = self._view.view(needs, mounts).arguments(self._private.overlays, self._overlay_kind())
+            return [*network, *NAMESPACES, *view, "--as-pid-1"]
+
         supervisor = Supervisor(arguments, wrapper, options)
-        self._peers.append(supervisor)
+        if not needs.network:
+            self._peers.append(supervisor)
         return supervisor
 
     def _overlay_kind(self) -> OverlayKind:
@@ -307,7 +311,7 @@ class Landlock(Bubblewrap):
     def _start(self, needs: Privileges) -> Supervisor:
         self._config.outputs.mkdir(mode=0o700, parents=True, exist_ok=True)
         arguments = [*self._limits.words(), f"network={int(needs.network)}"]
-        return Supervisor(arguments, options=list(landlock_rules(self._view.view(needs))))
+        return Supervisor(arguments, options=lambda: list(landlock_rules(self._view.view(needs))))
 
     def environment(self, environment: Mapping[str, str], needs: Privileges) -> dict[str, str]:
         variables = super().environment(environment, Privileges(git=needs.git))

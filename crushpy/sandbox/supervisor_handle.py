@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
@@ -54,21 +54,41 @@ class Supervisor:
     """
 
     def __init__(
-        self, words: Sequence[str] = (), wrapper: Sequence[str] = (), options: Sequence[str] = ()
+        self,
+        words: Sequence[str] = (),
+        wrapper: Sequence[str] = (),
+        options: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         """`options` are passed by descriptor, since they may be many: to the sandbox, or to the supervisor
         itself if there is nothing around it."""
+        self._words, self._wrapper, self._options = words, wrapper, options
+        self._loop = asyncio.get_running_loop()
+        self._unsent: list[tuple[bytes, list[int]]] = []
+        self._commands: dict[str, CommandListener] = {}
+        self._started = 0
+        self._ended = asyncio.Event()
+        self.trouble = ""
+        """Why it ended."""
+        self.survivors: list[int] = []
+        self._attempts_left = 2
+        self._start()
+
+    def _start(self) -> None:
+        """Starts the process. Nothing is sent to it before it is ready: until then it can be replaced."""
+        self._attempts_left -= 1
+        self._ready = False
+        options = self._options()
         ours, theirs = socket.socketpair()
         with theirs:
             descriptors = [theirs.fileno()]
             options_file = _write_to_file(options) if options else None
-            extra = () if wrapper or options_file is None else (f"landlock={options_file}",)
-            command = [*supervisor_command([str(theirs.fileno()), *words, *extra])]
+            extra = () if self._wrapper or options_file is None else (f"landlock={options_file}",)
+            command = [*supervisor_command([str(theirs.fileno()), *self._words, *extra])]
             if options_file is not None:
                 descriptors.append(options_file)
-            if wrapper:
+            if self._wrapper:
                 prefix = [] if options_file is None else ["--args", str(options_file), "--"]
-                command = [*wrapper, *prefix, *command]
+                command = [*self._wrapper, *prefix, *command]
             try:
                 self._process = subprocess.Popen(
                     command,
@@ -85,16 +105,8 @@ class Supervisor:
                     os.close(options_file)
         self._link = ours
         self._link.setblocking(False)
-        self._loop = asyncio.get_running_loop()
         self._loop.add_reader(ours.fileno(), self._read)
         self._unread = b""
-        self._unsent: list[tuple[bytes, list[int]]] = []
-        self._commands: dict[str, CommandListener] = {}
-        self._started = 0
-        self._ended = asyncio.Event()
-        self.trouble = ""
-        """Why it ended."""
-        self.survivors: list[int] = []
 
     @property
     def alive(self) -> bool:
@@ -139,6 +151,7 @@ class Supervisor:
         try:
             await self._ended.wait()
         except asyncio.CancelledError:
+            self._attempts_left = 0
             self._handle_loss("it was closed")
             raise
         return self.survivors
@@ -150,7 +163,7 @@ class Supervisor:
         self._flush()
 
     def _flush(self) -> None:
-        while self._unsent and self.alive:
+        while self._unsent and self.alive and self._ready:
             line, descriptors = self._unsent[0]
             try:
                 socket.send_fds(self._link, [line], descriptors)
@@ -184,6 +197,9 @@ class Supervisor:
             self._handle_report(verb, words)
 
     def _handle_report(self, verb: str, words: list[str]) -> None:
+        if verb == "ready":
+            self._ready = True
+            self._flush()
         if verb == "closed":
             self.survivors = [int(word) for word in words]
         command = self._commands.get(words[0]) if words else None
@@ -208,15 +224,20 @@ class Supervisor:
         """The supervisor ended, or has to."""
         if not self.alive:
             return
-        self.trouble = trouble
-        self._ended.set()
         self._loop.remove_reader(self._link.fileno())
         self._loop.remove_writer(self._link.fileno())
         self._link.close()
+        threading.Thread(target=_reap, args=(self._process,), daemon=True).start()
+        if not self._ready and self._attempts_left:
+            # A file or socket that the sandbox was to hide may have disappeared while it started.
+            with suppress(OSError):
+                self._start()
+                return
+        self.trouble = trouble
+        self._ended.set()
         for _, descriptors in self._unsent:
             for descriptor in descriptors:
                 os.close(descriptor)
-        threading.Thread(target=self._reap, daemon=True).start()
         for command in list(self._commands.values()):
             command.on_loss(trouble)
         self._commands.clear()
@@ -231,15 +252,16 @@ class Supervisor:
                 return text.splitlines()[-1]
         return ""
 
-    def _reap(self) -> None:
-        with suppress(OSError):
-            if self._process.stderr is not None:
-                self._process.stderr.close()
-        try:
-            self._process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            self._process.send_signal(signal.SIGKILL)
-            self._process.wait()
+
+def _reap(process: "subprocess.Popen[bytes]") -> None:
+    with suppress(OSError):
+        if process.stderr is not None:
+            process.stderr.close()
+    try:
+        process.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
 
 
 def _write_to_file(words: Sequence[str]) -> int:

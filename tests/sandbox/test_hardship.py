@@ -21,6 +21,8 @@ from support.process_state import marked
 
 from crushpy.core.access import Privileges
 from crushpy.sandbox.confinement import ResourceLimits
+from crushpy.sandbox.finding import find_sandbox
+from crushpy.sandbox.supervisor_handle import Supervisor
 
 pytestmark = needs_sandbox
 NOBODY = 65534
@@ -154,6 +156,51 @@ async def test_commands_run_after_what_was_hidden_is_gone(listening: Path, tmp_p
         assert (await bash(context, "echo runs")).text == "runs"
         listening.unlink()
         assert (await bash(context, "echo runs", Privileges(git=True))).text == "runs"
+
+
+class Watched:
+    """A listener that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.over = asyncio.Event()
+        self.told: list[object] = []
+
+    def on_exit(self, status: int) -> None:
+        self.told.append(status)
+
+    def on_refusal(self, error: int) -> None:
+        self.told.append(error)
+
+    def on_limit(self, what: str, most: int) -> None:
+        self.told.append(what)
+
+    def on_end(self, survivors: list[int]) -> None:
+        self.told.append(survivors)
+
+    def on_over(self) -> None:
+        self.over.set()
+
+    def on_loss(self, trouble: str) -> None:
+        self.told.append(trouble)
+        self.over.set()
+
+
+@pytest.mark.parametrize("failures", [1, 2])
+async def test_a_sandbox_that_fails_to_start_is_started_once_more(failures: int) -> None:
+    gone = ["--ro-bind", "/no/such/socket", "/no/such/socket"]
+    whole = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
+    views = [[*whole, *gone]] * failures + [whole]
+    supervisor = Supervisor([], [find_sandbox().program], lambda: views.pop(0))
+    watched = Watched()
+    with Path("/dev/null").open("wb") as output:
+        supervisor.run(["/bin/true"], "/", {}, output.fileno(), watched)
+    await watched.over.wait()
+    assert supervisor.alive is (failures == 1)
+    if failures == 1:
+        assert watched.told == [0]
+    else:
+        assert "/no/such/socket" in str(watched.told[0])
+    await supervisor.close(0)
 
 
 def test_every_way_out_is_held_for_nobody_too(home_of_nobody: Path) -> None:

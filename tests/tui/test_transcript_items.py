@@ -395,3 +395,17 @@ async def test_without_colours_everything_is_still_told_apart(monkeypatch: pytes
                 for colour in (segment.style.color, segment.style.bgcolor):
                     assert colour is None or colour.triplet is None or len(set(colour.triplet)) == 1
         assert "+ def price(number)" in here.text()
+
+
+async def test_a_call_that_ends_between_two_frames_is_drawn_as_ended() -> None:
+    async with stage([], (100, 20)) as here:
+        key = here.view.add(ToolItem("1", "task", "look", state="running"))
+        await here.settle()
+        cache = here.view.cache
+        cache.stream(0, "it works\n")
+        cache.rows(0)  # looked at before the frame in which it is drawn
+        cache.flush()
+        here.view.replace(key, ToolItem("1", "task", "look", display=TaskReport("s", "done", (), 2, 0.0)))
+        here.view.finish(key)
+        await here.settle()
+        assert "✓ task look" in here.text() and "2 steps" in here.text()

@@ -364,11 +364,11 @@ class RenderCache:
 
     def _drop(self, entry: ItemState) -> bool:
         """Forgets an entry's drawing; False if it was not drawn."""
-        drawing = self._drawings.pop(entry.key, None) or self._live.pop(entry.key, None)
+        drawings = [self._drawings.pop(entry.key, None), self._live.pop(entry.key, None)]  # it may have both
         self._unfinished.pop(entry.key, None)
-        if drawing is not None:
+        for drawing in filter(None, drawings):
             drawing.dropped = True
-        return drawing is not None
+        return any(drawings)
 
     def _drop_all(self) -> None:
         for drawing in (*self._drawings.values(), *self._live.values()):
