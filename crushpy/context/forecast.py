@@ -37,6 +37,8 @@ class CompactionCost(Data, frozen=True):
     """By the summariser."""
     first_request: int
     """What the child starts with."""
+    prices: Prices | None = None
+    """Those of the summariser, if it is another model."""
 
 
 class Forecast(Data, frozen=True, omit_defaults=False):
@@ -98,10 +100,11 @@ def forecast(
     *,
     start: int,
     limit: float | None,
-    compaction: CompactionCost,
+    compaction: CompactionCost | None,
     prices: Prices | None,
 ) -> Forecast:
-    """`start` are the tokens the session began with, `limit` the share of the window at which it ends."""
+    """`start` are the tokens the session began with, `limit` the share of the window at which it ends.
+    Without `compaction` there is nothing to compact."""
     if not turns:
         return Forecast(0)
     pace = _pace(turns, start)
@@ -113,7 +116,10 @@ def forecast(
         return Forecast(len(turns), pace, left)
     ahead = MAX_FORECAST_TURNS if left is None else max(1, min(left, MAX_FORECAST_TURNS))
     continuing = _cost(turns, prices, budget.used, pace, ahead, cached=True)
-    summary = (compaction.read * prices.input + compaction.written * prices.output) / PER_MILLION
+    if compaction is None:
+        return Forecast(len(turns), pace, left, ahead, round(continuing, 6))
+    paid = compaction.prices or prices
+    summary = (compaction.read * paid.input + compaction.written * paid.output) / PER_MILLION
     compacted = summary + _cost(turns, prices, compaction.first_request, pace, ahead, cached=False)
     return Forecast(len(turns), pace, left, ahead, round(continuing, 6), round(compacted, 6))
 

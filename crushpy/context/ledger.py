@@ -81,7 +81,7 @@ class Ledger(Data, frozen=True):
     dropped: dict[str, int] = msgspec.field(default_factory=dict[str, int])
     """How many facts of each kind are no longer held."""
     first_reply: facts.Reply | None = None
-    """To the first request."""
+    """The last text of the first turn."""
     rules: tuple[RuleFact, ...] | None = None
     """The user's standing rules, those that ended included. None if they were not searched for."""
     decisions: tuple[str, ...] = ()
@@ -148,7 +148,7 @@ class _Writer:
         if found.request is not None:
             self._requests.append(found.request)
         self._say(found)
-        if self._first_reply is None and len(self._requests) == 1:
+        if found.reply is not None and len(self._requests) == 1:
             self._first_reply = found.reply
         if found.tool:
             self._clock += 1

@@ -8,7 +8,7 @@ from crushpy.context.standing_rules import MAX_STATEMENTS, RulePhrases, UserStat
 from crushpy.core.messages import Data, Message, ToolCall, ToolResult
 
 MAX_REQUEST_CHARS = 40_000
-MAX_REPLY_CHARS = 8_000
+MAX_REPLY_CHARS = 4_000
 MAX_PATHS = 40
 """Of the files that a failing command names."""
 TEST_LINES = 3
@@ -38,7 +38,7 @@ class CommandFacts(Data, frozen=True):
 class MessageFacts(Data, frozen=True):
     request: facts.UserRequest | None = None
     reply: facts.Reply | None = None
-    """The first reply of the session."""
+    """Text of a reply that may belong to the first turn of the conversation."""
     tool: str = ""
     """The tool that a call was answered by."""
     command: CommandFacts | None = None
@@ -67,7 +67,6 @@ class FactReader:
         self._phrases = phrases
         self._waiting: dict[str, ToolCall] = {}
         self._asked = 0
-        self._replied: set[int] = set()
         for message in messages:
             self.committed(message)
 
@@ -79,7 +78,7 @@ class FactReader:
             request = facts.UserRequest(message.id, bounded) if text else None
             return self._said(message, request)
         if message.role == "assistant":
-            text = message.text.strip() if self._may_be_first else ""
+            text = message.text.strip() if self._asked <= 1 else ""  # a child may begin in the first turn
             bounded = _bounded(text, message.id, MAX_REPLY_CHARS)
             return MessageFacts(reply=facts.Reply(message.id, bounded)) if text else NOTHING
         result = message.result
@@ -108,8 +107,6 @@ class FactReader:
             self._waiting.pop(result.call_id, None)
         if message.role == "user" and facts.request_text(message):
             self._asked += 1
-        elif message.role == "assistant" and self._may_be_first and message.says_something:
-            self._replied.add(self._asked)
 
     def extract_all(self, messages: Sequence[Message]) -> list[MessageFacts]:
         """The facts of each of the next messages."""
@@ -118,11 +115,6 @@ class FactReader:
             found.append(self.extract(message))
             self.committed(message)
         return found
-
-    @property
-    def _may_be_first(self) -> bool:
-        """Whether a reply now may be the first to the first request, even of an earlier session."""
-        return self._asked <= 1 and self._asked not in self._replied
 
     def _of_call(self, call: ToolCall, result: ToolResult) -> MessageFacts:
         files = tuple(

@@ -71,7 +71,7 @@ class StatusPresenter:
             jobs=len(conversation.running_jobs),
             mode=MODE_WORDS[conversation.mode] if info.mode or conversation.mode != "ask" else "",
             reading=_reading(conversation),
-            forecast=turns_left_hint(conversation.context.forecast()),
+            forecast=turns_left_hint(conversation.context.forecast(costs=False)),
         )
 
     def _clear_questions(self) -> None:

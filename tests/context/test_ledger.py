@@ -114,12 +114,12 @@ def test_it_is_bounded_and_counts_what_it_dropped() -> None:
     assert ledger.commands[-1].text == f"echo {ledgers.MAX_COMMANDS + 4}"
 
 
-def test_the_first_reply_is_the_first_text_before_the_second_request() -> None:
+def test_the_first_answer_is_the_last_text_before_the_second_request() -> None:
     first, second = assistant("I look."), assistant("Found it.")
-    found = grown([user("where?"), *ran("ls"), first, second, user("and now?"), assistant("Later.")])
+    found = grown([user("where?"), first, *ran("ls"), second, user("and now?"), assistant("Later.")])
     assert found.first_reply is not None
-    assert (found.first_reply.id, found.first_reply.text) == (first.id, "I look.")
-    later = grown([user("where?")], [*ran("ls"), first], [assistant("More."), user("and now?")])
+    assert (found.first_reply.id, found.first_reply.text) == (second.id, "Found it.")
+    later = grown([user("where?"), first], [*ran("ls"), second], [user("and now?"), assistant("More.")])
     assert later.first_reply == found.first_reply, "the request was in a session before"
     for without in (
         [[user("where?"), *ran("ls"), user("and?"), first]],

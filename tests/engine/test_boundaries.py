@@ -174,10 +174,8 @@ async def test_the_evidence_is_built_from_what_really_happened(
     assert talk.conversation.info.todos[0].text == "write the tests"
 
 
-async def test_the_first_reply_to_the_first_request_is_kept_at_generation_30(
-    talks: Talks, llm: ScriptedLLM
-) -> None:
-    looked = Reply(calls=[Call("ls", {})])
+async def test_the_first_answer_is_kept_at_generation_30(talks: Talks, llm: ScriptedLLM) -> None:
+    looked = Reply("I look around first.", calls=[Call("ls", {})])
     secret = "sk-ant-api03-" + "a1B2c3D4" * 8
     llm.script(looked, f"We settled on plan Osprey. {secret} " + "Details follow. " * 400 + "Agreed then.")
     llm.always("Later words.")
@@ -195,7 +193,7 @@ async def test_the_first_reply_to_the_first_request_is_kept_at_generation_30(
         "We settled on plan Osprey." in answer and "Agreed then." in answer and "chars cut; recall" in answer
     )
     assert len(answer) < 4_000 and secret not in answer
-    assert "Later words." not in evidence
+    assert "Later words." not in evidence and "I look around first." not in evidence
 
 
 async def test_nothing_stored_is_changed_by_a_boundary(talks: Talks, llm: ScriptedLLM) -> None:

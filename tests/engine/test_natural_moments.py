@@ -51,16 +51,11 @@ def states(talk: Talk) -> list[tuple[str, str]]:
 async def test_a_moment_prepares_and_the_next_one_crosses_what_is_ready(
     talks: Talks, llm: ScriptedLLM
 ) -> None:
-    llm.always(
-        plays(
-            (todos("in_progress", "pending"), 1_000),
-            (BASH, 2_000),
-            (todos("completed", "in_progress"), SOFT),
-            ("Half of it.", SOFT),
-        )
-    )
+    llm.always(plays((todos("in_progress", "pending"), 1_000), (BASH, 2_000), ("Begun.", SOFT)))
     talk = await talks(flags=WINDOW, yolo=True)
     assert await talk.ask("two things") == "done"
+    llm.always(plays((todos("completed", "in_progress"), SOFT), ("Half of it.", SOFT)))
+    assert await talk.ask("go on") == "done"
     await talk.until(lambda: len(states(talk)) == 2)
     assert states(talk) == [("preparing", "todo done"), ("ready", "todo done")]
     llm.always(plays((BASH, SOFT), (todos("completed", "completed"), SOFT), ("All of it.", 900)))

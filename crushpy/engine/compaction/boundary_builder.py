@@ -11,7 +11,6 @@ import msgspec
 
 from crushpy.context.coverage import lineage_coverage, measure
 from crushpy.context.earlier_notes import unmentioned_notes
-from crushpy.context.evidence import build_evidence
 from crushpy.context.message_facts import NOTHING
 from crushpy.context.overrides import apply_overrides, by_message, override_kind
 from crushpy.context.plan import FRAME_TOKENS, overrides_to_fit
@@ -30,7 +29,6 @@ from crushpy.engine.compaction.draft import (
     SummaryReview,
     child_of,
 )
-from crushpy.engine.compaction.evidence_sources import take_snapshot
 from crushpy.engine.compaction.preparation import Preparations
 from crushpy.engine.compaction.summarizer import Summarizer, Summary
 from crushpy.engine.compaction.window import WindowState
@@ -64,7 +62,7 @@ class BoundaryBuilder:
             return False
         was_ready = draft.from_preparation and self._preparations.state == "ready"
         self._emit(Compacting(options.trigger))
-        await self._gather_evidence(draft)
+        draft.evidence = await self._planner.evidence(state, draft.plan.evidence_tokens)
         await self._write_seed(draft)
         waited = time.monotonic() - self.reviews.seconds - started
         await uncancellable(self._commit(draft, waited, prepared=was_ready and draft.summary.counted))
@@ -81,7 +79,7 @@ class BoundaryBuilder:
         draft = await self._plan(options, state, use_preparation=False)
         if draft is None:
             return None
-        await self._gather_evidence(draft)
+        draft.evidence = await self._planner.evidence(state, draft.plan.evidence_tokens)
         await self._write_seed(draft)
         return Rehearsal(
             text=seed_text(draft.seed),
@@ -134,17 +132,6 @@ class BoundaryBuilder:
         planner = self._planner
         carried = planner.pins, planner.rules, planner.ledger
         return BoundaryDraft(options, state, limits, *carried, plan, prepared is not None)
-
-    async def _gather_evidence(self, draft: BoundaryDraft) -> None:
-        draft.evidence = await asyncio.to_thread(  # a long lineage takes time, and must not block the screen
-            build_evidence,
-            draft.ledger,
-            await take_snapshot(self._session.info, self._scope.services.workspace),
-            limit=draft.plan.evidence_tokens,
-            request_limit=draft.limits.longest_quote,
-            count=self._gauge.count,
-            redact=redact,
-        )
 
     async def _write_seed(self, draft: BoundaryDraft) -> None:
         """Writes the child's seed. Under review the user accepts the summary (maybe edited), declines the
@@ -279,7 +266,8 @@ class BoundaryBuilder:
             facts=facts,
         )
         self._gauge.reset()
-        self._preparations.boundary_made(used=summary.counted)
+        seconds = waited if summary.model and not summary.counted else 0.0
+        self._preparations.boundary_made(used=summary.counted, seconds=seconds)
         if answer is not None and answer.result is not None:
             options.on_stored(answer.result)
         self._emit(_boundary_event(boundary, draft.seed))

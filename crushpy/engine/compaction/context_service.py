@@ -9,11 +9,14 @@ from crushpy.context.budget import Budget
 from crushpy.context.edits import ALL, SUPERSEDED, ContextEdit, EditEffect, effect_of_edits
 from crushpy.context.forecast import CompactionCost, Forecast, Prices, TurnUsages, forecast
 from crushpy.context.inspect import Inspection
-from crushpy.context.plan import FRAME_TOKENS, TokenBudget
+from crushpy.context.overrides import apply_overrides, by_message
+from crushpy.context.plan import FRAME_TOKENS, overrides_to_fit
 from crushpy.core.errors import UsageError
 from crushpy.core.templates import Template
 from crushpy.engine.agents.agent import Agent
 from crushpy.engine.compaction.draft import Rehearsal, Verdict
+from crushpy.engine.compaction.preparation import ORDINARY
+from crushpy.engine.compaction.window import WindowState
 from crushpy.engine.run_slot import RunSlot
 from crushpy.engine.session.branches import undo_boundary
 from crushpy.engine.session.session import load_session
@@ -30,6 +33,8 @@ class ContextService:
         self._store = agent.scope.services.store
         self._run_slot = run_slot
         self._turn_usages = TurnUsages()
+        self._evidence_tokens: int | None = None
+        """Size of the evidence when it was last built; None if it was not."""
 
     def budget(self) -> Budget:
         """How full the model's window is."""
@@ -39,7 +44,7 @@ class ContextService:
         """What fills the model's window, part by part."""
         return msgspec.structs.replace(self._agent.view.inspect(), forecast=self.forecast())
 
-    def forecast(self) -> Forecast:
+    def forecast(self, *, costs: bool = True) -> Forecast:
         """How long the session lasts at its current pace, and the cost of continuing against compacting.
         No model is asked."""
         state, session, gauge = self._agent.view.now(), self._session, self._scope.gauge
@@ -50,13 +55,38 @@ class ContextService:
             state.budget,
             start=state.fixed_tokens + sum(map(gauge.size, carried)),
             limit=self._agent.thresholds.in_force,
-            compaction=_expected_boundary(self._agent.planner.token_budget(state), state.budget.used),
-            prices=_prices(self._scope.models.info(session.info.model)),
+            compaction=self._expected_boundary(state) if costs else None,
+            prices=_prices(self._scope.models.info(session.info.model)) if costs else None,
         )
 
+    def _expected_boundary(self, state: WindowState) -> CompactionCost | None:
+        """A boundary made now: what the plan really carries; only the summary's size is assumed. None if
+        there is nothing to leave behind."""
+        planner, gauge, seed = self._agent.planner, self._scope.gauge, self._session.seed
+        limits = planner.token_budget(state)
+        plan = planner.plan(ORDINARY, limits)
+        read = sum(map(gauge.size, plan.parts.middle))
+        if not read:
+            return None
+        summary = min(limits.summary_target, read // 4)
+        if seed is not None and seed.summary:
+            summary = gauge.count(seed.summary)
+        known = self._evidence_tokens
+        evidence = plan.evidence_tokens if known is None else min(known, plan.evidence_tokens)
+        texts = FRAME_TOKENS + limits.pinned + summary + evidence + gauge.count(plan.quotes)
+        overrides = by_message(overrides_to_fit(plan, limits, text_tokens=texts, size=gauge.size))
+        tail = sum(map(gauge.size, apply_overrides(plan.parts.tail, overrides)))
+        auxiliary = self._scope.settings.compaction.model
+        prices = _prices(self._scope.models.info(auxiliary)) if auxiliary else None
+        return CompactionCost(read, summary, state.fixed_tokens + texts + tail, prices)
+
     async def count_exactly(self) -> None:
-        """Loads the token vocabulary, so that figures are counts and not estimates."""
+        """Loads the token vocabulary and builds the evidence, so that figures are counts, not estimates."""
         await asyncio.to_thread(self._scope.gauge.load)
+        if self._session.stored:
+            await self._agent.planner.read_carried()
+            evidence = await self._agent.planner.evidence(await self._agent.view.counted())
+            self._evidence_tokens = self._scope.gauge.count(evidence)
 
     # --- edits ------------------------------------------------------------------------------------------
 
@@ -138,15 +168,6 @@ class ContextService:
         """True right after a boundary: no prompt has come since."""
         said = any(one.role == "user" and one.says_something for one in self._session.own_messages)
         return self._session.seed is not None and not said
-
-
-def _expected_boundary(limits: TokenBudget, used: int) -> CompactionCost:
-    """A boundary made now, by the allowed sizes: a forecast plans nothing."""
-    said = max(0, used - limits.fixed_tokens)
-    tail = min(limits.keep_recent_tokens, limits.window // 5, said // 2)
-    texts = min(said, FRAME_TOKENS + limits.summary_target + limits.evidence)
-    first_request = limits.fixed_tokens + min(limits.carried, texts + tail)
-    return CompactionCost(said - tail, limits.summary_target, first_request)
 
 
 def _prices(info: ModelInfo) -> Prices | None:

@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from crushpy.context.evidence import build_evidence
 from crushpy.context.ledger import Ledger
 from crushpy.context.overrides import apply_overrides
 from crushpy.context.pins import CarriedPins
@@ -18,11 +19,12 @@ from crushpy.core.ids import new_id
 from crushpy.core.messages import Data, MessageOverride, Seed, ToolResult, Usage
 from crushpy.core.templates import Template
 from crushpy.engine.agents.scope import AgentScope, Emit
-from crushpy.engine.compaction.evidence_sources import load_ledger
+from crushpy.engine.compaction.evidence_sources import load_ledger, take_snapshot
 from crushpy.engine.compaction.pin_service import PinService
 from crushpy.engine.compaction.rule_service import carried_rules
 from crushpy.engine.compaction.summarizer import Summary, SummaryJob
 from crushpy.engine.compaction.window import Thresholds, Trigger, WindowState
+from crushpy.security.redact import redact
 from crushpy.storage.records import SessionInfo
 
 AUTOMATIC_TRIGGERS = ("auto", "fallback")
@@ -142,6 +144,19 @@ class BoundaryPlanner:
             compaction.evidence_tokens,
             state.fixed_tokens,
             self._gauge.count(self.pins.text) + self.rules.tokens,
+        )
+
+    async def evidence(self, state: WindowState, most: int | None = None) -> str:
+        """The evidence by the facts last read, in at most `most` tokens."""
+        limits = self.token_budget(state)
+        return await asyncio.to_thread(  # a long lineage takes time, and must not block the screen
+            build_evidence,
+            self.ledger,
+            await take_snapshot(self._session.info, self._scope.services.workspace),
+            limit=limits.evidence if most is None else most,
+            request_limit=limits.longest_quote,
+            count=self._gauge.count,
+            redact=redact,
         )
 
     def plan(self, options: BoundaryOptions, limits: TokenBudget) -> Plan:

@@ -17,7 +17,7 @@ from crushpy.engine.compaction.boundary_builder import BoundaryBuilder
 from crushpy.engine.compaction.draft import BoundaryOptions, Declined, Rehearsal
 from crushpy.engine.compaction.preparation import Preparations
 from crushpy.engine.compaction.summarizer import Postponed
-from crushpy.engine.compaction.window import CircuitBreaker, ContextView, Thresholds, WindowState
+from crushpy.engine.compaction.window import CircuitBreaker, ContextView, Pace, Thresholds, WindowState
 from crushpy.llm.errors import ContextOverflow
 from crushpy.storage.records import DatabaseLost, StorageError
 
@@ -45,6 +45,7 @@ class CompactionPolicy:
         self._builder = builder
         self._preparations = preparations
         self._breaker = CircuitBreaker(scope.session)
+        self._pace = Pace()
         self._overflow_attempts = 0
         self._todos = scope.session.info.todos
         """As they were at the previous `before_model_call`."""
@@ -62,6 +63,9 @@ class CompactionPolicy:
         if threshold is None:
             return
         state = await self._view.settled(threshold)
+        if self._session.history[-1].role == "user":
+            self._pace.reset()
+        self._pace.add(state.budget.used)
         moment = self._moment(state)
         if await self._breaker.blocks(state.budget.used):
             return
@@ -88,11 +92,16 @@ class CompactionPolicy:
         return moment_at(self._session.history, before, self._todos)
 
     def _prepare(self, state: WindowState, moment: str = "") -> None:
-        """Starts the next summary in the background, at a natural moment or near the threshold."""
-        start = self._thresholds.prepare_from
-        due = start is not None and (moment or state.budget.reaches(start))
-        if due and self._may_prepare and not self._builder.cannot_help(state):
-            self._preparations.begin(moment)
+        """Starts the next summary in the background: at a natural moment, or early enough that it is written
+        when the threshold is reached."""
+        budget, latest = state.budget, self._thresholds.prepare_from()
+        expected = self._pace.tokens_per_second * self._preparations.expected_seconds
+        start = self._thresholds.prepare_from(expected / budget.window)
+        if latest is None or start is None or not (moment or budget.reaches(start)):
+            return
+        if self._may_prepare and not self._builder.cannot_help(state):
+            is_early = not moment and not budget.reaches(latest)
+            self._preparations.begin(moment, is_early=is_early)
 
     @property
     def _may_prepare(self) -> bool:
@@ -127,6 +136,8 @@ class CompactionPolicy:
     async def after_reply(self, message: Message) -> None:
         """Updates gauge, learnt figures and breaker with a stored reply, and may start a preparation."""
         self._overflow_attempts = 0
+        if not message.calls:
+            self._pace.reset()
         self._builder.reset_overflows()
         self._gauge.add_report(message.usage, len(self._view.shown()))
         state = self._view.now()

@@ -25,6 +25,12 @@ ORDINARY = BoundaryOptions("auto")
 """What a preparation is made for: without a focus, with the template in force."""
 
 
+FIRST_SUMMARY_S = 8.0
+"""How long a summary is assumed to take before one was written."""
+SUMMARY_TIME_FACTOR = 1.5
+"""The next summary may take this much longer than the last one."""
+
+
 class PreparedInput(Data, frozen=True):
     """What is summarised. Valid while the session begins with exactly these messages."""
 
@@ -44,6 +50,7 @@ class Preparations:
         self._emit = scope.emit
         self._begun = False
         self._moment = ""
+        self._last_seconds = FIRST_SUMMARY_S
         self._frozen: PreparedInput | None = None
         self._task: asyncio.Task[None] | None = None
         self._summary: Summary | None = None
@@ -60,16 +67,22 @@ class Preparations:
             return "preparing"
         return "ready" if self._summary.text else ""
 
-    def begin(self, moment: str = "") -> None:
-        """Starts a preparation in the background, unless this boundary has had one."""
+    @property
+    def expected_seconds(self) -> float:
+        """How long the next summary may take."""
+        return SUMMARY_TIME_FACTOR * self._last_seconds
+
+    def begin(self, moment: str = "", *, is_early: bool = False) -> None:
+        """Starts a preparation in the background, unless this boundary has had one. `is_early`: messages that
+        arrive until the threshold will be the tail, so that less of the present ones is kept."""
         if self._begun:
             return
         self._begun, self._moment = True, moment
-        self._task = spawn(self._run())
+        self._task = spawn(self._run(is_early))
 
-    async def _run(self) -> None:
+    async def _run(self, is_early: bool) -> None:
         try:
-            frozen = await self._freeze()
+            frozen = await self._freeze(is_early)
             if frozen is None:
                 self._begun = False  # nothing to leave behind yet
                 return
@@ -78,6 +91,8 @@ class Preparations:
             started = time.monotonic()
             summary = await self._summarizer.run(frozen.job, may_postpone=True)
             seconds = time.monotonic() - started
+            if summary.text:
+                self._last_seconds = seconds
             self._summary = msgspec.structs.replace(summary, seconds=seconds, counted=True)
             self._report("ready" if summary.text else "failed")
         except Postponed as error:
@@ -89,14 +104,16 @@ class Preparations:
             self._frozen = None
             self._report("failed")
 
-    async def _freeze(self) -> PreparedInput | None:
+    async def _freeze(self, is_early: bool) -> PreparedInput | None:
         """The current middle; None if there is none, or no room for what follows it."""
         await self._planner.read_carried()
         state = await self._view.counted()  # last: the history must not grow between here and the plan
         limits = self._planner.token_budget(state)
-        plan = self._planner.plan(ORDINARY, limits)
+        coming = max(0, int(limits.threshold * limits.window) - state.budget.used) if is_early else 0
+        keep = max(0, min(limits.keep_recent_tokens, limits.window // 5) - coming)
+        plan = self._planner.plan(ORDINARY, msgspec.structs.replace(limits, keep_recent_tokens=keep))
         length = len(plan.parts.head) + len(plan.parts.middle)
-        if self._planner.plan_after(length, limits, limits.longest_summary) is None:
+        if self._planner.plan_after(length, limits, limits.longest_summary + coming) is None:
             return None
         job = self._planner.summary_job(ORDINARY, plan)
         job = msgspec.structs.replace(job, template=self._summarizer.template(job))
@@ -111,8 +128,10 @@ class Preparations:
         self._drop("discarded")
         self._begun = False
 
-    def boundary_made(self, *, used: bool) -> None:
-        """Allows a preparation for the next boundary."""
+    def boundary_made(self, *, used: bool, seconds: float) -> None:
+        """Allows a preparation for the next boundary. `seconds`: how long a turn waited for the summary; 0
+        if it did not."""
+        self._last_seconds = seconds or self._last_seconds
         self._drop("used" if used else "discarded")
         self._begun = False
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Sequence
 from typing import Literal
 
@@ -20,8 +21,10 @@ from crushpy.llm.protocol import Request
 from crushpy.storage.records import BreakerState
 
 Trigger = Literal["agent", "auto", "manual", "overflow", "fallback"]
-PREPARE_AT_SHARE = 0.85
-"""The share of the threshold at which a boundary is prepared."""
+PREPARE_FROM_SHARE, PREPARE_BY_SHARE = 0.5, 0.85
+"""The shares of the threshold between which a preparation starts, by the pace of the turn."""
+PACE_READINGS = 6
+"""How many model calls the pace is taken from."""
 REARM_GROWTH = 1.25
 """Growth of the window's use after which a stopped breaker tries again."""
 RETRY_AFTER_S = 60.0
@@ -204,13 +207,16 @@ class Thresholds:
             return max(threshold, compaction.fallback_threshold)
         return threshold
 
-    @property
-    def prepare_from(self) -> float | None:
-        """The share from which on the next boundary is prepared; None if preparation is off."""
+    def prepare_from(self, added_share: float = 0.0) -> float | None:
+        """The share from which on the next boundary is prepared; None if preparation is off. `added_share`
+        of the window is expected to be added until the summary is written."""
         if self.trigger == "fallback" or not self._scope.settings.compaction.prepare:
             return None
         threshold = self.in_force
-        return None if threshold is None else PREPARE_AT_SHARE * threshold
+        if threshold is None:
+            return None
+        by = PREPARE_BY_SHARE * threshold
+        return max(PREPARE_FROM_SHARE * threshold, min(by, threshold - added_share))
 
     @property
     def soft(self) -> float | None:
@@ -224,6 +230,31 @@ class Thresholds:
     def planned(self) -> float:
         """The share that a boundary plans for, also if no threshold is in force."""
         return self.in_force or DEFAULT_THRESHOLD
+
+
+class Pace:
+    """How fast the running turn fills the window."""
+
+    def __init__(self) -> None:
+        self._readings: deque[tuple[float, int]] = deque(maxlen=PACE_READINGS)
+
+    def add(self, used: int) -> None:
+        """A model call is about to be made with `used` tokens."""
+        if self._readings and used < self._readings[-1][1]:
+            self._readings.clear()
+        self._readings.append((time.monotonic(), used))
+
+    def reset(self) -> None:
+        """The turn ended: time spent waiting for the user does not count."""
+        self._readings.clear()
+
+    @property
+    def tokens_per_second(self) -> float:
+        """0 while it is unknown."""
+        if not self._readings:
+            return 0.0
+        (start, before), (end, after) = self._readings[0], self._readings[-1]
+        return (after - before) / (end - start) if end > start else 0.0
 
 
 class CircuitBreaker:
