@@ -10,6 +10,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from crushpy.core.messages import Json, Part, Text, Thinking, ToolCall, ToolResult, Usage
 from crushpy.importers import foreign_values as values
 from crushpy.importers.foreign import (
@@ -85,6 +87,30 @@ class _Reader:
         self._model = ""
 
     def read(self, file: Path) -> Iterator[Item]:
+        """The usage of a reply is reported later, often after the results of its calls. The text of a summary
+        is also in the compaction that follows, and is not a reply."""
+        held: list[Item] = []
+        """From the last piece of a reply on."""
+        for item in self._items(file):
+            first = held[0] if held else None
+            reply = first if isinstance(first, Piece) and first.role == "assistant" else None
+            if isinstance(item, Usage):
+                held[:1] = [msgspec.structs.replace(reply, usage=item)] if reply else held[:1]
+            elif isinstance(item, ForeignCompaction):
+                used = Usage()
+                if reply and _is_summary(reply, item):
+                    used = reply.usage or used
+                    del held[0]
+                yield from held
+                held = [msgspec.structs.replace(item, tokens_before=used.total - used.output_tokens)]
+            elif isinstance(item, Piece) and item.role == "assistant":
+                yield from held
+                held = [item]
+            else:
+                held.append(item)
+        yield from held
+
+    def _items(self, file: Path) -> Iterator[Item | Usage]:
         for number, value in json_lines(file, self._unmapped):
             kind, payload = text_of(value.get("type")), mapping(value.get("payload"))
             own, at = f"line {number}", seconds_of(value.get("timestamp"))
@@ -100,7 +126,7 @@ class _Reader:
                 case "compacted":
                     self._unmapped["compaction without a readable summary"] += 1
                 case "event_msg":
-                    yield from self._event(payload, own, at)
+                    yield from self._event(payload)
                 case _ if not kind and (number == 1 or "record_type" in value):
                     pass  # the header and markers of an early file
                 case _ if not payload:
@@ -108,14 +134,14 @@ class _Reader:
                 case _:
                     self._unmapped[kind] += 1
 
-    def _event(self, event: Json, own: str, at: float) -> Iterator[Item]:
+    def _event(self, event: Json) -> Iterator[Item | Usage]:
         kind = text_of(event.get("type"))
         if kind == "thread_name_updated":
             yield Heading(text_of(event.get("thread_name")))
         elif kind == "token_count":
             used = _usage(mapping(mapping(event.get("info")).get("last_token_usage")))
             if used is not None:
-                yield Piece(own, "assistant", (), at, _REPLY, usage=used)
+                yield used
         elif kind == "thread_rolled_back":
             self._unmapped["turn that was rolled back"] += max(1, whole(event.get("num_turns")))
         elif kind not in _DUPLICATE_EVENTS:
@@ -152,6 +178,11 @@ class _Reader:
     def _reply(self, own: str, at: float, *parts: Part) -> Piece:
         model = f"{self._vendor}/{self._model}" if self._model else ""
         return Piece(own, "assistant", parts, at, _REPLY, model)
+
+
+def _is_summary(reply: Piece, compaction: ForeignCompaction) -> bool:
+    text = "".join(part.text for part in reply.parts if isinstance(part, Text)).strip()
+    return bool(text) and text in compaction.summary
 
 
 def _parts(content: Any) -> list[Part]:

@@ -6,7 +6,8 @@ import sqlite3
 import stat
 import tempfile
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -18,6 +19,8 @@ LEADS_OUT = "it is a link that leads out of the folder"
 MAX_LINE_BYTES = 64 * 1024 * 1024
 """A longer line is counted as damaged."""
 Row = sqlite3.Row
+_COPY = "copy.db"
+_COPY_ATTEMPTS = 5
 
 
 class Line(NamedTuple):
@@ -208,7 +211,13 @@ class ForeignDatabase:
 def reading(file: Path) -> Generator[ForeignDatabase]:
     """Opens a database without changing anything beside it: no lock, no `-wal`, no `-shm`."""
     try:
-        with _readable_uri(file) as uri, closing(_connect(uri)) as connection:
+        copy = _private_copy(file, *_version(file)) if _log_of(file).exists() else None
+        uri = (
+            f"{Path(copy.name, _COPY).as_uri()}?mode=ro"
+            if copy
+            else f"{file.absolute().as_uri()}?mode=ro&immutable=1"
+        )
+        with closing(_connect(uri)) as connection:
             connection.row_factory = sqlite3.Row
             connection.text_factory = _decode
             connection.execute("PRAGMA query_only = ON")
@@ -227,20 +236,25 @@ def _decode(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-@contextmanager
-def _readable_uri(file: Path) -> Generator[str]:
-    """A URI that SQLite opens without creating a file beside `file`."""
-    wal, shm = (file.with_name(file.name + suffix) for suffix in ("-wal", "-shm"))
-    has_log = wal.exists()
-    with suppress(OSError):
-        has_log = has_log and (wal.stat().st_size > 0 or shm.exists())
-    if not has_log:
-        yield f"{file.absolute().as_uri()}?mode=ro&immutable=1"
-    elif shm.exists():  # another process has it open: share its log
-        yield f"{file.absolute().as_uri()}?mode=ro"
-    else:  # the latest writes are in the log only, and opening it here would create the `-shm` file
-        with tempfile.TemporaryDirectory(prefix="crushpy-import-") as folder:
-            copy = Path(folder) / "copy.db"
-            shutil.copyfile(file, copy)
-            shutil.copyfile(wal, copy.with_name("copy.db-wal"))
-            yield f"{copy.as_uri()}?mode=ro"
+def _log_of(file: Path) -> Path:
+    return file.with_name(f"{file.name}-wal")
+
+
+def _version(file: Path) -> tuple[int, ...]:
+    """Changes with every write to a database or its log."""
+    return tuple(
+        number for one in (file, _log_of(file)) for number in (one.stat().st_size, one.stat().st_mtime_ns)
+    )
+
+
+@lru_cache(maxsize=1)  # one database has many sessions
+def _private_copy(file: Path, *version: int) -> "tempfile.TemporaryDirectory[str]":
+    """A copy of a database and its log: even reading in place would change the `-shm` file beside them."""
+    folder = tempfile.TemporaryDirectory(prefix="crushpy-import-")
+    for _ in range(_COPY_ATTEMPTS):
+        shutil.copyfile(file, Path(folder.name, _COPY))
+        shutil.copyfile(_log_of(file), _log_of(Path(folder.name, _COPY)))
+        before, version = version, _version(file)
+        if version == before:  # otherwise another process wrote meanwhile: the copies may not fit together
+            return folder
+    raise OSError(f"it is being written to; close the program that uses {file.name}")

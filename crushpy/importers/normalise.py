@@ -65,7 +65,7 @@ def normalised(items: Iterable[Item], unmapped: Unmapped) -> Iterator[Normal]:
             yield item
         elif isinstance(item, ForeignCompaction):
             yield from work.compact(item)
-        elif item.parts or item.usage:
+        elif item.parts:
             yield from work.add(item)
     yield from work.finish()
 
@@ -91,8 +91,6 @@ class _Normaliser:
             return
         first = self._current[0] if self._current else None
         same = first is not None and (first.role, first.group) == (piece.role, piece.group)
-        if not same and not piece.parts:
-            return  # usage of a reply that was already returned
         if not same or not piece.group:
             yield from self._flush()
         self._current.append(piece)

@@ -139,7 +139,9 @@ def _items(title: Any, messages: Iterable[StoredMessage], unmapped: Unmapped) ->
         if info.get("role") == "assistant" and info.get("summary") is True:
             summary = values.texts_in([part for _, part in parts])
             if summary.strip():
-                yield ForeignCompaction(own, summary, _created(info), keep_from)
+                used = _usage(info) or Usage()
+                before = used.total - used.output_tokens
+                yield ForeignCompaction(own, summary, _created(info), keep_from, before)
             else:
                 unmapped["compaction without a summary"] += 1
             keep_from = ""

@@ -19,7 +19,8 @@ KNOWN_VERSION = 3
 _HEAD_LINES = 5
 _DETACHED = ("label", "session_info")
 """Entries that no message descends from."""
-_IGNORED = ("session", "session_info", "model_change", "thinking_level_change", "label")
+_IGNORED = ("session", "session_info", "model_change")
+_COUNTED = ("thinking_level_change", "label")
 
 
 class Pi:
@@ -67,8 +68,9 @@ def _read(file: Path, unmapped: Unmapped) -> Iterator[Item]:
     first: dict[str, str] = {}
     for at, value in json_lines(file, unmapped):
         own, kind = _id(value, at), text_of(value.get("type"))
-        if kind in _IGNORED:
+        if kind in _IGNORED or kind in _COUNTED:
             following.append(own)
+            unmapped.update([kind] if kind in _COUNTED else [])
         elif at not in chosen:
             unmapped["entry of another branch" if at in known else "repeated entry"] += 1
         elif kind == "compaction":

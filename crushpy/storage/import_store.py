@@ -34,6 +34,11 @@ class ImportStore(Subject):
         return self._db.execute(sql.FIND_IMPORT, source=source, foreign=foreign_id).first()
 
     @stored
+    def find_last_message(self, root_id: str) -> str:
+        """The last imported message of a conversation; empty if it was not imported."""
+        return self._db.execute(sql.FIND_LAST_IMPORTED, root=root_id).scalar() or ""
+
+    @stored
     def was_continued(self, record: ImportRecord) -> bool:
         """Whether an imported conversation was continued here."""
         if find_continuation(self._db, record.tip_id) is not None:

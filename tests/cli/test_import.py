@@ -14,11 +14,12 @@ from typing import Any
 import msgspec
 import pytest
 import support.foreign_files as foreign
-from scripted_llm import ScriptedLLM
+from scripted_llm import Reply, ScriptedLLM
 from support.command import Cli
 from support.headless import MODEL, Run
 
 from crushpy.core.boundary import StoredBoundary
+from crushpy.core.messages import Usage
 from crushpy.storage.store import Store
 
 WRITERS: dict[str, tuple[str, Callable[[Path], Path]]] = {
@@ -94,8 +95,12 @@ def test_a_session_becomes_a_conversation_with_its_compaction_as_a_boundary(
     ]
     assert root["messages"][0]["created_at"] == pytest.approx(1759312801, abs=1)
     assert parts(root, "text")[0]["text"] == foreign.PROMPT
-    assert parts(tip, "seed")[0]["summary"] == foreign.SUMMARY
+    assert foreign.SUMMARY in parts(tip, "seed")[0]["summary"]
     assert parts(tip, "text")[0]["text"] == foreign.SECOND
+    assert foreign.SUMMARY not in json.dumps(parts(root, "text"))
+    if agent != "crush":
+        assert (boundary.tokens_before, boundary.tokens_after) == (155_000, 110)
+    assert told["unmapped"].get("thinking_level_change", 0) == (agent == "pi")
     assert parts(tip, "tool_result")[-1]["text"].startswith("Interrupted")
     (call, *_), (result, *_) = parts(root, "tool_call"), parts(root, "tool_result")
     assert foreign.COMMAND in call["args"]["command"]
@@ -302,6 +307,40 @@ def test_what_is_only_in_the_log_of_a_database_is_read_and_no_file_is_made_besid
     report(cli, "crush", str(file))
     assert "in the log" in json.dumps(stored(home)[1][0])
     assert sorted(one.name for one in file.parent.iterdir()) == ["crush.db", "crush.db-wal"]
+
+
+def test_a_database_in_use_is_read_from_a_copy(cli: Cli, user_home: Path, home: Path) -> None:
+    file = foreign.write_opencode(user_home)
+    with closing(sqlite3.connect(file)) as database:
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("UPDATE session SET title = 'Only in the log' WHERE id = 'ses_1'")
+        database.commit()
+        before = {one.name: (one.read_bytes(), one.stat().st_mtime_ns) for one in file.parent.iterdir()}
+        assert set(before) == {"opencode.db", "opencode.db-wal", "opencode.db-shm"}
+        (told,) = brought(report(cli, "opencode"))
+        after = {one.name: (one.read_bytes(), one.stat().st_mtime_ns) for one in file.parent.iterdir()}
+    assert after == before
+    assert told["title"] == "Only in the log"
+
+
+def test_until_its_first_reply_here_an_imported_session_is_measured_by_our_own_counter(
+    cli: Cli, run: Run, llm: ScriptedLLM, llm_env: dict[str, str], user_home: Path
+) -> None:
+    file = foreign.write_pi(user_home)
+    file.write_text(file.read_text().replace('"cacheRead": 100', '"cacheRead": 900000'))
+    tip = brought(report(cli, "pi"))[0]["tip"]
+
+    def shown() -> dict[str, Any]:
+        return json.loads(cli("sessions", "context", tip, "--json", env=llm_env).stdout)
+
+    before = shown()
+    assert before["budget"]["estimated"] and before["budget"]["used"] < 20_000
+    assert 0 < before["forecast"]["tokens_per_turn"] < 1_000
+    llm.script(Reply("Done.", usage=Usage(before["budget"]["used"] + 40, 10)))
+    assert run("-s", tip, "go on").code == 0
+    after = shown()
+    assert not after["budget"]["estimated"] and after["forecast"]["turns"] == 2
+    assert 0 < after["forecast"]["tokens_per_turn"] < 1_000
 
 
 @pytest.mark.parametrize("kind", WRITERS)

@@ -123,6 +123,10 @@ def codex_call(at: int, name: str, **args: Any) -> dict[str, Any]:
     return codex_item(at, "function_call", name=tool, arguments=json.dumps(args), call_id=name)
 
 
+def codex_used(at: int, usage: dict[str, int]) -> dict[str, Any]:
+    return codex_line("event_msg", at, **{"type": "token_count", "info": {"last_token_usage": usage}})
+
+
 def codex_lines() -> list[dict[str, Any]]:
     meta = {"id": "0199-codex", "timestamp": iso(1), "cwd": "/work/app", "cli_version": "0.45.0"}
     used = {"input_tokens": 110, "cached_input_tokens": 100, "output_tokens": 5}
@@ -139,15 +143,20 @@ def codex_lines() -> list[dict[str, Any]]:
         ),
         codex_call(3, "call_1", command=["bash", "-lc", COMMAND]),
         codex_call(3, "call_2", command=["cat", "src/parse.py"]),
-        codex_line("event_msg", 3, **{"type": "token_count", "info": {"last_token_usage": used}}),
         codex_item(4, "function_call_output", call_id="call_1", output=output),
         codex_item(5, "function_call_output", call_id="call_2", output="def parse(): pass"),
+        codex_used(5, used),
         codex_said("assistant", 6, ANSWER),
         codex_line("event_msg", 6, **{"type": "agent_message", "message": ANSWER}),
         codex_line("event_msg", 6, **{"type": "thread_name_updated", "thread_name": "Fix the parser"}),
-        codex_line("compacted", 8, message=SUMMARY),
+        codex_used(6, {**used, "input_tokens": 140_000}),
+        codex_said("assistant", 7, SUMMARY),
+        codex_used(7, {**used, "input_tokens": 155_000}),
+        codex_line("compacted", 8, message=f"Another language model wrote:\n{SUMMARY}"),
+        codex_used(8, {**used, "input_tokens": 9}),
         codex_said("user", 9, SECOND),
         codex_call(10, "call_3", input="*** Begin Patch"),
+        codex_used(10, used),
     ]
 
 
@@ -193,7 +202,8 @@ def pi_lines(version: int = 3) -> list[dict[str, Any]]:
     return [
         {"type": "session", "version": version, "id": "pi-1", "timestamp": iso(1), "cwd": "/work/app"},
         pi_entry("model_change", "e0", None, 1, provider="anthropic", modelId="x"),
-        pi_message("e1", "e0", 1, role="user", content=PROMPT),
+        pi_entry("thinking_level_change", "e0b", "e0", 1, thinkingLevel="high"),
+        pi_message("e1", "e0b", 1, role="user", content=PROMPT),
         pi_message("e1x", "e1", 1, role="user", content="a branch that was left"),
         pi_reply("e2", "e1", 3, thinking, bash, read),
         pi_result("e3", "e2", 4, "c1|fc_1", f"{OUTPUT}\n\nCommand exited with code 1", is_error=True),
@@ -226,6 +236,7 @@ def opencode_messages() -> list[tuple[dict[str, Any], list[dict[str, Any]]]]:
     def reply(at: int, *parts: dict[str, Any], **more: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         used = {"input": 10, "output": 5, "reasoning": 0, "cache": {"read": 100, "write": 0}}
         who = {"providerID": "anthropic", "modelID": "claude-sonnet-4", "tokens": used, "cost": 0.25}
+        used |= {"input": 155_000, "cache": {}} if more else {}
         return {"role": "assistant", "time": stamp(at), **who, **more}, list(parts)
 
     def tool(name: str, what: str, state: dict[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from crushpy.context.inspect import Inspection
 from crushpy.context.overrides import apply_overrides, by_message
 from crushpy.context.plan import FRAME_TOKENS, overrides_to_fit
 from crushpy.core.errors import UsageError
+from crushpy.core.messages import Message, Usage
 from crushpy.core.templates import Template
 from crushpy.engine.agents.agent import Agent
 from crushpy.engine.compaction.draft import Rehearsal, Verdict
@@ -50,14 +51,25 @@ class ContextService:
         state, session, gauge = self._agent.view.now(), self._session, self._scope.gauge
         own = session.own_messages
         carried = session.history[: len(session.history) - len(own)]
+        start = state.fixed_tokens + sum(map(gauge.size, carried))
         return forecast(
-            self._turn_usages.collect(own),
+            self._turn_usages.collect(self._with_own_counts(own, start) if session.info.imported else own),
             state.budget,
-            start=state.fixed_tokens + sum(map(gauge.size, carried)),
+            start=start,
             limit=self._agent.thresholds.in_force,
             compaction=self._expected_boundary(state) if costs else None,
             prices=_prices(self._scope.models.info(session.info.model)) if costs else None,
         )
+
+    def _with_own_counts(self, messages: Sequence[Message], used: int) -> list[Message]:
+        """The messages; replies without a usage of ours, such as another agent's, get our own counts."""
+        found: list[Message] = []
+        for message in messages:
+            size = self._scope.gauge.size(message)
+            own = message.usage or (Usage(used, size) if message.role == "assistant" else None)
+            found.append(msgspec.structs.replace(message, usage=own))
+            used += size
+        return found
 
     def _expected_boundary(self, state: WindowState) -> CompactionCost | None:
         """A boundary made now: what the plan really carries; only the summary's size is assumed. None if

@@ -190,8 +190,10 @@ class _Reading(ImportReading):
         self._last_message = ""
         self._last_piece = ""
         self._moment = first.updated_at
-        self._chars = 0
-        """Characters in the current session, for an estimate of its tokens."""
+        self._sizes: dict[str, int] = {}
+        """Estimated tokens of each message in the current session."""
+        self._reported = 0
+        """Tokens that the last reply in it reported."""
         self._remaining = self._read()
         self._peeked: list[ImportStep] = []
 
@@ -204,15 +206,22 @@ class _Reading(ImportReading):
         return chain(self._peeked, self._remaining)
 
     def _read(self) -> Iterator[ImportStep]:
+        held: list[ImportStep] = []
+        """A boundary, until the first reply after it says how large its request was."""
         for item in normalised(self._tracked(self._found.read(self._unmapped)), self._unmapped):
             if self._importer.stopped:
                 raise CrushpyError("the import was stopped")
             if isinstance(item, Heading):
                 self._title = item.title
-            elif isinstance(item, Message):
-                yield self._message(item)
+            elif isinstance(item, ImportedBoundary):
+                yield from held
+                held = [self._boundary(item)]
             else:
-                yield self._boundary(item)
+                held.append(self._message(item))
+                if item.role == "assistant" or not isinstance(held[0], SessionBreak):
+                    yield from _with_reported_size(held)
+                    held = []
+        yield from held
 
     def _tracked(self, items: Iterable[Item]) -> Iterator[Item]:
         for item in items:
@@ -226,7 +235,8 @@ class _Reading(ImportReading):
         if not self._prompt and message.role == "user":
             self._prompt = message.text
         self._messages += 1
-        self._chars += sum(len(getattr(part, "text", "")) for part in message.parts)
+        self._sizes[message.id] = sum(len(getattr(part, "text", "")) for part in message.parts) // 4
+        self._reported = message.usage.total if message.usage else self._reported
         self._last_message = message.id
         return message
 
@@ -234,6 +244,9 @@ class _Reading(ImportReading):
         moment = item.created_at or self._moment
         child = child_of(self._session, moment)
         seed = Message(new_id(), "user", (Seed(item.summary, ""),), moment)
+        before = self._reported or sum(self._sizes.values())
+        self._sizes = {name: self._sizes.get(name, 0) for name in item.tail} | {"": len(item.summary) // 4}
+        self._reported = 0
         boundary = StoredBoundary(
             id=new_id(),
             parent_id=self._session.id,
@@ -242,10 +255,9 @@ class _Reading(ImportReading):
             created_at=moment,
             tail=item.tail,
             summary_source="imported",
-            tokens_before=item.tokens_before or self._chars // 4,
-            tokens_after=len(item.summary) // 4,
+            tokens_before=item.tokens_before or before,
+            tokens_after=sum(self._sizes.values()),
         )
-        self._chars = len(item.summary)
         self._session = child
         self._boundaries += 1
         self._last_message = seed.id
@@ -281,6 +293,16 @@ class _Reading(ImportReading):
             boundaries=self._boundaries,
             unmapped=dict(sorted(self._unmapped.items())),
         )
+
+
+def _with_reported_size(steps: list[ImportStep]) -> list[ImportStep]:
+    """Gives a boundary at the beginning the size of the first request after it, if its reply reports that."""
+    first, last = steps[0], steps[-1]
+    if isinstance(first, SessionBreak) and isinstance(last, Message) and last.usage is not None:
+        asked = last.usage.total - last.usage.output_tokens
+        boundary = msgspec.structs.replace(first.boundary, tokens_after=asked)
+        steps[0] = msgspec.structs.replace(first, boundary=boundary)
+    return steps
 
 
 def _outcome(status: Status, found: ForeignSession, note: str) -> ImportOutcome:

@@ -305,6 +305,8 @@ class LoadedSession(Data, frozen=True):
 async def load_session(store: Store, info: SessionInfo, *, read_only: bool = False) -> LoadedSession:
     """A stored session, repaired: a call without a result gets an error result, and is never run again."""
     own = await store.messages.load(info.id)
+    if info.imported:
+        own = _without_foreign_usage(own, await store.imports.find_last_message(info.root_id))
     draft = await store.messages.load_draft(info.id, recover=not read_only)
     if draft is not None:
         own.append(draft)
@@ -335,6 +337,13 @@ async def load_session(store: Store, info: SessionInfo, *, read_only: bool = Fal
         tuple(await store.notes.load(info.id, [message.id for message in carried.tail])),
         statuses=tuple(await store.statuses.load(info.id)),
     )
+
+
+def _without_foreign_usage(messages: list[Message], last: str) -> list[Message]:
+    """The messages up to `last` are another agent's: their usage is about other prompts and tools."""
+    ids = [message.id for message in messages]
+    foreign = ids.index(last) + 1 if last in ids else 0
+    return [msgspec.structs.replace(one, usage=None) for one in messages[:foreign]] + messages[foreign:]
 
 
 def result_message(result: ToolResult) -> Message:

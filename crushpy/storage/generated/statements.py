@@ -3096,6 +3096,19 @@ FIND_IMPORT: Statement[ImportRecord] = Statement(
     """,
     ImportRecord,
 )
+FIND_LAST_IMPORTED: Statement[Any] = Statement(
+    """
+    SELECT import_record.last_message
+    FROM import_record
+    WHERE import_record.root_id = :root
+    """,
+    """
+    SELECT import_record.last_message
+    FROM import_record
+    WHERE import_record.root_id = %(root)s
+    """,
+    None,
+)
 SAVE_IMPORT: Statement[Any] = Statement(
     """
     INSERT INTO import_record (root_id, source, foreign_id, file, tip_id, last_message, last_piece,

@@ -97,6 +97,7 @@ find_import = row(
     .order_by(_I.imported_at.desc()),
     imported_at=0.0,
 )
+find_last_imported = select(_I.last_message).where(_I.root_id == p("root"))
 save_import = upsert(_I, "root_id")
 
 # --- outputs of tools, on a server
