@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, cached_property
 from importlib import import_module
 from itertools import cycle
 from pathlib import Path
@@ -19,6 +19,7 @@ from crushpy.sandbox.mounts import Mount, OverlayKind, landlock_rules, seatbelt_
 from crushpy.sandbox.private_tmp import TMP, VAR_TMP, PrivateTmp, is_below
 from crushpy.sandbox.protected_files import ProtectedFiles
 from crushpy.sandbox.supervisor_handle import Supervisor
+from crushpy.sandbox.tree_copies import TreeCopies
 
 if TYPE_CHECKING:
     from crushpy.sandbox.host_proxy import HostProxy
@@ -107,7 +108,7 @@ class Unconfined:
 
     def begin(self, needs: Privileges) -> list[str]:
         """Called before a command; returns messages about earlier ones."""
-        return self._protected.begin() if self._protected else []
+        return self._protected.begin(write=needs.write) if self._protected else []
 
     def check(self, needs: Privileges) -> list[str]:
         """Called after a command; returns messages about what it changed or was refused."""
@@ -249,7 +250,8 @@ class Bubblewrap(Unconfined):
         git_busy = self._was_git_busy or self._is_busy(git=True)
         is_locked = busy and not git_busy and self.sandbox.name == "bubblewrap"
         self._was_busy, self._was_git_busy = True, git_busy or needs.git  # until it was checked
-        return self._files.begin(busy=busy, locked=map(str, self._files.existing()) if is_locked else ())
+        locked = map(str, self._files.existing()) if is_locked else ()
+        return self._files.begin(busy=busy, locked=locked, write=needs.write)
 
     def check(self, needs: Privileges) -> list[str]:
         messages = self._files.check(git=needs.git or self._is_busy(git=True), granted=needs.write)
@@ -331,8 +333,19 @@ class Landlock(Bubblewrap):
     def _overlay_kind(self) -> OverlayKind:
         return ""
 
+    @cached_property
+    def _copies(self) -> TreeCopies:
+        return TreeCopies(self._private.root / "copies", self._config.aside)
+
+    def begin(self, needs: Privileges) -> list[str]:
+        lost = self._copies.restore((), only_lost=True) if self._was_busy or self._is_busy() else []
+        messages = super().begin(needs)
+        return [*lost, *messages, *self._copies.save(map(str, self._files.existing()))]
+
     def check(self, needs: Privileges) -> list[str]:
-        messages = super().check(needs)
+        repository = f"{os.path.realpath(self._config.workspace)}/.git"
+        git = (repository,) if needs.git or self._is_busy(git=True) else ()
+        messages = [*self._copies.restore((*git, *needs.write)), *super().check(needs)]
         if needs.hosts and not needs.network:
             messages.append(f"{self.sandbox.name} cannot grant single hosts: the command had no network")
         return messages

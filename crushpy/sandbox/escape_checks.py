@@ -21,178 +21,131 @@ from crushpy.sandbox.supervisor.process_control import HAS_PROC
 ESCAPED = "ESCAPED"
 
 
+_CONNECT = "import socket\ns = socket.socket(socket.{}, socket.{})\ns.settimeout(3)\ns.connect({})"
+_REPOSITORY = (
+    "import os\nfor name in ('objects', 'refs', 'hooks'): os.makedirs({0!r} + '/' + name, exist_ok=True)\n"
+    "open({0!r} + '/HEAD', 'w').write('ref: refs/heads/main')\n"
+    "open({0!r} + '/config', 'w').write('[core]\\nfsmonitor=crushpy-escaped\\n')\n"
+)
+_ATTEMPTS = {
+    "secrets": {
+        "read what crushpy keeps": "open({secret!r}).read()",
+        "read keys in ~/.ssh": "import os\nif not os.listdir({home!r} + '/.ssh'): raise OSError('empty')",
+        "read credentials, wallets and histories of this machine": (
+            "import os\nfor place in {secrets!r}:\n    try:\n"
+            "        found = os.listdir(place) if os.path.isdir(place) else open(place, 'rb').read(1)\n"
+            "    except OSError: found = None\n"
+            "    if found: break\nelse: raise OSError('missing or empty')"
+        ),
+        "read variables in an .env file": "if not open({variables!r}).read(): raise OSError('empty')",
+    },
+    "own code": {
+        "change crushpy's own code": "open({module!r}, 'r+')",
+        "add a module to crushpy": "import os\nopen({module!r} + '-1', 'x')\nos.unlink({module!r} + '-1')",
+        "replace the interpreter's environment": (
+            "import os\nos.rename({prefix!r}, {prefix!r} + '-1')\nos.rename({prefix!r} + '-1', {prefix!r})"
+        ),
+    },
+    "caches": {
+        "leave a program in a cache that gets executed": "open({home!r} + '/.cache/uv/crushpy-escaped', 'w')",
+        "leave a hook for pre-commit": "open({home!r} + '/.cache/pre-commit/crushpy-escaped', 'w')",
+    },
+    "writes outside": {
+        "write in the home folder": "open({home!r} + '/.crushpy-escaped', 'w')",
+        "write in /etc": "open('/etc/crushpy-escaped', 'w')",
+        "write through /proc/self/root": "open('/proc/self/root/etc/crushpy-escaped', 'w')",
+        "write through a link in the workspace": (
+            "import os\nos.symlink({home!r}, 'link')\nopen('link/.crushpy-escaped', 'w')"
+        ),
+        "change the machine's settings": "open('/proc/sys/kernel/core_pattern', 'r+')",
+        "press the system's magic key": "open('/proc/sysrq-trigger', 'w')",
+        "make the root writable": (
+            "import subprocess\nline = 'mount -o remount,rw,bind / && touch /etc/crushpy-escaped'\n"
+            "done = [subprocess.run([*how, 'sh', '-c', line]) for how in ([], ['unshare', '-Urm'])]\n"
+            "if all(each.returncode for each in done): raise OSError('refused')"
+        ),
+    },
+    "git": {
+        "plant a hook": "open('.git/hooks/pre-commit', 'w').write('crushpy-escaped')",
+        "replace the hooks by a link": (
+            "import os\nos.makedirs('h')\nopen('h/post-commit', 'w')\n"
+            "os.rename('.git/hooks', 'old')\nos.symlink('../h', '.git/hooks')"
+        ),
+        "name a program in the settings": "open('.git/config', 'a').write('fsmonitor=crushpy-escaped')",
+        "include settings of the project": "open('.git/config', 'a').write('[include]\\npath=../escaped')",
+        "change .git through a hard link": "import os\nos.link('.git/config', 'l')\nopen('l', 'w')",
+        "take the settings from elsewhere": "open('.git/commondir', 'w').write('../crushpy-escaped')",
+        "plant a repository in a folder": _REPOSITORY.format("a/b/.git"),
+        "plant a repository that a .git names": (
+            _REPOSITORY.format("c") + "os.makedirs('d')\nopen('d/.git', 'w').write('gitdir: ../c')"
+        ),
+        "rename .git away": "import os\nos.rename('.git', 'git')",
+        "delete .git": "import shutil\nshutil.rmtree('.git')",
+    },
+    "network": {
+        "reach a server of this machine": _CONNECT.format("AF_INET", "SOCK_STREAM", "('127.0.0.1', {port})"),
+        "reach the internet": _CONNECT.format("AF_INET", "SOCK_DGRAM", "('192.0.2.1', 53)"),
+    },
+    "socket families": {
+        "reach the host of this virtual machine": "import socket\nsocket.socket(40, 1, 0)",
+        "read all packets": "import socket\nsocket.socket(17, 3, 0)",
+        "reach the kernel's audit": "import socket\nsocket.socket(16, 3, 9)",
+        "create sockets through io_uring": (
+            "import ctypes\nmemory = ctypes.create_string_buffer(512)\n"
+            "if ctypes.CDLL(None).syscall(425, 4, memory) < 0: raise OSError('refused')"
+        ),
+    },
+    "unix sockets": {
+        "reach an abstract socket": _CONNECT.format("AF_UNIX", "SOCK_STREAM", "'\\0' + {abstract!r}"),
+        "reach a socket in the file system": _CONNECT.format("AF_UNIX", "SOCK_STREAM", "{socket!r}"),
+    },
+    "signals": {
+        "see or signal crushpy": (
+            "import os\nos.kill({pid}, 0)\n"
+            "if b'crushpy' not in open('/proc/{pid}/cmdline', 'rb').read(): raise OSError('another one')"
+        ),
+    },
+    "ptrace": {
+        "read the environment of who runs it": (
+            "if not open('/proc/1/environ').read(): raise OSError('empty')"
+        ),
+        "trace who runs it": "import ctypes\nif ctypes.CDLL(None).ptrace(16, 1, 0, 0): raise OSError('no')",
+    },
+    "terminal": {
+        "type into the terminal": (
+            "import fcntl, termios\nfcntl.ioctl(open('/dev/tty'), getattr(termios, 'TIOCSTI', 0x5412), b'x')"
+        ),
+    },
+    "executed files": {
+        "plant an .envrc": "open('.envrc', 'w').write('crushpy-escaped')",
+        "plant a task of an editor": (
+            "import os\nos.mkdir('.vscode')\nopen('.vscode/tasks.json', 'w').write('crushpy-escaped')"
+        ),
+    },
+}
+"""By protection and name, Python that raises OSError unless it escapes, with placeholders in braces."""
+
+
 class Escape(Data, frozen=True):
-    """One way out. `script` is Python with placeholders in braces."""
+    """One way out. `script` prints ESCAPED if it succeeds."""
 
     kind: str
-    """The protection that it tests."""
     name: str
     script: str
-    leaves: bool = False
-    """It escaped only if what it wrote is found outside: a private /tmp may be written."""
-    in_repository: bool = False
-    """It changes `.git`, and escaped only if that is not restored after the command."""
+
+    @property
+    def is_checked_after(self) -> bool:
+        """It escaped only if the command left something in the workspace that other programs execute."""
+        return self.kind in ("git", "executed files")
 
 
 def _script(action: str) -> str:
-    """A script that prints ESCAPED if `action` raises nothing."""
-    lines = "\n".join(f"    {line}" for line in action.strip().splitlines())
+    lines = "\n".join(f"    {line}" for line in action.splitlines())
     return f"try:\n{lines}\n    print('{ESCAPED}')\nexcept OSError as error:\n    print(error)"
 
 
-_CONNECT = (
-    "import socket\ns = socket.socket(socket.{family}, socket.{kind})\n"
-    "s.settimeout(3)\ns.connect({address})\n"
-)
-
-ESCAPES = (
-    Escape("secrets", "read what crushpy keeps", _script("open({secret!r}).read()")),
-    Escape(
-        "secrets",
-        "read keys in ~/.ssh",
-        _script("import os\nif not os.listdir(os.path.join({home!r}, '.ssh')): raise OSError('empty')"),
-    ),
-    Escape(
-        "secrets",
-        "read credentials, wallets and histories of this machine",
-        "import os\nfor place in {secrets!r}:\n    try:\n"
-        "        found = os.listdir(place) if os.path.isdir(place) else open(place, 'rb').read(1)\n"
-        "        print('ESCAPED' if found else 'empty', place)\n"
-        "    except OSError as error:\n        print(error)",
-    ),
-    Escape(
-        "secrets",
-        "read variables in an .env file",
-        _script("if not open({variables!r}).read(): raise OSError('empty')"),
-    ),
-    Escape("own code", "change crushpy's own code", _script("open({module!r}, 'r+')")),
-    Escape(
-        "own code",
-        "add a module to crushpy",
-        _script("import os\nopen({module!r} + '-escaped', 'x')\nos.unlink({module!r} + '-escaped')"),
-    ),
-    Escape(
-        "own code",
-        "replace the interpreter's environment",
-        _script(
-            "import os\nmoved = {prefix!r} + '-escaped'\nos.rename({prefix!r}, moved)\n"
-            "os.rename(moved, {prefix!r})"
-        ),
-    ),
-    Escape(
-        "caches",
-        "leave a program in a cache that gets executed",
-        _script("open({home!r} + '/.cache/uv/crushpy-escaped', 'w').write('x')"),
-        leaves=True,
-    ),
-    Escape(
-        "caches",
-        "leave a hook for pre-commit",
-        _script("open({home!r} + '/.cache/pre-commit/crushpy-escaped', 'w')"),
-        leaves=True,
-    ),
-    Escape(
-        "writes outside",
-        "write in the home folder",
-        _script("open({home!r} + '/.crushpy-escaped', 'w').write('x')"),
-        True,
-    ),
-    Escape("writes outside", "write in /etc", _script("open('/etc/crushpy-escaped', 'w').write('x')")),
-    Escape(
-        "writes outside",
-        "write through /proc/self/root",
-        _script("open('/proc/self/root/etc/crushpy-escaped', 'w')"),
-    ),
-    Escape(
-        "writes outside",
-        "write through a link in the workspace",
-        _script("import os\nos.symlink({home!r}, 'link')\nopen('link/.crushpy-escaped', 'w').write('x')"),
-        leaves=True,
-    ),
-    Escape(
-        "writes outside",
-        "change the machine's settings",
-        _script("open('/proc/sys/kernel/core_pattern', 'r+')"),
-    ),
-    Escape("writes outside", "press the system's magic key", _script("open('/proc/sysrq-trigger', 'w')")),
-    Escape(
-        "git", "plant a hook", _script("open('.git/hooks/pre-commit', 'w').write('x')"), in_repository=True
-    ),
-    Escape(
-        "git",
-        "change .git through a hard link",
-        _script("import os\nos.link('.git/config', 'linked')\nopen('linked', 'a').write('x')"),
-        in_repository=True,
-    ),
-    Escape("git", "rename .git away", _script("import os\nos.rename('.git', 'git')"), in_repository=True),
-    Escape(
-        "writes outside",
-        "make the root writable",
-        "import subprocess\nasked = 'mount -o remount,rw,bind / && touch /etc/crushpy-escaped && echo "
-        + ESCAPED
-        + "'\nfor how in (['sh', '-c'], ['unshare', '-Urm', 'sh', '-c']):\n"
-        "    subprocess.run([*how, asked], stderr=1)",
-    ),
-    Escape(
-        "network",
-        "reach a server of this machine",
-        _script(_CONNECT.format(family="AF_INET", kind="SOCK_STREAM", address="('127.0.0.1', {port})")),
-    ),
-    Escape(
-        "network",
-        "reach the internet",
-        _script(_CONNECT.format(family="AF_INET", kind="SOCK_DGRAM", address="('192.0.2.1', 53)")),
-    ),
-    Escape(
-        "socket families",
-        "reach the host of this virtual machine",
-        _script("import socket\nsocket.socket(40, 1, 0)"),
-    ),
-    Escape("socket families", "read all packets", _script("import socket\nsocket.socket(17, 3, 0)")),
-    Escape("socket families", "reach the kernel's audit", _script("import socket\nsocket.socket(16, 3, 9)")),
-    Escape(
-        "socket families",
-        "create sockets through io_uring",
-        "import ctypes\nmemory = ctypes.create_string_buffer(512)\n"
-        "print('ESCAPED' if ctypes.CDLL(None).syscall(425, 4, memory) >= 0 else 'refused')",
-    ),
-    Escape(
-        "unix sockets",
-        "reach an abstract socket",
-        _script(_CONNECT.format(family="AF_UNIX", kind="SOCK_STREAM", address="'\\0' + {abstract!r}")),
-    ),
-    Escape(
-        "unix sockets",
-        "reach a socket in the file system",
-        _script(_CONNECT.format(family="AF_UNIX", kind="SOCK_STREAM", address="{socket!r}")),
-    ),
-    Escape(
-        "signals",
-        "see or signal crushpy",
-        _script(
-            "import os\nos.kill({pid}, 0)\nif b'crushpy' not in open('/proc/{pid}/cmdline', 'rb').read():\n"
-            "    raise OSError('another one')"
-        ),
-    ),
-    Escape(
-        "ptrace",
-        "read the environment of who runs it",
-        _script("if not open('/proc/1/environ').read(): raise OSError('empty')"),
-    ),
-    Escape(
-        "ptrace",
-        "trace who runs it",
-        "import ctypes\nprint('"
-        + ESCAPED
-        + "' if ctypes.CDLL(None).ptrace(16, 1, 0, 0) == 0 else 'refused')",
-    ),
-    Escape(
-        "terminal",
-        "type into the terminal",
-        _script(
-            "import fcntl, termios\nfcntl.ioctl(open('/dev/tty'), getattr(termios, 'TIOCSTI', 0x5412), b'x')"
-        ),
-    ),
+ESCAPES = tuple(
+    Escape(kind, name, _script(action)) for kind, each in _ATTEMPTS.items() for name, action in each.items()
 )
 
 
@@ -216,8 +169,14 @@ class EscapeScene:
         self.folder = folder
         self.workspace = folder / "workspace"
         self._git = self.workspace / ".git"
-        (self._git / "hooks").mkdir(parents=True)
-        (self._git / "config").write_text("[core]\n")
+        for name in ("hooks", "objects", "refs"):
+            (self._git / name).mkdir(parents=True)
+        for name, text in {
+            "config": "[core]\n",
+            "HEAD": "ref: refs/heads/main\n",
+            "hooks/post-commit": "",
+        }.items():
+            (self._git / name).write_text(text)
         self._stack = ExitStack()
         own = home / f".crushpy-{new_id()}"
         escaped = (".crushpy-escaped", ".cache/uv/crushpy-escaped", ".cache/pre-commit/crushpy-escaped")
@@ -263,8 +222,11 @@ class EscapeScene:
         traces = [place for place in self._traces if place.exists()]
         for place in traces:
             place.unlink()
-        escaped = self.repository() != before if escape.in_repository else ESCAPED in output
-        return not traces and (escape.leaves or not escaped)
+        if not escape.is_checked_after:
+            return not traces and (ESCAPED not in output or "crushpy-escaped" in escape.script)
+        texts = (path.read_text(errors="replace") for path in self.workspace.rglob("*") if path.is_file())
+        left = [text for text in texts if "crushpy-escaped" in text]
+        return not left and before.items() <= self.repository().items()
 
     def close(self) -> None:
         self._stack.close()
@@ -324,19 +286,25 @@ class EscapeTrial:
             said = self._confinement.check(Privileges())
             held = self._scene.is_held(escape, output, before)
             last = output.strip().splitlines()[-1] if output else ""
-            known = escape.in_repository and self._sandbox.name == "landlock"
-            yield Trial(escape.kind, escape.name, held, "; ".join((last, *said)), known)
-        yield await self._try_protected_file()
+            shown = (*said, *((last,) if not held or last != ESCAPED else ()))
+            yield Trial(escape.kind, escape.name, held, "; ".join(shown))
+        yield await self._try_hostile_repository()
         yield await self._try_fork_bomb()
         yield await self._try_survivor()
 
-    async def _try_protected_file(self) -> Trial:
-        self._confinement.begin(Privileges())
-        await self._run_python("open('.envrc', 'w').write('x')")
-        said = self._confinement.check(Privileges())
-        return Trial(
-            "executed files", "plant an .envrc", not (self.workspace / ".envrc").exists(), "; ".join(said)
+    async def _try_hostile_repository(self) -> Trial:
+        """Writes where a `.git` that came with a project leads, with access to the repository granted."""
+        target = Path(str(self._scene.values["socket"])).parent
+        for name in ("objects", "refs"):
+            (target / name).mkdir()
+        (target / "HEAD").write_text("ref: refs/heads/main\n")
+        shutil.rmtree(self.workspace / ".git")
+        (self.workspace / ".git").write_text(f"gitdir: {target}\n")
+        output, _ = await self._run_python(
+            f"open({str(target / 'HEAD')!r}, 'a').write('x')", Privileges(git=True)
         )
+        held = (target / "HEAD").read_text() == "ref: refs/heads/main\n"
+        return Trial("git", "write where a hostile .git leads", held, output.strip()[-200:])
 
     async def _try_fork_bomb(self) -> Trial:
         if self._sandbox.name != "bubblewrap":
@@ -376,9 +344,9 @@ class EscapeTrial:
         remaining = [name for name in os.listdir("/proc") if name.isdigit() and mark in _command_line(name)]  # noqa: PTH208
         return Trial("processes", "survive the end", not remaining, " ".join(remaining))
 
-    async def _run_python(self, script: str) -> tuple[str, str]:
+    async def _run_python(self, script: str, needs: Privileges = Privileges()) -> tuple[str, str]:  # noqa: B008
         """The output of a script, and the limit that ended it."""
-        supervisor = self._confinement.supervisor(Privileges())
+        supervisor = self._confinement.supervisor(needs)
         listener = _Listener()
         reading, writing = os.pipe()
         try:

@@ -48,8 +48,6 @@ if missing is None:
     sys.exit(1)
 print("\\n".join(missing))
 """
-_UNPROTECTED_BY_LANDLOCK = "a .git that is renamed or deleted"
-"""Settings and hooks are restored after a command; the whole repository cannot be."""
 
 
 class Sandbox(Data, frozen=True):
@@ -178,8 +176,7 @@ def working_landlock(why_not: str = "") -> Sandbox:
     """Landlock, if a child process can restrict itself with it; the child also tries what it prevents."""
     result = _run([sys.executable, "-I", "-S", "-c", _LANDLOCK_SCRIPT, str(Path(__file__).parents[2])])
     if result.returncode == 0:
-        missing = (*result.stdout.decode().splitlines(), _UNPROTECTED_BY_LANDLOCK)
-        return Sandbox("landlock", why_not, missing=missing)
+        return Sandbox("landlock", why_not, missing=tuple(result.stdout.decode().strip().splitlines()))
     return Sandbox("none", f"{why_not}; Landlock does not work here either (it needs Linux 6.2)")
 
 

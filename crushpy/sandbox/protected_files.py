@@ -6,10 +6,13 @@ command: what would make a program run something new is put back, or moved out o
 
 import errno
 import os
+import re
 import shutil
 import stat
 import time
+import weakref
 from collections.abc import Collection, Iterable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, get_args
 
@@ -25,6 +28,7 @@ from crushpy.sandbox.git_settings import (
     new_drivers,
     new_executions,
 )
+from crushpy.sandbox.private_tmp import is_below
 from crushpy.sandbox.repository import common_folder, entry_target, git_folders
 from crushpy.security.safe_open import open_folder
 
@@ -39,6 +43,7 @@ _IN_HOME = """
 INSTRUCTION_FILES = ("AGENTS.md", "CRUSH.md", "CLAUDE.md")
 _CODE_FILES = frozenset((".envrc", ".mcp.json", ".devcontainer.json"))
 _CODE_FOLDERS = frozenset((".crushpy", ".vscode", ".claude", ".devcontainer", ".zed"))
+_NAMES_CODE = re.compile(r"/\.(?:git|husky|githooks|crushpy|vscode|claude|devcontainer|zed)(?:/|$)")
 _TEXT_IN_CODE_FOLDERS = ("extensions.json", ".md", ".code-snippets")
 """What editors and agents read there without running it."""
 _DEPENDENCIES = frozenset(("node_modules", "site-packages", "vendor", ".venv", "venv", ".tox", "target"))
@@ -47,6 +52,8 @@ _BARE, _POINTED = {"HEAD", "objects", "refs"}, {"HEAD", "commondir"}
 _CLOCK_STEP_NS = 50_000_000
 _MAX_BYTES = 1_000_000
 _MAX_FOLDERS = 20_000
+_WATCHED_EVENTS = 0x4 | 0x40 | 0x80 | 0x100 | 0x200 | 0x400 | 0x800 | 0x1000000 | 0x2000000
+"""Attributes changed; entries or the folder itself created, moved or deleted. Links are not followed."""
 SYSTEM_FOLDERS = frozenset(
     map(Path, ("/", "/usr", "/etc", "/bin", "/sbin", "/lib", "/lib64", "/boot", "/var", "/opt", "/home"))
 )
@@ -99,7 +106,34 @@ def _read_state(path: str) -> PathState:
     return PathState("file", data, mode) if len(data) <= _MAX_BYTES else PathState("file", None, mode, mark)
 
 
+class _FolderWatch:
+    """Tells whether anything in a set of folders changed: inotify, if the system has it."""
+
+    def __init__(self) -> None:
+        import ctypes
+
+        self._library = ctypes.CDLL(None)
+        has_inotify = hasattr(self._library, "inotify_init1")
+        self._handle = self._library.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC) if has_inotify else -1
+        if self._handle >= 0:
+            weakref.finalize(self, os.close, self._handle)
+
+    def add(self, folder: str) -> bool:
+        """Adds a folder; False if it cannot be watched."""
+        if self._handle < 0:
+            return False
+        return self._library.inotify_add_watch(self._handle, os.fsencode(folder), _WATCHED_EVENTS) >= 0
+
+    def has_changes(self) -> bool:
+        """Whether anything changed since the last call."""
+        try:
+            return bool(os.read(self._handle, 1 << 20))  # more events than that are found by the next call
+        except BlockingIOError:
+            return False
+
+
 class _Folder(NamedTuple):
+    is_watched: bool
     changed_at: int
     inode: int
     folders: tuple[str, ...]
@@ -116,16 +150,25 @@ class _FolderIndex:
     def __init__(self, root: str) -> None:
         self._root = root
         self._known: dict[str, _Folder] = {}
+        self._found: list[str] | None = None
+        """What the last search found; None if its folders are not watched."""
+        self.is_complete = True
+        """False if there are more folders than are searched."""
+
+    @cached_property
+    def _watch(self) -> _FolderWatch:
+        return _FolderWatch()
 
     def find(self) -> list[str]:
+        if self._found is not None and not self._watch.has_changes():
+            return self._found
+        self._found = None
         known, current = self._known, dict[str, _Folder]()
-        now = time.time_ns()
+        now, lstat = time.time_ns(), os.lstat
         found: list[str] = []
+        is_watched = True
         queue = [self._root] if Path(self._root) not in SYSTEM_FOLDERS else []
-        lstat = os.lstat
         for path in queue:  # it grows: outer folders come first
-            if len(current) == _MAX_FOLDERS:
-                break
             try:
                 status = lstat(path)
             except OSError:
@@ -135,12 +178,18 @@ class _FolderIndex:
                 is_old = now - status.st_ctime_ns > _CLOCK_STEP_NS
                 folder = self._list(path, status.st_ctime_ns if is_old else -1, status.st_ino)
             current[path] = folder
-            found += folder.marked
-            queue += folder.folders
+            is_watched = is_watched and folder.is_watched
+            if folder.marked:
+                found += folder.marked
+            if folder.folders:
+                queue += folder.folders[: _MAX_FOLDERS - len(queue)]
+        self.is_complete = len(queue) < _MAX_FOLDERS
         self._known = current
+        self._found = found if is_watched else None
         return found
 
     def _list(self, path: str, changed_at: int, inode: int) -> _Folder:
+        is_watched = self._watch.add(path)
         folders: list[str] = []
         marked: list[str] = []
         names: set[str] = set()
@@ -166,7 +215,7 @@ class _FolderIndex:
             pass
         if names >= _BARE or names >= _POINTED:
             marked.append(prefix)
-        return _Folder(changed_at, inode, tuple(folders), tuple(marked))
+        return _Folder(is_watched, changed_at, inode, tuple(folders), tuple(marked))
 
 
 class _Snapshot:
@@ -185,9 +234,7 @@ class _Snapshot:
         """Adds a path if commands may change it, and what it links to; returns the content of the file."""
         for _ in range(10):
             parent, _, name = path.rpartition("/")
-            if parent not in self._parents:
-                self._parents[parent] = os.path.realpath(parent)
-            path = f"{self._parents[parent].rstrip('/')}/{name}"
+            path = f"{self._real_folder(parent)}/{name}"
             state = self.states.get(path) or _read_state(path)
             if path.startswith(self._writable):
                 self.states[path] = state
@@ -197,6 +244,15 @@ class _Snapshot:
             path = os.path.join(os.path.dirname(path), os.fsdecode(state.data or b""))  # noqa: PTH118, PTH120
             path = os.path.normpath(path)
         return None
+
+    def _real_folder(self, folder: str) -> str:
+        """The real path of a folder; empty for the root. Each folder above it is looked at once."""
+        if folder and folder not in self._parents:
+            parent, _, name = folder.rpartition("/")
+            real = f"{self._real_folder(parent)}/{name}"
+            is_plain = name not in ("", ".", "..") and not os.path.islink(real)  # noqa: PTH114
+            self._parents[folder] = real if is_plain else os.path.realpath(real).rstrip("/")
+        return self._parents.get(folder, "")
 
     def is_writable(self, path: str) -> bool:
         return f"{path}/".startswith(self._writable)
@@ -209,8 +265,6 @@ class _Change(NamedTuple):
     role: Role
     before: PathState
     why: str
-    moved: str
-    """Where a git folder is now."""
 
     @property
     def how(self) -> str:
@@ -229,30 +283,48 @@ class ProtectedFiles:
         real_home = os.path.realpath(home)
         if f"{real_home}/".startswith(f"{self._workspace.rstrip('/')}/"):
             self._in_home = [f"{real_home}/{name}" for name in _IN_HOME]
-        self._index = _FolderIndex(self._workspace)
+        self._indexes = {self._workspace: _FolderIndex(self._workspace)}
+        """By folder: the workspace, and others that commands were allowed to change."""
         self._before: _Snapshot | None = None
         self._nested: list[str] | None = None
         """The repositories inside the workspace when the conversation began."""
+        self._reported: set[str] = set()
+        """The folders that were reported as too large."""
 
     def existing(self) -> Iterator[Path]:
         """The protected paths that exist and can be read-only, including repositories in the workspace."""
         if self._nested is None:
-            found = (path for path in self._index.find() if path.casefold().endswith("/.git"))
+            found = (path for path in self._find() if path.casefold().endswith("/.git"))
             self._nested = [path for path in found if path != self._read_only[0]]
         places = (*self._read_only, *self._in_home, *self._nested)
         return (Path(place) for place in places if os.path.lexists(place))
 
-    def begin(self, *, busy: bool = False, locked: Iterable[str] = ()) -> list[str]:
+    def begin(
+        self, *, busy: bool = False, locked: Iterable[str] = (), write: Iterable[str] = ()
+    ) -> list[str]:
         """Called before a command: what is there now was not made by it.
 
         `busy`: other commands have been running since the last check. Returns messages about what they may
-        have changed; not below `locked`, which was read-only for them.
+        have changed; not below `locked`, which was read-only for them. `write`: folders outside the workspace
+        that the command may change.
         """
+        messages: list[str] = []
         if busy and self._before is not None:
             how = "while commands ran in the background"
-            return self._put_back(git=True, granted=tuple(locked), reported=("code",), how=how)
-        self._before = self._look()
-        return []
+            messages = self._put_back(git=True, granted=tuple(locked), reported=("code",), how=how)
+        folders = {os.path.realpath(os.path.expanduser(folder)) for folder in write}  # noqa: PTH111
+        new = [each for each in folders if not any(is_below(each, known) for known in self._indexes)]
+        self._indexes |= {folder: _FolderIndex(folder) for folder in new}
+        if new or not busy or self._before is None:
+            self._before = self._look()
+        unsearched = [root for root, index in self._indexes.items() if not index.is_complete]
+        for root in (root for root in unsearched if root not in self._reported):
+            self._reported.add(root)
+            messages.append(
+                f"only the first {_MAX_FOLDERS:,} folders of {root} are compared:"
+                " look for new repositories in the others before you use git there"
+            )
+        return messages
 
     def check(self, *, git: bool = False, granted: Collection[str] = ()) -> list[str]:
         """Called after a command: puts back what it was not allowed to change; returns messages about it.
@@ -267,15 +339,17 @@ class ProtectedFiles:
 
     # --- looking ------------------------------------------------------------------------------------------
 
+    def _find(self) -> list[str]:
+        return [path for index in self._indexes.values() for path in index.find()]
+
     def _look(self) -> _Snapshot:
         repository = git_folders(Path(self._workspace))
         folders = repository.folders if repository else ()
-        snapshot = _Snapshot(
-            self._workspace, tuple(f"{each.rstrip('/')}/" for each in (self._workspace, *folders))
-        )
+        writable = tuple(f"{each.rstrip('/')}/" for each in (*self._indexes, *folders))
+        snapshot = _Snapshot(self._workspace, writable)
         git = HostGit(snapshot.add)
         attributes: list[str] = []
-        for path in self._index.find():
+        for path in self._find():
             name = path.rpartition("/")[2]
             if name in INSTRUCTION_FILES:
                 snapshot.add(path, "instructions")
@@ -305,17 +379,15 @@ class ProtectedFiles:
             role = now.roles.get(path) or before.roles[path]
             old, new = before.states.get(path, _MISSING), now.states.get(path, _MISSING)
             for source, target in moved.items():
-                if path.startswith(f"{target}/") and not os.path.isdir(os.path.dirname(source)):  # noqa: PTH112, PTH120
+                tree = os.path.dirname(source)  # noqa: PTH120
+                is_gone = not os.path.isdir(tree) or os.path.realpath(tree) != tree  # noqa: PTH112
+                if path.startswith(f"{target}/") and is_gone:
                     old = before.states.get(source + path[len(target) :], old)  # its working tree was renamed
             made_executable = role == "program" and new.mode & ~old.mode & _EXECUTABLE
             if (old.kind, old.data, old.mark) == (new.kind, new.data, new.mark) and not made_executable:
                 continue
-            if role == "entry":
-                why = _entry_risk(path, old, new, now, moved.get(path, ""), git=git)
-            else:
-                why = _risk(path, role, old, new, now)
-            if why:
-                yield _Change(path, role, old, why, moved.get(path, ""))
+            if why := _risk(path, role, old, new, now, git=git):
+                yield _Change(path, role, old, why)
 
     # --- putting back -------------------------------------------------------------------------------------
 
@@ -355,9 +427,7 @@ class ProtectedFiles:
                 if folder.exists(name):
                     copy = private_dir(self._aside / new_id()) / name
                     shutil.move(f"{folder.as_cwd()}/{name}", copy)
-                if change.moved:
-                    Path(change.moved).rename(f"{folder.as_cwd()}/{name}")
-                elif before.kind == "file" and before.data is not None:
+                if before.kind == "file" and before.data is not None:
                     handle = folder.write_new(name, before.data, before.mode)
                     os.fchmod(handle, before.mode)
                     os.close(handle)
@@ -379,7 +449,8 @@ def _stage(change: _Change) -> int:
 
 
 def _is_granted(path: str, granted: Collection[str]) -> bool:
-    return any(path == each or path.startswith(f"{each}/") for each in granted)
+    """Whether a path was granted by name, not only with the project that contains it."""
+    return any(path == each or (is_below(path, each) and _NAMES_CODE.search(each)) for each in granted)
 
 
 def _moved_entries(before: _Snapshot, now: _Snapshot) -> Iterator[tuple[str, str]]:
@@ -394,10 +465,8 @@ def _moved_entries(before: _Snapshot, now: _Snapshot) -> Iterator[tuple[str, str
             yield path, new[state.mark]
 
 
-def _entry_risk(path: str, old: PathState, new: PathState, now: _Snapshot, moved: str, *, git: bool) -> str:
+def _entry_risk(path: str, old: PathState, new: PathState, now: _Snapshot, *, git: bool) -> str:
     """Why a new or changed `.git` must be put back; empty if it need not be."""
-    if moved and os.path.isdir(os.path.dirname(path)):  # noqa: PTH112, PTH120
-        return f"it had been renamed to {moved}"
     if new.kind == "missing":
         return ""
     if path == f"{now.workspace}/.git" and old.kind == "missing" and not git:
@@ -410,8 +479,10 @@ def _entry_risk(path: str, old: PathState, new: PathState, now: _Snapshot, moved
     return "" if target and now.is_writable(target) else "it leads out of the workspace"
 
 
-def _risk(path: str, role: Role, old: PathState, new: PathState, now: _Snapshot) -> str:
+def _risk(path: str, role: Role, old: PathState, new: PathState, now: _Snapshot, *, git: bool) -> str:
     """Why a new or changed file must be put back, or reported; empty if it need not be."""
+    if role == "entry":
+        return _entry_risk(path, old, new, now, git=git)
     before, after = (state.data or b"" if state.kind == "file" else b"" for state in (old, new))
     if new.kind == "missing":
         is_lost = role == "settings" and os.path.isdir(os.path.dirname(path))  # noqa: PTH112, PTH120
@@ -447,5 +518,3 @@ def _risk(path: str, role: Role, old: PathState, new: PathState, now: _Snapshot)
             return f"git would trust the objects in {', '.join(folders[:5])}" if folders else ""
         case "todo":
             return "continuing the rebase would run a command" if new_executions(before, after) else ""
-        case "entry":
-            return ""

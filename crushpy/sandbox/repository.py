@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from crushpy.core.messages import Data
+from crushpy.sandbox.private_tmp import is_below
 from crushpy.security.safe_git import parse_settings
 from crushpy.security.safe_open import open_regular
 
@@ -42,23 +43,23 @@ def git_folders(workspace: Path) -> GitFolders | None:
         entry = folder / ".git"
         if os.path.lexists(entry):
             found = _owned_folders(entry, Path(os.path.realpath(workspace)))
-            return GitFolders(str(entry), tuple(map(str, found)))
+            return GitFolders(str(entry), tuple(found))
     return None
 
 
-def _owned_folders(entry: Path, workspace: Path) -> Iterator[Path]:
-    top = Path(os.path.realpath(entry.parent))
+def _owned_folders(entry: Path, workspace: Path) -> Iterator[str]:
+    top = os.path.realpath(entry.parent)
     named = entry_target(str(entry))
-    if named is None or (named != str(top / ".git") and not is_git_folder(named)):
+    if named is None or (named != f"{top}/.git" and not is_git_folder(named)):
         return
-    own, shared = Path(named), Path(common_folder(named) or named)
-    of_tree = _is_worktree_of(own, top)
-    is_ours = own == top / ".git" or own.is_relative_to(workspace) or of_tree or _is_submodule_of(own, top)
-    if _is_above_home(own) or not is_ours:
+    shared = common_folder(named) or named
+    of_tree = _is_worktree_of(Path(named), Path(top))
+    is_ours = named == f"{top}/.git" or is_below(named, str(workspace)) or of_tree
+    if _is_above_home(named) or not (is_ours or _is_submodule_of(Path(named), Path(top))):
         return
-    yield own
-    holds_worktree = of_tree and shared == own.parent.parent
-    if shared != own and not _is_above_home(shared) and (shared.is_relative_to(workspace) or holds_worktree):
+    yield named
+    is_shared = of_tree and shared == os.path.dirname(os.path.dirname(named))  # noqa: PTH120
+    if shared != named and not _is_above_home(shared) and (is_shared or is_below(shared, str(workspace))):
         yield shared
 
 
@@ -125,9 +126,9 @@ def _resolve(folder: str, name: bytes) -> str:
     return os.path.realpath(os.path.join(folder, os.fsdecode(name.partition(b"\0")[0])))  # noqa: PTH118
 
 
-def _is_above_home(folder: Path) -> bool:
+def _is_above_home(folder: str) -> bool:
     """Also true of the home folder itself."""
-    return Path(os.path.realpath(Path.home())).is_relative_to(folder)
+    return is_below(os.path.realpath(os.path.expanduser("~")), folder.rstrip("/"))  # noqa: PTH111
 
 
 def _is_worktree_of(folder: Path, top: Path) -> bool:

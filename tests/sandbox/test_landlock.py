@@ -1,9 +1,11 @@
 """What Landlock holds where bubblewrap does not work: each a command that tries, and what it meets."""
 
+import asyncio
 import os
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -173,7 +175,51 @@ def test_a_killed_run_leaves_no_process(start: Start, llm: ScriptedLLM) -> None:
     until(lambda: not marked(mark), "it is gone with crushpy")
 
 
-def test_commands_that_change_something_ask(start: Start, llm: ScriptedLLM, workspace: Path) -> None:
+def test_commands_run_unasked_if_every_protection_holds(
+    start: Start, llm: ScriptedLLM, workspace: Path
+) -> None:
     llm.script(Reply(calls=[Call("bash", {"command": "touch made"})]), "Done.")
     start("go", env={**os.environ, "CRUSHPY_SANDBOX__AUTO_ALLOW": "true"}).end()
-    assert not (workspace / "made").exists()
+    assert (workspace / "made").exists() == find_sandbox().runs_unasked
+
+
+async def test_what_is_read_only_elsewhere_is_restored_after_a_command(scene: Path, home: Path) -> None:
+    def look() -> dict[str, str]:
+        kept = [path for path in scene.rglob("*") if ".git" in path.parts or path.name == ".envrc"]
+        return {str(path): path.read_bytes().hex() for path in kept if path.is_file()}
+
+    for name in (".", "deep/nested"):
+        (scene / name).mkdir(parents=True, exist_ok=True)
+        subprocess.run(["git", "init", "-q"], check=True, cwd=scene / name)
+        (scene / name / ".git/hooks/pre-commit").write_text("#!/bin/sh\n")
+        (scene / name / ".git/objects/pack/a.pack").write_text("an object")
+        (scene / name / ".git/objects/pack/a.pack").chmod(0o444)
+    (scene / ".envrc").write_text("export A=1\n")
+    before = look()
+    async with confined(scene, home) as context:
+        for command in (
+            "rm -rf .git",
+            "mv .git gone",
+            "mv .git gone; git init -q",
+            "rm .git/hooks/pre-commit",
+            "rm -rf .git/hooks; ln -s ../deep .git/hooks",
+            ": > .git/HEAD",
+            "chmod +w .git/objects/pack/a.pack; echo x > .git/objects/pack/a.pack",
+            "rm -rf .git/objects; touch -d 2001-01-01 .git",
+            "rm .envrc",
+            "mv .envrc other; mkdir .envrc",
+            "rm -rf deep",
+            "(sleep 0.2; rm -rf .git) > /dev/null 2>&1 & echo begun",
+        ):
+            said = (await bash(context, command)).text
+            while any(each.busy for each in context.jobs.confinement.supervisors):
+                await asyncio.sleep(0.01)
+            said += (await bash(context, "true")).text
+            assert "was restored" in said, command
+            assert before.items() <= look().items(), f"{command}: {said}"
+        harmless = "git status; ls .git; cat .envrc; mv deep other; ln -s other deep"
+        assert "restored" not in (await bash(context, harmless)).text
+        granted = Privileges(git=True)
+        said = (await bash(context, "rm -f .git/hooks/pre-commit; echo x > .git/ORIG_HEAD", granted)).text
+        assert "was restored" in said and before.items() <= look().items()
+        assert (scene / ".git/ORIG_HEAD").exists()
