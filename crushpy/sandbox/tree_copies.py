@@ -51,7 +51,7 @@ class TreeCopies:
         """
         messages: dict[str, str] = {}
         for place, (signatures, copy) in sorted(self._saved.items()):
-            if any(is_below(place, each) for each in (*granted, *messages)):
+            if place in granted or any(is_below(place, each) for each in messages):
                 continue
             now = dict(_sign(place))
             is_lost = not now or (f"{place}/HEAD" in signatures and not is_git_folder(place))
