@@ -11,7 +11,7 @@ from crushpy.engine.environment import context_files, describe
 from crushpy.permissions.decision import ExecutionContext
 from crushpy.permissions.trust import is_trusted
 from crushpy.sandbox.confinement import ResourceLimits, Unconfined, confine
-from crushpy.sandbox.filesystem_view import SandboxConfig
+from crushpy.sandbox.filesystem_view import SandboxConfig, writable_folders
 from crushpy.sandbox.finding import find_sandbox
 from crushpy.security.sanitize import encodable
 from crushpy.settings import Loaded, Settings, load
@@ -58,6 +58,7 @@ class ProjectEnvironment:
         self.root = project_root(cwd)
         self.trusted = is_trusted(self.paths, self.root)
         self.loaded: Loaded = load(self.paths, cwd, trusted=self.trusted, flags=flags or {})
+        self._writable_folders()  # raises if one is refused
         project = project_dir(cwd) / "templates" if self.trusted else None
         self.templates = Templates(self.paths.templates, project)
 
@@ -73,10 +74,14 @@ class ProjectEnvironment:
             self.trusted,
             sandbox.name if sandbox.on else "",
             chosen.auto_allow and sandbox.runs_unasked,
-            write=tuple(str(Path(folder).expanduser()) for folder in chosen.write),
+            write=self._writable_folders(),
             why_not=sandbox.why_not if chosen.mode == "on" and not sandbox.on else "",
             missing=", ".join(sandbox.missing) if chosen.auto_allow else "",
         )
+
+    def _writable_folders(self) -> tuple[str, ...]:
+        own = (self.paths.config_dir, self.paths.data_dir)
+        return writable_folders(self.settings.sandbox.write, own)
 
     def granted_hosts(self) -> tuple[str, ...]:
         """The hosts of the settings as rules, so that invalid ones are reported."""

@@ -11,8 +11,9 @@ from pathlib import Path
 import msgspec
 
 from crushpy.core.access import Access, AnswerChoice, AnswerKind, Mode, Privileges
-from crushpy.core.events import ApprovalDone, ApprovalNeeded, Event
+from crushpy.core.events import ApprovalDone, ApprovalNeeded, Event, Notice
 from crushpy.core.messages import CallDecision, Data, Display, ToolCall
+from crushpy.engine.environment import NAMES
 from crushpy.engine.session.session import LiveSession
 from crushpy.engine.user_settings import UserSettings
 from crushpy.permissions.decide import decide
@@ -188,6 +189,9 @@ class Approvals:
                     shown = await preview()
                     return await self._ask(call, accesses, decision, shown, task, place, workspace)
         if decision.verdict == "allow":
+            for access in accesses:
+                if access.kind == "path" and access.writes and Path(access.value).name in NAMES:
+                    self._emit(Notice(f"The agent writes {access.value}, which agents follow", "warning"))
             return Ruling(decision, needs=decision.needs)
         if decision.verdict == "deny":
             return _denied(decision)
@@ -356,6 +360,8 @@ def _denied(decision: Decision) -> Ruling:
 
 def _noninteractive_text(decision: Decision, reason: str) -> str:
     text = f"Permission needed: {reason}. No user can be asked in this run, so it was not done."
+    if any(part.even_yolo for part in decision.parts):
+        return f"{text} Write the command literally, without expansions, so that rules can decide about it."
     if not decision.suggested:
         return f"{text} No rule can allow it; only --yolo would."
     flags = " ".join(f"--allow {shlex.quote(rule)}" for rule in decision.suggested)

@@ -2,12 +2,13 @@
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
 from crushpy.core.access import Privileges
+from crushpy.core.errors import SettingsError
 from crushpy.core.messages import Data
 from crushpy.core.own_code import own_code
 from crushpy.sandbox.hidden_paths import listening_sockets, secrets, variable_files
@@ -16,6 +17,7 @@ from crushpy.sandbox.private_tmp import TMP, VAR_TMP, PrivateTmp, is_below
 from crushpy.sandbox.protected_files import SYSTEM_FOLDERS, ProtectedFiles
 from crushpy.sandbox.repository import git_folders
 from crushpy.security.programs import find_program
+from crushpy.security.sanitize import clean
 
 
 class _Cache(Data, frozen=True):
@@ -111,6 +113,20 @@ class SandboxConfig(Data, frozen=True):
     """Whether crushpy's own code and environment are read-only wherever they are."""
     private_hosts: bool = False
     """Whether an allowed host may resolve to this machine or its network."""
+
+
+def writable_folders(names: Iterable[str], own_folders: Iterable[Path]) -> tuple[str, ...]:
+    """The folders of the setting `sandbox.write`. Raises SettingsError for one that would open too much."""
+    folders = [str(Path(name).expanduser()) for name in names]
+    home, own = os.path.realpath(Path.home()), [os.path.realpath(each) for each in own_folders]
+    for folder in folders:
+        real = "/" if "\0" in folder else os.path.realpath(folder)
+        if is_below(home, real.rstrip("/")) or any(is_below(real, each) for each in own):
+            raise SettingsError(
+                f"sandbox.write: {clean(folder)} is a folder that commands must not change as a whole.",
+                "Name folders of projects, not the home folder, one above it, or crushpy's own.",
+            )
+    return tuple(folders)
 
 
 def _is_reachable(mount: Mount) -> bool:

@@ -36,6 +36,7 @@ _PERMISSION_ERROR = re.compile(
     r"Permission denied|Operation not permitted|EACCES|EPERM|Device or resource busy|EBUSY|os error 1\b",
     re.IGNORECASE,
 )
+_SET_GROUP_ERROR = re.compile(r"Could not make .+ writable by group")
 _GIT_PATH = re.compile(
     r"(?:^|[\s'\"`/])\.git(?:/|['\"`:\s]|$)|\.lock['\"`]?:|could not write (?:config|index)", re.MULTILINE
 )
@@ -65,6 +66,8 @@ def explain_sandbox_failure(
         return (
             f"the sandbox has no network access{exception}: call again with needs.network, naming the hosts"
         )
+    if _SET_GROUP_ERROR.search(output):
+        return "nothing becomes setgid in the sandbox, so only the user can make a shared repository"
     if needs.network and mounts and _LOOPBACK_REFUSED.search(output):
         return (
             "a command with full network access reaches the machine's servers, not those of the sandbox: "
@@ -140,6 +143,8 @@ def requested_privileges(args: PrivilegesArgs, context: ToolContext) -> Privileg
     """The privileges the agent asks for. Raises ToolError if they are invalid."""
     hosts_or_star = () if isinstance(args.network, bool) else args.network
     hosts = tuple(dict.fromkeys(_parse_host(name) for name in hosts_or_star if name != "*"))
+    if any("\0" in folder for folder in args.write):
+        raise ToolError("needs.write contains a NUL character, which no path can.")
     folders = tuple(os.path.normpath(context.cwd / Path(folder).expanduser()) for folder in args.write)
     return Privileges(args.network is True or "*" in hosts_or_star, hosts, folders, args.git)
 

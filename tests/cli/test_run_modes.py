@@ -61,6 +61,8 @@ def test_under_a_deny_rule_yolo_refuses_what_is_not_literal(
     done = run("--yolo", "clean up")
     assert done.code == 3
     assert [one["is_error"] for one in done.of("tool_result")] == [True, True, True, True, False]
+    refused = [one["text"] for one in done.of("tool_result")][:2]
+    assert all("Write the command literally" in text and "only --yolo" not in text for text in refused)
     assert {path.name for path in workspace.iterdir()} == {"kept.txt", "made.txt"}
 
 
@@ -80,6 +82,23 @@ def test_edits_in_the_workspace_need_no_question_and_all_else_does(
     assert [one["is_error"] for one in done.of("tool_result")] == [False, True, True, True]
     assert {path.name for path in workspace.iterdir()} == {".git", "made.txt"}
     assert not (tmp_path / "outside.txt").exists()
+
+
+def test_edits_of_instructions_are_announced_and_of_what_runs_code_asked_about(
+    run: Run, llm: ScriptedLLM, workspace: Path
+) -> None:
+    announced = ("AGENTS.md", "deep/CLAUDE.md", "CRUSH.md")
+    asked = (".mcp.json", ".envrc", ".claude/settings.json", ".vscode/tasks.json", ".zed/tasks.json")
+    asked += (".devcontainer/devcontainer.json", ".devcontainer.json", "deep/.envrc")
+    calls = [Call("write", {"file_path": name, "content": "x"}) for name in (*announced, *asked)]
+    llm.script(Reply(calls=calls), "Done.")
+    done = run("--mode", "edits", "change it")
+    assert [one["is_error"] for one in done.of("tool_result")] == [False] * 3 + [True] * 8
+    said = [notice["text"] for notice in done.of("notice")]
+    assert [text for text in said if "which agents follow" in text] == [
+        f"The agent writes {workspace / name}, which agents follow" for name in announced
+    ]
+    assert not any((workspace / name).exists() for name in asked)
 
 
 def test_deny_and_ask_rules_hold_where_edits_are_allowed(

@@ -90,6 +90,21 @@ def test_yolo_gives_a_command_its_needs_and_the_sandbox_stays(
     assert not Path("/usr/outside").exists()
 
 
+@pytest.mark.parametrize("folder", ["/", "~", "~/..", "own"])
+def test_folders_that_open_too_much_are_refused_by_the_name_of_the_setting(
+    run: Run, home: Path, folder: str
+) -> None:
+    named = str(home / "data") if folder == "own" else folder
+    done = run("go", env={"CRUSHPY_SANDBOX__WRITE": f'["{named}"]'})
+    assert done.code == 2 and "sandbox.write: " in done.stdout
+
+
+def test_a_nul_in_needs_is_an_error_of_the_call(run: Run, llm: ScriptedLLM) -> None:
+    llm.script(bash("true", needs={"write": ["/opt\0"]}), "Done.")
+    [result] = run("go").of("tool_result")
+    assert result["is_error"] and "needs.write contains a NUL character" in result["text"]
+
+
 def test_nothing_but_the_user_grants(run: Run, cli: Cli, llm: ScriptedLLM, workspace: Path) -> None:
     """Instructions of the project, results and the agent's own reasons are only words."""
     orders = (

@@ -1,5 +1,11 @@
 """For tests of the sandbox: a context whose commands run in it, and a word where there is none."""
 
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,6 +22,7 @@ from crushpy.tools.bash import BashArgs, BashTool
 from crushpy.tools.files.file_memory import FileMemory
 from crushpy.tools.shell.jobs import Jobs
 
+NOBODY = 65534
 needs_sandbox = pytest.mark.skipif(
     find_sandbox().name != "bubblewrap", reason=f"no bubblewrap here: {find_sandbox().why_not}"
 )
@@ -36,6 +43,50 @@ def each_sandbox(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
         pytest.skip(f"no {request.param} here: {found.why_not}")
     yield found
     working_sandbox.cache_clear()
+
+
+@pytest.fixture
+def home_of_nobody() -> Iterator[Path]:
+    """Outside /tmp, where everybody may get to."""
+    if os.getuid() != 0 or not shutil.which("setpriv"):
+        pytest.skip("becoming nobody takes root and setpriv")
+    place = Path(tempfile.mkdtemp(prefix="crushpy-nobody-", dir="/var/lib"))
+    (place / ".ssh").mkdir()
+    (place / ".ssh" / "id_rsa").write_text("the key\n")
+    for each in (place, place / ".ssh", place / ".ssh" / "id_rsa"):
+        os.chown(each, NOBODY, NOBODY)
+    yield place
+    shutil.rmtree(place)
+
+
+def _open_to_all(path: Path) -> bool:
+    return all(
+        above.stat().st_mode & stat.S_IXOTH for place in (path, path.resolve()) for above in place.parents
+    )
+
+
+def run_as_nobody(home: Path, module: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Runs a module of Python as an ordinary user whose home folder is `home`."""
+    system = Path(f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}")
+    ours = Path(sys.executable)
+    program = next((each for each in (ours, system) if each.exists() and _open_to_all(each)), None)
+    if program is None or not _open_to_all(Path(__file__)):
+        pytest.skip("nobody cannot get to a Python or to the code")
+    become = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+    variables = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(home),
+        "PYTHONPATH": os.pathsep.join(each for each in sys.path if each),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    return subprocess.run(
+        [*become, str(program), "-m", module, *words],
+        cwd=home,
+        env=variables,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
 
 
 @asynccontextmanager

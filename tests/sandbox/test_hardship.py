@@ -4,16 +4,14 @@ import asyncio
 import os
 import shutil
 import socket
-import stat
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confined import bash, confined, needs_sandbox
+from confined import NOBODY, bash, confined, home_of_nobody, needs_sandbox, run_as_nobody
 from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
 from support.headless import Start, until
@@ -24,8 +22,8 @@ from crushpy.sandbox.confinement import ResourceLimits
 from crushpy.sandbox.finding import find_sandbox
 from crushpy.sandbox.supervisor_handle import Supervisor
 
+__all__ = ["home_of_nobody"]
 pytestmark = needs_sandbox
-NOBODY = 65534
 
 
 async def test_two_conversations_in_one_workspace_share_it_and_nothing_else(tmp_path: Path) -> None:
@@ -107,26 +105,6 @@ async def test_a_flood_of_output_is_ended_by_its_time_and_bounded_on_disk(tmp_pa
 
 
 @pytest.fixture
-def home_of_nobody() -> Iterator[Path]:
-    """Outside /tmp, where everybody may get to."""
-    if os.getuid() != 0 or not shutil.which("setpriv"):
-        pytest.skip("becoming nobody takes root and setpriv")
-    place = Path(tempfile.mkdtemp(prefix="crushpy-nobody-", dir="/var/lib"))
-    (place / ".ssh").mkdir()
-    (place / ".ssh" / "id_rsa").write_text("the key\n")
-    for each in (place, place / ".ssh", place / ".ssh" / "id_rsa"):
-        os.chown(each, NOBODY, NOBODY)
-    yield place
-    shutil.rmtree(place)
-
-
-def _open_to_all(path: Path) -> bool:
-    return all(
-        above.stat().st_mode & stat.S_IXOTH for place in (path, path.resolve()) for above in place.parents
-    )
-
-
-@pytest.fixture
 def listening() -> Iterator[Path]:
     """A socket of the host where commands would see it, in a folder of its own."""
     if os.getuid() != 0:
@@ -204,25 +182,7 @@ async def test_a_sandbox_that_fails_to_start_is_started_once_more(failures: int)
 
 
 def test_every_way_out_is_held_for_nobody_too(home_of_nobody: Path) -> None:
-    system = Path(f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}")
-    ours = Path(sys.executable)
-    program = next((each for each in (ours, system) if each.exists() and _open_to_all(each)), None)
-    if program is None or not _open_to_all(Path(__file__)):
-        pytest.skip("nobody cannot get to a Python or to the code")
-    become = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
-    done = subprocess.run(
-        [*become, str(program), "-m", "crushpy", "doctor", "--sandbox"],
-        cwd=home_of_nobody,
-        env={
-            "PATH": os.environ["PATH"],
-            "HOME": str(home_of_nobody),
-            "PYTHONPATH": os.pathsep.join(each for each in sys.path if each),
-            "PYTHONDONTWRITEBYTECODE": "1",
-        },
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = run_as_nobody(home_of_nobody, "crushpy", "doctor", "--sandbox")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "held: read keys in ~/.ssh" in done.stdout
     assert "escaped:" not in done.stdout and "not held" not in done.stdout

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
-from confined import bash
+from confined import bash, home_of_nobody, run_as_nobody
 
 from crushpy.core.access import Privileges
 from crushpy.sandbox.confinement import Unconfined, confine_in
@@ -20,6 +20,7 @@ from crushpy.tools.base import ToolContext
 from crushpy.tools.files.file_memory import FileMemory
 from crushpy.tools.shell.jobs import Jobs
 
+__all__ = ["home_of_nobody"]
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 GIT = Privileges(git=True)
 NAMES = ("user.name=a", "user.email=a@b", "protocol.file.allow=always")
@@ -119,6 +120,7 @@ async def scene(request: pytest.FixtureRequest, workspace: Path, tmp_path: Path)
         await made.jobs.close()
 
 
+KINDS = ("bubblewrap-kept", "bubblewrap-granted", "landlock-kept", "landlock-granted")
 HOOK = f"printf '{RUN}' > {{0}}; chmod +x {{0}}"
 PLANT = f"{HOOK.format('run')}; "
 MONITOR = f'{PLANT} git {{0}} config core.fsmonitor "$PWD/run"'
@@ -204,6 +206,15 @@ async def test_git_on_the_host_runs_nothing_that_a_command_planted(scene: Scene,
         assert not scene.use_git(), f"{name}: {said}"
         again = await scene.attack("true", GIT)
         assert "was restored" not in again and "was moved" not in again, f"{name}: {again}"
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("kind", KINDS if os.environ.get("ALL_ATTACKS") else KINDS[1::2])
+def test_git_runs_nothing_planted_for_an_ordinary_user(home_of_nobody: Path, kind: str) -> None:
+    options = ("-n", "0", "-p", "no:cacheprovider", f"--basetemp={home_of_nobody}/tmp")
+    own = f"{__file__}::{test_git_on_the_host_runs_nothing_that_a_command_planted.__name__}[{kind}]"
+    done = run_as_nobody(home_of_nobody, "pytest", *options, f"--rootdir={Path(__file__).parents[2]}", own)
+    assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("name", ATTACKS if os.environ.get("ALL_ATTACKS") else ["fsmonitor", "a hook"])
