@@ -10,10 +10,10 @@ from pathlib import Path
 
 from crushpy.core.access import Privileges
 from crushpy.permissions.shell.ast import SimpleCommand, Word, word_set
-from crushpy.sandbox.repository import git_folders
+from crushpy.sandbox.repository import git_folders, read_pointer
+from crushpy.security.safe_git import parse_settings
 
-_SECTION = re.compile(r'\[\s*(\w+)\s*(?:"([^"]*)")?\s*\]')
-_MAX_CONFIG_BYTES = 200_000
+_REMOTE_URL = re.compile(r"remote\.(.+)\.(?:push)?url")
 
 
 def remote_address(workspace: Path, name: str = "") -> str:
@@ -28,19 +28,11 @@ def _remotes(workspace: Path) -> dict[str, str]:
     repository = git_folders(workspace)
     if repository is None or not repository.folders:
         return {}
-    try:
-        text = (
-            Path(repository.folders[-1], "config").read_bytes()[:_MAX_CONFIG_BYTES].decode(errors="replace")
-        )
-    except OSError:
-        return {}
+    settings = parse_settings(read_pointer(f"{repository.folders[-1]}/config") or b"") or ()
     remotes: dict[str, str] = {}
-    section = ""
-    for line in map(str.strip, text.splitlines()):
-        if header := _SECTION.match(line):
-            section = header[2] or "" if header[1] == "remote" else ""
-        elif section and re.match(r"(?:push)?url\s*=", line, re.IGNORECASE):
-            remotes.setdefault(section, line.partition("=")[2].strip().strip('"'))
+    for name, value in settings:
+        if found := _REMOTE_URL.fullmatch(name):
+            remotes.setdefault(found[1], value)
     return remotes
 
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from crushpy.sandbox.repository import common_folder, entry_target, module_folders
+from crushpy.sandbox.repository import common_folder, entry_target, module_folders, read_pointer
 from crushpy.security.safe_git import git_command, git_environment, parse_settings
 
 Role = Literal[
@@ -29,13 +29,7 @@ Role = Literal[
 ]
 """What a protected path is: entries and pointers lead to git folders; `todo` lists the steps of a rebase."""
 _GIT_TIMEOUT_S = 10
-_MAX_HOOK_FILES = 500
-_HOOKS = """
-applypatch-msg pre-applypatch post-applypatch pre-commit pre-merge-commit prepare-commit-msg commit-msg
-post-commit pre-rebase post-checkout post-merge pre-push pre-receive update proc-receive post-receive
-post-update reference-transaction push-to-checkout pre-auto-gc post-rewrite sendemail-validate
-fsmonitor-watchman p4-changelist p4-prepare-changelist p4-post-changelist p4-pre-submit post-index-change
-""".split()  # noqa: SIM905
+_MAX_HOOK_FOLDERS = 50
 _USER_FILES = ("/etc/gitconfig", "~/.gitconfig", "~/.config/git/config", "$XDG_CONFIG_HOME/git/config")
 _HARMLESS_KEYS = {
     "advice": "*",
@@ -147,18 +141,18 @@ class HostGit:
                     self._add(path, "program")
 
     def _add_hooks(self, folder: str) -> None:
-        """Adds all files of a folder of hooks, except the samples that git creates in every repository."""
+        """Adds all files of a folder of hooks, except the samples that git creates in every repository.
+
+        Git runs only those at its top, which all count; those may use files in folders below it.
+        """
         self._add(folder, "folder")
         queue = [os.path.realpath(folder)]
-        count = 0
-        while queue:
-            current = queue.pop()
+        for current in queue:  # it grows
             for name in list_names(current):
                 path = f"{current}/{name}"
-                count += 1
                 if os.path.isdir(path) and not os.path.islink(path):  # noqa: PTH112, PTH114
-                    queue += [path] if count < _MAX_HOOK_FILES else []
-                elif name in _HOOKS or (count < _MAX_HOOK_FILES and not name.endswith(".sample")):
+                    queue += [path] if len(queue) < _MAX_HOOK_FOLDERS else []
+                elif not name.endswith(".sample"):
                     self._add(path, "program")
 
 
@@ -235,6 +229,22 @@ def is_harmless(name: str, value: str) -> bool:
     if key.endswith("url") and (value.startswith("-") or "::" in value):
         return False  # a remote helper is a program
     return keys == "*" or key in keys.split()
+
+
+def runs_no_program(folder: Path) -> bool:
+    """True if no setting of the repository around `folder` makes git's reading commands run a program.
+
+    A setting that is not known to be harmless counts as a program. The user's own settings are not checked.
+    """
+    repository = next((each / ".git" for each in (folder, *folder.parents) if (each / ".git").exists()), None)
+    if repository is None:
+        return True
+    hook = repository / "hooks" / "post-index-change"
+    risky = (repository / "modules", repository / "config.worktree", repository.parent / ".gitmodules", hook)
+    if any(os.path.lexists(each) for each in risky):  # submodules have their own settings
+        return False
+    settings = parse_settings(read_pointer(f"{repository}/config") or b"[")
+    return settings is not None and all(is_harmless(*each) for each in settings)
 
 
 def _is_module_tree(name: str, value: str, file: str, workspace: str) -> bool:

@@ -5,7 +5,6 @@ transports. The user was not asked about those programs, so they are turned off.
 """
 
 import os
-import re
 import subprocess
 from collections.abc import Sequence
 from functools import lru_cache
@@ -31,21 +30,6 @@ _FILTER_KEYS = (("clean", ""), ("smudge", ""), ("process", ""), ("required", "fa
 _PASSED_VARIABLES = ("HOME", "XDG_CONFIG_HOME", "LANG", "LC_ALL", "TMPDIR", "USER", "LOGNAME")
 FILTERS = ("config", "--null", "--name-only", "--get-regexp", r"^filter\.")
 """Lists the settings of filters; `filter_names` parses the output."""
-
-
-_HARMLESS_SECTIONS = frozenset(
-    ("user", "remote", "branch", "pull", "push", "fetch", "init", "color", "advice")
-)
-"""Settings that cannot make reading commands run a program, whatever their value."""
-_HARMLESS_CORE = frozenset(
-    (
-        *("repositoryformatversion", "filemode", "bare", "logallrefupdates", "ignorecase"),
-        *("precomposeunicode", "symlinks", "autocrlf", "eol", "safecrlf", "quotepath"),
-    )
-)
-_SECTION = re.compile(r"\[([A-Za-z0-9.-]+)(?:[ \t]+\"[^\"\\\n]*\")?\]")
-_SETTING = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*(?:=.*)?")
-_MAX_CONFIG_CHARS = 100_000
 _GIT_TIMEOUT_S = 10
 
 
@@ -89,39 +73,3 @@ def filter_names(listed: bytes) -> tuple[str, ...]:
     """The filters in what a call with `FILTERS` printed."""
     names = (os.fsdecode(key).removeprefix("filter.").rpartition(".")[0] for key in listed.split(b"\0"))
     return tuple(dict.fromkeys(name for name in names if name))
-
-
-def runs_no_program(folder: Path) -> bool:
-    """True if no setting of the repository around `folder` makes git's reading commands run a program.
-
-    A setting that is not known to be harmless counts as a program. The user's own settings are not checked.
-    """
-    repository = next((each / ".git" for each in (folder, *folder.parents) if (each / ".git").exists()), None)
-    if repository is None:
-        return True
-    hook = repository / "hooks" / "post-index-change"
-    risky = (repository / "modules", repository / "config.worktree", repository.parent / ".gitmodules", hook)
-    if any(os.path.lexists(each) for each in risky):  # submodules have their own settings
-        return False
-    try:
-        with (repository / "config").open(encoding="utf-8") as file:
-            return _are_harmless(file.read(_MAX_CONFIG_CHARS + 1))
-    except (OSError, UnicodeError):
-        return False
-
-
-def _are_harmless(settings: str) -> bool:
-    section = ""
-    for line in map(str.strip, settings.splitlines()):
-        if not line or line[0] in "#;":
-            continue
-        if header := _SECTION.fullmatch(line):
-            section = header[1].lower()
-            continue
-        setting = _SETTING.fullmatch(line)
-        if setting is None or line.endswith("\\"):
-            return False
-        name = setting[1].lower()
-        if section not in _HARMLESS_SECTIONS and not (section == "core" and name in _HARMLESS_CORE):
-            return False
-    return len(settings) <= _MAX_CONFIG_CHARS

@@ -267,8 +267,8 @@ class _Reader:
                     return place
         return len(self._text)
 
-    def _add(self, reading: ShellReading) -> None:
-        self.commands.extend(reading.commands)
+    def _add(self, reading: ShellReading, *, keeps_commands: bool = True) -> None:
+        self.commands.extend(reading.commands if keeps_commands else ())
         self.redirects.extend(reading.redirects)
         self._fail(reading.not_literal)
         self.broken = self.broken or reading.broken
@@ -315,14 +315,10 @@ class _Reader:
                 break
             if not is_quoted and re.search(r"[$`\\]", text[lines_start : end.start()]):
                 self._fail("a here-document may contain expansions")
-                self._add_substitutions(text[lines_start : end.start()])
+                escaped = text[lines_start : end.start()].replace('"', " ")
+                self._add(_read(f': "{escaped}"', self._depth + 1))  # the commands of its substitutions
             self._at = min(end.end() + 1, len(text))
         self._heredocs.clear()
-
-    def _add_substitutions(self, body: str) -> None:
-        """The commands of a here-document's substitutions."""
-        escaped = body.replace('"', " ")
-        self._add(_read(f': "{escaped}"', self._depth + 1))
 
     # --- commands ------------------------------------------------------------------------------------------
 
@@ -371,9 +367,7 @@ class _Reader:
     def _script(self, script: str) -> tuple[SimpleCommand, ...]:
         """Reads what a shell inside this one would run."""
         reading = _read(script, self._depth + 1)
-        self.redirects.extend(reading.redirects)
-        self._fail(reading.not_literal)
-        self.broken = self.broken or reading.broken
+        self._add(reading, keeps_commands=False)
         return reading.commands
 
 
