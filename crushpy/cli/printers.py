@@ -7,7 +7,7 @@ from typing import Protocol, TextIO
 
 import msgspec
 
-from crushpy.cli.task_table import TaskLines, TaskTable
+from crushpy.cli.task_table import TaskTable, task_line
 from crushpy.core.events import (
     BoundaryCommitted,
     Error,
@@ -124,8 +124,9 @@ class TextPrinter:
         self._open_line = False
         self._tasks: set[str] = set()
         self._printed_denials: set[str] = set()
-        self._list: TaskTable | TaskLines | None = None
-        """The progress of a task list, if there is one."""
+        self._listed: dict[str, str] = {}
+        """The states of a task list, if there is one."""
+        self._table = TaskTable() if sys.stderr.isatty() and not quiet else None
 
     def __call__(self, event: Event) -> None:
         match event:
@@ -152,7 +153,7 @@ class TextPrinter:
                 self._print_progress(f"! {name}: {notice.text}")
             case TaskEvent(name, ToolFinished() as call):
                 self._print_denial(name, call)
-            case TaskEvent(name, Retry() as retry) if isinstance(self._list, TaskLines):
+            case TaskEvent(name, Retry() as retry) if self._table is None:
                 self._print_progress(f"! {name}: {retry.reason} Retrying in {retry.seconds:g} s.")
             case RunSummarized():
                 self._end_line()
@@ -165,18 +166,18 @@ class TextPrinter:
                     self._print_progress(f"  {event.hint}", always=True)
             case Result():
                 self._end_line()
-                if event.text and (not self._live or self._list is not None):
+                if event.text and (not self._live or self._listed):
                     _write(sys.stdout, clean(event.text) + "\n")
             case _:
                 pass
 
     def _update_task_list(self, event: ListedTaskChanged) -> None:
-        if self._list is None:
-            if sys.stderr.isatty() and not self._quiet:
-                self._list = TaskTable()
-            else:
-                self._list = TaskLines(lambda text, always: self._print_progress(text, always=always))
-        self._list(event)
+        previous = self._listed.get(event.name)
+        self._listed[event.name] = event.state
+        if self._table is not None:
+            self._table(event)
+        elif line := task_line(event, previous):
+            self._print_progress(line, always=event.state == "failed")
 
     def _print_denial(self, name: str, call: ToolFinished) -> None:
         """Prints once what a task was not allowed to do, and what would allow it."""
@@ -196,12 +197,12 @@ class TextPrinter:
             return
         self._end_line()
         line = clean(text)
-        if self._list is not None:
-            self._list.erase()
+        if self._table is not None:
+            self._table.erase()
         with suppress(OSError):  # only the answer matters
             _write(sys.stderr, (f"\x1b[2m{line}\x1b[0m" if self._colour else line) + "\n")
-        if self._list is not None:
-            self._list.draw()
+        if self._table is not None:
+            self._table.draw()
 
     def _end_line(self) -> None:
         if self._open_line:

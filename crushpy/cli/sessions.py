@@ -1,16 +1,17 @@
-"""`crushpy sessions`: list, show, export, delete, tree, search, undo. The rest is in `session_*.py`."""
+"""`crushpy sessions`: all commands but those in `session_context.py` and `session_import.py`."""
 
+import re
 import shutil
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crushpy.cli import session_context, session_import, session_rewind
+from crushpy.cli import session_context, session_import
 from crushpy.cli.command_helpers import (
     AsJson,
     SessionId,
@@ -24,14 +25,18 @@ from crushpy.cli.command_helpers import (
 from crushpy.cli.workspace import working_folder
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import counted
-from crushpy.security.sanitize import one_line
+from crushpy.core.paths import Paths
+from crushpy.security.sanitize import clean, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 
+    from crushpy.engine.rewind.file_views import FileView
+    from crushpy.engine.rewind.rewinder import PlannedRestoration, Rewinder, RewindOutcome, RewindTarget
     from crushpy.engine.session.branches import Branch
     from crushpy.engine.session.browser import SearchGroup, SessionBrowser
-    from crushpy.storage.records import ConversationEntry, TasksDone
+    from crushpy.storage.records import ConversationEntry, SessionInfo, TasksDone
+    from crushpy.undo.restoration import NetChange
 
 
 KeepSecrets = Annotated[bool, typer.Option("--no-redact", help="Do not remove passwords, keys and tokens.")]
@@ -53,9 +58,10 @@ def register(app: typer.Typer) -> None:
         "tree": tree_command,
         "search": search_command,
         "undo": undo_command,
+        "changes": changes_command,
+        "rewind": rewind_command,
     }
-    others = session_context.COMMANDS | session_import.COMMANDS | session_rewind.COMMANDS
-    add_group(app, "sessions", commands | others)
+    add_group(app, "sessions", commands | session_context.COMMANDS | session_import.COMMANDS)
 
 
 async def list_sessions(
@@ -333,3 +339,176 @@ def _format_age(moment: float) -> str:
 
     since = age(time.time() - moment)
     return since if since == "now" else f"{since} ago"
+
+
+# --- file changes, and going back to a message ---
+
+NOT_COVERED = (
+    "Not covered: changes by commands to ignored files, to .git, and outside of the folder they ran in."
+)
+
+
+_RUN_BY_TOOLS = re.compile(
+    r"""(?ix) (?: ^|/ ) (?:
+    (?: gnu )? makefile | [^/]+\.mk | justfile | taskfile\.ya?ml | rakefile | gemfile | dockerfile[^/]*
+    | cmakelists\.txt | [^/]+\.cmake | meson\.build | configure | build\.(?: rs|gradle|gradle\.kts|zig )
+    | settings\.gradle(?:\.kts)? | gradlew | mvnw | pom\.xml | cargo\.toml | package\.json | pyproject\.toml
+    | setup\.(?: py|cfg ) | conftest\.py | tox\.ini | noxfile\.py | tasks\.py | sitecustomize\.py | [^/]+\.pth
+    | [^/]+\.config\.[cm]?[jt]s | \.envrc | \.pre-commit-config\.ya?ml | \.gitlab-ci\.yml | \.npmrc
+    | test_[^/]+\.py | [^/]+_test\.(?: py|go ) | [^/]+\.(?: test|spec )\.[cm]?[jt]sx?
+    | [^/]+\.(?: sh|bash|zsh|fish|ps1|bat|cmd )
+    | (?: bin|scripts|\.husky|\.githooks|\.vscode|\.devcontainer|\.circleci|\.git|\.venv|venv )/.+
+    | (?: \.github/workflows|\.cargo|node_modules/\.bin )/.+ ) $"""
+)
+"""Names of files that make, package managers, test runners, editors, git and CI run or take commands from."""
+
+
+def _may_be_run(change: "NetChange") -> bool:
+    after = change.after
+    if after is None or after.kind not in ("file", "link"):
+        return False
+    return bool(after.mode & 0o111) or _RUN_BY_TOOLS.search(change.path) is not None
+
+
+async def changes_command(
+    session: SessionId,
+    diff: Annotated[bool, typer.Option("--diff", help="Include the diffs.")] = False,
+    executable: Annotated[
+        bool,
+        typer.Option("--executable", help="Only files that are executable or that common tools run."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print all file changes of a conversation. Secrets are redacted."""
+    from crushpy.security.redact import redact
+
+    async with _open_rewinder(session) as (_, rewinder, info):
+        log, found = await rewinder.changes(info.id)
+    if executable:
+        found = [(change, view) for change, view in found if _may_be_run(change)]
+    if as_json:
+        rows: list[dict[str, Any]] = []
+        for change, view in found:
+            row = {"path": change.path, "action": view.action, "added": view.added, "removed": view.removed}
+            row |= {
+                "note": view.note,
+                "before": change.before.hash,
+                "after": change.after.hash if change.after else "",
+            }
+            rows.append(row | ({"diff": redact(view.unified)} if diff else {}))
+        print_json(
+            {"session": info.id, "conversation": info.root_id, "files": rows, "not_covered": NOT_COVERED}
+        )
+        return
+    if not found:
+        words = "All changes were undone." if log.changes else "No file was changed."
+        words = "No changed file is executable or run by common tools." if executable else words
+        print_note(words)
+    for _, view in found:
+        print_text(one_line(view.line) + "\n")
+        if diff:
+            _print_diff(view)
+    if any(entry.source == "bash" for entry in log.changes):
+        print_note(NOT_COVERED)
+
+
+async def rewind_command(
+    session: SessionId,
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="MESSAGE",
+            help="A message's id from `sessions show --json`, or a prefix of it.",
+        ),
+    ],
+    files: Annotated[bool, typer.Option("--files", help="Restore the files.")] = False,
+    conversation: Annotated[
+        bool, typer.Option("--conversation", help="Continue in a branch that ends there.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would change; change nothing.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Go back to a message: files, conversation, or both if neither is given.
+
+    Going back to a prompt ends before it. Prints the id of the branch that continues the conversation.
+    """
+    if not files and not conversation:
+        files = conversation = True
+    async with _open_rewinder(session) as (browser, rewinder, info):
+        target = await rewinder.target(info.id, to)
+        if files and not dry_run:
+            await browser.require_unused(info)
+        planned = await rewinder.plan_rewind(info.id, target) if files else None
+        text = _describe_rewind(target, planned, conversation=conversation)
+        if dry_run:
+            print_text(text)
+            for view in planned.views if planned else ():
+                _print_diff(view)
+            return
+        if not yes:
+            if not sys.stdin.isatty():
+                raise UsageError(f"this needs a confirmation:\n{text.rstrip()}", "Add --yes to do it.")
+            print(text, file=sys.stderr, end="")
+            typer.confirm("Go back?", abort=True, err=True)
+        if conversation:
+            outcome = await rewinder.rewind(info, target, planned)
+        else:
+            assert planned is not None
+            outcome = await rewinder.apply(info, planned)
+            await rewinder.tell_agent(info, outcome)
+    _print_rewind(outcome)
+
+
+@asynccontextmanager
+async def _open_rewinder(name: str) -> "AsyncGenerator[tuple[SessionBrowser, Rewinder, SessionInfo]]":
+    """A session and its rewinder; an interrupted restoration is finished first."""
+    from crushpy.settings import load
+
+    async with open_browser() as browser:
+        info = await find_session(browser, name)
+        paths = Paths()
+        rewinder = browser.rewinder(info, paths.undo, load(paths, Path.cwd()).settings.undo)
+        for words in await rewinder.finish(info.root_id):
+            print_note(f"crushpy: {words}")
+        yield browser, rewinder, info
+
+
+def _print_diff(view: "FileView") -> None:
+    from crushpy.security.redact import redact
+
+    if view.unified:
+        print_text(f"\n{clean(redact(view.unified))}\n\n")
+
+
+def _describe_rewind(
+    target: "RewindTarget", planned: "PlannedRestoration | None", *, conversation: bool
+) -> str:
+    position = "before" if target.ends_before else "after"
+    lines: list[str] = []
+    if conversation:
+        quote = one_line(target.message.text)[:60] or target.message.id
+        lines.append(
+            f"The conversation continues in a branch that ends {position} {target.message.role} {quote!r}."
+        )
+    if planned is not None:
+        lines.append(
+            f"Files to restore: {planned.title}." if planned.views else "No file has to be restored."
+        )
+        lines += [f"  {one_line(view.line)}" for view in planned.views]
+    return "\n".join(lines) + "\n"
+
+
+def _print_rewind(outcome: "RewindOutcome") -> None:
+    """Prints the branch's id to stdout and the rest to stderr. Exit code 1 if a file was not restored."""
+    if outcome.restored:
+        verb = "is" if len(outcome.restored) == 1 else "are"
+        print_note(f"{counted(len(outcome.restored), 'file')} {verb} restored.")
+    for conflict in outcome.conflicts:
+        print_note(one_line(f"not restored: {conflict.path}: {conflict.reason}"))
+    if outcome.session is not None:
+        print(outcome.session.id)
+    if outcome.conflicts:
+        raise typer.Exit(1)

@@ -3,7 +3,6 @@
 import shutil
 import sys
 import time
-from collections.abc import Callable
 from contextlib import suppress
 
 from crushpy.core.events import Event, ListedTaskChanged, MessageCommitted, TaskEvent
@@ -60,32 +59,16 @@ class TaskTable:
             sys.stderr.flush()
 
 
-class TaskLines:
-    """A line when a task starts and one when it ends. `say` takes the text and whether it is important."""
-
-    def __init__(self, say: Callable[[str, bool], None]) -> None:
-        self._say = say
-        self._states: dict[str, str] = {}
-
-    def __call__(self, event: ListedTaskChanged) -> None:
-        previous = self._states.get(event.name)
-        self._states[event.name] = event.state
-        if event.state in (previous, "waiting"):
-            return
-        label = f"[{event.number}/{event.of}] {event.name}"
-        if event.state == "running":
-            self._say(f"· {label} started", False)
-        elif previous is None:
-            self._say(f"✓ {label} was already done", False)
-        else:
-            mark = MARKS.get(event.state, "✗")
-            self._say(f"{mark} {label}: {_describe_end(event)}", event.state == "failed")
-
-    def draw(self) -> None:
-        pass
-
-    def erase(self) -> None:
-        pass
+def task_line(event: ListedTaskChanged, previous: str | None) -> str:
+    """A line for a task that started or ended; empty if its state has not changed."""
+    if event.state in (previous, "waiting"):
+        return ""
+    label = f"[{event.number}/{event.of}] {event.name}"
+    if event.state == "running":
+        return f"· {label} started"
+    if previous is None:
+        return f"✓ {label} was already done"
+    return f"{MARKS.get(event.state, '✗')} {label}: {_describe_end(event)}"
 
 
 def _describe_end(event: ListedTaskChanged) -> str:

@@ -29,8 +29,6 @@ _WARM_UP_DELAY_S = 0.03
 """The model's request is sent before the first decision is prepared."""
 _EXAMPLES = (Access("bash", "command", "ls | head", writes=True), Access("view", "path", "/x"))
 """Deciding about these loads all modules that decisions need."""
-BATCH_LIFETIME_S = 0.5
-"""How long calls that begin one after the other share resolved paths and judgements."""
 BY_ESC = "ended by Esc"
 BY_LEAVING = "ended by leaving crushpy"
 
@@ -136,22 +134,10 @@ class Approvals:
         await asyncio.sleep(_WARM_UP_DELAY_S)
         await asyncio.to_thread(self.judge, _EXAMPLES)
 
-    def judge(
-        self,
-        accesses: tuple[Access, ...],
-        workspace: Path | None = None,
-        known: "Judgements | None" = None,
-    ) -> Decision:
-        """`workspace`: where the call works, if not in the conversation's folder. `known`: a cache for calls
-        that begin together."""
+    def judge(self, accesses: tuple[Access, ...], workspace: Path | None = None) -> Decision:
+        """`workspace`: where the call works, if not in the conversation's folder."""
         where = workspace or self._workspace
-        question = (accesses, where, self.mode, self.yolo, self.grants, self._always)
-        decision = known.get(question) if known is not None else None
-        if decision is None:
-            decision = decide(accesses, self._in_force(), where, yolo=self.yolo, guard=self._guard)
-            if known is not None:
-                known[question] = decision
-        return decision
+        return decide(accesses, self._in_force(), where, yolo=self.yolo, guard=self._guard)
 
     def left_out(
         self, tool: str, place: Path, real: Path, workspace: Path | None = None
@@ -175,13 +161,12 @@ class Approvals:
         preview: Callable[[], Awaitable[Display | None]],
         task: str = "",
         workspace: Path | None = None,
-        known: "Judgements | None" = None,
     ) -> Ruling:
         """Whether the call may run, and with which privileges. Cancelling an open question is also a ruling.
 
-        `workspace`, `known`: as for `judge`.
+        `workspace`: as for `judge`.
         """
-        decision = self.judge(accesses, workspace, known)
+        decision = self.judge(accesses, workspace)
         if decision.verdict == "ask" and self.interactive:
             async with self._questions.turn() as place:  # an earlier answer may decide this one
                 decision = self.judge(accesses, workspace)
@@ -298,28 +283,6 @@ class Approvals:
         finally:
             del self._waiting[question.id]
             self._emit(done)
-
-
-class Judgements(dict[tuple[object, ...], Decision]):
-    """Cached decisions of calls that begin together, by everything they depend on except files."""
-
-
-class CallBatch:
-    """For calls that begin together: each path is resolved and judged once."""
-
-    def __init__(self, context: ToolContext) -> None:
-        self._context = context
-        self._renew()
-
-    def _renew(self) -> None:
-        self._current = (self._context.with_path_cache(), Judgements())
-        self._since = time.monotonic()
-
-    def current(self) -> tuple[ToolContext, Judgements]:
-        """What the next call begins with, and keeps to its end."""
-        if time.monotonic() - self._since > BATCH_LIFETIME_S:
-            self._renew()
-        return self._current
 
 
 class _QuestionQueue:

@@ -124,8 +124,6 @@ class ToolContext:
         self.call_id = ""
         self.resolved: dict[str, str] | None = None
         """The resolved paths that permissions are decided on; None if they are not cached."""
-        self._absolute: dict[str, Path] | None = None
-        """The same before links are resolved."""
         self.needs = Privileges()
         """What a command of this call was granted beyond the sandbox."""
 
@@ -154,22 +152,13 @@ class ToolContext:
         return clone
 
     def with_path_cache(self) -> "ToolContext":
-        """A copy that resolves each path once: for one call from check to end, or for parallel calls."""
+        """A copy for one call, from check to end: the path that was checked is the one that is used."""
         clone = copy(self)
         clone.resolved = {}
-        clone._absolute = {}
         return clone
 
     def resolve(self, path: str) -> Path:
         """`path` as the model wrote it, made absolute. `~` is the home folder."""
-        if self._absolute is None:
-            return self._resolve(path)
-        found = self._absolute.get(path)
-        if found is None:
-            found = self._absolute[path] = self._resolve(path)
-        return found
-
-    def _resolve(self, path: str) -> Path:
         expanded = Path(path).expanduser() if path.startswith("~") else Path(path)
         if self._is_output_of_other_machine(expanded):
             return self.output_dir / expanded.name

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -11,11 +10,9 @@ from msgspec import Meta
 from crushpy.core.access import Access, ToolAccess
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import Excerpt, counted
-from crushpy.security.safe_open import NotRegular
 from crushpy.security.sanitize import encodable
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.errors import ToolError
-from crushpy.tools.files.file_window import is_windowed, read_window
 from crushpy.tools.files.locate import locate, missing, real_path, reason
 from crushpy.tools.files.text_file import decode, normalize, read_regular, split_lines
 from crushpy.tools.truncate import MAX_RESULT_CHARS, cut_line
@@ -58,11 +55,6 @@ def _view(args: ViewArgs, context: ToolContext) -> Outcome:
     shown = encodable(context.shown(path))
     real = Path(real_path(context, args.file_path))
     offset = max(args.offset, 1)
-    with suppress(OSError, NotRegular):  # reported below
-        if is_windowed(real) and (window := read_window(real, offset, args.limit)):
-            outcome = _format_lines(shown, "", window.lines, window.total, offset, args.limit)
-            context.memory.remember_digest(real, window.digest)
-            return outcome
     raw = _read(path, real, shown, context)
     if media_type := image_type(raw):
         return _describe_image(shown, raw, media_type, context.image_limits())

@@ -11,7 +11,7 @@ from crushpy.cli.app import build
 from crushpy.cli.arguments import COMMANDS, SHARED_MODULES
 
 ROOM = Path(crushpy.cli.__file__).parent
-GROUPED = {"session_context", "session_import", "session_rewind"}
+GROUPED = {"session_context", "session_import"}
 """Modules whose commands belong to the group of another: `crushpy sessions tree`."""
 
 

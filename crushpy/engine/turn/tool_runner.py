@@ -15,7 +15,7 @@ from crushpy.core.access import Access
 from crushpy.core.events import ToolCalled, ToolFinished, ToolOutput, ToolStarted
 from crushpy.core.messages import CallDecision, Display, Message, ToolCall, ToolResult
 from crushpy.engine.agents.scope import AgentScope
-from crushpy.engine.approvals import CallBatch, Ruling
+from crushpy.engine.approvals import Ruling
 from crushpy.engine.compaction.pin_service import PinService
 from crushpy.engine.compaction.policy import CompactionPolicy
 from crushpy.engine.turn.call_observer import ObservedCall
@@ -96,11 +96,11 @@ class ToolRunner:
                 await asyncio.sleep(KEY_PAUSE_S)
             for parallel, group in groupby(others, self._is_parallel):
                 if parallel:
-                    run = partial(self._run_one, guard=guard, batch=CallBatch(self._context))
+                    run = partial(self._run_one, guard=guard)
                     await run_parallel(list(group), run, MAX_PARALLEL_TOOLS)
                 else:
                     for one in group:
-                        await self._run_one(one, guard, CallBatch(self._context))
+                        await self._run_one(one, guard)
             await self._open_new_session(new_sessions, guard)
         except asyncio.CancelledError:
             self._announce(unannounced)
@@ -118,9 +118,9 @@ class ToolRunner:
         tool = self._tools.get(one.call.name)
         return tool is not None and tool.runs_in_parallel(one.call.args)
 
-    async def _run_one(self, one: RunningCall, guard: LoopGuard, batch: CallBatch) -> None:
+    async def _run_one(self, one: RunningCall, guard: LoopGuard) -> None:
         try:
-            outcome = await self._outcome(one, batch)
+            outcome = await self._outcome(one)
         except asyncio.CancelledError:
             stopped = Outcome(NOT_STARTED, is_error=True, ended="not_run")
             if one.started:
@@ -129,20 +129,20 @@ class ToolRunner:
             raise
         await self._record(one, outcome, guard)
 
-    async def _outcome(self, one: RunningCall, batch: CallBatch) -> Outcome:
+    async def _outcome(self, one: RunningCall) -> Outcome:
         """Checks, decides and executes. Only cancellation and StorageError are raised."""
         call = one.call
         if one.message.finish == "length":
             return Outcome(TRUNCATED, is_error=True)
         try:
             tool, args = self._check(one.call)
-            context, known = batch.current()
+            context = self._context.with_path_cache()
             accesses = tool.accesses(args, context)
 
             async def preview() -> Display | None:
                 return await tool.preview(args, context)
 
-            ruling = await self._approvals.rule(one.call, accesses, preview, self._task, context.cwd, known)
+            ruling = await self._approvals.rule(one.call, accesses, preview, self._task, context.cwd)
             observed = await self._record_decision(one, accesses, ruling)
             if ruling.refusal:
                 self.denied_noninteractive = self.denied_noninteractive or ruling.denied_noninteractive

@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Literal
 
-DIGEST_SIZE = 16
-"""Bytes of the blake2b digest that identifies a content."""
 State = Literal["unread", "unchanged", "changed"]
 
 
@@ -16,11 +14,7 @@ class FileMemory:
 
     def remember(self, path: Path, content: bytes) -> None:
         """Records that the model knows the content of `path`."""
-        self.remember_digest(path, _hash(content))
-
-    def remember_digest(self, path: Path, digest: str) -> None:
-        """The same for a content that was never in memory as a whole."""
-        self._seen[str(path)] = digest
+        self._seen[str(path)] = _hash(content)
 
     def state(self, path: Path, content: bytes) -> State:
         """Whether `content`, the current content of `path`, is what the model saw."""
@@ -33,4 +27,4 @@ class FileMemory:
 def _hash(content: bytes) -> str:
     from hashlib import blake2b
 
-    return blake2b(content, digest_size=DIGEST_SIZE).hexdigest()
+    return blake2b(content, digest_size=16).hexdigest()

@@ -83,10 +83,6 @@ class TextFile(Data, frozen=True):
         return self.bom + text.encode(self.encoding, "surrogateescape" if self.bad_bytes else "strict")
 
 
-def has_byte_order_mark(raw: bytes) -> bool:
-    return any(raw.startswith(mark) for mark, _ in _BYTE_ORDER_MARKS)
-
-
 def decode(raw: bytes) -> TextFile | None:
     """`raw` as text that encodes to the same bytes again; None if it is not text."""
     for bom, encoding in _BYTE_ORDER_MARKS:
