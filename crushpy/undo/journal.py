@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -11,13 +12,6 @@ from crushpy.security.private_files import write_private
 from crushpy.undo.restoration import Step
 from crushpy.undo.states import path_from_stored, stored_path
 from crushpy.util.processes import started_at, still_runs
-
-
-class JournalStep(Data, frozen=True):
-    step: Step
-    """Its path as `stored_path` writes it."""
-    staging: str = ""
-    """The staging path of its new content, written the same way; empty if it has none."""
 
 
 class JournalFork(Data, frozen=True):
@@ -38,11 +32,11 @@ class JournalEntry(Data, frozen=True):
     session_id: str
     source: str
     """undo, redo or rewind."""
-    steps: tuple[JournalStep, ...] = ()
+    steps: tuple[Step, ...] = ()
     reverses: str = ""
     fork: JournalFork | None = None
     cwd: str = ""
-    """The workspace, as `stored_path` writes it."""
+    """The workspace."""
     started_at: float = 0.0
     process: int = 0
     process_start: str = ""
@@ -60,7 +54,8 @@ class Journal:
         entry = msgspec.structs.replace(
             entry, started_at=time.time(), process=me, process_start=started_at(me)
         )
-        write_private(self._folder / f"{entry.id}.json", msgspec.json.encode(entry))
+        data = msgspec.json.encode(_with_paths(entry, stored_path))
+        write_private(self._folder / f"{entry.id}.json", data)
 
     def remove(self, entry_id: str) -> None:
         (self._folder / f"{entry_id}.json").unlink(missing_ok=True)
@@ -72,20 +67,18 @@ class Journal:
             return found
         for file in self._folder.glob("*.json"):
             try:
-                entry = msgspec.json.decode(file.read_bytes(), type=JournalEntry)
+                stored = msgspec.json.decode(file.read_bytes(), type=JournalEntry)
             except (OSError, msgspec.MsgspecError):
                 continue
-            if (entry.root_id == root_id or entry.cwd == stored_path(workspace)) and not still_runs(
+            entry = _with_paths(stored, path_from_stored)
+            if (entry.root_id == root_id or entry.cwd == workspace) and not still_runs(
                 entry.process, entry.process_start
             ):
                 found.append(entry)
         return sorted(found, key=lambda one: one.started_at)
 
 
-def journal_step(step: Step, staging: str) -> JournalStep:
-    return JournalStep(Step(stored_path(step.path), step.now, step.target), stored_path(staging))
-
-
-def read_step(entry: JournalStep) -> tuple[Step, str]:
-    step = entry.step
-    return Step(path_from_stored(step.path), step.now, step.target), path_from_stored(entry.staging)
+def _with_paths(entry: JournalEntry, convert: Callable[[str], str]) -> JournalEntry:
+    """The entry with each of its paths converted: JSON cannot hold names that are not Unicode."""
+    steps = (Step(convert(one.path), one.now, one.target, convert(one.staging)) for one in entry.steps)
+    return msgspec.structs.replace(entry, steps=tuple(steps), cwd=convert(entry.cwd))

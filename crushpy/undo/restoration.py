@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from msgspec import structs
+
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Data
 from crushpy.security.safe_open import Folder, open_folder, open_parent
@@ -23,6 +25,8 @@ class Step(Data, frozen=True):
     path: str
     now: FileState
     target: FileState
+    staging: str = ""
+    """Where its new content is written first; empty if it has none."""
 
 
 class Conflict(Data, frozen=True):
@@ -35,8 +39,6 @@ class Conflict(Data, frozen=True):
 class RestorationPlan(Data, frozen=True):
     steps: tuple[Step, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
-    settled: tuple[str, ...] = ()
-    """Paths that are already in the wanted state."""
 
     @property
     def nothing(self) -> bool:
@@ -47,7 +49,6 @@ class RestorationPlan(Data, frozen=True):
         return RestorationPlan(
             tuple(step for step in self.steps if wanted(step.path)),
             tuple(one for one in self.conflicts if wanted(one.path)),
-            tuple(path for path in self.settled if wanted(path)),
         )
 
 
@@ -88,7 +89,6 @@ def plan_restoration(changes: Sequence[NetChange], snapshotter: FileSnapshotter)
     """Plans how to restore every path. Reads the files, and changes nothing."""
     steps: list[Step] = []
     conflicts: list[Conflict] = []
-    settled: list[str] = []
     swapped = {one.path for one in changes if one.before.kind == "folder"}
     for change in changes:
         if (blocked := blocked_by(change.path)) and blocked not in swapped:
@@ -96,13 +96,12 @@ def plan_restoration(changes: Sequence[NetChange], snapshotter: FileSnapshotter)
             continue
         now = snapshotter.read_state(change.path)
         if now.same(change.before):
-            if not change.none:
-                settled.append(change.path)
-        elif reason := _conflict_reason(change, now, snapshotter):
+            continue
+        if reason := _conflict_reason(change, now, snapshotter):
             conflicts.append(Conflict(change.path, reason))
         else:
             steps.append(Step(change.path, now, change.before))
-    return _reachable(_keep_full_folders(RestorationPlan(tuple(steps), tuple(conflicts), tuple(settled))))
+    return _reachable(_keep_full_folders(RestorationPlan(tuple(steps), tuple(conflicts))))
 
 
 def _conflict_reason(change: NetChange, now: FileState, snapshotter: FileSnapshotter) -> str:
@@ -139,7 +138,7 @@ def _keep_full_folders(plan: RestorationPlan) -> RestorationPlan:
         if remaining:
             del steps[step.path]
             conflicts.append(Conflict(step.path, f"contains {remaining[0]}, which stays"))
-    return RestorationPlan(tuple(steps.values()), tuple(conflicts), plan.settled)
+    return RestorationPlan(tuple(steps.values()), tuple(conflicts))
 
 
 def _list_names(folder: str) -> list[str]:
@@ -161,7 +160,7 @@ def _reachable(plan: RestorationPlan) -> RestorationPlan:
             conflicts.append(Conflict(step.path, PARENT_REPLACED))
         else:
             steps.append(step)
-    return RestorationPlan(tuple(steps), tuple(conflicts), plan.settled)
+    return RestorationPlan(tuple(steps), tuple(conflicts))
 
 
 def blocked_by(path: str) -> str:
@@ -181,11 +180,6 @@ def blocked_by(path: str) -> str:
     return ""
 
 
-def reversed_changes(changes: Sequence[RecordedChange]) -> list[NetChange]:
-    """The changes that undo a restoration."""
-    return [NetChange(one.path, one.before, one.after) for one in changes]
-
-
 _PERMISSION_ERRORS = {errno.EACCES, errno.EPERM, errno.EROFS}
 _NO_HARD_LINK_ERRORS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
 _WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
@@ -202,40 +196,39 @@ class Restored(Data, frozen=True):
     conflicts: tuple[Conflict, ...] = ()
 
 
-def staging_places(steps: Sequence[Step], name: str) -> dict[str, str]:
-    """The staging path of each path's new content: in the nearest folder that exists and stays."""
+def with_staging(steps: Sequence[Step], name: str) -> list[Step]:
+    """The steps with the staging path of each new content: in the nearest folder that exists and stays."""
     leaving = {step.path for step in steps if step.target.kind != "folder"}
-    found: dict[str, str] = {}
+    found: list[Step] = []
     for number, step in enumerate(steps):
-        if step.target.kind not in ("file", "link") or _changes_only_mode(step):
-            continue
-        folder = os.path.dirname(step.path)  # noqa: PTH120
-        while folder != "/" and (folder in leaving or not _is_folder(folder)):
-            folder = os.path.dirname(folder)  # noqa: PTH120
-        found[step.path] = f"{folder.rstrip('/')}/.crushpy-undo-{name}-{number}"
+        if step.target.kind in ("file", "link") and not _changes_only_mode(step):
+            folder = os.path.dirname(step.path)  # noqa: PTH120
+            while folder != "/" and (folder in leaving or not _is_folder(folder)):
+                folder = os.path.dirname(folder)  # noqa: PTH120
+            step = structs.replace(step, staging=f"{folder.rstrip('/')}/.crushpy-undo-{name}-{number}")  # noqa: PLW2901
+        found.append(step)
     return found
 
 
-def restore(steps: Sequence[Step], staging: dict[str, str], snapshotter: FileSnapshotter) -> Restored:
+def restore(steps: Sequence[Step], snapshotter: FileSnapshotter) -> Restored:
     """Executes the steps. Raises RestorationFailed if nothing was changed."""
     conflicts: list[Conflict] = []
     try:
-        ready = _stage_contents(steps, staging, snapshotter, conflicts)
+        ready = _stage_contents(steps, snapshotter, conflicts)
         for step in sorted(ready, key=lambda one: one.path.count("/"), reverse=True):
             if step.now.kind not in ("missing", step.target.kind):
-                _attempt(lambda step=step: _remove_path(step, snapshotter), step, conflicts)
+                _attempt(_remove_path, step, snapshotter, conflicts)
         stuck = {one.path for one in conflicts}
         for step in sorted(ready, key=lambda one: one.path.count("/")):
             if step.path not in stuck and step.target.kind != "missing":
-                _attempt(
-                    lambda step=step: _place(step, staging.get(step.path, ""), snapshotter), step, conflicts
-                )
+                _attempt(_place, step, snapshotter, conflicts)
         skipped = {one.path for one in conflicts}
         done = [step for step in ready if step.path not in skipped]
     finally:
-        for place in staging.values():
-            with suppress(OSError), open_parent(place) as (folder, name):
-                folder.remove(name)
+        for step in steps:
+            if step.staging:
+                with suppress(OSError), open_parent(step.staging) as (folder, name):
+                    folder.remove(name)
     return Restored(tuple(done), tuple(conflicts))
 
 
@@ -243,9 +236,14 @@ class _Skipped(Exception):
     """This path is skipped; the message says why."""
 
 
-def _attempt(work: Callable[[], None], step: Step, conflicts: list[Conflict]) -> None:
+def _attempt(
+    work: Callable[[Step, FileSnapshotter], None],
+    step: Step,
+    snapshotter: FileSnapshotter,
+    conflicts: list[Conflict],
+) -> None:
     try:
-        work()
+        work(step, snapshotter)
     except _Skipped as skipped:
         conflicts.append(Conflict(step.path, str(skipped)))
     except OSError as error:
@@ -253,20 +251,17 @@ def _attempt(work: Callable[[], None], step: Step, conflicts: list[Conflict]) ->
 
 
 def _stage_contents(
-    steps: Sequence[Step], staging: dict[str, str], snapshotter: FileSnapshotter, conflicts: list[Conflict]
+    steps: Sequence[Step], snapshotter: FileSnapshotter, conflicts: list[Conflict]
 ) -> list[Step]:
     """Writes all new content beside the files; returns the steps that can continue."""
     ready: list[Step] = []
     for step in steps:
-        place = staging.get(step.path, "")
-        if not place:
+        # In its target state already: done before an interruption.
+        if not step.staging or snapshotter.read_state(step.path).same(step.target):
             ready.append(step)
             continue
-        if snapshotter.read_state(step.path).same(step.target):
-            ready.append(step)  # done before an interruption
-            continue
         try:
-            _stage(step, place, snapshotter)
+            _stage(step, snapshotter)
         except _Skipped as skipped:
             conflicts.append(Conflict(step.path, str(skipped)))
         except OSError as error:
@@ -282,8 +277,8 @@ def _stage_contents(
     return ready
 
 
-def _stage(step: Step, staging: str, snapshotter: FileSnapshotter) -> None:
-    with open_parent(staging) as (folder, name):
+def _stage(step: Step, snapshotter: FileSnapshotter) -> None:
+    with open_parent(step.staging) as (folder, name):
         if step.target.kind == "link":
             folder.remove(name)
             os.symlink(path_from_stored(step.target.target), name, dir_fd=folder.handle)
@@ -331,7 +326,7 @@ def _remove_path(step: Step, snapshotter: FileSnapshotter) -> None:
             folder.remove(name)
 
 
-def _place(step: Step, staging: str, snapshotter: FileSnapshotter) -> None:
+def _place(step: Step, snapshotter: FileSnapshotter) -> None:
     now = snapshotter.read_state(step.path)
     if now.same(step.target):
         return
@@ -348,7 +343,7 @@ def _place(step: Step, staging: str, snapshotter: FileSnapshotter) -> None:
         elif _changes_only_mode(step):
             _set_mode(folder, name, step.target.mode)
         else:
-            _move(staging, folder, name, replace=now.kind != "missing")
+            _move(step.staging, folder, name, replace=now.kind != "missing")
 
 
 def _move(staging: str, folder: Folder, name: str, *, replace: bool) -> None:

@@ -4,7 +4,7 @@ import logging
 import os
 import time
 from asyncio import Task, TimerHandle, get_running_loop, wait
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from crushpy.core.errors import CrushpyError
@@ -26,7 +26,7 @@ from crushpy.undo.running_commands import (
     find_interrupted,
 )
 from crushpy.undo.states import FileState, RecordedChange, path_from_stored, stored_path
-from crushpy.undo.workspace_index import Noticed, ScanStopped, TooManyFiles
+from crushpy.undo.workspace_index import ScanStopped, TooManyFiles
 from crushpy.util.spawn import spawn
 from crushpy.util.uncancellable import in_thread
 
@@ -147,8 +147,8 @@ class ChangeRecorder:
         """Stores the content of files, and records that they are about to be changed."""
         states = await in_thread(self._before, paths)
         batch = _Batch(new_id(), tuple(states))
-        changes = [self._change(watched, path, state, None, batch.id) for path, state in states.items()]
-        await self._store.file_changes.add(changes, watched.message_id)
+        changes = ((path, state, None) for path, state in states.items())
+        await self._store.file_changes.add(self._recorded(watched, changes, batch.id), watched.message_id)
         self._batches[id(watched)] = batch
         self._tell_of_trouble()
 
@@ -188,7 +188,9 @@ class ChangeRecorder:
             if not self._jobs.running():
                 self._job = None
             if author is not None and scan.changes:
-                await self._record(author, scan.changes, message_id, since)
+                noticed = ((one.path, one.before, one.after) for one in scan.changes)
+                changes = self._recorded(author, noticed, new_id())
+                await self._store.file_changes.add(changes, message_id, since)
             if self._noted is not None:
                 await in_thread(self._files.keep_index)
                 await self._note()
@@ -205,28 +207,19 @@ class ChangeRecorder:
             self._tell(f"Changes by commands could not be recorded and cannot be undone: {error}")
         self._tell_of_trouble()
 
-    async def _record(
-        self, author: ObservedCall, noticed: Sequence[Noticed], message_id: str, since: int | None
-    ) -> None:
-        batch = new_id()
-        changes = [self._change(author, one.path, one.before, one.after, batch) for one in noticed]
-        await self._store.file_changes.add(changes, message_id, since)
-
-    def _change(
-        self, watched: ObservedCall, path: str, before: FileState, after: FileState | None, batch: str
-    ) -> RecordedChange:
-        return RecordedChange(
-            path,
-            before,
-            after,
+    def _recorded(
+        self,
+        watched: ObservedCall,
+        changes: Iterable[tuple[str, FileState, FileState | None]],
+        batch: str,
+    ) -> list[RecordedChange]:
+        return self._files.recorded(
+            changes,
             root_id=self._session.info.root_id,
             session_id=watched.session_id,
             call_id=watched.call.id,
             source=watched.call.name,
             batch=batch,
-            machine=self._files.machine,
-            host=self._files.host,
-            created_at=time.time(),
         )
 
     # --- in case of a kill -------------------------------------------------------------------------------
@@ -310,32 +303,19 @@ async def _recorded(store: Store, files: UndoFiles, left: InterruptedCommand) ->
     command = left.command
     scan = await in_thread(files.changes_of, left)
     made = await in_thread(changes_between, scan.changes, command.begun_at, left.last_seen)
-    changes = [
-        RecordedChange(
-            noticed.path,
-            noticed.before,
-            after,
-            root_id=command.root_id,
-            session_id=command.session_id,
-            call_id=command.call_id,
-            source=command.source,
-            batch=left.note.stem,
-            machine=files.machine,
-            host=files.host,
-            created_at=time.time(),
-        )
-        for noticed, after in made
-    ]
-    changes = _unrecorded(changes, await store.file_changes.load(command.root_id), command.since)
+    earlier = await store.file_changes.load(command.root_id)
+    recorded = {one.path: one.after for one in earlier if one.number > command.since}
+    changes = files.recorded(
+        (
+            (noticed.path, noticed.before, after)
+            for noticed, after in made
+            if not (after and (known := recorded.get(noticed.path)) and after.same(known))
+        ),
+        root_id=command.root_id,
+        session_id=command.session_id,
+        call_id=command.call_id,
+        source=command.source,
+        batch=left.note.stem,
+    )
     await store.file_changes.add(changes, command.message_id, command.since)
     return len(changes)
-
-
-def _unrecorded(
-    changes: Sequence[RecordedChange], recorded: Sequence[RecordedChange], since: int
-) -> list[RecordedChange]:
-    """The changes that were not recorded before crushpy was killed."""
-    last = {one.path: one.after for one in recorded if one.number > since}
-    return [
-        one for one in changes if not (one.after and (known := last.get(one.path)) and one.after.same(known))
-    ]

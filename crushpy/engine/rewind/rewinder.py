@@ -16,7 +16,7 @@ from crushpy.security.private_files import locked
 from crushpy.security.sanitize import encodable
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
-from crushpy.undo.journal import JournalEntry, JournalFork, journal_step, read_step
+from crushpy.undo.journal import JournalEntry, JournalFork
 from crushpy.undo.restoration import (
     Conflict,
     NetChange,
@@ -26,10 +26,9 @@ from crushpy.undo.restoration import (
     net_changes,
     plan_restoration,
     restore,
-    reversed_changes,
-    staging_places,
+    with_staging,
 )
-from crushpy.undo.states import RecordedChange, stored_path
+from crushpy.undo.states import RecordedChange
 from crushpy.util.uncancellable import in_thread, uncancellable
 
 PUT_BACK = "The user restored these files to an earlier state. Read them again before you rely on them:"
@@ -173,7 +172,8 @@ class Rewinder:
         changes = log.last_undone()
         if not changes:
             return None
-        return await self._planned(changes, reversed_changes(changes), "redo", changes[0].batch)
+        net = [NetChange(one.path, one.before, one.after) for one in changes]
+        return await self._planned(changes, net, "redo", changes[0].batch)
 
     async def _planned(
         self, changes: Sequence[RecordedChange], net: Sequence[NetChange], source: str, reverses: str
@@ -228,16 +228,15 @@ class Rewinder:
             return RewindOutcome((), planned.plan.conflicts, branch)
         entry_id = new_id()
         steps = await in_thread(self._kept, steps)
-        places = await in_thread(staging_places, steps, entry_id)
         entry = JournalEntry(
             entry_id,
             session.root_id,
             session.id,
             planned.source,
-            tuple(journal_step(step, places.get(step.path, "")) for step in steps),
+            tuple(await in_thread(with_staging, steps, entry_id)),
             planned.reverses,
             fork,
-            stored_path(str(self._files.workspace)),
+            str(self._files.workspace),
         )
         outcome = await self._carry_out(entry, fresh=True)
         return msgspec.structs.replace(outcome, conflicts=(*planned.plan.conflicts, *outcome.conflicts))
@@ -259,12 +258,15 @@ class Rewinder:
 
     async def _carry_out(self, entry: JournalEntry, *, fresh: bool) -> RewindOutcome:
         """Executes a journal entry, in an order that can be repeated from any point."""
-        read = [read_step(one) for one in entry.steps]
-        places = {step.path: place for step, place in read if place}
 
         def work() -> Restored:
             with locked(self._files.lock_file, RESTORE_LOCK_TIMEOUT_S):
-                return self._restore([step for step, _ in read], places, entry if fresh else None)
+                if fresh:
+                    self._files.journal.write(entry)
+                done = restore(entry.steps, self._files.snapshotter)
+                for step in done.steps:
+                    self._files.note(step.path)
+                return done
 
         try:
             done = await in_thread(work)
@@ -276,36 +278,18 @@ class Rewinder:
             if fresh:
                 self._files.journal.remove(entry.id)
             raise
-        now = time.time()
-        await self._store.file_changes.add(
-            [
-                RecordedChange(
-                    step.path,
-                    step.now,
-                    step.target,
-                    root_id=entry.root_id,
-                    session_id=entry.session_id,
-                    source=entry.source,
-                    batch=entry.id,
-                    reverses=entry.reverses,
-                    machine=self._files.machine,
-                    host=self._files.host,
-                    created_at=now,
-                )
-                for step in done.steps
-            ]
+        changes = self._files.recorded(
+            ((step.path, step.now, step.target) for step in done.steps),
+            root_id=entry.root_id,
+            session_id=entry.session_id,
+            source=entry.source,
+            batch=entry.id,
+            reverses=entry.reverses,
         )
+        await self._store.file_changes.add(changes)
         branch = await self._fork(entry.fork) if entry.fork else None
         self._files.journal.remove(entry.id)
         return RewindOutcome(tuple(step.path for step in done.steps), done.conflicts, branch)
-
-    def _restore(self, steps: Sequence[Step], places: dict[str, str], entry: JournalEntry | None) -> Restored:
-        if entry is not None:
-            self._files.journal.write(entry)
-        done = restore(steps, places, self._files.snapshotter)
-        for step in done.steps:
-            self._files.note(step.path)
-        return done
 
     async def _fork(self, fork: JournalFork) -> SessionInfo:
         source = await self._store.sessions.find(fork.session_id)

@@ -3,18 +3,19 @@
 import os
 import platform
 import threading
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from crushpy.settings.schema import UndoSettings
 from crushpy.storage.store import Store
 from crushpy.undo.file_snapshotter import FileSnapshotter
 from crushpy.undo.object_store import ObjectStore, committed, hash_of
 from crushpy.undo.running_commands import InterruptedCommand, RunningCommand, RunningCommands
-from crushpy.undo.states import FileState
+from crushpy.undo.states import FileState, RecordedChange
 from crushpy.undo.workspace_index import IndexFile, Scan, WorkspaceIndex
 from crushpy.util.uncancellable import in_thread
 
@@ -84,9 +85,12 @@ class UndoFiles:
         """With more files, a scan takes too long to run around every command."""
         return self._settings.max_files
 
-    @property
-    def host(self) -> str:
-        return platform.node() or "this machine"
+    def recorded(
+        self, changes: Iterable[tuple[str, FileState, FileState | None]], **about: Any
+    ) -> list[RecordedChange]:
+        """Paths with their states before and after, as they are stored; `about`: the other fields of all."""
+        own = {"machine": self.machine, "host": platform.node() or "this machine", "created_at": time.time()}
+        return [RecordedChange(path, before, after, **own, **about) for path, before, after in changes]
 
     # --- the index ---------------------------------------------------------------------------------------
 
