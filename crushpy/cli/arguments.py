@@ -6,7 +6,9 @@ Imports no Typer: the chat parses its flags without it.
 import re
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, Optional
+
+import msgspec
 
 from crushpy.core.errors import UsageError
 from crushpy.core.start_options import StartFlag, StartOptions, start_flags
@@ -92,15 +94,14 @@ def with_start_flags(command: Callable[..., None], *, chat: bool) -> Callable[..
     own_parameters = list(inspect.signature(command).parameters.values())[1:]
     keyword = inspect.Parameter.KEYWORD_ONLY
     flag_parameters = [
-        inspect.Parameter(field, keyword, default=_default_value(*pair), annotation=_annotation(field, *pair))
+        inspect.Parameter(field, keyword, default=_default_value(*pair), annotation=_annotation(*pair))
         for field, pair in flags.items()
     ]
 
     @wraps(command)
     def with_options(**values: Any) -> None:
-        flag_values = {field: _convert_value(values.pop(field)) for field in flags}
-        options = {field: value for field, value in flag_values.items() if value is not None}
-        command(StartOptions(**options), **values)
+        options = {field: value for field in flags if (value := values.pop(field)) is not None}
+        command(msgspec.convert(options, StartOptions), **values)  # turns lists into tuples
 
     parameters = [*(parameter.replace(kind=keyword) for parameter in own_parameters), *flag_parameters]
     with_options.__dict__["__signature__"] = inspect.Signature(parameters)
@@ -112,24 +113,14 @@ def _default_value(kind: Any, flag: StartFlag) -> object:
     return False if kind is bool else "" if kind is str and not flag.choices else None
 
 
-def _annotation(field: str, kind: Any, flag: StartFlag) -> Any:
-    from enum import StrEnum
-
+def _annotation(kind: Any, flag: StartFlag) -> Any:
     import typer
 
     option: Any = typer.Option(
         *flag.names, metavar=flag.metavar or None, help=flag.help, min=flag.minimum, show_default=False
     )
     if flag.choices:
-        choices: Any = StrEnum(field, {choice: choice for choice in flag.choices})
-        kind = choices | None
+        kind = Optional[Literal[flag.choices]]  # noqa: UP045
     elif kind == tuple[str, ...]:
         kind = list[str] | None
     return Annotated[kind, option]
-
-
-def _convert_value(value: Any) -> Any:
-    """Converts a value from Typer to the field's type."""
-    if isinstance(value, str):
-        return str(value)  # a choice is an enum member
-    return tuple(value) if isinstance(value, list) else value  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]

@@ -2,7 +2,6 @@
 
 import json
 import shlex
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +9,7 @@ import typer
 
 from crushpy.cli.command_helpers import AsJson, add_group, open_store
 from crushpy.cli.workspace import load_here, print_warning, working_folder
+from crushpy.core.access import Mode
 from crushpy.core.errors import UsageError
 from crushpy.core.paths import Paths
 from crushpy.security.sanitize import clean
@@ -18,20 +18,6 @@ if TYPE_CHECKING:
     from crushpy.core.access import Access
 
 EXIT_CODES = {"allow": 0, "deny": 1, "ask": 3}
-
-
-class ModeName(StrEnum):
-    ask = "ask"
-    edits = "edits"
-    plan = "plan"
-
-
-class Kind(StrEnum):
-    """In order of precedence."""
-
-    deny = "deny"
-    ask = "ask"
-    allow = "allow"
 
 
 def register(app: typer.Typer) -> None:
@@ -50,7 +36,7 @@ async def list_rules(as_json: AsJson = False) -> None:
         grants = [{"session": info.id, "title": info.title, "rules": info.grants} for info in granted]
         print(json.dumps({"rules": rules, "grants": grants}))
         return
-    for kind in Kind:
+    for kind in ("deny", "ask", "allow"):  # in order of precedence
         rules = [(clean(each.rule), clean(each.origin)) for each in loaded.rules if each.kind == kind]
         _print_rules(f"{kind}:", rules)
     for info in granted:
@@ -70,9 +56,7 @@ def test_command(
         list[str] | None, typer.Option("--allow", metavar="RULE", help="Assume this rule.")
     ] = None,
     yolo: Annotated[bool, typer.Option("--yolo", help="Assume --yolo.")] = False,
-    mode: Annotated[
-        ModeName | None, typer.Option("--mode", help="Assume this mode.", show_default=False)
-    ] = None,
+    mode: Annotated[Mode | None, typer.Option("--mode", help="Assume this mode.", show_default=False)] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the decision about a call. Exit code: 0 it may run, 3 it would ask, 1 it is denied."""
@@ -88,7 +72,7 @@ def test_command(
     settings = project.settings.permissions
     allowed = (*settings.allow, *(allow or ()), *project.granted_hosts())
     rules = RuleSet.from_strings(allowed, settings.ask, settings.deny, tools=tool_table())
-    rules = in_mode(mode.value if mode else settings.mode, rules)
+    rules = in_mode(mode or settings.mode, rules)
     decision = decide([_describe_access(tool, argument, cwd)], rules, cwd, yolo=yolo, guard=project.guard())
     if as_json:
         print(json.dumps({name: getattr(decision, name) for name in ("verdict", "reason", "suggested")}))

@@ -2,19 +2,12 @@
 
 import os
 import sys
-from enum import StrEnum
-from typing import Annotated, NoReturn
+from typing import Annotated, Literal, NoReturn
 
 import typer
 
 from crushpy.cli.arguments import with_start_flags
 from crushpy.core.start_options import StartOptions
-
-
-class OutputFormat(StrEnum):
-    text = "text"
-    json = "json"
-    stream_json = "stream-json"
 
 
 def register(app: typer.Typer) -> None:
@@ -26,7 +19,9 @@ def run_command(
     prompt: Annotated[
         str, typer.Argument(help="The prompt. Text on stdin is appended to it; `-` reads only stdin.")
     ] = "",
-    form: Annotated[OutputFormat, typer.Option("--format", help="What to print.")] = OutputFormat.text,
+    form: Annotated[
+        Literal["text", "json", "stream-json"], typer.Option("--format", help="What to print.")
+    ] = "text",
     tasks: Annotated[
         str,
         typer.Option(
@@ -59,7 +54,7 @@ def run_command(
     gc.disable()  # collecting while modules load is wasted time; the engine enables it again
     from crushpy.cli.headless import run_headless
 
-    _exit_now(run_headless(options, prompt, tasks=tasks, parallel=parallel, form=form.value, quiet=quiet))
+    _exit_now(run_headless(options, prompt, tasks=tasks, parallel=parallel, form=form, quiet=quiet))
 
 
 def _exit_now(code: int) -> NoReturn:

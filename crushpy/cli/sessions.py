@@ -5,9 +5,8 @@ import shutil
 import sys
 import time
 from contextlib import asynccontextmanager, contextmanager
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -44,11 +43,6 @@ KeepSecrets = Annotated[bool, typer.Option("--no-redact", help="Do not remove pa
 DEFAULT_LIMIT = 30
 
 
-class ExportFormat(StrEnum):
-    markdown = "markdown"
-    json = "json"
-
-
 def register(app: typer.Typer) -> None:
     commands = {
         "list": list_sessions,
@@ -74,19 +68,19 @@ async def list_sessions(
     """List the conversations of this folder, newest first."""
     cwd = None if everywhere else str(working_folder())
     async with open_browser() as browser:
-        lists = await browser.unfinished_lists()
+        lists = await browser.store.tasks.list_unfinished()
         if as_json:
             from crushpy.engine.session.export import session_as_json
 
             print_json(
                 [
                     session_as_json(info) | {"unfinished_tasks": lists.get(info.root_id)}
-                    async for info in browser.tips(cwd, limit)
+                    for info in await browser.store.sessions.list_tips(cwd, limit)
                 ]
             )
             return
         shown = DEFAULT_LIMIT if limit is None else limit
-        rows = await browser.conversations(cwd, shown + 1)
+        rows = await browser.store.sessions.list_conversations(cwd, shown + 1)
     if not rows:
         scope = f" of {one_line(cwd)} yet; `crushpy sessions list --all` shows the others" if cwd else " yet"
         print_note(f"There are no conversations{scope}.")
@@ -100,13 +94,19 @@ async def show_command(
     session: SessionId, as_json: AsJson = False, keep_secrets: KeepSecrets = False
 ) -> None:
     """Print a session: its metadata, its messages, and a line per tool call. Secrets are redacted."""
-    from crushpy.engine.session.export import messages_as_json, redacted, session_as_json, session_as_text
+    from crushpy.engine.session.export import (
+        load_sent_states,
+        messages_as_json,
+        redacted,
+        session_as_json,
+        session_as_text,
+    )
 
     async with open_browser() as browser:
-        found = await find_session(browser, session)
-        info, messages = await browser.messages(found.id)
-        boundary = await browser.boundary_before(found.id)
-        states = await browser.load_sent_states(found.id)
+        info = await find_session(browser, session)
+        messages = await browser.store.messages.load(info.id)
+        boundary = await browser.store.boundaries.find_opening(info.id)
+        states = await load_sent_states(browser.store, info.id)
     if not keep_secrets:
         info, messages = redacted(info, messages)
     if as_json:
@@ -118,7 +118,9 @@ async def show_command(
 
 async def export_command(
     session: SessionId,
-    form: Annotated[ExportFormat, typer.Option("--format", help="Output format.")] = ExportFormat.markdown,
+    form: Annotated[
+        Literal["markdown", "json"], typer.Option("--format", help="Output format.")
+    ] = "markdown",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file.")
     ] = None,
@@ -126,17 +128,18 @@ async def export_command(
     keep_secrets: KeepSecrets = False,
 ) -> None:
     """Write a session and those it continues in full. Secrets are redacted."""
+    from crushpy.engine.session.export import export_pieces
+
     async with open_browser() as browser:
         info = await find_session(browser, session)
         if output is not None:
             with _explain_write_errors(output):
-                count = await browser.export(
-                    info.id, output, form.value, keep_secrets=keep_secrets, replace=force
-                )
+                count = await browser.export(info.id, output, form, keep_secrets=keep_secrets, replace=force)
             print(f"{counted(count, 'message')} {'is' if count == 1 else 'are'} in {output}")
             return
-        pieces = browser.export_pieces(
-            info.id, form.value, keep_secrets=keep_secrets, plain_ascii=sys.stdout.isatty()
+        plain_ascii = sys.stdout.isatty()
+        pieces = export_pieces(
+            browser.store, info.id, form, keep_secrets=keep_secrets, plain_ascii=plain_ascii
         )
         async for piece in pieces:
             if not print_text(piece.text):
@@ -240,7 +243,7 @@ async def search_command(
         if wait:
             await _index_all(browser)
         found = await browser.search(query, cwd, within=within, conversations=limit, each=max_hits)
-        pending = 0 if within else await browser.count_unindexed()
+        pending = 0 if within else await browser.store.search.count_unindexed()
     if pending:
         later = "they are indexed while crushpy is used. Use --wait to index them first."
         print_note(f"{counted(pending, 'message')} could not be searched yet: {later}")
@@ -313,10 +316,10 @@ def _branch_line(branch: "Branch") -> str:
 
 async def _index_all(browser: "SessionBrowser") -> None:
     """Indexes all messages, with progress on a terminal."""
-    pending = total = await browser.count_unindexed()
+    total = await browser.store.search.count_unindexed()
     shown = sys.stderr.isatty()
-    while await browser.run_maintenance():
-        pending = await browser.count_unindexed()
+    while await browser.store.run_maintenance():
+        pending = await browser.store.search.count_unindexed()
         if shown:
             print(f"\rIndexing: {total - pending:,} of {total:,}", end="", file=sys.stderr, flush=True)
     if shown and total:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from crushpy.cli.command_helpers import AsJson, add_command, open_browser, print_json, print_text
+from crushpy.cli.command_helpers import AsJson, add_command, open_store, print_json, print_text
 
 MAX_WIDTH_CHARS = 100
 
@@ -21,13 +21,13 @@ def register(app: typer.Typer) -> None:
 
 async def stats_command(days: Days = 30, as_json: AsJson = False) -> None:
     """Show tokens and cost by day, model, project and conversation."""
-    async with open_browser() as browser:
-        report = await browser.usage_report(days)
+    from crushpy.engine.session.usage_report import EIGHTHS, PLAIN, usage_chart, usage_report
+
+    async with open_store() as store:
+        report = await usage_report(store, days)
     if as_json:
         print_json(report)
         return
-    from crushpy.engine.session.usage_report import EIGHTHS, PLAIN, usage_chart
-
     width = min(MAX_WIDTH_CHARS, shutil.get_terminal_size().columns)
     lines = usage_chart(report, width, marks=EIGHTHS if _can_encode(EIGHTHS) else PLAIN)
     print_text("\n".join(lines) + "\n")

@@ -359,7 +359,7 @@ class Conversation:
 
     async def latest_here(self) -> list[ConversationEntry]:
         """The latest conversation of this folder; empty if there is none or this one is closed."""
-        return [] if self._closed else await self.sessions.conversations(self.info.cwd, 1)
+        return [] if self._closed else await self._store.sessions.list_conversations(self.info.cwd, 1)
 
     async def earlier_prompts(self) -> list[str]:
         """Earlier prompts in this folder, the latest last. Empty if storage cannot be read."""

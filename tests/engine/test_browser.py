@@ -42,7 +42,7 @@ def library(store: Store, tmp_path: Path) -> SessionBrowser:
 
 
 async def titles(library: SessionBrowser) -> list[str]:
-    return [row.title for row in await library.conversations()]
+    return [row.title for row in await library.store.sessions.list_conversations()]
 
 
 # --- names ---------------------------------------------------------------------------------------------

@@ -1,24 +1,21 @@
-"""All stored conversations, for front ends: lists, search, trees, previews, deletion, export."""
+"""All stored conversations, for front ends: search, trees, previews, deletion, export."""
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crushpy.context.inspect import RequestMade, requests_made
-from crushpy.context.overrides import SentState
 from crushpy.core.boundary import StoredBoundary
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.messages import Data, Message, Seed
-from crushpy.core.timeline_notes import TimelineNote
 from crushpy.engine.session.branches import Branch, arrange_tree, fork_session, undo_boundary
-from crushpy.engine.session.export import ExportForm, ExportPiece, export_pieces, load_sent_states
-from crushpy.engine.session.usage_report import UsageReport, usage_report
+from crushpy.engine.session.export import ExportForm, export_pieces
 from crushpy.security.private_files import new_file
 from crushpy.security.sanitize import one_line
 from crushpy.settings.schema import UndoSettings
-from crushpy.storage.records import CannotWriteNow, ConversationEntry, SearchHit, SessionInfo, TasksDone
+from crushpy.storage.records import CannotWriteNow, SearchHit, SessionInfo
 from crushpy.storage.store import Store
 
 if TYPE_CHECKING:
@@ -31,7 +28,6 @@ HITS_PER_GROUP = 5
 HITS_PER_CONVERSATION = 12
 """Messages considered for each requested conversation."""
 TITLE_LENGTH = 200
-TIPS_PER_PAGE = 500
 _INDEX_RETRY_S = 0.5
 """Between two attempts to extend the index while another process writes."""
 
@@ -72,8 +68,9 @@ class OpeningBoundary(Data, frozen=True):
 
 
 class SessionBrowser:
-    """`open_root` is the conversation open in this process: it cannot be deleted, and `renamed` gets its
-    new title. `outputs` is the folder of tool outputs, `undo` that of file snapshots."""
+    """What needs more than one call of the store. `open_root` is the conversation open in this process: it
+    cannot be deleted, and `renamed` gets its new title. `outputs` is the folder of tool outputs, `undo` that
+    of file snapshots."""
 
     def __init__(
         self,
@@ -84,7 +81,7 @@ class SessionBrowser:
         outputs: Path | None = None,
         undo: Path | None = None,
     ) -> None:
-        self._store = store
+        self.store = store
         self.open_root = open_root
         self._renamed = renamed
         self._outputs = outputs
@@ -93,50 +90,22 @@ class SessionBrowser:
 
     # --- the list of conversations -----------------------------------------------------------------------
 
-    async def conversations(
-        self, cwd: str | None = None, limit: int | None = None
-    ) -> list[ConversationEntry]:
-        """Those of this folder (or all), newest first, one row each."""
-        return await self._store.sessions.list_conversations(cwd, limit)
-
-    async def tips(self, cwd: str | None = None, limit: int | None = None) -> AsyncIterator[SessionInfo]:
-        """The same as sessions at the tip, with the messages of the whole lineage counted. Read in pages."""
-        left = limit
-        last: SessionInfo | None = None
-        while left is None or left > 0:
-            many = TIPS_PER_PAGE if left is None else min(left, TIPS_PER_PAGE)
-            page = await self._store.sessions.list_tips(cwd, many, last)
-            for info in page:
-                yield info
-            if len(page) < many:
-                return
-            last = page[-1]
-            left = None if left is None else left - many
-
-    async def unfinished_lists(self) -> dict[str, TasksDone]:
-        """The progress of unfinished task lists, by conversation."""
-        return await self._store.tasks.list_unfinished()
-
     async def find(self, name: str, cwd: str) -> SessionInfo:
         """A session by its id or a unique prefix; `latest` is the latest of this folder."""
         if name != "latest":
-            return await self._store.sessions.find(name)
-        found = await self._store.sessions.find_latest(cwd)
+            return await self.store.sessions.find(name)
+        found = await self.store.sessions.find_latest(cwd)
         if found is None:
             hint = "`crushpy sessions list --all` shows those of other folders."
             raise UsageError(f"there is no conversation of {cwd} yet", hint)
         return found
-
-    async def usage_report(self, days: int) -> UsageReport:
-        """The usage of the last `days` days, today included; 0: all days."""
-        return await usage_report(self._store, days)
 
     async def rename(self, root_id: str, title: str) -> str:
         """Renames a conversation. Returns the stored title."""
         title = one_line(title)[:TITLE_LENGTH]
         if not title:
             raise UsageError("A title needs at least one letter.")
-        await self._store.sessions.rename_conversation(root_id, title)
+        await self.store.sessions.rename_conversation(root_id, title)
         if root_id == self.open_root:
             self._renamed(title)
         return title
@@ -180,20 +149,20 @@ class SessionBrowser:
         """
         from crushpy.engine.rewind.undo_files import KeptBytes
 
-        found = await self._store.sessions.load_conversation(root_id)
+        found = await self.store.sessions.load_conversation(root_id)
         sessions = [session.id for session in found]
-        kept = KeptBytes(self._store, self._undo) if self._undo else None
+        kept = KeptBytes(self.store, self._undo) if self._undo else None
         taken: list[str] = []
         try:
             for session_id in sessions:  # not while another process works on it
-                if await self._store.leases.acquire(session_id):
+                if await self.store.leases.acquire(session_id):
                     taken.append(session_id)
             if kept is not None:
                 await kept.find(root_id)
-            await self._store.sessions.delete_conversation(root_id)
+            await self.store.sessions.delete_conversation(root_id)
         except BaseException:
             for session_id in taken:
-                await self._store.leases.release(session_id)
+                await self.store.leases.release(session_id)
             raise
         if self._outputs is not None:
             folders = [self._outputs / session_id for session_id in sessions if session_id.isalnum()]
@@ -221,24 +190,20 @@ class SessionBrowser:
             return []
         found: dict[str, list[SearchHit]] = {}
         many = max(MAX_SEARCH_HITS, (conversations or 0) * HITS_PER_CONVERSATION)
-        for hit in await self._store.search.find(words, within=within, cwd=cwd, limit=many):
+        for hit in await self.store.search.find(words, within=within, cwd=cwd, limit=many):
             found.setdefault(hit.root_id, []).append(hit)
         return [
             SearchGroup(root_id, hits[0].title, tuple(hits[:each]), len(hits) - len(hits[:each]))
             for root_id, hits in list(found.items())[:conversations]
         ]
 
-    async def count_unindexed(self) -> int:
-        """The number of messages that are not indexed yet."""
-        return await self._store.search.count_unindexed()
-
     async def index_all(self, heard: Callable[[int, int], None]) -> bool:
         """Indexes all messages; `heard` is called with the progress. False if nothing was added."""
-        total = left = await self._store.search.count_unindexed()
+        total = left = await self.store.search.count_unindexed()
         while left:
             heard(total - left, total)
             try:
-                before, left = left, await self._store.search.index_more()
+                before, left = left, await self.store.search.index_more()
             except CannotWriteNow:  # indexed messages can be searched meanwhile
                 await asyncio.sleep(_INDEX_RETRY_S)
                 continue
@@ -246,31 +211,26 @@ class SessionBrowser:
                 break
         return left < total
 
-    async def run_maintenance(self) -> bool:
-        """Runs a few milliseconds of database maintenance. False if there is nothing to do."""
-        return await self._store.run_maintenance()
-
     # --- one conversation --------------------------------------------------------------------------------
 
     async def tree(self, session_id: str) -> list[Branch]:
         """All sessions of the conversation, each after the one it is drawn below."""
-        root_id = (await self._store.sessions.find(session_id)).root_id
-        sessions = await self._store.sessions.load_conversation(root_id)
+        root_id = (await self.store.sessions.find(session_id)).root_id
+        sessions = await self.store.sessions.load_conversation(root_id)
         boundaries = {
-            boundary.child_id: boundary
-            for boundary in await self._store.boundaries.load_conversation(root_id)
+            boundary.child_id: boundary for boundary in await self.store.boundaries.load_conversation(root_id)
         }
-        tip = await self._store.sessions.find_tip(root_id)
+        tip = await self.store.sessions.find_tip(root_id)
         return arrange_tree(sessions, boundaries, tip.id)
 
     async def requests(self, session_id: str) -> list[RequestMade]:
         """The size of each request from the root to this session."""
-        return requests_made(await self._store.usage.load_lineage(session_id))
+        return requests_made(await self.store.usage.load_lineage(session_id))
 
     async def preview(self, session_id: str, many: int = 3) -> Preview:
         """A session's summary, its first messages and its last."""
-        session = await self._store.sessions.find(session_id)
-        messages = await self._store.messages.load_ends(session_id, many + 1)
+        session = await self.store.sessions.find(session_id)
+        messages = await self.store.messages.load_ends(session_id, many + 1)
         seed = seed_of(messages)
         own = messages[1:] if seed else messages
         total = session.message_count - (1 if seed else 0)
@@ -278,7 +238,7 @@ class SessionBrowser:
         last = own[max(many, len(own) - many) :]
         return Preview(
             session,
-            await self._store.boundaries.find_opening(session_id),
+            await self.store.boundaries.find_opening(session_id),
             seed,
             tuple(first),
             tuple(last),
@@ -287,27 +247,15 @@ class SessionBrowser:
 
     async def messages(self, session_id: str) -> tuple[SessionInfo, list[Message]]:
         """A session with all messages of its own."""
-        return await self._store.sessions.find(session_id), await self._store.messages.load(session_id)
-
-    async def load_timeline_notes(self, session_id: str) -> list[TimelineNote]:
-        """What happened between a session's messages, for the user."""
-        return await self._store.notes.load(session_id)
-
-    async def boundary_before(self, session_id: str) -> StoredBoundary | None:
-        """The boundary that opened this session; None for a root or a branch."""
-        return await self._store.boundaries.find_opening(session_id)
-
-    async def load_sent_states(self, session_id: str) -> dict[str, SentState]:
-        """The messages of this lineage that are not sent in full: `cut` or `dropped`."""
-        return await load_sent_states(self._store, session_id)
+        return await self.store.sessions.find(session_id), await self.store.messages.load(session_id)
 
     async def opening_boundary(self, session_id: str) -> OpeningBoundary | None:
         """The boundary that a session's history begins with; None if there is none."""
-        lineage = await self._store.sessions.load_lineage(session_id)
+        lineage = await self.store.sessions.load_lineage(session_id)
         if len(lineage) < 2:
             return None
         boundaries = {
-            one.child_id: one for one in await self._store.boundaries.load_conversation(lineage[-1].root_id)
+            one.child_id: one for one in await self.store.boundaries.load_conversation(lineage[-1].root_id)
         }
         opened = [boundaries.get(session.id) for session in lineage]
         compacted = [boundary is not None and boundary.trigger != "fork" for boundary in opened]
@@ -321,44 +269,31 @@ class SessionBrowser:
 
     async def seed(self, session_id: str) -> Seed:
         """What a session started with. `UsageError` if it continues no other."""
-        seed = seed_of(await self._store.messages.load_ends(session_id, 1))
+        seed = seed_of(await self.store.messages.load_ends(session_id, 1))
         if seed is None:
             raise UsageError(f"Session {session_id} has no summary: it does not continue another session.")
         return seed
 
     async def fork(self, session_id: str, at: str = "") -> SessionInfo:
         """A new branch that continues this session, at its end or at the message `at`."""
-        return (await fork_session(self._store, await self._store.sessions.find(session_id), at)).info
+        return (await fork_session(self.store, await self.store.sessions.find(session_id), at)).info
 
     def rewinder(self, info: SessionInfo, folder: Path, settings: UndoSettings) -> "Rewinder":
         """Restores the files of a session; `folder` holds the snapshots."""
         from crushpy.engine.rewind.rewinder import Rewinder
         from crushpy.engine.rewind.undo_files import UndoFiles
 
-        return Rewinder(self._store, UndoFiles(folder, Path(info.cwd), settings))
+        return Rewinder(self.store, UndoFiles(folder, Path(info.cwd), settings))
 
     async def require_unused(self, info: SessionInfo) -> None:
         """Raises `SessionBusy` if another process uses a conversation."""
-        for one in await self._store.sessions.load_conversation(info.root_id):
-            if await self._store.leases.acquire(one.id):
-                await self._store.leases.release(one.id)
+        for one in await self.store.sessions.load_conversation(info.root_id):
+            if await self.store.leases.acquire(one.id):
+                await self.store.leases.release(one.id)
 
     async def undo(self, session_id: str) -> SessionInfo:
         """Undoes the boundary that opened this session. Returns the parent, which is the tip again."""
-        return await undo_boundary(self._store, session_id)
-
-    def export_pieces(
-        self,
-        session_id: str,
-        form: ExportForm = "markdown",
-        *,
-        keep_secrets: bool = False,
-        plain_ascii: bool = False,
-    ) -> AsyncIterator[ExportPiece]:
-        """Exports this session and those it continues, page by page; secrets are redacted unless kept."""
-        return export_pieces(
-            self._store, session_id, form, keep_secrets=keep_secrets, plain_ascii=plain_ascii
-        )
+        return await undo_boundary(self.store, session_id)
 
     async def export(
         self,
@@ -372,7 +307,7 @@ class SessionBrowser:
         """Exports to a file, atomically. Returns the number of messages. Raises OSError."""
         count = 0
         with new_file(file, replace=replace) as growing:
-            async for piece in self.export_pieces(session_id, form, keep_secrets=keep_secrets):
+            async for piece in export_pieces(self.store, session_id, form, keep_secrets=keep_secrets):
                 growing.write(piece.text.encode())
                 count += piece.messages
         return count

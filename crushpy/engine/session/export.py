@@ -331,7 +331,7 @@ def _fenced(text: str, language: str = "text") -> str:
     return f"{fence}{language}\n{body}\n{fence}"
 
 
-# --- page by page ---------------------------------------------------------------------------------------
+# --- session by session --------------------------------------------------------------------------------
 
 
 class ExportPiece(Data, frozen=True):
@@ -341,99 +341,40 @@ class ExportPiece(Data, frozen=True):
     messages: int = 0
 
 
-class _Markdown:
-    """Blocks separated by blank lines."""
-
-    def __init__(self, states: States) -> None:
-        self._states = states
-        self._begun = False
-
-    def begin(self, root_id: str, *, redacted: bool) -> str:
-        return ""
-
-    def session(self, info: SessionInfo) -> str:
-        return self._joined(head_as_markdown(info))
-
-    def page(self, messages: Sequence[Message]) -> str:
-        return self._joined(messages_as_markdown(messages, self._states))
-
-    def end_session(self) -> str:
-        return ""
-
-    def end(self) -> str:
-        return "\n"
-
-    def _joined(self, blocks: Sequence[str]) -> str:
-        before = "\n\n" if self._begun and blocks else ""
-        self._begun = True
-        return before + "\n\n".join(blocks)
-
-
-class _Json:
-    """One object with all sessions, each with all its messages."""
-
-    def __init__(self, states: States, *, plain_ascii: bool) -> None:
-        self._states = states
-        self._ascii = plain_ascii
-        self._sessions = 0
-        self._messages = 0
-
-    def begin(self, root_id: str, *, redacted: bool) -> str:
-        head = self._written({"conversation": root_id, "redacted": redacted}, 0)
-        return head.removesuffix("\n}") + ',\n  "sessions": ['
-
-    def session(self, info: SessionInfo) -> str:
-        head = self._written({**session_as_json(info), "system": info.system}, 4)
-        before = "," if self._sessions else ""
-        self._sessions += 1
-        self._messages = 0
-        return f'{before}\n    {head.removesuffix("}").rstrip()},\n      "messages": ['
-
-    def page(self, messages: Sequence[Message]) -> str:
-        pieces: list[str] = []
-        for message in messages_as_json(messages, self._states):
-            before = "," if self._messages else ""
-            self._messages += 1
-            pieces.append(f"{before}\n        {self._written(message, 8)}")
-        return "".join(pieces)
-
-    def end_session(self) -> str:
-        return ("\n      ]" if self._messages else "]") + "\n    }"
-
-    def end(self) -> str:
-        return "\n  ]\n}\n"
-
-    def _written(self, value: Any, depth: int) -> str:
-        if self._ascii:
-            text = json.dumps(value, indent=2)
-        else:
-            text = msgspec.json.format(safe_json(msgspec.json.encode(value)), indent=2).decode()
-        return text.replace("\n", "\n" + " " * depth)  # JSON strings hold no raw line breaks
-
-
 async def export_pieces(
-    store: Store, session_id: str, form: ExportForm, *, keep_secrets: bool, plain_ascii: bool
+    store: Store, session_id: str, form: ExportForm, *, keep_secrets: bool, plain_ascii: bool = False
 ) -> AsyncIterator[ExportPiece]:
-    """A session and those it continues, a page of messages at a time, so that only one page is in memory."""
+    """A session and those it continues, one at a time, so that only one of them is in memory. Secrets are
+    redacted unless kept."""
     states = await load_sent_states(store, session_id)
     sessions = await store.sessions.load_lineage(session_id)
-    writer = _Markdown(states) if form == "markdown" else _Json(states, plain_ascii=plain_ascii)
-    yield ExportPiece(writer.begin(sessions[-1].root_id, redacted=not keep_secrets))
+
+    def written(info: SessionInfo, messages: Sequence[Message]) -> str:
+        if not keep_secrets:
+            info, messages = redacted(info, messages)
+        if form == "markdown":
+            return "\n\n".join((*head_as_markdown(info), *messages_as_markdown(messages, states)))
+        value = {**session_as_json(info), "system": info.system}
+        value["messages"] = messages_as_json(messages, states)
+        return _as_json(value, plain_ascii).replace("\n", "\n    ")  # JSON strings hold no raw line breaks
+
+    begin, between, end = "", "\n\n", "\n"
+    if form == "json":
+        head = _as_json({"conversation": sessions[-1].root_id, "redacted": not keep_secrets}, plain_ascii)
+        begin, between = head.removesuffix("\n}") + ',\n  "sessions": [\n    ', ",\n    "
+        end = "\n  ]\n}\n"
     for info, (_, last) in zip(sessions, await store.boundaries.load_reach(session_id), strict=True):
-        shown = info if keep_secrets else redacted(info, ())[0]
-        yield ExportPiece(writer.session(shown))
-        after = 0
-        while True:
-            messages, after = await store.messages.load_page(info.id, last, after)
-            if not messages:
-                break
-            text = await asyncio.to_thread(_page, writer, info, messages, keep_secrets=keep_secrets)
-            yield ExportPiece(text, len(messages))
-        yield ExportPiece(writer.end_session())
-    yield ExportPiece(writer.end())
+        messages: list[Message] = []
+        page, after = await store.messages.load_page(info.id, last, 0)
+        while page:
+            messages += page
+            page, after = await store.messages.load_page(info.id, last, after)
+        yield ExportPiece(begin + await asyncio.to_thread(written, info, messages), len(messages))
+        begin = between
+    yield ExportPiece(end)
 
 
-def _page(
-    writer: _Markdown | _Json, info: SessionInfo, messages: Sequence[Message], *, keep_secrets: bool
-) -> str:
-    return writer.page(messages if keep_secrets else redacted(info, messages)[1])
+def _as_json(value: Any, plain_ascii: bool) -> str:
+    if plain_ascii:
+        return json.dumps(value, indent=2)
+    return msgspec.json.format(safe_json(msgspec.json.encode(value)), indent=2).decode()

@@ -162,7 +162,7 @@ class ContextCommands(CommandGroup):
 
     async def show_cost(self, argument: str) -> None:
         """Usage and cost of this conversation, its forecast, and the usage of the last days."""
-        from crushpy.engine.session.usage_report import REPORT_DAYS, cost_report, usage_chart
+        from crushpy.engine.session.usage_report import REPORT_DAYS, cost_report, usage_chart, usage_report
 
         conversation, wanted = self.conversation, argument.strip() or str(REPORT_DAYS)
         if not (wanted.isdecimal() and len(wanted) <= MAX_DAYS_DIGITS):
@@ -170,7 +170,7 @@ class ContextCommands(CommandGroup):
         await conversation.context.count_exactly()
         here = cost_report(conversation.usage, conversation.context.forecast())
         try:
-            report = await conversation.sessions.usage_report(int(wanted))
+            report = await usage_report(conversation.sessions.store, int(wanted))
         except CrushpyError as error:
             told = "\n".join([*here, f"The usage of other days could not be read: {error}"])
             raise RefusedCommand(told) from None

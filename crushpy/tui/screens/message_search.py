@@ -94,7 +94,7 @@ class SearchScreen(FolderListScreen[SearchRow, FoundPlace | None]):
     async def _search_index(self, words: str, work: ProgressReporter) -> None:
         """Shows what is indexed already, then everything once the index is complete."""
         if words.strip():
-            work.update(0, await self._library.count_unindexed())
+            work.update(0, await self._library.store.search.count_unindexed())
         self._show_found(await self._library.search(words, self.folder, each=None))
         if words.strip() and await self._library.index_all(work.update):
             found = await self._library.search(words, self.folder, each=None)

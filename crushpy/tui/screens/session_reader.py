@@ -9,6 +9,7 @@ from textual.binding import Binding, BindingType
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Message
 from crushpy.engine.session.browser import SessionBrowser, seed_of
+from crushpy.engine.session.export import load_sent_states
 from crushpy.security.sanitize import one_line
 from crushpy.tui.items import ErrorItem
 from crushpy.tui.screens.overlay import OverlayScreen
@@ -78,8 +79,8 @@ class SessionReaderScreen(TranscriptScreen, OverlayScreen[str | None]):
         try:
             info, messages = await self._library.messages(self._session_id)
             opening = await self._library.opening_boundary(info.id) if seed_of(messages) else None
-            states = await self._library.load_sent_states(info.id)
-            marks = await self._library.load_timeline_notes(info.id)
+            states = await load_sent_states(self._library.store, info.id)
+            marks = await self._library.store.notes.load(info.id)
         except CrushpyError as error:
             transcript.add(ErrorItem(error.message, error.hint))
             return

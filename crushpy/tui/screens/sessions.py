@@ -78,8 +78,8 @@ class SessionsScreen(FolderListScreen[ConversationEntry, str | None]):
 
     async def _load(self) -> None:
         try:
-            self.all_rows = await self._sessions.conversations(self.folder)
-            self._task_lists = await self._sessions.unfinished_lists()
+            self.all_rows = await self._sessions.store.sessions.list_conversations(self.folder)
+            self._task_lists = await self._sessions.store.tasks.list_unfinished()
         finally:
             self.is_loading = False
             self.refresh_rows()
