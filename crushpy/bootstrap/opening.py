@@ -227,8 +227,8 @@ async def load_images(environment: ProjectEnvironment, options: StartOptions) ->
         finally:
             await store.close()
     models = Models(environment.settings, lambda _: (), LearntModels(environment.paths.learnt_file))
-    limits = image_limits(models, model or await _choose_model(environment))
-    return await load_pictures(options.image, environment.cwd, limits)
+    model = model or await _choose_model(environment)
+    return await load_pictures(options.image, environment.cwd, lambda: image_limits(models, model))
 
 
 async def branch_to_open(environment: ProjectEnvironment, options: StartOptions) -> StartOptions:

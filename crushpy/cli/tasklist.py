@@ -81,7 +81,7 @@ def read_tasks(name: str, cwd: Path) -> TaskListSpec:
     if not listed.tasks:
         raise UsageError(f"--tasks {name}: it contains no tasks", FORMAT_HINT)
     tasks = tuple(_read_task(name, number, task) for number, task in enumerate(listed.tasks, 1))
-    if problem := problem_with_needs([task.planned for task in tasks]):
+    if problem := problem_with_needs(tasks):
         raise UsageError(f"--tasks {name}: {problem}", FORMAT_HINT)
     return TaskListSpec(tasks, Strategies(listed.context_strategy, listed.report_strategy))
 

@@ -32,7 +32,7 @@ class Attachments:
     def __init__(self, scope: AgentScope) -> None:
         self._cwd = scope.services.workspace.cwd
         self._models, self._session, self._emit = scope.models, scope.session, scope.emit
-        self._reading: dict[str, asyncio.Task[tuple[list[Image], list[str]]]] = {}
+        self._reading: dict[str, asyncio.Task[tuple[tuple[Image, ...], list[str]]]] = {}
 
     @property
     def _model(self) -> str:
@@ -40,14 +40,15 @@ class Attachments:
 
     async def load(self, names: Sequence[str]) -> tuple[Image, ...]:
         """The pictures in these files. Raises UsageError for the first that cannot be read."""
-        limits = image_limits(self._models, self._model)
-        return await load_pictures(names, self._cwd, limits, self._emit)
+        return await load_pictures(names, self._cwd, self._limits, self._emit)
+
+    def _limits(self) -> ImageLimits:
+        return image_limits(self._models, self._model)
 
     async def load_bytes(self, raw: bytes, name: str) -> Image:
         """A picture without a file. Raises UsageError if it is not a picture."""
-        limits = image_limits(self._models, self._model)
         with ProgressReporter(self._emit, SCALING):
-            return (await asyncio.to_thread(scale_image, raw, name, limits)).image
+            return (await asyncio.to_thread(scale_image, raw, name, self._limits())).image
 
     def tokens(self, image: Image) -> int:
         """The tokens of a picture."""
@@ -85,22 +86,9 @@ class Attachments:
             self._emit(Notice(f"{problem} It is sent as text.", "warning"))
         return msgspec.structs.replace(prompt, parts=(*prompt.parts, *found)) if found else prompt
 
-    async def _read(self, names: list[str], room: int) -> tuple[list[Image], list[str]]:
-        found: list[Image] = []
+    async def _read(self, names: list[str], room: int) -> tuple[tuple[Image, ...], list[str]]:
         problems: list[str] = []
-        with ProgressReporter(self._emit, SCALING, _progress_total(names)) as progress:
-            for number, name in enumerate(names):
-                progress.update(number)
-                try:
-                    limits = image_limits(self._models, self._model)
-                    image = await asyncio.to_thread(_load, name, self._cwd, limits)
-                    room -= image.info.size
-                    if room < 0:
-                        raise _too_much(name)
-                    found.append(image)
-                except UsageError as error:
-                    problems.append(f"@{one_line(name)} is not attached: {error.message}")
-        return found, problems
+        return await load_pictures(names, self._cwd, self._limits, self._emit, room, problems), problems
 
 
 def image_limits(models: Models, model: str) -> ImageLimits:
@@ -116,22 +104,33 @@ def image_limits(models: Models, model: str) -> ImageLimits:
 
 
 async def load_pictures(
-    names: Sequence[str], cwd: Path, limits: ImageLimits, emit: Callable[[Event], None] = lambda _: None
+    names: Sequence[str],
+    cwd: Path,
+    limits: Callable[[], ImageLimits],
+    emit: Callable[[Event], None] = lambda _: None,
+    room: int = MAX_TOTAL_BYTES,
+    problems: list[str] | None = None,
 ) -> tuple[Image, ...]:
-    """The pictures in files named by a user. Raises UsageError; may take seconds."""
+    """The pictures in files named by a user, at most `room` bytes; may take seconds.
+
+    Why one cannot be read is added to `problems`; without them UsageError is raised.
+    """
     found: list[Image] = []
-    with ProgressReporter(emit, SCALING, _progress_total(names)) as progress:
+    total = len(names) if len(names) > 1 else 0  # the progress of a single picture is unknown
+    with ProgressReporter(emit, SCALING, total) as progress:
         for number, name in enumerate(names):
             progress.update(number)
-            found.append(await asyncio.to_thread(_load, name, cwd, limits))
-            if sum(image.info.size for image in found) > MAX_TOTAL_BYTES:
-                raise _too_much(name)
+            try:
+                image = await asyncio.to_thread(_load, name, cwd, limits())
+                room -= image.info.size
+                if room < 0:
+                    raise _too_much(name)
+                found.append(image)
+            except UsageError as error:
+                if problems is None:
+                    raise
+                problems.append(f"@{one_line(name)} is not attached: {error.message}")
     return tuple(found)
-
-
-def _progress_total(names: Sequence[str]) -> int:
-    """The total for the progress report; 0 for a single picture, whose progress is unknown."""
-    return len(names) if len(names) > 1 else 0
 
 
 def _load(name: str, cwd: Path, limits: ImageLimits) -> Image:

@@ -47,8 +47,6 @@ class Connection(asyncio.BufferedProtocol):
         self._next_parsed: Parsed | None = None
         """The event after the data that was returned last."""
         self._waiter: asyncio.Future[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._deadline = 0.0
 
     # --- callbacks from asyncio
 
@@ -154,7 +152,6 @@ class Connection(asyncio.BufferedProtocol):
         """Called when the response was read completely. Returns whether the connection can be reused."""
         self._busy = self._received = False
         self._next_parsed = None
-        self._stop_timer()
         if self._h11.our_state is not h11.DONE or self._h11.their_state is not h11.DONE:
             return False
         self._h11.start_next_cycle()
@@ -173,7 +170,6 @@ class Connection(asyncio.BufferedProtocol):
 
     def abort(self) -> None:
         """Close the socket immediately."""
-        self._stop_timer()
         self._transport.abort()
 
     # --- internals
@@ -217,32 +213,14 @@ class Connection(asyncio.BufferedProtocol):
             return error
 
     async def _wait(self, timeout_s: float, silence: str) -> None:
-        self._waiter = waiter = self._loop.create_future()
-        self._deadline = deadline = self._loop.time() + timeout_s
-        if self._timer is None or self._timer.when() > deadline:
-            self._stop_timer()
-            self._timer = self._loop.call_at(deadline, self._expire)
+        self._waiter = self._loop.create_future()
         try:
-            await waiter
+            async with asyncio.timeout(timeout_s):
+                await self._waiter
         except TimeoutError:
             raise HttpTimeout(f"{self.peer} {silence} for {timeout_s:g} s") from None
         finally:
             self._waiter = None
-
-    def _expire(self) -> None:
-        """End the wait, or rearm the timer if the deadline moved: one timer serves many waits."""
-        self._timer = None
-        if self._waiter is None or self._waiter.done():
-            return
-        if self._loop.time() < self._deadline:
-            self._timer = self._loop.call_at(self._deadline, self._expire)
-        else:
-            self._waiter.set_exception(TimeoutError())
-
-    def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -251,6 +229,5 @@ class Connection(asyncio.BufferedProtocol):
     def _lose(self) -> None:
         if not self._lost:
             self._lost = True
-            self._stop_timer()
             self._h11.receive_data(b"")
         self._wake()

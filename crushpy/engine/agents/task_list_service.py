@@ -101,7 +101,7 @@ class TaskListRun:
         done = await self._recover(tasks)
         for monitor in self._monitors.values():
             monitor.emit_state()
-        self._schedule = TaskSchedule([task.planned for task in spec.tasks], parallel, done)
+        self._schedule = TaskSchedule(spec.tasks, parallel, done)
         try:
             return self._conclude(await self._run(spent))
         finally:
@@ -248,12 +248,12 @@ class TaskListRun:
             self._emit(Notice(branches))
         if all(state == "done" for state in states.values()):
             return "done"
-        ended = summarize_list(states, tasks, self._root, stopped)
-        self._emit(Notice(f"{ended.text} {ended.go_on}", "warning"))
+        text, reasons, go_on = summarize_list(states, tasks, self._root, stopped)
+        self._emit(Notice(f"{text} {go_on}", "warning"))
         if stopped == "interrupted":
             return "interrupted"
         if self._schedule.in_state("failed"):
-            self.failure = CrushpyError(f"{ended.text} {ended.reasons}", ended.go_on)
+            self.failure = CrushpyError(f"{text} {reasons}", go_on)
             return "error"
         return "limit"
 

@@ -208,19 +208,13 @@ def _last_line(text: str) -> str:
 # --- the end of a list -----------------------------------------------------------------------------------
 
 
-class ListSummary(Data, frozen=True):
-    """Why not all tasks are done."""
-
-    text: str
-    reasons: str
-    """Of failed tasks."""
-    go_on: str
-
-
 def summarize_list(
     states: Mapping[str, TaskState], tasks: Sequence[ListedTask], root_id: str, stopped: str
-) -> ListSummary:
-    """`stopped`: interrupted, or the limit that was reached; empty if the list ran to its end."""
+) -> tuple[str, str, str]:
+    """Why not all tasks are done, the reasons of those that failed, and how to continue.
+
+    `stopped`: interrupted, or the limit that was reached; empty if the list ran to its end.
+    """
     named: dict[TaskState, list[str]] = {
         state: [name for name, found in states.items() if found == state] for state in _WORDS
     }
@@ -228,7 +222,7 @@ def summarize_list(
     rest = "; ".join(f"{_WORDS[state]}: {_some(names)}" for state, names in named.items() if names)
     why = {"": "", "interrupted": "Interrupted: "}.get(stopped, f"Stopped, {stopped}: ")
     failed = [task for task in tasks if task.name in named["failed"]][:MAX_REASONS]
-    return ListSummary(
+    return (
         f"{why}{done} of {len(states)} tasks are done; {rest}.",
         "; ".join(f"{task.name}: {task.error}" for task in failed),
         f"`crushpy run --resume {root_id}` continues with the rest (with the same --allow or --yolo); "

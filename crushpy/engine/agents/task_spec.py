@@ -17,15 +17,6 @@ TaskState = Literal["waiting", "running", "done", "failed", "limit", "interrupte
 UNSUCCESSFUL: tuple[TaskState, ...] = ("failed", "limit", "interrupted", "skipped")
 
 
-class PlannedTask(Data, frozen=True):
-    """A task as the schedule sees it."""
-
-    name: str
-    needs: tuple[str, ...] = ()
-    exclusive: bool = True
-    """It may change files that other tasks use."""
-
-
 class Strategies(Data, frozen=True):
     """How reports pass between tasks: full, summarized, or empty for the default."""
 
@@ -48,9 +39,9 @@ class TaskSpec(Data, frozen=True):
     limits: Limits = Limits()
 
     @property
-    def planned(self) -> PlannedTask:
-        """For the schedule: a task that only reads, or has its own worktree, is not exclusive."""
-        return PlannedTask(self.name, self.needs or (), not (self.worktree or self.work.read_only))
+    def exclusive(self) -> bool:
+        """Whether it may change files that other tasks use."""
+        return not (self.worktree or self.work.read_only)
 
 
 class TaskListSpec(Data, frozen=True):
@@ -78,7 +69,7 @@ class TaskListSpec(Data, frozen=True):
 class TaskSchedule:
     """The states of all tasks of one list. At most `parallel` run at a time."""
 
-    def __init__(self, tasks: Sequence[PlannedTask], parallel: int = 1, done: Iterable[str] = ()) -> None:
+    def __init__(self, tasks: Sequence[TaskSpec], parallel: int = 1, done: Iterable[str] = ()) -> None:
         self._tasks = {task.name: task for task in tasks}
         self._parallel = max(1, parallel)
         self._stopped = False
@@ -95,11 +86,6 @@ class TaskSchedule:
         """The tasks in a state, in list order."""
         return [name for name, found in self._states.items() if found == state]
 
-    @property
-    def over(self) -> bool:
-        """Whether nothing runs and nothing can start."""
-        return not self.in_state("running") and not self.startable()
-
     def startable(self) -> list[str]:
         """The tasks that may all start now, in list order."""
         running = [self._tasks[name] for name in self.in_state("running")]
@@ -110,7 +96,7 @@ class TaskSchedule:
             task = self._tasks[name]
             if len(running) + len(found) >= self._parallel:
                 break
-            if any(self._states[need] != "done" for need in task.needs):
+            if any(self._states[need] != "done" for need in task.needs or ()):
                 continue
             if task.exclusive:
                 return found if running or found else [name]
@@ -139,24 +125,24 @@ class TaskSchedule:
         while grown:  # needs may point forwards in the list
             grown = False
             for name in self.in_state("waiting"):
-                if any(self._states[need] in UNSUCCESSFUL for need in self._tasks[name].needs):
+                if any(self._states[need] in UNSUCCESSFUL for need in self._tasks[name].needs or ()):
                     self._states[name] = "skipped"
                     skipped.append(name)
                     grown = True
         return sorted(skipped, key=list(self._tasks).index)
 
 
-def problem_with_needs(tasks: Sequence[PlannedTask]) -> str:
+def problem_with_needs(tasks: Sequence[TaskSpec]) -> str:
     """Why these tasks can never all succeed, naming the wrong one; empty if they can."""
-    known: dict[str, PlannedTask] = {}
+    known: dict[str, tuple[str, ...]] = {}
     spelled: dict[str, int] = {}
     for number, task in enumerate(tasks, 1):
         # Branches are files, and on some file systems `Docs` is `docs`.
         if (first := spelled.setdefault(task.name.casefold(), number)) != number:
             return f"task {number} has the name {task.name!r}, which task {first} has"
-        known[task.name] = task
+        known[task.name] = task.needs or ()
     for number, task in enumerate(tasks, 1):
-        for need in task.needs:
+        for need in known[task.name]:
             if need == task.name:
                 return f"task {number} ({task.name}) needs itself"
             if need not in known:
@@ -167,13 +153,13 @@ def problem_with_needs(tasks: Sequence[PlannedTask]) -> str:
     return ""
 
 
-def _cycle(tasks: Mapping[str, PlannedTask]) -> list[str]:
+def _cycle(needs: Mapping[str, tuple[str, ...]]) -> list[str]:
     """Tasks that wait for each other, the first repeated at the end; empty if there are none."""
     try:
-        TopologicalSorter({task.name: task.needs for task in tasks.values()}).prepare()
+        TopologicalSorter(needs).prepare()
     except CycleError as error:
         names: list[str] = error.args[1][:0:-1]  # each needs the next, the last needs the first
-        first = min(names, key=list(tasks).index)
+        first = min(names, key=list(needs).index)
         start = names.index(first)
         return [*names[start:], *names[:start], first]
     return []

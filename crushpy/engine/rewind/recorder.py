@@ -184,11 +184,11 @@ class ChangeRecorder:
         if not self._commands:
             return
         try:
-            scan = await in_thread(self._files.look)
+            found = await in_thread(self._files.look)
             if not self._jobs.running():
                 self._job = None
-            if author is not None and scan.changes:
-                noticed = ((one.path, one.before, one.after) for one in scan.changes)
+            if author is not None and found:
+                noticed = ((one.path, one.before, one.after) for one in found)
                 changes = self._recorded(author, noticed, new_id())
                 await self._store.file_changes.add(changes, message_id, since)
             if self._noted is not None:
@@ -301,8 +301,8 @@ async def record_interrupted(store: Store, files: UndoFiles, root_id: str) -> li
 async def _recorded(store: Store, files: UndoFiles, left: InterruptedCommand) -> int:
     """How many paths the command changed."""
     command = left.command
-    scan = await in_thread(files.changes_of, left)
-    made = await in_thread(changes_between, scan.changes, command.begun_at, left.last_seen)
+    found = await in_thread(files.changes_of, left)
+    made = await in_thread(changes_between, found, command.begun_at, left.last_seen)
     earlier = await store.file_changes.load(command.root_id)
     recorded = {one.path: one.after for one in earlier if one.number > command.since}
     changes = files.recorded(

@@ -16,7 +16,7 @@ from crushpy.undo.file_snapshotter import FileSnapshotter
 from crushpy.undo.object_store import ObjectStore, committed, hash_of
 from crushpy.undo.running_commands import InterruptedCommand, RunningCommand, RunningCommands
 from crushpy.undo.states import FileState, RecordedChange
-from crushpy.undo.workspace_index import IndexFile, Scan, WorkspaceIndex
+from crushpy.undo.workspace_index import IndexFile, Noticed, WorkspaceIndex
 from crushpy.util.uncancellable import in_thread
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class UndoFiles:
 
     # --- the index ---------------------------------------------------------------------------------------
 
-    def look(self) -> Scan:
+    def look(self) -> list[Noticed]:
         """Scans the workspace for changes since the last scan. Raises TooManyFiles, ScanStopped."""
         with self._looking:
             return self._opened_index().scan()
@@ -165,7 +165,7 @@ class UndoFiles:
             self._keep_index()
             self.running.write(command)
 
-    def changes_of(self, left: InterruptedCommand) -> Scan:
+    def changes_of(self, left: InterruptedCommand) -> list[Noticed]:
         """Changes since before a command whose crushpy process is gone. Raises TooManyFiles, OSError."""
         rows = IndexFile(left.index, str(self.workspace)).read()
         if not rows:
