@@ -52,10 +52,9 @@ def register(app: typer.Typer) -> None:
         "tree": tree_command,
         "search": search_command,
         "undo": undo_command,
-        "changes": changes_command,
-        "rewind": rewind_command,
     }
-    add_group(app, "sessions", commands | session_context.COMMANDS | session_import.COMMANDS)
+    rewinding = {"changes": changes_command, "rewind": rewind_command}
+    add_group(app, "sessions", commands | session_context.COMMANDS | session_import.COMMANDS | rewinding)
 
 
 async def list_sessions(

@@ -340,6 +340,11 @@ class Message(Data, frozen=True):
         return tuple(found)
 
     @property
+    def seed(self) -> Seed | None:
+        """What it carries from an earlier session, if it is the first of one that continues another."""
+        return next((part for part in self.parts if isinstance(part, Seed)), None)
+
+    @property
     def result(self) -> ToolResult | None:
         """The result a tool message carries."""
         for part in self.parts:

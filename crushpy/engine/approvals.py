@@ -221,7 +221,7 @@ class Approvals:
             return _denied(now)
         if chosen.kind == "conversation":
             self.grants = tuple(dict.fromkeys((*self.grants, *chosen.rules)))
-            await self._session.set_grants(self.grants)
+            await self._session.update(grants=self.grants)
         if chosen.kind == "always":
             self._always = (*self._always, *chosen.rules)
             self._user_settings.allow_privileges(chosen.needs)

@@ -232,7 +232,7 @@ class Conversation:
     async def select_mode(self, mode: Mode) -> None:
         """Switches the mode at once, also for the running turn, and stores it with the conversation."""
         self._approvals.mode, self._mode_is_temporary = mode, False
-        await self._session.set_mode(mode)
+        await self._session.update(mode=mode)
         self._emit(ModeChanged(mode))
 
     @property

@@ -94,7 +94,7 @@ def git_branch(cwd: Path) -> str:
 
 def instruction_files(system: str) -> tuple[str, ...]:
     """The context files contained in a system prompt made by `describe`."""
-    return tuple(re.findall(r'^<instructions path="([^"\n]*)">$', system, re.MULTILINE))
+    return tuple(instruction_hashes(system))
 
 
 def instruction_hashes(system: str) -> dict[str, str]:

@@ -21,9 +21,6 @@ class OwnTemplate:
     def in_force(self) -> Template:
         return self._templates.find(self.name)
 
-    def shipped(self) -> str:
-        return prompts.read_template(prompts.shipped_dir() / self.file.name)
-
     def check(self, text: str) -> TemplateProblem | None:
         """Why `text` cannot be used, or None."""
         try:

@@ -3,7 +3,7 @@
 import msgspec
 
 from crushpy.core.access import Privileges
-from crushpy.core.paths import Paths, private_dir
+from crushpy.core.paths import Paths
 from crushpy.settings import Settings, add_item, add_rule, save_choice
 
 
@@ -20,17 +20,14 @@ class UserSettings:
 
     def save_choice(self, key: str, value: str) -> None:
         """Saves what the user chose in the app."""
-        private_dir(self._paths.data_dir)
         save_choice(self._paths, key, value)
 
     def allow_rule(self, rule: str) -> None:
         """Saves a permission rule."""
-        private_dir(self._paths.data_dir)
         add_rule(self._paths, "allow", rule)
 
     def allow_privileges(self, needs: Privileges) -> None:
         """Saves the hosts and folders that commands may use from now on."""
-        private_dir(self._paths.data_dir)
         for host in needs.hosts:
             add_item(self._paths, ("sandbox", "network"), host)
         for folder in needs.write:

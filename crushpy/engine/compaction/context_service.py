@@ -171,7 +171,7 @@ class ContextService:
         self._agent.policy.history_replaced()
         self._session.continue_in(loaded)
         if self._session.info.mode != mode:  # the current mode stays, not that of the parent's end
-            await self._session.set_mode(mode)
+            await self._session.update(mode=mode)
         await self._agent.policy.boundary_undone()
         return True
 

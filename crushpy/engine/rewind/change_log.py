@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from crushpy.context.partition import units
-from crushpy.core.messages import Data, Message, Seed
+from crushpy.core.messages import Data, Message
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
 from crushpy.undo.restoration import NetChange, net_changes
@@ -96,9 +96,7 @@ async def read_log(store: Store, session_id: str) -> ChangeLog:
 
 def is_prompt(message: Message) -> bool:
     """True for messages the user wrote; not for seeds and notes."""
-    if message.role != "user" or any(isinstance(part, Seed) for part in message.parts):
-        return False
-    return bool(message.says_something or message.images)
+    return message.role == "user" and not message.seed and bool(message.says_something or message.images)
 
 
 async def end_of_unit(store: Store, message_id: str, messages: Sequence[Message]) -> int:

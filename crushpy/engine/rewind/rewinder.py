@@ -1,17 +1,17 @@
 """Rewinds files and conversations to a prompt, or undoes turns. Used by the command line and the app."""
 
-import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 
 import msgspec
 
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.ids import new_id
-from crushpy.core.messages import Data, Message, Note
+from crushpy.core.messages import Data, Message, Note, counted
 from crushpy.engine.rewind.change_log import ChangeLog, end_of_unit, is_prompt, read_log
 from crushpy.engine.rewind.file_views import FileView, view_change, view_conflict, view_step
 from crushpy.engine.rewind.undo_files import UndoFiles
 from crushpy.engine.session.branches import fork_session
+from crushpy.engine.session.session import note_message
 from crushpy.security.private_files import locked
 from crushpy.security.sanitize import encodable
 from crushpy.storage.records import SessionInfo
@@ -77,8 +77,7 @@ class PlannedRestoration(Data, frozen=True):
     @property
     def title(self) -> str:
         files, conflicts = len(self.plan.steps), len(self.plan.conflicts)
-        words = f"{files} file{'' if files == 1 else 's'}"
-        return words + (f", {conflicts} left alone" if conflicts else "")
+        return counted(files, "file") + (f", {conflicts} left alone" if conflicts else "")
 
 
 class RewindOutcome(Data, frozen=True):
@@ -210,14 +209,16 @@ class Rewinder:
         if planned is None and outcome.session is not None:
             changed = [one.path for one in (await self._log(session.id)).net_since(target.number)]
             if changed:
-                await self._store.messages.add(outcome.session.id, note_message(STILL_CHANGED, changed))
+                note = note_message(restoration_note(STILL_CHANGED, changed))
+                await self._store.messages.add(outcome.session.id, note)
         return outcome
 
     async def tell_agent(self, session: SessionInfo, outcome: RewindOutcome) -> None:
         """Leaves a note about restored files for the next request of a session that is not open."""
         if outcome.restored:
             tip = await self._store.sessions.find_tip(session.id)
-            await self._store.messages.add(tip.id, note_message(PUT_BACK, outcome.restored))
+            note = note_message(restoration_note(PUT_BACK, outcome.restored))
+            await self._store.messages.add(tip.id, note)
 
     async def _apply(
         self, session: SessionInfo, planned: PlannedRestoration, fork: JournalFork | None
@@ -331,8 +332,3 @@ def restoration_note(words: str, paths: Sequence[str]) -> Note:
     """Tells the agent about files that are not as it left them."""
     more = [f"and {len(paths) - MAX_PATHS} more"] if len(paths) > MAX_PATHS else []
     return Note("\n".join((words, *map(encodable, paths[:MAX_PATHS]), *more)))
-
-
-def note_message(words: str, paths: Sequence[str]) -> Message:
-    note = restoration_note(words, paths)
-    return Message(id=new_id(), role="user", parts=(note,), created_at=time.time())

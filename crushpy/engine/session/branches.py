@@ -10,8 +10,8 @@ from crushpy.context.partition import units
 from crushpy.core.boundary import StoredBoundary
 from crushpy.core.errors import UsageError
 from crushpy.core.ids import new_id
-from crushpy.core.messages import Data, Message, Note, Seed, Usage
-from crushpy.engine.session.session import LoadedSession, load_session
+from crushpy.core.messages import Data, Message, Note, Usage
+from crushpy.engine.session.session import LoadedSession, load_session, note_message
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
 
@@ -80,7 +80,7 @@ async def _at_message(store: Store, source: SessionInfo, at: str, *, before: boo
         viewed = number
     loaded = await load_session(store, lineage[viewed], read_only=True)
     history = _up_to(loaded, place.message_id, before=before)
-    if history and _is_seed(history[-1]):  # only the seed: add what was carried in with it
+    if history and history[-1].seed:  # only the seed: add what was carried in with it
         loaded = await load_session(store, lineage[owner], read_only=True)
         history = loaded.history[: loaded.inherited]
     tasks = await store.usage.sum_tasks(source.root_id)
@@ -98,10 +98,6 @@ def _up_to(loaded: LoadedSession, message_id: str, *, before: bool) -> tuple[Mes
         if here:
             break
     return tuple(kept)
-
-
-def _is_seed(message: Message) -> bool:
-    return any(isinstance(part, Seed) for part in message.parts)
 
 
 async def undo_boundary(store: Store, session_id: str, *, follow: bool = False) -> SessionInfo:
@@ -144,7 +140,7 @@ async def _undo_note(store: Store, child_id: str) -> Message:
         note += " Meanwhile these files were changed; read them again before you rely on them:\n" + "\n".join(
             changed
         )
-    return Message(id=new_id(), role="user", parts=(Note(note),), created_at=time.time())
+    return note_message(Note(note))
 
 
 async def _changed_since(store: Store, child_id: str) -> list[str]:

@@ -231,7 +231,7 @@ class SessionBrowser:
         """A session's summary, its first messages and its last."""
         session = await self.store.sessions.find(session_id)
         messages = await self.store.messages.load_ends(session_id, many + 1)
-        seed = seed_of(messages)
+        seed = messages[0].seed if messages else None
         own = messages[1:] if seed else messages
         total = session.message_count - (1 if seed else 0)
         first = own[:many]
@@ -269,7 +269,8 @@ class SessionBrowser:
 
     async def seed(self, session_id: str) -> Seed:
         """What a session started with. `UsageError` if it continues no other."""
-        seed = seed_of(await self.store.messages.load_ends(session_id, 1))
+        first = await self.store.messages.load_ends(session_id, 1)
+        seed = first[0].seed if first else None
         if seed is None:
             raise UsageError(f"Session {session_id} has no summary: it does not continue another session.")
         return seed
@@ -311,12 +312,6 @@ class SessionBrowser:
                 growing.write(piece.text.encode())
                 count += piece.messages
         return count
-
-
-def seed_of(messages: list[Message]) -> Seed | None:
-    """The seed in a session's first message."""
-    first = messages[0].parts if messages else ()
-    return next((part for part in first if isinstance(part, Seed)), None)
 
 
 def _remove(folders: list[Path]) -> None:

@@ -7,7 +7,7 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -15,7 +15,6 @@ from crushpy.context.history import missing_results
 from crushpy.context.message_facts import FactReader, MessageFacts
 from crushpy.context.overrides import by_message, override_kind
 from crushpy.context.standing_rules import RulePhrases
-from crushpy.core.access import Mode
 from crushpy.core.events import (
     Event,
     MessageCommitted,
@@ -66,6 +65,23 @@ class LiveSession:
         are those already in use; the set is shared with other sessions of the conversation. `phrases` find
         standing rules; a task has none of its own, because its prompts are the agent's."""
         self.phrases = phrases
+        self._exact_size = exact_size
+        self._store = store
+        self._emit = emit
+        self.stored = loaded.stored
+        self.notes = list(loaded.notes)
+        """What happened between messages, for the user."""
+        self._take_over(loaded)
+        self._unreported = False
+        self.call_ids = call_ids if call_ids is not None else set[str]()
+        """Every call id this session has used."""
+        self.call_ids |= {call.id for message in self.history for call in message.calls}
+        self.unstored: list[Message] = []
+        """Messages that could not be stored because the database was lost."""
+        self.rescued: set[str] = set()
+        """Ids of the messages that were saved elsewhere after that."""
+
+    def _take_over(self, loaded: "LoadedSession") -> None:
         self.info = loaded.info
         self.history = list(loaded.history)
         """The messages of the next request; in a continuation the seed and the tail come first."""
@@ -75,24 +91,10 @@ class LiveSession:
         """Context statuses that stay in requests, by the message they follow."""
         self.held = loaded.held
         """A boundary of this session was undone: it ends late, on overflow, or on request only."""
-        self.notes = list(loaded.notes)
-        """What happened between messages, for the user."""
-        self.stored = loaded.stored
-        self._exact_size = exact_size
-        self._store = store
-        self._emit = emit
-        self._announced = False
         self._inherited = loaded.inherited
         self._before = loaded.before
-        self._unreported = False
-        self.call_ids = call_ids if call_ids is not None else set[str]()
-        """Every call id this session has used."""
-        self.call_ids |= {call.id for message in self.history for call in message.calls}
-        self._facts = FactReader(self.info.cwd, self.own_messages, phrases)
-        self.unstored: list[Message] = []
-        """Messages that could not be stored because the database was lost."""
-        self.rescued: set[str] = set()
-        """Ids of the messages that were saved elsewhere after that."""
+        self._facts = FactReader(self.info.cwd, self.own_messages, self.phrases)
+        self._announced = False
 
     @property
     def database(self) -> Path:
@@ -129,8 +131,7 @@ class LiveSession:
     @property
     def seed(self) -> Seed | None:
         """What this session started with, if it continues another."""
-        first = self.history[0].parts if self.history else ()
-        return next((part for part in first if isinstance(part, Seed)), None)
+        return self.history[0].seed if self.history else None
 
     def in_view(self) -> set[str]:
         """Ids of the messages that a request contains in full."""
@@ -143,19 +144,11 @@ class LiveSession:
 
     def continue_in(self, loaded: "LoadedSession") -> None:
         """Switches to another session: a child after a boundary, or the parent after an undo."""
-        self.info = loaded.info
-        self.history = list(loaded.history)
+        self._take_over(loaded)
         shown = {message.id for message in self.history}
         carried = [note for note in self.notes if note.after in shown]
         self.notes = sorted({*loaded.notes, *carried}, key=lambda note: note.at)
-        self.overrides = by_message(loaded.overrides)
-        self.statuses = {status.message_id: status for status in loaded.statuses}
-        self.held = loaded.held
-        self._inherited = loaded.inherited
-        self._facts = FactReader(self.info.cwd, self.own_messages, self.phrases)
-        self._before = loaded.before
         self._unreported = True
-        self._announced = False
         self.announce()
 
     async def add_overrides(self, overrides: Sequence[MessageOverride]) -> None:
@@ -243,47 +236,31 @@ class LiveSession:
 
     async def add_note(self, note: Note) -> None:
         """Commits a note for the model; it is sent with the next request."""
-        message = Message(id=new_id(), role="user", parts=(note,), created_at=time.time())
+        message = note_message(note)
         await self._commit(message, self._store.messages.add(self.info.id, message, self.facts_of(message)))
 
-    async def set_mode(self, mode: Mode | Literal[""]) -> None:
-        """Stores the mode with the conversation."""
+    async def update(self, **changes: Any) -> None:
+        """Changes fields of the session's record, and stores them if it is stored."""
         if self.stored:
-            await self._store.sessions.update(self.info.id, mode=mode)
-        self.info = msgspec.structs.replace(self.info, mode=mode)
-
-    async def update(self, *, model: str | None = None, compaction: str | None = None) -> None:
-        """Stores the model or compaction method that the user chose."""
-        if self.stored:
-            await self._store.sessions.update(self.info.id, model=model, compaction=compaction)
-        self.info = msgspec.structs.replace(
-            self.info, model=model or self.info.model, compaction=compaction or self.info.compaction
-        )
+            await self._store.sessions.update(self.info.id, **changes)
+        self.info = msgspec.structs.replace(self.info, **changes)
 
     def renamed(self, title: str) -> None:
         """Takes over a title that is stored already."""
         self.info = msgspec.structs.replace(self.info, title=title)
 
     async def set_title(self, title: str) -> None:
-        await self._store.sessions.update(self.info.id, title=title)
-        self.info = msgspec.structs.replace(self.info, title=title)
+        await self.update(title=title)
         self._emit(TitleChanged(title))
 
     async def set_todos(self, todos: tuple[Todo, ...]) -> None:
-        await self._store.sessions.update(self.info.id, todos=todos)
-        self.info = msgspec.structs.replace(self.info, todos=todos)
+        await self.update(todos=todos)
         self._emit(TodosChanged(todos))
 
     async def set_breaker(self, breaker: BreakerState) -> None:
         """Stores the state of the circuit breaker for the next process."""
         if breaker != self.info.breaker:
-            if self.stored:
-                await self._store.sessions.update(self.info.id, breaker=breaker)
-            self.info = msgspec.structs.replace(self.info, breaker=breaker)
-
-    async def set_grants(self, grants: tuple[str, ...]) -> None:
-        await self._store.sessions.update(self.info.id, grants=grants)
-        self.info = msgspec.structs.replace(self.info, grants=grants)
+            await self.update(breaker=breaker)
 
 
 class LoadedSession(Data, frozen=True):
@@ -316,7 +293,7 @@ async def load_session(store: Store, info: SessionInfo, *, read_only: bool = Fal
             await store.calls.finish(info.id, message)
         own.append(message)
     carried = await store.boundaries.load_carried(info.id)
-    seeded = bool(own) and any(isinstance(part, Seed) for part in own[0].parts)
+    seeded = bool(own) and own[0].seed is not None
     history = (*own[:1], *carried.tail, *own[1:]) if seeded else (*carried.tail, *own)
     inherited = len(carried.tail) + seeded
     # All of the conversation, branches included: undone sessions were paid for.
@@ -348,6 +325,11 @@ def _without_foreign_usage(messages: list[Message], last: str) -> list[Message]:
 
 def result_message(result: ToolResult) -> Message:
     return Message(id=new_id(), role="tool", parts=(result,), created_at=time.time())
+
+
+def note_message(note: Note) -> Message:
+    """A note for the model as a message of its own."""
+    return Message(id=new_id(), role="user", parts=(note,), created_at=time.time())
 
 
 def user_message(text: str, images: Sequence[Image] = (), pasted: Sequence[str] = ()) -> Message:

@@ -8,7 +8,7 @@ from textual.binding import Binding, BindingType
 
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Message
-from crushpy.engine.session.browser import SessionBrowser, seed_of
+from crushpy.engine.session.browser import SessionBrowser
 from crushpy.engine.session.export import load_sent_states
 from crushpy.security.sanitize import one_line
 from crushpy.tui.items import ErrorItem
@@ -78,7 +78,8 @@ class SessionReaderScreen(TranscriptScreen, OverlayScreen[str | None]):
         transcript = self.query_one(Transcript)
         try:
             info, messages = await self._library.messages(self._session_id)
-            opening = await self._library.opening_boundary(info.id) if seed_of(messages) else None
+            seeded = bool(messages) and messages[0].seed is not None
+            opening = await self._library.opening_boundary(info.id) if seeded else None
             states = await load_sent_states(self._library.store, info.id)
             marks = await self._library.store.notes.load(info.id)
         except CrushpyError as error:
