@@ -27,9 +27,9 @@ async def doctor(
     Without --online only model servers on this machine are contacted. Exit codes: 0 no failure, 1 a check
     failed.
     """
-    from crushpy.cli.checkup import check_escapes, run_checks
+    from crushpy.cli.checkup import run_checks
 
-    report = await (check_escapes() if sandbox else run_checks(online=online))
+    report = await run_checks(online=online, escapes=sandbox)
     failed = any(finding.mark == "fail" for found in report.values() for finding in found)
     if as_json:
         print_json(_as_json(report))

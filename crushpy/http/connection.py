@@ -10,7 +10,6 @@ from crushpy.http.common import ConnectFailed, HttpTimeout, ProtocolBroken
 
 MAX_HEAD_BYTES = 1 << 16
 READ_BUFFER_BYTES = 1 << 16
-SEND_BLOCK_BYTES = 1 << 18
 MAX_EVENTS_PER_YIELD = 200
 """Events passed on before the event loop gets its turn: an event may hold a single byte."""
 MAX_INTERIM_RESPONSES = 100
@@ -108,14 +107,7 @@ class Connection(asyncio.BufferedProtocol):
             ) from None
         self._h11.send(h11.Data(data=body))  # has a content-length, so it is sent as it is
         self._h11.send(h11.EndOfMessage())
-        data = memoryview(body)
-        self._transport.write(b"".join((head, data[:SEND_BLOCK_BYTES])))
-        for start in range(SEND_BLOCK_BYTES, len(data), SEND_BLOCK_BYTES):  # asyncio would copy a long rest
-            await self._wait_until_sent(timeout_s)
-            self._transport.write(data[start : start + SEND_BLOCK_BYTES])
-        await self._wait_until_sent(timeout_s)
-
-    async def _wait_until_sent(self, timeout_s: float) -> None:
+        self._transport.write(head + body)
         while self._full and not self._lost:
             await self._wait(timeout_s, "accepted the request too slowly")
 

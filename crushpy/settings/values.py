@@ -80,11 +80,7 @@ def split_rules(text: str) -> list[str]:
 
 
 def _parsed(text: str) -> object:
-    """A quoted text or list in JSON or TOML syntax, else `text` itself."""
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        pass
+    """A quoted text or list in TOML syntax, which JSON mostly is, else `text` itself."""
     import tomllib
 
     try:

@@ -130,14 +130,9 @@ class ObjectStore:
         compressed = zlib.compress(content, 1)
         data = _COMPRESSED + compressed if len(compressed) < len(content) else _STORED + content
         temporary = f"{folder}/{self._temporary_prefix}-{next(self._numbers)}.tmp"
-        handle = _create_file(temporary)
         try:
-            try:
-                remaining = memoryview(data)
-                while remaining:
-                    remaining = remaining[os.write(handle, remaining) :]
-            finally:
-                os.close(handle)
+            with open(_create_file(temporary), "wb") as stream:
+                stream.write(data)
             os.replace(temporary, file)  # noqa: PTH105  # thousands of files, one after the other
         except BaseException:
             with suppress(OSError):

@@ -189,13 +189,6 @@ class RestorationFailed(CrushpyError):
     """Nothing was changed: the disk is full or fails."""
 
 
-class Restored(Data, frozen=True):
-    """What was done, and what was skipped."""
-
-    steps: tuple[Step, ...] = ()
-    conflicts: tuple[Conflict, ...] = ()
-
-
 def with_staging(steps: Sequence[Step], name: str) -> list[Step]:
     """The steps with the staging path of each new content: in the nearest folder that exists and stays."""
     leaving = {step.path for step in steps if step.target.kind != "folder"}
@@ -210,8 +203,11 @@ def with_staging(steps: Sequence[Step], name: str) -> list[Step]:
     return found
 
 
-def restore(steps: Sequence[Step], snapshotter: FileSnapshotter) -> Restored:
-    """Executes the steps. Raises RestorationFailed if nothing was changed."""
+def restore(steps: Sequence[Step], snapshotter: FileSnapshotter) -> RestorationPlan:
+    """Executes the steps; returns what was done, and what was skipped.
+
+    Raises RestorationFailed if nothing was changed.
+    """
     conflicts: list[Conflict] = []
     try:
         ready = _stage_contents(steps, snapshotter, conflicts)
@@ -229,7 +225,7 @@ def restore(steps: Sequence[Step], snapshotter: FileSnapshotter) -> Restored:
             if step.staging:
                 with suppress(OSError), open_parent(step.staging) as (folder, name):
                     folder.remove(name)
-    return Restored(tuple(done), tuple(conflicts))
+    return RestorationPlan(tuple(done), tuple(conflicts))
 
 
 class _Skipped(Exception):

@@ -85,13 +85,9 @@ class IndexFile:
 
     def _write_rows(self, file: Path, flags: int, rows: Sequence[IndexRow]) -> None:
         data = msgspec.msgpack.encode(_Rows(_VERSION, self._root, rows))
-        remaining = memoryview(len(data).to_bytes(_LENGTH_BYTES, "big") + data)
         handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | flags, 0o600)
-        try:
-            while remaining:
-                remaining = remaining[os.write(handle, remaining) :]
-        finally:
-            os.close(handle)
+        with open(handle, "wb") as stream:
+            stream.write(len(data).to_bytes(_LENGTH_BYTES, "big") + data)
 
 
 CLOCK_STEP_NS = 50_000_000

@@ -1,6 +1,6 @@
 """The checks of `crushpy doctor`. None changes anything, and a failing check does not stop the others."""
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 from crushpy.cli.checkup import installation, providers
@@ -37,17 +37,9 @@ MISSING_FOLDER = "/nonexistent"
 """Replaces a missing home or working folder."""
 
 
-async def run_checks(*, online: bool) -> Report:
-    """Runs all checks."""
-    return await _run_checks(CHECKS, online=online)
-
-
-async def check_escapes() -> Report:
-    """Tests escapes from the sandbox."""
-    return await _run_checks({"sandbox": installation.try_escapes})
-
-
-async def _run_checks(checks: Mapping[str, Check], *, online: bool = False) -> Report:
+async def run_checks(*, online: bool, escapes: bool = False) -> Report:
+    """Runs all checks; with `escapes`, only that of escapes from the sandbox."""
+    checks = {"sandbox": installation.try_escapes} if escapes else CHECKS
     report: Report = {area: [] for area in CHECKS}
     context = _build_context(report, online)
     for area, check in checks.items():
@@ -57,8 +49,7 @@ async def _run_checks(checks: Mapping[str, Check], *, online: bool = False) -> R
                 async for finding in found:
                     report[area].append(finding)
             else:
-                for finding in found:
-                    report[area].append(finding)
+                report[area] += found
         except CrushpyError as error:
             report[area].append(fail(error.message, error.hint))
         except Exception as error:

@@ -21,7 +21,6 @@ from crushpy.undo.restoration import (
     Conflict,
     NetChange,
     RestorationPlan,
-    Restored,
     Step,
     net_changes,
     plan_restoration,
@@ -260,7 +259,7 @@ class Rewinder:
     async def _carry_out(self, entry: JournalEntry, *, fresh: bool) -> RewindOutcome:
         """Executes a journal entry, in an order that can be repeated from any point."""
 
-        def work() -> Restored:
+        def work() -> RestorationPlan:
             with locked(self._files.lock_file, RESTORE_LOCK_TIMEOUT_S):
                 if fresh:
                     self._files.journal.write(entry)

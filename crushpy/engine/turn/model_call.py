@@ -30,7 +30,6 @@ from crushpy.llm.protocol import (
 )
 from crushpy.llm.read_json import decode_json, too_deep
 from crushpy.llm.reply_limits import ReplyMeter
-from crushpy.storage.store import Store
 from crushpy.util.spawn import spawn
 from crushpy.util.uncancellable import uncancellable
 
@@ -270,57 +269,11 @@ class ModelCall:
                 pass
 
 
-class DraftAutosave:
-    """Saves the draft of one model call a few times a second: a killed process loses no more than that.
-
-    `changed` is cheap; writing happens on the storage thread.
-    """
-
-    def __init__(self, store: Store, session_id: str, model: str) -> None:
-        self._store = store
-        self._session_id = session_id
-        self._model = model
-        self._id = new_id()
-        self._draft: Draft | None = None
-        self._due: asyncio.TimerHandle | None = None
-        self._written = False
-
-    def changed(self, draft: Draft) -> None:
-        """Schedules a write."""
-        self._draft = draft
-        if self._due is None:
-            delay_s = DRAFT_INTERVAL_S * max(1.0, draft.size / LARGE_DRAFT_CHARS)
-            self._due = asyncio.get_running_loop().call_later(delay_s, self._write)
-
-    def _write(self) -> None:
-        self._due = None
-        message = self._draft.interrupted(self._model, self._id) if self._draft is not None else None
-        if message is not None:
-            self._written = True
-            spawn(self._logged(self._store.messages.save_draft(self._session_id, message)))
-
-    def stop(self) -> None:
-        """Stops writing: storing the complete reply removes the draft."""
-        if self._due is not None:
-            self._due.cancel()
-            self._due = None
-
-    async def discard(self) -> None:
-        """Removes the draft."""
-        self.stop()
-        if self._written:
-            self._written = False
-            await self._logged(self._store.messages.delete_draft(self._session_id))
-
-    async def _logged(self, work: Coroutine[Any, Any, None]) -> None:
-        try:
-            await work
-        except CrushpyError as error:  # storing the reply will report it
-            log.info("no draft: %s", error.message)
-
-
 class RecordedCall(ModelCall):
-    """A model call of a turn: saves its draft, counts failed replies and stores their thinking."""
+    """A model call of a turn: counts failed replies and stores their thinking.
+
+    The draft is saved a few times a second, on the storage thread: a killed process loses no more than that.
+    """
 
     def __init__(
         self, scope: AgentScope, request: Request, spent: Spent, commit: Callable[[], Awaitable[None]]
@@ -330,23 +283,42 @@ class RecordedCall(ModelCall):
         self._session, self._models = scope.session, scope.models
         self._spent = spent
         self._commit = commit
-        self._autosave = DraftAutosave(scope.services.store, scope.session.info.id, request.model)
+        self._drafts, self._session_id = scope.services.store.messages, scope.session.info.id
+        self._draft_id = new_id()
+        self._due: asyncio.TimerHandle | None = None
+        self._draft_saved = False
 
     async def run(self) -> Draft:
         try:
             return await super().run()
         finally:
-            self._autosave.stop()
+            self._stop_saving()  # storing the complete reply removes the draft
 
     async def _before_reply(self) -> None:
         await self._commit()
 
     def _on_change(self) -> None:
-        self._autosave.changed(self.draft)
+        if self._due is None:
+            delay_s = DRAFT_INTERVAL_S * max(1.0, self.draft.size / LARGE_DRAFT_CHARS)
+            self._due = asyncio.get_running_loop().call_later(delay_s, self._save_draft)
+
+    def _save_draft(self) -> None:
+        self._due = None
+        if message := self.draft.interrupted(self._request.model, self._draft_id):
+            self._draft_saved = True
+            spawn(_logged(self._drafts.save_draft(self._session_id, message)))
+
+    def _stop_saving(self) -> None:
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
 
     async def _on_failure(self, error: ModelError) -> None:
         """Counts a reply that is thrown away, and stores the thinking of an empty one."""
-        await self._autosave.discard()
+        self._stop_saving()
+        if self._draft_saved:
+            self._draft_saved = False
+            await _logged(self._drafts.delete_draft(self._session_id))
         draft, empty = self.draft, isinstance(error, EmptyReply)
         if draft.usage is None and not empty:
             return
@@ -360,3 +332,10 @@ class RecordedCall(ModelCall):
                 self._emit(UsageReported(used, self._session.usage))
         elif used.total:
             await uncancellable(self._session.count(used))
+
+
+async def _logged(work: Coroutine[Any, Any, None]) -> None:
+    try:
+        await work
+    except CrushpyError as error:  # storing the reply will report it
+        log.info("no draft: %s", error.message)

@@ -5,7 +5,9 @@ import codecs
 import os
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from crushpy.core.ids import new_id
 from crushpy.core.paths import private_dir
@@ -182,7 +184,7 @@ class OutputFile:
         self._folder = folder
         self._buffered: list[str] = []
         self._chars = 0
-        self._file: int | None = None
+        self._file: BinaryIO | None = None
         self._remaining_bytes = MAX_OUTPUT_FILE_BYTES
         self.where = ""
 
@@ -197,14 +199,15 @@ class OutputFile:
 
     def close(self) -> None:
         if self._file is not None:
-            os.close(self._file)
+            with suppress(OSError):  # reported by the last write
+                self._file.close()
             self._file = None
 
     def _open(self) -> None:
         path = self._folder / f"output-{new_id()}.txt"
         try:
             private_dir(self._folder)
-            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            self._file = open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")  # noqa: SIM115
         except OSError as error:
             self.where = f"the whole output could not be kept: {path}: {error.strerror}"
         else:
@@ -217,7 +220,8 @@ class OutputFile:
         data = text.encode()
         remaining, self._remaining_bytes = self._remaining_bytes, self._remaining_bytes - len(data)
         try:
-            _write_all(self._file, data[:remaining])
+            self._file.write(data[:remaining])
+            self._file.flush()
         except OSError as error:
             self.where += f" (cut short: {error.strerror})"
             self.close()
@@ -225,10 +229,3 @@ class OutputFile:
         if self._remaining_bytes < 0:
             self.where += f" (only its first {MAX_OUTPUT_FILE_BYTES // 1_000_000} MB)"
             self.close()
-
-
-def _write_all(file: int, data: bytes) -> None:
-    """Writes every byte or raises: on a full disk the first write may be partial."""
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(file, rest) :]
