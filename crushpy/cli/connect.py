@@ -35,7 +35,7 @@ def connect_command(
     remove: Annotated[bool, typer.Option("--remove", help="Remove the stored key.")] = False,
 ) -> None:
     """Store a provider's key in the system's keyring, from a hidden prompt or from stdin."""
-    from crushpy.cli.workspace import settings_here
+    from crushpy.cli.workspace import load_here
     from crushpy.llm.key_store import require_provider
 
     if more or provider.startswith("-"):
@@ -46,7 +46,7 @@ def connect_command(
         )
     if not provider:
         raise UsageError("No provider was given.", "For example: crushpy connect anthropic")
-    settings = settings_here()
+    settings = load_here().settings
     name = require_provider(provider, settings)
     print(_remove_key(name, settings) if remove else _store_key(name, settings))
 

@@ -33,7 +33,9 @@ async def models_command(
     """List the available models: those of providers with a key or URL, and of local servers."""
     import asyncio
 
-    from crushpy.cli.workspace import learnt_here, settings_here
+    from crushpy.cli.workspace import load_here
+    from crushpy.core.paths import Paths
+    from crushpy.llm.learnt import LearntModels
     from crushpy.llm.model_listing import (
         apply_learnt_windows,
         ask_servers,
@@ -43,7 +45,7 @@ async def models_command(
     )
     from crushpy.llm.provider_factory import default_model
 
-    settings, learnt = settings_here(), learnt_here()
+    settings, learnt = load_here().settings, LearntModels(Paths().learnt_file)
     lists, found = await asyncio.gather(
         ask_servers(settings, refresh=refresh), list_local_models(settings, set_up=False)
     )

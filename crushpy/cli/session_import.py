@@ -1,21 +1,20 @@
 """`crushpy sessions import`: imports sessions of other coding agents."""
 
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from crushpy.cli.command_helpers import AsJson, open_store, print_json, print_note, print_text, suggest_name
-from crushpy.cli.workspace import settings_here, working_folder
-from crushpy.core.errors import CrushpyError, UsageError
+from crushpy.cli.workspace import load_here, working_folder
+from crushpy.core.errors import UsageError
 from crushpy.core.messages import counted
 from crushpy.security.sanitize import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from crushpy.engine.session.importing import ImportOutcome
-    from crushpy.importers.foreign import Found, Source
+    from crushpy.importers.foreign import Source
 
 
 async def import_command(
@@ -45,8 +44,8 @@ async def import_command(
     outcomes: list[ImportOutcome] = []
     async with open_store() as store:
         known = store if not dry_run or store.exists else None
-        importer = SessionImporter(known, compaction=settings_here().compaction.method, dry_run=dry_run)
-        async for outcome in importer.run(source, _find_sessions(source, places)):
+        importer = SessionImporter(known, compaction=load_here().settings.compaction.method, dry_run=dry_run)
+        async for outcome in importer.run(source, chain.from_iterable(map(source.sessions, places))):
             outcomes.append(outcome)
             if not as_json:
                 _print_outcome(outcome, dry_run=dry_run)
@@ -71,8 +70,8 @@ def _print_sources(*, as_json: bool) -> None:
     rows: list[dict[str, Any]] = []
     for source in sources():
         places = source.places(cwd)
-        found = [session for session in _find_sessions(source, places) if isinstance(session, ForeignSession)]
-        count = len({session.id for session in found})
+        found = chain.from_iterable(map(source.sessions, places))
+        count = len({session.id for session in found if isinstance(session, ForeignSession)})
         row: dict[str, Any] = {"name": source.name, "title": source.title, "sessions": count}
         rows.append(row | {"places": [str(place) for place in places]})
     if as_json:
@@ -84,16 +83,6 @@ def _print_sources(*, as_json: bool) -> None:
         print_text(f"{row['name']:<{width}}  {counted(row['sessions'], 'session'):<14}  {searched}\n")
     if any(row["sessions"] for row in rows):
         print_note("Nothing was imported. To import, name an agent: `crushpy sessions import claude`.")
-
-
-def _find_sessions(source: "Source", places: "Iterable[Path]") -> "Iterable[Found]":
-    from crushpy.importers.foreign import SkippedSession
-
-    for place in places:
-        try:
-            yield from source.sessions(place)
-        except CrushpyError as error:
-            yield SkippedSession(place, error.message)
 
 
 def _require_existing(path: Path) -> Path:

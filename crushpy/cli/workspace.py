@@ -8,8 +8,7 @@ from crushpy.core.errors import UsageError
 from crushpy.core.own_code import restrict_imports
 
 if TYPE_CHECKING:
-    from crushpy.llm.learnt import LearntModels
-    from crushpy.settings import Loaded, Settings
+    from crushpy.settings import Loaded
 
 
 def working_folder(cwd: str = "") -> Path:
@@ -51,17 +50,5 @@ def load_here() -> "Loaded":
     return loaded
 
 
-def settings_here() -> "Settings":
-    return load_here().settings
-
-
 def print_warning(text: str) -> None:
     print(f"crushpy: warning: {text}", file=sys.stderr)
-
-
-def learnt_here() -> "LearntModels":
-    """What was learnt about models from their servers."""
-    from crushpy.core.paths import Paths
-    from crushpy.llm.learnt import LearntModels
-
-    return LearntModels(Paths().learnt_file)

@@ -65,8 +65,8 @@ class Client:
         address = proxy.host if proxy else connect_to or target.host
         route = Route(target.scheme, target.host, target.port, address, proxy)
         path, head = request_head(target, proxy, method, headers or {}, body)
-        exchange = Exchange(self, route, (method, path, head, body))
-        await exchange.start()
+        exchange = Exchange(self, route, (method, path, head, body), await self.acquire(route))
+        await exchange.send()
         return exchange
 
     async def close(self) -> None:
@@ -139,16 +139,13 @@ class Client:
 class Exchange:
     """A request that has been sent. Await its `response()`, or `close()` it."""
 
-    def __init__(self, client: Client, route: Route, request: tuple[str, str, Headers, bytes]) -> None:
-        self._client = client
+    def __init__(
+        self, client: Client, route: Route, request: tuple[str, str, Headers, bytes], connection: Connection
+    ) -> None:
+        self._client, self._timeouts = client, client.timeouts
         self._route = route
         self._request = request
-        self._timeouts = client.timeouts
-        self._connection: Connection
-
-    async def start(self) -> None:
-        self._connection = await self._client.acquire(self._route)
-        await self._send()
+        self._connection = connection
 
     async def response(self) -> Response:
         """The response, once its head has arrived."""
@@ -161,7 +158,7 @@ class Exchange:
                 # The server closed the idle connection while the request was on its way.
                 self._connection.abort()
                 self._connection = await self._client.open(self._route)
-                await self._send()
+                await self.send()
                 head = await self._connection.receive_head(self._timeouts.response)
         except BaseException:
             self.close()
@@ -169,7 +166,7 @@ class Exchange:
         release = partial(self._client.release, self._route, self._connection)
         return Response(self._connection, head, self._timeouts.idle, release)
 
-    async def _send(self) -> None:
+    async def send(self) -> None:
         try:
             await self._connection.send(*self._request, self._timeouts.response)
         except BaseException:

@@ -12,7 +12,6 @@ from crushpy.undo.states import MISSING, FileState, stored_path
 TOO_LARGE = "larger than undo.max_file_mb"
 NO_ROOM = "there was no room for a copy (undo.max_mb)"
 UNREADABLE = "could not be read"
-CHUNK = 1 << 20
 
 
 class FileSnapshotter:
@@ -98,21 +97,12 @@ class FileSnapshotter:
 
 def _read(folder: Folder, name: str, limit: int) -> tuple[os.stat_result, bytes | None]:
     """A regular file's status and content; None for content larger than `limit`."""
-    handle = folder.open_regular(name)
-    try:
-        status = os.fstat(handle)
+    with open(folder.open_regular(name), "rb", buffering=0) as file:
+        status = os.fstat(file.fileno())
         if status.st_size > limit:
             return status, None
-        chunks: list[bytes] = []
-        size = 0
-        while chunk := os.read(handle, CHUNK):
-            chunks.append(chunk)
-            size += len(chunk)
-            if size > limit:
-                return os.fstat(handle), None
-        return os.fstat(handle), b"".join(chunks)
-    finally:
-        os.close(handle)
+        content = file.read()
+        return os.fstat(file.fileno()), content if len(content) <= limit else None
 
 
 def _unread_state(status: os.stat_result, why: str) -> FileState:

@@ -63,8 +63,6 @@ class Journal:
     def unfinished(self, root_id: str, workspace: str) -> list[JournalEntry]:
         """Those of a conversation or a workspace whose process is gone, oldest first."""
         found: list[JournalEntry] = []
-        if not self._folder.is_dir():
-            return found
         for file in self._folder.glob("*.json"):
             try:
                 stored = msgspec.json.decode(file.read_bytes(), type=JournalEntry)

@@ -5,7 +5,7 @@ crushpy was last alive: later changes were made by others.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -78,7 +78,7 @@ class RunningCommands:
 
     def sweep(self) -> None:
         """Removes the files of processes that were killed while no command ran."""
-        for file in _list_files(self._folder, ".index"):
+        for file in self._folder.glob("*.index"):
             if not _owner_runs(file) and not file.with_suffix(".json").exists():
                 with suppress(OSError):
                     file.unlink()
@@ -87,7 +87,7 @@ class RunningCommands:
 def find_interrupted(folder: Path, root_id: str, workspace: str) -> list[InterruptedCommand]:
     """The commands of a conversation, or in a workspace, whose crushpy process is gone; oldest first."""
     found: list[InterruptedCommand] = []
-    for file in _list_files(folder, ".json"):
+    for file in folder.glob("*.json"):
         if _owner_runs(file):
             continue
         try:
@@ -98,14 +98,6 @@ def find_interrupted(folder: Path, root_id: str, workspace: str) -> list[Interru
         if command.root_id == root_id or command.workspace == stored_path(workspace):
             found.append(InterruptedCommand(command, seen, file, file.with_suffix(".index")))
     return sorted(found, key=lambda each: each.command.begun_at)
-
-
-def _list_files(folder: Path, suffix: str) -> Iterator[Path]:
-    try:
-        names = os.listdir(folder)  # noqa: PTH208
-    except OSError:
-        return
-    yield from (folder / name for name in names if name.endswith(suffix))
 
 
 def _owner_runs(file: Path) -> bool:

@@ -90,12 +90,11 @@ def _selection_reason(context: CheckContext, name: str) -> str:
 
 
 def _check_window(context: CheckContext, name: str) -> Finding:
-    from crushpy.cli.workspace import learnt_here
     from crushpy.llm.catalog import lookup
-    from crushpy.llm.learnt import with_learnt_window
+    from crushpy.llm.learnt import LearntModels, with_learnt_window
     from crushpy.llm.provider_factory import server_address
 
-    learnt = learnt_here().get(name, server_address(name, context.settings))
+    learnt = LearntModels(context.paths.learnt_file).get(name, server_address(name, context.settings))
     info = with_learnt_window(lookup(name, context.settings.models.get(name)), learnt)
     if info.source == "default":
         return warn(

@@ -1,6 +1,5 @@
 """The undo storage of one workspace: object store, index and journal, created when first used."""
 
-import os
 import platform
 import threading
 import time
@@ -195,15 +194,7 @@ class UndoFiles:
 
 def any_unfinished(folder: Path) -> bool:
     """Whether a restoration or a command may have been interrupted. Cheap: lists two folders."""
-    notes = [file for name in (JOURNAL, RUNNING) for file in _in(folder / name) if file.endswith(".json")]
-    return bool(notes)
-
-
-def _in(folder: Path) -> list[str]:
-    try:
-        return os.listdir(folder)  # noqa: PTH208
-    except OSError:
-        return []
+    return any(True for name in (JOURNAL, RUNNING) for _ in (folder / name).glob("*.json"))
 
 
 class KeptBytes:
