@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 from crushpy.cli.checkup import installation, providers
-from crushpy.cli.checkup.check_result import CheckContext, Finding, fail
+from crushpy.cli.checkup.installation import CheckContext, Finding, fail
 from crushpy.cli.workspace import working_folder
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.paths import Paths, project_root

@@ -6,17 +6,46 @@ import platform
 import shutil
 import sys
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from crushpy.cli.checkup.check_result import CheckContext, Finding, fail, format_size, ok, warn
 from crushpy.core.errors import CrushpyError
-from crushpy.core.messages import counted
-from crushpy.core.paths import PROJECT_FOLDER, private_dir, project_root
+from crushpy.core.messages import Data, counted
+from crushpy.core.paths import PROJECT_FOLDER, Paths, private_dir, project_root
 from crushpy.security.programs import find_program
+from crushpy.settings import Loaded, Settings
 
 if TYPE_CHECKING:
     from crushpy.storage.records import ServerReport
+
+
+class Finding(Data, frozen=True, omit_defaults=False):
+    """One line of the report. Only `fail` means that something is broken."""
+
+    mark: Literal["ok", "warn", "fail"]
+    text: str
+    hint: str = ""
+    """What to do."""
+
+
+ok, warn, fail = (partial(Finding, mark) for mark in ("ok", "warn", "fail"))
+
+
+class CheckContext(Data, frozen=True):
+    """The installation to check."""
+
+    paths: Paths
+    cwd: Path
+    loaded: Loaded
+    trusted: bool
+    """The project around `cwd` may bring settings and templates."""
+    online: bool
+    """One request to the model is allowed."""
+
+    @property
+    def settings(self) -> Settings:
+        return self.loaded.settings
 
 
 REPORTED_PACKAGES = ("textual", "litellm")
@@ -187,9 +216,12 @@ def _describe_file(path: Path) -> str:
     try:
         if path.is_dir():
             return "a folder"
-        return format_size(path.stat().st_size)
+        size = path.stat().st_size
     except OSError:
         return "does not exist yet"
+    if size < 1_000:
+        return f"{size} bytes"
+    return f"{size / 1e6:.1f} MB" if size >= 1_000_000 else f"{size / 1e3:.1f} kB"
 
 
 def _check_folder(folder: Path) -> Iterator[Finding]:

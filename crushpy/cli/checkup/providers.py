@@ -3,7 +3,7 @@
 import os
 from collections.abc import AsyncIterator, Iterator
 
-from crushpy.cli.checkup.check_result import CheckContext, Finding, fail, ok, warn
+from crushpy.cli.checkup.installation import CheckContext, Finding, fail, ok, warn
 from crushpy.core.errors import UsageError
 from crushpy.llm.errors import ModelError
 

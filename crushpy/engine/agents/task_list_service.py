@@ -14,8 +14,7 @@ import msgspec
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.events import Notice, TurnEnded
 from crushpy.core.messages import Note
-from crushpy.engine.agents.scope import AgentScope
-from crushpy.engine.agents.subagents import ENDS, FinishedTask, Subagents, TaskWorkspace
+from crushpy.engine.agents.subagents import ENDS, FinishedTask, TaskWorkspace
 from crushpy.engine.agents.task_reports import (
     TaskMonitor,
     TaskOutcome,
@@ -26,7 +25,7 @@ from crushpy.engine.agents.task_reports import (
     task_label,
 )
 from crushpy.engine.agents.task_spec import UNSUCCESSFUL, TaskListSpec, TaskSchedule, TaskSpec, TaskState
-from crushpy.engine.agents.task_workspaces import TaskWorkspaces, Worktrees
+from crushpy.engine.agents.task_workspaces import Worktrees
 from crushpy.engine.event_bus import unexpected_error
 from crushpy.engine.run_slot import RunSlot
 from crushpy.engine.runtime import Runtime
@@ -36,7 +35,7 @@ from crushpy.engine.turn.turn import TurnStatus
 from crushpy.storage.records import ListedTask, StoredTaskList
 from crushpy.tools.errors import ToolError
 from crushpy.util.spawn import spawn
-from crushpy.util.uncancellable import uncancellable
+from crushpy.util.uncancellable import in_thread, uncancellable
 
 log = logging.getLogger(__name__)
 
@@ -46,17 +45,20 @@ _STATES: dict[TurnStatus, TaskState] = {"done": "done", "limit": "limit", "inter
 class TaskListRun:
     """One run through a list. The list is the first prompt of a conversation, which stores each report."""
 
-    def __init__(self, subagents: Subagents, scope: AgentScope, workspaces: TaskWorkspaces) -> None:
-        self._subagents = subagents
+    def __init__(self, runtime: Runtime) -> None:
+        scope = runtime.scope
+        self._subagents, self._open_workspace = runtime.subagents, runtime.open_workspace
         self._session, self._store, self._emit = scope.session, scope.services.store, scope.emit
-        self._workspaces = workspaces
+        self._trees = Worktrees(runtime.worktrees, self._root, scope.services.workspace.cwd)
+        self._git_lock = asyncio.Lock()
+        """One git process at a time writes to the repository."""
         self.failure: CrushpyError | None = None
         """Why tasks failed."""
 
     async def begin(self, spec: TaskListSpec, parallel: int, spent: Spent) -> TurnStatus:
         """Stores the list and works through it. Raises `UsageError` before that if it is impossible."""
         tasks = tuple(ListedTask(number, task.name) for number, task in enumerate(spec.tasks, 1))
-        warnings = await self._workspaces.check(_with_worktrees(spec, tasks))
+        warnings = await self._check(spec, tasks)
         await self._session.add_prompt(user_message(_listed(spec)))
         self._emit(TurnEnded("done"))
         listed = StoredTaskList(msgspec.json.encode(spec).decode(), parallel, tasks)
@@ -73,9 +75,16 @@ class TaskListRun:
                 'Say what to do: crushpy run --resume ID "and now the docs"',
             )
         spec = msgspec.json.decode(listed.orders, type=TaskListSpec)
-        warnings = await self._workspaces.check(_with_worktrees(spec, listed.tasks))
+        warnings = await self._check(spec, listed.tasks)
         self._session.announce()
         return await self._work_through(spec, listed.tasks, parallel or listed.parallel, spent, warnings)
+
+    async def _check(self, listed: TaskListSpec, tasks: Sequence[ListedTask]) -> list[str]:
+        """Raises `UsageError` if a task wants a worktree and there can be none. Returns warnings."""
+        for spec, task in zip(listed.tasks, tasks, strict=True):
+            if spec.worktree and task.state != "done":
+                return await in_thread(self._trees.check, f"task {task.number} ({task.name})")
+        return []
 
     @property
     def _root(self) -> str:
@@ -105,7 +114,7 @@ class TaskListRun:
         try:
             return self._conclude(await self._run(spent))
         finally:
-            await uncancellable(self._workspaces.close())
+            await in_thread(self._trees.close)
 
     async def _recover(self, tasks: tuple[ListedTask, ...]) -> list[str]:
         """Restores the stored states: done tasks stay done, all others start again. Returns the done ones."""
@@ -199,8 +208,9 @@ class TaskListRun:
         if not spec.worktree:
             task = await self._subagents.work(work, monitor, title=title, limits=spec.limits)
         else:
-            workspace = await self._workspaces.open(spec.name)
-            if earlier := self._workspaces.earlier(spec.name):
+            async with self._git_lock:
+                workspace = self._open_workspace(await in_thread(self._trees.add, spec.name))
+            if earlier := self._trees.open[spec.name].earlier:
                 self._emit(
                     Notice(f"The changes of an earlier attempt at {spec.name} are on the branch {earlier}.")
                 )
@@ -215,7 +225,9 @@ class TaskListRun:
     async def _leave(
         self, spec: TaskSpec, monitor: TaskMonitor, workspace: TaskWorkspace, title: str
     ) -> None:
-        left = await self._workspaces.leave(spec.name, workspace, title)
+        await workspace.services.workspace.jobs.close()
+        async with self._git_lock:
+            left = await in_thread(self._trees.leave, self._trees.open[spec.name], title)
         monitor.update(branch=left.branch, changes=left.changes)
 
     async def _finished(self, spec: TaskSpec, monitor: TaskMonitor, task: FinishedTask) -> TaskState:
@@ -258,14 +270,6 @@ class TaskListRun:
         return "limit"
 
 
-def _with_worktrees(listed: TaskListSpec, tasks: Sequence[ListedTask]) -> list[str]:
-    """The tasks that need a worktree, by number and name."""
-    both = zip(listed.tasks, tasks, strict=True)
-    return [
-        f"task {task.number} ({task.name})" for spec, task in both if spec.worktree and task.state != "done"
-    ]
-
-
 def _listed(spec: TaskListSpec) -> str:
     lines: list[str] = []
     for number, task in enumerate(spec.tasks, 1):
@@ -283,12 +287,12 @@ class TaskListService:
 
     async def work_through(self, spec: TaskListSpec, parallel: int = 1) -> TurnStatus:
         """Works through a list in a new conversation, each task in its own session."""
-        run = self._new_run()
+        run = TaskListRun(self._runtime)
         return await self._run(run, run.begin(spec, parallel, Spent(self._runtime.limits)))
 
     async def resume(self, parallel: int | None = None) -> TurnStatus:
         """Continues the list of this conversation."""
-        run = self._new_run()
+        run = TaskListRun(self._runtime)
         return await self._run(run, run.resume(parallel, Spent(self._runtime.limits)))
 
     async def unfinished(self) -> tuple[ListedTask, ...]:
@@ -303,12 +307,6 @@ class TaskListService:
             msgspec.structs.replace(task, state="interrupted") if task.state == "running" else task
             for task in tasks
         )
-
-    def _new_run(self) -> TaskListRun:
-        root_id, cwd = self._scope.session.info.root_id, self._scope.services.workspace.cwd
-        trees = Worktrees(self._runtime.worktrees, root_id, cwd)
-        workspaces = TaskWorkspaces(trees, self._runtime.open_workspace)
-        return TaskListRun(self._runtime.subagents, self._scope, workspaces)
 
     async def _run(self, run: TaskListRun, work: Coroutine[Any, Any, TurnStatus]) -> TurnStatus:
         async def until_done() -> TurnStatus:

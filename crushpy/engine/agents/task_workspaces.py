@@ -4,13 +4,12 @@ They live in a private folder outside the project. The next start makes branches
 left. No program that the repository configures is run.
 """
 
-import asyncio
 import fcntl
 import logging
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,12 +18,10 @@ import msgspec
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.messages import Data
 from crushpy.core.paths import private_dir
-from crushpy.engine.agents.subagents import TaskWorkspace
 from crushpy.security.private_files import write_private
 from crushpy.security.programs import find_program
 from crushpy.security.safe_git import FILTERS, filter_names, git_command, git_environment
 from crushpy.security.sanitize import clean
-from crushpy.util.uncancellable import in_thread
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +68,8 @@ class Worktrees:
         self._cwd = cwd
         self._prefix = f"{PREFIX}/{list_id}"
         self._lock = -1
+        self.open: dict[str, Worktree] = {}
+        """Those of running tasks, by name."""
 
     def check(self, first: str) -> list[str]:
         """Raises `UsageError` if there can be no worktree for the task `first`. Returns warnings."""
@@ -113,8 +112,8 @@ class Worktrees:
 
     # --- one worktree --------------------------------------------------------------------------------------
 
-    def add(self, name: str) -> Worktree:
-        """Creates a worktree at the last commit, on its own branch."""
+    def add(self, name: str) -> Path:
+        """Creates a worktree at the last commit, on its own branch. Returns its folder for `cwd`."""
         self._lock_folder()
         path, branch = self._own / name, f"{self._prefix}/{name}"
         if path.exists():
@@ -131,15 +130,12 @@ class Worktrees:
         git_dir, common_dir = places.splitlines()
         tree = Worktree(name, str(path), branch, base, git_dir, common_dir, earlier)
         write_private(self._record(name), msgspec.json.encode(tree))
-        return tree
-
-    def working_folder(self, tree: Worktree) -> Path:
-        """The folder in it that corresponds to `cwd`."""
-        below = run_git(self._cwd, "rev-parse", "--show-prefix").rstrip("\n")
-        return Path(tree.path, below)
+        self.open[name] = tree
+        return Path(path, run_git(self._cwd, "rev-parse", "--show-prefix").rstrip("\n"))
 
     def leave(self, tree: Worktree, title: str) -> BranchLeft:
         """Commits its changes and removes it. If that fails it stays, and the error says so."""
+        self.open.pop(tree.name, None)
         try:
             left = _committed(tree, title)
         except (GitFailed, OSError) as error:
@@ -184,7 +180,12 @@ class Worktrees:
                 os.close(handle)
 
     def close(self) -> None:
-        """Removes the list's folder if it is empty."""
+        """Removes the worktrees of tasks that did not start, and the list's folder if it is empty."""
+        for tree in list(self.open.values()):
+            try:
+                self.leave(tree, f"{tree.name}: {INTERRUPTED_TITLE}")
+            except CrushpyError as error:  # the next start recovers it
+                log.warning("a worktree was left: %s", error)
         if self._lock >= 0:
             with suppress(OSError):
                 self._own.rmdir()
@@ -242,51 +243,6 @@ def _lock_of(own: Path) -> Path:
     return own.with_name(f"{own.name}.lock")
 
 
-class TaskWorkspaces:
-    """Opens and leaves the worktrees of a list, one git command at a time."""
-
-    def __init__(self, trees: Worktrees, open_workspace: Callable[[Path], TaskWorkspace]) -> None:
-        self._trees = trees
-        self._open_workspace = open_workspace
-        self._open: dict[str, Worktree] = {}
-        self._git_lock = asyncio.Lock()
-        """One git process at a time writes to the repository."""
-
-    async def check(self, wanted: Sequence[str]) -> list[str]:
-        """Raises `UsageError` if tasks want worktrees and there can be none. Returns warnings."""
-        if not wanted:
-            return []
-        return await in_thread(self._trees.check, wanted[0])
-
-    async def open(self, name: str) -> TaskWorkspace:
-        """Creates a worktree for a task. `leave` makes a branch of it."""
-        async with self._git_lock:
-            return self._open_workspace(await in_thread(self._add, name))
-
-    def _add(self, name: str) -> Path:
-        tree = self._open[name] = self._trees.add(name)
-        return self._trees.working_folder(tree)
-
-    def earlier(self, name: str) -> str:
-        """The branch of an earlier attempt; empty if there was none."""
-        return self._open[name].earlier
-
-    async def leave(self, name: str, workspace: TaskWorkspace, title: str) -> BranchLeft:
-        """Ends its jobs and commits its changes to a branch."""
-        await workspace.services.workspace.jobs.close()
-        async with self._git_lock:
-            return await in_thread(self._trees.leave, self._open.pop(name), title)
-
-    async def close(self) -> None:
-        """Removes the worktrees of tasks that did not start, and unlocks the folder."""
-        for tree in self._open.values():
-            try:
-                await in_thread(self._trees.leave, tree, f"{tree.name}: {INTERRUPTED_TITLE}")
-            except CrushpyError as error:  # the next start recovers it
-                log.warning("a worktree was left: %s", error)
-        await in_thread(self._trees.close)
-
-
 # --- git ---------------------------------------------------------------------------------------------------
 
 
@@ -314,9 +270,9 @@ def _added(tree: Worktree, inside: Sequence[str], filters: Sequence[str]) -> str
     """Stages everything. Returns a note about files that git cannot add, such as nested repositories."""
     words = ("-c", "advice.addEmbeddedRepo=false", "add", "--all", "--ignore-errors")
     done = call_git(Path(tree.path), *inside, *_QUIET, *words, filters=filters)
-    lost = [line for line in done.complaint.splitlines() if "embedded" in line or line.startswith("error:")]
-    if done.code and not lost:
-        raise GitFailed(done.reason)
+    lost = [line for line in done.stderr.splitlines() if "embedded" in line or line.startswith("error:")]
+    if done.returncode and not lost:
+        raise _failed(done)
     return f"\n\nNot in the branch: {clean('; '.join(lost[:10]))}" if lost else ""
 
 
@@ -370,30 +326,24 @@ def git_succeeds(folder: Path, *words: str, filters: Sequence[str] = ()) -> bool
     return True
 
 
-class GitResult(Data, frozen=True):
-    """The result of a git command."""
-
-    code: int
-    text: str
-    complaint: str = ""
-
-    @property
-    def reason(self) -> str:
-        """The error message of git."""
-        lines = [line for line in self.complaint.splitlines() if line.strip()]
-        told = [line for line in lines if line.startswith(("fatal:", "error:"))]
-        return clean(next(iter((*told, *lines)), "")) or f"git exited with {self.code}"
-
-
 def run_git(folder: Path, *words: str, filters: Sequence[str] = (), most: int = -1) -> str:
     """The output of git, at most `most` characters. Raises `GitFailed`."""
     done = call_git(folder, *words, filters=filters, most=most)
-    if done.code:
-        raise GitFailed(done.reason)
-    return done.text
+    if done.returncode:
+        raise _failed(done)
+    return done.stdout
 
 
-def call_git(folder: Path, *words: str, filters: Sequence[str] = (), most: int = -1) -> GitResult:
+def _failed(done: subprocess.CompletedProcess[str]) -> GitFailed:
+    """The error with git's own message."""
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    told = [line for line in lines if line.startswith(("fatal:", "error:"))]
+    return GitFailed(clean(next(iter((*told, *lines)), "")) or f"git exited with {done.returncode}")
+
+
+def call_git(
+    folder: Path, *words: str, filters: Sequence[str] = (), most: int = -1
+) -> subprocess.CompletedProcess[str]:
     """Runs git. `filters`: the known ones to disable, for commands that read files."""
     environment = {**git_environment(filters), "LC_ALL": "C"}
     process = subprocess.Popen(
@@ -410,10 +360,10 @@ def call_git(folder: Path, *words: str, filters: Sequence[str] = (), most: int =
         if most >= 0 and process.stdout is not None:
             text = process.stdout.read(most)
             process.kill()
-            return GitResult(0, text)
+            return subprocess.CompletedProcess(words, 0, text, "")
         try:
             text, complaint = process.communicate(timeout=GIT_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             process.kill()
             raise GitFailed(f"git {words[0]} took more than {GIT_TIMEOUT_S} s") from None
-    return GitResult(process.returncode, text, complaint)
+    return subprocess.CompletedProcess(words, process.returncode, text, complaint)
