@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any
 
 from crushpy.bootstrap import ProjectEnvironment, load_images, open_conversation
-from crushpy.cli.printers import JsonPrinter, PrinterOutput, StreamPrinter, TextPrinter
+from crushpy.cli.printers import PrinterOutput, StreamPrinter, TextPrinter, print_result
 from crushpy.cli.task_table import ListedTaskResults
 from crushpy.cli.workspace import working_folder
 from crushpy.core.errors import CrushpyError, UsageError
@@ -45,8 +45,8 @@ def run_headless(
     options: StartOptions, prompt: str, *, tasks: str, parallel: int | None, form: str, quiet: bool
 ) -> int:
     """Runs a prompt or a file of tasks; returns the exit code. Always prints a `result` last."""
-    printers = {"text": lambda: TextPrinter(quiet=quiet), "json": JsonPrinter, "stream-json": StreamPrinter}
-    out = PrinterOutput(printers[form]())
+    printer = TextPrinter(quiet=quiet) if form == "text" else print_result
+    out = PrinterOutput(StreamPrinter() if form == "stream-json" else printer)
     _install_signal_handler(_raise_interrupt)
     try:
         code = asyncio.run(_run_conversation(options, _choose_work(options, prompt, tasks, parallel), out))

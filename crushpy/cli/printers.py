@@ -2,8 +2,9 @@
 
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol, TextIO
+from typing import TextIO
 
 import msgspec
 
@@ -48,14 +49,10 @@ STREAMED = (
 """The events of the public stream-json contract."""
 
 
-class Printer(Protocol):
-    def __call__(self, event: Event) -> None: ...
-
-
 class PrinterOutput:
     """Wraps a printer. If its output cannot be written any more, `lost` is true and the rest is dropped."""
 
-    def __init__(self, printer: Printer) -> None:
+    def __init__(self, printer: Callable[[Event], None]) -> None:
         self._printer = printer
         self.lost = False
 
@@ -89,12 +86,10 @@ class StreamPrinter:
             _write_json(event.event, task=event.name)
 
 
-class JsonPrinter:
+def print_result(event: Event) -> None:
     """Only the result, as one object."""
-
-    def __call__(self, event: Event) -> None:
-        if isinstance(event, Result):
-            _write_json(event)
+    if isinstance(event, Result):
+        _write_json(event)
 
 
 def _write_json(event: Event, *, task: str = "") -> None:

@@ -105,16 +105,13 @@ def _effect_lines(session_id: str, effect: "EditEffect", after: "Budget", *, dry
         )
     if dry_run:
         return [*lines, "Nothing was changed. Run it without --dry-run to apply it."]
-    lines.append(f"The next request: {_format_usage(after)} of the window.")
+    estimated = "~" if after.estimated else ""
+    lines.append(f"The next request: {estimated}{after.used:,} tokens ({after.used_pct}%) of the window.")
     if any(entry.kind != "restore" for entry in effect.messages):
         names = " ".join(f"--restore {entry.message_id}" for entry in effect.messages[:3] if entry.asked)
         names = "--restore all" if len(effect.messages) > 3 else names
         lines.append(f"To undo: crushpy sessions context {session_id} {names}")
     return lines
-
-
-def _format_usage(budget: "Budget") -> str:
-    return f"{'~' if budget.estimated else ''}{budget.used:,} tokens ({budget.used_pct}%)"
 
 
 def _print_context(conversation: "Conversation", *, as_json: bool) -> None:

@@ -66,11 +66,8 @@ def is_importable(folder: str) -> bool:
     real = os.path.realpath(folder)
     if real == _ROOT:
         return not _is_checkout()
-    return not any(_is_inside(real, each) and not _is_own(real, each) for each in _workspaces)
-
-
-def _is_own(path: str, workspace: str) -> bool:
-    return any(_is_inside(path, each) for each in own_code(workspace))
+    inside = (each for each in _workspaces if _is_inside(real, each))
+    return all(any(_is_inside(real, own) for own in own_code(each)) for each in inside)
 
 
 def _is_inside(path: str, folder: str) -> bool:

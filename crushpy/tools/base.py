@@ -67,20 +67,8 @@ Delegate = Callable[[Delegation, Callable[[str], None]], Awaitable[Outcome]]
 """Runs a sub-agent and shows its progress."""
 
 
-def _discard(_: str) -> None:
-    pass
-
-
 async def _refuse_delegation(order: Delegation, show: Callable[[str], None]) -> "Outcome":
     raise ToolError("Tasks are not available here. Do it yourself.")
-
-
-def _default_image_limits() -> ImageLimits | None:
-    return ImageLimits(longest=1_568)
-
-
-def _skip_nothing(tool: str, place: Path, real: Path) -> Callable[[str], bool] | None:
-    return None
 
 
 async def _fetch_nothing(name: str) -> None:
@@ -113,12 +101,12 @@ class ToolContext:
         self.jobs = jobs
         """Background commands."""
         self.allow_private_hosts = allow_private_hosts
-        self.emit: Callable[[str], None] = _discard
+        self.emit: Callable[[str], None] = lambda _: None
         """Shows live output. Never blocks."""
         self.recall: Recall = _recall_nothing
         self.delegate: Delegate = _refuse_delegation
-        self.image_limits: GetImageLimits = _default_image_limits
-        self.find_skipped: FindSkipped = _skip_nothing
+        self.image_limits: GetImageLimits = lambda: ImageLimits(longest=1_568)
+        self.find_skipped: FindSkipped = lambda _tool, _place, _real: None
         """Which files of a searchable folder may not be read."""
         self._fetch_output = fetch_output
         self.call_id = ""

@@ -88,7 +88,8 @@ class TaskReports:
             left -= min(room, len(shown))
             if left < 0:
                 break
-            blocks.insert(0, element("report", f"{_title(outcome)}\n\n{shown}"))
+            title = f"{task_label(outcome.task)}: {title_of(outcome.spec.work.prompt)}"
+            blocks.insert(0, element("report", f"{title}\n\n{shown}"))
         if omitted := len(known) - len(blocks):
             blocks.insert(
                 0, f"({counted(omitted, 'earlier report')} left out; recall finds them by their words.)"
@@ -115,10 +116,6 @@ def is_named(task: ListedTask) -> bool:
 def task_label(task: ListedTask) -> str:
     """The name of a task in running text."""
     return f"Task {task.number}, {task.name}" if is_named(task) else f"Task {task.number}"
-
-
-def _title(outcome: TaskOutcome) -> str:
-    return f"{task_label(outcome.task)}: {title_of(outcome.spec.work.prompt)}"
 
 
 def _shown(text: str, outcome: TaskOutcome, room: int) -> str:
@@ -161,7 +158,8 @@ class TaskMonitor:
                 self.emit_state(f"{event.name} {headline(event.name, event.args, more=' …')}")
             case MessageCommitted():
                 self.update(steps=self.task.steps + 1)
-                self.emit_state(_last_line(event.text))
+                lines = event.text.strip().splitlines()
+                self.emit_state(lines[-1] if lines else "")
             case UsageReported():
                 self.update(tokens=event.total.total, cost=event.total.cost)
                 self.emit_state()
@@ -199,10 +197,6 @@ def task_state_event(
         task.error,
         worktree,
     )
-
-
-def _last_line(text: str) -> str:
-    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
 
 
 # --- the end of a list -----------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from crushpy.engine.turn.call_observer import ObservedCall
 from crushpy.storage.records import StorageError
 from crushpy.storage.store import Store
 from crushpy.tools.base import Outcome
-from crushpy.undo.states import RecordedChange
 
 
 class RunSummary:
@@ -43,11 +42,13 @@ class RunSummary:
         if self._calls:
             with suppress(StorageError):
                 changes = await self._store.file_changes.load(root_id)
-                files = [one for one in changes if one.created_at >= self._since and _is_of_file(one)]
-                return len({one.path for one in files})
+                return len(
+                    {
+                        one.path
+                        for one in changes
+                        if one.created_at >= self._since
+                        and one.after is not None
+                        and "folder" not in (one.after.kind, one.before.kind)
+                    }
+                )
         return 0
-
-
-def _is_of_file(change: RecordedChange) -> bool:
-    """Whether the change concerns a file, not a folder."""
-    return change.after is not None and "folder" not in (change.after.kind, change.before.kind)
