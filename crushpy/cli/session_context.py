@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from crushpy.context.edits import ContextEdit, EditEffect
     from crushpy.context.inspect import Inspection, Row
     from crushpy.context.standing_rules import RuleFact
-    from crushpy.engine.compaction.pin_service import PinService, PinView
+    from crushpy.engine.compaction.pin_service import PinView
     from crushpy.engine.conversation import Conversation
 
 
@@ -171,7 +171,8 @@ async def pin_command(
     if sum(entry is not None for entry in (text, file, message)) != 1:
         raise UsageError("give one of --text, --file and --message", "crushpy sessions pin ID --text TEXT")
 
-    async with _open_pins(session) as service:
+    async with _open(session, read_only=True) as conversation:
+        service = conversation.pins
         if file is not None:
             added = await service.add_file(str(working_folder() / Path(file).expanduser()) if file else "")
         elif message is not None:
@@ -189,15 +190,15 @@ async def unpin_command(
 ) -> None:
     """Remove a pin."""
 
-    async with _open_pins(session) as service:
-        await service.remove(number)
+    async with _open(session, read_only=True) as conversation:
+        await conversation.pins.remove(number)
     print_text(f"Unpinned {number}.\n")
 
 
 async def pins_command(session: SessionId, as_json: AsJson = False) -> None:
     """List the pins of a conversation."""
-    async with _open_pins(session) as service:
-        listed = await service.listed()
+    async with _open(session, read_only=True) as conversation:
+        listed = await conversation.pins.listed()
     if as_json:
         print_json(listed.pins)
     elif not listed.pins:
@@ -249,12 +250,6 @@ def _rule_line(rule: "RuleFact") -> str:
     said = time.strftime("%Y-%m-%d %H:%M", time.localtime(rule.at)) if rule.at else ""
     state = f"  ({rule.ended}{by})" if rule.ended else ""
     return f"{rule.number:>3}  {rule.message_id:<12}  {said:<16}  {one_line(rule.text)}{state}"
-
-
-@asynccontextmanager
-async def _open_pins(name: str) -> "AsyncGenerator[PinService]":
-    async with _open(name, read_only=True) as conversation:
-        yield conversation.pins
 
 
 @asynccontextmanager

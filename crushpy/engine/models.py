@@ -171,9 +171,12 @@ class Models:
 
     def learnt(self, model: str) -> LearntModel:
         """The learnt values of `model` on its current server."""
+        return self._learnt.get(model, self._server(model))
+
+    def _server(self, model: str) -> str:
         if model not in self._servers:
             self._servers[model] = server_address(model, self.settings)
-        return self._learnt.get(model, self._servers[model])
+        return self._servers[model]
 
     def ratios(self, model: str, counted: bool) -> Sequence[float]:
         known = self.learnt(model)
@@ -200,10 +203,9 @@ class Models:
     def learn_ratio(self, model: str, told: Calibration, *, counted: bool) -> None:
         """Stores the ratio of reported to counted tokens."""
         if told.latest is not None:
-            self.learnt(model)
             samples = told.samples if told.restarted else ()
             change = add_ratio(told.latest, counted=counted, replacing=samples)
-            self._learnt.update(model, self._servers[model], change)
+            self._learnt.update(model, self._server(model), change)
 
     def doubts_window(self, model: str) -> bool:
         """True once for each model: the warning about an unknown window is shown once."""
@@ -213,8 +215,7 @@ class Models:
         return True
 
     def _learn(self, model: str, **news: object) -> None:
-        self.learnt(model)
-        self._learnt.update(model, self._servers[model], lambda known: msgspec.structs.replace(known, **news))
+        self._learnt.update(model, self._server(model), lambda known: msgspec.structs.replace(known, **news))
         self._infos.pop(model, None)
 
     # --- requests ---------------------------------------------------------------------------------------
