@@ -14,7 +14,6 @@ from typing import Any
 
 from crushpy.bootstrap import ProjectEnvironment, load_images, open_conversation
 from crushpy.cli.printers import PrinterOutput, StreamPrinter, TextPrinter, print_result
-from crushpy.cli.task_table import ListedTaskResults
 from crushpy.cli.workspace import working_folder
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.events import (
@@ -27,6 +26,7 @@ from crushpy.core.events import (
     Result,
     RunSummarized,
     SessionOpened,
+    TaskEvent,
 )
 from crushpy.core.messages import Image, Usage
 from crushpy.core.start_options import StartOptions
@@ -164,15 +164,24 @@ class _RunObserver:
         self._warnings = warnings
         self._opened = False
         self._text = ""
-        self._tasks = ListedTaskResults()
+        self._tasks: dict[str, ListedTaskChanged] = {}
+        """The state of each task of a list."""
+        self._reports: dict[str, str] = {}
+        """The last message of each."""
         self._warnings_printed = False
         self.signal: int = signal.SIGINT
         """The signal that ended the run, if one did."""
 
     def __call__(self, event: Event) -> None:
-        if isinstance(event, MessageCommitted) and event.text.strip():
-            self._text = event.text
-        self._tasks(event)
+        match event:
+            case MessageCommitted() if event.text.strip():
+                self._text = event.text
+            case ListedTaskChanged():
+                self._tasks[event.name] = event
+            case TaskEvent(name, MessageCommitted() as message) if message.text.strip():
+                self._reports[name] = message.text
+            case _:
+                pass
         self._out(event)
         if isinstance(event, SessionOpened):
             self._opened = True
@@ -190,8 +199,10 @@ class _RunObserver:
         ids = (info.id, info.root_id) if self._opened else ("", "")  # a run that failed earlier is not stored
         error = failure.message if failure else ""
         code = self.exit_code(status)
-        text = self._text or self._tasks.text
-        return Result(*ids, text, usage, usage.cost, code, error, self._tasks.all)
+        tasks = sorted(self._tasks.values(), key=lambda task: task.number)
+        done = [task.name for task in tasks if task.state == "done" and task.name in self._reports]
+        text = self._text or (self._reports[done[-1]] if done else "")
+        return Result(*ids, text, usage, usage.cost, code, error, tuple(tasks))
 
     def exit_code(self, status: str) -> int:
         if status == "done":

@@ -1,11 +1,11 @@
-"""Shows the progress of a task list: a table on a terminal, else lines; and collects its results."""
+"""Shows the progress of a task list: a table on a terminal, else lines."""
 
 import shutil
 import sys
 import time
 from contextlib import suppress
 
-from crushpy.core.events import Event, ListedTaskChanged, MessageCommitted, TaskEvent
+from crushpy.core.events import ListedTaskChanged
 from crushpy.core.messages import counted
 from crushpy.engine.agents.task_reports import MARKS, money, table_lines, unchanged
 from crushpy.security.sanitize import one_line
@@ -76,31 +76,3 @@ def _describe_end(event: ListedTaskChanged) -> str:
     words = [event.state, figures, f"branch {event.branch}" if event.branch else unchanged(event)]
     text = ", ".join(word for word in words if word)
     return f"{text}: {one_line(event.error)}" if event.error else text
-
-
-class ListedTaskResults:
-    """Collects the final state of each task of a list, and the last report, for the result of a run."""
-
-    def __init__(self) -> None:
-        self._states: dict[str, ListedTaskChanged] = {}
-        self._reports: dict[str, str] = {}
-
-    def __call__(self, event: Event) -> None:
-        match event:
-            case ListedTaskChanged():
-                self._states[event.name] = event
-            case TaskEvent(name, MessageCommitted() as message) if message.text.strip():
-                self._reports[name] = message.text
-            case _:
-                pass
-
-    @property
-    def all(self) -> tuple[ListedTaskChanged, ...]:
-        """The current states, in list order."""
-        return tuple(sorted(self._states.values(), key=lambda task: task.number))
-
-    @property
-    def text(self) -> str:
-        """The report of the last task of the list that was done in this run."""
-        done = [task.name for task in self.all if task.state == "done" and task.name in self._reports]
-        return self._reports[done[-1]] if done else ""

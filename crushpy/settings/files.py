@@ -92,8 +92,6 @@ def _located(message: str, text: str) -> str:
 def guard_home(paths: Paths) -> list[str]:
     """Makes crushpy's folders private and returns notices. Raises UsageError if another user owns one."""
     notices: list[str] = []
-    if os.name != "posix":
-        return notices
     for folder in dict.fromkeys((paths.config_dir, paths.data_dir)):
         try:
             found = folder.stat()

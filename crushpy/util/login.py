@@ -7,8 +7,6 @@ from functools import cache
 @cache
 def login_name() -> str:
     """Return the login name for the process's user id; the environment is not consulted."""
-    if os.name != "posix":
-        return os.environ.get("USERNAME", "")
     import pwd
 
     try:
