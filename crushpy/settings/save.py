@@ -37,17 +37,13 @@ def set_value(paths: Paths, key: str, text: str) -> Path:
 
 
 def save_choice(paths: Paths, key: str, value: object) -> Path:
-    """Saves a choice made in the app to `state.toml`; None removes it."""
+    """Saves a choice made in the app to `state.toml`."""
     path, leaf = _known(key)
-    checked = None if value is None else values.check(leaf, path, value)
+    checked = values.check(leaf, path, value)
     values.refuse_password(path, checked)
     state = user_files(paths)[1]
     with _lock(paths):
-        text = read_text(state)
-        if checked is None:
-            _write(state, toml_edit.unset_key(text, path, state))
-        else:
-            _write(state, toml_edit.set_key(text or _STATE_HEAD, path, checked, state))
+        _write(state, toml_edit.set_key(read_text(state) or _STATE_HEAD, path, checked, state))
     return state
 
 
@@ -72,8 +68,7 @@ def add_item(paths: Paths, path: setting_keys.KeyPath, item: str) -> Path:
     """Appends to a list in `state.toml`."""
     state = user_files(paths)[1]
     with _lock(paths):
-        text = read_text(state)
-        _write(state, toml_edit.append_item(text or _STATE_HEAD, path, item, state))
+        _write(state, toml_edit.append_item(read_text(state) or _STATE_HEAD, path, item, state))
     return state
 
 

@@ -87,13 +87,11 @@ def test_setting_a_value_removes_the_choice_made_in_the_app(config: Path, state:
     assert "method" not in state.read_text()
 
 
-def test_a_choice_goes_to_the_state_file_and_none_takes_it_back(config: Path, state: Path) -> None:
+def test_a_choice_goes_to_the_state_file(config: Path, state: Path) -> None:
     config.write_text('model = "mine"\n')
     assert save_choice(Paths(), "model", "chosen") == state
     assert current().model == "chosen"
     assert config.read_text() == 'model = "mine"\n'
-    save_choice(Paths(), "model", None)
-    assert current().model == "mine"
 
 
 def test_unset_removes_a_key_from_both_files_and_names_them(config: Path, state: Path) -> None:
