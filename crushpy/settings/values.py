@@ -80,7 +80,11 @@ def split_rules(text: str) -> list[str]:
 
 
 def _parsed(text: str) -> object:
-    """A quoted text or list in TOML syntax, which JSON mostly is, else `text` itself."""
+    """A quoted text or list in JSON or TOML syntax, else `text` itself."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        pass
     import tomllib
 
     try:
