@@ -191,7 +191,7 @@ class FilesystemView:
     @cached_property
     def _hidden(self) -> tuple[Mount, ...]:
         own_folders = [os.path.realpath(folder) for folder in self._config.own_folders if folder.exists()]
-        found = [*secrets(self._home), *own_folders, *variable_files(self._home, self._workspace), "/run"]
+        found = [*secrets(self._home), *own_folders, *variable_files(self._home, self._workspace)[0], "/run"]
         if not os.path.islink("/var/run") and os.path.isdir("/var/run"):  # noqa: PTH112, PTH114
             found.append("/var/run")
         found += listening_sockets(("/run", "/tmp", "/proc", str(self._workspace)))  # noqa: S108

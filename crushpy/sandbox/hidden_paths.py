@@ -93,12 +93,17 @@ def _real_place(path: str) -> str:
     return os.path.realpath(path) if os.path.lexists(path) else ""
 
 
-def variable_files(home: Path, workspace: Path) -> Iterator[str]:
-    """`.env` files outside the workspace: above it, then beside it and in the home folder, then elsewhere.
-
-    The search is breadth-first, with large folders last, and ends after a tenth of a second.
-    """
+def variable_files(home: Path, workspace: Path) -> tuple[list[str], bool]:
+    """`.env` files outside the workspace, and whether there was time to search everywhere."""
     end = time.monotonic() + _SEARCH_BUDGET_S
+    return list(_find_variable_files(home, workspace, end)), time.monotonic() < end
+
+
+def _find_variable_files(home: Path, workspace: Path, end: float) -> Iterator[str]:
+    """Looks above the workspace, then beside it and in the home folder, then elsewhere.
+
+    The search is breadth-first, with large folders last.
+    """
     queues = [deque([str(workspace.parent)]), deque([str(home)])]
     slow: deque[str] = deque(["/"])
     seen = {str(workspace), *_SPECIAL_FOLDERS}

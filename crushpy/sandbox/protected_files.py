@@ -294,8 +294,9 @@ class ProtectedFiles:
     def existing(self) -> Iterator[Path]:
         """The protected paths that exist and can be read-only, including repositories in the workspace."""
         if self._nested is None:
-            found = (path for path in self._find() if path.casefold().endswith("/.git"))
-            self._nested = [path for path in found if path != self._read_only[0]]
+            found = self._indexes[self._workspace].find()
+            git = (path for path in found if path.casefold().endswith("/.git"))
+            self._nested = [path for path in git if path != self._read_only[0]]
         places = (*self._read_only, *self._in_home, *self._nested)
         return (Path(place) for place in places if os.path.lexists(place))
 

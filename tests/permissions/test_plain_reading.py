@@ -126,6 +126,12 @@ ASKED = (
         "tail -n$x a.py",
         "date -s x",
         "date -f outside",
+        "fd x --search-path /etc",
+        "fd --search-path=/etc x",
+        "fd --base-directory /etc x",
+        "fd --base-dir=/etc x",
+        "fd -C /etc x",
+        "fd -C/etc x",
     ),
     *(
         "python a.py",

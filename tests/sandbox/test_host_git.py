@@ -208,6 +208,31 @@ async def test_git_on_the_host_runs_nothing_that_a_command_planted(scene: Scene,
         assert "was restored" not in again and "was moved" not in again, f"{name}: {again}"
 
 
+async def test_repositories_in_other_writable_folders_are_compared(scene: Scene) -> None:
+    other = repository(scene.workspace.parent / "granted")
+    needs = Privileges(write=(str(other),))
+    said = await scene.attack(f"cd {other}; {HOOK.format('.git/hooks/pre-commit')}", needs)
+    said += await scene.attack(
+        f"cd {other}; {MONITOR.format('')}; git init -q n; {MONITOR.format('-C n')}", needs
+    )
+    assert said.count("only the user may set it") == 2 and "hooks/pre-commit was created" in said, said
+    for folder in (other, other / "n"):
+        git(folder, "commit", "-q", "--allow-empty", "-m", "by the user", check=False)
+    assert not scene.canary.exists()
+    assert "was restored" not in await scene.attack(f"cd {other}; echo x > made; git add -A", needs)
+
+
+async def test_too_many_folders_are_reported(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("crushpy.sandbox.protected_files._MAX_FOLDERS", 5)
+    assert "only the first 5 folders" in await scene.attack("true")
+    assert "only the first" not in await scene.attack("true")
+
+
+async def test_a_shared_repository_is_refused_with_the_reason(scene: Scene) -> None:
+    said = await scene.attack("git init -q --shared new")
+    assert "only the user can make a shared repository" in said
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", KINDS if os.environ.get("ALL_ATTACKS") else KINDS[1::2])
 def test_git_runs_nothing_planted_for_an_ordinary_user(home_of_nobody: Path, kind: str) -> None:

@@ -165,7 +165,7 @@ def sandbox(context: CheckContext) -> Iterator[Finding]:
 async def try_escapes(context: CheckContext) -> AsyncIterator[Finding]:
     from crushpy.sandbox.escape_checks import EscapeTrial
     from crushpy.sandbox.finding import working_sandbox
-    from crushpy.sandbox.hidden_paths import hidden_places
+    from crushpy.sandbox.hidden_paths import hidden_places, variable_files
 
     found = working_sandbox()
     if not found.on:
@@ -175,6 +175,9 @@ async def try_escapes(context: CheckContext) -> AsyncIterator[Finding]:
         yield warn(f"tried in {found.name}: {found.why_not}", _WEAKER_HINT)
     for kind, places in hidden_places().places.items():
         yield ok(f"hidden: {kind}", ", ".join(places))
+    files, is_complete = variable_files(Path.home(), Path.cwd())
+    said = f"hidden: {counted(len(files), '.env file')} outside {Path.cwd()}"
+    yield ok(said if is_complete else f"{said}, as many as were found in 0.1 s")
     kinds: dict[str, list[bool]] = {}
     trial = EscapeTrial(found, private_dir(context.paths.sandboxes), Path.home())
     try:
