@@ -10,7 +10,7 @@ from pathlib import Path
 from crushpy.core.errors import CrushpyError
 from crushpy.core.events import Event, Notice
 from crushpy.core.ids import new_id
-from crushpy.core.messages import Data, counted
+from crushpy.core.messages import counted
 from crushpy.engine.approvals import Ruling
 from crushpy.engine.rewind.undo_files import RUNNING, UndoFiles
 from crushpy.engine.session.session import LiveSession
@@ -36,13 +36,6 @@ OF_JOBS = ("job_output", "job_kill")
 """Tools that read background commands: after them the workspace is scanned."""
 
 
-class _Batch(Data, frozen=True):
-    """The paths that a call is changing."""
-
-    id: str
-    paths: tuple[str, ...]
-
-
 class ChangeRecorder:
     """Observes all calls of a conversation and its tasks."""
 
@@ -61,7 +54,8 @@ class ChangeRecorder:
         self._beating: TimerHandle | None = None
         self._running: dict[int, tuple[ObservedCall, int]] = {}
         """Running commands, each with the number of the last change when it began."""
-        self._batches: dict[int, _Batch] = {}
+        self._batches: dict[int, tuple[str, list[str]]] = {}
+        """The batch of each call that is changing files, and their paths."""
         self._looks: set[Task[None]] = set()
         """Scans that run in the background."""
         self._job: ObservedCall | None = None
@@ -87,7 +81,8 @@ class ChangeRecorder:
     async def ended(self, watched: ObservedCall, outcome: Outcome | None) -> None:
         batch = self._batches.pop(id(watched), None)
         if batch is not None:
-            await self._store.file_changes.finish(batch.id, await in_thread(self._after, batch))
+            batch_id, paths = batch
+            await self._store.file_changes.finish(batch_id, await in_thread(self._after, paths))
         command = self._running.pop(id(watched), None)
         if command is not None or (watched.call.name in OF_JOBS and self._job is not None):
             author, since = command or (self._job, None)
@@ -146,10 +141,10 @@ class ChangeRecorder:
     async def _keep(self, watched: ObservedCall, paths: Sequence[str]) -> None:
         """Stores the content of files, and records that they are about to be changed."""
         states = await in_thread(self._before, paths)
-        batch = _Batch(new_id(), tuple(states))
+        batch_id = new_id()
         changes = ((path, state, None) for path, state in states.items())
-        await self._store.file_changes.add(self._recorded(watched, changes, batch.id), watched.message_id)
-        self._batches[id(watched)] = batch
+        await self._store.file_changes.add(self._recorded(watched, changes, batch_id), watched.message_id)
+        self._batches[id(watched)] = batch_id, list(states)
         self._tell_of_trouble()
 
     def _before(self, paths: Sequence[str]) -> dict[str, FileState]:
@@ -164,10 +159,10 @@ class ChangeRecorder:
                 found[one] = self._files.snapshotter.read_state(one, keep=True)
         return found
 
-    def _after(self, batch: _Batch) -> dict[str, FileState]:
-        for path in batch.paths:
+    def _after(self, paths: Sequence[str]) -> dict[str, FileState]:
+        for path in paths:
             self._files.note(path)
-        return {path: self._files.snapshotter.read_state(path) for path in batch.paths}
+        return {path: self._files.snapshotter.read_state(path) for path in paths}
 
     # --- what commands change ----------------------------------------------------------------------------
 

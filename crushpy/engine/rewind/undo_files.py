@@ -197,48 +197,42 @@ def any_unfinished(folder: Path) -> bool:
     return any(True for name in (JOURNAL, RUNNING) for _ in (folder / name).glob("*.json"))
 
 
-class KeptBytes:
-    """The stored file contents of a conversation that is about to be deleted.
+async def stored_contents(store: Store, root_id: str) -> set[str]:
+    """The hashes of the file contents that were stored for a conversation."""
+    changes = await store.file_changes.load(root_id)
+    return _kept(state for change in changes for state in (change.before, change.after))
 
-    They are deleted with it, unless another conversation needs them.
+
+async def forget_contents(store: Store, folder: Path, hashes: set[str], folders: Iterable[str]) -> None:
+    """Deletes stored file contents of a deleted conversation, unless another one needs them.
+
+    `folder` is the store of file contents, `folders` are those that the conversation worked in.
     """
+    for cwd in folders:
+        if await store.sessions.find_latest(cwd) is None:
+            hashes = hashes | await in_thread(_remove_index, folder, cwd)
+    last, needed = 0, await in_thread(_of_indexes, folder)
+    while hashes:
+        last, states = await store.file_changes.load_states(last)
+        if not last:
+            break
+        needed |= _kept(states)
+    if unwanted := hashes - needed:
+        await in_thread(ObjectStore(folder, 0).forget, unwanted)
 
-    def __init__(self, store: Store, folder: Path) -> None:
-        """`folder` is the store of file contents."""
-        self._store = store
-        self._folder = folder
-        self._hashes: set[str] = set()
 
-    async def find(self, root_id: str) -> None:
-        """Called before the conversation is deleted: finds what was stored for it."""
-        for change in await self._store.file_changes.load(root_id):
-            self._hashes |= _kept((change.before, change.after))
+def _remove_index(folder: Path, cwd: str) -> set[str]:
+    """Removes the index of a folder without conversations; returns what only the index referred to."""
+    index = UndoFiles(folder, Path(cwd), UndoSettings()).index_file
+    found = _kept(state for _, _, state in index.read().values())
+    index.remove()
+    return found
 
-    async def forget(self, cwd: str) -> None:
-        """Called after the deletion: `cwd` is the folder it worked in."""
-        left = await self._store.sessions.find_latest(cwd) is None
-        if left:
-            self._hashes |= await in_thread(self._leave, cwd)
-        last, needed = 0, await in_thread(self._of_indexes)
-        while self._hashes:
-            last, states = await self._store.file_changes.load_states(last)
-            if not last:
-                break
-            needed |= _kept(states)
-        if unwanted := self._hashes - needed:
-            await in_thread(ObjectStore(self._folder, 0).forget, unwanted)
 
-    def _leave(self, cwd: str) -> set[str]:
-        """Removes the index of a folder without conversations; returns what only the index referred to."""
-        index = UndoFiles(self._folder, Path(cwd), UndoSettings()).index_file
-        found = _kept(state for _, _, state in index.read().values())
-        index.remove()
-        return found
-
-    def _of_indexes(self) -> set[str]:
-        """What the stored indexes refer to."""
-        files = (file for name in (WORKSPACES, RUNNING) for file in (self._folder / name).glob("*.index"))
-        return _kept(state for file in files for _, _, state in IndexFile(file, "").read().values())
+def _of_indexes(folder: Path) -> set[str]:
+    """What the stored indexes refer to."""
+    files = (file for name in (WORKSPACES, RUNNING) for file in (folder / name).glob("*.index"))
+    return _kept(state for file in files for _, _, state in IndexFile(file, "").read().values())
 
 
 def _kept(states: Iterable[FileState | None]) -> set[str]:

@@ -147,18 +147,16 @@ class SessionBrowser:
 
         Raises `SessionBusy` if another process uses it.
         """
-        from crushpy.engine.rewind.undo_files import KeptBytes
+        from crushpy.engine.rewind.undo_files import forget_contents, stored_contents
 
         found = await self.store.sessions.load_conversation(root_id)
         sessions = [session.id for session in found]
-        kept = KeptBytes(self.store, self._undo) if self._undo else None
         taken: list[str] = []
         try:
             for session_id in sessions:  # not while another process works on it
                 if await self.store.leases.acquire(session_id):
                     taken.append(session_id)
-            if kept is not None:
-                await kept.find(root_id)
+            hashes = await stored_contents(self.store, root_id) if self._undo else set[str]()
             await self.store.sessions.delete_conversation(root_id)
         except BaseException:
             for session_id in taken:
@@ -167,9 +165,8 @@ class SessionBrowser:
         if self._outputs is not None:
             folders = [self._outputs / session_id for session_id in sessions if session_id.isalnum()]
             await asyncio.to_thread(_remove, folders)
-        if kept is not None:
-            for cwd in {session.cwd for session in found}:
-                await kept.forget(cwd)
+        if self._undo is not None:
+            await forget_contents(self.store, self._undo, hashes, {session.cwd for session in found})
 
     # --- search ------------------------------------------------------------------------------------------
 
