@@ -6,6 +6,10 @@ from crushpy.context.calibration import UNCALIBRATED, Calibration
 from crushpy.core.defaults import DEFAULT_WINDOW
 from crushpy.core.messages import Data
 
+MAX_UNMARKED_SHARE = 0.03
+"""Up to this share of the reading may be estimated without being marked: what was added since the report. Its
+text may be of another kind than the text that the ratio was learnt from."""
+
 
 class Sizes(Data, frozen=True):
     """Our own counts, in tokens."""
@@ -26,7 +30,7 @@ class Budget(Data, frozen=True):
     used: int
     window: int
     estimated: bool
-    """Shown as `~`: an estimate, not a report."""
+    """Shown as `~`: an estimate, or a report and much that was added since."""
     window_known: bool
     """False if the window is a documented default; shown as `?`."""
     believed: bool = True
@@ -61,15 +65,16 @@ def budget(
     without one, an estimate of everything. Estimates are our counts, converted to the provider's tokens.
     """
     from_report = reported is not None and calibration.believed
-    used = calibration.scale(sizes.fixed_tokens + sizes.messages)
+    used = guessed = calibration.scale(sizes.fixed_tokens + sizes.messages)
     if reported is not None and calibration.believed:
-        used = reported + calibration.scale_added(sizes.added)
+        guessed = calibration.scale_added(sizes.added)
+        used = reported + guessed
     known = window is not None and window > 0
     size = window if window is not None and window > 0 else DEFAULT_WINDOW
     return Budget(
         used=min(used, size),
         window=size,
-        estimated=not from_report,
+        estimated=guessed > MAX_UNMARKED_SHARE * used,
         window_known=known,
         believed=calibration.believed,
         clamped=used > size,

@@ -48,6 +48,7 @@ class TaskListRun:
     def __init__(self, runtime: Runtime) -> None:
         scope = runtime.scope
         self._subagents, self._open_workspace = runtime.subagents, runtime.open_workspace
+        self._summary = runtime.run_summary
         self._session, self._store, self._emit = scope.session, scope.services.store, scope.emit
         self._trees = Worktrees(runtime.worktrees, self._root, scope.services.workspace.cwd)
         self._git_lock = asyncio.Lock()
@@ -229,6 +230,7 @@ class TaskListRun:
         async with self._git_lock:
             left = await in_thread(self._trees.leave, self._trees.open[spec.name], title)
         monitor.update(branch=left.branch, changes=left.changes)
+        self._summary.files_on_branches += left.files
 
     async def _finished(self, spec: TaskSpec, monitor: TaskMonitor, task: FinishedTask) -> TaskState:
         state = _STATES.get(task.status, "failed")

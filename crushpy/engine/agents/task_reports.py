@@ -97,14 +97,20 @@ class TaskReports:
         return "\n".join([spec.work.prompt, "", EARLIER, *blocks])
 
     async def for_conversation(self, outcome: TaskOutcome) -> str:
-        """The report as the conversation stores it."""
-        text = await self._format_report(outcome.result, self._tasks.strategy_for_conversation(outcome.spec))
-        return _shown(text, outcome, MAX_RESULT_CHARS)
+        """The report as the conversation stores it; in full if no task receives it."""
+        received = any(outcome.spec.name in self._received_by(spec) for spec in self._tasks.tasks)
+        strategy = self._tasks.strategy_for_conversation(outcome.spec) if received else "full"
+        return _shown(await self._format_report(outcome.result, strategy), outcome, MAX_RESULT_CHARS)
+
+    def _received_by(self, spec: TaskSpec) -> Sequence[str]:
+        """The names of the tasks whose reports it receives."""
+        names = [task.name for task in self._tasks.tasks]
+        return names[: names.index(spec.name)] if spec.needs is None else spec.needs
 
     def _known_to(self, spec: TaskSpec) -> list[TaskOutcome]:
         """In list order."""
+        wanted = self._received_by(spec)
         names = [task.name for task in self._tasks.tasks]
-        wanted = names[: names.index(spec.name)] if spec.needs is None else spec.needs
         return [self._done[name] for name in names if name in wanted and name in self._done]
 
 

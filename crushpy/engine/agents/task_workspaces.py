@@ -57,6 +57,8 @@ class BranchLeft(Data, frozen=True):
     branch: str = ""
     changes: str = ""
     """A description, the files, and the beginning of the diff."""
+    files: int = 0
+    """How many it changed."""
 
 
 class Worktrees:
@@ -263,7 +265,8 @@ def _committed(tree: Worktree, title: str) -> BranchLeft:
     run_git(
         path, *inside, "update-ref", f"refs/heads/{tree.branch}", head
     )  # the task may have switched branches
-    return BranchLeft(tree.branch, _described(tree, head) + unsaid)
+    names = run_git(Path(tree.common_dir), "diff", "--no-ext-diff", "--name-only", "-z", tree.base, head)
+    return BranchLeft(tree.branch, _described(tree, head) + unsaid, names.count("\0"))
 
 
 def _added(tree: Worktree, inside: Sequence[str], filters: Sequence[str]) -> str:

@@ -203,7 +203,8 @@ class BoundaryBuilder:
         carried = "\n".join((text, *map(message_text, shown)))
         cwd, left = self._session.info.cwd, {message.id for message in parts.middle}
         draft.overrides = tuple({**kept, **overrides}.values())
-        draft.tokens_after = draft.limits.fixed_tokens + size + sum(map(self._gauge.size, shown))
+        first = Message(new_id(), "user", (draft.seed,))
+        draft.tokens_after = self._gauge.request_size(draft.state.request, (first, *shown))
         draft.facts = measure(
             parts.middle,
             draft.seed.summary,

@@ -45,6 +45,8 @@ class Gauge:
         """Each with the number of messages it covers, its reply included."""
         self.calibration = Calibration()
         """As of the last reading."""
+        self._kept: tuple[str, bool, float | None] = ("", False, None)
+        """The ratio when the reports were forgotten, with its model and way of counting."""
 
     def _count_image(self, image: Image) -> int:
         return self._count_image_for(self._model, image)
@@ -80,6 +82,10 @@ class Gauge:
         """System prompt and tool schemas."""
         return self.calibration.scale(self._counted_fixed(request))
 
+    def request_size(self, request: Request, messages: Sequence[Message]) -> int:
+        """A request with these messages."""
+        return self.calibration.scale(self._counted_fixed(request) + sum(map(self._counted, messages)))
+
     def exact_size(self, message: Message) -> int:
         """The count to store with a message; 0 while only an estimate is possible."""
         return self._counter.count_message(message, self._count_image)[0] if self.exact else 0
@@ -104,7 +110,9 @@ class Gauge:
         return known[0]
 
     def reset(self) -> None:
-        """Forgets the reports: after a boundary, a model switch or an edit they describe another request."""
+        """Forgets the reports: after a boundary, a model switch or an edit they describe another request. The
+        ratio stays valid for the model."""
+        self._kept = (self._model, self.exact, self.calibration.ratio)
         self._reports.clear()
 
     def restore(self, history: Sequence[Message], overrides: Overrides, inherited: int, model: str) -> None:
@@ -165,6 +173,9 @@ class Gauge:
             Report(usage.total, usage.total - usage.output_tokens, fixed + sums[min(covered, len(sums)) - 1])
             for usage, covered in self._reports
         ]
+        kept_model, was_exact, ratio = self._kept
+        if ratio is not None and (kept_model, was_exact) == (model, self.exact):
+            return calibrate(reports, (ratio, ratio))
         return calibrate(reports, self._ratios(model, self.exact))
 
     async def settled(self, request: Request, history: tuple[Message, ...], threshold: float) -> Budget:

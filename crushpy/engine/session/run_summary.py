@@ -19,6 +19,8 @@ class RunSummary:
         self._since = time.time()
         self._commands = 0
         self._calls = 0
+        self.files_on_branches = 0
+        """Changed by tasks in worktrees."""
 
     async def begins(self, watched: ObservedCall, ruling: Ruling) -> None:
         self._calls += 1
@@ -29,7 +31,9 @@ class RunSummary:
 
     async def line(self, root_id: str, before: Usage, now: Usage, left: list[int]) -> str:
         """`before`: usage when it was opened; `left`: processes that could not be ended."""
-        said = [f"{counted(await self._changed(root_id), 'file')} changed"]
+        elsewhere = self.files_on_branches
+        said = [f"{counted(await self._changed(root_id) + elsewhere, 'file')} changed"]
+        said[0] += f" ({elsewhere} on branches)" if elsewhere else ""
         said.append(f"{counted(self._commands, 'command')} run")
         cost, tokens = now.cost - before.cost, now.total - before.total
         said.append(f"${cost:.2f}" if cost else f"{counted(tokens, 'token')}")  # the price may be unknown

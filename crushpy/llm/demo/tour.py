@@ -54,6 +54,8 @@ _HELP = re.compile(r"\b(?:help|hello|hi|hey|who|what can|connect|real model|api 
 _LIST = re.compile(
     r"\b(?:work through|do)\b[^:\n]{0,40}\b(?:list|todos?|these)\b[^:\n]{0,40}([:\n].*)?$", re.I | re.S
 )
+_EARLIER_REPORTS = re.compile(r"^# What earlier tasks reported$", re.MULTILINE)
+"""What follows the prompt of a task in a list."""
 _BULLET = re.compile(r"^[ \t]*(?:[-*•]|\d+[.)])[ \t]+(?:\[[ x]\][ \t]+)?(\S.*)$", re.MULTILINE)
 
 
@@ -124,7 +126,7 @@ def _read_situation(request: Request, fullness: float) -> Situation:
             if isinstance(part, Text) and summary.is_carried(part.text):
                 carried, prompt = part.text, None
             elif isinstance(part, Text) and not part.text.startswith("<note>"):
-                prompt = part.text.strip() or prompt
+                prompt = _EARLIER_REPORTS.split(part.text)[0].strip() or prompt
     steps = tuple(_taken_steps(request.messages[after:]))
     opening = not carried and not any(message.role == "assistant" for message in request.messages[:after])
     return Situation(request, fullness, prompt, carried, steps, opening)
@@ -305,8 +307,10 @@ def work_through(todos: list[Todo], start: int) -> Plan:
         text = outcome.text
     yield DemoReply(text, (_write_list(todos),))
     still_open = [f"\n- [ ] {todo.text}" for todo in todos if todo.status != "completed"]
-    done = f"The list is done: {len(todos) - len(still_open)} of {len(todos)}."
-    return DemoReply(f"{done} Left open:{''.join(still_open)}" if still_open else done, done=not still_open)
+    if not still_open:
+        return DemoReply(f"The list is done: {len(todos)} of {len(todos)}.")
+    done = f"I carried out {len(todos) - len(still_open)} of {counted(len(todos), 'item')}."
+    return DemoReply(f"{done} Left open:{''.join(still_open)}", done=False)
 
 
 def _write_list(todos: list[Todo]) -> ToolCall:
