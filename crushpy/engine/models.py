@@ -24,6 +24,7 @@ from crushpy.llm.provider_factory import (
     create_provider,
     protocol_for,
     server_address,
+    waits_for_keyring,
     warm_up,
 )
 from crushpy.llm.status_placement import chosen_placement, usual_placement
@@ -76,20 +77,27 @@ class Models:
         Raises as `provider` does, which would block the event loop while the system keyring is read; and
         BadRequest if `tools` are needed and the server says that the model has none.
         """
-        if model not in self._providers:
+        if model not in self._providers and self._may_describe_models(model):
             from crushpy.llm.model_probe import open_provider
 
-            provider, served = await open_provider(model, self.settings)
-            self._providers[model] = provider
+            self._providers[model], served = await open_provider(model, self.settings)
             if served is not None:
                 self._served[model] = served
                 if served.context_window:
                     self.learn_window(model, served.context_window)
+        elif model not in self._providers and waits_for_keyring(model, self.settings):
+            self._providers[model] = await asyncio.to_thread(create_provider, model, self.settings)
+        self.provider(model)
         if tools and (known := self._served.get(model)) is not None and known.tools is False:
             raise BadRequest(
                 f"{model} does not support tools, which crushpy needs.",
                 "Choose a model that does, with -m or /model: `crushpy models --json` shows which.",
             )
+
+    def _may_describe_models(self, model: str) -> bool:
+        """Whether its server is Ollama or a server of the user's own, which can say more about a model."""
+        protocol = protocol_for(model, self.settings)
+        return protocol == "ollama" or (protocol == "chat" and bool(server_address(model, self.settings)))
 
     async def forget(self, model: str) -> None:
         """Closes the provider of `model`: the next request looks up its key again."""

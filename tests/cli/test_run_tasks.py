@@ -92,6 +92,18 @@ def test_a_task_receives_reports_as_it_asks_and_each_is_summarised_once(
     assert "Two." in whole and "Three." in again and "Four." in as_it_comes
 
 
+def test_a_report_that_no_task_receives_is_not_summarised(
+    run: Run, llm: ScriptedLLM, workspace: Path, cli: Cli
+) -> None:
+    tasks = [{"prompt": "Find the parser."}, {"prompt": "Something else.", "needs": []}]
+    spec = {"report_strategy": "summarized", "tasks": tasks}
+    (workspace / "list.json").write_text(json.dumps(spec))
+    llm.script(LONG, "Two.")
+    done = run("--tasks", "list.json")
+    assert done.code == 0 and prompts(llm) == ["Find the parser.", "Something else."]
+    assert LONG.strip()[:200] in cli("sessions", "show", done.result["root_id"]).stdout
+
+
 @pytest.mark.parametrize(
     ("shared", "sender", "receiver", "short"),
     [

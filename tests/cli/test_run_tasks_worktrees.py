@@ -241,6 +241,12 @@ def test_a_worktree_in_which_nothing_changed_is_said_to_leave_no_branch(
     assert done.stderr.partition("look: done")[2].splitlines()[0].endswith("no changes, no branch")
 
 
+def test_the_last_line_counts_what_is_on_branches(run: Run, llm: ScriptedLLM, project: Path) -> None:
+    llm.always(TaskModel({"left": [writes("b.txt", "left\n"), "Done."]}))
+    done = run("--yolo", "--tasks", listed(project, tree("left")), "--format", "text")
+    assert done.stderr.splitlines()[-1].startswith("1 file changed (1 on branches), ")
+
+
 @both_databases
 @pytest.mark.parametrize("by", ["resume", "next start"])
 def test_what_a_killed_run_left_becomes_a_branch(

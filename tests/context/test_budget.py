@@ -9,8 +9,14 @@ from crushpy.core.defaults import DEFAULT_WINDOW
 
 
 def test_a_report_counts_and_what_came_since_is_added() -> None:
-    reading = budget(Sizes(1_000, 9_000, added=500), 10_000, 100_000)
-    assert (reading.used, reading.estimated, reading.window_known) == (10_500, False, True)
+    reading = budget(Sizes(1_000, 9_000, added=200), 10_000, 100_000)
+    assert (reading.used, reading.estimated, reading.window_known) == (10_200, False, True)
+
+
+def test_much_that_came_since_is_an_estimate_whatever_its_ratio_was_learnt_from() -> None:
+    known = Calibration(ratio=1.2, growth=1.2)
+    assert not budget(Sizes(1_000, 9_000, added=250), 10_000, 100_000, known).estimated
+    assert budget(Sizes(1_000, 9_000, added=270), 10_000, 100_000, known).estimated
 
 
 def test_without_a_report_everything_is_estimated() -> None:

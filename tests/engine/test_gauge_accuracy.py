@@ -9,7 +9,7 @@ import pytest
 from scripted_llm import Call, Reply, ScriptedLLM
 from support.talk import Talks
 
-from crushpy.core.events import Notice
+from crushpy.core.events import BoundaryCommitted, Notice
 from crushpy.core.messages import Usage
 from crushpy.llm.tokens import Counter
 
@@ -121,3 +121,20 @@ async def test_a_report_far_below_is_set_aside_until_a_second_one_agrees(
     assert estimated == [False, False, True, False]
     assert sum("implausible usage" in notice.text for notice in talk.of(Notice)) == 1
     assert talk.conversation.context.budget().used == 630
+
+
+@pytest.mark.parametrize("tokenizer", TOKENIZERS)
+@pytest.mark.parametrize("turns", [1, 2, 4])
+async def test_card_gauge_and_inspector_agree_right_after_a_boundary(
+    talks: Talks, llm: ScriptedLLM, tokenizer: str, turns: int
+) -> None:
+    llm.always(Teller(TOKENIZERS[tokenizer], [10, 0] * turns))
+    talk = await talks(flags={'models."openai/test-model".context_window': WINDOW}, yolo=True)
+    context = talk.conversation.context
+    await context.count_exactly()
+    for number in range(turns):
+        await talk.ask(f"Read part {number}, please.")
+    assert await context.compact(summary="We read all of it.")
+    (boundary,) = talk.of(BoundaryCommitted)
+    assert context.budget().estimated
+    assert boundary.tokens_after == context.budget().used == context.inspect().budget.used

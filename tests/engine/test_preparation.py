@@ -112,6 +112,29 @@ async def test_from_85_percent_on_the_summary_is_made_beside_the_turn_and_crossi
     assert talk.conversation.context.preparation == ""
 
 
+async def test_the_faster_the_window_fills_the_earlier_it_is_prepared(talks: Talks, llm: ScriptedLLM) -> None:
+    def answer(body: dict[str, Any]) -> Answer:
+        command = f"yes some words of log number {len(llm.requests)} | head -n 300"
+        return NOTES if is_summary(body) else Reply(calls=[Call("bash", {"command": command})])
+
+    llm.always(answer)
+    flags = {**WINDOW, f'models."{MODEL}".context_window': 60_000}
+    talk = await talks(flags=flags, yolo=True)
+    used: list[int] = []
+
+    def hear(event: object) -> None:
+        if isinstance(event, PreparationChanged) and event.state == "preparing":
+            used.append(talk.conversation.context.budget().used)
+
+    talk.conversation.subscribe(hear)
+    turn = asyncio.create_task(talk.ask("Read the logs"))
+    boundary = await talk.until_event(BoundaryCommitted)
+    talk.conversation.interrupt()
+    await turn
+    assert 0.5 * 45_000 <= used[0] < 0.85 * 45_000, "a step takes milliseconds, the first summary 8 s"
+    assert "discarded" not in states(talk) and boundary.trigger == "auto" and len(summaries(llm)) == 1
+
+
 async def test_below_that_nothing_is_prepared(talks: Talks, llm: ScriptedLLM) -> None:
     llm.always(model(1_000, 6_300, 6_300))
     talk = await talks(flags=WINDOW, yolo=True)

@@ -194,6 +194,8 @@ async def test_thinking_refused_although_it_fits_is_dropped_with_a_notice_and_no
         *(("claude-opus-5", False), ("claude-opus-5-20260101", False), ("claude-sonnet-4-5-20250929", False)),
         *(("claude-fable-5", False), ("claude-3-7-sonnet-latest", False), ("claude-2.1", False)),
         *(("claude-instant-1.2", False), ("gpt-5", False), ("test-model", False)),
+        *(("claude-v2", False), ("anthropic.claude-v2:1", False), ("claude-instant", False)),
+        *(("claude-instant-v1", False), ("claude-v6", True)),
     ],
 )
 def test_which_models_bind_their_thinking(model: str, binds: bool) -> None:

@@ -194,8 +194,15 @@ async def test_what_fails_on_a_list_stays_open_and_the_rest_is_done(project: Pat
     talk = Talk(project)
     answer = await talk.ask("work through this list: read nowhere.txt; dance a little; read notes.txt")
     assert todo_lists(talk)[-1] == ["pending", "pending", "completed"]
-    assert "1 of 3" in answer
+    assert "1 of 3" in answer and "The list is done" not in answer
     assert "- [ ] dance a little" in answer
+
+
+async def test_a_task_of_a_list_is_its_prompt_not_the_reports_before_it(project: Path) -> None:
+    answer = await Talk(project).ask(
+        "run echo hi\n\n# What earlier tasks reported\n<report>\nnotes\n</report>"
+    )
+    assert "`echo hi` printed" in answer
 
 
 async def test_a_list_without_items_gets_some(project: Path) -> None:

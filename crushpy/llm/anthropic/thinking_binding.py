@@ -19,22 +19,22 @@ from crushpy.util.prefix_cache import PrefixCache
 
 MAX_HISTORIES = 4
 """Histories whose digests are cached: the conversation's, and those of sub-agents."""
-_NAME = re.compile(r"claude-(?:([a-z]{1,20})-)?(?:(\d+)(?:[-.](\d{1,2}))?(?!\d))?")
+_NAME = re.compile(r"claude-(?:([a-z]{1,20})-)?(?:v?(\d+)(?:[-.](\d{1,2}))?(?!\d))?")
 _FIRST_BINDING = {"fable": (5, 1), "mythos": (5, 1), "opus": (5, 5), "sonnet": (5, 5), "haiku": (5, 5)}
 
 
 def binds_thinking(model: str) -> bool:
     """Whether a Claude model accepts thinking only after an unchanged prefix. Unknown names count as new."""
     found = _NAME.search(model)
-    if found is None:
+    if found is None or "instant" in model:
         return False
     family, major, minor = found[1], found[2], found[3]
     if major is None:
-        return family not in ("instant", "v2")
+        return True
     version = (int(major), int(minor or 0))
     if family is None:  # claude-3-5-sonnet, claude-2.1
         return version >= (5, 5)
-    return version >= _FIRST_BINDING.get(family, (0, 0)) and family != "instant"
+    return version >= _FIRST_BINDING.get(family, (0, 0))
 
 
 class _Chain:
