@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import msgspec
 
+from crushpy.bootstrap.mcp_servers import McpServers
 from crushpy.bootstrap.project_environment import ProjectEnvironment
 from crushpy.core.access import Mode
 from crushpy.core.errors import UsageError
@@ -108,13 +109,17 @@ def _build_runtime(
         events(Notice(text, "warning"))
 
     templates = environment.templates.reporting_to(on_template_problem)
-    toolset = Toolset(all_tools(), templates, on_edit=lambda: events(Notice(TEMPLATE_EDITED)))
-    models = Models(settings, toolset.specs, LearntModels(paths.learnt_file))
+    models = Models(settings, lambda _: (), LearntModels(paths.learnt_file))
+    servers = McpServers(environment)
+    tools = (*all_tools(), *servers.tools(models.window(loaded.info.model)))
+    toolset = Toolset(tools, templates, on_edit=lambda: events(Notice(TEMPLATE_EDITED)))
+    models = models.for_tools(toolset.specs)
     gauge = new_gauge(models, loaded)
     session = LiveSession(store, loaded, events, gauge.exact_size, phrases=rule_phrases(templates))
     events.record = NoteRecorder(store, session).record
     workspaces = _Workspaces(environment, store, loaded.info.root_id)
     context = workspaces.tool_context(environment.cwd, workspaces.private)
+    context.mcp = servers.connect(context.jobs, events)
 
     def on_job_ended(job: ShellJob) -> None:
         command = job.process.command
@@ -165,6 +170,7 @@ def _build_runtime(
         Limits(options.max_steps, options.max_tokens, options.max_cost),
         paths.worktrees,
         open_workspace,
+        servers,
     )
 
 

@@ -19,6 +19,7 @@ COMMANDS = {
     "compact": "Compact a session, or preview what would be kept.",
     "template": "Show, edit and check the texts sent to the model.",
     "config": "Read and change settings.",
+    "mcp": "Use servers of the Model Context Protocol.",
     "models": "List models, their windows and prices.",
     "stats": "Show tokens and cost by day, model, project and conversation.",
     "connect": "Store a provider's key in the system's keyring.",

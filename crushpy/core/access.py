@@ -29,6 +29,8 @@ class ToolAccess(Data, frozen=True):
 
 ToolTable = Mapping[str, ToolAccess]
 """All tools, by name."""
+MCP_PREFIX = "mcp__"
+"""Begins the names of tools of MCP servers: `mcp__server__tool`."""
 
 _declared: dict[str, ToolAccess] = {}
 
@@ -76,6 +78,8 @@ class Access(Data, frozen=True):
     """Whether it may change something: read-only access inside the workspace needs no question."""
     needs: Privileges = Privileges()
     """Privileges that the agent requested for a command."""
+    reason: str = ""
+    """Why the user is asked; no rule can answer such a question."""
 
 
 AnswerKind = Literal["once", "conversation", "always", "deny"]

@@ -91,6 +91,8 @@ class ToolCalled(Event, frozen=True, tag="tool_call"):
     id: str
     name: str
     args: dict[str, Any]
+    target: str = ""
+    """The tool of an MCP server that a call of `mcp` runs."""
 
 
 class ApprovalNeeded(Event, frozen=True, tag="approval"):

@@ -47,6 +47,11 @@ class Paths:
         return self.data_dir / "trusted.json"
 
     @property
+    def mcp(self) -> Path:
+        """What is known of MCP servers, and which of them the user has accepted."""
+        return self.data_dir / "mcp"
+
+    @property
     def stored_keys(self) -> Path:
         """The names of providers that have a key in the system keyring."""
         return self.data_dir / "stored_keys.json"

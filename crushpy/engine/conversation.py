@@ -412,6 +412,7 @@ class Conversation:
             await asyncio.wait([self._titling])
         await self._agent.policy.close()
         self._emit_ended_jobs()
+        await self._runtime.mcp.close()
         left = await self._workspace.jobs.close()
         await self._runtime.change_recorder.close()
         if self._session.stored:

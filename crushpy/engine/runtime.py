@@ -1,7 +1,8 @@
 """The services of one open conversation, built by `crushpy.bootstrap`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, Protocol
 
 import msgspec
 
@@ -14,6 +15,21 @@ from crushpy.engine.rewind.recorder import ChangeRecorder
 from crushpy.engine.rewind.undo_files import UndoFiles
 from crushpy.engine.session.run_summary import RunSummary
 from crushpy.engine.turn.limits import Limits
+
+
+class McpAccess(Protocol):
+    """The MCP servers of a conversation; nothing is loaded until `hub` is asked for."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The servers that are configured."""
+        ...
+
+    def hub(self) -> Any:
+        """The servers themselves."""
+        ...
+
+    async def close(self) -> None: ...
 
 
 class Runtime(msgspec.Struct, frozen=True):
@@ -33,3 +49,5 @@ class Runtime(msgspec.Struct, frozen=True):
     """The folder for worktrees of tasks."""
     open_workspace: Callable[[Path], TaskWorkspace]
     """Makes a worktree usable by a task."""
+    mcp: McpAccess
+    """The MCP servers."""

@@ -7,7 +7,7 @@ from typing import Literal
 from crushpy.core.access import Access, Privileges
 from crushpy.core.messages import Data
 from crushpy.permissions.path_rules import TouchedPath, allows, exact_pattern, forbids, is_secret
-from crushpy.permissions.rules import TALK, Rule, RuleSet
+from crushpy.permissions.rules import TALK, Rule, RuleSet, covers_mcp_tool
 
 Verdict = Literal["allow", "ask", "deny"]
 
@@ -101,8 +101,11 @@ def host_matches(pattern: str, host: str) -> bool:
 def decide_tool(access: Access, rules: RuleSet) -> Decision:
     """For a tool that touches nothing a pattern could name."""
 
+    if access.reason:
+        return Decision("ask", access.reason)
+
     def applies(rule: Rule) -> bool:
-        return rule.tool == access.tool and not rule.pattern
+        return not rule.pattern and (rule.tool == access.tool or covers_mcp_tool(rule.tool, access.tool))
 
     if decided := strictest(rules, applies, applies):
         return decided

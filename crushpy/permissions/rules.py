@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Collection, Iterable
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from crushpy.core.access import Mode, Privileges, ToolAccess, ToolTable, declared_tools
+from crushpy.core.access import MCP_PREFIX, Mode, Privileges, ToolAccess, ToolTable, declared_tools
 from crushpy.core.errors import SettingsError
 from crushpy.core.messages import Data
 from crushpy.permissions.shell.ast import word_set
@@ -50,7 +51,8 @@ RUNS_ANYTHING = word_set(
 )
 """A rule that names only one of these would allow any shell command."""
 
-_RULE_SYNTAX = re.compile(r"([A-Za-z_][\w.-]*)\s*(?:\((.*)\))?", re.DOTALL)
+_RULE_SYNTAX = re.compile(r"(mcp__[\w.*-]*|[A-Za-z_][\w.-]*)\s*(?:\((.*)\))?", re.DOTALL)
+_MCP_TOOL = ToolAccess("none", writes=True)
 _HOST = re.compile(r"(\*|(\*\.)?[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?|\[?[0-9a-f:]+\]?)")
 
 
@@ -77,7 +79,7 @@ class Rule(Data, frozen=True):
         if match is None:
             raise _invalid(text, "write `tool` or `tool(pattern)`")
         tool, pattern = match[1], match[2]
-        access = tools.get(tool) or RIGHTS.get(tool)
+        access = tools.get(tool) or RIGHTS.get(tool) or (_MCP_TOOL if tool.startswith(MCP_PREFIX) else None)
         if access is None:
             raise _invalid(text, f"there is no tool {tool!r}", _suggest_tool(tool, (*tools, *RIGHTS)))
         if pattern is None:
@@ -97,6 +99,13 @@ class Rule(Data, frozen=True):
             case "none":
                 raise _invalid(text, f"{tool} takes no pattern", f"Write {tool}.")
         return Rule(tool, pattern)
+
+
+def covers_mcp_tool(rule: str, tool: str) -> bool:
+    """Whether a rule's name covers a tool of an MCP server: `mcp`, `mcp__server`, or a name with `*`."""
+    if not (rule.startswith("mcp") and tool.startswith(MCP_PREFIX)):
+        return False
+    return rule == "mcp" or fnmatchcase(tool, rule) or tool.startswith(f"{rule}__")
 
 
 class RuleSet(Data, frozen=True):
@@ -135,7 +144,7 @@ class RuleSet(Data, frozen=True):
 def parse_allow(text: str, tools: ToolTable) -> Rule:
     """Parses an allow rule. A rule that would allow any shell command is rejected."""
     rule = Rule.parse(text, tools)
-    if rule.tool in RIGHTS or tools[rule.tool].kind != "command":
+    if rule.tool in RIGHTS or rule.tool not in tools or tools[rule.tool].kind != "command":
         return rule
     words = rule.words
     options_only = all(word.startswith("-") for word in words[1:])

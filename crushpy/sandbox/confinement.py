@@ -45,6 +45,16 @@ os.execv(command[0], command)
 """The other sandbox may still be starting. Its user namespace must be entered before its network."""
 
 
+_ROOT = str(Path(__file__).parents[2])
+_RESTRICTED_SCRIPT = """
+import os, sys
+sys.path.append(sys.argv.pop(1))
+from crushpy.sandbox.supervisor.system_calls import restrict_sockets
+restrict_sockets()
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+
+
 @cache
 def can_join_networks() -> bool:
     return sys.platform.startswith("linux") and Path("/proc/self/task").exists()
@@ -113,6 +123,10 @@ class Unconfined:
     def check(self, needs: Privileges) -> list[str]:
         """Called after a command; returns messages about what it changed or was refused."""
         return self._protected.report() if self._protected else []
+
+    def wrap(self, command: Sequence[str], needs: Privileges) -> list[str]:
+        """The command line that runs a long-lived program in the sandbox. Raises OSError if it cannot."""
+        raise OSError(f"there is no sandbox for it: {self.sandbox.why_not}")
 
     def inside(self, path: Path) -> Path:
         return path
@@ -230,6 +244,12 @@ class Bubblewrap(Unconfined):
             self._proxies[hosts] = proxy
         return self._proxies[hosts]
 
+    def wrap(self, command: Sequence[str], needs: Privileges) -> list[str]:
+        view = self._view.view(needs).arguments(self._private.overlays, self._overlay_kind())
+        network = [] if needs.network else ["--unshare-net"]
+        inner = [sys.executable, "-I", "-S", "-c", _RESTRICTED_SCRIPT, _ROOT, *command]
+        return [self.sandbox.program, *network, *NAMESPACES, *view, "--", *inner]
+
     def environment(self, environment: Mapping[str, str], needs: Privileges) -> dict[str, str]:
         caches = self._view.cache_variables(self._shown_tmp, overlays=bool(self._overlay_kind()))
         variables = {**caches, **environment, "TMPDIR": str(self._shown_tmp)}
@@ -325,6 +345,9 @@ class Landlock(Bubblewrap):
                 shutil.copy(hooks, own)
             variables["PRE_COMMIT_HOME"] = str(own)
         return variables
+
+    def wrap(self, command: Sequence[str], needs: Privileges) -> list[str]:
+        raise OSError(f"{self.sandbox.name} cannot run it; bubblewrap can")
 
     @property
     def _shown_tmp(self) -> Path:

@@ -36,6 +36,7 @@ NOT_SETTINGS = frozenset(
 PROJECT_MAY_NOT = frozenset(
     {
         ("providers",),
+        ("mcp",),
         ("database_url",),
         ("permissions", "allow"),
         ("permissions", "private_hosts"),
@@ -207,7 +208,7 @@ class _Merge:
         table = self.values
         for name in path[:-1]:
             table = table.setdefault(name, {})
-        if leaf.is_list:
+        if leaf.is_list and setting_keys.ANY_NAME not in leaf.path:
             self._join(table, leaf, cast("tuple[str, ...]", checked), origin)
             return
         table[path[-1]] = checked

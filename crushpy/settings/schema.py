@@ -216,6 +216,49 @@ class ProviderSettings(Data, frozen=True):
     ] = "auto"
 
 
+class McpTools(Data, frozen=True):
+    """Which tools of a server are offered; names may contain `*`."""
+
+    allow: Annotated[tuple[str, ...], Meta(description="Only these tools are offered; empty: all.")] = ()
+    deny: Annotated[tuple[str, ...], Meta(description="Tools that are not offered.")] = ()
+
+
+class McpOAuth(Data, frozen=True):
+    """How `crushpy mcp login` logs in to a server."""
+
+    client_id: Annotated[str, Meta(description="The registered client; empty: register one.")] = ""
+    client_secret_env: Annotated[
+        VariableName, Meta(description="Name of the environment variable that holds the client's secret.")
+    ] = ""
+    scopes: Annotated[tuple[str, ...], Meta(description="Scopes to ask for; empty: the server's.")] = ()
+    client_metadata_url: Annotated[str, Meta(description="URL of the client's metadata document.")] = ""
+
+
+class McpServerSettings(Data, frozen=True):
+    """One MCP server: a command, or a URL."""
+
+    command: Annotated[str, Meta(description="The program that is the server.")] = ""
+    args: Annotated[tuple[str, ...], Meta(description="Its arguments.")] = ()
+    env: Annotated[
+        dict[str, str] | None,
+        Meta(description="Further environment variables of it; `${NAME}` is replaced by ours."),
+    ] = None
+    cwd: Annotated[str, Meta(description="Its working folder; empty: the project's.")] = ""
+    url: Annotated[str, Meta(description="The address of a server that speaks streamable HTTP.")] = ""
+    headers: Annotated[
+        dict[str, str] | None, Meta(description="HTTP headers; `${NAME}` is replaced by a variable.")
+    ] = None
+    enabled: Annotated[bool, Meta(description="Whether the server is used.")] = True
+    timeout: Annotated[float, Meta(gt=0, description="Seconds to wait for one answer.")] = 60.0
+    tools: McpTools = McpTools()
+    sandbox: Annotated[
+        Literal["project", "off"],
+        Meta(description="Run the command in the sandbox of the project's commands, or without one."),
+    ] = "off"
+    network: Annotated[bool, Meta(description="Whether a sandboxed command may use the network.")] = True
+    oauth: McpOAuth = McpOAuth()
+
+
 if TYPE_CHECKING:
 
     class Keys(Data, frozen=True):
@@ -287,4 +330,5 @@ class Settings(Data, frozen=True):
     undo: UndoSettings = UndoSettings()
     models: dict[str, ModelSettings] = msgspec.field(default_factory=dict[str, ModelSettings])
     providers: dict[str, ProviderSettings] = msgspec.field(default_factory=dict[str, ProviderSettings])
+    mcp: dict[str, McpServerSettings] = msgspec.field(default_factory=dict[str, McpServerSettings])
     keys: Keys = Keys()

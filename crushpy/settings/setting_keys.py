@@ -103,9 +103,12 @@ def parse_key(text: str) -> KeyPath:
     """The parts of a key in TOML syntax; the quotes around a model's name are optional."""
     text = text.strip()
     head, _, rest = text.partition(".")
-    name, _, last = rest.rpartition(".")
-    if (head, ANY_NAME) in tables() and name and not set(name) & set("\"'"):
-        return (head, name, last)
+    if (head, ANY_NAME) in tables() and not set(rest) & set("\"'"):
+        parts = rest.split(".")
+        for end in (2, 1):
+            name, last = ".".join(parts[:-end]), parts[-end:]
+            if name and (end == 1 or (head, ANY_NAME, *last) in leaves()):
+                return (head, name, *last)
     import tomllib
 
     try:
@@ -219,4 +222,6 @@ def _words(kind: Any) -> str:
         return ("a whole number" if bare is int else "a number") + low + high
     if bare is bool:
         return "true or false"
+    if get_origin(bare) is dict:
+        return 'a table of texts, such as { NAME = "value" }'
     return "a text" if bare is str else 'a list of texts, such as ["one", "two"]'

@@ -59,6 +59,8 @@ def _meant(leaf: Leaf, text: str) -> object:
         return _parsed(text)
     if leaf.is_text:
         return text
+    if text.startswith("{"):
+        return _parsed(text)
     for number in (int, float):
         try:
             return number(text)

@@ -17,6 +17,7 @@ from crushpy.util.images import ImageLimits
 
 if TYPE_CHECKING:
     from crushpy.tools.files.file_memory import FileMemory
+    from crushpy.tools.mcp import McpService
     from crushpy.tools.shell.jobs import Jobs
 
 
@@ -71,6 +72,10 @@ async def _refuse_delegation(order: Delegation, show: Callable[[str], None]) -> 
     raise ToolError("Tasks are not available here. Do it yourself.")
 
 
+def _no_servers() -> "McpService":
+    raise ToolError("No MCP server is configured.")
+
+
 async def _fetch_nothing(name: str) -> None:
     """Outputs are on this machine already."""
 
@@ -105,6 +110,8 @@ class ToolContext:
         """Shows live output. Never blocks."""
         self.recall: Recall = _recall_nothing
         self.delegate: Delegate = _refuse_delegation
+        self.mcp: Callable[[], McpService] = _no_servers
+        """The MCP servers, loaded when first used."""
         self.image_limits: GetImageLimits = lambda: ImageLimits(longest=1_568)
         self.find_skipped: FindSkipped = lambda _tool, _place, _real: None
         """Which files of a searchable folder may not be read."""
@@ -190,6 +197,22 @@ class Tool(Generic[A]):
     """True if read-only sub-agents have it."""
     parallel: ClassVar[bool] = False
     """True if it changes nothing, so that calls may run in parallel."""
+
+    def description(self, template: Callable[[], str]) -> str:
+        """What the model reads about the tool; `template` is the text of its own template."""
+        return template()
+
+    def parameters(self) -> Json | None:
+        """The JSON schema of the arguments, if not that of `args`."""
+        return None
+
+    def parse_args(self, args: Json) -> A | None:
+        """The arguments, if the tool reads them itself."""
+        return None
+
+    def target(self, args: Json, context: ToolContext) -> str:
+        """The tool that a call is about, if it stands for another."""
+        return ""
 
     def runs_in_parallel(self, args: Json) -> bool:
         """Whether this call, with its unvalidated arguments, may run in parallel with others."""

@@ -1,4 +1,9 @@
-"""Errors that tools report to the model."""
+"""Errors that tools report to the model, and the question that a running tool may raise."""
+
+from collections.abc import Callable
+
+from crushpy.core.access import Access
+from crushpy.core.messages import Display
 
 
 class ToolError(Exception):
@@ -7,3 +12,13 @@ class ToolError(Exception):
 
 class DoesNotFit(ToolError):
     """An edit does not apply to a file whose current content the model has read: no question is needed."""
+
+
+class ConsentNeeded(Exception):
+    """A running call has met something that only the user can accept. It is run again if they do."""
+
+    def __init__(self, access: Access, preview: Display | None, accept: Callable[[], None]) -> None:
+        super().__init__(access.reason)
+        self.access = access
+        self.preview = preview
+        self.accept = accept

@@ -51,7 +51,9 @@ def all_tools() -> tuple[AnyTool, ...]:
 
 def tool_table() -> ToolTable:
     """What the calls of each tool touch. Also declares it for parsing permission rules."""
-    table = {tool.name: tool.access for tool in all_tools()}
+    from crushpy.tools.mcp import McpTool
+
+    table = {tool.name: tool.access for tool in (*all_tools(), McpTool())}
     declare_tools(table)
     return table
 
@@ -106,6 +108,8 @@ def check_args(tool: AnyTool, args: Json) -> Args:
     for name in _SYSTEM_TEXTS & args.keys():
         if "\0" in (value if isinstance(value := args[name], str) else ""):
             raise ToolError(f"{name} contains a NUL character, which no path and no command can.")
+    if (own := tool.parse_args(args)) is not None:
+        return own
     # Models write null for a missing argument, and numbers as text: both are accepted.
     optional = {field.encode_name for field in msgspec.structs.fields(tool.args) if not field.required}
     given = {name: value for name, value in args.items() if value is not None or name not in optional}

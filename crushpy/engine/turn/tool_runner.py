@@ -23,7 +23,7 @@ from crushpy.engine.turn.limits import LoopGuard
 from crushpy.engine.turn.toolset import NEW_SESSION
 from crushpy.storage.records import CallStart, StorageError
 from crushpy.tools.base import AnyTool, Args, Outcome, ToolContext
-from crushpy.tools.errors import ToolError
+from crushpy.tools.errors import ConsentNeeded, ToolError
 from crushpy.tools.registry import check_args
 from crushpy.tools.truncate import truncate
 from crushpy.util.spawn import run_parallel
@@ -112,7 +112,9 @@ class ToolRunner:
 
     def _announce(self, calls: Iterable[ToolCall]) -> None:
         for call in calls:
-            self._emit(ToolCalled(call.id, call.name, call.args))
+            tool = self._tools.get(call.name)
+            target = "" if tool is None else tool.target(call.args, self._context)
+            self._emit(ToolCalled(call.id, call.name, call.args, target))
 
     def _is_parallel(self, one: RunningCall) -> bool:
         tool = self._tools.get(one.call.name)
@@ -155,7 +157,12 @@ class ToolRunner:
             call_context = context.copy_for_call(
                 call.id, lambda text: self._emit(ToolOutput(call.id, text)), ruling.needs
             )
-            return await self._execute(one, observed, tool, args, call_context)
+            while True:
+                try:
+                    return await self._execute(one, observed, tool, args, call_context)
+                except ConsentNeeded as needed:
+                    if refusal := await self._ask_consent(one, needed):
+                        return Outcome(refusal, is_error=True)
         except (ToolError, OSError) as error:
             return _failure(one.call, error)
         except StorageError:
@@ -165,6 +172,19 @@ class ToolRunner:
             reason = f"{type(error).__name__}: {error}"
             text = f"{one.call.name} failed inside crushpy ({reason}). It may not have run."
             return Outcome(text, is_error=True)
+
+    async def _ask_consent(self, one: RunningCall, needed: ConsentNeeded) -> str:
+        """Asks about what a running call has met; returns why it may not go on."""
+
+        async def preview() -> Display | None:
+            return needed.preview
+
+        ruling = await self._approvals.rule(one.call, (needed.access,), preview, self._task)
+        await self._record_decision(one, (needed.access,), ruling)
+        self.denied_noninteractive = self.denied_noninteractive or ruling.denied_noninteractive
+        if not ruling.refusal:
+            needed.accept()
+        return ruling.refusal
 
     def _check(self, call: ToolCall) -> tuple[AnyTool, Args]:
         tool = self._tools.get(call.name)

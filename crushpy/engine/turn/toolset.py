@@ -1,6 +1,7 @@
 """The tools as the model sees them: which are offered for a compaction method, and their descriptions."""
 
 from collections.abc import Callable
+from functools import partial
 
 from crushpy.core.messages import Data
 from crushpy.core.templates import NAMES, TemplateProblem, Templates
@@ -51,7 +52,11 @@ class Toolset:
         """The tools offered to an agent; `new_session` only if there are terms for it."""
         if self._unchanging is None:
             self._unchanging = tuple(
-                ToolSpec(tool.name, self._templates.render(f"tools/{tool.name}"), schema(tool.args))
+                ToolSpec(
+                    tool.name,
+                    tool.description(partial(self._templates.render, f"tools/{tool.name}")),
+                    tool.parameters() or schema(tool.args),
+                )
                 for tool in self._tools
                 if tool.name != NEW_SESSION
             )

@@ -1,0 +1,94 @@
+"""The MCP servers of a conversation, before any of them is needed: their names, and the tools to offer."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from crushpy.bootstrap.project_environment import ProjectEnvironment
+from crushpy.core.access import Privileges
+from crushpy.core.events import Notice
+from crushpy.engine.event_bus import EventBus
+from crushpy.settings.schema import McpServerSettings
+from crushpy.tools.errors import ToolError
+from crushpy.tools.mcp import McpTool, mcp_tools, read_known_servers
+from crushpy.tools.shell.jobs import Jobs
+
+if TYPE_CHECKING:
+    from crushpy.extensions.mcp.configuration import ServerConfig
+    from crushpy.extensions.mcp.hub import McpHub
+
+PROJECT_FILE = ".mcp.json"
+ASSUMED_WINDOW = 128_000
+
+
+class McpServers:
+    """Reads the configuration; the code that talks to servers is imported with the first call."""
+
+    def __init__(self, environment: ProjectEnvironment) -> None:
+        self._environment = environment
+        self._hub: McpHub | None = None
+        self._make: Callable[[], McpHub] | None = None
+        self._configs: dict[str, ServerConfig] | None = None
+        self.problems: list[str] = []
+        """What is wrong with the configuration."""
+        root = environment.root
+        if environment.trusted and (root / PROJECT_FILE).exists():
+            self.names: Sequence[str] = list(self.configs())
+        else:
+            self.names = [name for name, one in environment.settings.mcp.items() if one.enabled]
+
+    def configs(self) -> "dict[str, ServerConfig]":
+        """The configured servers by name."""
+        from crushpy.extensions.mcp.configuration import configured_servers
+
+        if self._configs is None:
+            root = self._environment.root if self._environment.trusted else None
+            self._configs, self.problems = configured_servers(self._environment.settings.mcp, root)
+        return self._configs
+
+    def tools(self, window: int | None) -> tuple[McpTool, ...]:
+        """The tools to offer, decided from what is known of the servers."""
+        if not self.names:
+            return ()
+        known = read_known_servers(self._environment.paths.mcp / "servers.json")
+        return mcp_tools(self.names, known, window or ASSUMED_WINDOW)
+
+    def connect(self, jobs: Jobs, events: EventBus) -> "Callable[[], McpHub]":
+        """A function that returns the servers, made by its first call."""
+
+        def make() -> "McpHub":
+            return self._make_hub(jobs, events)
+
+        self._make = make
+        return self.hub
+
+    def hub(self) -> "McpHub":
+        if self._hub is None:
+            assert self._make is not None
+            self._hub = self._make()
+        return self._hub
+
+    def _make_hub(self, jobs: Jobs, events: EventBus) -> "McpHub":
+        from crushpy.extensions.mcp.hub import McpHub, McpPlaces
+
+        environment = self._environment
+        folder = environment.paths.mcp
+
+        def confine(command: tuple[str, ...], settings: McpServerSettings) -> list[str]:
+            try:
+                return jobs.confinement.wrap(command, Privileges(network=settings.network))
+            except OSError as error:
+                raise ToolError(f"The MCP server cannot be started: {error}.") from None
+
+        hub = McpHub(
+            self.configs(),
+            McpPlaces(environment.cwd, folder / "servers.json", folder / "accepted.json", folder),
+            confine,
+            private_hosts=environment.settings.permissions.private_hosts,
+        )
+        for problem in self.problems:
+            events(Notice(problem, "warning"))
+        return hub
+
+    async def close(self) -> None:
+        if self._hub is not None:
+            await self._hub.close()

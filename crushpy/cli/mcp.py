@@ -1,0 +1,217 @@
+"""`crushpy mcp`: lists, adds, removes, tests and calls MCP servers."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from crushpy.bootstrap.mcp_servers import McpServers
+from crushpy.bootstrap.project_environment import ProjectEnvironment
+from crushpy.cli.command_helpers import AsJson, add_group, print_json, print_note, print_text
+from crushpy.cli.workspace import working_folder
+from crushpy.core.errors import CrushpyError, UsageError
+from crushpy.core.messages import Json
+from crushpy.core.paths import Paths
+from crushpy.security.sanitize import clean
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The server.")]
+Pairs = list[str]
+
+
+def register(app: typer.Typer) -> None:
+    commands = {
+        "list": list_servers,
+        "add": add_server,
+        "remove": remove_server,
+        "login": login_server,
+        "test": test_server,
+        "call": call_tool,
+    }
+    add_group(app, "mcp", commands)
+
+
+def list_servers(as_json: AsJson = False) -> None:
+    """List the configured servers, and what is known of them. Starts none."""
+    from crushpy.tools.mcp import read_known_servers
+
+    environment = ProjectEnvironment(working_folder())
+    servers = McpServers(environment)
+    known = read_known_servers(environment.paths.mcp / "servers.json")
+    rows: list[Json] = []
+    for name, config in servers.configs().items():
+        seen = known.get(name)
+        seen = seen if seen is not None and seen.config == config.digest else None
+        rows.append(
+            {
+                "name": name,
+                "origin": config.origin,
+                "command": None if config.settings.url else config.command_line,
+                "url": config.settings.url or None,
+                "sandbox": config.settings.sandbox,
+                "protocol": seen.protocol if seen else None,
+                "tools": [tool.name for tool in seen.tools] if seen else None,
+            }
+        )
+    if as_json:
+        print_json({"servers": rows, "problems": servers.problems})
+        return
+    for row in rows:
+        tools = "tools not known yet" if row["tools"] is None else f"{len(row['tools'])} tools"
+        print_text(clean(f"{row['name']}  {row['origin']}  {tools}  {row['url'] or row['command']}") + "\n")
+    for problem in servers.problems:
+        print_note(clean(problem))
+    if not rows:
+        print_text("No MCP server is configured. Add one: crushpy mcp add NAME -- COMMAND ARGS...\n")
+
+
+def add_server(
+    name: Name,
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- COMMAND ARGS...]", help="The command of the server.")
+    ] = None,
+    url: Annotated[str, typer.Option("--url", help="The address of an HTTP server.")] = "",
+    env: Annotated[Pairs, typer.Option("--env", metavar="NAME=VALUE", help="A variable for it.")] = [],  # noqa: B006
+    header: Annotated[Pairs, typer.Option("--header", metavar="NAME=VALUE", help="An HTTP header.")] = [],  # noqa: B006
+) -> None:
+    """Add a server to your settings."""
+    from crushpy.extensions.mcp.configuration import configured_servers
+    from crushpy.settings import set_value
+    from crushpy.settings.schema import McpServerSettings
+
+    if bool(command) == bool(url):
+        raise UsageError(
+            "Name either a command or --url.", f"For instance: crushpy mcp add {name} -- npx some-server"
+        )
+    program, *arguments = command or [""]
+    one = McpServerSettings(program, tuple(arguments), _pairs(env), url=url, headers=_pairs(header))
+    _, problems = configured_servers({name: one}, None)
+    if problems:
+        raise UsageError(f"{problems[0]}.")
+    paths = Paths()
+    for key, value in (("url", url), ("command", program), ("args", arguments), ("env", one.env)):
+        if value:
+            text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+            file = set_value(paths, f"mcp.{name}.{key}", text)
+    if one.headers:
+        file = set_value(paths, f"mcp.{name}.headers", msgspec.json.encode(one.headers).decode())
+    print_text(f"{name} was added to {file}. Try it: crushpy mcp test {name}\n")  # pyright: ignore[reportPossiblyUnboundVariable]
+
+
+def _pairs(texts: Pairs) -> dict[str, str] | None:
+    for text in texts:
+        if "=" not in text:
+            raise UsageError(f"{text!r} is not NAME=VALUE.")
+    return dict(text.split("=", 1) for text in texts) or None
+
+
+def remove_server(name: Name) -> None:
+    """Remove a server from your settings, and forget what is known of it."""
+    from crushpy.extensions.mcp.definitions import store_known
+    from crushpy.settings.save import unset_value
+
+    paths = Paths()
+    changed = unset_value(paths, f"mcp.{name}")
+    if not changed:
+        raise UsageError(f"There is no MCP server {name!r} in your settings.", "See: crushpy mcp list")
+    if (paths.mcp / "servers.json").exists():
+        store_known(paths.mcp / "servers.json", name, None)
+    print_text(f"{name} was removed from {changed[0]}.\n")
+
+
+@asynccontextmanager
+async def _open_hub(name: str) -> AsyncGenerator[Any]:
+    """The servers of this folder. Raises UsageError if there is none of that name."""
+    from crushpy.core.ids import new_id
+    from crushpy.engine.event_bus import EventBus
+    from crushpy.extensions.mcp.process import mcp_process
+    from crushpy.tools.shell.jobs import Jobs
+
+    environment = ProjectEnvironment(working_folder())
+    servers = McpServers(environment)
+    if name not in servers.configs():
+        known = ", ".join(servers.configs()) or "none"
+        raise UsageError(f"There is no MCP server {name!r}. Configured: {known}.", "See: crushpy mcp list")
+    paths = environment.paths
+    private = paths.sandboxes / new_id()
+    jobs = Jobs((), lambda: environment.confine(environment.cwd, private, paths.outputs / "mcp"))
+    servers.connect(jobs, EventBus(opened=True))
+    try:
+        yield servers.hub()
+    finally:
+        await servers.close()
+        await jobs.close()
+        mcp_process().end()
+
+
+async def test_server(name: Name) -> None:
+    """Start a server, and show what it offers."""
+    async with _open_hub(name) as hub:
+        _require_consent(hub, name)
+        one = await hub.connect(name)
+        print_text(f"{name}: protocol {one.known.protocol}, {len(one.tools)} tools\n")
+        for tool in one.tools:
+            summary = tool.description.splitlines()[0] if tool.description else ""
+            print_text(clean(f"  {tool.name}: {summary[:100]}") + "\n")
+        for kind in ("prompts", "resources"):
+            for entry in getattr(one.known, kind):
+                print_text(clean(f"  {kind[:-1]} {entry.get('name')} {entry.get('uri', '')}").rstrip() + "\n")
+        for problem in one.problems:
+            print_note(clean(problem))
+
+
+def _require_consent(hub: Any, name: str) -> None:
+    if hub.needs_consent(name):
+        config = hub.servers[name].config
+        raise UsageError(
+            f"{name} comes from the project's .mcp.json and was not accepted yet: {config.command_line}",
+            "Use it in the app, which asks, or add it to your own settings with crushpy mcp add.",
+        )
+
+
+async def call_tool(
+    server: Annotated[str, typer.Argument(metavar="SERVER")],
+    tool: Annotated[str, typer.Argument(metavar="TOOL")],
+    args: Annotated[str, typer.Option("--args", metavar="JSON", help="The arguments.")] = "{}",
+) -> None:
+    """Call a tool of a server, and print the result."""
+    try:
+        arguments = msgspec.json.decode(args, type=dict[str, Any])
+    except msgspec.MsgspecError as error:
+        raise UsageError(f"--args is not a JSON object: {error}.") from None
+    from crushpy.tools.base import ToolContext
+    from crushpy.tools.errors import ConsentNeeded, ToolError
+    from crushpy.tools.files.file_memory import FileMemory
+    from crushpy.tools.shell.jobs import Jobs
+
+    async with _open_hub(server) as hub:
+        _require_consent(hub, server)
+        cwd = working_folder()
+        context = ToolContext(cwd, Paths().outputs / "mcp", FileMemory(), Jobs())
+        context.emit = lambda text: print_note(clean(text.rstrip("\n")))
+        try:
+            outcome = await hub.call(*hub.resolve(server, tool), arguments, context)
+        except (ToolError, ConsentNeeded) as error:
+            raise CrushpyError(str(error)) from None
+    print_text(clean(outcome.text) + "\n")
+    if outcome.is_error:
+        raise typer.Exit(1)
+
+
+async def login_server(name: Name) -> None:
+    """Log in to an HTTP server in the browser."""
+    async with _open_hub(name) as hub:
+        if not hub.servers[name].config.settings.url:
+            raise UsageError(f"{name} is a command: only HTTP servers have a login.")
+        await hub.login(name, _open_page)
+        print_text(f"Logged in to {name}.\n")
+
+
+def _open_page(url: str) -> None:
+    """Opens the user's browser, without a shell, and prints the address in case there is none."""
+    import webbrowser
+
+    print_note(f"Open this address to log in:\n{clean(url)}")
+    asyncio.get_running_loop().run_in_executor(None, webbrowser.open, url)

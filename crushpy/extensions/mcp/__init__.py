@@ -1,0 +1,4 @@
+"""A client of the Model Context Protocol.
+
+The `mcp` package is imported by a process of its own (`helper.py`): that takes a second of CPU and 62 MB.
+"""

@@ -1,0 +1,158 @@
+"""The configured servers: the user's from the settings, and those of a trusted project's `.mcp.json`."""
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from crushpy.core.errors import SettingsError
+from crushpy.core.messages import Data
+from crushpy.security.safe_open import open_regular
+from crushpy.settings.schema import McpServerSettings
+
+PROJECT_FILE = ".mcp.json"
+MAX_FILE_BYTES = 1_000_000
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]|_(?!_)){0,31}")
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+_SECRET_NAME = re.compile(r"API_?KEY|SECRET|TOKEN|PASSWORD|CREDENTIAL", re.IGNORECASE)
+
+
+class ServerConfig(Data, frozen=True):
+    """One server, with where its definition comes from."""
+
+    name: str
+    settings: McpServerSettings
+    origin: Literal["user", "project"] = "user"
+
+    @property
+    def digest(self) -> str:
+        """Identifies the exact definition, before variables are expanded."""
+        return sha256(msgspec.json.encode((self.origin, self.settings), order="deterministic")).hexdigest()[
+            :16
+        ]
+
+    @property
+    def command_line(self) -> str:
+        import shlex
+
+        return self.settings.url or shlex.join((self.settings.command, *self.settings.args))
+
+    def variables(self) -> list[str]:
+        """The variables that the definition names, in order."""
+        texts = [self.settings.command, self.settings.url, self.settings.cwd, *self.settings.args]
+        texts += [*(self.settings.env or {}).values(), *(self.settings.headers or {}).values()]
+        return list(dict.fromkeys(found[1] for text in texts for found in _VARIABLE.finditer(text)))
+
+
+def configured_servers(
+    settings: Mapping[str, McpServerSettings], root: Path | None
+) -> tuple[dict[str, ServerConfig], list[str]]:
+    """The enabled servers by name, the user's first, and what is wrong with others. `root`: of a trusted
+    project."""
+    found: dict[str, ServerConfig] = {}
+    problems: list[str] = []
+    entries: list[tuple[str, McpServerSettings, Literal["user", "project"]]] = [
+        (name, one, "user") for name, one in settings.items()
+    ]
+    if root is not None:
+        try:
+            entries += [(name, one, "project") for name, one in read_project_file(root / PROJECT_FILE)]
+        except SettingsError as error:
+            problems.append(str(error))
+    for name, one, origin in entries:
+        where = f"mcp.{name}" if origin == "user" else f"{PROJECT_FILE}: {name}"
+        if not _NAME.fullmatch(name):
+            problems.append(f"{where}: a name has letters, digits, - and single _, at most 32")
+        elif bool(one.command) == bool(one.url):
+            problems.append(f"{where}: set either command or url")
+        elif one.url and not one.url.startswith(("https://", "http://")):
+            problems.append(f"{where}: url = {one.url!r} must begin with https:// or http://")
+        elif name in found:
+            problems.append(f"{where}: there is a server of this name in your settings, which is used")
+        elif one.enabled:
+            found[name] = ServerConfig(name, one, origin)
+    return found, problems
+
+
+class _ProjectServer(msgspec.Struct, frozen=True):
+    """An entry of `mcpServers`; keys of other agents are ignored."""
+
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    cwd: str = ""
+    url: str = ""
+    headers: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    disabled: bool = False
+
+
+def read_project_file(file: Path) -> Iterator[tuple[str, McpServerSettings]]:
+    """The servers of a `.mcp.json`: sandboxed, without network. Raises SettingsError."""
+    try:
+        with os.fdopen(open_regular(file.resolve()), "rb") as opened:
+            data = opened.read(MAX_FILE_BYTES + 1)
+    except FileNotFoundError:
+        return iter(())
+    except OSError as error:
+        raise SettingsError(f"{file} cannot be read: {error}") from None
+    try:
+        entries: dict[str, Any] = msgspec.json.decode(data, type=dict[str, Any]).get("mcpServers") or {}
+        read = {name: msgspec.convert(entry, _ProjectServer) for name, entry in entries.items()}
+    except (msgspec.MsgspecError, AttributeError, RecursionError) as error:
+        raise SettingsError(f"{file}: {error}", "Its form is described in docs/mcp.md.") from None
+    return (
+        (
+            name,
+            McpServerSettings(
+                one.command,
+                one.args,
+                one.env or None,
+                one.cwd,
+                one.url,
+                one.headers or None,
+                not one.disabled,
+                sandbox="project",
+                network=bool(one.url),
+            ),
+        )
+        for name, one in read.items()
+    )
+
+
+def expanded(config: ServerConfig, environ: Mapping[str, str] = os.environ) -> McpServerSettings:
+    """The settings with `${NAME}` and `${NAME:-default}` replaced. Raises SettingsError."""
+
+    def value(found: "re.Match[str]") -> str:
+        name, default = found[1], found[2]
+        if config.origin == "project" and is_provider_key(name):
+            raise SettingsError(
+                f"{PROJECT_FILE}: {config.name}: a project's file cannot use ${{{name}}}: it may hold a key.",
+                f"Define the server in your own settings: crushpy mcp add {config.name} ...",
+            )
+        if name in environ:
+            return environ[name]
+        if default is None:
+            raise SettingsError(f"The MCP server {config.name} needs the variable {name}, which is not set.")
+        return default
+
+    def text(one: str) -> str:
+        return _VARIABLE.sub(value, one)
+
+    settings = config.settings
+    return msgspec.structs.replace(
+        settings,
+        command=text(settings.command),
+        args=tuple(map(text, settings.args)),
+        env={name: text(one) for name, one in (settings.env or {}).items()},
+        cwd=text(settings.cwd),
+        url=text(settings.url),
+        headers={name: text(one) for name, one in (settings.headers or {}).items()},
+    )
+
+
+def is_provider_key(name: str) -> bool:
+    return _SECRET_NAME.search(name) is not None

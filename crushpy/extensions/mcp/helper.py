@@ -1,0 +1,383 @@
+# pyright: basic
+"""The process that talks to MCP servers: reads orders from a pipe and writes reports to another.
+
+Only this process imports `mcp`. It ends, and every server that it started with it, as soon as crushpy closes
+the pipe.
+"""
+
+import asyncio
+import logging
+import os
+import sys
+import threading
+import warnings
+from collections import deque
+from contextlib import AsyncExitStack, suppress
+from typing import Any, BinaryIO
+
+from crushpy import __version__
+from crushpy.core.messages import Json
+from crushpy.extensions.mcp.wire import (
+    LoginNeededError,
+    Order,
+    Report,
+    ServerSpec,
+    decode_order,
+    encode_message,
+)
+from crushpy.security.sanitize import encodable
+from crushpy.util.spawn import spawn
+
+MAX_PAGES = 100
+"""Pages of one list that are read: a server may offer pages without end."""
+MAX_TOOLS = 2_000
+STDERR_LINES, STDERR_LINE_CHARS = 20, 500
+MAX_TEXT_CHARS = 20_000_000
+"""Of all texts of one result; a longer one is cut here, so that it is not sent through the pipe."""
+CONNECT_TIMEOUT_S, END_TIMEOUT_S = 30.0, 5.0
+
+
+def run_helper() -> None:
+    # Pipes of our own: anything that is printed goes to stderr.
+    incoming, outgoing = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    os.dup2(2, 1)
+    loop = asyncio.new_event_loop()
+    orders = OrderHandler(outgoing, loop)
+    threading.Thread(target=_listen, args=(incoming, orders), daemon=True).start()
+    warnings.simplefilter("ignore")
+    logging.disable(logging.CRITICAL)  # the SDK logs what servers send
+    import mcp  # noqa: F401
+
+    orders.send(Report(0, "ready"))
+    loop.run_until_complete(orders.ended.wait())
+    os._exit(0)
+
+
+def _listen(incoming: BinaryIO, orders: "OrderHandler") -> None:
+    try:
+        for line in incoming:
+            orders.loop.call_soon_threadsafe(orders.handle, decode_order(line))
+    finally:
+        orders.loop.call_soon_threadsafe(orders.end)
+
+
+class OrderHandler:
+    """The connections, and the orders in progress. Used by the event loop only."""
+
+    def __init__(self, outgoing: BinaryIO, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.ended = asyncio.Event()
+        self.questions: dict[int, asyncio.Future[Json]] = {}
+        """Open elicitations, by their own numbers."""
+        self._outgoing = outgoing
+        self._connections: dict[str, Connection] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+
+    def send(self, report: Report) -> None:
+        try:
+            self._outgoing.write(encode_message(report))
+            self._outgoing.flush()
+        except BrokenPipeError:
+            self.end()
+        except UnicodeEncodeError:  # a lone surrogate in what a server sent
+            data = encodable(report.data)
+            self.send(Report(report.id, report.kind, report.server, data))
+
+    def handle(self, order: Order) -> None:
+        match order.verb:
+            case "cancel":
+                if task := self._tasks.get(order.id):
+                    task.cancel()
+            case "answer":
+                if (waiting := self.questions.get(order.id)) and not waiting.done():
+                    waiting.set_result(order.arguments)
+            case "disconnect":
+                if connection := self._connections.pop(order.server, None):
+                    connection.stop()
+            case _:
+                self._tasks[order.id] = spawn(self._carry_out(order))
+
+    async def _carry_out(self, order: Order) -> None:
+        connection = self._connections.get(order.server)
+        try:
+            if order.verb in ("connect", "login"):
+                assert order.spec is not None
+                if connection is not None:
+                    connection.stop()
+                connection = Connection(order, order.spec, self)
+                self._connections[order.server] = connection
+                data = await connection.open()
+            elif connection is None:
+                raise ConnectionError("it is not connected")
+            else:
+                data = await connection.carry_out(order)
+            self.send(Report(order.id, "result", order.server, data))
+        except asyncio.CancelledError:
+            self.send(Report(order.id, "error", order.server, {"message": "it was cancelled"}))
+        except BaseException as error:
+            told: Json = {"message": describe_error(error), "needs_login": _needs_login(error)}
+            if connection is not None:
+                told["stderr"] = connection.stderr()
+            self.send(Report(order.id, "error", order.server, told))
+        finally:
+            self._tasks.pop(order.id, None)
+
+    def end(self) -> None:
+        spawn(self._end())
+
+    async def _end(self) -> None:
+        for task in list(self._tasks.values()):
+            task.cancel()
+        for connection in self._connections.values():
+            connection.stop()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(END_TIMEOUT_S):
+                for connection in self._connections.values():
+                    await connection.closed.wait()
+        self.ended.set()
+
+
+class Connection:
+    """One server. A task of its own opens and closes it, as the SDK's scopes demand."""
+
+    def __init__(self, order: Order, spec: ServerSpec, orders: OrderHandler) -> None:
+        self.closed = asyncio.Event()
+        self._order, self._spec, self._orders = order, spec, orders
+        self._stop = asyncio.Event()
+        self._ready: asyncio.Future[Json] = orders.loop.create_future()
+        self._client: Any = None
+        self._stderr: deque[str] = deque(maxlen=STDERR_LINES)
+        self._refresh_task: asyncio.Task[None] | None = None
+        self._running = -1
+        self._questions = 0
+
+    async def open(self) -> Json:
+        self._task = spawn(self._run())
+        try:
+            return await asyncio.shield(self._ready)
+        except asyncio.CancelledError:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        self._stop.set()
+        if not self._ready.done() or self._client is None:
+            self._task.cancel()
+
+    def stderr(self) -> str:
+        """The last lines that the server wrote to stderr."""
+        return "\n".join(self._stderr)
+
+    async def _run(self) -> None:
+        try:
+            async with AsyncExitStack() as stack:
+                self._client = await stack.enter_async_context(await self._make_client(stack))
+                self._ready.set_result(await self._lists())
+                await self._stop.wait()
+        except BaseException as error:
+            if not self._ready.done():
+                cancelled = isinstance(error, asyncio.CancelledError)
+                self._ready.set_exception(ConnectionError("it was stopped") if cancelled else error)
+                self._ready.exception()  # it may be that no one waits
+        finally:
+            self.closed.set()
+            if not self._stop.is_set():
+                self._orders.send(Report(0, "closed", self._order.server, {"stderr": self.stderr()}))
+
+    async def _make_client(self, stack: AsyncExitStack) -> Any:
+        from mcp import Client, types
+        from mcp.client.stdio import StdioServerParameters, stdio_client
+        from mcp.client.streamable_http import streamable_http_client
+
+        spec = self._spec
+        if spec.url:
+            http = await stack.enter_async_context(await self._http_client())
+            transport: Any = streamable_http_client(spec.url, http_client=http)
+        else:
+            command = StdioServerParameters(
+                command=spec.command[0],
+                args=list(spec.command[1:]),
+                env=spec.env,
+                cwd=spec.cwd or None,
+                encoding_error_handler="replace",
+            )
+            transport = stdio_client(command, errlog=stack.enter_context(self._stderr_pipe()))
+        return Client(
+            transport,
+            client_info=types.Implementation(name="crushpy", version=__version__),
+            elicitation_callback=self._elicit,
+            message_handler=self._on_message,
+            read_timeout_seconds=spec.timeout,
+            cache=None,
+        )
+
+    async def _http_client(self) -> Any:
+        import httpx2
+
+        from crushpy.extensions.mcp.oauth import make_auth
+
+        show = self._show_url if self._order.verb == "login" else None
+        auth = await make_auth(self._spec, show)
+        timeout = httpx2.Timeout(CONNECT_TIMEOUT_S, read=max(self._spec.timeout, 300))
+        return httpx2.AsyncClient(headers=dict(self._spec.headers), auth=auth, timeout=timeout)
+
+    async def _show_url(self, url: str) -> None:
+        self._orders.send(Report(self._order.id, "open", self._order.server, {"url": url}))
+
+    def _stderr_pipe(self) -> Any:
+        reading, writing = os.pipe()
+        threading.Thread(target=self._read_stderr, args=(reading,), daemon=True).start()
+        return os.fdopen(writing, "w")
+
+    def _read_stderr(self, pipe: int) -> None:
+        with os.fdopen(pipe, "rb") as lines:
+            while line := lines.readline(STDERR_LINE_CHARS):
+                self._stderr.append(line.decode(errors="replace").rstrip())
+
+    # --- lists ---------------------------------------------------------------------------------------------
+
+    async def _lists(self) -> Json:
+        client = self._client
+        able = client.server_capabilities
+        data: Json = {
+            "protocol": client.protocol_version,
+            "instructions": client.instructions or "",
+            "tools": [],
+            "resources": [],
+            "prompts": [],
+        }
+        if able.tools is not None:
+            tools = await _pages(client.list_tools, "tools")
+            data["tools"] = [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools]
+        if able.resources is not None:
+            for resource in await _pages(client.list_resources, "resources"):
+                data["resources"].append(
+                    {"uri": str(resource.uri), "name": resource.name, "description": resource.description}
+                )
+        if able.prompts is not None:
+            for prompt in await _pages(client.list_prompts, "prompts"):
+                names = [argument.name for argument in prompt.arguments or ()]
+                data["prompts"].append(
+                    {"name": prompt.name, "description": prompt.description or "", "arguments": names}
+                )
+        return data
+
+    async def _on_message(self, message: Any) -> None:
+        """A changed list is read again."""
+        if "ListChanged" in type(getattr(message, "root", message)).__name__ and self._refresh_task is None:
+            self._refresh_task = spawn(self._refresh())
+
+    async def _refresh(self) -> None:
+        await asyncio.sleep(0.05)  # several lists usually change together
+        self._refresh_task = None
+        with suppress(Exception):  # the next call to the server says what is wrong
+            self._orders.send(Report(0, "lists", self._order.server, await self._lists()))
+
+    # --- orders --------------------------------------------------------------------------------------------
+
+    async def carry_out(self, order: Order) -> Json:
+        if self.closed.is_set():
+            raise ConnectionError("the server has ended")
+        client, arguments = self._client, order.arguments
+        self._running = order.id
+        match order.verb:
+            case "call":
+                return read_result(
+                    await client.call_tool(order.name, arguments, progress_callback=self._progress(order.id))
+                )
+            case "read":
+                found = await client.read_resource(order.name)
+                return {"content": [read_content({"resource": _plain(one)}) for one in found.contents]}
+            case "prompt":
+                said = await client.get_prompt(order.name, {key: str(v) for key, v in arguments.items()})
+                return {"content": [read_content(_plain(one.content)) for one in said.messages]}
+            case _:
+                raise ValueError(order.verb)
+
+    def _progress(self, order: int) -> Any:
+        async def report(progress: float, total: float | None, message: str | None) -> None:
+            data = {"progress": progress, "total": total, "message": message or ""}
+            self._orders.send(Report(order, "progress", self._order.server, data))
+
+        return report
+
+    async def _elicit(self, context: Any, params: Any) -> Any:
+        from mcp import types
+
+        self._questions += 1
+        number = self._questions * 1_000 + len(self._orders.questions)
+        waiting = self._orders.questions[number] = self._orders.loop.create_future()
+        data = {**_plain(params), "question": number}
+        self._orders.send(Report(self._running, "elicit", self._order.server, data))
+        try:
+            answer = await waiting
+        finally:
+            del self._orders.questions[number]
+        return types.ElicitResult(action=answer["action"], content=answer.get("content"))
+
+
+async def _pages(read: Any, name: str) -> list[Any]:
+    found: list[Any] = []
+    cursor = None
+    for _ in range(MAX_PAGES):
+        page = await read(cursor=cursor)
+        found += getattr(page, name)
+        cursor = page.next_cursor
+        if not cursor or len(found) >= MAX_TOOLS:
+            break
+    return found[:MAX_TOOLS]
+
+
+def _plain(model: Any) -> Json:
+    return model.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def read_result(result: Any) -> Json:
+    """A tool's result; the structured form only if there is no other."""
+    content = [read_content(_plain(one)) for one in result.content]
+    room = MAX_TEXT_CHARS
+    for one in content:
+        if "text" in one:
+            one["text"] = one["text"][: max(0, room)]
+            room -= len(one["text"])
+    structured = getattr(result, "structured_content", None)
+    data: Json = {"content": content, "is_error": bool(result.is_error)}
+    if structured is not None and not any(one.get("text") for one in content):
+        data["structured"] = structured
+    return data
+
+
+def read_content(item: Json) -> Json:
+    """One content block: a text, an image or other data, or a link."""
+    inner: Json = item.get("resource") or item
+    if "text" in inner:
+        return {"text": inner["text"], "uri": inner.get("uri", "")}
+    data = inner.get("data") or inner.get("blob")
+    if data is not None:
+        return {"data": data, "mime": inner.get("mimeType", ""), "uri": inner.get("uri", "")}
+    return {"uri": inner.get("uri", ""), "name": inner.get("name", "")}
+
+
+def describe_error(error: BaseException) -> str:
+    """The innermost cause, in a line."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    if isinstance(error, FileNotFoundError):
+        return f"there is no program {error.filename or error}"
+    text = " ".join(str(error).split())
+    if isinstance(error, TimeoutError):
+        return text or "no answer in time"
+    return text[:1_000] or type(error).__name__
+
+
+def _needs_login(error: BaseException) -> bool:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return isinstance(error, LoginNeededError) or isinstance(error.__cause__, LoginNeededError)
+
+
+if __name__ == "__main__":
+    sys.exit("Started by crushpy.")

@@ -1,0 +1,471 @@
+"""The MCP servers of one conversation: started when first needed, their tools called through the process."""
+
+import asyncio
+import base64
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from crushpy.core.access import MCP_PREFIX, Access
+from crushpy.core.errors import CrushpyError
+from crushpy.core.messages import Data, Diff, Excerpt, Image, Json
+from crushpy.extensions.mcp.configuration import ServerConfig, expanded
+from crushpy.extensions.mcp.definitions import (
+    definition_diff,
+    describe_tool,
+    read_definitions,
+    search_tools,
+    store_known,
+)
+from crushpy.extensions.mcp.process import McpError, McpProcess, mcp_process
+from crushpy.extensions.mcp.wire import OAuthSpec, Order, Report, ServerSpec
+from crushpy.security.redact import redact
+from crushpy.security.sanitize import encodable, one_line
+from crushpy.settings.schema import McpServerSettings
+from crushpy.tools.base import Outcome, ToolContext
+from crushpy.tools.errors import ConsentNeeded, ToolError
+from crushpy.tools.mcp import KnownServer, ToolDefinition, mcp_tool_name, read_known_servers
+from crushpy.tools.shell.child_environment import child_environment
+from crushpy.tools.shell.command_output import Output, describe_output
+from crushpy.util.images import image_type, scale_image
+from crushpy.util.spawn import spawn
+
+SEARCH_WAIT_S = 10.0
+"""How long a search waits for servers whose tools are not known yet."""
+MAX_PROBLEMS = 50
+
+State = Literal["unused", "starting", "ready", "failed", "needs login"]
+Confine = Callable[[tuple[str, ...], McpServerSettings], list[str]]
+"""The command line that runs a server in the sandbox. Raises ToolError if there is none."""
+Elicit = Callable[[str, Json], "asyncio.Future[Json]"]
+"""Asks the user what a server wants to know; the future gets the answer."""
+
+
+class McpPlaces(Data, frozen=True):
+    """Folders and files of the servers."""
+
+    cwd: Path
+    known: Path
+    """The file with what is known of each server."""
+    consents: Path
+    """The file with the commands of projects that the user has accepted."""
+    locks: Path
+
+
+class Server:
+    """One configured server and the state of its connection."""
+
+    def __init__(self, config: ServerConfig, known: KnownServer | None) -> None:
+        self.config = config
+        fits = known is not None and known.config == config.digest
+        self.known: KnownServer | None = known if fits else None
+        self.state: State = "unused"
+        self.error = ""
+        self.problems: list[str] = []
+        self.log: list[str] = []
+        self.opening: asyncio.Task[None] | None = None
+        self.process: McpProcess | None = None
+        """The process that holds the connection."""
+
+    @property
+    def tools(self) -> tuple[ToolDefinition, ...]:
+        return self.known.tools if self.known else ()
+
+    @property
+    def is_connected(self) -> bool:
+        return self.state == "ready" and self.process is not None and not self.process.ended
+
+
+def _decline(server: str, question: Json) -> "asyncio.Future[Json]":
+    answer: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
+    answer.set_result({"action": "decline"})
+    return answer
+
+
+class McpHub:
+    """Implements `tools.mcp.McpService`."""
+
+    def __init__(
+        self,
+        configs: Mapping[str, ServerConfig],
+        places: McpPlaces,
+        confine: Confine,
+        *,
+        private_hosts: bool = False,
+        elicit: Elicit = _decline,
+    ) -> None:
+        known = read_known_servers(places.known)
+        self.servers = {name: Server(config, known.get(name)) for name, config in configs.items()}
+        self.elicit = elicit
+        self._places = places
+        self._confine = confine
+        self._private_hosts = private_hosts
+        self._loop = asyncio.get_running_loop()
+        self._listening: McpProcess | None = None
+
+    # --- names -------------------------------------------------------------------------------------------
+
+    def resolve(self, server: str, tool: str) -> tuple[str, str]:
+        for name, one in self.servers.items():
+            if tool.startswith(f"{MCP_PREFIX}{name}__") and server in ("", name):
+                plain = tool.removeprefix(f"{MCP_PREFIX}{name}__")
+                known = next(
+                    (each.name for each in one.tools if mcp_tool_name(name, each.name) == tool), plain
+                )
+                return name, known
+        if server:
+            self._find(server)
+            return server, tool
+        having = [name for name, one in self.servers.items() if any(each.name == tool for each in one.tools)]
+        if len(having) == 1 or len(self.servers) == 1:
+            return (having or list(self.servers))[0], tool
+        if having:
+            raise ToolError(f"Several servers have a tool {tool!r}: {', '.join(having)}. Name the server.")
+        raise ToolError(
+            f"No known tool is named {tool!r}. Search for it, or name its server: {', '.join(self.servers)}."
+        )
+
+    def _find(self, name: str) -> Server:
+        if name not in self.servers:
+            known = ", ".join(self.servers) or "none"
+            raise ToolError(f"There is no MCP server {name!r}. Configured: {known}.")
+        return self.servers[name]
+
+    # --- actions -----------------------------------------------------------------------------------------
+
+    async def search(self, query: str, server: str) -> str:
+        wanted = [self._find(server)] if server else list(self.servers.values())
+        opening = [self._open(one) for one in wanted if one.known is None and not self._needs_consent(one)]
+        if opening:
+            await asyncio.wait(opening, timeout=SEARCH_WAIT_S)
+        found = search_tools({one.config.name: one.tools for one in wanted if one.known}, query)
+        lines = [found or "No tool matches."]
+        for one in wanted:
+            if one.known is None:
+                why = one.error or ("it has not been started" if one.state == "unused" else "it is starting")
+                lines.append(f"[{one.config.name}: its tools are not known: {why}]")
+            lines += [f"[{problem}]" for problem in one.problems[:5]]
+        return "\n".join(lines)
+
+    async def describe(self, server: str, tool: str) -> str:
+        return describe_tool(server, await self._definition(self._find(server), tool))
+
+    async def call(self, server: str, tool: str, arguments: Json, context: ToolContext) -> Outcome:
+        one = self._find(server)
+        await self._connect(one, context)
+        self._check_pins(one, await self._definition(one, tool))
+
+        def heard(report: Report) -> None:
+            if report.kind == "progress":
+                context.emit(f"{_progress_line(report.data)}\n")
+            elif report.kind == "elicit":
+                spawn(self._answer(one, report.data))
+
+        data = await self._order(one, "call", tool, arguments, heard)
+        return to_outcome(server, data, context)
+
+    async def read(self, server: str, uri: str) -> Json:
+        """The content of a resource."""
+        one = self._find(server)
+        await self._connect(one, None)
+        return await self._order(one, "read", uri)
+
+    async def prompt(self, server: str, name: str, arguments: Json) -> str:
+        """The text of a server's prompt."""
+        one = self._find(server)
+        await self._connect(one, None)
+        data = await self._order(one, "prompt", name, arguments)
+        return "\n\n".join(str(each["text"]) for each in data["content"] if each.get("text"))
+
+    async def connect(self, name: str) -> Server:
+        """Connects to a server without a question. Raises McpError."""
+        one = self._find(name)
+        await self._open(one)
+        if one.state != "ready":
+            raise McpError(one.error or f"The MCP server {name} did not start.")
+        return one
+
+    async def login(self, name: str, show: Callable[[str], None]) -> None:
+        """Logs in to an HTTP server; `show` gets the address of the login page. Raises McpError."""
+        one = self._find(name)
+
+        def heard(report: Report) -> None:
+            if report.kind == "open":
+                show(str(report.data["url"]))
+
+        spec = self._spec(one.config)
+        data = await mcp_process().carry_out("login", self._wire_name(one), spec=spec, heard=heard)
+        self._learn(one, data)
+
+    def needs_consent(self, name: str) -> bool:
+        """Whether the user has to accept the command of a project's server first."""
+        return self._needs_consent(self._find(name))
+
+    def restart(self, name: str) -> None:
+        one = self._find(name)
+        if one.process is not None:
+            one.process.send(Order(0, "disconnect", self._wire_name(one)))
+        one.state, one.opening = "unused", None
+        self._open(one)
+
+    async def close(self) -> None:
+        for one in self.servers.values():
+            if one.opening is not None and not one.opening.done():
+                one.opening.cancel()
+            if one.process is not None and not one.process.ended:
+                one.process.send(Order(0, "disconnect", self._wire_name(one)))
+        if self._listening is not None and self._hear in self._listening.listeners:
+            self._listening.listeners.remove(self._hear)
+
+    async def _order(
+        self,
+        one: Server,
+        verb: Literal["call", "read", "prompt"],
+        name: str,
+        arguments: Json | None = None,
+        heard: Callable[[Report], None] = lambda _: None,
+    ) -> Json:
+        assert one.process is not None
+        try:
+            return await one.process.carry_out(
+                verb, self._wire_name(one), name=name, arguments=arguments, heard=heard
+            )
+        except McpError as error:
+            if one.process.ended:
+                one.state = "failed"
+            raise ToolError(str(error).replace(self._wire_name(one), one.config.name)) from None
+
+    # --- connections -------------------------------------------------------------------------------------
+
+    async def _connect(self, one: Server, context: ToolContext | None) -> None:
+        """Waits for a connection, and says so. Raises ToolError or ConsentNeeded."""
+        if one.is_connected:
+            return
+        if self._needs_consent(one):
+            raise self._consent(one)
+        opening = self._open(one)
+        began = time.monotonic()
+        while not opening.done():
+            await asyncio.wait([opening], timeout=1.0)
+            if not opening.done() and context is not None:
+                context.emit(
+                    f"waiting for the MCP server {one.config.name}, {time.monotonic() - began:.0f} s\n"
+                )
+        if not one.is_connected:
+            raise ToolError(one.error or f"The MCP server {one.config.name} did not start.")
+
+    def _open(self, one: Server) -> "asyncio.Task[None]":
+        if one.opening is None or (one.opening.done() and not one.is_connected):
+            one.state, one.error = "starting", ""
+            one.opening = spawn(self._open_now(one))
+        return one.opening
+
+    async def _open_now(self, one: Server) -> None:
+        config = one.config
+        try:
+            spec = self._spec(config)
+            process = mcp_process()
+            if process is not self._listening:
+                process.listeners.append(self._hear)
+                self._listening = process
+            async with asyncio.timeout(spec.timeout):
+                data = await process.carry_out("connect", self._wire_name(one), spec=spec)
+            one.process, one.state = process, "ready"
+            self._learn(one, data)
+        except TimeoutError:
+            one.state, one.error = "failed", f"The MCP server {config.name} did not answer in time."
+        except McpError as error:
+            one.state = "needs login" if error.needs_login else "failed"
+            one.error = str(error).replace(self._wire_name(one), config.name)
+        except (CrushpyError, ToolError, OSError) as error:
+            one.state, one.error = "failed", str(error)
+
+    def _spec(self, config: ServerConfig) -> ServerSpec:
+        return make_spec(config, self._places, self._confine, private_hosts=self._private_hosts)
+
+    def _wire_name(self, one: Server) -> str:
+        """Conversations share the process, so the name alone is not unique there."""
+        return f"{one.config.name}@{id(self):x}"
+
+    def _hear(self, report: Report) -> None:
+        """In the thread of the pipe."""
+        with suppress(RuntimeError):  # the event loop is closed
+            self._loop.call_soon_threadsafe(self._on_server_report, report)
+
+    def _on_server_report(self, report: Report) -> None:
+        for one in self.servers.values():
+            if self._wire_name(one) == report.server:
+                if report.kind == "lists":
+                    self._learn(one, report.data)
+                elif report.kind == "closed":
+                    one.state = "failed"
+                    tail = redact(str(report.data.get("stderr", "")))
+                    one.error = f"The MCP server {one.config.name} has ended." + (f"\n{tail}" if tail else "")
+
+    def _learn(self, one: Server, data: Json) -> None:
+        """Stores what a server offers. Definitions that the user has accepted stay pinned."""
+        config = one.config
+        tools, problems = read_definitions(config.name, data.get("tools") or (), config.settings.tools)
+        one.problems = problems[:MAX_PROBLEMS]
+        pins = one.known.pins if one.known else {tool.name: tool.digest for tool in tools}
+        one.known = KnownServer(
+            config.digest,
+            str(data.get("protocol", "")),
+            tools,
+            pins,
+            tuple(encodable(data.get("prompts") or [])),
+            tuple(encodable(data.get("resources") or [])),
+        )
+        self._store(one)
+
+    def _store(self, one: Server) -> None:
+        with suppress(OSError):  # then the next start asks the server again
+            store_known(self._places.known, one.config.name, one.known)
+
+    async def _definition(self, one: Server, tool: str) -> ToolDefinition:
+        if not any(each.name == tool for each in one.tools):
+            if one.known is None and self._needs_consent(one):
+                raise self._consent(one)
+            await self._open(one)
+        found = next((each for each in one.tools if each.name == tool), None)
+        if found is None:
+            if one.error:
+                raise ToolError(one.error)
+            near = search_tools({one.config.name: one.tools}, tool.replace("_", " ")) or "none"
+            raise ToolError(f"{one.config.name} has no tool {tool!r}. Similar ones:\n{near}")
+        return found
+
+    # --- trust -------------------------------------------------------------------------------------------
+
+    def _needs_consent(self, one: Server) -> bool:
+        return one.config.origin == "project" and one.config.digest not in read_consents(
+            self._places.consents
+        )
+
+    def _consent(self, one: Server) -> ConsentNeeded:
+        config = one.config
+        what = f"The project's .mcp.json starts the MCP server {config.name}"
+        named = config.variables()
+        text = config.command_line + (f"\nwith the variables {', '.join(named)}" if named else "")
+        access = Access(f"{MCP_PREFIX}{config.name}", "none", writes=True, reason=one_line(what))
+        return ConsentNeeded(
+            access,
+            Excerpt(".mcp.json", text, "sh"),
+            lambda: add_consent(self._places.consents, config.digest),
+        )
+
+    def _check_pins(self, one: Server, tool: ToolDefinition) -> None:
+        """A tool is pinned when it is first used; a changed one needs the user's consent."""
+        assert one.known is not None
+        known = one.known
+        if tool.name not in known.pins:
+            one.known = msgspec.structs.replace(known, pins={**known.pins, tool.name: tool.digest})
+            self._store(one)
+        changed = known.changed_tools()
+        if tool.name not in changed:
+            return
+        after = [each for each in known.tools if each.name in changed]
+
+        def accept() -> None:
+            digests = {each.name: each.digest for each in after}
+            one.known = msgspec.structs.replace(one.known or known, pins={**known.pins, **digests})
+            self._store(one)
+
+        name = one.config.name
+        count = f"{len(changed)} tool definitions" if len(changed) > 1 else f"the definition of {tool.name}"
+        reason = f"The MCP server {name} has changed {count} since you accepted them"
+        text = definition_diff(name, (), after)
+        shown = Diff(f"{MCP_PREFIX}{name}", text, text.count("\n+"), 0)
+        access = Access(f"{MCP_PREFIX}{name}", "none", writes=True, reason=one_line(reason))
+        raise ConsentNeeded(access, shown, accept)
+
+    async def _answer(self, one: Server, question: Json) -> None:
+        answer = await self.elicit(one.config.name, question)
+        if one.process is not None:
+            one.process.send(Order(int(question["question"]), "answer", arguments=answer))
+
+
+def make_spec(
+    config: ServerConfig, places: McpPlaces, confine: Confine, *, private_hosts: bool = False
+) -> ServerSpec:
+    """How the process reaches a server. Raises SettingsError or ToolError."""
+    settings = expanded(config)
+    oauth = settings.oauth
+    if settings.url:
+        secret = os.environ.get(oauth.client_secret_env, "") if oauth.client_secret_env else ""
+        login = OAuthSpec(
+            oauth.client_id, secret, " ".join(oauth.scopes), oauth.client_metadata_url, private_hosts
+        )
+        return ServerSpec(
+            url=settings.url,
+            headers=settings.headers or {},
+            timeout=settings.timeout,
+            oauth=login,
+            locks=str(places.locks),
+        )
+    command: tuple[str, ...] = (settings.command, *settings.args)
+    if settings.sandbox == "project":
+        command = tuple(confine(command, settings))
+    cwd = places.cwd / Path(settings.cwd).expanduser() if settings.cwd else places.cwd
+    environment = {**child_environment(os.environ), **(settings.env or {})}
+    return ServerSpec(command, environment, str(cwd), timeout=settings.timeout)
+
+
+def read_consents(file: Path) -> frozenset[str]:
+    with suppress(OSError, msgspec.MsgspecError):
+        return frozenset(msgspec.json.decode(file.read_bytes(), type=list[str]))
+    return frozenset()
+
+
+def add_consent(file: Path, digest: str) -> None:
+    from crushpy.security.private_files import locked, write_private
+
+    with locked(file.with_suffix(".lock")):
+        write_private(file, msgspec.json.encode(sorted({*read_consents(file), digest})))
+
+
+def _progress_line(data: Json) -> str:
+    total = data.get("total")
+    done = f"{data.get('progress', 0):g}" + (f" of {total:g}" if total else "")
+    return one_line(f"{done} {data.get('message') or ''}".strip())[:200]
+
+
+def to_outcome(server: str, data: Json, context: ToolContext) -> Outcome:
+    """A tool's result within the limits of a command's output: the rest goes to a file."""
+    output = Output(context.output_dir)
+    images: list[Image] = []
+    content: list[Json] = data.get("content") or []
+    if data.get("structured") is not None:
+        content = [*content, {"text": msgspec.json.encode(data["structured"]).decode()}]
+    for one in content:
+        output.feed(f"{_content_text(server, one, context, images)}\n".encode(errors="replace"))
+    output.close()
+    text = describe_output(output.take(), output.where)
+    return Outcome(text, is_error=bool(data.get("is_error")), images=tuple(images))
+
+
+def _content_text(server: str, one: Json, context: ToolContext, images: list[Image]) -> str:
+    """The text of one content block; a picture is added to `images`."""
+    if "text" in one:
+        return redact(str(one["text"]))
+    if "data" not in one:
+        return f"[link: @{server}:{one_line(str(one.get('uri') or one.get('name') or ''))}]"
+    named = one_line(str(one.get("uri") or one.get("mime") or "data"))
+    try:
+        raw = base64.b64decode(one["data"])
+    except ValueError:
+        return f"[{named}: not valid base64]"
+    limits = context.image_limits()
+    if image_type(raw) is None or limits is None:
+        return f"[{named}: {len(raw):,} bytes that are not shown]"
+    try:
+        found: Any = scale_image(raw, f"{server}.image", limits)
+    except CrushpyError as error:
+        return f"[{named}: {error.message}]"
+    images.append(found.image)
+    return f"[image {found.image.info}]"

@@ -1,0 +1,72 @@
+"""The messages between crushpy and the process that talks to MCP servers: one line of JSON each."""
+
+from typing import Any, Literal
+
+import msgspec
+
+from crushpy.core.messages import Data, Json
+
+
+class LoginNeededError(Exception):
+    """The server wants a login, which only `crushpy mcp login` starts."""
+
+
+class OAuthSpec(Data, frozen=True):
+    """How to log in to a server."""
+
+    client_id: str = ""
+    client_secret: str = ""
+    scopes: str = ""
+    client_metadata_url: str = ""
+    private_hosts: bool = False
+    """Whether endpoints on this machine and in private networks are accepted, and http on loopback."""
+
+
+class ServerSpec(Data, frozen=True):
+    """How to reach a server: a command line, or a URL."""
+
+    command: tuple[str, ...] = ()
+    env: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    """The whole environment of the command."""
+    cwd: str = ""
+    url: str = ""
+    headers: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    timeout: float = 60.0
+    oauth: OAuthSpec = OAuthSpec()
+    locks: str = ""
+    """The folder for locks between processes that refresh the same token."""
+
+
+Verb = Literal["connect", "login", "call", "read", "prompt", "complete", "disconnect", "cancel", "answer"]
+
+
+class Order(Data, frozen=True):
+    """To the process. Every order but `cancel`, `answer` and `disconnect` gets a `result` or an `error`."""
+
+    id: int
+    verb: Verb
+    server: str = ""
+    spec: ServerSpec | None = None
+    name: str = ""
+    arguments: Json = msgspec.field(default_factory=dict[str, Any])
+
+
+class Report(Data, frozen=True):
+    """From the process, about the order `id`.
+
+    `progress`, `elicit` and `open` (a URL to log in at) come before the end of an order; `lists` and `closed`
+    are about a server and have the id 0.
+    """
+
+    id: int
+    kind: Literal["ready", "result", "error", "progress", "elicit", "open", "lists", "closed"]
+    server: str = ""
+    data: Json = msgspec.field(default_factory=dict[str, Any])
+
+
+decode_order = msgspec.json.Decoder(Order).decode
+decode_report = msgspec.json.Decoder(Report).decode
+
+
+def encode_message(message: Order | Report) -> bytes:
+    return msgspec.json.encode(message) + b"\n"

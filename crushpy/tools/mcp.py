@@ -1,0 +1,203 @@
+"""Tools of MCP servers: one constant tool that stands for all, and one for each that is offered itself.
+
+The servers are reached through `ToolContext.mcp`; nothing here starts one.
+"""
+
+import fnmatch
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any, Literal, Protocol
+
+import msgspec
+from msgspec import Meta
+
+from crushpy.core.access import MCP_PREFIX, Access, ToolAccess
+from crushpy.core.messages import Data, Json
+from crushpy.tools.base import Args, Outcome, Tool, ToolContext
+from crushpy.tools.errors import ToolError
+
+MAX_NAME_CHARS = 64
+"""The shortest limit among providers."""
+MAX_DESCRIPTION_CHARS = 2_000
+NATIVE_SHARE = 0.05
+"""Of the window: definitions that take more are not sent with every request."""
+CHARS_PER_TOKEN = 3
+"""A low estimate, for deciding whether definitions fit."""
+_INVALID = re.compile(r"[^A-Za-z0-9_-]")
+
+
+def mcp_tool_name(server: str, tool: str) -> str:
+    """The name of a server's tool in rules, approvals and requests, valid for every provider."""
+    plain = f"{MCP_PREFIX}{server}__{tool}"
+    name = _INVALID.sub("_", plain)
+    if name == plain and len(name) <= MAX_NAME_CHARS:
+        return name
+    digest = hashlib.sha256(plain.encode(errors="surrogateescape")).hexdigest()[:8]
+    return f"{name[: MAX_NAME_CHARS - 9]}_{digest}"
+
+
+class ToolDefinition(Data, frozen=True):
+    """A tool as its server describes it, sanitised."""
+
+    name: str
+    description: str = ""
+    schema: Json = msgspec.field(default_factory=dict[str, Any])
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(msgspec.json.encode(self, order="deterministic")).hexdigest()[:16]
+
+
+class KnownServer(Data, frozen=True):
+    """What is known of a server from the last time it was used."""
+
+    config: str = ""
+    """The hash of its configuration: another one is another server."""
+    protocol: str = ""
+    tools: tuple[ToolDefinition, ...] = ()
+    pins: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    """The digests of the definitions that the user has accepted, by tool."""
+    prompts: tuple[dict[str, Any], ...] = ()
+    resources: tuple[dict[str, Any], ...] = ()
+
+    def changed_tools(self) -> list[str]:
+        """The tools whose definitions differ from those that were accepted."""
+        return [tool.name for tool in self.tools if self.pins.get(tool.name, tool.digest) != tool.digest]
+
+
+def read_known_servers(file: Path) -> dict[str, KnownServer]:
+    """The servers that were used before; a missing or damaged file knows none."""
+    with suppress(OSError, msgspec.MsgspecError, RecursionError):
+        return msgspec.json.decode(file.read_bytes(), type=dict[str, KnownServer])
+    return {}
+
+
+def is_offered(tool: str, allow: Sequence[str], deny: Sequence[str]) -> bool:
+    """Whether the settings of a server offer its tool."""
+    return (not allow or any(fnmatch.fnmatchcase(tool, one) for one in allow)) and not any(
+        fnmatch.fnmatchcase(tool, one) for one in deny
+    )
+
+
+class McpService(Protocol):
+    """The servers of a conversation."""
+
+    def resolve(self, server: str, tool: str) -> tuple[str, str]:
+        """The server and the tool that a call means. Raises ToolError if that is not known."""
+        ...
+
+    async def search(self, query: str, server: str) -> str:
+        """The tools that match, as text."""
+        ...
+
+    async def describe(self, server: str, tool: str) -> str:
+        """The description and the schema of a tool, as text."""
+        ...
+
+    async def call(self, server: str, tool: str, arguments: Json, context: ToolContext) -> Outcome: ...
+
+
+class McpArgs(Args, frozen=True):
+    action: Literal["search", "describe", "call"]
+    query: Annotated[str, Meta(description="search: words of a name or description; empty lists all.")] = ""
+    server: str = ""
+    tool: str = ""
+    arguments: Annotated[Json, Meta(description="call: the tool's arguments.")] = msgspec.field(
+        default_factory=dict[str, Any]
+    )
+
+
+class McpTool(Tool[McpArgs]):
+    name = "mcp"
+    args = McpArgs
+    access = ToolAccess("none", writes=True)
+
+    def __init__(self, servers: Sequence[str] = ()) -> None:
+        """`servers`: the names in the settings, which its description lists."""
+        self._servers = servers
+
+    def description(self, template: Callable[[], str]) -> str:
+        return f"{template()}\nServers: {', '.join(self._servers)}."
+
+    def runs_in_parallel(self, args: Json) -> bool:
+        return args.get("action") != "call"
+
+    def target(self, args: Json, context: ToolContext) -> str:
+        if args.get("action") != "call":
+            return ""
+        with suppress(ToolError):
+            return mcp_tool_name(
+                *self._resolve(str(args.get("server", "")), str(args.get("tool", "")), context)
+            )
+        return ""
+
+    def accesses(self, args: McpArgs, context: ToolContext) -> tuple[Access, ...]:
+        if args.action != "call":
+            return (Access(self.name, "none"),)
+        name = mcp_tool_name(*self._resolve(args.server, args.tool, context))
+        return (Access(name, "none", writes=True),)
+
+    async def run(self, args: McpArgs, context: ToolContext) -> Outcome:
+        service = context.mcp()
+        match args.action:
+            case "search":
+                return Outcome(await service.search(args.query, args.server))
+            case "describe":
+                return Outcome(await service.describe(*self._resolve(args.server, args.tool, context)))
+            case "call":
+                return await service.call(
+                    *self._resolve(args.server, args.tool, context), args.arguments, context
+                )
+
+    def _resolve(self, server: str, tool: str, context: ToolContext) -> tuple[str, str]:
+        if not tool:
+            raise ToolError("Name the tool: search lists the tools of every server.")
+        return context.mcp().resolve(server, tool)
+
+
+class NativeMcpTool(McpTool):
+    """A server's tool that is offered by its own name."""
+
+    def __init__(self, server: str, definition: ToolDefinition) -> None:
+        super().__init__()
+        self.name = mcp_tool_name(server, definition.name)  # pyright: ignore[reportAttributeAccessIssue]
+        self.definition = definition
+        self._server = server
+
+    def description(self, template: Callable[[], str]) -> str:
+        return self.definition.description or f"A tool of the MCP server {self._server}."
+
+    def parameters(self) -> Json:
+        return {"type": "object", "properties": {}, **self.definition.schema}
+
+    def parse_args(self, args: Json) -> McpArgs:
+        return McpArgs("call", server=self._server, tool=self.definition.name, arguments=args)
+
+    def runs_in_parallel(self, args: Json) -> bool:
+        return False
+
+    def target(self, args: Json, context: ToolContext) -> str:
+        return self.name
+
+    def _resolve(self, server: str, tool: str, context: ToolContext) -> tuple[str, str]:
+        return server, tool
+
+
+def mcp_tools(
+    servers: Sequence[str], known: Mapping[str, KnownServer], window: int
+) -> tuple[McpTool | NativeMcpTool, ...]:
+    """The tools for these servers: one for all, and if all definitions are known and small, each of them."""
+    if not servers:
+        return ()
+    bridge = McpTool(servers)
+    if any(name not in known for name in servers):
+        return (bridge,)
+    native = [NativeMcpTool(name, tool) for name in servers for tool in known[name].tools]
+    chars = sum(
+        len(tool.name) + len(tool.definition.description) + len(msgspec.json.encode(tool.definition.schema))
+        for tool in native
+    )
+    return (bridge,) if chars / CHARS_PER_TOKEN > NATIVE_SHARE * window else (bridge, *native)
