@@ -8,7 +8,7 @@ from crushpy.context.ledger import Ledger
 from crushpy.core.boundary import LINEAGE, Boundary, FactCount
 from crushpy.core.messages import Message
 
-KINDS = ("paths", "commands", "failures", "todos", "requests", "notes", "rules", "pins")
+KINDS = ("paths", "commands", "failures", "todos", "requests", "notes", "rules", "pins", "tools")
 MAX_MATCH_CHARS = 300
 """Of a longer fact only the beginning is searched for, because a shortened quote keeps that."""
 
@@ -124,8 +124,9 @@ def measure(
     notes: str = "",
     pins: Sequence[str] = (),
     rules: Sequence[str] = (),
+    tools: Sequence[str] = (),
 ) -> dict[str, FactCount]:
-    """Counts by kind the facts in `middle`, the notes before it, its rules and the pins, and how many of them
+    """Counts by kind the facts in `middle`, the notes before it, its rules, pins and tools, and how many of them
     the summary's prose and the whole carried text contain."""
     texts = flat(prose), flat(carried)
 
@@ -138,5 +139,8 @@ def measure(
 
     return {
         kind: FactCount(len(values), *(sum(found(kind, value, text) for value in values) for text in texts))
-        for kind, values in {**facts_of(middle, cwd, notes), "rules": rules, "pins": pins}.items()
+        for kind, values in (
+            {**facts_of(middle, cwd, notes), "rules": rules, "pins": pins}
+            | ({"tools": tools} if tools else {})
+        ).items()
     }

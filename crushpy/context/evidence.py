@@ -227,6 +227,7 @@ def _sections(ledger: Ledger, around: WorkspaceSnapshot, redact: Redact) -> Iter
     test = ledger.last_test
 
     yield plain("Open todos", (f"- [{t.status}] {line(t.text)}" for t in facts.open_todos(around.todos)))
+    yield plain("MCP tools in use", map(line, reversed(ledger.loaded_tools)))
     yield failures("Commands still failing", failing)
     yield _by_folder("Files changed", {path(file): file.action for file in files if file.changed_at})
     yield plain("Last test run", ["\n".join(_test_run(test, line))] if test else [])

@@ -12,6 +12,7 @@ import msgspec
 from crushpy.context import facts
 from crushpy.context.message_facts import CommandFacts, MessageFacts
 from crushpy.context.standing_rules import MAX_RULES, RuleBook, RuleFact, RulePhrases
+from crushpy.core.mcp_names import MCP_PREFIX
 from crushpy.core.messages import Data
 
 MAX_REQUESTS = 400
@@ -110,6 +111,11 @@ class Ledger(Data, frozen=True):
     def rules_of(self, message_ids: Collection[str]) -> list[str]:
         """The rules that apply and were said in these messages."""
         return [rule.text for rule in self.rules or () if rule.message_id in message_ids and not rule.ended]
+
+    @property
+    def loaded_tools(self) -> list[str]:
+        """The tools of MCP servers that were used."""
+        return [name for name in self.tools if name.startswith(MCP_PREFIX)]
 
     def _repaired(self, run: RunFact) -> bool:
         """A file that it named was changed since, and the tests passed after that."""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 from crushpy.context import facts
 from crushpy.context.standing_rules import MAX_STATEMENTS, RulePhrases, UserStatement, edits_in, own_words_of
+from crushpy.core.mcp_names import called_tool
 from crushpy.core.messages import Data, Message, ToolCall, ToolResult
 
 MAX_REQUEST_CHARS = 40_000
@@ -121,7 +122,8 @@ class FactReader:
             facts.Touched(facts.absolute(file.path, self._cwd), file.action)
             for file in facts.touched_by(call, result)
         )
-        return MessageFacts(tool=call.name, command=self._command(call, result), files=files)
+        tool = called_tool(call.name, call.args) if not result.is_error else call.name
+        return MessageFacts(tool=tool, command=self._command(call, result), files=files)
 
     def _command(self, call: ToolCall, result: ToolResult) -> CommandFacts | None:
         ended: set[tuple[str, str]] = set()

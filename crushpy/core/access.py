@@ -29,8 +29,6 @@ class ToolAccess(Data, frozen=True):
 
 ToolTable = Mapping[str, ToolAccess]
 """All tools, by name."""
-MCP_PREFIX = "mcp__"
-"""Begins the names of tools of MCP servers: `mcp__server__tool`."""
 
 _declared: dict[str, ToolAccess] = {}
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from crushpy.core.access import MCP_PREFIX, Mode, Privileges, ToolAccess, ToolTable, declared_tools
+from crushpy.core.access import Mode, Privileges, ToolAccess, ToolTable, declared_tools
 from crushpy.core.errors import SettingsError
+from crushpy.core.mcp_names import BRIDGE, MCP_PREFIX
 from crushpy.core.messages import Data
 from crushpy.permissions.shell.ast import word_set
 
@@ -103,9 +104,9 @@ class Rule(Data, frozen=True):
 
 def covers_mcp_tool(rule: str, tool: str) -> bool:
     """Whether a rule's name covers a tool of an MCP server: `mcp`, `mcp__server`, or a name with `*`."""
-    if not (rule.startswith("mcp") and tool.startswith(MCP_PREFIX)):
+    if not (rule.startswith((BRIDGE, MCP_PREFIX)) and tool.startswith(MCP_PREFIX)):
         return False
-    return rule == "mcp" or fnmatchcase(tool, rule) or tool.startswith(f"{rule}__")
+    return rule == BRIDGE or fnmatchcase(tool, rule) or tool.startswith(f"{rule}__")
 
 
 class RuleSet(Data, frozen=True):

@@ -5,7 +5,6 @@ The servers are reached through `ToolContext.mcp`; nothing here starts one.
 
 import fnmatch
 import hashlib
-import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -14,29 +13,17 @@ from typing import Annotated, Any, Literal, Protocol
 import msgspec
 from msgspec import Meta
 
-from crushpy.core.access import MCP_PREFIX, Access, ToolAccess
+from crushpy.core.access import Access, ToolAccess
+from crushpy.core.mcp_names import BRIDGE, mcp_tool_name
 from crushpy.core.messages import Data, Json
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.errors import ToolError
 
-MAX_NAME_CHARS = 64
-"""The shortest limit among providers."""
 MAX_DESCRIPTION_CHARS = 2_000
 NATIVE_SHARE = 0.05
 """Of the window: definitions that take more are not sent with every request."""
 CHARS_PER_TOKEN = 3
 """A low estimate, for deciding whether definitions fit."""
-_INVALID = re.compile(r"[^A-Za-z0-9_-]")
-
-
-def mcp_tool_name(server: str, tool: str) -> str:
-    """The name of a server's tool in rules, approvals and requests, valid for every provider."""
-    plain = f"{MCP_PREFIX}{server}__{tool}"
-    name = _INVALID.sub("_", plain)
-    if name == plain and len(name) <= MAX_NAME_CHARS:
-        return name
-    digest = hashlib.sha256(plain.encode(errors="surrogateescape")).hexdigest()[:8]
-    return f"{name[: MAX_NAME_CHARS - 9]}_{digest}"
 
 
 class ToolDefinition(Data, frozen=True):
@@ -111,7 +98,7 @@ class McpArgs(Args, frozen=True):
 
 
 class McpTool(Tool[McpArgs]):
-    name = "mcp"
+    name = BRIDGE
     args = McpArgs
     access = ToolAccess("none", writes=True)
 

@@ -213,6 +213,7 @@ class BoundaryBuilder:
             notes=before.notes if before else "",
             pins=draft.pins.facts,
             rules=draft.ledger.rules_of(left),
+            tools=draft.ledger.loaded_tools,
         )
         draft.lineage, kinds = lineage_coverage(draft.ledger, carried, prose=draft.seed.summary, cwd=cwd)
         draft.facts |= kinds

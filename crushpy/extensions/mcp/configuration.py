@@ -55,16 +55,17 @@ def configured_servers(
     project."""
     found: dict[str, ServerConfig] = {}
     problems: list[str] = []
-    entries: list[tuple[str, McpServerSettings, Literal["user", "project"]]] = [
-        (name, one, "user") for name, one in settings.items()
-    ]
+    entries = [ServerConfig(name, one) for name, one in settings.items()]
     if root is not None:
         try:
-            entries += [(name, one, "project") for name, one in read_project_file(root / PROJECT_FILE)]
+            entries += [
+                ServerConfig(name, one, "project") for name, one in read_project_file(root / PROJECT_FILE)
+            ]
         except SettingsError as error:
             problems.append(str(error))
-    for name, one, origin in entries:
-        where = f"mcp.{name}" if origin == "user" else f"{PROJECT_FILE}: {name}"
+    for config in entries:
+        name, one = config.name, config.settings
+        where = f"mcp.{name}" if config.origin == "user" else f"{PROJECT_FILE}: {name}"
         if not _NAME.fullmatch(name):
             problems.append(f"{where}: a name has letters, digits, - and single _, at most 32")
         elif bool(one.command) == bool(one.url):
@@ -74,7 +75,7 @@ def configured_servers(
         elif name in found:
             problems.append(f"{where}: there is a server of this name in your settings, which is used")
         elif one.enabled:
-            found[name] = ServerConfig(name, one, origin)
+            found[name] = config
     return found, problems
 
 

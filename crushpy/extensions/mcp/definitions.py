@@ -9,6 +9,7 @@ from typing import Any, cast
 import msgspec
 
 from crushpy.context.tags import safe
+from crushpy.core.mcp_names import mcp_tool_name
 from crushpy.core.messages import Json
 from crushpy.security.private_files import locked, write_private
 from crushpy.security.sanitize import clean, encodable, one_line
@@ -18,7 +19,6 @@ from crushpy.tools.mcp import (
     KnownServer,
     ToolDefinition,
     is_offered,
-    mcp_tool_name,
     read_known_servers,
 )
 

@@ -12,7 +12,8 @@ import sys
 import threading
 import warnings
 from collections import deque
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, BinaryIO
 
 from crushpy import __version__
@@ -120,7 +121,7 @@ class OrderHandler:
         except BaseException as error:
             told: Json = {"message": describe_error(error), "needs_login": _needs_login(error)}
             if connection is not None:
-                told["stderr"] = connection.stderr()
+                told |= {"stderr": connection.stderr(), "lost": connection.lost}
             self.send(Report(order.id, "error", order.server, told))
         finally:
             self._tasks.pop(order.id, None)
@@ -145,6 +146,8 @@ class Connection:
 
     def __init__(self, order: Order, spec: ServerSpec, orders: OrderHandler) -> None:
         self.closed = asyncio.Event()
+        self.lost = False
+        """The server has ended by itself."""
         self._order, self._spec, self._orders = order, spec, orders
         self._stop = asyncio.Event()
         self._ready: asyncio.Future[Json] = orders.loop.create_future()
@@ -152,6 +155,7 @@ class Connection:
         self._stderr: deque[str] = deque(maxlen=STDERR_LINES)
         self._refresh_task: asyncio.Task[None] | None = None
         self._running = -1
+        self._bad_tools: dict[str, str] = {}
         self._questions = 0
 
     async def open(self) -> Json:
@@ -184,7 +188,7 @@ class Connection:
                 self._ready.exception()  # it may be that no one waits
         finally:
             self.closed.set()
-            if not self._stop.is_set():
+            if self.lost or not self._stop.is_set():
                 self._orders.send(Report(0, "closed", self._order.server, {"stderr": self.stderr()}))
 
     async def _make_client(self, stack: AsyncExitStack) -> Any:
@@ -206,13 +210,49 @@ class Connection:
             )
             transport = stdio_client(command, errlog=stack.enter_context(self._stderr_pipe()))
         return Client(
-            transport,
+            self._without_bad_tools(transport),
             client_info=types.Implementation(name="crushpy", version=__version__),
             elicitation_callback=self._elicit,
             message_handler=self._on_message,
             read_timeout_seconds=spec.timeout,
             cache=None,
         )
+
+    @asynccontextmanager
+    async def _without_bad_tools(self, transport: Any) -> AsyncGenerator[Any]:
+        """A transport that leaves invalid tools out of lists: the SDK would refuse the whole list."""
+        import anyio
+
+        async with transport as (reading, writing), anyio.create_task_group() as group:
+            sending, receiving = anyio.create_memory_object_stream[Any](0)
+
+            async def forward() -> None:
+                async with sending:
+                    async for message in reading:
+                        self._drop_bad_tools(message)
+                        await sending.send(message)
+                    self.lost = True
+                    self._stop.set()
+
+            group.start_soon(forward)
+            yield receiving, writing
+            group.cancel_scope.cancel()
+
+    def _drop_bad_tools(self, message: Any) -> None:
+        from mcp import types
+
+        result = getattr(getattr(message, "message", None), "result", None)
+        tools = result.get("tools") if isinstance(result, dict) else None
+        if isinstance(tools, list):
+            kept = []
+            for tool in tools:
+                try:
+                    types.Tool.model_validate(tool)
+                    kept.append(tool)
+                except ValueError as error:
+                    name = tool.get("name") if isinstance(tool, dict) else None
+                    self._bad_tools[str(name)] = ": ".join(str(error).splitlines()[1:3])
+            result["tools"] = kept
 
     async def _http_client(self) -> Any:
         import httpx2
@@ -246,11 +286,14 @@ class Connection:
             "protocol": client.protocol_version,
             "instructions": client.instructions or "",
             "tools": [],
+            "bad_tools": {},
             "resources": [],
             "prompts": [],
         }
         if able.tools is not None:
+            self._bad_tools.clear()
             tools = await _pages(client.list_tools, "tools")
+            data["bad_tools"] = dict(self._bad_tools)
             data["tools"] = [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools]
         if able.resources is not None:
             for resource in await _pages(client.list_resources, "resources"):
@@ -284,6 +327,8 @@ class Connection:
         client, arguments = self._client, order.arguments
         self._running = order.id
         match order.verb:
+            case "lists":
+                return await self._lists()
             case "call":
                 return read_result(
                     await client.call_tool(order.name, arguments, progress_callback=self._progress(order.id))

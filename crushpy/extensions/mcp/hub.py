@@ -11,8 +11,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from crushpy.core.access import MCP_PREFIX, Access
+from crushpy.core.access import Access
 from crushpy.core.errors import CrushpyError
+from crushpy.core.mcp_names import MCP_PREFIX, mcp_tool_name
 from crushpy.core.messages import Data, Diff, Excerpt, Image, Json
 from crushpy.extensions.mcp.configuration import ServerConfig, expanded
 from crushpy.extensions.mcp.definitions import (
@@ -29,7 +30,7 @@ from crushpy.security.sanitize import encodable, one_line
 from crushpy.settings.schema import McpServerSettings
 from crushpy.tools.base import Outcome, ToolContext
 from crushpy.tools.errors import ConsentNeeded, ToolError
-from crushpy.tools.mcp import KnownServer, ToolDefinition, mcp_tool_name, read_known_servers
+from crushpy.tools.mcp import KnownServer, ToolDefinition, read_known_servers
 from crushpy.tools.shell.child_environment import child_environment
 from crushpy.tools.shell.command_output import Output, describe_output
 from crushpy.util.images import image_type, scale_image
@@ -121,6 +122,7 @@ class McpHub:
         if server:
             self._find(server)
             return server, tool
+        tool = tool.removeprefix(MCP_PREFIX)
         having = [name for name, one in self.servers.items() if any(each.name == tool for each in one.tools)]
         if len(having) == 1 or len(self.servers) == 1:
             return (having or list(self.servers))[0], tool
@@ -225,7 +227,7 @@ class McpHub:
     async def _order(
         self,
         one: Server,
-        verb: Literal["call", "read", "prompt"],
+        verb: Literal["call", "read", "prompt", "lists"],
         name: str,
         arguments: Json | None = None,
         heard: Callable[[Report], None] = lambda _: None,
@@ -236,7 +238,7 @@ class McpHub:
                 verb, self._wire_name(one), name=name, arguments=arguments, heard=heard
             )
         except McpError as error:
-            if one.process.ended:
+            if one.process.ended or error.lost:
                 one.state = "failed"
             raise ToolError(str(error).replace(self._wire_name(one), one.config.name)) from None
 
@@ -311,6 +313,10 @@ class McpHub:
         """Stores what a server offers. Definitions that the user has accepted stay pinned."""
         config = one.config
         tools, problems = read_definitions(config.name, data.get("tools") or (), config.settings.tools)
+        problems += [
+            f"{config.name}: {one_line(name)} was left out: {one_line(why)[:200]}"
+            for name, why in (data.get("bad_tools") or {}).items()
+        ]
         one.problems = problems[:MAX_PROBLEMS]
         pins = one.known.pins if one.known else {tool.name: tool.digest for tool in tools}
         one.known = KnownServer(
@@ -332,6 +338,8 @@ class McpHub:
             if one.known is None and self._needs_consent(one):
                 raise self._consent(one)
             await self._open(one)
+            if one.is_connected and not any(each.name == tool for each in one.tools):
+                self._learn(one, await self._order(one, "lists", ""))  # it may be new
         found = next((each for each in one.tools if each.name == tool), None)
         if found is None:
             if one.error:

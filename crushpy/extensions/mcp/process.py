@@ -42,11 +42,15 @@ _VARIABLES = (
 
 
 class McpError(CrushpyError):
-    """A server failed, or the process did. `needs_login`: `crushpy mcp login` would help."""
+    """A server failed, or the process did. `needs_login`: `crushpy mcp login` would help. `lost`: the server
+    has ended."""
 
-    def __init__(self, message: str, hint: str = "", *, needs_login: bool = False) -> None:
+    def __init__(
+        self, message: str, hint: str = "", *, needs_login: bool = False, lost: bool = False
+    ) -> None:
         super().__init__(message, hint)
         self.needs_login = needs_login
+        self.lost = lost
 
 
 Heard = Callable[[Report], None]
@@ -162,7 +166,8 @@ def _to_error(server: str, data: Json) -> McpError:
         )
     tail = str(data.get("stderr") or "").strip()
     said = f"\nThe last lines it wrote to stderr:\n{redact(tail)}" if tail else ""
-    return McpError(f"The MCP server {server} failed: {redact(str(data.get('message', '')))}{said}")
+    text = f"The MCP server {server} failed: {redact(str(data.get('message', '')))}{said}"
+    return McpError(text, lost=bool(data.get("lost")))
 
 
 _current: McpProcess | None = None

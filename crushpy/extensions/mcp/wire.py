@@ -37,7 +37,9 @@ class ServerSpec(Data, frozen=True):
     """The folder for locks between processes that refresh the same token."""
 
 
-Verb = Literal["connect", "login", "call", "read", "prompt", "complete", "disconnect", "cancel", "answer"]
+Verb = Literal[
+    "connect", "login", "call", "read", "prompt", "complete", "lists", "disconnect", "cancel", "answer"
+]
 
 
 class Order(Data, frozen=True):

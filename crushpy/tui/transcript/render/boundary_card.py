@@ -95,6 +95,7 @@ _ONE = {
     "notes": "earlier note",
     "rules": "rule",
     "pins": "pin",
+    "tools": "tool",
 }
 """How one fact of each kind is named."""
 
@@ -110,9 +111,11 @@ def kept_words(facts: Mapping[str, tuple[int, int, int]]) -> str:
         for kind, count in facts.items()
         if count[0] > count[2]
     ]
+    carried = facts.get("tools", (0, 0, 0))[2]
+    tools = f"; {_many(carried, 'tool')} carried" if carried else ""
     if not lost:
-        return f"all {total} facts kept" if total > 1 else "the one fact kept"
-    return f"{kept} of {total} facts kept; not kept: {', '.join(lost)}"
+        return (f"all {total} facts kept" if total > 1 else "the one fact kept") + tools
+    return f"{kept} of {total} facts kept{tools}; not kept: {', '.join(lost)}"
 
 
 def _many(number: int, one: str) -> str:
