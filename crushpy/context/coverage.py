@@ -126,7 +126,7 @@ def measure(
     rules: Sequence[str] = (),
     tools: Sequence[str] = (),
 ) -> dict[str, FactCount]:
-    """Counts by kind the facts in `middle`, the notes before it, its rules, pins and tools, and how many of them
+    """Counts by kind the facts in `middle`, the notes before it, rules, pins and tools, and how many of them
     the summary's prose and the whole carried text contain."""
     texts = flat(prose), flat(carried)
 

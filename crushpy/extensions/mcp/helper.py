@@ -252,7 +252,7 @@ class Connection:
                 except ValueError as error:
                     name = tool.get("name") if isinstance(tool, dict) else None
                     self._bad_tools[str(name)] = ": ".join(str(error).splitlines()[1:3])
-            result["tools"] = kept
+            message.message.result["tools"] = kept
 
     async def _http_client(self) -> Any:
         import httpx2

@@ -13,6 +13,7 @@ import msgspec
 
 from crushpy.core.access import Access
 from crushpy.core.errors import CrushpyError
+from crushpy.core.ids import new_id
 from crushpy.core.mcp_names import MCP_PREFIX, mcp_tool_name
 from crushpy.core.messages import Data, Diff, Excerpt, Image, Json
 from crushpy.extensions.mcp.configuration import ServerConfig, expanded
@@ -72,6 +73,8 @@ class Server:
         self.opening: asyncio.Task[None] | None = None
         self.process: McpProcess | None = None
         """The process that holds the connection."""
+        self.wire_name = config.name
+        """Its name there, other for each connection: all conversations share the process."""
 
     @property
     def tools(self) -> tuple[ToolDefinition, ...]:
@@ -201,7 +204,7 @@ class McpHub:
                 show(str(report.data["url"]))
 
         spec = self._spec(one.config)
-        data = await mcp_process().carry_out("login", self._wire_name(one), spec=spec, heard=heard)
+        data = await mcp_process().carry_out("login", one.wire_name, spec=spec, heard=heard)
         self._learn(one, data)
 
     def needs_consent(self, name: str) -> bool:
@@ -211,7 +214,7 @@ class McpHub:
     def restart(self, name: str) -> None:
         one = self._find(name)
         if one.process is not None:
-            one.process.send(Order(0, "disconnect", self._wire_name(one)))
+            one.process.send(Order(0, "disconnect", one.wire_name))
         one.state, one.opening = "unused", None
         self._open(one)
 
@@ -220,7 +223,7 @@ class McpHub:
             if one.opening is not None and not one.opening.done():
                 one.opening.cancel()
             if one.process is not None and not one.process.ended:
-                one.process.send(Order(0, "disconnect", self._wire_name(one)))
+                one.process.send(Order(0, "disconnect", one.wire_name))
         if self._listening is not None and self._hear in self._listening.listeners:
             self._listening.listeners.remove(self._hear)
 
@@ -235,12 +238,12 @@ class McpHub:
         assert one.process is not None
         try:
             return await one.process.carry_out(
-                verb, self._wire_name(one), name=name, arguments=arguments, heard=heard
+                verb, one.wire_name, name=name, arguments=arguments, heard=heard
             )
         except McpError as error:
             if one.process.ended or error.lost:
                 one.state = "failed"
-            raise ToolError(str(error).replace(self._wire_name(one), one.config.name)) from None
+            raise ToolError(str(error).replace(one.wire_name, one.config.name)) from None
 
     # --- connections -------------------------------------------------------------------------------------
 
@@ -271,28 +274,25 @@ class McpHub:
         config = one.config
         try:
             spec = self._spec(config)
+            one.wire_name = f"{config.name}@{new_id()}"
             process = mcp_process()
             if process is not self._listening:
                 process.listeners.append(self._hear)
                 self._listening = process
             async with asyncio.timeout(spec.timeout):
-                data = await process.carry_out("connect", self._wire_name(one), spec=spec)
+                data = await process.carry_out("connect", one.wire_name, spec=spec)
             one.process, one.state = process, "ready"
             self._learn(one, data)
         except TimeoutError:
             one.state, one.error = "failed", f"The MCP server {config.name} did not answer in time."
         except McpError as error:
             one.state = "needs login" if error.needs_login else "failed"
-            one.error = str(error).replace(self._wire_name(one), config.name)
+            one.error = str(error).replace(one.wire_name, config.name)
         except (CrushpyError, ToolError, OSError) as error:
             one.state, one.error = "failed", str(error)
 
     def _spec(self, config: ServerConfig) -> ServerSpec:
         return make_spec(config, self._places, self._confine, private_hosts=self._private_hosts)
-
-    def _wire_name(self, one: Server) -> str:
-        """Conversations share the process, so the name alone is not unique there."""
-        return f"{one.config.name}@{id(self):x}"
 
     def _hear(self, report: Report) -> None:
         """In the thread of the pipe."""
@@ -301,7 +301,7 @@ class McpHub:
 
     def _on_server_report(self, report: Report) -> None:
         for one in self.servers.values():
-            if self._wire_name(one) == report.server:
+            if one.wire_name == report.server:
                 if report.kind == "lists":
                     self._learn(one, report.data)
                 elif report.kind == "closed":
@@ -313,9 +313,10 @@ class McpHub:
         """Stores what a server offers. Definitions that the user has accepted stay pinned."""
         config = one.config
         tools, problems = read_definitions(config.name, data.get("tools") or (), config.settings.tools)
+        bad: dict[str, str] = data.get("bad_tools") or {}
         problems += [
             f"{config.name}: {one_line(name)} was left out: {one_line(why)[:200]}"
-            for name, why in (data.get("bad_tools") or {}).items()
+            for name, why in bad.items()
         ]
         one.problems = problems[:MAX_PROBLEMS]
         pins = one.known.pins if one.known else {tool.name: tool.digest for tool in tools}
