@@ -28,7 +28,7 @@ def register(app: typer.Typer) -> None:
         "remove": remove_server,
         "login": login_server,
         "test": test_server,
-        "call": call_tool,
+        "call": call_server_tool,
     }
     add_group(app, "mcp", commands)
 
@@ -126,7 +126,7 @@ async def _open_hub(name: str) -> AsyncGenerator[Any]:
     """The servers of this folder. Raises UsageError if there is none of that name."""
     from crushpy.core.ids import new_id
     from crushpy.engine.event_bus import EventBus
-    from crushpy.extensions.mcp.process import mcp_process
+    from crushpy.extensions.mcp.mcp_process import mcp_process
     from crushpy.tools.shell.jobs import Jobs
 
     environment = ProjectEnvironment(working_folder())
@@ -171,7 +171,7 @@ def _require_consent(hub: Any, name: str) -> None:
         )
 
 
-async def call_tool(
+async def call_server_tool(
     server: Annotated[str, typer.Argument(metavar="SERVER")],
     tool: Annotated[str, typer.Argument(metavar="TOOL")],
     args: Annotated[str, typer.Option("--args", metavar="JSON", help="The arguments.")] = "{}",

@@ -22,6 +22,7 @@ from crushpy.permissions.describe_call import describe_call
 from crushpy.permissions.path_rules import unreadable_below
 from crushpy.permissions.rules import RuleSet, in_mode, rules_for
 from crushpy.tools.base import ToolContext
+from crushpy.tools.errors import ConsentNeeded
 from crushpy.util.spawn import spawn
 
 Emit = Callable[[Event], None]
@@ -182,6 +183,17 @@ class Approvals:
             return _denied(decision)
         text = _noninteractive_text(decision, self._reason(decision, accesses))
         return Ruling(decision, text, denied_noninteractive=True)
+
+    async def rule_consent(self, call: ToolCall, needed: ConsentNeeded, task: str) -> Ruling:
+        """Whether a running call may go on with what it has met."""
+
+        async def preview() -> Display | None:
+            return needed.preview
+
+        ruling = await self.rule(call, (needed.access,), preview, task)
+        if not ruling.refusal:
+            needed.accept()
+        return ruling
 
     async def _ask(
         self,

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -17,7 +17,6 @@ from crushpy.util.images import ImageLimits
 
 if TYPE_CHECKING:
     from crushpy.tools.files.file_memory import FileMemory
-    from crushpy.tools.mcp import McpService
     from crushpy.tools.shell.jobs import Jobs
 
 
@@ -72,7 +71,25 @@ async def _refuse_delegation(order: Delegation, show: Callable[[str], None]) -> 
     raise ToolError("Tasks are not available here. Do it yourself.")
 
 
-def _no_servers() -> "McpService":
+class McpService(Protocol):
+    """The servers of a conversation."""
+
+    def resolve(self, server: str, tool: str) -> tuple[str, str]:
+        """The server and the tool that a call means. Raises ToolError if that is not known."""
+        ...
+
+    async def search(self, query: str, server: str) -> str:
+        """The tools that match, as text."""
+        ...
+
+    async def describe(self, server: str, tool: str) -> str:
+        """The description and the schema of a tool, as text."""
+        ...
+
+    async def call(self, server: str, tool: str, arguments: Json, context: "ToolContext") -> Outcome: ...
+
+
+def _no_servers() -> McpService:
     raise ToolError("No MCP server is configured.")
 
 

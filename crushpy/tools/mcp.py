@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -67,24 +67,6 @@ def is_offered(tool: str, allow: Sequence[str], deny: Sequence[str]) -> bool:
     return (not allow or any(fnmatch.fnmatchcase(tool, one) for one in allow)) and not any(
         fnmatch.fnmatchcase(tool, one) for one in deny
     )
-
-
-class McpService(Protocol):
-    """The servers of a conversation."""
-
-    def resolve(self, server: str, tool: str) -> tuple[str, str]:
-        """The server and the tool that a call means. Raises ToolError if that is not known."""
-        ...
-
-    async def search(self, query: str, server: str) -> str:
-        """The tools that match, as text."""
-        ...
-
-    async def describe(self, server: str, tool: str) -> str:
-        """The description and the schema of a tool, as text."""
-        ...
-
-    async def call(self, server: str, tool: str, arguments: Json, context: ToolContext) -> Outcome: ...
 
 
 class McpArgs(Args, frozen=True):

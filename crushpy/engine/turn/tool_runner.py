@@ -4,7 +4,7 @@ exactly one result."""
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 from itertools import groupby, islice
@@ -13,7 +13,7 @@ import msgspec
 
 from crushpy.core.access import Access
 from crushpy.core.events import ToolCalled, ToolFinished, ToolOutput, ToolStarted
-from crushpy.core.messages import CallDecision, Display, Message, ToolCall, ToolResult
+from crushpy.core.messages import CallDecision, Message, ToolCall, ToolResult
 from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.approvals import Ruling
 from crushpy.engine.compaction.pin_service import PinService
@@ -76,12 +76,9 @@ class ToolRunner:
     ) -> None:
         self._session, self._emit, self._task = scope.session, scope.emit, scope.task
         self._approvals, self._audit = scope.services.approvals, scope.services.audit
-        self._observers = scope.services.observers
-        self._verify_database = scope.services.store.verify
+        self._observers, self._verify_database = scope.services.observers, scope.services.store.verify
         self._tools = {tool.name: tool for tool in tools}
-        self._context = context
-        self._policy = policy
-        self._pins = pins
+        self._context, self._policy, self._pins = context, policy, pins
         self.denied_noninteractive = False
 
     async def run(self, message: Message, guard: LoopGuard) -> None:
@@ -112,8 +109,8 @@ class ToolRunner:
 
     def _announce(self, calls: Iterable[ToolCall]) -> None:
         for call in calls:
-            tool = self._tools.get(call.name)
-            target = "" if tool is None else tool.target(call.args, self._context)
+            known = call.name in self._tools
+            target = self._tools[call.name].target(call.args, self._context) if known else ""
             self._emit(ToolCalled(call.id, call.name, call.args, target))
 
     def _is_parallel(self, one: RunningCall) -> bool:
@@ -140,14 +137,10 @@ class ToolRunner:
             tool, args = self._check(one.call)
             context = self._context.with_path_cache()
             accesses = tool.accesses(args, context)
-
-            async def preview() -> Display | None:
-                return await tool.preview(args, context)
-
+            preview = partial(tool.preview, args, context)
             ruling = await self._approvals.rule(one.call, accesses, preview, self._task, context.cwd)
             observed = await self._record_decision(one, accesses, ruling)
             if ruling.refusal:
-                self.denied_noninteractive = self.denied_noninteractive or ruling.denied_noninteractive
                 return Outcome(ruling.refusal, is_error=True)
             for observer in self._observers:
                 await observer.begins(observed, ruling)
@@ -157,12 +150,7 @@ class ToolRunner:
             call_context = context.copy_for_call(
                 call.id, lambda text: self._emit(ToolOutput(call.id, text)), ruling.needs
             )
-            while True:
-                try:
-                    return await self._execute(one, observed, tool, args, call_context)
-                except ConsentNeeded as needed:
-                    if refusal := await self._ask_consent(one, needed):
-                        return Outcome(refusal, is_error=True)
+            return await self._execute(one, observed, tool, args, call_context)
         except (ToolError, OSError) as error:
             return _failure(one.call, error)
         except StorageError:
@@ -172,19 +160,6 @@ class ToolRunner:
             reason = f"{type(error).__name__}: {error}"
             text = f"{one.call.name} failed inside crushpy ({reason}). It may not have run."
             return Outcome(text, is_error=True)
-
-    async def _ask_consent(self, one: RunningCall, needed: ConsentNeeded) -> str:
-        """Asks about what a running call has met; returns why it may not go on."""
-
-        async def preview() -> Display | None:
-            return needed.preview
-
-        ruling = await self._approvals.rule(one.call, (needed.access,), preview, self._task)
-        await self._record_decision(one, (needed.access,), ruling)
-        self.denied_noninteractive = self.denied_noninteractive or ruling.denied_noninteractive
-        if not ruling.refusal:
-            needed.accept()
-        return ruling.refusal
 
     def _check(self, call: ToolCall) -> tuple[AnyTool, Args]:
         tool = self._tools.get(call.name)
@@ -205,6 +180,7 @@ class ToolRunner:
 
         Raises CancelledError if the user ended the turn while the question was open.
         """
+        self.denied_noninteractive = self.denied_noninteractive or ruling.denied_noninteractive
         one.decision = self._approvals.decided(accesses, ruling)
         observed = ObservedCall(
             self._session.info.id, one.message.id, one.call, accesses, one.decision, self._task
@@ -225,9 +201,14 @@ class ToolRunner:
         try:
             one.started = True
             self._emit(ToolStarted(one.call.id))
-            running: Awaitable[Outcome] = tool.run(args, context)
-            outcome = await running
+            outcome = await tool.run(args, context)
             return outcome
+        except ConsentNeeded as needed:
+            ruling = await self._approvals.rule_consent(one.call, needed, self._task)
+            await self._record_decision(one, (needed.access,), ruling)
+            if not ruling.refusal:
+                return await self._execute(one, observed, tool, args, context)
+            return Outcome(ruling.refusal, is_error=True)
         except (ToolError, OSError) as error:
             outcome = _failure(one.call, error)
             return outcome

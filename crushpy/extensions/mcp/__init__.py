@@ -1,4 +1,4 @@
 """A client of the Model Context Protocol.
 
-The `mcp` package is imported by a process of its own (`helper.py`): that takes a second of CPU and 62 MB.
+The `mcp` package is imported by a process of its own (`mcp_helper.py`): that takes a second of CPU and 62 MB.
 """

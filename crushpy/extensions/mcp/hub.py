@@ -24,8 +24,8 @@ from crushpy.extensions.mcp.definitions import (
     search_tools,
     store_known,
 )
-from crushpy.extensions.mcp.process import McpError, McpProcess, mcp_process
-from crushpy.extensions.mcp.wire import OAuthSpec, Order, Report, ServerSpec
+from crushpy.extensions.mcp.mcp_process import McpError, McpProcess, mcp_process
+from crushpy.extensions.mcp.wire import McpOrder, McpReport, OAuthSpec, ServerSpec
 from crushpy.security.redact import redact
 from crushpy.security.sanitize import encodable, one_line
 from crushpy.settings.schema import McpServerSettings
@@ -165,7 +165,7 @@ class McpHub:
         await self._connect(one, context)
         self._check_pins(one, await self._definition(one, tool))
 
-        def heard(report: Report) -> None:
+        def heard(report: McpReport) -> None:
             if report.kind == "progress":
                 context.emit(f"{_progress_line(report.data)}\n")
             elif report.kind == "elicit":
@@ -199,7 +199,7 @@ class McpHub:
         """Logs in to an HTTP server; `show` gets the address of the login page. Raises McpError."""
         one = self._find(name)
 
-        def heard(report: Report) -> None:
+        def heard(report: McpReport) -> None:
             if report.kind == "open":
                 show(str(report.data["url"]))
 
@@ -214,7 +214,7 @@ class McpHub:
     def restart(self, name: str) -> None:
         one = self._find(name)
         if one.process is not None:
-            one.process.send(Order(0, "disconnect", one.wire_name))
+            one.process.send(McpOrder(0, "disconnect", one.wire_name))
         one.state, one.opening = "unused", None
         self._open(one)
 
@@ -223,7 +223,7 @@ class McpHub:
             if one.opening is not None and not one.opening.done():
                 one.opening.cancel()
             if one.process is not None and not one.process.ended:
-                one.process.send(Order(0, "disconnect", one.wire_name))
+                one.process.send(McpOrder(0, "disconnect", one.wire_name))
         if self._listening is not None and self._hear in self._listening.listeners:
             self._listening.listeners.remove(self._hear)
 
@@ -233,7 +233,7 @@ class McpHub:
         verb: Literal["call", "read", "prompt", "lists"],
         name: str,
         arguments: Json | None = None,
-        heard: Callable[[Report], None] = lambda _: None,
+        heard: Callable[[McpReport], None] = lambda _: None,
     ) -> Json:
         assert one.process is not None
         try:
@@ -294,12 +294,12 @@ class McpHub:
     def _spec(self, config: ServerConfig) -> ServerSpec:
         return make_spec(config, self._places, self._confine, private_hosts=self._private_hosts)
 
-    def _hear(self, report: Report) -> None:
+    def _hear(self, report: McpReport) -> None:
         """In the thread of the pipe."""
         with suppress(RuntimeError):  # the event loop is closed
             self._loop.call_soon_threadsafe(self._on_server_report, report)
 
-    def _on_server_report(self, report: Report) -> None:
+    def _on_server_report(self, report: McpReport) -> None:
         for one in self.servers.values():
             if one.wire_name == report.server:
                 if report.kind == "lists":
@@ -396,7 +396,7 @@ class McpHub:
     async def _answer(self, one: Server, question: Json) -> None:
         answer = await self.elicit(one.config.name, question)
         if one.process is not None:
-            one.process.send(Order(int(question["question"]), "answer", arguments=answer))
+            one.process.send(McpOrder(int(question["question"]), "answer", arguments=answer))
 
 
 def make_spec(

@@ -42,7 +42,7 @@ Verb = Literal[
 ]
 
 
-class Order(Data, frozen=True):
+class McpOrder(Data, frozen=True):
     """To the process. Every order but `cancel`, `answer` and `disconnect` gets a `result` or an `error`."""
 
     id: int
@@ -53,7 +53,7 @@ class Order(Data, frozen=True):
     arguments: Json = msgspec.field(default_factory=dict[str, Any])
 
 
-class Report(Data, frozen=True):
+class McpReport(Data, frozen=True):
     """From the process, about the order `id`.
 
     `progress`, `elicit` and `open` (a URL to log in at) come before the end of an order; `lists` and `closed`
@@ -66,9 +66,9 @@ class Report(Data, frozen=True):
     data: Json = msgspec.field(default_factory=dict[str, Any])
 
 
-decode_order = msgspec.json.Decoder(Order).decode
-decode_report = msgspec.json.Decoder(Report).decode
+decode_order = msgspec.json.Decoder(McpOrder).decode
+decode_server_report = msgspec.json.Decoder(McpReport).decode
 
 
-def encode_message(message: Order | Report) -> bytes:
+def encode_message(message: McpOrder | McpReport) -> bytes:
     return msgspec.json.encode(message) + b"\n"

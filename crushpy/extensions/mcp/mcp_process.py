@@ -18,15 +18,22 @@ import crushpy
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Json
 from crushpy.core.own_code import is_importable
-from crushpy.extensions.mcp.wire import Order, Report, ServerSpec, Verb, decode_report, encode_message
+from crushpy.extensions.mcp.wire import (
+    McpOrder,
+    McpReport,
+    ServerSpec,
+    Verb,
+    decode_server_report,
+    encode_message,
+)
 
 _HELPER_SCRIPT = """
 import sys
 sys.path.append(sys.argv[1])
 from crushpy.core.own_code import restrict_imports
 restrict_imports()
-from crushpy.extensions.mcp.helper import run_helper
-run_helper()
+from crushpy.extensions.mcp.mcp_helper import run_mcp_helper
+run_mcp_helper()
 """
 _VARIABLES = (
     "HOME",
@@ -53,7 +60,7 @@ class McpError(CrushpyError):
         self.lost = lost
 
 
-Heard = Callable[[Report], None]
+Heard = Callable[[McpReport], None]
 
 
 class McpProcess:
@@ -80,8 +87,8 @@ class McpProcess:
         self.listeners: list[Heard] = []
         """Called with reports about servers, in the reader's thread."""
         self._ids = count(1)
-        self._orders: dict[int, tuple[asyncio.AbstractEventLoop, asyncio.Queue[Report]]] = {}
-        self._outgoing: SimpleQueue[Order | None] = SimpleQueue()
+        self._orders: dict[int, tuple[asyncio.AbstractEventLoop, asyncio.Queue[McpReport]]] = {}
+        self._outgoing: SimpleQueue[McpOrder | None] = SimpleQueue()
         atexit.register(self.end)
         for work in (self._read, self._write):
             threading.Thread(target=work, name="mcp pipe", daemon=True).start()
@@ -101,9 +108,9 @@ class McpProcess:
         Cancelling also cancels at the server.
         """
         number = next(self._ids)
-        reports: asyncio.Queue[Report] = asyncio.Queue()
+        reports: asyncio.Queue[McpReport] = asyncio.Queue()
         self._orders[number] = asyncio.get_running_loop(), reports
-        self.send(Order(number, verb, server, spec, name, arguments or {}))
+        self.send(McpOrder(number, verb, server, spec, name, arguments or {}))
         try:
             while True:
                 if self.ended:
@@ -115,12 +122,12 @@ class McpProcess:
                     raise _to_error(server, report.data)
                 heard(report)
         except asyncio.CancelledError:
-            self.send(Order(number, "cancel", server))
+            self.send(McpOrder(number, "cancel", server))
             raise
         finally:
             del self._orders[number]
 
-    def send(self, order: Order) -> None:
+    def send(self, order: McpOrder) -> None:
         self._outgoing.put(order)
 
     def end(self) -> None:
@@ -140,13 +147,15 @@ class McpProcess:
         assert self._process.stdout is not None
         with suppress(OSError, msgspec.MsgspecError, RecursionError), self._process.stdout as pipe:
             for line in pipe:
-                self._deliver(decode_report(line))
+                self._deliver(decode_server_report(line))
         self.end()
         self._process.wait()
         for number, (_, _) in list(self._orders.items()):
-            self._deliver(Report(number, "error", "", {"message": "the process that talked to it has ended"}))
+            self._deliver(
+                McpReport(number, "error", "", {"message": "the process that talked to it has ended"})
+            )
 
-    def _deliver(self, report: Report) -> None:
+    def _deliver(self, report: McpReport) -> None:
         if not report.id:
             for listener in list(self.listeners):
                 listener(report)

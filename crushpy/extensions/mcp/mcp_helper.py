@@ -20,8 +20,8 @@ from crushpy import __version__
 from crushpy.core.messages import Json
 from crushpy.extensions.mcp.wire import (
     LoginNeededError,
-    Order,
-    Report,
+    McpOrder,
+    McpReport,
     ServerSpec,
     decode_order,
     encode_message,
@@ -38,7 +38,7 @@ MAX_TEXT_CHARS = 20_000_000
 CONNECT_TIMEOUT_S, END_TIMEOUT_S = 30.0, 5.0
 
 
-def run_helper() -> None:
+def run_mcp_helper() -> None:
     # Pipes of our own: anything that is printed goes to stderr.
     incoming, outgoing = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     null = os.open(os.devnull, os.O_RDONLY)
@@ -52,7 +52,7 @@ def run_helper() -> None:
     logging.disable(logging.CRITICAL)  # the SDK logs what servers send
     import mcp  # noqa: F401
 
-    orders.send(Report(0, "ready"))
+    orders.send(McpReport(0, "ready"))
     loop.run_until_complete(orders.ended.wait())
     os._exit(0)
 
@@ -74,10 +74,10 @@ class OrderHandler:
         self.questions: dict[int, asyncio.Future[Json]] = {}
         """Open elicitations, by their own numbers."""
         self._outgoing = outgoing
-        self._connections: dict[str, Connection] = {}
+        self._connections: dict[str, ServerConnection] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
-    def send(self, report: Report) -> None:
+    def send(self, report: McpReport) -> None:
         try:
             self._outgoing.write(encode_message(report))
             self._outgoing.flush()
@@ -85,9 +85,9 @@ class OrderHandler:
             self.end()
         except UnicodeEncodeError:  # a lone surrogate in what a server sent
             data = encodable(report.data)
-            self.send(Report(report.id, report.kind, report.server, data))
+            self.send(McpReport(report.id, report.kind, report.server, data))
 
-    def handle(self, order: Order) -> None:
+    def handle(self, order: McpOrder) -> None:
         match order.verb:
             case "cancel":
                 if task := self._tasks.get(order.id):
@@ -101,28 +101,28 @@ class OrderHandler:
             case _:
                 self._tasks[order.id] = spawn(self._carry_out(order))
 
-    async def _carry_out(self, order: Order) -> None:
+    async def _carry_out(self, order: McpOrder) -> None:
         connection = self._connections.get(order.server)
         try:
             if order.verb in ("connect", "login"):
                 assert order.spec is not None
                 if connection is not None:
                     connection.stop()
-                connection = Connection(order, order.spec, self)
+                connection = ServerConnection(order, order.spec, self)
                 self._connections[order.server] = connection
                 data = await connection.open()
             elif connection is None:
                 raise ConnectionError("it is not connected")
             else:
                 data = await connection.carry_out(order)
-            self.send(Report(order.id, "result", order.server, data))
+            self.send(McpReport(order.id, "result", order.server, data))
         except asyncio.CancelledError:
-            self.send(Report(order.id, "error", order.server, {"message": "it was cancelled"}))
+            self.send(McpReport(order.id, "error", order.server, {"message": "it was cancelled"}))
         except BaseException as error:
             told: Json = {"message": describe_error(error), "needs_login": _needs_login(error)}
             if connection is not None:
                 told |= {"stderr": connection.stderr(), "lost": connection.lost}
-            self.send(Report(order.id, "error", order.server, told))
+            self.send(McpReport(order.id, "error", order.server, told))
         finally:
             self._tasks.pop(order.id, None)
 
@@ -141,10 +141,10 @@ class OrderHandler:
         self.ended.set()
 
 
-class Connection:
+class ServerConnection:
     """One server. A task of its own opens and closes it, as the SDK's scopes demand."""
 
-    def __init__(self, order: Order, spec: ServerSpec, orders: OrderHandler) -> None:
+    def __init__(self, order: McpOrder, spec: ServerSpec, orders: OrderHandler) -> None:
         self.closed = asyncio.Event()
         self.lost = False
         """The server has ended by itself."""
@@ -189,7 +189,7 @@ class Connection:
         finally:
             self.closed.set()
             if self.lost or not self._stop.is_set():
-                self._orders.send(Report(0, "closed", self._order.server, {"stderr": self.stderr()}))
+                self._orders.send(McpReport(0, "closed", self._order.server, {"stderr": self.stderr()}))
 
     async def _make_client(self, stack: AsyncExitStack) -> Any:
         from mcp import Client, types
@@ -265,7 +265,7 @@ class Connection:
         return httpx2.AsyncClient(headers=dict(self._spec.headers), auth=auth, timeout=timeout)
 
     async def _show_url(self, url: str) -> None:
-        self._orders.send(Report(self._order.id, "open", self._order.server, {"url": url}))
+        self._orders.send(McpReport(self._order.id, "open", self._order.server, {"url": url}))
 
     def _stderr_pipe(self) -> Any:
         reading, writing = os.pipe()
@@ -317,11 +317,11 @@ class Connection:
         await asyncio.sleep(0.05)  # several lists usually change together
         self._refresh_task = None
         with suppress(Exception):  # the next call to the server says what is wrong
-            self._orders.send(Report(0, "lists", self._order.server, await self._lists()))
+            self._orders.send(McpReport(0, "lists", self._order.server, await self._lists()))
 
     # --- orders --------------------------------------------------------------------------------------------
 
-    async def carry_out(self, order: Order) -> Json:
+    async def carry_out(self, order: McpOrder) -> Json:
         if self.closed.is_set():
             raise ConnectionError("the server has ended")
         client, arguments = self._client, order.arguments
@@ -345,7 +345,7 @@ class Connection:
     def _progress(self, order: int) -> Any:
         async def report(progress: float, total: float | None, message: str | None) -> None:
             data = {"progress": progress, "total": total, "message": message or ""}
-            self._orders.send(Report(order, "progress", self._order.server, data))
+            self._orders.send(McpReport(order, "progress", self._order.server, data))
 
         return report
 
@@ -356,7 +356,7 @@ class Connection:
         number = self._questions * 1_000 + len(self._orders.questions)
         waiting = self._orders.questions[number] = self._orders.loop.create_future()
         data = {**_plain(params), "question": number}
-        self._orders.send(Report(self._running, "elicit", self._order.server, data))
+        self._orders.send(McpReport(self._running, "elicit", self._order.server, data))
         try:
             answer = await waiting
         finally:
