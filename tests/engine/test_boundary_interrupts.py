@@ -155,7 +155,7 @@ async def test_esc_anywhere_in_an_auto_boundary(talks: Talks, llm: ScriptedLLM) 
         script,
         lambda talk: talk.ask("work"),
         flags=WINDOW,
-        expect=("make_boundary", "_summarize", "_gather_evidence"),
+        expect=("make_boundary", "_summarize", "evidence"),
     )
     assert count >= 12
 

@@ -38,7 +38,7 @@ from crushpy.util.images import image_type, scale_image
 from crushpy.util.spawn import spawn
 
 SEARCH_WAIT_S = 10.0
-"""How long a search waits for servers whose tools are not known yet."""
+"""How long a search of several servers waits for those whose tools are not known yet."""
 MAX_PROBLEMS = 50
 
 State = Literal["unused", "starting", "ready", "failed", "needs login"]
@@ -147,7 +147,7 @@ class McpHub:
         wanted = [self._find(server)] if server else list(self.servers.values())
         opening = [self._open(one) for one in wanted if one.known is None and not self._needs_consent(one)]
         if opening:
-            await asyncio.wait(opening, timeout=SEARCH_WAIT_S)
+            await asyncio.wait(opening, timeout=SEARCH_WAIT_S if len(wanted) > 1 else None)
         found = search_tools({one.config.name: one.tools for one in wanted if one.known}, query)
         lines = [found or "No tool matches."]
         for one in wanted:
