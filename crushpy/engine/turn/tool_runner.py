@@ -109,8 +109,7 @@ class ToolRunner:
 
     def _announce(self, calls: Iterable[ToolCall]) -> None:
         for call in calls:
-            known = call.name in self._tools
-            target = self._tools[call.name].target(call.args, self._context) if known else ""
+            target = tool.target(call.args, self._context) if (tool := self._tools.get(call.name)) else ""
             self._emit(ToolCalled(call.id, call.name, call.args, target))
 
     def _is_parallel(self, one: RunningCall) -> bool:
