@@ -35,6 +35,8 @@ class TreeCopies:
         for place in places:
             signatures = dict(_sign(place))
             old, copy = before.pop(place, ({}, self._folder))
+            if not signatures:
+                continue  # neither a file nor a folder
             if signatures != old:
                 try:
                     copy = _copy_tree(place, self._folder / new_id(), signatures, (old, copy))
@@ -56,7 +58,7 @@ class TreeCopies:
             now = dict(_sign(place))
             is_lost = not now or (f"{place}/HEAD" in signatures and not is_git_folder(place))
             is_same = signatures.items() <= now.items() and all(
-                "/objects/" in path for path in now.keys() - signatures.keys()
+                path.startswith(f"{place}/objects/") for path in now.keys() - signatures.keys()
             )
             if is_lost or not (is_same or only_lost):
                 messages[place] = self._swap(Path(place), copy)

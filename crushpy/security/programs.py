@@ -8,6 +8,8 @@ import sys
 from functools import lru_cache
 from pathlib import Path
 
+from crushpy.core.own_code import is_inside
+
 _SYSTEM_FOLDERS = ("/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin")
 _OWN_FOLDER = os.path.dirname(sys.executable)  # noqa: PTH120
 """Where the programs of crushpy's own environment are, even if that lies in the project."""
@@ -38,26 +40,24 @@ def _hostile_folders(workspace: Path | None) -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)
 def _find_program(name: str, path: str, *hostile: str) -> str | None:
-    real_folders = [os.path.realpath(folder) for folder in hostile]
     for folder in (*_safe_folders(path, *hostile), _OWN_FOLDER):
         found = os.path.join(folder, name)  # noqa: PTH118
         is_own = folder in (*_SYSTEM_FOLDERS, _OWN_FOLDER)
         is_program = os.path.isfile(found) and os.access(found, os.X_OK)  # noqa: PTH113
-        if is_program and (is_own or not _is_inside(os.path.realpath(found), real_folders)):
+        if is_program and (is_own or _is_outside(found, hostile)):
             return found
     return None
 
 
 @lru_cache(maxsize=64)
 def _safe_folders(path: str, *hostile: str) -> tuple[str, ...]:
-    real_folders = [os.path.realpath(folder) for folder in hostile]
+    own = (*_SYSTEM_FOLDERS, _OWN_FOLDER)
+    folders = path.split(os.pathsep)
     return tuple(
-        folder
-        for folder in path.split(os.pathsep)
-        if folder in (*_SYSTEM_FOLDERS, _OWN_FOLDER)
-        or (os.path.isabs(folder) and not _is_inside(os.path.realpath(folder), real_folders))  # noqa: PTH117
+        each for each in folders if each in own or (each.startswith("/") and _is_outside(each, hostile))
     )
 
 
-def _is_inside(path: str, folders: list[str]) -> bool:
-    return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in folders)
+def _is_outside(path: str, folders: tuple[str, ...]) -> bool:
+    real = os.path.realpath(path)
+    return not any(is_inside(real, os.path.realpath(folder)) for folder in folders)

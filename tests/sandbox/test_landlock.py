@@ -195,6 +195,7 @@ async def test_what_is_read_only_elsewhere_is_restored_after_a_command(scene: Pa
         (scene / name / ".git/objects/pack/a.pack").write_text("an object")
         (scene / name / ".git/objects/pack/a.pack").chmod(0o444)
     (scene / ".envrc").write_text("export A=1\n")
+    os.mkfifo(scene / ".crushpy")
     before = look()
     async with confined(scene, home) as context:
         for command in (
