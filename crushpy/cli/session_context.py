@@ -180,7 +180,7 @@ async def pin_command(
         else:
             added = await service.add_text(text or "")
         listed = await service.listed()
-    usage = f"Pins take {listed.tokens:,} of {listed.limit:,} tokens."
+    usage = f"Pins take {listed.tokens:,} of {listed.limit:,} tokens; no thoughts or cached tokens are lost."
     print_text(f"Pinned as {added.number} ({added.kind}). {usage}\n")
 
 

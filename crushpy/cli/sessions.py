@@ -258,10 +258,14 @@ async def search_command(
 
 async def undo_command(session: SessionId) -> None:
     """Undo the compaction or new session that opened a session; its parent continues where it was."""
+    from crushpy.context.edits import thoughts_left_behind
+
     async with open_browser() as browser:
         info = await find_session(browser, session)
+        _, left = await browser.messages(info.id)
         parent = await browser.undo(info.id)
     print(f"Undone: {parent.id} continues where it was. {info.id} stays as a branch; files were not changed.")
+    print(thoughts_left_behind(left))
     print(f"  crushpy run --session {parent.id} ...   continues it")
 
 

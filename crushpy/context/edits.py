@@ -79,6 +79,12 @@ def old_views(history: Sequence[Message], overrides: Overrides, *, cwd: str, siz
     return OldViews(tuple(worth), sum(worth.values()))
 
 
+def thoughts_left_behind(messages: Iterable[Message]) -> str:
+    """What undoing the boundary before these messages costs, as a sentence."""
+    lost = sum(message.has_bound_thinking for message in messages)
+    return f"The model loses its {counted(lost, 'thought')} since then." if lost else "No thoughts are lost."
+
+
 def effect_of_edits(
     history: Sequence[Message],
     overrides: Overrides,

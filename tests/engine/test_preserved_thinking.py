@@ -19,7 +19,7 @@ from support.binding_claude import (
 )
 from support.talk import Talk, Talks
 
-from crushpy.context.edits import ContextEdit, effect_words
+from crushpy.context.edits import ContextEdit, effect_words, thoughts_left_behind
 from crushpy.core.events import BoundaryCommitted, Notice, PromptCommitted
 from crushpy.engine.conversation import TOOLS_CHANGE
 from crushpy.llm.anthropic.thinking_binding import binds_thinking
@@ -86,6 +86,21 @@ async def test_thinking_is_lost_once_at_a_boundary(method: str, talks: Talks, ll
             await talk.conversation.context.compact()
     assert len(talk.of(BoundaryCommitted)) >= 2
     assert_thinking_survives(claude)
+
+
+async def test_undo_says_which_thoughts_are_left_behind_and_the_parents_are_valid_again(
+    talks: Talks, llm: ScriptedLLM
+) -> None:
+    claude = BindingClaude(llm, steps_of_a_turn)
+    talk = await open_talk(talks, llm, compaction__method="auto")
+    await talk.ask("one")
+    await talk.conversation.context.compact(summary="Goal: go on.")
+    assert thoughts_left_behind(talk.conversation.history) == "No thoughts are lost."
+    await talk.ask("two")
+    assert thoughts_left_behind(talk.conversation.history) == "The model loses its 2 thoughts since then."
+    await talk.conversation.context.undo()
+    await talk.ask("three")
+    assert claude.refusals == [] and len(thoughts(claude.answered[-1])) == 3
 
 
 async def test_statuses_are_sent_again_unchanged_after_a_restart(

@@ -48,7 +48,8 @@ class ContextCommands(CommandGroup):
             raise RefusedCommand(f"Not pinned: {error}") from None
         what = added.name or "your text"
         used = f"Pins use {listed.tokens:,} of {listed.limit:,} tokens (/pins)."
-        return f"Pinned as {added.number}: {what}. Every compaction carries it verbatim. {used}"
+        carried = "Every compaction carries it verbatim; no thoughts are lost now."
+        return f"Pinned as {added.number}: {what}. {carried} {used}"
 
     async def pins(self, argument: str) -> None:
         """Lists the pins; a chosen one is shown and can be unpinned."""
@@ -134,10 +135,13 @@ class ContextCommands(CommandGroup):
         self.chat.status.refresh()
 
     async def undo_boundary(self, argument: str) -> None:
+        from crushpy.context.edits import thoughts_left_behind
+
+        lost = thoughts_left_behind(self.conversation.history)
         if await self.conversation.context.undo():
             await self.chat.show_history(self.conversation)
             self.chat.status.refresh()
-            self.say("Compaction undone. What came after it stays as a branch (/lineage).")
+            self.say(f"Compaction undone. What came after it stays as a branch (/lineage). {lost}")
 
     async def inspect(self, argument: str) -> None:
         from crushpy.tui.screens.inspector import ContextControls, InspectorScreen
