@@ -108,7 +108,7 @@ def append_audit(db: Database, root_id: str, entries: Sequence[AuditEntry]) -> N
 class AuditStore(Subject):
     async def append(self, root_id: str, entries: Sequence[AuditEntry]) -> None:
         """Adds records to the chain of a conversation: all or none."""
-        await self._thread.calls.write(CallWrite(root_id, CallDecided(root_id, entries)))
+        await self._thread.write_call(CallWrite(root_id, CallDecided(root_id, entries)))
 
     @stored
     def load_chain(self, root_id: str) -> AuditChain:

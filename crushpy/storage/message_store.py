@@ -182,7 +182,7 @@ class CallStore(Subject):
 
     async def begin(self, session_id: str, message_id: str, call: ToolCall) -> None:
         """Stores the intent to run a call of that assistant message, before anything is run."""
-        await self._thread.calls.write(CallWrite(session_id, begun=(message_id, call)))
+        await self._thread.write_call(CallWrite(session_id, begun=(message_id, call)))
 
     async def finish(
         self, session_id: str, message: Message, start: CallStart | None = None, facts: Data | None = None
@@ -193,7 +193,7 @@ class CallStore(Subject):
         """
         await self._outputs.save_printed(message)
         self._thread.schedule_maintenance()
-        await self._thread.calls.write(CallWrite(session_id, answer=message, start=start, facts=facts))
+        await self._thread.write_call(CallWrite(session_id, answer=message, start=start, facts=facts))
 
     @stored
     def list_open(self, session_id: str) -> set[str]:

@@ -6,6 +6,7 @@ The database is opened on that thread when the first job arrives, so that creati
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -27,17 +28,13 @@ _MAINTENANCE_PAUSE_S = 0.01
 _RETRY_DELAY_S = 10.0
 BUSY_FAILURE_S = 5.0
 """A failure after this time means that the database was busy: the writes are not tried one by one."""
-Failures = list[Exception | None]
-"""One for each write: why it is not stored; None if it is."""
-Group = list[tuple[CallWrite, asyncio.Future[None]]]
-"""Writes, each with the future of its caller."""
-Commit = Callable[[str, Sequence[CallWrite]], None]
-"""Commits writes to one session, or conversation, in one transaction. On the storage thread."""
+Waiting = tuple[CallWrite, Future[None]]
+"""A write, and the future of its caller."""
 
 
 class StorageThread:
-    write_calls: Commit
-    """Writes of tool calls to one conversation, in one transaction."""
+    write_calls: Callable[[str, Sequence[CallWrite]], None]
+    """Commits writes of tool calls to one session, or conversation, in one transaction. On this thread."""
 
     def __init__(self, location: Location) -> None:
         self.location = location
@@ -48,10 +45,7 @@ class StorageThread:
         self._timer: asyncio.TimerHandle | None = None
         self._maintenance: asyncio.Task[None] | None = None
         self._heartbeat: asyncio.Task[None] | None = None
-        self.calls = GroupCommit(
-            self._executor.submit,
-            lambda where, writes: self._work(lambda: self.write_calls(where, writes), time.monotonic()),
-        )
+        self._waiting = deque[Waiting]()
 
     @property
     def database(self) -> Database:
@@ -76,20 +70,46 @@ class StorageThread:
 
     async def run(self, job: Callable[[], T], *, patient: bool = True) -> T:
         """Runs a job on the thread; again after a lost connection, if `patient`."""
-        self.calls.send()
         asked = time.monotonic() if patient else NEVER
-        future = asyncio.wrap_future(self._executor.submit(self._work, job, asked))
-        future.add_done_callback(_retrieve_exception)
-        # Shielded: cancelling the caller must not cancel a queued write.
-        return await asyncio.shield(future)
+        return await _uncancelled(self._executor.submit(self._work, job, asked))
 
     def submit(self, job: Callable[[], T]) -> "Future[T]":
         """Queues a job that the caller does not wait for. `RuntimeError` if the thread was closed."""
-        self.calls.send()
         return self._executor.submit(self._work, job, time.monotonic())
 
     def _work(self, job: Callable[[], T], asked: float) -> T:
         return self.database.run(job, asked)
+
+    async def write_call(self, write: CallWrite) -> None:
+        """Returns once it is committed, together with all writes to the same place that wait by then."""
+        done = Future[None]()
+        self._waiting.append((write, done))
+        self._executor.submit(self._write_waiting)
+        await _uncancelled(done)
+
+    def _write_waiting(self) -> None:
+        groups: dict[str, list[Waiting]] = {}
+        while self._waiting:
+            write, done = self._waiting.popleft()
+            groups.setdefault(write.place, []).append((write, done))
+        for place, group in groups.items():
+            self._write_group(place, group)
+
+    def _write_group(self, place: str, group: Sequence[Waiting]) -> None:
+        """If the group fails, each write is tried by itself: an invalid one does not affect the others."""
+        began = time.monotonic()
+        try:
+            self._work(lambda: self.write_calls(place, [write for write, _ in group]), began)
+        except Exception as failure:
+            if len(group) > 1 and time.monotonic() - began < BUSY_FAILURE_S:
+                for one in group:
+                    self._write_group(place, [one])
+                return
+            for _, done in group:
+                done.set_exception(failure)
+        else:
+            for _, done in group:
+                done.set_result(None)
 
     async def close(self) -> None:
         """Finishes the queued jobs and closes the database. The thread cannot be used afterwards."""
@@ -97,7 +117,6 @@ class StorageThread:
             self._timer.cancel()
         if self._heartbeat is not None:
             self._heartbeat.cancel()
-        self.calls.send()
         try:
             closing = self._executor.submit(self._close)
         except RuntimeError:  # closed before
@@ -176,89 +195,17 @@ def stored(work: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], 
     return run
 
 
+async def _uncancelled(work: "Future[T]") -> T:
+    """Waits for a queued job, which a cancelled caller does not cancel."""
+    future = asyncio.wrap_future(work)
+    future.add_done_callback(_retrieve_exception)
+    return await asyncio.shield(future)
+
+
 def _retrieve_exception(future: "asyncio.Future[T]") -> None:
     """An error of a job whose caller was cancelled needs no report: the next job meets it as well."""
     if not future.cancelled():
         future.exception()
-
-
-# --- calls
-
-
-class GroupCommit:
-    """`submit` runs a function on the storage thread."""
-
-    def __init__(self, submit: Callable[[Callable[[], Failures]], Future[Failures]], commit: Commit) -> None:
-        self._submit = submit
-        self._commit = commit
-        self._waiting: Group = []
-        self._under_way = 0
-        """Groups that are being committed; writes that arrive meanwhile form the next one."""
-
-    async def write(self, write: CallWrite) -> None:
-        """Returns once it is committed; it completes even if the caller is cancelled."""
-        loop = asyncio.get_running_loop()
-        stored: asyncio.Future[None] = loop.create_future()
-        if not self._waiting and not self._under_way:
-            loop.call_soon(self.send)  # after all callbacks that are ready
-        self._waiting.append((write, stored))
-        await stored  # if cancelled, it is written all the same
-
-    def send(self) -> None:
-        """Submits the waiting writes, before any other job."""
-        if not self._waiting:
-            return
-        group, self._waiting = self._waiting, []
-        writes = [write for write, _ in group]
-        loop = asyncio.get_running_loop()
-        try:
-            done = self._submit(lambda: _commit_all(self._commit, writes))
-        except RuntimeError as closed:
-            _settle(group, [closed] * len(group))
-            return
-        self._under_way += 1
-        done.add_done_callback(lambda made: loop.call_soon_threadsafe(self._done, group, made.result()))
-
-    def _done(self, group: Group, failures: Failures) -> None:
-        self._under_way -= 1
-        _settle(group, failures)
-        if not self._under_way:
-            self.send()
-
-
-def _commit_all(commit: Commit, writes: Sequence[CallWrite]) -> Failures:
-    failures: Failures = [None] * len(writes)
-    places: dict[str, list[int]] = {}
-    for place, write in enumerate(writes):
-        places.setdefault(write.place, []).append(place)
-    for where, here in places.items():
-        failed = _commit_some(commit, where, [writes[place] for place in here])
-        for place, failure in zip(here, failed, strict=True):
-            failures[place] = failure
-    return failures
-
-
-def _commit_some(commit: Commit, where: str, writes: Sequence[CallWrite]) -> Failures:
-    """If the group fails, each write is tried by itself: an invalid one does not affect the others."""
-    began = time.monotonic()
-    try:
-        commit(where, writes)
-    except Exception as failure:
-        if len(writes) == 1 or time.monotonic() - began > BUSY_FAILURE_S:
-            return [failure] * len(writes)
-        return [one for write in writes for one in _commit_some(commit, where, [write])]
-    return [None] * len(writes)
-
-
-def _settle(group: Group, failures: Failures) -> None:
-    for (_, stored), failure in zip(group, failures, strict=True):
-        if stored.cancelled():
-            continue
-        if failure is None:
-            stored.set_result(None)
-        else:
-            stored.set_exception(failure)
-            stored.exception()  # retrieved, in case the caller is gone
 
 
 # --- opening the database, on that thread

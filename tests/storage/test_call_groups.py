@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ from support.stored import a_session, answered, replied, said
 from crushpy.core.messages import ToolCall
 from crushpy.storage.audit_store import find_fault
 from crushpy.storage.records import AuditEntry, CallDecided, CallStart, CallWrite, StorageError
-from crushpy.storage.storage_thread import GroupCommit
 from crushpy.storage.store import Store
 
 HERE = Path(__file__).parent
@@ -75,25 +73,25 @@ async def test_a_call_that_changes_nothing_is_stored_in_one_go(store: Store) -> 
     assert len((await store.audit.load_chain(info.id)).records) == len(MANY)
 
 
-async def test_what_comes_while_a_group_is_committed_is_the_next_group() -> None:
-    groups: list[int] = []
-    first_may_end = threading.Event()
+async def test_calls_that_arrive_while_the_thread_is_busy_are_committed_together(store: Store) -> None:
+    info = a_session()
+    await store.sessions.create(info, said())
+    sizes: list[int] = []
+    commit, may_go_on = store.thread.write_calls, threading.Event()
 
-    def commit(where: str, writes: Sequence[CallWrite]) -> None:
-        groups.append(len(writes))
-        first_may_end.wait(60)
+    def counted(where: str, writes: Sequence[CallWrite]) -> None:
+        sizes.append(len(writes))
+        commit(where, writes)
 
-    with ThreadPoolExecutor(1) as thread:
-        group = GroupCommit(thread.submit, commit)
-        writes = [group.write(CallWrite("session", begun=("m", call))) for call in MANY]
-        first = asyncio.ensure_future(writes[0])
-        while not groups:
-            await asyncio.sleep(0)
-        others = [asyncio.ensure_future(write) for write in writes[1:]]
-        await asyncio.sleep(0)
-        first_may_end.set()
-        await asyncio.gather(first, *others)
-    assert groups == [1, len(MANY) - 1]
+    store.thread.write_calls = counted
+    busy = store.thread.submit(lambda: may_go_on.wait(60))
+    begun = [asyncio.ensure_future(store.calls.begin(info.id, "m", call)) for call in MANY]
+    await asyncio.sleep(0)
+    may_go_on.set()
+    await asyncio.gather(*begun)
+    assert busy.result()
+    assert sizes == [len(MANY)]
+    assert await store.calls.list_open(info.id) == {call.id for call in MANY}
 
 
 async def test_what_is_asked_for_later_sees_what_was_handed_over_before(store: Store) -> None:
