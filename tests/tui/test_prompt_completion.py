@@ -9,8 +9,8 @@ from prompt_host import COMMANDS, Host, type_text
 from textual.pilot import Pilot
 
 from crushpy.core.app_commands import AppCommand
-from crushpy.tui.widgets.completer import CompletionList
-from crushpy.tui.widgets.file_finder import SLICE, FileFinder, FileSearch
+from crushpy.tui.widgets.completer import MAX_PATHS_AT_ONCE, CompletionList
+from crushpy.tui.widgets.file_finder import FileFinder
 from crushpy.tui.widgets.prompt import PromptInput
 
 PATHS = ["README.md", "src/main.py", "src/prompt_view.py", "src/my notes.txt", "tests/test_main.py"]
@@ -211,74 +211,61 @@ async def test_a_hundred_thousand_files_are_searched_between_keys():
 
 
 class Slow(FileFinder):
-    """Finds something at once, and something better when it is told to."""
+    """Finds something in each search when it is told to."""
 
-    done = False
+    def __init__(self) -> None:
+        super().__init__(Path.cwd(), [f"{number}.py" for number in range(MAX_PATHS_AT_ONCE + 1)])
+        self.asked: list[str] = []
+        self.may_go_on = threading.Event()
 
-    def search(self, typed: str) -> FileSearch:
-        while not self.done:
-            yield ["so/far.py", "so/fair.py"]
-        return ["better.py"]
+    def search(self, typed: str) -> list[str]:
+        self.asked.append(typed)
+        self.may_go_on.wait(60)
+        return [f"{typed}/far.py", f"{typed}/fair.py"]
 
 
-async def test_a_long_search_shows_what_it_has_and_holds_up_no_key():
-    finder = Slow(Path.cwd(), [])
+async def test_a_long_search_holds_up_no_key_and_another_one_follows():
+    finder = Slow()
     app = Host(PromptInput(files=finder))
     async with app.run_test() as pilot:
-        await type_text(pilot, "@fa")
-        assert app.offered == ["so/far.py", "so/fair.py"]
-        await type_text(pilot, "i")
-        assert (app.prompt.text, app.offered) == ("@fai", ["so/fair.py"])
-        finder.done = True
-        await pilot.pause()
-        assert app.offered == ["better.py"]
+        await type_text(pilot, "@fair")
+        assert (app.prompt.text, app.offered) == ("@fair", [])
+        finder.may_go_on.set()
+        await listed(pilot)
+        assert (finder.asked[0], finder.asked[-1], len(finder.asked)) == ("", "fair", 2)
+        assert app.offered == ["fair/far.py", "fair/fair.py"]
 
 
 async def test_the_list_does_not_change_under_the_hands_of_who_moves_in_it():
-    finder = Slow(Path.cwd(), [])
+    finder = Slow()
+    finder.may_go_on.set()
     app = Host(PromptInput(files=finder))
     async with app.run_test() as pilot:
         await type_text(pilot, "@fa")
+        await listed(pilot)
+        finder.may_go_on.clear()
+        await type_text(pilot, "i")
+        assert app.offered == ["fa/fair.py"]
         await pilot.press("down")
-        finder.done = True
-        await pilot.pause()
+        finder.may_go_on.set()
+        await listed(pilot)
         await pilot.press("tab")
-        assert app.prompt.text == "so/fair.py "
-
-
-def test_a_search_takes_a_turn_for_every_few_thousand_files():
-    finder = FileFinder(Path.cwd(), many())
-    turns = 0
-    search = finder.search("zzz")
-    with pytest.raises(StopIteration):
-        while True:
-            next(search)
-            turns += 1
-    assert turns >= 100_000 // SLICE
-
-
-def best(finder: FileFinder, typed: str) -> list[str]:
-    search = finder.search(typed)
-    while True:
-        try:
-            next(search)
-        except StopIteration as end:
-            return end.value
+        assert app.prompt.text == "fa/fair.py "
 
 
 def test_what_was_typed_so_far_narrows_the_search_and_never_loses_a_file():
     paths = [*many(), "src/zebra_quilt.py"]
     finder = FileFinder(Path.cwd(), paths)
     for typed in ("z", "zq", "zqu", "zqut"):
-        assert best(finder, typed)[0] == "src/zebra_quilt.py", typed
-    assert best(finder, "file77777.py") == ["package77/module_77777/file77777.py"]
+        assert finder.search(typed)[0] == "src/zebra_quilt.py", typed
+    assert finder.search("file77777.py") == ["package77/module_77777/file77777.py"]
 
 
 def test_a_name_beats_a_folder_and_a_start_beats_a_middle():
     finder = FileFinder(
         Path.cwd(), ["app/x/views.py", "my_app.py", "app.py", "application.py", "snapper.py", "zap/ppp.py"]
     )
-    found = best(finder, "app")
+    found = finder.search("app")
     assert found[:5] == ["app/", "app.py", "application.py", "my_app.py", "snapper.py"]
     assert found.index("app/x/views.py") < found.index("zap/ppp.py")
 

@@ -1,9 +1,7 @@
 """Completion in the prompt: commands and files that match the word at the cursor, and the list of them."""
 
 import asyncio
-import time
 from collections.abc import Sequence
-from functools import partial
 from typing import Literal
 
 from textual import events
@@ -16,7 +14,7 @@ from textual.widgets.text_area import Selection
 
 from crushpy.core.app_commands import AppCommand
 from crushpy.core.messages import Data
-from crushpy.tui.widgets.file_finder import FileFinder, FileSearch
+from crushpy.tui.widgets.file_finder import FileFinder
 from crushpy.tui.widgets.fitting import POINTER, end_of, pointed, window
 from crushpy.util.images import SUFFIXES
 
@@ -199,8 +197,8 @@ class CompletionList(Widget):
             self._owner.post_message(self.Picked(shown[event.y]))
 
 
-SEARCH_BUDGET_S = 0.01
-"""Time a search may take while a key is handled; the rest runs in a worker."""
+MAX_PATHS_AT_ONCE = 1_000
+"""So many files are searched while a key is handled, a few milliseconds; more in a thread."""
 
 
 class Completer:
@@ -215,6 +213,7 @@ class Completer:
         self._dismissed: tuple[int, int] | None = None
         """The start of the token whose list the user closed."""
         self._listing = False
+        self._searching = False
 
     @property
     def choice(self) -> Completion | None:
@@ -284,36 +283,27 @@ class Completer:
         if not self.files.ready:
             self._offer([], self.files.problem or "listing files …")
             return
-        search = self.files.search(token.typed)
-        deadline = time.perf_counter() + SEARCH_BUDGET_S
-        # In a small project two steps are the whole search, so the list appears together with the key.
-        steps, so_far = 0, self._step(search)
-        while so_far is not None and (steps == 0 or time.perf_counter() < deadline):
-            steps, so_far = steps + 1, self._step(search)
-        if so_far is not None:
-            self._offer(self._still_fit(token) or file_completions(so_far))
-            self._prompt.run_worker(partial(self._go_on, search, token), group="file-search", exclusive=True)
-
-    def _still_fit(self, token: Token) -> list[Completion]:
-        """The choices shown that still match."""
+        if self.files.count <= MAX_PATHS_AT_ONCE:
+            self._offer(file_completions(self.files.search(token.typed)))
+            return
         seen = self._list.choices if self._list is not None else ()
-        return [choice for choice in seen if token.typed.lower() in choice.label.lower()]
+        self._offer([choice for choice in seen if token.typed.lower() in choice.label.lower()])
+        if not self._searching:
+            self._searching = True
+            self._prompt.run_worker(self._search_in_thread(token), group="file-search")
 
-    def _step(self, search: FileSearch) -> list[str] | None:
-        """Continues a search: the best matches so far, or None once the result is shown."""
-        try:
-            return next(search)
-        except StopIteration as end:
-            self._offer(file_completions(end.value))
-            return None
-
-    async def _go_on(self, search: FileSearch, token: Token) -> None:
-        while self._token == token and not self._is_dismissed(token):
-            if self._list is not None and self._list.moved:
-                return
-            if self._step(search) is None:
-                return
-            await asyncio.sleep(0)
+    async def _search_in_thread(self, token: Token) -> None:
+        """One search at a time; if more was typed meanwhile, another one follows."""
+        searched: Token | None = None
+        while searched != token:
+            searched = token
+            found = await asyncio.to_thread(self.files.search, token.typed)
+            if self._token is not None and self._token.kind == "file":
+                token = self._token
+        self._searching = False
+        moved = self._list is not None and self._list.moved
+        if self._token == token and not moved and not self._is_dismissed(token):
+            self._offer(file_completions(found))
 
     async def _list_files(self) -> None:
         first = not self.files.ready

@@ -3,28 +3,24 @@
 import re
 import subprocess
 import time
-from collections import defaultdict
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from heapq import nsmallest
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO
 
 from crushpy.security.sanitize import clean
 
 Rank = tuple[int, int]
 """The kind of match, then its spread. Lower is better."""
 
-NAME_STARTS = 1
-"""The best kinds: the name equals what was typed (0), or starts with it."""
-
 
 def literal_rank(path: str, typed: str) -> Rank:
-    """The rank of a path that contains `typed`; both in lower case."""
+    """The rank of a path that contains `typed`; both in lower case. Best if the name is what was typed."""
     name = path.rfind("/", 0, len(path) - 1) + 1
     at = path.find(typed, name)
     if at == name:
         rest = path[at + len(typed) :]
-        return (0 if rest in ("", "/") or rest[0] == "." else NAME_STARTS), 0
+        return (0 if rest in ("", "/") or rest[0] == "." else 1), 0
     if at < 0:
         at = path.rfind(typed)
     starts_word = at == 0 or not path[at - 1].isalnum()
@@ -74,19 +70,14 @@ def _count_words(backwards: str, start: int, end: int) -> int:
 
 MAX_PATHS = 300_000
 LIMIT = 8
-SLICE = 1_000
-"""Paths per step of a search: one or two milliseconds."""
 SPREAD = 4
 """How far apart the typed letters may be, on average."""
 LIST_TTL_S = 20.0
 """Time until the files are listed again."""
 
-FileSearch = Generator[list[str], None, list[str]]
-"""Each `next` does one step and yields the best paths so far; the return value is the final result."""
-
 
 class FileFinder:
-    """Files and folders below `cwd` that are not ignored, shortest first; folders end with a slash."""
+    """Files and folders below `cwd` that are not ignored; folders end with a slash."""
 
     def __init__(self, cwd: Path, paths: Sequence[str] | None = None, *, ripgrep: str = "") -> None:
         """`paths`: a known list. `ripgrep`: the program that lists; by default the bundled one."""
@@ -96,19 +87,20 @@ class FileFinder:
         """The reason why there is no list, for the user."""
         self._process: subprocess.Popen[bytes] | None = None
         self._closed = False
-        self._listed = False
         self._tried_at: float | None = None
-        self._paths: list[str] = []
-        self._lowered: list[str] = []
-        self._survivors: tuple[str, Sequence[int]] = ("", range(0))
-        """All matches of an earlier query: those of a longer one are among them."""
+        self._paths: list[tuple[str, str]] | None = None
+        """Each as it is and in lower case."""
         if paths is not None:
             self._take(paths)
 
     @property
     def ready(self) -> bool:
         """Whether there is a list, possibly an outdated one."""
-        return self._listed
+        return self._paths is not None
+
+    @property
+    def count(self) -> int:
+        return len(self._paths or ())
 
     @property
     def stale(self) -> bool:
@@ -151,75 +143,36 @@ class FileFinder:
         if self._process is not None:
             self._process.kill()
 
-    def search(self, typed: str) -> FileSearch:
-        """The best paths for `typed`, best first."""
-        paths = self._paths
+    def search(self, typed: str) -> list[str]:
+        """The best paths for `typed`, best first; of equal ones the shortest."""
+        typed, paths = typed.lower(), self._paths or []
         if not typed:
-            return paths[:LIMIT]
-        steps = self._steps(typed.lower(), self._lowered)
-        while True:
-            try:
-                found = next(steps)
-            except StopIteration as end:
-                return [paths[index] for _, index in end.value]
-            yield [paths[index] for _, index in found]
-
-    def _steps(self, typed: str, lowered: list[str]) -> "Steps[RankedPaths]":
-        known, survivors = self._survivors
-        pool = survivors if known and typed.startswith(known) else range(len(lowered))
-        best = yield from _literal(lowered, pool, typed)
+            return nsmallest(LIMIT, [path for path, _ in paths], key=_by_length)
+        literal = ((literal_rank(low, typed), _by_length(path)) for path, low in paths if typed in low)
+        best = nsmallest(LIMIT, literal)
         if len(best) < LIMIT:
-            best, survivors = yield from _scattered(lowered, pool, typed, best)
-            if survivors is not None and lowered is self._lowered:
-                self._survivors = typed, survivors
-        return best
+            rank, too_far = scattered(typed), SPREAD * (len(typed) + 1)
+            others = (
+                (found, _by_length(path))
+                for path, low in paths
+                if typed not in low and (found := rank(low)) is not None and found[1] <= too_far
+            )
+            best += nsmallest(LIMIT - len(best), others)
+        return [path for _, (_, path) in best]
 
     def _take(self, paths: Sequence[str]) -> None:
-        self._paths, self._lowered = _in_order(paths)
-        self._survivors = "", range(0)
-        self._listed = True
+        everything = dict.fromkeys(paths)
+        for path in paths:
+            end = path.rfind("/") + 1
+            while end and (folder := path[:end]) not in everything:
+                everything[folder] = None
+                end = path.rfind("/", 0, end - 1) + 1
+        self._paths = [(path, path.lower()) for path in everything]
         self._tried_at = time.monotonic()
 
 
-T = TypeVar("T")
-RankedPaths = list[tuple[Rank, int]]
-"""The best matches so far, best first, by index into the list of paths."""
-Steps = Generator[RankedPaths, None, T]
-
-
-def _literal(lowered: list[str], pool: Sequence[int], typed: str) -> Steps[RankedPaths]:
-    best: RankedPaths = []
-    for start in range(0, len(pool), SLICE):
-        if start:
-            yield best
-        part = pool[start : start + SLICE]
-        best += [(literal_rank(lowered[index], typed), index) for index in part if typed in lowered[index]]
-        best = nsmallest(LIMIT, best)
-        # Later paths are longer, and for one or two letters the first good matches are enough.
-        if len(typed) <= 2 and len(best) == LIMIT and best[-1][0][0] <= NAME_STARTS:
-            break
-    return best
-
-
-def _scattered(
-    lowered: list[str], pool: Sequence[int], typed: str, best: RankedPaths
-) -> Steps[tuple[RankedPaths, list[int] | None]]:
-    """Extends the best matches; also returns all matches, unless the search stopped early."""
-    rank = scattered(typed)
-    too_far = SPREAD * (len(typed) + 1)
-    survivors: list[int] = []
-    for start in range(0, len(pool), SLICE):
-        yield best
-        for index in pool[start : start + SLICE]:
-            found = rank(lowered[index])
-            if found is not None:
-                survivors.append(index)
-                if found[1] <= too_far and typed not in lowered[index]:
-                    best.append((found, index))
-        best = nsmallest(LIMIT, best)
-        if len(best) == LIMIT and best[-1][0][1] <= len(typed) + 1:  # they hardly get closer
-            return best, None
-    return best, survivors
+def _by_length(path: str) -> tuple[int, str]:
+    return len(path), path
 
 
 def _read(stream: IO[bytes]) -> list[str]:
@@ -237,22 +190,3 @@ def _read(stream: IO[bytes]) -> list[str]:
 
 def _can_be_typed(path: str) -> bool:
     return bool(path) and "\ufffd" not in path and "\n" not in path and clean(path) == path
-
-
-def _in_order(paths: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The paths and their folders, shortest first, as they are and in lower case."""
-    # Sorted in small groups by length and folder: sorting all at once would block the screen.
-    heaps: dict[tuple[int, str], list[str]] = defaultdict(list)
-    folders: set[str] = set()
-    for number, path in enumerate(paths):
-        if number % SLICE == 0:
-            time.sleep(0.001)  # yields the interpreter lock to the screen
-        end = path.rfind("/") + 1
-        heaps[len(path), path[:end]].append(path)
-        while end and (folder := path[:end]) not in folders:
-            folders.add(folder)
-            end = path.rfind("/", 0, end - 1) + 1
-            heaps[len(folder), path[:end]].append(folder)
-    ordered = [path for key in sorted(heaps) for path in sorted(heaps[key])]
-    lowered = [path if (low := path.lower()) == path else low for path in ordered]
-    return ordered, lowered
