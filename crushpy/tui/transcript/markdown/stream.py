@@ -6,6 +6,7 @@ so it looks the same however it arrived.
 """
 
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -21,7 +22,6 @@ from crushpy.tui.transcript.markdown.block import (
     plain_code,
 )
 from crushpy.tui.transcript.render.canvas import Canvas, Margin, TextRow
-from crushpy.tui.transcript.render.wrap import chop, wrap
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
@@ -128,56 +128,38 @@ class Fence:
 
 
 class GrowingLine:
-    """The rows of one line, as it grows or as there is time to draw it. Takes one line at a time."""
+    """The rows of one line, as it grows or as there is time to draw it: only the last one changes."""
 
     def __init__(self, canvas: Canvas, margin: Margin, base: Style) -> None:
         self._canvas = canvas
-        self._margins = {False: margin, True: code_margin(margin, canvas.palette)}
-        self._styles = {False: base, True: canvas.palette.fence}
+        self._margin = margin
+        self._base = base
         self.forget()
 
     def forget(self) -> None:
         """The next line is another one."""
-        self._code = False
-        self._text = ""
+        self._drawn = ("", False)
+        """The text that is drawn, and whether it is code."""
         self._rows: list[TextRow] = []
         self._last = 0
         """Where the last row begins."""
 
-    def rows(self, line: str, *, code: bool) -> list[TextRow]:
-        """The rows of the line as it is now."""
-        return self._grow(_spaced(line, code), code)
-
-    def portion(self, line: str, *, code: bool) -> tuple[list[TextRow], bool]:
-        """The rows of a portion more of it than was drawn before, and whether that is all."""
-        text = _spaced(line, code)
-        end = DRAW_CHARS + (len(self._text) if code is self._code and text.startswith(self._text) else 0)
-        return self._grow(text[:end], code), end >= len(text)
-
-    def _grow(self, text: str, code: bool) -> list[TextRow]:
-        if code is not self._code or not text.startswith(self._text):
+    def rows(self, line: str, *, code: bool, more: int = sys.maxsize) -> tuple[list[TextRow], bool]:
+        """The rows of the line, of at most so many characters `more` than before, and whether it is all."""
+        text = line.expandtabs(4) if code else line.replace("\t", "    ")
+        if self._drawn[1] is not code or not text.startswith(self._drawn[0]):
             self.forget()
-        margin, style = self._margins[code], self._styles[code]
-        rest = text[self._last :]
-        again = Canvas(self._canvas.palette, self._canvas.width)
-        (again.code if code else again.prose)([[(rest, style)]], margin, style)
-        if self._last:
-            again.rows[0] = _later(again.rows[0], margin)
+        shown = text[: len(self._drawn[0]) + more]
+        palette = self._canvas.palette
+        margin = code_margin(self._margin, palette) if code else self._margin
+        style = palette.fence if code else self._base
+        again = Canvas(palette, self._canvas.width)
+        draw = again.code if code else again.prose
+        draw([[(shown[self._last :], style)]], margin.later if self._last else margin, style)
         self._rows[-1:] = again.rows
-        self._last += (chop if code else wrap)(rest, again.room(margin))[-1].start
-        self._text, self._code = text, code
-        return self._rows
-
-
-def _spaced(line: str, code: bool) -> str:
-    """A line with its tabs as spaces."""
-    return line.expandtabs(4) if code else line.replace("\t", "    ")
-
-
-def _later(row: TextRow, margin: Margin) -> TextRow:
-    """A first row, made to look like a later one."""
-    segments = [*margin.rest, *row.segments[len(margin.first) :]]
-    return TextRow(segments, row.fill, sum([len(segment.text) for segment in margin.rest]), row.end)
+        self._last = len(shown) - len(again.rows[-1].text) + again.rows[-1].gutter
+        self._drawn = (shown, code)
+        return self._rows, shown == text
 
 
 # --- the stream -----------------------------------------------------------------------------------------
@@ -407,12 +389,12 @@ class MarkdownStream:
         for line in lines[:-1]:
             self._code([line]) if code else self._writer.plain([line])
         if lines:
-            self.canvas.rows.extend(self._growing.rows(lines[-1], code=code))
+            self.canvas.rows.extend(self._growing.rows(lines[-1], code=code)[0])
 
     def _draw_long(self, line: str, code: bool) -> bool:
         """A very long line that is complete, a portion at a time. True when it is all there."""
         self._drop_tail()
-        rows, complete = self._growing.portion(line, code=code)
+        rows, complete = self._growing.rows(line, code=code, more=DRAW_CHARS)
         self.canvas.rows.extend(rows)
         if complete:
             self._long = None
