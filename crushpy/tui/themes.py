@@ -4,113 +4,80 @@ from dataclasses import replace
 
 from textual.theme import BUILTIN_THEMES, Theme
 
-DARK = Theme(
-    name="crushpy-dark",
-    dark=True,
-    primary="#4ad2c0",
-    secondary="#a9b1d0",
-    accent="#4ad2c0",
-    foreground="#e6e8f0",
-    background="#13151d",
-    surface="#1c1f2a",
-    panel="#282c3a",
-    success="#9bd06b",
-    warning="#f0c35a",
-    error="#ff7b86",
-    variables={
-        "text-muted": "#a2a8bd",
-        "text-disabled": "#959bb0",
-        "text-secondary": "#b9c0dc",
-        "text-error": "#ff8d96",
-        "block-cursor-background": "#22383f",
-        "block-cursor-foreground": "#ffffff",
-        "block-cursor-blurred-background": "#1f2a33",
-        "border-blurred": "#3a4054",
-        "input-selection-background": "#4ad2c0 30%",
-    },
-)
-LIGHT = Theme(
-    name="crushpy-light",
-    dark=False,
-    primary="#006d62",
-    secondary="#4a5170",
-    accent="#006d62",
-    foreground="#22242d",
-    background="#fbfaf7",
-    surface="#f0eee8",
-    panel="#e4e1d8",
-    success="#2c6b2f",
-    warning="#7a4f00",
-    error="#a8201a",
-    variables={
-        "text-muted": "#565b6b",
-        "text-disabled": "#5c6171",
-        "text-primary": "#00665c",
-        "text-accent": "#00665c",
-        "block-cursor-background": "#cfe6e2",
-        "block-cursor-foreground": "#101218",
-        "block-cursor-blurred-background": "#e2ece9",
-        "border-blurred": "#c9c5b9",
-        "input-selection-background": "#006d62 25%",
-    },
-)
-DARK_256 = Theme(
-    name="crushpy-dark-256",
-    dark=True,
-    primary="#5fd7af",
-    secondary="#afafd7",
-    accent="#5fd7af",
-    foreground="#e4e4e4",
-    background="#121212",
-    surface="#1c1c1c",
-    panel="#303030",
-    success="#87d75f",
-    warning="#ffd75f",
-    error="#ff8787",
-    variables={
-        "text-muted": "#a8a8a8",
-        "text-disabled": "#a8a8a8",
-        "block-cursor-background": "#005f5f",
-        "block-cursor-foreground": "#ffffff",
-        "block-cursor-blurred-background": "#303030",
-        "border-blurred": "#585858",
-        "input-selection-background": "#005f5f",
-    },
-)
-LIGHT_256 = Theme(
-    name="crushpy-light-256",
-    dark=False,
-    primary="#005f5f",
-    secondary="#4e4e4e",
-    accent="#005f5f",
-    foreground="#1c1c1c",
-    background="#ffffff",
-    surface="#eeeeee",
-    panel="#e4e4e4",
-    success="#005f00",
-    warning="#5f5f00",
-    error="#af0000",
-    variables={
-        "text-muted": "#585858",
-        "text-disabled": "#585858",
-        "block-cursor-background": "#d7ffff",
-        "block-cursor-foreground": "#121212",
-        "block-cursor-blurred-background": "#e4e4e4",
-        "border-blurred": "#bcbcbc",
-        "input-selection-background": "#afd7d7",
-    },
+ROLES = (
+    "primary",
+    "secondary",
+    "foreground",
+    "background",
+    "surface",
+    "panel",
+    "success",
+    "warning",
+    "error",
 )
 
 
-def _derive_variables(theme: Theme) -> Theme:
-    """Sets the colours of texts and borders that a theme does not set itself from its main colours."""
-    roles = ("primary", "secondary", "accent", "success", "warning", "error")
-    variables = {f"text-{role}": getattr(theme, role) for role in roles} | theme.variables
-    derived = {"border": theme.primary, "footer-key-foreground": variables["text-primary"]}
-    return replace(theme, variables=derived | variables)
+def _theme(name: str, colours: str, **variables: str) -> Theme:
+    """A theme with a colour for each of `ROLES`. The colours of texts and borders that are not among the
+    variables are derived from the main ones."""
+    roles = dict(zip(ROLES, colours.split(), strict=True))
+    texts = ("primary", "secondary", "success", "warning", "error")
+    named = {f"text-{role}": roles[role] for role in texts} | {"text-accent": roles["primary"]}
+    named |= {name.replace("_", "-"): value for name, value in variables.items()}
+    derived = {"border": roles["primary"], "footer-key-foreground": named["text-primary"]}
+    return Theme(name=name, dark="dark" in name, accent=roles["primary"], variables=derived | named, **roles)
 
 
-OWN_THEMES = {theme.name: _derive_variables(theme) for theme in (DARK, LIGHT, DARK_256, LIGHT_256)}
+DARK = _theme(
+    "crushpy-dark",
+    "#4ad2c0 #a9b1d0 #e6e8f0 #13151d #1c1f2a #282c3a #9bd06b #f0c35a #ff7b86",
+    text_muted="#a2a8bd",
+    text_disabled="#959bb0",
+    text_secondary="#b9c0dc",
+    text_error="#ff8d96",
+    block_cursor_background="#22383f",
+    block_cursor_foreground="#ffffff",
+    block_cursor_blurred_background="#1f2a33",
+    border_blurred="#3a4054",
+    input_selection_background="#4ad2c0 30%",
+)
+LIGHT = _theme(
+    "crushpy-light",
+    "#006d62 #4a5170 #22242d #fbfaf7 #f0eee8 #e4e1d8 #2c6b2f #7a4f00 #a8201a",
+    text_muted="#565b6b",
+    text_disabled="#5c6171",
+    text_primary="#00665c",
+    text_accent="#00665c",
+    block_cursor_background="#cfe6e2",
+    block_cursor_foreground="#101218",
+    block_cursor_blurred_background="#e2ece9",
+    border_blurred="#c9c5b9",
+    input_selection_background="#006d62 25%",
+)
+DARK_256 = _theme(
+    "crushpy-dark-256",
+    "#5fd7af #afafd7 #e4e4e4 #121212 #1c1c1c #303030 #87d75f #ffd75f #ff8787",
+    text_muted="#a8a8a8",
+    text_disabled="#a8a8a8",
+    block_cursor_background="#005f5f",
+    block_cursor_foreground="#ffffff",
+    block_cursor_blurred_background="#303030",
+    border_blurred="#585858",
+    input_selection_background="#005f5f",
+)
+LIGHT_256 = _theme(
+    "crushpy-light-256",
+    "#005f5f #4e4e4e #1c1c1c #ffffff #eeeeee #e4e4e4 #005f00 #5f5f00 #af0000",
+    text_muted="#585858",
+    text_disabled="#585858",
+    block_cursor_background="#d7ffff",
+    block_cursor_foreground="#121212",
+    block_cursor_blurred_background="#e4e4e4",
+    border_blurred="#bcbcbc",
+    input_selection_background="#afd7d7",
+)
+
+OWN_THEMES = {theme.name: theme for theme in (DARK, LIGHT, DARK_256, LIGHT_256)}
 _CURSORS = {"ansi-dark": ("ansi_bright_white", "ansi_blue"), "ansi-light": ("ansi_black", "ansi_bright_cyan")}
 TERMINAL_THEMES = {
     name: replace(

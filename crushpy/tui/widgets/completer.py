@@ -295,6 +295,7 @@ class Completer:
     async def _search_in_thread(self, token: Token) -> None:
         """One search at a time; if more was typed meanwhile, another one follows."""
         searched: Token | None = None
+        found: list[str] = []
         while searched != token:
             searched = token
             found = await asyncio.to_thread(self.files.search, token.typed)
