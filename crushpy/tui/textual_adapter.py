@@ -127,19 +127,11 @@ def bindings_for_key(node: DOMNode, key: str) -> Sequence[Binding]:
     return node._bindings.key_to_bindings.get(key, ())
 
 
-def bindings_with_keymap(
-    node: DOMNode, app: App[object], known: tuple[object, BindingsMap] | None = None
-) -> tuple[object, BindingsMap]:
-    """A widget's bindings after the user's keymap was applied, together with that keymap.
-
-    Returns `known`, the previous result, if the keymap has not changed: this runs for every key.
-    """
-    keymap = app._keymap
-    if known is not None and known[0] is keymap:
-        return known
+def bindings_with_keymap(node: DOMNode, app: App[object]) -> BindingsMap:
+    """A widget's bindings after the user's keymap was applied. `Screen.active_bindings` computes all."""
     bindings = node._bindings.copy()
-    bindings.apply_keymap(keymap)
-    return keymap, bindings
+    bindings.apply_keymap(app._keymap)
+    return bindings
 
 
 # --- the keyboard ----------------------------------------------------------------------------------------

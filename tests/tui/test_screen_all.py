@@ -56,7 +56,7 @@ SCREENS: dict[str, Callable[[SessionBrowser, str], Screen[Any]]] = {
     "review": lambda *_: ReviewScreen(ReviewNeeded("r", "auto", "summary", "evidence", 9, 1)),
     "models": lambda *_: ModelsScreen(Settings(), "demo/tour", lambda _: None),
     "template": lambda *_: TemplateScreen(Templates(Paths().templates)),
-    "help": lambda *_: HelpScreen(),
+    "help": lambda *_: HelpScreen({}),
     "glossary": lambda *_: GlossaryScreen(),
     "search": lambda library, _: SearchScreen(library, "/work", "zebra"),
     "connect": lambda *_: ConnectScreen(Settings()),

@@ -51,7 +51,7 @@ def test_every_key_that_is_bound_is_told_in_its_place(title: str, keys: set[str]
 
 
 async def test_every_place_and_key_is_shown() -> None:
-    async with shown(HelpScreen(), (120, 240)) as screen:
+    async with shown(HelpScreen({}), (120, 240)) as screen:
         for place in key_places():
             assert place.title in screen.text
             for keys, what in place.rows:
@@ -60,7 +60,7 @@ async def test_every_place_and_key_is_shown() -> None:
 
 @pytest.mark.parametrize("size", [(80, 240), (40, 480)])
 async def test_every_command_and_key_can_be_read(size: tuple[int, int]) -> None:
-    async with shown(HelpScreen(), size) as screen:
+    async with shown(HelpScreen({}), size) as screen:
         words = " ".join(screen.text.split())
         for command in APP_COMMANDS:
             assert command.title in words
@@ -71,7 +71,7 @@ async def test_every_command_and_key_can_be_read(size: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_it_scrolls_by_keys_and_closes(size: tuple[int, int]) -> None:
-    async with shown(HelpScreen(), size) as screen:
+    async with shown(HelpScreen({}), size) as screen:
         assert "Quit" not in screen.text
         assert "Esc Close" in screen.text
         await screen.press("end")

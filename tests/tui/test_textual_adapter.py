@@ -128,10 +128,9 @@ async def test_bindings_follow_the_keymap() -> None:
     app = Host()
     async with app.run_test():
         assert [binding.action for binding in bindings_for_key(app, "f5")] == ["ring"]
-        known = bindings_with_keymap(app, app)
-        assert bindings_with_keymap(app, app, known) is known
+        assert "f5" in bindings_with_keymap(app, app).key_to_bindings
         app.set_keymap({"ring": "f6"})
-        _, bindings = bindings_with_keymap(app, app, known)
+        bindings = bindings_with_keymap(app, app)
         assert "f6" in bindings.key_to_bindings
         assert "f5" not in bindings.key_to_bindings
 

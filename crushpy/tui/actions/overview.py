@@ -21,7 +21,7 @@ class OverviewCommands(CommandGroup):
         from crushpy.tui.screens.help import HelpScreen
 
         keys = msgspec.structs.asdict(self.chat.conversation.settings.keys) if self.chat.conversation else {}
-        await self.show(HelpScreen(keys=keys))
+        await self.show(HelpScreen(keys))
 
     async def glossary(self, argument: str) -> None:
         from crushpy.tui.screens.help import GlossaryScreen

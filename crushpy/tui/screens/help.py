@@ -147,12 +147,9 @@ class HelpScreen(TextScreen):
 
     heading = "Help"
 
-    def __init__(
-        self, commands: Sequence[AppCommand] = APP_COMMANDS, keys: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, keys: Mapping[str, str]) -> None:
         super().__init__()
-        self._commands = commands
-        self._keys = dict(keys or {})
+        self._keys = keys
 
     def text(self, width: int) -> Content:
         lines: list[Content] = []
@@ -160,7 +157,7 @@ class HelpScreen(TextScreen):
             lines += [Content.styled(title, "bold $accent")]
             lines += [*_table([(key, "", what) for key, what in rows], width), Content("")]
         lines += [Content.styled("Commands (also in the palette, Ctrl+P)", "bold $accent")]
-        lines += _table([self._row(command) for command in self._commands], width)
+        lines += _table([self._row(command) for command in APP_COMMANDS], width)
         return Content("\n").join(lines)
 
     def _row(self, command: AppCommand) -> tuple[str, str, str]:

@@ -43,9 +43,7 @@ class ModelsScreen(ListScreen[ModelRow, str | None]):
     heading = "Models"
     placeholder = "type to filter all known models, or enter any name: provider/model"
 
-    def __init__(
-        self, settings: Settings, current: str, choose_effort: Callable[[str], None] | None = None
-    ) -> None:
+    def __init__(self, settings: Settings, current: str, choose_effort: Callable[[str], None]) -> None:
         super().__init__()
         self._settings = settings
         self._current = current
@@ -162,7 +160,7 @@ class ModelsScreen(ListScreen[ModelRow, str | None]):
             way = "two ways to use it are shown below" if row.api_base else f"{row.how} (see /connect)"
             tell(self, f"{row.info.name} is not available: {way}.", "warning")
             return
-        if self._choose_effort is not None and self._effort != self._settings.effort:
+        if self._effort != self._settings.effort:
             self._choose_effort(self._effort)
         self.dismiss(_name(row))
 
@@ -177,9 +175,6 @@ class ModelsScreen(ListScreen[ModelRow, str | None]):
             return
         self._effort = EFFORT_STEPS[(EFFORT_STEPS.index(self._effort) + 1) % len(EFFORT_STEPS)]
         self.refresh_rows()
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return self._choose_effort is not None if action == "effort" else True
 
 
 def _name(row: ModelRow) -> str:

@@ -23,14 +23,12 @@ from crushpy.tui.transcript.render.highlight import Highlighter
 from crushpy.tui.transcript.render.styles import Palette
 from crushpy.tui.transcript.transcript_model import ItemState, TranscriptModel
 
-MAX_ITEMS = 300
-"""Items whose rows are kept."""
+MAX_ITEMS = 1_000
+"""Items whose rows are kept: more than fit on any screen."""
 MAX_ROWS = 5_000
 """Rows that are kept, not counting those of the items drawn last."""
 MIN_ITEMS = 8
 """Items drawn last that are kept however many rows they have."""
-COUNTED_ROWS = 50
-"""Rows are only counted after an item with more rows than these was added: most items are small."""
 DRAW_BUDGET_S = 0.02
 """Time for drawing one item before the rest is left for later."""
 ROWS_PER_FREEZE = 5_000
@@ -112,7 +110,6 @@ class RenderCache:
         """Keys of entries that have grown since the last `flush`."""
         self._replaced: set[int] = set()
         """Keys of entries whose items have changed since the last `flush`."""
-        self._max_items = MAX_ITEMS
 
     @property
     def drawn_items(self) -> int:
@@ -127,10 +124,9 @@ class RenderCache:
         """Whether everything is drawn in these colours and for this width."""
         return palette is self._palette and width == self.model.width
 
-    def set_style(self, palette: Palette, width: int, height: int) -> None:
+    def set_style(self, palette: Palette, width: int) -> None:
         """Draws everything in these colours and for this width from now on."""
         self._palette = palette
-        self._max_items = max(MAX_ITEMS, 5 * height)
         self.model.width = width
         self._drop_all()
         for entry in self.model.entries:
@@ -350,17 +346,11 @@ class RenderCache:
 
     def _keep(self, key: int, drawing: Drawing) -> None:
         self._drawings[key] = drawing
-        while len(self._drawings) > self._max_items:
-            self._drop_oldest()
-        if len(drawing.rows) > COUNTED_ROWS:
-            rows = sum([len(one.rows) for one in self._drawings.values()])
-            while rows > MAX_ROWS and len(self._drawings) > MIN_ITEMS:
-                rows -= len(self._drop_oldest().rows)
-
-    def _drop_oldest(self) -> Drawing:
-        oldest = self._drawings.popitem(last=False)[1]
-        oldest.dropped = True
-        return oldest
+        rows = sum([len(one.rows) for one in self._drawings.values()])
+        while len(self._drawings) > (MIN_ITEMS if rows > MAX_ROWS else MAX_ITEMS):
+            oldest = self._drawings.popitem(last=False)[1]
+            oldest.dropped = True
+            rows -= len(oldest.rows)
 
     def _drop(self, entry: ItemState) -> bool:
         """Forgets an entry's drawing; False if it was not drawn."""

@@ -241,22 +241,16 @@ class TranscriptModel:
 
     def estimate(self, index: int) -> None:
         """Sets the height of an entry that is not drawn."""
-        entry = self[index]
-        rows = 0 if entry.hidden else estimate(entry.item, self.width, opened=entry.opened)
-        self.heights[index] = self.space(index) + rows
+        self.heights[index] = self._estimate(index)
 
     def estimate_all(self) -> None:
-        self.heights = Heights(self._estimates())
+        self.heights = Heights(map(self._estimate, range(len(self.entries))))
 
-    def _estimates(self) -> Iterator[int]:
-        before: TranscriptItem | None = None
-        for entry in self.entries:
-            if entry is None or entry.hidden:
-                yield 0
-                continue
-            space = 0 if stands_close(entry.item, before) else 1
-            before = entry.item
-            yield space + estimate(before, self.width, opened=entry.opened)
+    def _estimate(self, index: int) -> int:
+        entry = self.entries[index]
+        if entry is None or entry.hidden:
+            return 0
+        return self.space(index) + estimate(entry.item, self.width, opened=entry.opened)
 
 
 def is_reading(item: TranscriptItem) -> bool:

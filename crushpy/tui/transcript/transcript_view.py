@@ -21,18 +21,6 @@ from crushpy.tui.transcript.selection import match_spans, name_line, selected_sp
 FOUND = Style(reverse=True)
 
 
-class Marks(NamedTuple):
-    """What lies over one row."""
-
-    selected: tuple[int, int] | None = None
-    found: tuple[tuple[int, int], ...] = ()
-    cursor: bool = False
-    scrollbar: str = ""
-
-
-UNMARKED = Marks()
-
-
 class Overlay(NamedTuple):
     """What lies over the rows: selected text, sought words, the cursor and the scrollbar."""
 
@@ -101,7 +89,7 @@ class TranscriptView:
     def _restyle(self, palette: Palette, size: Size) -> None:
         index = self._anchor[0]
         before = self._model.heights[index] if index < len(self._model.heights) else 0
-        self._cache.set_style(palette, size.width, size.height)
+        self._cache.set_style(palette, size.width)
         self._anchor_height = before  # the same part of the item at the top stays there
 
     def _measure_from_anchor(self, height: int) -> int | None:
@@ -168,19 +156,15 @@ class TranscriptView:
             for number in range(offset - model.space(index), len(rows)):
                 if len(strips) == height:
                     break
-                row = rows[number] if number >= 0 else blank
-                name = name_line(key, number)
-                marks = Marks(
-                    selected_span(row, overlay.selection, name)
-                    if overlay.selection and number >= 0
-                    else None,
-                    match_spans(row, overlay.sought) if overlay.sought else (),
-                    key == overlay.cursor and number >= 0,
-                    bar[len(strips)] if bar else "",
-                )
-                strips.append(
-                    row.strip(width) if marks == UNMARKED else self._mark(row, marks, palette, overlay)
-                )
+                row, name = rows[number] if number >= 0 else blank, name_line(key, number)
+                strip = row.strip(width)
+                if number >= 0:
+                    strip = _mark(strip, row, name, palette, overlay, at_cursor=key == overlay.cursor)
+                if bar:
+                    edge = bar[len(strips)]
+                    style = palette["thumb" if edge == "┃" else "track"]
+                    strip = Strip.join([strip.crop(0, width - 1), Strip([Segment(edge, style)], 1)])
+                strips.append(strip)
                 names.append(name)
             index, offset = model.neighbour(index, 1), 0
         missing = height - len(strips)
@@ -188,21 +172,18 @@ class TranscriptView:
         self.line_names = names + [None] * missing
         self.stale = False
 
-    def _mark(self, row: TextRow, marks: Marks, palette: Palette, overlay: Overlay) -> Strip:
-        """A row with what lies over it."""
-        width = self.size.width
-        strip = row.strip(width)
-        for span in marks.found:
-            if span != marks.selected:
-                strip = _style_span(strip, span, FOUND)
-        if marks.selected is not None:
-            strip = _style_span(strip, marks.selected, overlay.selection_style())
-        if marks.cursor:
-            strip = Strip.join([Strip([Segment("▌", palette["cursor"])], 1), strip.crop(1)])
-        if marks.scrollbar:
-            style = palette["thumb" if marks.scrollbar == "┃" else "track"]
-            strip = Strip.join([strip.crop(0, width - 1), Strip([Segment(marks.scrollbar, style)], 1)])
-        return strip
+
+def _mark(
+    strip: Strip, row: TextRow, name: int, palette: Palette, overlay: Overlay, *, at_cursor: bool
+) -> Strip:
+    """The strip of a row with what lies over its text; the same strip if nothing does."""
+    selected = selected_span(row, overlay.selection, name) if overlay.selection else None
+    for span in match_spans(row, overlay.sought) if overlay.sought else ():
+        if span != selected:
+            strip = _style_span(strip, span, FOUND)
+    if selected is not None:
+        strip = _style_span(strip, selected, overlay.selection_style())
+    return Strip.join([Strip([Segment("▌", palette["cursor"])], 1), strip.crop(1)]) if at_cursor else strip
 
 
 def _style_span(strip: Strip, span: tuple[int, int], style: Style) -> Strip:

@@ -6,7 +6,7 @@ the cursor and the search. The widget must have no border and no padding: it pai
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar, cast
 
 from rich.segment import Segment
@@ -118,29 +118,25 @@ class Transcript(InteractionHost, can_focus=True):
 
     def replace(self, key: int, item: TranscriptItem) -> None:
         """Shows another item in this place. What the user opened or closed stays so."""
-        index = self.model.index_of(key)
-        if index is not None:
-            self.cache.replace(index, item)
-            self._request_frame()
+        self._change(key, self.cache.replace, item)
 
     def remove_item(self, key: int) -> None:
-        index = self.model.index_of(key)
-        if index is not None:
-            self.cache.remove(index)
-            self._request_frame()
+        self._change(key, self.cache.remove)
 
     def stream(self, key: int, text: str) -> None:
         """Appends to a reply, to thinking, or to a tool's output. Cheap; drawn at most every 50 ms."""
-        index = self.model.index_of(key)
-        if index is not None and text:
-            self.cache.stream(index, text)
-            self._request_frame()
+        if text:
+            self._change(key, self.cache.stream, text)
 
     def finish(self, key: int) -> None:
         """Marks what was streamed as complete."""
+        self._change(key, self.cache.finish)
+
+    def _change(self, key: int, change: Callable[..., None], *arguments: object) -> None:
+        """Changes an item, unless it was removed."""
         index = self.model.index_of(key)
         if index is not None:
-            self.cache.finish(index)
+            change(index, *arguments)
             self._request_frame()
 
     def item(self, key: int) -> TranscriptItem | None:

@@ -137,7 +137,6 @@ class FoldingTextArea(TextArea):
 
     def __init__(self) -> None:
         self.pastes = Pastes()
-        self._keys: tuple[object, BindingsMap] | None = None
         super().__init__(soft_wrap=True, highlight_cursor_line=False)
         self.cursor_blink = False  # no timer while idle
 
@@ -174,8 +173,7 @@ class FoldingTextArea(TextArea):
 
     def _bound(self) -> BindingsMap:
         """Our bindings as the user's keymap has them."""
-        self._keys = bindings_with_keymap(self, app_of(self), self._keys)
-        return self._keys[1]
+        return bindings_with_keymap(self, app_of(self))
 
     def find_matching_bracket(self, bracket: str, search_from: Location) -> Location | None:
         return None  # prose; and the search would walk through all of it at each step

@@ -59,15 +59,9 @@ class PromptHistory:
         self._back = 0
         self._edited.clear()
 
-    def older(self, current: str) -> str | None:
-        """The prompt before the one shown, whose text is now `current`; None at the oldest."""
-        return self._step(1, current)
-
-    def newer(self, current: str) -> str | None:
-        """The next prompt, and finally the draft; None if the draft is shown."""
-        return self._step(-1, current)
-
-    def _step(self, by: int, current: str) -> str | None:
+    def step(self, by: int, current: str) -> str | None:
+        """The prompt before the one shown (1), whose text is now `current`, or the one after it (-1), finally
+        the draft; None at either end."""
         target = self._back + by
         if target < 0 or (target > 0 and self._at(target) is None):
             return None
@@ -384,7 +378,7 @@ class PromptInput(FoldingTextArea):
 
     def action_cursor_up(self, select: bool = False) -> None:
         if not select and self._cursor_row == 0:
-            earlier = self.prompts.older(self.text)
+            earlier = self.prompts.step(1, self.text)
             if earlier is not None:
                 self._recall(earlier, at_top=True)
                 return
@@ -392,7 +386,7 @@ class PromptInput(FoldingTextArea):
 
     def action_cursor_down(self, select: bool = False) -> None:
         if not select and self._cursor_row == self.wrapped_document.height - 1:
-            later = self.prompts.newer(self.text)
+            later = self.prompts.step(-1, self.text)
             if later is not None:
                 self._recall(later, at_top=False)
                 return

@@ -15,8 +15,7 @@ Coloured = list[list[ColouredPiece]]
 MAX_CODE_CHARS = 120_000
 MAX_LINE_CHARS = 1_000
 """Code that is larger or has longer lines is not coloured: some lexers are too slow for it."""
-MAX_CACHED_RESULTS = 64
-MAX_CACHED_CHARS = 200_000
+MAX_CACHED_RESULTS = 32
 
 _ROLES = (
     ("Token.Comment.Preproc", "keyword"),
@@ -51,7 +50,6 @@ class Highlighter:
 
     def __init__(self) -> None:
         self._done: OrderedDict[HighlightJob, Coloured | None] = OrderedDict()
-        self._cached_chars = 0
         self._queue: deque[tuple[HighlightJob, Callable[[Coloured | None], None]]] = deque()
         self._lexing: Iterator[ColouredPiece] | None = None
         self._pieces: list[ColouredPiece] = []
@@ -89,12 +87,8 @@ class Highlighter:
                     return
                 self._done[job] = _lines(self._pieces, job[1])
                 self._lexing, self._pieces = None, []
-                self._cached_chars += len(job[1])
-                while len(self._done) > 1 and (
-                    len(self._done) > MAX_CACHED_RESULTS or self._cached_chars > MAX_CACHED_CHARS
-                ):
-                    (_, code), _ = self._done.popitem(last=False)
-                    self._cached_chars -= len(code)
+                if len(self._done) > MAX_CACHED_RESULTS:
+                    self._done.popitem(last=False)
             self._queue.popleft()
             done(self._done[job])
             if time.perf_counter() > until:

@@ -73,7 +73,6 @@ class Palette:
         """`find` returns the style of a component class: complete, or (True) only what it adds."""
         self._styles = {name: find(f"transcript--{name}", False) for name in BLOCKS}
         self._styles.update({name: find(f"transcript--{name}", True) for name in INLINE})
-        self._laid: dict[tuple[Style, Style], Style] = {}
         self._links: dict[tuple[Style, str], Style] = {}
         self.text = self._styles["text"]
         self.muted = self._styles["muted"]
@@ -96,13 +95,8 @@ class Palette:
         return self._styles[name]
 
     def over(self, base: Style, top: "Style | str") -> Style:
-        """`top` laid over `base`."""
-        if isinstance(top, str):
-            top = self._styles[top]
-        laid = self._laid.get((base, top))
-        if laid is None:
-            laid = self._laid[base, top] = base + top
-        return laid
+        """`top` laid over `base`. Rich caches the sum."""
+        return base + (self._styles[top] if isinstance(top, str) else top)
 
     def link(self, base: Style, href: str, *, external: bool) -> Style:
         """The style of a link. A click finds `href` in it; if `external`, the terminal does too (OSC 8)."""
