@@ -9,24 +9,9 @@ import msgspec
 from crushpy.core.boundary import StoredBoundary
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import Data, Message, MessageOverride
+from crushpy.storage import session_rows
 from crushpy.storage.generated import statements as sql
 from crushpy.storage.records import Carried, SessionInfo, StorageError
-from crushpy.storage.session_rows import (
-    FORK,
-    append_messages,
-    boundary_from_row,
-    boundary_to_row,
-    find_continuation,
-    find_opening,
-    insert_session,
-    json_text,
-    load_lineage,
-    load_reach,
-    message_from_row,
-    refresh_conversation,
-    refresh_conversation_of,
-    require_session,
-)
 from crushpy.storage.storage_thread import Subject, stored
 
 END_REASONS = {"agent": "new_session"}
@@ -52,28 +37,28 @@ class BoundaryStore(Subject):
         db, parent_id = self._db, boundary.parent_id
         with db.transaction(durable=True, session=parent_id):
             if result is not None:
-                append_messages(db, parent_id, result, facts=facts)
-            if boundary.trigger != FORK:
+                session_rows.append_messages(db, parent_id, result, facts=facts)
+            if boundary.trigger != session_rows.FORK:
                 self._refuse_second(parent_id)
                 reason = END_REASONS.get(boundary.trigger, boundary.trigger)
                 ended = db.execute(
                     sql.END_SESSION, session=parent_id, reason=reason, moment=boundary.created_at
                 )
-                require_session(db, ended.rowcount, parent_id)
-            insert_session(db, child)
-            refresh_conversation(db, child.root_id)
+                session_rows.require_session(db, ended.rowcount, parent_id)
+            session_rows.insert_session(db, child)
+            session_rows.refresh_conversation(db, child.root_id)
             if seed is not None:
-                append_messages(db, child.id, seed, facts=facts)
-            db.execute(sql.INSERT_BOUNDARY, **boundary_to_row(boundary))
+                session_rows.append_messages(db, child.id, seed, facts=facts)
+            db.execute(sql.INSERT_BOUNDARY, **session_rows.boundary_to_row(boundary))
             if ledger:
                 db.execute(sql.INSERT_LEDGER, session_id=child.id, facts=ledger)
             self._save_overrides(child.id, overrides)
-            if boundary.trigger != FORK:
+            if boundary.trigger != session_rows.FORK:
                 db.leases.move(parent_id, child.id)
 
     def _refuse_second(self, parent_id: str) -> None:
         """A session continues in one child only."""
-        child = find_continuation(self._db, parent_id)
+        child = session_rows.find_continuation(self._db, parent_id)
         if child is not None:
             raise StorageError(
                 f"session {parent_id} continues in {child} already",
@@ -99,10 +84,10 @@ class BoundaryStore(Subject):
             if row.undone_at is not None:
                 raise UsageError(f"The compaction before session {row.child_id} was undone already.")
             db.execute(sql.SET_BOUNDARY_UNDONE, boundary=boundary_id, now=time.time())
-            db.execute(sql.SET_SESSION_KIND, session=row.child_id, new_kind=FORK)
+            db.execute(sql.SET_SESSION_KIND, session=row.child_id, new_kind=session_rows.FORK)
             db.execute(sql.END_SESSION, session=row.parent_id, reason="", moment=None)  # open again
-            append_messages(db, row.parent_id, note)
-            refresh_conversation_of(db, row.parent_id)
+            session_rows.append_messages(db, row.parent_id, note)
+            session_rows.refresh_conversation_of(db, row.parent_id)
 
     # --- overrides -------------------------------------------------------------------------------------
 
@@ -120,7 +105,7 @@ class BoundaryStore(Subject):
         """The overrides of this session and of those it continues, the first session's first."""
         return [
             override
-            for session in load_lineage(self._db, session_id)
+            for session in session_rows.load_lineage(self._db, session_id)
             for override in self._db.execute(sql.LIST_OVERRIDES, session=session.id)
         ]
 
@@ -134,30 +119,32 @@ class BoundaryStore(Subject):
     @stored
     def load_carried(self, session_id: str) -> Carried:
         """What a session's requests contain beside its own messages."""
-        boundary = find_opening(self._db, session_id)
+        boundary = session_rows.find_opening(self._db, session_id)
         overrides = tuple(self._db.execute(sql.LIST_OVERRIDES, session=session_id))
         undone = self._db.execute(sql.FIND_UNDONE_BOUNDARY, session=session_id, many=1).scalar()
         tail = self._load_in_order(boundary.tail) if boundary else ()
         return Carried(tail, overrides, undone is not None)
 
     def _load_in_order(self, ids: Sequence[str]) -> tuple[Message, ...]:
-        rows = self._db.execute(sql.LIST_MESSAGES_BY_ID, ids=json_text(ids))
-        found = {row.id: message_from_row(row) for row in rows}
+        rows = self._db.execute(sql.LIST_MESSAGES_BY_ID, ids=session_rows.json_text(ids))
+        found = {row.id: session_rows.message_from_row(row) for row in rows}
         return tuple(found[one] for one in ids if one in found)
 
     @stored
     def find_opening(self, session_id: str) -> StoredBoundary | None:
         """The boundary that opened this session, undone or not; None for a root and for a session that the
         user forked."""
-        boundary = find_opening(self._db, session_id)
-        return None if boundary is None or boundary.trigger == FORK else boundary
+        boundary = session_rows.find_opening(self._db, session_id)
+        return None if boundary is None or boundary.trigger == session_rows.FORK else boundary
 
     @stored
     def load_conversation(self, root_id: str) -> list[StoredBoundary]:
         """All boundaries of a conversation, oldest first."""
-        return [boundary_from_row(row) for row in self._db.execute(sql.LIST_BOUNDARIES, root=root_id)]
+        return [
+            session_rows.boundary_from_row(row) for row in self._db.execute(sql.LIST_BOUNDARIES, root=root_id)
+        ]
 
     @stored
     def load_reach(self, session_id: str) -> list[tuple[str, int]]:
         """The sessions that led here, the first first, each with the number of its last message that did."""
-        return load_reach(self._db, session_id)
+        return session_rows.load_reach(self._db, session_id)

@@ -9,17 +9,10 @@ from typing import Any
 import msgspec
 
 from crushpy.core.messages import Message, Usage
+from crushpy.storage import session_rows
 from crushpy.storage.database import Database
 from crushpy.storage.generated import statements as sql
 from crushpy.storage.records import ImportReading, ImportRecord, SessionInfo
-from crushpy.storage.session_rows import (
-    boundary_to_row,
-    find_continuation,
-    insert_session,
-    message_to_row,
-    refresh_conversation,
-    usage_values,
-)
 from crushpy.storage.session_store import mark_deleted
 from crushpy.storage.storage_thread import Subject, stored
 
@@ -41,7 +34,7 @@ class ImportStore(Subject):
     @stored
     def was_continued(self, record: ImportRecord) -> bool:
         """Whether an imported conversation was continued here."""
-        if find_continuation(self._db, record.tip_id) is not None:
+        if session_rows.find_continuation(self._db, record.tip_id) is not None:
             return True
         last = self._db.execute(sql.FIND_LAST_MESSAGE_ID, session=record.tip_id, many=1).scalar()
         return last != record.last_message
@@ -54,7 +47,7 @@ class ImportStore(Subject):
         with db.transaction(durable=True, session=replaced or first.root_id):
             if replaced:
                 mark_deleted(db, replaced)
-            insert_session(db, first)
+            session_rows.insert_session(db, first)
             growing = _GrowingSession(db, first.id)
             for step in reading.steps():
                 if isinstance(step, Message):
@@ -68,15 +61,15 @@ class ImportStore(Subject):
                     reason=boundary.trigger,
                     moment=boundary.created_at,
                 )
-                insert_session(db, step.child)
-                db.execute(sql.INSERT_BOUNDARY, **boundary_to_row(boundary))
+                session_rows.insert_session(db, step.child)
+                db.execute(sql.INSERT_BOUNDARY, **session_rows.boundary_to_row(boundary))
                 growing = _GrowingSession(db, step.child.id)
                 growing.add(step.seed)
             growing.close()
             title, record = reading.end()
             db.execute(sql.RENAME_SESSIONS, root=first.root_id, new_title=title)
             db.execute(sql.SAVE_IMPORT, **msgspec.structs.asdict(record), open_calls="[]")
-            refresh_conversation(db, record.root_id)
+            session_rows.refresh_conversation(db, record.root_id)
 
 
 class _GrowingSession:
@@ -94,7 +87,7 @@ class _GrowingSession:
 
     def add(self, message: Message) -> None:
         self._seq += 1
-        row: dict[str, Any] = message_to_row(self._id, message) | {"seq": self._seq}
+        row: dict[str, Any] = session_rows.message_to_row(self._id, message) | {"seq": self._seq}
         self._rows.append(row)
         self._size += len(row["parts"])
         self._usage += message.usage or Usage()
@@ -112,7 +105,7 @@ class _GrowingSession:
             many=self._seq,
             latest=self._latest,
             new_model=self._model,
-            **usage_values(self._usage),
+            **session_rows.usage_values(self._usage),
         )
 
     def _write(self) -> None:

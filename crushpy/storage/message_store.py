@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import Data, Message, Text, ToolCall, parts_from_json
+from crushpy.storage import session_rows
 from crushpy.storage.audit_store import append_audit
 from crushpy.storage.generated import statements as sql
 from crushpy.storage.generated.rows import MessagePlace
@@ -15,16 +16,6 @@ from crushpy.storage.records import (
     CallWrite,
 )
 from crushpy.storage.search_store import load_search_reach
-from crushpy.storage.session_rows import (
-    add_facts,
-    append_messages,
-    begin_calls,
-    folder_key,
-    json_text,
-    load_reach,
-    message_from_row,
-    message_to_row,
-)
 from crushpy.storage.storage_thread import StorageThread, Subject, stored
 
 _PAGE_ROWS = 50
@@ -44,13 +35,16 @@ class MessageStore(Subject):
     @stored
     def load(self, session_id: str) -> list[Message]:
         """The session's own messages, in order."""
-        return [message_from_row(row) for row in self._db.execute(sql.LIST_MESSAGES, session=session_id)]
+        return [
+            session_rows.message_from_row(row)
+            for row in self._db.execute(sql.LIST_MESSAGES, session=session_id)
+        ]
 
     @stored
     def load_ends(self, session_id: str, many: int) -> list[Message]:
         """The session's first `many` messages and its last, in order, none twice."""
         rows = self._db.execute(sql.LIST_MESSAGE_ENDS, session=session_id, many=many)
-        return [message_from_row(row) for row in rows]
+        return [session_rows.message_from_row(row) for row in rows]
 
     @stored
     def load_page(self, session_id: str, last: int, after: int) -> tuple[list[Message], int]:
@@ -59,28 +53,31 @@ class MessageStore(Subject):
         """
         page = {"last": last, "after": after, "many": _PAGE_ROWS}
         rows = self._db.execute(sql.PAGE_MESSAGES, session=session_id, **page).all()
-        return [message_from_row(row) for row in rows], rows[-1].seq if rows else after
+        return [session_rows.message_from_row(row) for row in rows], rows[-1].seq if rows else after
 
     @stored
     def load_lineage(self, session_id: str) -> list[Message]:
         """All messages from the root to this session, as far as each session led here."""
         return [
-            message_from_row(row)
-            for session, last in load_reach(self._db, session_id)
+            session_rows.message_from_row(row)
+            for session, last in session_rows.load_reach(self._db, session_id)
             for row in self._db.execute(sql.LIST_MESSAGES_UP_TO, session=session, last=last)
         ]
 
     @stored
     def load_numbers(self, message_ids: Sequence[str]) -> dict[str, int]:
         """The numbers of these messages, which order the messages of all conversations."""
-        rows = self._db.execute(sql.FIND_MESSAGE_NUMBERS, ids=json_text(message_ids))
+        rows = self._db.execute(sql.FIND_MESSAGE_NUMBERS, ids=session_rows.json_text(message_ids))
         return {row.id: row.number for row in rows}
 
     @stored
     def list_prompts(self, cwd: str, limit: int) -> list[str]:
         """The last `limit` distinct texts that a user wrote in this folder, the latest last."""
         rows = self._db.execute(
-            sql.LIST_PROMPTS, folder=folder_key(cwd), sessions=_PROMPT_SESSIONS, many=limit * _PROMPT_REPEATS
+            sql.LIST_PROMPTS,
+            folder=session_rows.folder_key(cwd),
+            sessions=_PROMPT_SESSIONS,
+            many=limit * _PROMPT_REPEATS,
         )
         found: dict[str, None] = {}
         for parts in rows.scalars():
@@ -95,7 +92,7 @@ class MessageStore(Subject):
         row = self._db.execute(sql.GET_MESSAGE, message=message_id).first()
         if row is None or row.number > load_search_reach(self._db, within).get(row.session_id, 0):
             raise UsageError(f"There is no message {message_id!r} in this conversation.")
-        return message_from_row(row)
+        return session_rows.message_from_row(row)
 
     @stored
     def find(self, id_or_prefix: str, within: str) -> MessagePlace:
@@ -103,7 +100,7 @@ class MessageStore(Subject):
         wanted = id_or_prefix.strip()
         if not wanted:
             raise UsageError("the message id is empty", _HINT)
-        reach = dict(load_reach(self._db, within))
+        reach = dict(session_rows.load_reach(self._db, within))
         rows = self._db.execute(
             sql.FIND_MESSAGES_FROM, start=wanted, end=wanted + "\U0010ffff", many=_MAX_MATCHES
         ).all()
@@ -131,7 +128,7 @@ class MessageStore(Subject):
 
     def _add(self, session_id: str, message: Message, facts: Mapping[str, Data]) -> None:
         with self._db.transaction(durable=message.role == "user", session=session_id):
-            append_messages(self._db, session_id, message, facts=facts)
+            session_rows.append_messages(self._db, session_id, message, facts=facts)
 
     # --- facts -----------------------------------------------------------------------------------------
 
@@ -146,7 +143,7 @@ class MessageStore(Subject):
         found = list(facts.items())
         for start in range(0, len(found), _FACTS_BATCH):
             with self._db.transaction(session=session_id):
-                add_facts(self._db, dict(found[start : start + _FACTS_BATCH]))
+                session_rows.add_facts(self._db, dict(found[start : start + _FACTS_BATCH]))
 
     # --- drafts ----------------------------------------------------------------------------------------
 
@@ -154,7 +151,7 @@ class MessageStore(Subject):
     def save_draft(self, session_id: str, message: Message) -> None:
         """The reply received so far, in place of the previous draft. Deleted once the reply is stored."""
         with self._db.transaction(session=session_id):
-            self._db.execute(sql.SAVE_DRAFT, **message_to_row(session_id, message))
+            self._db.execute(sql.SAVE_DRAFT, **session_rows.message_to_row(session_id, message))
 
     @stored
     def delete_draft(self, session_id: str) -> None:
@@ -165,10 +162,10 @@ class MessageStore(Subject):
     def load_draft(self, session_id: str, *, recover: bool) -> Message | None:
         """The draft that a killed process left. `recover` makes it a message of the session."""
         row = self._db.execute(sql.FIND_DRAFT, session=session_id).first()
-        message = message_from_row(row) if row is not None else None
+        message = session_rows.message_from_row(row) if row is not None else None
         if recover and message is not None:
             with self._db.transaction(session=session_id):
-                append_messages(self._db, session_id, message)
+                session_rows.append_messages(self._db, session_id, message)
         return message
 
 
@@ -213,9 +210,9 @@ class CallStore(Subject):
             for root_id, entries in decisions.items():
                 append_audit(self._db, root_id, entries)
             if begun:
-                begin_calls(self._db, where, begun)
+                session_rows.begin_calls(self._db, where, begun)
             if answers:
                 starts = {answer.id: write.start for write, answer in answers if write.start is not None}
                 facts = {answer.id: write.facts for write, answer in answers if write.facts is not None}
                 messages = [answer for _, answer in answers]
-                append_messages(self._db, where, *messages, starts=starts, facts=facts)
+                session_rows.append_messages(self._db, where, *messages, starts=starts, facts=facts)

@@ -18,19 +18,10 @@ from psycopg.types.string import StrDumper
 
 from crushpy.core.ids import new_id
 from crushpy.security.sanitize import encodable
+from crushpy.storage import postgres_server as server
 from crushpy.storage.database import GAVE_UP_SECONDS, NEVER, Database, Leases, Rows, Statement, handwritten
 from crushpy.storage.location import Location, ServerAddress
 from crushpy.storage.postgres_search import PostgresFullText
-from crushpy.storage.postgres_server import (
-    OTHER_HINT,
-    Interrupted,
-    explain,
-    is_collision,
-    is_lost,
-    may_recover,
-    prepare_schema,
-    refuse_unsuitable,
-)
 from crushpy.storage.records import StorageError
 from crushpy.storage.schema_version import refuse_unfinished
 
@@ -78,12 +69,12 @@ def open_server(location: Location, address: ServerAddress) -> "PostgresDatabase
     database = PostgresDatabase(location, address)
     try:
         raw = database.connect()
-        refuse_unsuitable(raw, location.place)
-        prepare_schema(raw, location, address)
+        server.refuse_unsuitable(raw, location.place)
+        server.prepare_schema(raw, location, address)
         refuse_unfinished(database, location)
     except psycopg.Error as error:
         database.close()
-        raise explain(address, error) from error
+        raise server.explain(address, error) from error
     except BaseException:
         database.close()
         raise
@@ -164,10 +155,10 @@ class PostgresDatabase(Database):
                 self._gave_up_at = NEVER
                 return
             except psycopg.Error as error:
-                if not may_recover(error) or time.monotonic() >= self._deadline:
+                if not server.may_recover(error) or time.monotonic() >= self._deadline:
                     if self._deadline > NEVER:
                         self._gave_up_at = time.monotonic()
-                    explained = explain(self._address, error)
+                    explained = server.explain(self._address, error)
                     hint = f"What was acknowledged before is stored. {explained.hint}"
                     raise StorageError(explained.message, hint) from error
             if not self._notified and delay > 0.2:
@@ -185,17 +176,17 @@ class PostgresDatabase(Database):
         while True:
             try:
                 done = job()
-            except Interrupted as interrupted:
+            except server.Interrupted as interrupted:
                 interruptions += 1
                 if interruptions > _MAX_INTERRUPTIONS:
                     raise StorageError(
                         f"cannot use the database {self.place}: {interrupted}",
-                        f"It was tried {interruptions} times, and is not stored. {OTHER_HINT}",
+                        f"It was tried {interruptions} times, and is not stored. {server.OTHER_HINT}",
                     ) from interrupted
                 if interrupted.lost:
                     self._reconnect()
             except psycopg.Error as error:
-                raise explain(self._address, error) from error
+                raise server.explain(self._address, error) from error
             else:
                 if self._notified:
                     self._notified = False
@@ -225,11 +216,11 @@ class PostgresDatabase(Database):
         try:
             yield
         except psycopg.Error as error:
-            if is_lost(error, self._is_unusable()):
+            if server.is_lost(error, self._is_unusable()):
                 self._disconnect()
-                raise Interrupted(error, lost=True) from error
-            if is_collision(error):
-                raise Interrupted(error, lost=False) from error
+                raise server.Interrupted(error, lost=True) from error
+            if server.is_collision(error):
+                raise server.Interrupted(error, lost=False) from error
             raise
 
     # --- transactions ----------------------------------------------------------------------------------
@@ -259,7 +250,7 @@ class PostgresDatabase(Database):
         """Returns once it is committed. If the answer was lost, the writer's row tells."""
         try:
             self.execute(handwritten("COMMIT"))
-        except Interrupted as interrupted:
+        except server.Interrupted as interrupted:
             if not interrupted.lost or not verifiable:
                 raise
             self._reconnect()

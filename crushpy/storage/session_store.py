@@ -13,27 +13,12 @@ from crushpy.core.access import Mode
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import Data, Message, Todo, Usage
 from crushpy.security.sanitize import clean, encodable
+from crushpy.storage import session_rows
 from crushpy.storage.audit_store import append_audit
 from crushpy.storage.database import Database
 from crushpy.storage.generated import statements as sql
 from crushpy.storage.records import AuditEntry, BreakerState, ConversationEntry, SessionInfo
 from crushpy.storage.search_store import BATCH_ROWS, indexed_texts, remove_texts
-from crushpy.storage.session_rows import (
-    append_messages,
-    drop_prompt,
-    find_continuation,
-    find_prompt,
-    folder_key,
-    insert_session,
-    json_text,
-    keep_prompt,
-    load_lineage,
-    refresh_conversation,
-    refresh_conversation_of,
-    require_session,
-    session_from_row,
-    usage_values,
-)
 from crushpy.storage.storage_thread import Subject, stored
 from crushpy.util.login import login_name
 
@@ -55,11 +40,11 @@ class SessionStore(Subject):
     def create(self, info: SessionInfo, first: Message | None = None, facts: Data | None = None) -> None:
         """Stores a new session, and its first message (with its facts): both or neither."""
         with self._db.transaction(durable=True, session=info.root_id):
-            insert_session(self._db, info)
-            refresh_conversation_of(self._db, info.id)
+            session_rows.insert_session(self._db, info)
+            session_rows.refresh_conversation_of(self._db, info.id)
             if first is not None:
                 known = {first.id: facts} if facts is not None else {}
-                append_messages(self._db, info.id, first, facts=known)
+                session_rows.append_messages(self._db, info.id, first, facts=known)
 
     def _find(self, id_or_prefix: str) -> SessionInfo:
         """The session with this id, or the only one whose id starts so. `UsageError` if there is none."""
@@ -68,7 +53,7 @@ class SessionStore(Subject):
         if not wanted:
             raise UsageError("the session id is empty", hint)
         rows = self._db.execute(sql.FIND_SESSIONS_FROM, start=wanted, many=_MAX_SHOWN + 1).all()
-        found = [session_from_row(row) for row in rows if row.id.startswith(wanted)]
+        found = [session_rows.session_from_row(row) for row in rows if row.id.startswith(wanted)]
         if not found:
             raise UsageError(f"there is no session {wanted!r}", hint)
         if found[0].id == wanted or len(found) == 1:
@@ -82,8 +67,8 @@ class SessionStore(Subject):
     @stored
     def find_latest(self, cwd: str) -> SessionInfo | None:
         """The session to continue in this folder: the most recently updated one that has not ended."""
-        row = self._db.execute(sql.FIND_LATEST_TIP, folder=folder_key(cwd)).first()
-        return session_from_row(row) if row else None
+        row = self._db.execute(sql.FIND_LATEST_TIP, folder=session_rows.folder_key(cwd)).first()
+        return session_rows.session_from_row(row) if row else None
 
     @stored
     def find_tip(self, id_or_prefix: str) -> SessionInfo:
@@ -91,7 +76,7 @@ class SessionStore(Subject):
         info = self._find(id_or_prefix)
         seen = {info.id}
         while True:
-            child = find_continuation(self._db, info.id)
+            child = session_rows.find_continuation(self._db, info.id)
             if child is None or child in seen:  # a cycle ends here
                 return info
             seen.add(child)
@@ -108,24 +93,28 @@ class SessionStore(Subject):
         moment, root = (after.updated_at, after.root_id) if after is not None else (float("inf"), "")
         statement = sql.LIST_TIPS if cwd is None else sql.LIST_FOLDER_TIPS
         many = _NO_LIMIT if limit is None else limit
-        rows = self._db.execute(statement, folder=folder_key(cwd or ""), many=many, moment=moment, root=root)
-        return [session_from_row(row) for row in rows]
+        rows = self._db.execute(
+            statement, folder=session_rows.folder_key(cwd or ""), many=many, moment=moment, root=root
+        )
+        return [session_rows.session_from_row(row) for row in rows]
 
     @stored
     def list_conversations(self, cwd: str | None = None, limit: int | None = None) -> list[ConversationEntry]:
         """The same as light rows."""
         statement = sql.LIST_CONVERSATIONS if cwd is None else sql.LIST_FOLDER_CONVERSATIONS
         many = _NO_LIMIT if limit is None else limit
-        return self._db.execute(statement, folder=folder_key(cwd or ""), many=many).all()
+        return self._db.execute(statement, folder=session_rows.folder_key(cwd or ""), many=many).all()
 
     @stored
     def load_lineage(self, session_id: str) -> list[SessionInfo]:
         """This session and those it continues, the first of them first."""
-        return load_lineage(self._db, session_id)
+        return session_rows.load_lineage(self._db, session_id)
 
     def _load_conversation(self, root_id: str) -> list[SessionInfo]:
         """Every session of a conversation, oldest first: continuations, branches, tasks."""
-        return [session_from_row(row) for row in self._db.execute(sql.LIST_SESSIONS, root=root_id)]
+        return [
+            session_rows.session_from_row(row) for row in self._db.execute(sql.LIST_SESSIONS, root=root_id)
+        ]
 
     load_conversation = stored(_load_conversation)
 
@@ -161,36 +150,42 @@ class SessionStore(Subject):
         texts = {"title": title, "model": model, "compaction": compaction, "mode": mode}
         data = {"todos": todos, "grants": grants, "breaker": breaker}
         changes: dict[str, Any] = {**texts, "end_reason": end_reason}
-        changes |= {name: json_text(value) if value is not None else None for name, value in data.items()}
+        changes |= {
+            name: session_rows.json_text(value) if value is not None else None for name, value in data.items()
+        }
         given = {name for name, value in changes.items() if value is not None}
         if not given and system is None:
             return
         with self._db.transaction(session=session_id):
-            before = find_prompt(self._db, session_id) if system is not None else ""
-            changes["system_hash"] = keep_prompt(self._db, system) if system is not None else None
+            before = session_rows.find_prompt(self._db, session_id) if system is not None else ""
+            changes["system_hash"] = (
+                session_rows.keep_prompt(self._db, system) if system is not None else None
+            )
             changes["ended_at"] = time.time() if end_reason else None
             values = {f"new_{name}": value for name, value in changes.items()}
             updated = self._db.execute(sql.UPDATE_SESSION, session=session_id, **values)
-            require_session(self._db, updated.rowcount, session_id)
+            session_rows.require_session(self._db, updated.rowcount, session_id)
             if before and before != changes["system_hash"]:
-                drop_prompt(self._db, before)
+                session_rows.drop_prompt(self._db, before)
             if not _LISTED.isdisjoint(given):
-                refresh_conversation_of(self._db, session_id)
+                session_rows.refresh_conversation_of(self._db, session_id)
 
     @stored
     def add_usage(self, session_id: str, usage: Usage) -> None:
         """Adds the usage of a model call that left no message."""
         with self._db.transaction(session=session_id):
-            counted = self._db.execute(sql.ADD_SESSION_USAGE, session=session_id, **usage_values(usage))
-            require_session(self._db, counted.rowcount, session_id)
+            counted = self._db.execute(
+                sql.ADD_SESSION_USAGE, session=session_id, **session_rows.usage_values(usage)
+            )
+            session_rows.require_session(self._db, counted.rowcount, session_id)
 
     @stored
     def rename_conversation(self, root_id: str, title: str) -> None:
         """Gives every session of a conversation this title, except its tasks."""
         with self._db.transaction(session=root_id):
             renamed = self._db.execute(sql.RENAME_SESSIONS, root=root_id, new_title=title)
-            require_session(self._db, renamed.rowcount, root_id)
-            refresh_conversation(self._db, root_id)
+            session_rows.require_session(self._db, renamed.rowcount, root_id)
+            session_rows.refresh_conversation(self._db, root_id)
 
     async def delete_conversation(self, root_id: str) -> int:
         """Deletes every session of a conversation with all its records; how many sessions there were.
@@ -242,15 +237,15 @@ def delete_rows(db: Database) -> bool:
     if session is None:
         return False
     texts = indexed_texts(db.execute(sql.LIST_FIRST_MESSAGES, session=session, many=BATCH_ROWS))
-    numbers = json_text([text.number for text in texts])
+    numbers = session_rows.json_text([text.number for text in texts])
     with db.secure_delete(), db.transaction():
         remaining = set(db.execute(sql.LOCK_MESSAGES, numbers=numbers).scalars())  # others may delete as well
         remove_texts(db, [text for text in texts if text.number in remaining])
         db.execute(sql.DELETE_MESSAGES, numbers=numbers)
         if not texts and not db.execute(sql.DELETE_TOOL_RUNS, session=session, many=BATCH_ROWS).rowcount:
-            prompt = find_prompt(db, session)
+            prompt = session_rows.find_prompt(db, session)
             db.execute(sql.DELETE_SESSION, session=session)
-            drop_prompt(db, prompt)
+            session_rows.drop_prompt(db, prompt)
             db.execute(sql.SAVE_MAINTENANCE, name=_MERGE, state="begin")  # others may have finished it
     return True
 

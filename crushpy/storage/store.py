@@ -4,20 +4,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from crushpy.storage import record_store
 from crushpy.storage.audit_store import AuditStore
 from crushpy.storage.boundary_store import BoundaryStore
 from crushpy.storage.file_changes import FileChangeStore
 from crushpy.storage.location import Location
 from crushpy.storage.message_store import CallStore, MessageStore
-from crushpy.storage.record_store import (
-    LeaseStore,
-    NoteStore,
-    OutputStore,
-    PinStore,
-    StatusStore,
-    TaskStore,
-    UsageStore,
-)
 from crushpy.storage.search_store import SearchStore, index_some
 from crushpy.storage.session_store import SessionStore, delete_rows, merge_index
 from crushpy.storage.storage_thread import StorageThread
@@ -46,17 +38,17 @@ class Store:
         self.open_in_background = thread.open_in_background
         self.listen = thread.listen
         self.close = thread.close
-        self.outputs = OutputStore(thread)
+        self.outputs = record_store.OutputStore(thread)
         self.sessions = SessionStore(thread)
         self.messages = MessageStore(thread)
         self.calls = CallStore(thread, self.outputs)
         self.boundaries = BoundaryStore(thread)
-        self.pins = PinStore(thread)
-        self.statuses = StatusStore(thread)
-        self.notes = NoteStore(thread)
-        self.leases = LeaseStore(thread)
-        self.tasks = TaskStore(thread)
-        self.usage = UsageStore(thread)
+        self.pins = record_store.PinStore(thread)
+        self.statuses = record_store.StatusStore(thread)
+        self.notes = record_store.NoteStore(thread)
+        self.leases = record_store.LeaseStore(thread)
+        self.tasks = record_store.TaskStore(thread)
+        self.usage = record_store.UsageStore(thread)
         self.audit = AuditStore(thread)
         self.file_changes = FileChangeStore(thread)
         self.search = SearchStore(thread)

@@ -5,39 +5,14 @@ from math import ceil
 
 import msgspec
 
-from crushpy.core.events import (
-    LOADING,
-    MAKING_SUMMARY,
-    ApprovalDone,
-    ApprovalNeeded,
-    BoundaryCommitted,
-    Compacting,
-    Event,
-    MessageCommitted,
-    Notice,
-    Progress,
-    PromptCommitted,
-    Retry,
-    ReviewDone,
-    ReviewNeeded,
-    SessionOpened,
-    TaskProgress,
-    TextDelta,
-    ThinkingDelta,
-    ToolCalled,
-    ToolFinished,
-    ToolOutput,
-    ToolStarted,
-    TurnEnded,
-    UsageReported,
-)
+from crushpy.core import events
 from crushpy.core.messages import Data, headline
 from crushpy.security.sanitize import one_line
 from crushpy.tui.widgets.status_bar import short
 
 WAITING, THINKING, WRITING, WORKING = "Waiting for the model", "Thinking", "Writing", "Working"
 TRYING = "trying again in"
-_BAR_OF_PHASE = {MAKING_SUMMARY: MAKING_SUMMARY, WAITING: LOADING}
+_BAR_OF_PHASE = {events.MAKING_SUMMARY: events.MAKING_SUMMARY, WAITING: events.LOADING}
 """Phases of a turn whose text is replaced by a progress bar of that name."""
 CHARS_PER_TOKEN = 4
 """Used for streamed text until the provider reports the number of tokens."""
@@ -51,7 +26,7 @@ class RunningTool(Data, frozen=True):
     what: str
     since: float
     last_line: str = ""
-    task: TaskProgress | None = None
+    task: events.TaskProgress | None = None
     """Progress of a sub-agent; None for other calls."""
 
 
@@ -80,11 +55,11 @@ class Activity:
         self._in_use = in_use
         self._calls: dict[str, str] = {}
         self._tools: dict[str, RunningTool] = {}
-        self._progress: dict[str, tuple[Progress, float]] = {}
+        self._progress: dict[str, tuple[events.Progress, float]] = {}
         self._in_turn = False
         self._phase = ""
         self._since = 0.0
-        self._retry: Retry | None = None
+        self._retry: events.Retry | None = None
         self._again_at = 0.0
         self._then = WAITING
         self._asked = 0
@@ -115,64 +90,64 @@ class Activity:
         since = known.since if known else self._clock()
         self._tools[command_id] = RunningTool(f"Running {command}", since, _last_line(output))
 
-    def hear(self, event: Event) -> None:
-        if type(event) is TextDelta:
+    def hear(self, event: events.Event) -> None:
+        if type(event) is events.TextDelta:
             self._streamed += len(event.text)
             self._enter(WRITING)
             return
         self._end_countdown()
         match event:
-            case ThinkingDelta():
+            case events.ThinkingDelta():
                 self._streamed += len(event.text)
                 self._enter(THINKING)
-            case PromptCommitted():
+            case events.PromptCommitted():
                 self._received, self._in_turn = 0, True
                 self._wait()
-            case MessageCommitted():
+            case events.MessageCommitted():
                 self._enter(WORKING if self._in_turn else "")
-            case UsageReported():
+            case events.UsageReported():
                 self._received += event.call.output_tokens
                 self._streamed = 0
-            case ApprovalNeeded() | ReviewNeeded():
+            case events.ApprovalNeeded() | events.ReviewNeeded():
                 self._asked += 1
-            case ApprovalDone() | ReviewDone():
+            case events.ApprovalDone() | events.ReviewDone():
                 self._asked -= 1
-            case Compacting():
-                self._enter(MAKING_SUMMARY)
-            case BoundaryCommitted():
+            case events.Compacting():
+                self._enter(events.MAKING_SUMMARY)
+            case events.BoundaryCommitted():
                 self._wait()
-            case Notice() if self._phase == MAKING_SUMMARY:
+            case events.Notice() if self._phase == events.MAKING_SUMMARY:
                 self._wait()
-            case SessionOpened():  # a new window: the next request is smaller
+            case events.SessionOpened():  # a new window: the next request is smaller
                 self._sent = self._in_use()
-            case Retry():
+            case events.Retry():
                 if self._phase != TRYING:
-                    self._then = MAKING_SUMMARY if self._phase == MAKING_SUMMARY else WAITING
+                    self._then = events.MAKING_SUMMARY if self._phase == events.MAKING_SUMMARY else WAITING
                 self._retry, self._again_at = event, self._clock() + event.seconds
                 self._streamed = 0
                 self._enter(TRYING)
-            case Progress():
+            case events.Progress():
                 self._progressed(event)
-            case TurnEnded():
+            case events.TurnEnded():
                 self.clear()
             case _:
                 self._hear_of_calls(event)
 
-    def _hear_of_calls(self, event: Event) -> None:
+    def _hear_of_calls(self, event: events.Event) -> None:
         match event:
-            case ToolOutput() if event.id in self._tools:
+            case events.ToolOutput() if event.id in self._tools:
                 tool = self._tools[event.id]
                 line = _last_line(event.text) or tool.last_line
                 self._tools[event.id] = msgspec.structs.replace(tool, last_line=line)
-            case ToolCalled():
+            case events.ToolCalled():
                 about = headline(event.name, event.args, more=" …")
                 verb = "Running" if event.name == "bash" else event.name
                 self._calls[event.id] = f"{verb} {about}".strip()
-            case ToolStarted():
+            case events.ToolStarted():
                 self._tools[event.id] = RunningTool(self._calls.get(event.id, WORKING), self._clock())
-            case TaskProgress() if event.id in self._tools:
+            case events.TaskProgress() if event.id in self._tools:
                 self._tools[event.id] = msgspec.structs.replace(self._tools[event.id], task=event)
-            case ToolFinished():
+            case events.ToolFinished():
                 self._tools.pop(event.id, None)
                 self._calls.pop(event.id, None)
                 if not self._calls:
@@ -180,7 +155,7 @@ class Activity:
             case _:
                 pass
 
-    def _progressed(self, event: Progress) -> None:
+    def _progressed(self, event: events.Progress) -> None:
         if event.total and event.done >= event.total:
             self._progress.pop(event.what, None)
         else:
@@ -231,7 +206,7 @@ class Activity:
             else:
                 yield ActivityRow(self._phase, self._age(self._since), self._tokens())
 
-    def _countdown(self, retry: Retry) -> ActivityRow:
+    def _countdown(self, retry: events.Retry) -> ActivityRow:
         what = f"{retry.status}: {TRYING}" if retry.status else TRYING.capitalize()
         left = ceil(self._again_at - self._clock())
         which = f" · {retry.attempt} of {retry.of}" if retry.of else ""
@@ -244,7 +219,7 @@ class Activity:
     def _tool(self, tool: RunningTool) -> ActivityRow:
         return ActivityRow(one_line(tool.what), self._age(tool.since), rest=tool.last_line)
 
-    def _task(self, tool: RunningTool, task: TaskProgress) -> ActivityRow:
+    def _task(self, tool: RunningTool, task: events.TaskProgress) -> ActivityRow:
         step = task.steps if task.doing else task.steps + 1  # a call belongs to the reply that asked for it
         more = f"step {step} · {short(task.tokens)} tokens"
         doing = one_line(task.doing) or "thinking"
@@ -252,7 +227,7 @@ class Activity:
             one_line(tool.what), self._age(tool.since), more, doing, session_id=task.session_id
         )
 
-    def _bar(self, progress: Progress, since: float) -> ActivityRow:
+    def _bar(self, progress: events.Progress, since: float) -> ActivityRow:
         return ActivityRow(
             progress.what,
             self._age(since),

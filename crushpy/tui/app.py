@@ -205,4 +205,4 @@ class CrushpyApp(AdaptedApp):
         return super().check_action(action, parameters)
 
     def action_interrupt_or_quit(self) -> None:
-        self.chat.stop_keys.interrupt_or_quit()
+        self.chat.interrupt_or_quit()

@@ -2,21 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from crushpy.core.events import (
-    ApprovalDone,
-    ApprovalNeeded,
-    Event,
-    ModeChanged,
-    PlanReady,
-    PromptCommitted,
-    PromptQueued,
-    ReviewNeeded,
-    TaskProgress,
-    TextDelta,
-    TitleChanged,
-    TodosChanged,
-    TurnEnded,
-)
+from crushpy.core import events
 from crushpy.tui.notify import call_attention, set_title
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.widgets.prompt_queue import QueuedPrompt
@@ -31,48 +17,48 @@ class ChatEvents:
     def __init__(self, chat: "ChatHost") -> None:
         self._chat = chat
 
-    def hear(self, event: Event) -> None:
+    def hear(self, event: events.Event) -> None:
         """Called for every event of the engine, in order."""
         chat = self._chat
         chat.feed.hear(event)
         chat.status.hear(event)
         chat.activity.hear(event)
-        if type(event) is TextDelta:
+        if type(event) is events.TextDelta:
             return
         match event:
-            case ApprovalNeeded():
+            case events.ApprovalNeeded():
                 from crushpy.tui.widgets.approval import ApprovalPanel
 
                 chat.add_class("-asking")
                 chat.mount(ApprovalPanel(event, chat.transcript.current_palette), before=chat.prompt)
                 call_attention(app_of(chat), f"crushpy asks: {event.name}")
-            case ApprovalDone():
+            case events.ApprovalDone():
                 chat.remove_class("-asking")
                 for panel in chat.query("ApprovalPanel"):
                     panel.remove()
                 chat.prompt.focus()
-            case ReviewNeeded():
+            case events.ReviewNeeded():
                 chat.run_worker(self._review(event))
-            case PlanReady():
+            case events.PlanReady():
                 self.offer_plan()
                 call_attention(app_of(chat), "crushpy has a plan")
-            case ModeChanged() if event.mode != "plan":
+            case events.ModeChanged() if event.mode != "plan":
                 self.drop_plan()
-            case PromptQueued() | PromptCommitted():
+            case events.PromptQueued() | events.PromptCommitted():
                 chat.greeter.end_card()
                 self.drop_plan()
                 self.show_queue()
                 self._name_window()
-            case TurnEnded():
+            case events.TurnEnded():
                 self.show_queue(waiting=event.status != "done")
                 self._name_window(busy=False)
                 if event.status != "interrupted":
                     call_attention(app_of(chat), "crushpy is done")
-            case TitleChanged():
+            case events.TitleChanged():
                 self._name_window()
-            case TaskProgress():
+            case events.TaskProgress():
                 self._refresh_reader(event)
-            case TodosChanged():
+            case events.TodosChanged():
                 chat.todos.show(event.todos)
             case _:
                 pass
@@ -112,7 +98,7 @@ class ChatEvents:
                 self._chat.prompt.focus()
             card.remove()
 
-    def _refresh_reader(self, event: TaskProgress) -> None:
+    def _refresh_reader(self, event: events.TaskProgress) -> None:
         """Refreshes the screen that shows the task's session."""
         from crushpy.tui.screens.session_reader import SessionReaderScreen
 
@@ -120,7 +106,7 @@ class ChatEvents:
             if isinstance(screen, SessionReaderScreen):
                 screen.refresh_session(event.session_id)
 
-    async def _review(self, event: ReviewNeeded) -> None:
+    async def _review(self, event: events.ReviewNeeded) -> None:
         from crushpy.tui.screens.summary_review import ReviewScreen
 
         verdict = await self._chat.show(ReviewScreen(event, self._chat.keep))

@@ -7,21 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from crushpy.context.forecast import turns_left_hint
-from crushpy.core.events import (
-    ApprovalDone,
-    ApprovalNeeded,
-    BoundaryCommitted,
-    Event,
-    JobEnded,
-    ModeChanged,
-    PreparationChanged,
-    PromptCommitted,
-    SessionOpened,
-    TextDelta,
-    ToolFinished,
-    TurnEnded,
-    UsageReported,
-)
+from crushpy.core import events
 from crushpy.tui.widgets.status_bar import MODE_WORDS, Reading, StatusBar
 
 if TYPE_CHECKING:
@@ -30,8 +16,14 @@ if TYPE_CHECKING:
 READING_PAUSE_S = 0.1
 """Between two readings of the gauge while calls end."""
 _REFRESHED_BY = (
-    *(PromptCommitted, UsageReported, BoundaryCommitted, SessionOpened, TurnEnded),
-    *(PreparationChanged, ModeChanged, JobEnded),
+    *(
+        events.PromptCommitted,
+        events.UsageReported,
+        events.BoundaryCommitted,
+        events.SessionOpened,
+        events.TurnEnded,
+    ),
+    *(events.PreparationChanged, events.ModeChanged, events.JobEnded),
 )
 
 
@@ -91,24 +83,26 @@ class StatusPresenter:
         if self._conversation is conversation:
             self.set(unconfined=bool(why_not))
 
-    def hear(self, event: Event) -> None:
-        if type(event) is TextDelta:  # there are thousands of them
+    def hear(self, event: events.Event) -> None:
+        if type(event) is events.TextDelta:  # there are thousands of them
             return
         match event:
-            case ApprovalNeeded():
+            case events.ApprovalNeeded():
                 self._questions.add(event.id)
                 self.set(asks=True)
-            case ApprovalDone():
+            case events.ApprovalDone():
                 self._questions.discard(event.id)
                 self.set(asks=bool(self._questions))
-            case TurnEnded():
+            case events.TurnEnded():
                 self._clear_questions()
                 # A command may have changed the branch; a turn may end after the app.
                 if self._conversation is not None and self._bar.is_running:
                     self._locate(self._conversation)
             case _:
                 pass
-        if isinstance(event, ToolFinished) and not self._reading_due:  # a reply may have thousands of calls
+        if (
+            isinstance(event, events.ToolFinished) and not self._reading_due
+        ):  # a reply may have thousands of calls
             self._reading_due = True
             self._bar.set_timer(READING_PAUSE_S, self._show_reading)
         elif isinstance(event, _REFRESHED_BY):

@@ -7,24 +7,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from crushpy.context.overrides import SentState
+from crushpy.core import events
 from crushpy.core.boundary import Boundary
 from crushpy.core.errors import CrushpyError
-from crushpy.core.events import (
-    ApprovalDone,
-    BoundaryCommitted,
-    Event,
-    MessageCommitted,
-    PromptCommitted,
-    Retry,
-    TaskProgress,
-    TextDelta,
-    ThinkingDelta,
-    ToolCalled,
-    ToolFinished,
-    ToolOutput,
-    ToolStarted,
-    TurnEnded,
-)
 from crushpy.core.messages import Data, Message, Note, Seed, TaskReport, Thinking, ToolResult, headline
 from crushpy.core.timeline_notes import CUT_REPLY, NoteMaker, TimelineNote, answer_words
 from crushpy.tui.items import (
@@ -146,56 +131,56 @@ class TranscriptPresenter:
         offers = tuple(action for action in card.offers if action in self._offers)
         return msgspec.structs.replace(card, offers=offers, reach=self._reach)
 
-    def hear(self, event: Event) -> None:
+    def hear(self, event: events.Event) -> None:
         match event:
-            case TextDelta():
+            case events.TextDelta():
                 if self._thinking is not None:
                     self._thinking_until = time.monotonic()
                     self._end_thinking()
                 if self._reply is None:
                     self._reply = self._view.add(ReplyItem("", done=False))
                 self._view.stream(self._reply, event.text)
-            case ThinkingDelta():
+            case events.ThinkingDelta():
                 self._thinking_until = time.monotonic()
                 if self._thinking is None:
                     self._thinking = self._view.add(ThinkingItem("", done=False))
                     self._thinking_since = self._thinking_until
                 self._view.stream(self._thinking, event.text)
-            case ToolOutput():
+            case events.ToolOutput():
                 if event.id in self._tools:
                     self._view.stream(self._tools[event.id][0], event.text)
-            case MessageCommitted() | TurnEnded():
-                if isinstance(event, MessageCommitted):
+            case events.MessageCommitted() | events.TurnEnded():
+                if isinstance(event, events.MessageCommitted):
                     self._last_message = event.message_id
                     shown = (key for key in (self._thinking, self._reply) if key is not None)
                     self._stored.update(dict.fromkeys(shown, event.message_id))
                 self._end_reply()
-                if isinstance(event, MessageCommitted) and event.interrupted:
+                if isinstance(event, events.MessageCommitted) and event.interrupted:
                     self.show(NoticeItem(CUT_REPLY))
-            case Retry():
+            case events.Retry():
                 self._drop_reply()
                 if event.status is None and event.attempt == 1:  # no answer: more than a busy server
                     self.show(NoticeItem(event.reason, "warning"))
-            case PromptCommitted():
+            case events.PromptCommitted():
                 self.show(UserItem(event.text, event.images, event.message_id))
-            case ToolCalled():
+            case events.ToolCalled():
                 self._add_tool(event)
-            case ToolStarted():
+            case events.ToolStarted():
                 self._change_tool(event.id, state="running")
-            case TaskProgress():
+            case events.TaskProgress():
                 self._work_begun(event)
-            case ApprovalDone():
+            case events.ApprovalDone():
                 said = answer_words(event.answer, event.covers, event.words)
                 self._change_tool(event.id, answer=said)
-            case ToolFinished():
+            case events.ToolFinished():
                 self._finish_tool(event)
-            case BoundaryCommitted():
+            case events.BoundaryCommitted():
                 self.show(
                     self._placed(BoundaryItem(event, event.summary, event.evidence, event.pins, event.rules))
                 )
             case _:
                 pass
-        if type(event) is not TextDelta and (mark := self._marks.make_note(event)) is not None:
+        if type(event) is not events.TextDelta and (mark := self._marks.make_note(event)) is not None:
             self.show(_mark_item(mark))
 
     def _end_thinking(self) -> None:
@@ -227,18 +212,18 @@ class TranscriptPresenter:
             self._tools[call_id] = (key, item)
             self._view.replace(key, item)
 
-    def _add_tool(self, event: ToolCalled) -> None:
+    def _add_tool(self, event: events.ToolCalled) -> None:
         about = headline(event.name, event.args, more=" …")
         item = ToolItem(event.id, event.name, about, "waiting", message_id=self._last_message)
         self._tools[event.id] = (self._view.add(item), item)
 
-    def _work_begun(self, event: TaskProgress) -> None:
+    def _work_begun(self, event: events.TaskProgress) -> None:
         """Links the call to the session of its sub-agent."""
         known = self._tools.get(event.id)
         if known is not None and known[1].session_id != event.session_id:
             self._change_tool(event.id, session_id=event.session_id)
 
-    def _finish_tool(self, event: ToolFinished) -> None:
+    def _finish_tool(self, event: events.ToolFinished) -> None:
         if event.id not in self._tools:
             return
         key, item = self._tools.pop(event.id)

@@ -58,11 +58,11 @@ async def test_escape_twice_in_an_empty_prompt_rewinds_and_only_there(
         await app.press("escape", "escape")
         assert app.chat.prompt.draft == "words"
         await app.press("ctrl+u")
-        app.chat.stop_keys.last_stop = time.monotonic()
+        app.chat.last_stop = time.monotonic()
         await app.press("escape", "escape")
         await app.pilot.pause()
         assert asked == []  # so soon after an interrupt it is one press too many
-        app.chat.stop_keys.last_stop = 0.0
+        app.chat.last_stop = 0.0
         await app.press("escape", "escape")
         await app.until(lambda: asked == [""], "the rewind")
 

@@ -22,7 +22,6 @@ from crushpy.tui.chat_events import ChatEvents
 from crushpy.tui.items import BoundaryItem, ItemAction, NoticeItem, TranscriptItem
 from crushpy.tui.notify import dismiss_toasts, tell
 from crushpy.tui.screens.chat_host import ChatHost
-from crushpy.tui.stop_keys import StopKeys
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.transcript.widget import Transcript
 from crushpy.tui.widgets.activity_line import ActivityLine
@@ -88,7 +87,6 @@ class ChatScreen(ChatHost):
         super().__init__(options)
         self._typed = typed
         self._images = images
-        self.stop_keys = StopKeys(self)
         self.events = ChatEvents(self)
         self.attaching = Attaching(self, options.cwd)
         self._early: list[tuple[str, tuple[Image, ...], tuple[str, ...]]] = []
@@ -359,9 +357,6 @@ class ChatScreen(ChatHost):
             event.stop()
 
     # --- stopping and leaving ----------------------------------------------------------------------------
-
-    def action_escape(self) -> None:
-        self.stop_keys.escape()
 
     def action_leave_if_empty(self) -> None:
         """Ctrl+D in an empty prompt."""

@@ -4,6 +4,7 @@
 """
 
 import asyncio
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
@@ -38,6 +39,13 @@ if TYPE_CHECKING:
     from crushpy.tui.transcript_presenter import FoundPlace
 
 CLOSE_TIMEOUT_S = 10
+QUIT_WINDOW_S = 2.0
+"""Time within which a second Ctrl+C quits."""
+REWIND_WINDOW_S = 0.6
+"""Time within which a second Esc rewinds."""
+NO_REWIND_AFTER_STOP_S = 1.0
+"""Time after an interrupt in which Esc does not rewind."""
+
 T = TypeVar("T")
 
 
@@ -68,6 +76,9 @@ class ChatHost(TranscriptScreen):
         """The user's shell commands, after the first one."""
         self.farewell = ""
         """Printed after exit: how to resume."""
+        self._last_interrupt = self._last_escape = 0.0
+        self.last_stop = 0.0
+        """When Esc or Ctrl+C stopped something."""
 
     @property
     def library(self) -> "SessionBrowser | None":
@@ -143,6 +154,53 @@ class ChatHost(TranscriptScreen):
         if conversation is not None and self.farewell and conversation.run_summary:
             self.farewell += f"\n{conversation.run_summary}"
         app_of(self).exit()
+
+    # --- Esc and Ctrl+C: their effect depends on what runs and on what was pressed just before -----------
+
+    def action_escape(self) -> None:
+        """Returns to the prompt; there, stops what runs; if nothing runs, removes toasts; twice in an empty
+        prompt, rewinds."""
+        now, before = time.monotonic(), self._last_escape
+        self._last_escape = 0.0
+        if self.focus_controller.return_focus():
+            return
+        if self.stop():
+            self.last_stop = now
+            dismiss_toasts(self)
+            return
+        if self.dismiss_notices() or self.prompt.draft or self.attachments.images:
+            return
+        if now - self.last_stop < NO_REWIND_AFTER_STOP_S:
+            return  # the same key has just stopped something: one press too many must not rewind
+        if now - before < REWIND_WINDOW_S:
+            self.run_worker(self.perform("rewind"))
+        else:
+            self._last_escape = now
+
+    def interrupt_or_quit(self) -> None:
+        """Ctrl+C: copies the selection; stops what runs; clears the prompt; twice, quits."""
+        now = time.monotonic()
+        if self.prompt.selected_text:
+            self.prompt.action_copy()
+            return
+        selected = self.get_selected_text()
+        if selected:
+            self.clear_selection()
+            self.run_worker(self.copy(selected))
+            return
+        if self.stop():
+            self._last_interrupt = self.last_stop = now
+            return
+        if self.prompt.draft or self.attachments.images:
+            self.prompt.draft = ""
+            self.attachments.take()
+            self._last_interrupt = now
+            return
+        if now - self._last_interrupt < QUIT_WINDOW_S:
+            self.run_worker(self.leave())
+            return
+        self._last_interrupt = now
+        self.notify("Press Ctrl+C again to quit", timeout=QUIT_WINDOW_S, markup=False)
 
     # --- what the chat screen adds -----------------------------------------------------------------------
 

@@ -7,21 +7,7 @@ from rich.segment import Segment
 
 from crushpy.core.messages import counted
 from crushpy.security.sanitize import one_line
-from crushpy.tui.items import (
-    NOT_WHOLE,
-    BoundaryItem,
-    ErrorItem,
-    GreetingItem,
-    NoticeItem,
-    ReadingItem,
-    ReplyItem,
-    ThinkingItem,
-    ToolItem,
-    TranscriptItem,
-    UserItem,
-    image_label,
-    source_text,
-)
+from crushpy.tui import items
 from crushpy.tui.transcript.markdown.stream import MarkdownStream
 from crushpy.tui.transcript.render.boundary_card import draw_boundary_card
 from crushpy.tui.transcript.render.canvas import Canvas, Margin, headline_row, lines_of, listed
@@ -43,80 +29,80 @@ GUTTER_COLUMNS = 2
 """Columns at the left of every row: one for the cursor, and an empty one."""
 
 
-def is_foldable(item: TranscriptItem) -> bool:
+def is_foldable(item: items.TranscriptItem) -> bool:
     match item:
-        case ThinkingItem() | ReadingItem():
+        case items.ThinkingItem() | items.ReadingItem():
             return True
-        case ToolItem():
+        case items.ToolItem():
             return has_body(item)
-        case BoundaryItem():
+        case items.BoundaryItem():
             return bool(item.summary or item.evidence)
-        case UserItem(text=text):
+        case items.UserItem(text=text):
             return len(text) > MAX_PROMPT_CHARS or text.count("\n") >= MAX_PROMPT_LINES
         case _:
             return False
 
 
-def is_open_at_first(item: TranscriptItem) -> bool:
-    return isinstance(item, ToolItem) and opens_by_itself(item)
+def is_open_at_first(item: items.TranscriptItem) -> bool:
+    return isinstance(item, items.ToolItem) and opens_by_itself(item)
 
 
-def stands_close(item: TranscriptItem, before: TranscriptItem | None) -> bool:
+def stands_close(item: items.TranscriptItem, before: items.TranscriptItem | None) -> bool:
     """Whether no empty row separates two items: calls and notices in a row belong together."""
-    close = (ToolItem, ReadingItem, ThinkingItem, NoticeItem)
+    close = (items.ToolItem, items.ReadingItem, items.ThinkingItem, items.NoticeItem)
     return before is None or (isinstance(item, close) and isinstance(before, close))
 
 
-def estimate(item: TranscriptItem, width: int, *, opened: bool) -> int:
+def estimate(item: items.TranscriptItem, width: int, *, opened: bool) -> int:
     """Roughly how many rows an item takes: cheap, and exact in common cases."""
     match item:
-        case ThinkingItem() if not opened:
+        case items.ThinkingItem() if not opened:
             return 1
-        case ToolItem() if not opened:
+        case items.ToolItem() if not opened:
             return closed_height(item)
-        case ReadingItem():
+        case items.ReadingItem():
             return 1
-        case UserItem() if is_foldable(item) and not opened:
+        case items.UserItem() if is_foldable(item) and not opened:
             return MAX_PROMPT_LINES // 2 + 1
-        case BoundaryItem() if not opened:
+        case items.BoundaryItem() if not opened:
             return 7
         case _:
-            text = source_text(item)
+            text = items.source_text(item)
             return 1 + text.count("\n") + len(text) // max(8, width - 4)
 
 
-def draw_item(item: TranscriptItem, canvas: Canvas, *, opened: bool) -> Iterator[None]:
+def draw_item(item: items.TranscriptItem, canvas: Canvas, *, opened: bool) -> Iterator[None]:
     """Draws `item` on `canvas` in steps, between which the caller may pause."""
     margin = gutter(canvas.palette)
     match item:
-        case ReplyItem():
+        case items.ReplyItem():
             if item.sent:
-                mark = [(f"· {NOT_WHOLE[item.sent]}", canvas.palette.muted)]
+                mark = [(f"· {items.NOT_WHOLE[item.sent]}", canvas.palette.muted)]
                 canvas.rows.append(headline_row(mark, [], margin, canvas))
             reply = open_reply(canvas)
             for start in range(0, len(item.text), FEED_CHARS):
                 reply.feed(item.text[start : start + FEED_CHARS])
                 yield from reply.settle()
             yield from reply.finish()
-        case UserItem():
+        case items.UserItem():
             yield from _user(item, canvas, opened)
-        case ThinkingItem():
+        case items.ThinkingItem():
             draw_thinking_head(item, canvas, opened=opened)
             if opened:
                 thoughts = open_thinking(canvas)
                 thoughts.feed(item.text)
                 yield from thoughts.finish()
-        case ToolItem():
+        case items.ToolItem():
             yield from draw_tool(item, canvas, margin, opened=opened)
-        case ReadingItem():
+        case items.ReadingItem():
             draw_reading(item, canvas, margin, opened=opened)
-        case NoticeItem():
+        case items.NoticeItem():
             _notice(item, canvas, margin)
-        case ErrorItem():
+        case items.ErrorItem():
             _error(item, canvas, margin)
-        case GreetingItem():
+        case items.GreetingItem():
             _greeting(item, canvas)
-        case BoundaryItem():
+        case items.BoundaryItem():
             yield from draw_boundary_card(item, canvas, margin, opened=opened)
 
 
@@ -125,7 +111,7 @@ def gutter(palette: Palette) -> Margin:
     return Margin((blank,), (blank,))
 
 
-def draw_thinking_head(item: ThinkingItem, canvas: Canvas, *, opened: bool) -> None:
+def draw_thinking_head(item: items.ThinkingItem, canvas: Canvas, *, opened: bool) -> None:
     palette = canvas.palette
     fold = "▾" if opened else "▸"
     took = f" for {item.seconds} s" if item.seconds else ""
@@ -152,7 +138,7 @@ def open_thinking(canvas: Canvas) -> MarkdownStream:
     return MarkdownStream(canvas, margin, canvas.palette.muted, breaks=True)
 
 
-def _user(item: UserItem, canvas: Canvas, opened: bool) -> Iterator[None]:
+def _user(item: items.UserItem, canvas: Canvas, opened: bool) -> Iterator[None]:
     style = canvas.palette["user"]
     bar = Segment("▌ ", canvas.palette["user-bar"])
     margin = Margin((bar,), (bar,))
@@ -168,18 +154,18 @@ def _user(item: UserItem, canvas: Canvas, opened: bool) -> Iterator[None]:
             yield
     lines_in_all = counted(item.text.count("\n") + 1, "line")
     more = [f"… {lines_in_all}, {counted(len(item.text), 'character')} in all"] if folded else []
-    sent = [f"· {NOT_WHOLE[item.sent]}"] if item.sent else []
+    sent = [f"· {items.NOT_WHOLE[item.sent]}"] if item.sent else []
     muted = canvas.palette.over(style, canvas.palette.dim)
-    for line in (*more, *map(image_label, item.images), *sent):
+    for line in (*more, *map(items.image_label, item.images), *sent):
         canvas.prose([[(line, muted)]], margin, style)
 
 
-def _notice(item: NoticeItem, canvas: Canvas, margin: Margin) -> None:
+def _notice(item: items.NoticeItem, canvas: Canvas, margin: Margin) -> None:
     style = canvas.palette["warning"] if item.level == "warning" else canvas.palette.muted
     listed("! " if item.level == "warning" else "· ", item.text, canvas, margin, style, style)
 
 
-def _greeting(item: GreetingItem, canvas: Canvas) -> None:
+def _greeting(item: items.GreetingItem, canvas: Canvas) -> None:
     palette = canvas.palette
     blank = Segment(" ", palette.text)
     margin = Margin((blank,), (blank,))
@@ -191,7 +177,7 @@ def _greeting(item: GreetingItem, canvas: Canvas) -> None:
         canvas.prose([spans or [("", palette.text)]], margin, palette.text)
 
 
-def _error(item: ErrorItem, canvas: Canvas, margin: Margin) -> None:
+def _error(item: items.ErrorItem, canvas: Canvas, margin: Margin) -> None:
     palette = canvas.palette
     listed("✗ ", item.message, canvas, margin, palette["error"], palette["error"])
     if item.hint:
