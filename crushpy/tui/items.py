@@ -6,20 +6,8 @@
 from typing import Literal
 
 from crushpy.context.overrides import SentState
+from crushpy.core import messages
 from crushpy.core.boundary import Boundary
-from crushpy.core.messages import (
-    CallDecision,
-    Data,
-    Diff,
-    Display,
-    Excerpt,
-    FileList,
-    ImageInfo,
-    TaskReport,
-    Terminal,
-    TodoList,
-    counted,
-)
 from crushpy.security.sanitize import one_line
 
 ToolState = Literal["waiting", "running", "done", "failed", "interrupted", "denied"]
@@ -32,16 +20,16 @@ OWN_COMMAND = "!"
 """The name of a `ToolItem` for a command of the user, which the model does not see."""
 
 
-class UserItem(Data, frozen=True):
+class UserItem(messages.Data, frozen=True):
     """A prompt, as the user wrote it. Long ones are folded."""
 
     text: str
-    images: tuple[ImageInfo, ...] = ()
+    images: tuple[messages.ImageInfo, ...] = ()
     message_id: str = ""
     sent: SentState = ""
 
 
-class ReplyItem(Data, frozen=True):
+class ReplyItem(messages.Data, frozen=True):
     """A reply of the model, in markdown. Grows by `Transcript.stream` until it is done."""
 
     text: str
@@ -51,7 +39,7 @@ class ReplyItem(Data, frozen=True):
     sent: SentState = ""
 
 
-class ThinkingItem(Data, frozen=True):
+class ThinkingItem(messages.Data, frozen=True):
     """Thinking of the model. Folded unless it is opened."""
 
     text: str
@@ -61,7 +49,7 @@ class ThinkingItem(Data, frozen=True):
     message_id: str = ""
 
 
-class ToolItem(Data, frozen=True):
+class ToolItem(messages.Data, frozen=True):
     """One tool call: a line that opens to what it did."""
 
     id: str
@@ -69,12 +57,12 @@ class ToolItem(Data, frozen=True):
     headline: str
     """Its subject, without the tool's name: the command, the path, the pattern."""
     state: ToolState = "done"
-    display: Display | None = None
+    display: messages.Display | None = None
     output: str = ""
     """Its output while it runs, and its result as text if there is no `display` or it failed."""
     answer: str = ""
     """The user's answer to the approval; empty if none was needed."""
-    decision: CallDecision | None = None
+    decision: messages.CallDecision | None = None
     """The decision that allowed or refused it."""
     message_id: str = ""
     """Of the message that asks for it."""
@@ -84,7 +72,7 @@ class ToolItem(Data, frozen=True):
     """Of the sub-agent that works for it."""
 
 
-class ReadingItem(Data, frozen=True):
+class ReadingItem(messages.Data, frozen=True):
     """The header of a run of reading calls; the calls follow it, and are visible while it is open."""
 
     files: int = 0
@@ -98,22 +86,22 @@ class ReadingItem(Data, frozen=True):
             return ""
         times = {1: "once", 2: "twice"}.get(self.searches, f"{self.searches:,} times")
         words = [
-            f"read {counted(self.files, 'file')}" if self.files else "",
-            f"listed {counted(self.folders, 'folder')}" if self.folders else "",
+            f"read {messages.counted(self.files, 'file')}" if self.files else "",
+            f"listed {messages.counted(self.folders, 'folder')}" if self.folders else "",
             f"searched {times}" if self.searches else "",
         ]
         said = ", ".join([word for word in words if word])
         return said[:1].upper() + said[1:]
 
 
-class NoticeItem(Data, frozen=True):
+class NoticeItem(messages.Data, frozen=True):
     """A message for the user that needs no action."""
 
     text: str
     level: Literal["info", "warning"] = "info"
 
 
-class ErrorItem(Data, frozen=True):
+class ErrorItem(messages.Data, frozen=True):
     """An error, and a hint how to fix it."""
 
     message: str
@@ -124,7 +112,7 @@ GreetingLine = tuple[tuple[str, Literal["text", "muted", "running", "cursor"]], 
 """Words, each with the name of its style in the transcript."""
 
 
-class GreetingItem(Data, frozen=True):
+class GreetingItem(messages.Data, frozen=True):
     """Version, folder, model and suggestions, at the top of a new conversation."""
 
     lines: tuple[GreetingLine, ...]
@@ -163,7 +151,7 @@ PINNABLE = (UserItem, ReplyItem, ToolItem)
 """Items that show a message that can be pinned."""
 
 
-class BoundaryItem(Data, frozen=True):
+class BoundaryItem(messages.Data, frozen=True):
     """The card of a boundary: what caused it, what it cost, what was carried over."""
 
     boundary: Boundary
@@ -228,22 +216,22 @@ def source_text(item: TranscriptItem) -> str:
             return f"{item.summary}\n\n{item.evidence}" if item.evidence else item.summary
 
 
-def image_label(info: ImageInfo) -> str:
+def image_label(info: messages.ImageInfo) -> str:
     """An image, in a line."""
     return f"[image: {one_line(str(info))}]"
 
 
-def display_text(display: Display) -> str:
+def display_text(display: messages.Display) -> str:
     """The displayed result of a tool as plain text."""
     match display:
-        case Diff():
+        case messages.Diff():
             return display.unified
-        case Terminal():
+        case messages.Terminal():
             return f"$ {display.command}\n{display.output}"
-        case FileList():
+        case messages.FileList():
             return "\n".join(display.rows)
-        case TodoList():
+        case messages.TodoList():
             marks = {"pending": "[ ]", "in_progress": "[~]", "completed": "[x]"}
             return "\n".join(f"{marks[todo.status]} {todo.text}" for todo in display.todos)
-        case Excerpt() | TaskReport():
+        case messages.Excerpt() | messages.TaskReport():
             return display.text

@@ -13,20 +13,9 @@ from textual.widgets import Static, Tree
 from textual.widgets.tree import TreeNode
 
 from crushpy.context.coverage import lineage_words
+from crushpy.core import messages
 from crushpy.core.boundary import StoredBoundary, of_this_boundary
 from crushpy.core.errors import CrushpyError
-from crushpy.core.messages import (
-    Data,
-    Image,
-    Message,
-    Note,
-    Seed,
-    Text,
-    ToolCall,
-    ToolResult,
-    counted,
-    headline,
-)
 from crushpy.engine.session.branches import Branch
 from crushpy.engine.session.browser import Preview, SessionBrowser
 from crushpy.engine.session.export import age
@@ -110,7 +99,7 @@ def _boundary(boundary: StoredBoundary) -> list[Content]:
     return lines
 
 
-def _message(message: Message) -> Content:
+def _message(message: messages.Message) -> Content:
     lines = [line for part in message.parts if (line := _part(part))]
     who = "" if message.role == "tool" else f"{message.role}: "
     return Content.assemble((who, "bold"), Content("\n").join(lines) if lines else Content("(empty)"))
@@ -118,16 +107,16 @@ def _message(message: Message) -> Content:
 
 def _part(part: object) -> Content | None:
     match part:
-        case Text() | Note():
+        case messages.Text() | messages.Note():
             return Content(_bounded(clean(part.text).strip()))
-        case Seed():
+        case messages.Seed():
             return Content(_bounded(clean(part.summary).strip()))
-        case ToolCall():
-            return _muted(f"› {one_line(part.name)} {one_line(headline(part.name, part.args))}")
-        case ToolResult():
+        case messages.ToolCall():
+            return _muted(f"› {one_line(part.name)} {one_line(messages.headline(part.name, part.args))}")
+        case messages.ToolResult():
             first = next(iter(clean(part.text).strip().splitlines()), "(nothing)")
             return _muted(f"  {'failed: ' if part.is_error else ''}{_bounded(one_line(first), 160)}")
-        case Image():
+        case messages.Image():
             return _muted(image_label(part.info))
         case _:
             return None
@@ -145,7 +134,7 @@ def _muted(text: str) -> Content:
     return Content.styled(text, "$text-muted")
 
 
-class TreeChoice(Data, frozen=True):
+class TreeChoice(messages.Data, frozen=True):
     """What to do next: continue in that session, or undo the boundary that opened the current one."""
 
     action: Literal["continue", "undo"]
@@ -231,7 +220,7 @@ class SessionTreeScreen(OverlayScreen[TreeChoice | None]):
         for node in self._drawn.values():
             node.allow_expand = bool(node.children)
         title = one_line(branches[0].session.title) if branches else ""
-        count = counted(len(branches), "session")
+        count = messages.counted(len(branches), "session")
         self.set_heading(f"{self.heading}  {title}", count)
         if self._here in self._drawn:
             assert tree.last_line >= 0  # lays out the lines: before that the cursor cannot be moved

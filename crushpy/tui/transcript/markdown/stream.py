@@ -13,14 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from rich.style import Style
 
 from crushpy.security.sanitize import clean
-from crushpy.tui.transcript.markdown.block import (
-    Writer,
-    ask_for_colours,
-    code_margin,
-    language_of,
-    parse_blocks,
-    plain_code,
-)
+from crushpy.tui.transcript.markdown import block
 from crushpy.tui.transcript.render.canvas import Canvas, Margin, TextRow
 
 if TYPE_CHECKING:
@@ -63,7 +56,7 @@ class Unit(NamedTuple):
 def units_of(lines: Sequence[str], *, joined: bool) -> list[Unit]:
     """The units of `lines`. `joined`: they begin with an item of the list that came before."""
     starts: list[Unit] = []
-    for inside in _blocks(parse_blocks("\n".join([*lines, ""])), 0):
+    for inside in _blocks(block.parse_blocks("\n".join([*lines, ""])), 0):
         match inside[0].type:
             case "bullet_list_open" | "ordered_list_open":
                 for item in _blocks(inside[1:-1], 1):
@@ -111,7 +104,7 @@ class Fence:
         marker = re.escape(found[2][0])
         self._closing = re.compile(rf" {{0,3}}{marker}{{{len(found[2])},}}[ \t]*")
         self._indent = len(found[1])
-        self.language = language_of(found[3])
+        self.language = block.language_of(found[3])
         self.start = start
         self.lines: list[str] = []
 
@@ -151,7 +144,7 @@ class GrowingLine:
             self.forget()
         shown = text[: len(self._drawn[0]) + more]
         palette = self._canvas.palette
-        margin = code_margin(self._margin, palette) if code else self._margin
+        margin = block.code_margin(self._margin, palette) if code else self._margin
         style = palette.fence if code else self._base
         again = Canvas(palette, self._canvas.width)
         draw = again.code if code else again.prose
@@ -173,7 +166,7 @@ class MarkdownStream:
 
     def __init__(self, canvas: Canvas, margin: Margin, base: Style, *, breaks: bool = False) -> None:
         self.canvas = canvas
-        self._writer = Writer(canvas, margin, base, breaks=breaks)
+        self._writer = block.Writer(canvas, margin, base, breaks=breaks)
         self._margin = margin
         self._base = base
         self._first_row = len(canvas.rows)
@@ -351,14 +344,14 @@ class MarkdownStream:
 
     def _close_fence(self, fence: Fence) -> None:
         self._fence = None
-        margin = code_margin(self._margin, self.canvas.palette)
-        ask_for_colours(self.canvas, fence.lines, fence.language, margin, fence.start)
+        margin = block.code_margin(self._margin, self.canvas.palette)
+        block.ask_for_colours(self.canvas, fence.lines, fence.language, margin, fence.start)
 
     def _code(self, lines: list[str], *, begins: bool = False) -> None:
         palette = self.canvas.palette
-        shown = [plain_code(line, palette) for line in lines]
+        shown = [block.plain_code(line, palette) for line in lines]
         head = palette.fence_head if begins else None
-        self.canvas.code(shown, code_margin(self._margin, palette), palette.fence, head)
+        self.canvas.code(shown, block.code_margin(self._margin, palette), palette.fence, head)
 
     # --- what is shown as it came ------------------------------------------------------------------------
 
