@@ -15,7 +15,7 @@ from crushpy.security.sanitize import encodable
 from crushpy.storage.database import Database, handwritten
 from crushpy.storage.generated import statements as sql
 from crushpy.storage.generated.rows import AuditRow
-from crushpy.storage.records import AuditEntry, CallDecided, CallWrite
+from crushpy.storage.records import AuditEntry
 from crushpy.storage.session_rows import json_text
 from crushpy.storage.storage_thread import Subject, stored
 
@@ -108,7 +108,7 @@ def append_audit(db: Database, root_id: str, entries: Sequence[AuditEntry]) -> N
 class AuditStore(Subject):
     async def append(self, root_id: str, entries: Sequence[AuditEntry]) -> None:
         """Adds records to the chain of a conversation: all or none."""
-        await self._thread.write_call(CallWrite(root_id, CallDecided(root_id, entries)))
+        await self._thread.write_together(root_id, lambda: append_audit(self._db, root_id, entries))
 
     @stored
     def load_chain(self, root_id: str) -> AuditChain:

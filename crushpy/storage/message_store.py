@@ -9,12 +9,7 @@ from crushpy.storage.audit_store import append_audit
 from crushpy.storage.generated import statements as sql
 from crushpy.storage.generated.rows import MessagePlace
 from crushpy.storage.record_store import OutputStore
-from crushpy.storage.records import (
-    EVERYTHING,
-    AuditEntry,
-    CallStart,
-    CallWrite,
-)
+from crushpy.storage.records import EVERYTHING, CallStart
 from crushpy.storage.search_store import load_search_reach
 from crushpy.storage.storage_thread import StorageThread, Subject, stored
 
@@ -175,11 +170,13 @@ class CallStore(Subject):
     def __init__(self, thread: StorageThread, outputs: OutputStore) -> None:
         super().__init__(thread)
         self._outputs = outputs
-        thread.write_calls = self._write
 
     async def begin(self, session_id: str, message_id: str, call: ToolCall) -> None:
-        """Stores the intent to run a call of that assistant message, before anything is run."""
-        await self._thread.write_call(CallWrite(session_id, begun=(message_id, call)))
+        """Stores the intent to run a call of that assistant message, before anything is run. It survives a
+        power failure."""
+        await self._thread.write_together(
+            session_id, lambda: session_rows.begin_call(self._db, session_id, message_id, call), durable=True
+        )
 
     async def finish(
         self, session_id: str, message: Message, start: CallStart | None = None, facts: Data | None = None
@@ -188,31 +185,19 @@ class CallStore(Subject):
 
         `start`: of a call that changes nothing, its decision and its start, stored with it.
         """
+
+        def write() -> None:
+            if start is not None:
+                append_audit(self._db, start.decided.root_id, start.decided.entries)
+                session_rows.begin_call(self._db, session_id, start.message_id, start.call, start.at)
+            known = {message.id: facts} if facts is not None else {}
+            session_rows.append_messages(self._db, session_id, message, facts=known)
+
         await self._outputs.save_printed(message)
         self._thread.schedule_maintenance()
-        await self._thread.write_call(CallWrite(session_id, answer=message, start=start, facts=facts))
+        await self._thread.write_together(session_id, write)
 
     @stored
     def list_open(self, session_id: str) -> set[str]:
         """Ids of calls that have an intent and no result: they were interrupted, effects unknown."""
         return set(self._db.execute(sql.LIST_OPEN_CALLS, session=session_id).scalars())
-
-    def _write(self, where: str, writes: Sequence[CallWrite]) -> None:
-        """Writes to one session, or conversation: all or nothing. An intent survives a power failure."""
-        begun = [write.begun for write in writes if write.begun is not None]
-        answers = [(write, write.answer) for write in writes if write.answer is not None]
-        decisions: dict[str, list[AuditEntry]] = {}
-        for write in writes:
-            decided = write.start.decided if write.start is not None else write.decided
-            if decided is not None:
-                decisions.setdefault(decided.root_id, []).extend(decided.entries)
-        with self._db.transaction(durable=bool(begun), session=where):
-            for root_id, entries in decisions.items():
-                append_audit(self._db, root_id, entries)
-            if begun:
-                session_rows.begin_calls(self._db, where, begun)
-            if answers:
-                starts = {answer.id: write.start for write, answer in answers if write.start is not None}
-                facts = {answer.id: write.facts for write, answer in answers if write.facts is not None}
-                messages = [answer for _, answer in answers]
-                session_rows.append_messages(self._db, where, *messages, starts=starts, facts=facts)

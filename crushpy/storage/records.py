@@ -199,22 +199,6 @@ class CallStart(Data, frozen=True):
     decided: CallDecided
 
 
-class CallWrite(Data, frozen=True):
-    """What is stored of a call, in one transaction with other writes to the same place."""
-
-    place: str
-    """The session, or the conversation, that it locks."""
-    decided: CallDecided | None = None
-    begun: tuple[str, ToolCall] | None = None
-    """A call that is about to run, and the assistant message that contains it."""
-    answer: Message | None = None
-    """The tool message that a call ended with."""
-    start: CallStart | None = None
-    """Of an answer; None if its start was stored before."""
-    facts: Data | None = None
-    """Of an answer, for evidence; None if they were not computed yet."""
-
-
 class ServerReport(Data, frozen=True):
     """The state of a server, as `crushpy doctor` shows it."""
 

@@ -4,7 +4,7 @@ Functions for the storage thread, inside the transaction of the caller if they w
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from hashlib import sha256
 from itertools import pairwise
 from types import MappingProxyType
@@ -18,7 +18,7 @@ from crushpy.security.sanitize import encodable
 from crushpy.storage.database import Database, session_missing
 from crushpy.storage.generated import statements as sql
 from crushpy.storage.generated.rows import BoundaryRow, CandidateRow, DraftRow, MessageRow, SessionRow
-from crushpy.storage.records import EVERYTHING, BreakerState, CallStart, SessionInfo
+from crushpy.storage.records import EVERYTHING, BreakerState, SessionInfo
 
 _parts = msgspec.json.Decoder(tuple[Part, ...])
 _usage = msgspec.json.Decoder(Usage)
@@ -227,21 +227,14 @@ def _last_number(db: Database, parent: SessionInfo, child: SessionInfo) -> int:
     return db.execute(sql.FIND_LAST_NUMBER_BEFORE, session=parent.id, moment=moment).scalar() or 0
 
 
-NO_STARTS: Mapping[str, CallStart] = MappingProxyType({})
 NO_FACTS: Mapping[str, Data] = MappingProxyType({})
 _NO_USAGE = Usage()
-_OPEN = {"ended_at": None, "is_error": None, "result_id": None}
 
 
 def append_messages(
-    db: Database,
-    session_id: str,
-    *messages: Message,
-    starts: Mapping[str, CallStart] = NO_STARTS,
-    facts: Mapping[str, Data] = NO_FACTS,
+    db: Database, session_id: str, *messages: Message, facts: Mapping[str, Data] = NO_FACTS
 ) -> None:
-    """`starts`: of messages that answer a call whose start is not stored yet, by message id. `facts`: of
-    those messages whose facts are known."""
+    """`facts`: of those messages whose facts are known, by message id."""
     now = time.time()
     usage = sum((message.usage for message in messages if message.usage), _NO_USAGE)
     counted = db.execute(
@@ -257,28 +250,27 @@ def append_messages(
     add_facts(db, {message.id: facts[message.id] for message in messages if message.id in facts})
     if any(message.role == "assistant" for message in messages):
         db.execute(sql.DELETE_DRAFT, session=session_id)
-    ended: list[dict[str, Any]] = []
-    runs: list[dict[str, Any]] = []
     for message in messages:
-        if (result := message.result) is None:
-            continue
-        if (start := starts.get(message.id)) is not None:
-            run = _run_to_row(session_id, start.message_id, start.call, start.at)
-            runs.append(run | {"ended_at": now, "is_error": result.is_error, "result_id": message.id})
-            continue
-        ending = {"session": session_id, "call": result.call_id, "now": now}
-        ended.append(ending | {"failed": result.is_error, "answer": message.id})
-    db.execute_many(sql.END_TOOL_RUN, ended)
-    db.execute_many(sql.INSERT_TOOL_RUN, runs)
+        if (result := message.result) is not None:
+            ending = {"call": result.call_id, "failed": result.is_error, "answer": message.id}
+            db.execute(sql.END_TOOL_RUN, session=session_id, now=now, **ending)
 
 
-def begin_calls(db: Database, session_id: str, calls: Sequence[tuple[str, ToolCall]]) -> None:
-    """Calls, each of a message, are about to run."""
-    now = time.time()
-    found = db.execute(sql.SESSION_EXISTS, session=session_id).scalar()
-    require_session(db, found, session_id)
-    rows = [_run_to_row(session_id, message_id, call, now) for message_id, call in calls]
-    db.execute_many(sql.INSERT_TOOL_RUN, rows)
+def begin_call(
+    db: Database, session_id: str, message_id: str, call: ToolCall, at: float | None = None
+) -> None:
+    """A call of a message is about to run, or ran `at` that time."""
+    require_session(db, db.execute(sql.SESSION_EXISTS, session=session_id).scalar(), session_id)
+    db.execute(
+        sql.INSERT_TOOL_RUN,
+        session_id=session_id,
+        message_id=message_id,
+        call_id=call.id,
+        name=call.name,
+        args=json_text(call.args),
+        started_at=time.time() if at is None else at,
+        **dict.fromkeys(("ended_at", "is_error", "result_id")),
+    )
 
 
 def add_facts(db: Database, facts: Mapping[str, Data]) -> None:
@@ -289,15 +281,3 @@ def add_facts(db: Database, facts: Mapping[str, Data]) -> None:
 
 def usage_values(usage: Usage) -> dict[str, float]:
     return {f"new_{name}": value for name, value in msgspec.structs.asdict(usage).items()}
-
-
-def _run_to_row(session_id: str, message_id: str, call: ToolCall, at: float) -> dict[str, Any]:
-    return {
-        "session_id": session_id,
-        "message_id": message_id,
-        "call_id": call.id,
-        "name": call.name,
-        "args": json_text(call.args),
-        "started_at": at,
-        **_OPEN,
-    }

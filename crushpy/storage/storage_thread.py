@@ -16,7 +16,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from crushpy.storage.database import NEVER, Database
 from crushpy.storage.location import Location, ServerAddress
-from crushpy.storage.records import CallWrite, CannotWriteNow, ServerReport, StorageError
+from crushpy.storage.records import CannotWriteNow, ServerReport, StorageError
 from crushpy.util.spawn import spawn
 
 T = TypeVar("T")
@@ -28,14 +28,11 @@ _MAINTENANCE_PAUSE_S = 0.01
 _RETRY_DELAY_S = 10.0
 BUSY_FAILURE_S = 5.0
 """A failure after this time means that the database was busy: the writes are not tried one by one."""
-Waiting = tuple[CallWrite, Future[None]]
-"""A write, and the future of its caller."""
+Waiting = tuple[Callable[[], None], bool, Future[None]]
+"""A write inside a transaction, whether it must be durable, and the future of its caller."""
 
 
 class StorageThread:
-    write_calls: Callable[[str, Sequence[CallWrite]], None]
-    """Commits writes of tool calls to one session, or conversation, in one transaction. On this thread."""
-
     def __init__(self, location: Location) -> None:
         self.location = location
         self.maintain: Callable[[], bool] = lambda: False
@@ -45,7 +42,7 @@ class StorageThread:
         self._timer: asyncio.TimerHandle | None = None
         self._maintenance: asyncio.Task[None] | None = None
         self._heartbeat: asyncio.Task[None] | None = None
-        self._waiting = deque[Waiting]()
+        self._waiting = deque[tuple[str, Waiting]]()
 
     @property
     def database(self) -> Database:
@@ -80,36 +77,41 @@ class StorageThread:
     def _work(self, job: Callable[[], T], asked: float) -> T:
         return self.database.run(job, asked)
 
-    async def write_call(self, write: CallWrite) -> None:
-        """Returns once it is committed, together with all writes to the same place that wait by then."""
+    async def write_together(self, session: str, write: Callable[[], None], *, durable: bool = False) -> None:
+        """Returns once it is committed, in one transaction with all others that wait for the session."""
         done = Future[None]()
-        self._waiting.append((write, done))
+        self._waiting.append((session, (write, durable, done)))
         self._executor.submit(self._write_waiting)
         await _uncancelled(done)
 
     def _write_waiting(self) -> None:
         groups: dict[str, list[Waiting]] = {}
         while self._waiting:
-            write, done = self._waiting.popleft()
-            groups.setdefault(write.place, []).append((write, done))
-        for place, group in groups.items():
-            self._write_group(place, group)
+            session, waiting = self._waiting.popleft()
+            groups.setdefault(session, []).append(waiting)
+        for session, group in groups.items():
+            self._write_group(session, group)
 
-    def _write_group(self, place: str, group: Sequence[Waiting]) -> None:
+    def _write_group(self, session: str, group: Sequence[Waiting]) -> None:
         """If the group fails, each write is tried by itself: an invalid one does not affect the others."""
         began = time.monotonic()
         try:
-            self._work(lambda: self.write_calls(place, [write for write, _ in group]), began)
+            self._work(lambda: self._commit(session, group), began)
         except Exception as failure:
             if len(group) > 1 and time.monotonic() - began < BUSY_FAILURE_S:
                 for one in group:
-                    self._write_group(place, [one])
+                    self._write_group(session, [one])
                 return
-            for _, done in group:
+            for *_, done in group:
                 done.set_exception(failure)
         else:
-            for _, done in group:
+            for *_, done in group:
                 done.set_result(None)
+
+    def _commit(self, session: str, group: Sequence[Waiting]) -> None:
+        with self.database.transaction(durable=any(durable for _, durable, _ in group), session=session):
+            for write, *_ in group:
+                write()
 
     async def close(self) -> None:
         """Finishes the queued jobs and closes the database. The thread cannot be used afterwards."""

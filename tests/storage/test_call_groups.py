@@ -6,7 +6,6 @@ import random
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from support.stored import a_session, answered, replied, said
 
 from crushpy.core.messages import ToolCall
 from crushpy.storage.audit_store import find_fault
-from crushpy.storage.records import AuditEntry, CallDecided, CallStart, CallWrite, StorageError
+from crushpy.storage.records import AuditEntry, CallDecided, CallStart, StorageError
 from crushpy.storage.store import Store
 
 HERE = Path(__file__).parent
@@ -76,22 +75,24 @@ async def test_a_call_that_changes_nothing_is_stored_in_one_go(store: Store) -> 
 async def test_calls_that_arrive_while_the_thread_is_busy_are_committed_together(store: Store) -> None:
     info = a_session()
     await store.sessions.create(info, said())
-    sizes: list[int] = []
-    commit, may_go_on = store.thread.write_calls, threading.Event()
+    may_go_on = threading.Event()
+    runs: list[str] = []
 
-    def counted(where: str, writes: Sequence[CallWrite]) -> None:
-        sizes.append(len(writes))
-        commit(where, writes)
+    def fail() -> None:
+        raise StorageError("this one fails")
 
-    store.thread.write_calls = counted
     busy = store.thread.submit(lambda: may_go_on.wait(60))
-    begun = [asyncio.ensure_future(store.calls.begin(info.id, "m", call)) for call in MANY]
+    writes = [
+        asyncio.ensure_future(store.thread.write_together(info.id, lambda: runs.append("made"))),
+        asyncio.ensure_future(store.thread.write_together(info.id, fail)),
+    ]
     await asyncio.sleep(0)
     may_go_on.set()
-    await asyncio.gather(*begun)
+    done = await asyncio.gather(*writes, return_exceptions=True)
     assert busy.result()
-    assert sizes == [len(MANY)]
-    assert await store.calls.list_open(info.id) == {call.id for call in MANY}
+    assert done[0] is None
+    assert isinstance(done[1], StorageError)
+    assert runs == ["made", "made"], "once in the transaction that failed, and once alone"
 
 
 async def test_what_is_asked_for_later_sees_what_was_handed_over_before(store: Store) -> None:
