@@ -4,11 +4,10 @@ Messages keep their own times; nothing is counted as written just now.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
-from crushpy.core.messages import Message, Usage
+from crushpy.core.messages import Message
 from crushpy.storage import session_rows
 from crushpy.storage.database import Database
 from crushpy.storage.generated import statements as sql
@@ -16,8 +15,7 @@ from crushpy.storage.records import ImportReading, ImportRecord, SessionInfo
 from crushpy.storage.session_store import mark_deleted
 from crushpy.storage.storage_thread import Subject, stored
 
-_BATCH_CHARS = 2_000_000
-"""Characters of messages that are held before they are written."""
+_BATCH_MESSAGES = 200
 
 
 class ImportStore(Subject):
@@ -48,12 +46,12 @@ class ImportStore(Subject):
             if replaced:
                 mark_deleted(db, replaced)
             session_rows.insert_session(db, first)
-            growing = _GrowingSession(db, first.id)
+            batch = _Batch(db, first)
             for step in reading.steps():
                 if isinstance(step, Message):
-                    growing.add(step)
+                    batch.add(step)
                     continue
-                growing.close()
+                batch.write()
                 boundary = step.boundary
                 db.execute(
                     sql.END_SESSION,
@@ -63,51 +61,30 @@ class ImportStore(Subject):
                 )
                 session_rows.insert_session(db, step.child)
                 db.execute(sql.INSERT_BOUNDARY, **session_rows.boundary_to_row(boundary))
-                growing = _GrowingSession(db, step.child.id)
-                growing.add(step.seed)
-            growing.close()
+                batch = _Batch(db, step.child)
+                batch.add(step.seed)
+            batch.write()
             title, record = reading.end()
             db.execute(sql.RENAME_SESSIONS, root=first.root_id, new_title=title)
             db.execute(sql.SAVE_IMPORT, **msgspec.structs.asdict(record), open_calls="[]")
             session_rows.refresh_conversation(db, record.root_id)
 
 
-class _GrowingSession:
-    """A session that receives messages in batches, and its totals at the end."""
+class _Batch:
+    """Messages of a session that are written together."""
 
-    def __init__(self, db: Database, session_id: str) -> None:
+    def __init__(self, db: Database, info: SessionInfo) -> None:
         self._db = db
-        self._id = session_id
-        self._seq = 0
-        self._rows: list[dict[str, Any]] = []
-        self._size = 0
-        self._usage = Usage()
-        self._latest = 0.0
-        self._model: str | None = None
+        self._id = info.id
+        self._latest = info.updated_at
+        self._messages: list[Message] = []
 
     def add(self, message: Message) -> None:
-        self._seq += 1
-        row: dict[str, Any] = session_rows.message_to_row(self._id, message) | {"seq": self._seq}
-        self._rows.append(row)
-        self._size += len(row["parts"])
-        self._usage += message.usage or Usage()
+        self._messages.append(message)
         self._latest = max(self._latest, message.created_at)
-        self._model = message.model or self._model
-        if self._size > _BATCH_CHARS:
-            self._write()
+        if len(self._messages) == _BATCH_MESSAGES:
+            self.write()
 
-    def close(self) -> None:
-        self._write()
-        self._db.execute(sql.QUEUE_SESSION, session=self._id)
-        self._db.execute(
-            sql.COUNT_IMPORTED_MESSAGES,
-            session=self._id,
-            many=self._seq,
-            latest=self._latest,
-            new_model=self._model,
-            **session_rows.usage_values(self._usage),
-        )
-
-    def _write(self) -> None:
-        self._db.execute_many(sql.INSERT_NUMBERED_MESSAGE, self._rows)
-        self._rows, self._size = [], 0
+    def write(self) -> None:
+        messages, self._messages = self._messages, []
+        session_rows.append_messages(self._db, self._id, *messages, imported_at=self._latest)

@@ -232,13 +232,24 @@ _NO_USAGE = Usage()
 
 
 def append_messages(
-    db: Database, session_id: str, *messages: Message, facts: Mapping[str, Data] = NO_FACTS
+    db: Database,
+    session_id: str,
+    *messages: Message,
+    facts: Mapping[str, Data] = NO_FACTS,
+    imported_at: float | None = None,
 ) -> None:
-    """`facts`: of those messages whose facts are known, by message id."""
-    now = time.time()
+    """`facts`: of those messages whose facts are known, by message id. Imported messages are not counted as
+    written now, and their model becomes the session's."""
+    now = time.time() if imported_at is None else imported_at
+    models = [message.model for message in messages if message.model and imported_at is not None]
     usage = sum((message.usage for message in messages if message.usage), _NO_USAGE)
     counted = db.execute(
-        sql.COUNT_MESSAGES, session=session_id, now=now, many=len(messages), **usage_values(usage)
+        sql.COUNT_MESSAGES,
+        session=session_id,
+        now=now,
+        many=len(messages),
+        new_model=models[-1] if models else None,
+        **usage_values(usage),
     )
     require_session(db, counted.rowcount, session_id)
     count_messages(db, session_id, now, len(messages))
@@ -250,10 +261,12 @@ def append_messages(
     add_facts(db, {message.id: facts[message.id] for message in messages if message.id in facts})
     if any(message.role == "assistant" for message in messages):
         db.execute(sql.DELETE_DRAFT, session=session_id)
-    for message in messages:
-        if (result := message.result) is not None:
-            ending = {"call": result.call_id, "failed": result.is_error, "answer": message.id}
-            db.execute(sql.END_TOOL_RUN, session=session_id, now=now, **ending)
+    ended = [
+        {"session": session_id, "now": now, "call": one.call_id, "failed": one.is_error, "answer": message.id}
+        for message in messages
+        if (one := message.result) is not None
+    ]
+    db.execute_many(sql.END_TOOL_RUN, ended)
 
 
 def begin_call(

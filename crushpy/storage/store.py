@@ -1,21 +1,17 @@
 """The API of storage: every read and write, in order, on one thread of its own."""
 
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from crushpy.storage import record_store
 from crushpy.storage.audit_store import AuditStore
 from crushpy.storage.boundary_store import BoundaryStore
 from crushpy.storage.file_changes import FileChangeStore
+from crushpy.storage.import_store import ImportStore
 from crushpy.storage.location import Location
 from crushpy.storage.message_store import CallStore, MessageStore
 from crushpy.storage.search_store import SearchStore, index_some
 from crushpy.storage.session_store import SessionStore, delete_rows, merge_index
 from crushpy.storage.storage_thread import StorageThread
-
-if TYPE_CHECKING:
-    from crushpy.storage.import_store import ImportStore
 
 
 class Store:
@@ -52,12 +48,7 @@ class Store:
         self.audit = AuditStore(thread)
         self.file_changes = FileChangeStore(thread)
         self.search = SearchStore(thread)
-
-    @cached_property
-    def imports(self) -> "ImportStore":
-        from crushpy.storage.import_store import ImportStore
-
-        return ImportStore(self.thread)
+        self.imports = ImportStore(thread)
 
     @property
     def exists(self) -> bool:

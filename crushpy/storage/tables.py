@@ -22,6 +22,10 @@ def _text(default: str | None = None, **options):
     return _column(TEXT, None if default is None else f"'{default}'", options)
 
 
+def _json(default: str | None = None, **options):
+    return _text(default, **options)
+
+
 def _integer(default: int | None = None, **options):
     return _column(INTEGER, None if default is None else str(default), options)
 
@@ -89,10 +93,8 @@ class SessionTable(Table, table=True):
     cache_read_tokens: int = _integer()
     cache_write_tokens: int = _integer()
     cost: float = _float()
-    todos: str = _text()
-    """JSON."""
-    grants: str = _text()
-    """JSON."""
+    todos: str = _json()
+    grants: str = _json()
     imported: str = _text("")
     """The agent that the conversation was imported from; empty for our own."""
     breaker: str = _text("{}")
@@ -145,11 +147,9 @@ class MessageTable(Table, table=True):
     seq: int = _integer()
     """1, 2, 3, ... within its session."""
     role: str = _text()
-    parts: str = _text()
-    """JSON."""
+    parts: str = _json()
     model: str = _text()
-    usage: str | None = _text()
-    """JSON."""
+    usage: str | None = _json()
     finish: str = _text()
     tokens: int = _integer()
     created_at: float = _float()
@@ -159,8 +159,7 @@ class MessageFactTable(Table, table=True):
     """The facts of a message, for evidence. Rows are added when they are first needed."""
 
     number: int = _message_number()
-    facts: str = _text()
-    """JSON."""
+    facts: str = _json()
 
 
 class IndexQueueTable(Table, table=True):
@@ -190,8 +189,7 @@ class ToolRunTable(Table, table=True):
     """The assistant message that contains the call."""
     call_id: str = _text()
     name: str = _text()
-    args: str = _text()
-    """JSON."""
+    args: str = _json()
     started_at: float = _float()
     ended_at: float | None = _float()
     is_error: bool | None
@@ -209,8 +207,7 @@ class BoundaryTable(Table, table=True):
     child_id: str = _session_key()
     trigger: str = _text()
     created_at: float = _float()
-    tail: str = _text()
-    """JSON."""
+    tail: str = _json()
     summary_source: str = _text()
     summary_model: str = _text()
     template_name: str = _text()
@@ -222,11 +219,9 @@ class BoundaryTable(Table, table=True):
     seconds: float = _float()
     truncated_chars: int = _integer()
     problem: str = _text()
-    coverage: str = _text()
-    """JSON."""
+    coverage: str = _json()
     undone_at: float | None = _float()
-    lineage: str = _text("[0,0]")
-    """JSON."""
+    lineage: str = _json("[0,0]")
     prepared: bool = Field(sa_column_kwargs={"server_default": text("false")})
     moment: str = _text("")
     waited_ms: int = _integer(0)
@@ -237,8 +232,7 @@ class LedgerTable(Table, table=True):
     """The facts of all sessions before this one, as its evidence needs them."""
 
     session_id: str = _session_key(primary_key=True)
-    facts: str = _text()
-    """JSON."""
+    facts: str = _json()
 
 
 class ImportRecordTable(Table, table=True):
@@ -329,8 +323,7 @@ class FileChangeTable(Table, table=True):
     source: str = _text()
     """The tool that made it; undo, redo or rewind."""
     path: str = _text()
-    before: str = _text()
-    """JSON."""
+    before: str = _json()
     after: str | None = _text()
     """JSON; NULL while it is being made."""
     batch: str = _text()
@@ -373,8 +366,7 @@ class AuditTable(Table, table=True):
     at: float = _float()
     session_id: str = _text()
     call_id: str = _text()
-    body: str = _text()
-    """JSON."""
+    body: str = _json()
     previous: str = _text()
     hash: str = _text()
 

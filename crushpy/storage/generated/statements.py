@@ -245,25 +245,7 @@ ADD_SESSION_USAGE: Statement[Any] = Statement(
 )
 COUNT_MESSAGES: Statement[Any] = Statement(
     """
-    UPDATE session SET updated_at=:now, message_count=(session.message_count + :many),
-    input_tokens=(session.input_tokens + :new_input_tokens), output_tokens=(session.output_tokens +
-    :new_output_tokens), cache_read_tokens=(session.cache_read_tokens + :new_cache_read_tokens),
-    cache_write_tokens=(session.cache_write_tokens + :new_cache_write_tokens), cost=(session.cost +
-    :new_cost) WHERE session.id = :session AND session.kind != 'deleted'
-    """,
-    """
-    UPDATE session SET updated_at=%(now)s, message_count=(session.message_count + %(many)s),
-    input_tokens=(session.input_tokens + %(new_input_tokens)s), output_tokens=(session.output_tokens +
-    %(new_output_tokens)s), cache_read_tokens=(session.cache_read_tokens + %(new_cache_read_tokens)s),
-    cache_write_tokens=(session.cache_write_tokens + %(new_cache_write_tokens)s), cost=(session.cost +
-    %(new_cost)s) WHERE session.id = %(session)s AND session.kind != 'deleted'
-    """,
-    None,
-)
-COUNT_IMPORTED_MESSAGES: Statement[Any] = Statement(
-    """
-    UPDATE session SET model=coalesce(:new_model, session.model), updated_at=CASE WHEN
-    (session.updated_at > :latest) THEN session.updated_at ELSE :latest END,
+    UPDATE session SET model=coalesce(:new_model, session.model), updated_at=:now,
     message_count=(session.message_count + :many), input_tokens=(session.input_tokens +
     :new_input_tokens), output_tokens=(session.output_tokens + :new_output_tokens),
     cache_read_tokens=(session.cache_read_tokens + :new_cache_read_tokens),
@@ -271,8 +253,7 @@ COUNT_IMPORTED_MESSAGES: Statement[Any] = Statement(
     :new_cost) WHERE session.id = :session AND session.kind != 'deleted'
     """,
     """
-    UPDATE session SET model=coalesce(%(new_model)s, session.model), updated_at=CASE WHEN
-    (session.updated_at > %(latest)s) THEN session.updated_at ELSE %(latest)s END,
+    UPDATE session SET model=coalesce(%(new_model)s, session.model), updated_at=%(now)s,
     message_count=(session.message_count + %(many)s), input_tokens=(session.input_tokens +
     %(new_input_tokens)s), output_tokens=(session.output_tokens + %(new_output_tokens)s),
     cache_read_tokens=(session.cache_read_tokens + %(new_cache_read_tokens)s),
@@ -918,18 +899,6 @@ INSERT_MESSAGE: Statement[Any] = Statement(
     """,
     None,
 )
-INSERT_NUMBERED_MESSAGE: Statement[Any] = Statement(
-    """
-    INSERT INTO message (id, session_id, seq, role, parts, model, usage, finish, tokens, created_at)
-    VALUES (:id, :session_id, :seq, :role, :parts, :model, :usage, :finish, :tokens, :created_at)
-    """,
-    """
-    INSERT INTO message (id, session_id, seq, role, parts, model, usage, finish, tokens, created_at)
-    VALUES (%(id)s, %(session_id)s, %(seq)s, %(role)s, %(parts)s, %(model)s, %(usage)s, %(finish)s,
-    %(tokens)s, %(created_at)s) RETURNING message.number
-    """,
-    None,
-)
 LIST_MESSAGES: Statement[MessageRow] = Statement(
     """
     SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
@@ -1354,19 +1323,6 @@ QUEUE_MESSAGE: Statement[Any] = Statement(
     INSERT INTO index_queue (number) SELECT message.number
     FROM message
     WHERE message.id = %(message)s ON CONFLICT DO NOTHING
-    """,
-    None,
-)
-QUEUE_SESSION: Statement[Any] = Statement(
-    """
-    INSERT INTO index_queue (number) SELECT message.number
-    FROM message
-    WHERE message.session_id = :session ON CONFLICT DO NOTHING
-    """,
-    """
-    INSERT INTO index_queue (number) SELECT message.number
-    FROM message
-    WHERE message.session_id = %(session)s ON CONFLICT DO NOTHING
     """,
     None,
 )

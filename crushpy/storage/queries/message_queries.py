@@ -28,7 +28,6 @@ insert_message = insert(_M).values(
     .where(_M.session_id == p("of_session"))
     .scalar_subquery()
 )
-insert_numbered_message = insert(_M)
 list_messages = select(_M).where(_of_session).order_by(_M.seq)
 list_messages_up_to = select(_M).where(_up_to).order_by(_M.seq)
 page_messages = limited(select(_M).where(_up_to, _M.seq > p("after", Integer)).order_by(_M.seq))
@@ -123,7 +122,6 @@ is_any_unindexed = limited(
 )
 dequeue_messages = delete(_Q).where(is_one_of_numbers(_Q.number)).returning(_Q.number)
 queue_message = insert_or_ignore(_Q, ["number"], select(_M.number).where(_M.id == p("message")))
-queue_session = insert_or_ignore(_Q, ["number"], select(_M.number).where(_M.session_id == p("session")))
 list_candidates = row(
     "CandidateRow",
     select(*_M.__table__.columns, _S.root_id, _S.title)

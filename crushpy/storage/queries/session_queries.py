@@ -41,17 +41,7 @@ find_sessions_from = limited(_full.where(_S.id >= p("start"), _not_deleted).orde
 list_sessions = _full.where(_S.root_id == p("root"), _not_deleted).order_by(_S.created_at, _S.generation)
 list_session_ids = select(_S.id)
 insert_session = insert(_S)
-_updated = (
-    "title",
-    "model",
-    "compaction",
-    "mode",
-    "end_reason",
-    "todos",
-    "grants",
-    "breaker",
-    "system_hash",
-)
+_updated = ("title", "model", "compaction", "mode", "end_reason", "todos", "grants", "breaker", "system_hash")
 update_session = (
     update(_S)
     .where(_this)
@@ -81,9 +71,8 @@ def _added(**others):
 
 
 add_session_usage = _added()
-count_messages = _added(updated_at=p("now", Float), message_count=_S.message_count + p("many", Integer))
-count_imported_messages = _added(
-    updated_at=case((_S.updated_at > p("latest", Float), _S.updated_at), else_=p("latest", Float)),
+count_messages = _added(
+    updated_at=p("now", Float),
     message_count=_S.message_count + p("many", Integer),
     model=func.coalesce(p("new_model"), _S.model),
 )
