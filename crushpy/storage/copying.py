@@ -27,7 +27,6 @@ TABLES = list(sql.COUNT_ROWS)
 COPY = "copy"
 """The maintenance of an unfinished copy; its state is the source."""
 _PAGE_ROWS = 200
-_PAGE_CHARS = 4_000_000
 _OWNERS = {"session": ("id",), "boundary": ("child_id",), "conversation": ("tip_id",)}
 """The columns with the session of a row, if they are not session_id or root_id."""
 Place = dict[str, Any]
@@ -73,21 +72,10 @@ class Transfer(Subject):
     def count_rows(self, table: str) -> int:
         return self._db.execute(sql.COUNT_ROWS[table]).scalar()
 
-    @stored
-    def count_all(self) -> int:
-        return sum(self._db.execute(count).scalar() for count in sql.COUNT_ROWS.values())
-
     def _load_page(self, table: str, after: Place | None) -> tuple[Rows, Place | None]:
         """Some rows after a place, in the order of their keys, and where the next page begins."""
         statements = sql.PAGE_FIRST_ROWS if after is None else sql.PAGE_ROWS
-        found = self._db.execute(statements[table], many=_PAGE_ROWS, **(after or {}))
-        rows: Rows = []
-        size = 0
-        for row in found.dicts():
-            rows.append(row)
-            size += sum(len(value) for value in row.values() if isinstance(value, str))
-            if size > _PAGE_CHARS:
-                break
+        rows = list(self._db.execute(statements[table], many=_PAGE_ROWS, **(after or {})).dicts())
         return rows, {f"after_{key}": rows[-1][key] for key in KEYS[table]} if rows else None
 
     load_page = stored(_load_page)
@@ -171,7 +159,7 @@ async def copy_storage(old: Store, new: Store, outputs: Path, progress: Progress
     await _refuse_others(source, target)
     await target.begin_copy(source.place)
     try:
-        before = await target.count_all()
+        before = sum([await target.count_rows(table) for table in TABLES])
         for table in TABLES:
             await _copy_table(source, target, table, progress)
         await target.reset_sequences()

@@ -23,7 +23,6 @@ from crushpy.storage.database import GAVE_UP_SECONDS, NEVER, Database, Leases, R
 from crushpy.storage.location import Location, ServerAddress
 from crushpy.storage.postgres_search import PostgresFullText
 from crushpy.storage.records import StorageError
-from crushpy.storage.schema_version import refuse_unfinished
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -55,14 +54,6 @@ SET jit = off;
 SET lock_timeout = '60s';
 SET idle_in_transaction_session_timeout = '60s'
 """
-_INVALID_INDEXES = """
-SELECT relname FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
-WHERE NOT indisvalid AND relnamespace = to_regnamespace('crushpy')
-"""
-_SESSIONS_WITHOUT_CONVERSATION = """
-SELECT id FROM crushpy.session WHERE kind NOT IN ('task', 'deleted')
-AND NOT EXISTS (SELECT FROM crushpy.conversation WHERE conversation.root_id = session.root_id)
-"""
 
 
 def open_server(location: Location, address: ServerAddress) -> "PostgresDatabase":
@@ -71,7 +62,6 @@ def open_server(location: Location, address: ServerAddress) -> "PostgresDatabase
         raw = database.connect()
         server.refuse_unsuitable(raw, location.place)
         server.prepare_schema(raw, location, address)
-        refuse_unfinished(database, location)
     except psycopg.Error as error:
         database.close()
         raise server.explain(address, error) from error
@@ -283,13 +273,6 @@ class PostgresDatabase(Database):
                 f"AND sequencename = '{table}_number_seq'), (SELECT max(number) FROM {table}), 1))"
             )
         )
-
-    def check(self) -> list[str]:
-        invalid = self.execute(handwritten(_INVALID_INDEXES)).scalars()
-        lost = self.execute(handwritten(_SESSIONS_WITHOUT_CONVERSATION)).scalars()
-        return [f"the index {name} is not valid" for name in invalid] + [
-            f"session {session} is in no conversation" for session in lost
-        ]
 
     def close(self) -> None:
         if self.raw is not None and self._number:

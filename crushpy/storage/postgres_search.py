@@ -7,9 +7,8 @@ changes how must build the index again: a query must be spelled as the index was
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from crushpy.core.messages import Data
 from crushpy.storage.database import Database, FullTextIndex, IndexedText, handwritten
 from crushpy.storage.session_rows import json_text
 
@@ -46,12 +45,12 @@ _REMOVE = handwritten(
 )
 
 
-class LetterRun(Data, frozen=True):
-    """A word, or two characters of a script without spaces, and whether it is at an end of the text."""
+class _Run(NamedTuple):
+    """A word in lower case, or two characters of a script without spaces, and its place in the text."""
 
     text: str
-    at_start: bool = False
-    at_end: bool = False
+    at_start: bool
+    at_end: bool
 
 
 class PostgresFullText(FullTextIndex):
@@ -74,7 +73,7 @@ class PostgresFullText(FullTextIndex):
         self._db.execute(_REMOVE, numbers=json_text([text.number for text in texts]))
 
     def find_term(self, name: str, term: str, values: dict[str, Any], *, whole: bool) -> str | None:
-        runs = list(split_runs(term))
+        runs = list(_split(term))
         if whole:
             return _with_words(name, [run.text for run in runs], values)
         if len(runs) == 1 and runs[0].at_start:
@@ -83,7 +82,7 @@ class PostgresFullText(FullTextIndex):
         known = [_or_longer(run) for run in runs if not run.at_start]
         return _with_words(name, known, values) if known else None
 
-    def _find_part(self, name: str, run: LetterRun, values: dict[str, Any]) -> str | None:
+    def _find_part(self, name: str, run: _Run, values: dict[str, Any]) -> str | None:
         """A run that may be any part of a word: by its beginning, and if it is long enough by trigrams."""
         words = _with_words(name, [_or_longer(run)], values)
         if len(run.text) < _MIN_PART_CHARS:
@@ -92,7 +91,7 @@ class PostgresFullText(FullTextIndex):
         return f"{words} UNION SELECT number FROM message_words WHERE parts LIKE :{name}_part"  # noqa: S608
 
     def rank(self, terms: Sequence[str], values: dict[str, Any]) -> tuple[str, str]:
-        words = dict.fromkeys(run.text for term in terms for run in split_runs(term))
+        words = dict.fromkeys(run.text for term in terms for run in _split(term))
         values["whole"] = " | ".join(words)
         values["longer"] = " | ".join(f"{word}:*" for word in words)
         join = "LEFT JOIN message_words AS ranked ON ranked.number = message.number AND ranked.piece = 0"
@@ -100,7 +99,7 @@ class PostgresFullText(FullTextIndex):
         return join, f"-(2 * {ranks[0]} + {ranks[1]})"
 
 
-def _or_longer(run: LetterRun) -> str:
+def _or_longer(run: _Run) -> str:
     return f"{run.text}:*" if run.at_end else run.text
 
 
@@ -110,27 +109,22 @@ def _with_words(name: str, words: Sequence[str], values: dict[str, Any]) -> str:
     return f"SELECT number FROM message_words WHERE words @@ CAST(:{name} AS tsquery)"  # noqa: S608
 
 
-def split_runs(text: str) -> Iterator[LetterRun]:
-    """All words of a text in order, in lower case."""
+def _split(text: str) -> Iterator[_Run]:
+    """All words of a text in order. Of an unspaced script, pairs of characters, without a place."""
     lower = text.lower()
-    return (LetterRun(word, start == 0, end == len(lower)) for word, start, end in _split(lower))
-
-
-def _split(lower: str) -> Iterator[tuple[str, int, int]]:
-    """Each word with its place. Of an unspaced script, pairs of characters, without a place."""
     for found in _RUN.finditer(lower):
         run = found[0]
         if found.lastgroup is None:
-            yield run[:_MAX_WORD_CHARS], found.start(), found.end()
+            yield _Run(run[:_MAX_WORD_CHARS], found.start() == 0, found.end() == len(lower))
         else:
-            yield from ((run[at : at + 2], -1, -1) for at in range(len(run) - 1))
+            yield from (_Run(run[at : at + 2], False, False) for at in range(len(run) - 1))
 
 
 def _vectors(text: str) -> Iterator[str]:
     """The words of a text as tsvectors: as many positions as occurrences, up to a bound."""
     words: list[str] = []
     size = 0
-    for word, many in Counter(word for word, *_ in _split(text.lower())).items():
+    for word, many in Counter(run.text for run in _split(text)).items():
         positions = range(1, min(many, _MAX_COUNT) + 1)
         size += len(word.encode()) + 2 * len(positions) + 4
         if size > _MAX_VECTOR_BYTES:

@@ -143,11 +143,6 @@ def refuse_unsuitable(connection: psycopg.Connection[Any], place: str) -> None:
 
 _SCHEMA_LOCK = 0x63727079
 """The advisory lock of a process that creates or upgrades the tables."""
-_READY = f"""
-SELECT (SELECT version FROM crushpy.schema_version),
-    to_regclass('crushpy.{TRIGRAM_INDEX_NAME}') IS NULL
-        AND EXISTS (SELECT FROM pg_extension WHERE extname = 'pg_trgm')
-"""  # noqa: S608  # our own names
 _STATE = f"""
 SELECT to_regnamespace('crushpy') IS NOT NULL, to_regclass('crushpy.schema_version') IS NOT NULL,
     to_regclass('crushpy.migration') IS NOT NULL,
@@ -164,14 +159,11 @@ _COLUMNS = (
 
 
 def prepare_schema(connection: psycopg.Connection[Any], location: Location, address: ServerAddress) -> None:
-    """Creates or upgrades the tables if necessary; several processes may try at once. Usually one SELECT."""
-    try:
-        row = connection.execute(_READY.encode()).fetchone()
-    except psycopg.errors.UndefinedTable:
-        row = None
-    if row is not None and row[0] == VERSION and not row[1]:
-        return
+    """Creates or upgrades the tables if necessary; several processes may try at once."""
     version = read_version(connection)
+    *_, extension, indexed = _state(connection)
+    if version == VERSION and indexed >= extension:
+        return
     if version is None:
         raise StorageError(
             f"the schema crushpy of {location.place} belongs to another program",

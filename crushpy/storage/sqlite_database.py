@@ -13,7 +13,6 @@ from crushpy.security.sanitize import encodable
 from crushpy.storage.database import Database, Leases, Rows, Statement
 from crushpy.storage.location import Location
 from crushpy.storage.records import DatabaseLost
-from crushpy.storage.schema_version import refuse_unfinished
 from crushpy.storage.sqlite_file import BusyRetry, error_name, explained, is_intact, open_sqlite
 from crushpy.storage.sqlite_search import SqliteFullText
 
@@ -23,13 +22,7 @@ R = TypeVar("R")
 
 def open_file(location: Location) -> "SqliteDatabase":
     with explained(location.file):
-        database = SqliteDatabase(location)
-        try:
-            refuse_unfinished(database, location)
-        except BaseException:
-            database.close()
-            raise
-        return database
+        return SqliteDatabase(location)
 
 
 def _lost(place: str, happened: str) -> DatabaseLost:

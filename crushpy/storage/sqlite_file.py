@@ -46,9 +46,8 @@ NO_WAIT_TIMEOUT_S = 0.3
 """How long work waits that can be done later."""
 NOTICE_DELAY_S = 2.0
 """How long a wait takes before the user is told."""
-_FIRST_POLL_S, _POLL_S = 0.003, 0.03
-"""The longest time between two attempts; more often at first, since most writes are short."""
-_FIRST_POLL_PERIOD_S = 0.15
+_POLL_S = 0.01
+"""The longest time between two attempts."""
 
 
 @contextmanager
@@ -116,8 +115,7 @@ class BusyRetry:
                 if told:
                     self._notify(f"The database {self._place} is free again.")
                 return done
-            longest = _FIRST_POLL_S if waited < _FIRST_POLL_PERIOD_S else _POLL_S
-            time.sleep(random.uniform(0, longest))  # noqa: S311  # not for secrets
+            time.sleep(random.uniform(0, _POLL_S))  # noqa: S311  # not for secrets
 
 
 sqlite3.register_converter("BOOLEAN", lambda value: value == b"1")

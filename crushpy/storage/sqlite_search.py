@@ -4,7 +4,6 @@
 spelling that was added.
 """
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,10 +16,8 @@ FULL_TEXT_SCHEMA = (
     "(text, content = '', tokenize = 'unicode61 remove_diacritics 0')",
     "CREATE VIRTUAL TABLE message_parts USING fts5 (text, content = '', tokenize = 'trigram', detail = none)",
 )
-_MERGE_STEP_S = 0.008
-"""How long others wait for a merge at most: it takes as many pages at once as that allows."""
 _MERGE_PAGES = 16
-_FEWEST_PAGES, _MOST_PAGES = 2, 64
+"""Pages of each table that are merged in one transaction, including overwriting: a few milliseconds."""
 _TRIGRAM = 3
 _FIELDS = (("message_words", "words"), ("message_parts", "parts"))
 _ADD = "INSERT INTO {0} (rowid, text) VALUES (:number, :{1})"
@@ -36,8 +33,6 @@ class SqliteFullText(FullTextIndex):
 
     def __init__(self, db: Database) -> None:
         self._db = db
-        self._pages = _MERGE_PAGES
-        """Pages of each table that are merged in one transaction, including overwriting."""
 
     def add(self, texts: Sequence[IndexedText]) -> None:
         self._write(_ADD, texts)
@@ -53,15 +48,9 @@ class SqliteFullText(FullTextIndex):
     def merge_some(self, *, begin: bool) -> bool:
         before = self._db.execute(_CHANGES).scalar()
         with self._db.secure_delete(), self._db.transaction():
-            started = time.monotonic()
             for names in _FIELDS:
-                pages = -self._pages if begin else self._pages
+                pages = -_MERGE_PAGES if begin else _MERGE_PAGES
                 self._db.execute(handwritten(_MERGE.format(*names)), pages=pages)
-            took = time.monotonic() - started
-        if took > _MERGE_STEP_S:
-            self._pages = max(self._pages // 2, _FEWEST_PAGES)
-        elif took < _MERGE_STEP_S / 4:
-            self._pages = min(self._pages * 2, _MOST_PAGES)
         return self._db.execute(_CHANGES).scalar() - before > 2 * len(_FIELDS)
 
     def find_term(self, name: str, term: str, values: dict[str, Any], *, whole: bool) -> str | None:

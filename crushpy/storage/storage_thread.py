@@ -17,6 +17,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from crushpy.storage.database import NEVER, Database
 from crushpy.storage.location import Location, ServerAddress
 from crushpy.storage.records import CannotWriteNow, ServerReport, StorageError
+from crushpy.storage.schema_version import refuse_unfinished
 from crushpy.util.spawn import spawn
 
 T = TypeVar("T")
@@ -214,6 +215,16 @@ def _retrieve_exception(future: "asyncio.Future[T]") -> None:
 
 
 def open_database(location: Location) -> Database:
+    database = _open(location)
+    try:
+        database.run(lambda: refuse_unfinished(database, location), time.monotonic())
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _open(location: Location) -> Database:
     """The library of a database is imported only if it is used."""
     if location.server is not None:
         _require_psycopg(location.place)
