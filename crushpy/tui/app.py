@@ -76,10 +76,7 @@ class CrushpyApp(AdaptedApp):
     ]
 
     def __init__(
-        self,
-        options: StartOptions,
-        early_keys: EarlyKeys | None = None,
-        images: "tuple[Image, ...]" = (),
+        self, options: StartOptions, early_keys: EarlyKeys | None = None, images: "tuple[Image, ...]" = ()
     ) -> None:
         """`early_keys` were read before the app was created; `images` are attached to the first prompt."""
         self.early_keys = early_keys or EarlyKeys()

@@ -132,10 +132,13 @@ async def test_what_is_read_stays_where_it_is_while_the_reply_above_it_grows() -
 async def test_words_are_found_in_any_part_of_a_long_reply(words: str) -> None:
     async with stage([ReplyItem(MIXED)]) as here:
         await here.settle()
-        assert here.view.interaction.find(words) is not False  # None: it takes more than a moment
+        found: list[bool] = []
+        here.view.interaction.find(words, found.append)
         await here.settle()
         assert any(words in line.lower() for line in here.lines())
-        assert not here.view.interaction.find("words that are not there")
+        here.view.interaction.find("words that are not there", found.append)
+        await here.settle()
+        assert found == [True, False]
 
 
 async def test_a_long_selection_has_every_line() -> None:

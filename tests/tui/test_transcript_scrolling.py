@@ -10,6 +10,7 @@ from textual.geometry import Size
 from transcript_host import EVERYTHING, Stage, stage
 
 from crushpy.tui.items import NoticeItem, ReplyItem, ToolItem, TranscriptItem, UserItem
+from crushpy.tui.transcript.render_cache import MAX_ITEMS
 from crushpy.tui.transcript.transcript_model import Heights
 from crushpy.tui.transcript.widget import Transcript
 
@@ -104,7 +105,7 @@ async def test_a_session_of_10_000_items_opens_at_its_end_and_pages_up_without_a
             here.view.interaction.page(-1)
         for lower, upper in pairwise(pages):
             assert upper[-2:] == lower[:2], "two lines of the page below stay in view"
-        assert here.view.cache.drawn_items <= 300
+        assert here.view.cache.drawn_items <= MAX_ITEMS
         read = [line for page in reversed(pages) for line in (page if page is pages[0] else page[:-2])]
         numbers = [int(line.split()[2]) for line in read if line.startswith(" · notice")]
         assert numbers == list(range(numbers[0], 10_000, 4)), "nothing was skipped and nothing came twice"

@@ -21,10 +21,7 @@ MAX_GLOSSARY_COLUMNS = 100
 
 GLOSSARY = (
     ("conversation", "What you see as one thing: a first session and the sessions that continue it."),
-    (
-        "session",
-        "One context window of messages. Compaction ends it; it stays readable and searchable.",
-    ),
+    ("session", "One context window of messages. Compaction ends it; it stays readable and searchable."),
     ("context", "Everything the model is sent in a request. The gauge shows how much of its window is used."),
     ("window", "The number of tokens the model accepts in one request."),
     (
@@ -33,10 +30,7 @@ GLOSSARY = (
         "auto: crushpy decides when; llm: the model decides.",
     ),
     ("summary", "What a model, the agent or you wrote about the session so far. Its template is a file."),
-    (
-        "evidence",
-        "Facts taken from the stored record: requests, files, commands, failures and todos.",
-    ),
+    ("evidence", "Facts taken from the stored record: requests, files, commands, failures and todos."),
     ("fact", "A path, a command, a failing command, a todo, a request of yours or an earlier note."),
     ("coverage", "How many facts of the session before are found, literally, in what was carried over."),
     ("tail", "The newest messages, which compaction carries over unchanged."),
@@ -81,10 +75,7 @@ _VIM: tuple[KeyRow, ...] = (
     ("i a I A o O", "insert before, after, at the start or end of the line, in a new line below or above"),
     ("h j k l w b e 0 ^ $ gg G", "move; j and k at the edge show other prompts"),
     ("f F t T ;", "to a letter of the line, or before it; repeat"),
-    (
-        "d c y and a motion or iw aw",
-        "delete, change, copy; doubled: the line. x X D C s S Y are shortcuts",
-    ),
+    ("d c y and a motion or iw aw", "delete, change, copy; doubled: the line. x X D C s S Y are shortcuts"),
     ("p P r ~ u Ctrl+R .", "put, replace, swap case, undo, redo, repeat; a count may precede"),
     ("Enter", "send, in both modes"),
 )

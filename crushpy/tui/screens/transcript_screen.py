@@ -91,20 +91,14 @@ class TranscriptScreen(Screen[str | None]):
         if event.input in self.query("FindLine"):
             event.stop()
             self._find_entered = False
-            self.query_one(Transcript).interaction.find(event.value)
+            self.query_one(Transcript).interaction.find(event.value, self._end_of_find)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         if event.input not in self.query("FindLine"):
             return
         event.stop()
         self._find_entered = True
-        found = self.query_one(Transcript).interaction.find(event.value)
-        if found is not None:
-            self._end_of_find(found)
-
-    @on(Transcript.FindEnded)
-    def _found_later(self, event: Transcript.FindEnded) -> None:
-        self._end_of_find(event.found)
+        self.query_one(Transcript).interaction.find(event.value, self._end_of_find)
 
     def _end_of_find(self, found: bool) -> None:
         """After Enter: focuses the match, or reports that there is none."""

@@ -39,9 +39,6 @@ SEARCH_PAUSE_S = 0.001
 LINES_PER_STEP = 3
 """Lines that a key scrolls within an item taller than the screen."""
 
-ThenFound = Callable[[Match | None, bool], bool]
-"""Gets the match or None, and whether it was found later; returns whether there is a match."""
-
 
 class InteractionHost(FocusVisitor, ScrollView):
     """The members of the transcript's widget that its interaction uses; `Transcript` implements them."""
@@ -75,13 +72,6 @@ class InteractionHost(FocusVisitor, ScrollView):
             super().__init__()
             self.key = key
             self.block = block
-
-    class FindEnded(Message, namespace="transcript"):
-        """A search that took longer has ended."""
-
-        def __init__(self, found: bool) -> None:
-            super().__init__()
-            self.found = found
 
     @property
     def top_row(self) -> int:
@@ -159,20 +149,19 @@ class Interaction:
         self.take_focus()
         self.set_cursor(index)
         search = find_first_word(self._cache, index, words)
-        self._run_search(search, lambda match, _: self._show_words(index, match, words))
+        self._run_search(search, lambda match: self._show_words(index, match, words))
 
-    def _show_words(self, index: int, match: Match | None, words: Sequence[str]) -> bool:
+    def _show_words(self, index: int, match: Match | None, words: Sequence[str]) -> None:
         """Selects the word that was found; if a line break divides all of them, the whole item."""
         key = self._model[index].key
         if match is None:
             self._select(whole_item(key))
-            return False
+            return
         self._show_row(index, match.row)
         text = self._cache.rows(index)[match.row].text.casefold()
         lengths = [len(word) for word in words if word and text.startswith(word.casefold(), match.start)]
         self._select_match(match, lengths[0])
         self._widget.show_changes()
-        return True
 
     def _show_row(self, index: int, row: int) -> None:
         self._widget.set_following(False)
@@ -190,11 +179,9 @@ class Interaction:
     def searching(self) -> bool:
         return self._search is not None
 
-    def find(self, words: str) -> bool | None:
-        """Highlights the words, and goes to the first match from where the search was begun.
-
-        Returns None if that takes longer: `FindEnded` tells the result.
-        """
+    def find(self, words: str, then: Callable[[bool], None]) -> None:
+        """Highlights the words, and goes to the first match from where the search was begun. Calls `then`, at
+        once or later, with whether there is one."""
         self.sought = words.lower()
         index = self.cursor_index()
         self._origin = self._origin or Match(index if index is not None else 0, -1, 0)
@@ -203,8 +190,10 @@ class Interaction:
         self._widget.screen.clear_selection()
         if not self.sought:
             self._widget.show_changes()
-            return True
-        return self._run_search(find_match(self._cache, self.sought, self._origin, 1), self._end_search)
+            then(True)
+            return
+        search = find_match(self._cache, self.sought, self._origin, 1)
+        self._run_search(search, lambda match: then(self._go_to_match(match)))
 
     def find_next(self, step: int) -> None:
         start = self._found or self._origin
@@ -220,8 +209,8 @@ class Interaction:
             self._widget.show_changes()
             self._widget.refresh_bindings()
 
-    def _run_search(self, search: Search, then: ThenFound, *, later: bool = False) -> bool | None:
-        """Searches for a moment; None: it continues by itself, unless another search begins."""
+    def _run_search(self, search: Search, then: Callable[[Match | None], object]) -> None:
+        """Searches for a moment, and continues by itself unless another search begins."""
         self._search = search
         until = time.perf_counter() + SEARCH_SLICE_S
         try:
@@ -230,21 +219,16 @@ class Interaction:
                 next(search)
         except StopIteration as end:
             self._search = None
-            return then(end.value, later)
+            then(end.value)
+            return
         self._widget.set_timer(SEARCH_PAUSE_S, lambda: self._continue_search(search, then))
-        return None
 
-    def _continue_search(self, search: Search, then: ThenFound) -> None:
+    def _continue_search(self, search: Search, then: Callable[[Match | None], object]) -> None:
         if self._search is search:
-            self._run_search(search, then, later=True)
+            self._run_search(search, then)
 
-    def _end_search(self, match: Match | None, later: bool) -> bool:
-        self._go_to_match(match, later)
-        if later:
-            self._widget.post_message(self._widget.FindEnded(match is not None))
-        return match is not None
-
-    def _go_to_match(self, match: Match | None, later: bool) -> bool:
+    def _go_to_match(self, match: Match | None) -> bool:
+        """False if there is none."""
         if match is None:
             self._widget.show_changes()
             return False

@@ -279,10 +279,7 @@ class FoldingTextArea(TextArea):
     def _widen(self, start: Location, end: Location) -> tuple[Location, Location]:
         start, end = sorted((start, end))
         before, behind = self._mark_at(start), self._mark_at(end)
-        return (
-            (start[0], before[0]) if before else start,
-            (end[0], behind[1]) if behind else end,
-        )
+        return ((start[0], before[0]) if before else start, (end[0], behind[1]) if behind else end)
 
 
 def _settle(folded: Folded) -> None:

@@ -103,8 +103,7 @@ def parts(state: StatusBarState) -> dict[str, list[Content]]:
         "asks": _forms(*((ASKS,) if state.asks else ()), style="$accent"),
         "editing": _forms(*((state.editing,) if state.editing else ()), style="bold"),
         "below": _forms(
-            *((f"↓ {lines} (Ctrl+End)", f"{below} (Ctrl+End)", below) if state.below else ()),
-            style="$accent",
+            *((f"↓ {lines} (Ctrl+End)", f"{below} (Ctrl+End)", below) if state.below else ()), style="$accent"
         ),
         "model": _forms(model, name, name if len(name) <= 12 else f"{name[:11]}…", ""),
         "method": _forms(f"compaction {state.method}", state.method, ""),
