@@ -46,10 +46,6 @@ def is_key(name: str) -> bool:
     return set(held) <= {"ctrl", "alt", "shift", "super"} and (len(last) == 1 or last in known)
 
 
-def _is_bare(node: "DOMNode | None") -> bool:
-    return isinstance(node, Screen) and not node.children
-
-
 class CrushpyApp(AdaptedApp):
     """The commands are listed in `core/app_commands.py` and implemented in `actions/`."""
 
@@ -169,7 +165,7 @@ class CrushpyApp(AdaptedApp):
         default_namespace: "DOMNode | None" = None,
         namespaces: "Mapping[str, DOMNode] | None" = None,
     ) -> bool:
-        if _is_bare(default_namespace):
+        if isinstance(default_namespace, Screen) and not default_namespace.children:
             return True  # its widgets are not mounted yet, or are removed: ignore the key
         return await super().run_action(action, default_namespace, namespaces)
 

@@ -132,8 +132,9 @@ def make_greeting(conversation: "Conversation") -> Greeting:
     from crushpy.engine.environment import git_branch, instruction_files
 
     info = conversation.info
-    names = [_short_path(Path(path), Path(info.cwd)) for path in instruction_files(info.system)]
-    folder, branch = home_relative(Path(info.cwd)), git_branch(Path(info.cwd))
+    cwd, files = Path(info.cwd), map(Path, instruction_files(info.system))
+    names = [str(one.relative_to(cwd)) if one.is_relative_to(cwd) else home_relative(one) for one in files]
+    folder, branch = home_relative(cwd), git_branch(cwd)
     return Greeting(__version__, folder, branch, info.model, info.compaction, tuple(names))
 
 
@@ -149,10 +150,6 @@ async def describe_last(conversation: "Conversation") -> str:
         return ""
     ago = age(time.time() - rows[0].updated_at)
     return f"“{rows[0].title[:60]}”, {ago if ago == 'now' else f'{ago} ago'}"
-
-
-def _short_path(path: Path, cwd: Path) -> str:
-    return str(path.relative_to(cwd)) if path.is_relative_to(cwd) else home_relative(path)
 
 
 def _card(greeting: Greeting, rows: int) -> GreetingItem:

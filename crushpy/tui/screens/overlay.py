@@ -185,16 +185,13 @@ class ListScreen(OverlayScreen[Result], Generic[ListRow, Result]):
             case _:
                 self.rows.focus()
 
+    @on(Input.Submitted, "FilterLine")
     def action_take(self) -> None:
         self.rows.action_take()
 
     @on(Input.Changed, "FilterLine")
     def _filter_changed(self) -> None:
         self.filter_changed()
-
-    @on(Input.Submitted, "FilterLine")
-    def _filter_submitted(self) -> None:
-        self.rows.action_take()
 
     @on(RowList.Taken)
     def _row_taken(self, event: RowList.Taken) -> None:

@@ -201,14 +201,10 @@ class Transcript(InteractionHost, can_focus=True):
     # --- frames ------------------------------------------------------------------------------------------
 
     @property
-    def frame_due(self) -> bool:
-        """Whether something arrived that is not on the screen yet."""
-        return self._frame_timer is not None
-
-    @property
     def busy(self) -> bool:
         """Whether a frame is due, or something is left to draw, to colour or to find."""
-        return self.frame_due or self._work_timer is not None or self.interaction.searching
+        due = self._frame_timer is not None or self._work_timer is not None
+        return due or self.interaction.searching
 
     def _request_frame(self) -> None:
         """Shows what changed: at once after a pause, else when the next frame is due."""
