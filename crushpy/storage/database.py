@@ -119,8 +119,6 @@ class FullTextIndex(ABC):
     """The operator that ignores the case of ASCII letters."""
     reach_query: str
     """Sessions and message numbers in the JSON object `:reach`, as rows."""
-    finds_whole_words_faster: bool
-    """Whether a search looks for whole words first, and for parts of words only if those are too few."""
 
     @abstractmethod
     def add(self, texts: Sequence[IndexedText]) -> None:
@@ -135,12 +133,11 @@ class FullTextIndex(ABC):
         return False
 
     @abstractmethod
-    def find_term(self, name: str, term: str, values: dict[str, Any], *, whole: bool) -> str | None:
+    def find_term(self, name: str, term: str, values: dict[str, Any]) -> str | None:
         """A query for the numbers of all messages that contain `term`, and of few others.
 
         Its parameters have names that begin with `name`. None if the index cannot tell: each message is
-        examined then. One or two ASCII letters or digits are only found at the beginning of words. With
-        `whole`, if that is faster, only messages that contain its words as they are.
+        examined then. One or two ASCII letters or digits are only found at the beginning of words.
         """
 
     @abstractmethod

@@ -25,7 +25,7 @@ TRIGRAM_INDEX = (
 )
 _MAX_WORD_CHARS = 200
 _MAX_VECTOR_BYTES = 900_000
-"""A tsvector is limited to a megabyte: the words of a larger message are in several rows."""
+"""A tsvector is limited to a megabyte: further words of a message are not found by it."""
 _MAX_COUNT = 8
 """Occurrences of a word that count for its rank."""
 _MIN_PART_CHARS = 3
@@ -56,26 +56,22 @@ class _Run(NamedTuple):
 class PostgresFullText(FullTextIndex):
     like_operator = "ILIKE"
     reach_query = "SELECT key, CAST(value AS bigint) FROM json_each_text(CAST(:reach AS json))"
-    finds_whole_words_faster = True
 
     def __init__(self, db: Database) -> None:
         self._db = db
 
     def add(self, texts: Sequence[IndexedText]) -> None:
         rows = [
-            {"number": text.number, "piece": piece, "words": words, "parts": "" if piece else text.parts}
+            {"number": text.number, "piece": 0, "words": _vector(text.words), "parts": text.parts}
             for text in texts
-            for piece, words in enumerate(_vectors(text.words))
         ]
         self._db.execute_many(_ADD, rows)
 
     def remove(self, texts: Sequence[IndexedText]) -> None:
         self._db.execute(_REMOVE, numbers=json_text([text.number for text in texts]))
 
-    def find_term(self, name: str, term: str, values: dict[str, Any], *, whole: bool) -> str | None:
+    def find_term(self, name: str, term: str, values: dict[str, Any]) -> str | None:
         runs = list(_split(term))
-        if whole:
-            return _with_words(name, [run.text for run in runs], values)
         if len(runs) == 1 and runs[0].at_start:
             return self._find_part(name, runs[0], values)
         # The first run may be the end of a longer word: it does not restrict the candidates.
@@ -120,15 +116,14 @@ def _split(text: str) -> Iterator[_Run]:
             yield from (_Run(run[at : at + 2], False, False) for at in range(len(run) - 1))
 
 
-def _vectors(text: str) -> Iterator[str]:
-    """The words of a text as tsvectors: as many positions as occurrences, up to a bound."""
+def _vector(text: str) -> str:
+    """The words of a text as a tsvector: as many positions as occurrences, up to a bound."""
     words: list[str] = []
     size = 0
     for word, many in Counter(run.text for run in _split(text)).items():
         positions = range(1, min(many, _MAX_COUNT) + 1)
         size += len(word.encode()) + 2 * len(positions) + 4
         if size > _MAX_VECTOR_BYTES:
-            yield " ".join(words)
-            words, size = [], 0
+            break
         words.append(f"{word}:{','.join(map(str, positions))}")
-    yield " ".join(words)
+    return " ".join(words)

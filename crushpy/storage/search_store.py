@@ -157,8 +157,6 @@ class _Wanted(Data, frozen=True):
     cwd: str | None
     every: bool = True
     """All terms, or any."""
-    whole: bool = False
-    """Only whole words."""
 
 
 class SearchStore(Subject):
@@ -203,10 +201,6 @@ class SearchStore(Subject):
         if not terms:
             raise UsageError("there is nothing to search for", 'Give a word or a "phrase in quotes".')
         reach = load_search_reach(self._db, within) if within is not None else None
-        if self._db.full_text.finds_whole_words_faster and all(LETTERS.search(term) for term in terms):
-            hits = list(islice(self._hits(query, _Wanted(terms, reach, cwd, whole=True)), limit))
-            if len(hits) == limit:  # parts of words rank below them
-                return hits
         for every in (True, False) if len(terms) > 1 else (True,):
             found = islice(self._hits(query, _Wanted(terms, reach, cwd, every=every)), limit)
             if hits := list(found):
@@ -240,7 +234,7 @@ class SearchStore(Subject):
             and self._db.execute(sql.IS_ANY_UNINDEXED, sessions=sessions, many=1).scalar()
         )
         each = [
-            self._condition(number, term, values, unindexed=unindexed, whole=wanted.whole)
+            self._condition(number, term, values, unindexed=unindexed)
             for number, term in enumerate(wanted.terms)
         ]
         conditions = [f"({(' AND ' if wanted.every else ' OR ').join(each)})", "session.kind != 'deleted'"]
@@ -263,12 +257,10 @@ class SearchStore(Subject):
         )
         return self._db.execute(handwritten(statement), **values).scalars()
 
-    def _condition(
-        self, number: int, term: str, values: dict[str, Any], *, unindexed: bool, whole: bool
-    ) -> str:
+    def _condition(self, number: int, term: str, values: dict[str, Any], *, unindexed: bool) -> str:
         """A condition that holds for every message with `term`, and for few others."""
         index = self._db.full_text
-        found = index.find_term(f"term{number}", term, values, whole=whole)
+        found = index.find_term(f"term{number}", term, values)
         if found is not None:
             queued = " UNION SELECT number FROM index_queue" if unindexed else ""
             return f"message.number IN ({found}{queued})"
@@ -312,15 +304,12 @@ def _snippet_range(body: str, query: str, terms: Sequence[str]) -> tuple[int, in
     whole = re.search(r"\s+".join(map(re.escape, typed)), lower)
     if whole:
         return max(0, whole.start() - margin), min(whole.end(), whole.start() + SNIPPET_MATCH_CHARS) + margin
-    places = [
-        (found.start(), number)
-        for number, word in enumerate(words)
+    places = sorted(
+        (found.start(), word)
+        for word in words
         for found in islice(re.finditer(re.escape(word), lower), _SNIPPET_PLACES)
-    ]
-    places.sort()
-
-    def worth(start: int) -> int:
-        return len({number for at, number in places if start <= at < start + margin})
-
-    best = max((at for at, _ in places), key=lambda at: (worth(at), -at), default=0)
+    )
+    starts = [start for start, _ in places]
+    near = {start: {word for at, word in places if start <= at < start + margin} for start in starts}
+    best = max(starts, key=lambda start: len(near[start]), default=0)
     return max(0, best - margin), best + margin

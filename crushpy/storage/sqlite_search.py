@@ -29,7 +29,6 @@ _CHANGES = handwritten("SELECT total_changes()")
 class SqliteFullText(FullTextIndex):
     like_operator = "LIKE"
     reach_query = "SELECT key, value FROM json_each(:reach)"
-    finds_whole_words_faster = False
 
     def __init__(self, db: Database) -> None:
         self._db = db
@@ -53,7 +52,7 @@ class SqliteFullText(FullTextIndex):
                 self._db.execute(handwritten(_MERGE.format(*names)), pages=pages)
         return self._db.execute(_CHANGES).scalar() - before > 2 * len(_FIELDS)
 
-    def find_term(self, name: str, term: str, values: dict[str, Any], *, whole: bool) -> str | None:
+    def find_term(self, name: str, term: str, values: dict[str, Any]) -> str | None:
         has_parts = len(term) >= _TRIGRAM
         if not has_parts and not (term.isascii() and term.isalnum()):
             return None

@@ -65,10 +65,9 @@ def row(name: str, statement: Any, **defaults: Any) -> Any:
     return statement.execution_options(row=name, defaults=defaults)
 
 
-def read(value: type, table: Any, **others: Any) -> Any:
-    """Selects the columns of a table with the names of the fields of `value`, or those given: its rows are
-    such values."""
-    columns = [others.get(name, getattr(table, name, None)) for name in value.__struct_encode_fields__]
+def read(value: type, table: Any) -> Any:
+    """Selects the columns of a table with the names of the fields of `value`: its rows are such values."""
+    columns = [getattr(table, name) for name in value.__struct_encode_fields__]
     return select(*columns).execution_options(row=value)
 
 
@@ -99,9 +98,9 @@ def is_one_of(column: Any, name: str) -> ClauseElement:
     return column.op("IN")(_Spelled(Text(), f"({_EACH})", f"(SELECT {_EACH_TEXT})", p(name)))
 
 
-def is_one_of_numbers(column: Any, name: str = "numbers") -> ClauseElement:
+def is_one_of_numbers(column: Any) -> ClauseElement:
     form = f"(SELECT CAST({_EACH_TEXT} AS bigint))"
-    return column.op("IN")(_Spelled(Text(), f"({_EACH})", form, p(name)))
+    return column.op("IN")(_Spelled(Text(), f"({_EACH})", form, p("numbers")))
 
 
 def json_figure(column: Any, name: str) -> ClauseElement:
