@@ -15,7 +15,7 @@ from crushpy.storage.generated import statements as sql
 from crushpy.storage.location import Location
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.session_rows import insert_session, refresh_conversation
-from crushpy.storage.sqlite_database import SqliteDatabase
+from crushpy.storage.sqlite_file import SqliteDatabase
 
 _MAX_GAP = 2_000
 """Rows in sequence that cannot be read before the rest of a table is given up, if its end is unknown."""

@@ -231,7 +231,7 @@ def _open(location: Location) -> Database:
         from crushpy.storage.postgres_database import open_server
 
         return open_server(location, location.server)
-    from crushpy.storage.sqlite_database import open_file
+    from crushpy.storage.sqlite_file import open_file
 
     location.salvage = _salvage
     return open_file(location)
@@ -256,6 +256,6 @@ def _require_psycopg(place: str) -> None:
 def examine_server(url: str) -> ServerReport:
     """Asks a server for its state; nothing is created there. `StorageError` if it cannot be asked."""
     _require_psycopg(ServerAddress(url).shown)
-    from crushpy.storage.postgres_server import query_server_state
+    from crushpy.storage.postgres_database import query_server_state
 
     return query_server_state(ServerAddress(url))

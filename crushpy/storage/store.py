@@ -6,11 +6,10 @@ from crushpy.storage import record_store
 from crushpy.storage.audit_store import AuditStore
 from crushpy.storage.boundary_store import BoundaryStore
 from crushpy.storage.file_changes import FileChangeStore
-from crushpy.storage.import_store import ImportStore
 from crushpy.storage.location import Location
 from crushpy.storage.message_store import CallStore, MessageStore
 from crushpy.storage.search_store import SearchStore, index_some
-from crushpy.storage.session_store import SessionStore, delete_rows, merge_index
+from crushpy.storage.session_store import ImportStore, SessionStore, delete_rows, merge_index
 from crushpy.storage.storage_thread import StorageThread
 
 

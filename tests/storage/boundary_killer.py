@@ -9,7 +9,7 @@ from pathlib import Path
 from support.killing import Countdown, kill_at_every_step, watch
 from support.stored import a_session, answered, said
 
-import crushpy.storage.sqlite_database as _  # loaded before it forks  # noqa: F401
+import crushpy.storage.sqlite_file as _  # loaded before it forks  # noqa: F401
 from crushpy.core.boundary import StoredBoundary
 from crushpy.core.messages import Message, MessageOverride, Pin, Seed, ToolCall
 from crushpy.storage.store import Store

@@ -98,7 +98,7 @@ def next_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(upgrade, "VERSION", VERSION + 1)
     monkeypatch.setattr("crushpy.storage.sqlite_file.VERSION", VERSION + 1)
     monkeypatch.setattr("crushpy.storage.schema_version.VERSION", VERSION + 1)
-    monkeypatch.setattr("crushpy.storage.postgres_server.VERSION", VERSION + 1)
+    monkeypatch.setattr("crushpy.storage.postgres_database.VERSION", VERSION + 1)
     return folder / "versions" / f"v{VERSION + 1}_note.py"
 
 
