@@ -122,13 +122,11 @@ class BoundaryStore(Subject):
         boundary = session_rows.find_opening(self._db, session_id)
         overrides = tuple(self._db.execute(sql.LIST_OVERRIDES, session=session_id))
         undone = self._db.execute(sql.FIND_UNDONE_BOUNDARY, session=session_id, many=1).scalar()
-        tail = self._load_in_order(boundary.tail) if boundary else ()
-        return Carried(tail, overrides, undone is not None)
-
-    def _load_in_order(self, ids: Sequence[str]) -> tuple[Message, ...]:
+        ids = boundary.tail if boundary else ()
         rows = self._db.execute(sql.LIST_MESSAGES_BY_ID, ids=session_rows.json_text(ids))
         found = {row.id: session_rows.message_from_row(row) for row in rows}
-        return tuple(found[one] for one in ids if one in found)
+        tail = tuple(found[one] for one in ids if one in found)
+        return Carried(tail, overrides, undone is not None)
 
     @stored
     def find_opening(self, session_id: str) -> StoredBoundary | None:

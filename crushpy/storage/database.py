@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from crushpy.core.messages import Data
 from crushpy.storage.records import CannotWriteNow, SessionBusy, StorageError
@@ -26,15 +26,12 @@ R = TypeVar("R")
 _PARAMETER = re.compile(r"(?<!:):(\w+)")
 
 
-class Statement(Generic[R]):
+class Statement(NamedTuple, Generic[R]):
     """SQL for SQLite with `:name` parameters, for PostgreSQL `%(name)s`. `row` is None for one column."""
 
-    __slots__ = ("postgres", "row", "sqlite")
-
-    def __init__(self, sqlite: str, postgres: str, row: type[R] | None) -> None:
-        self.sqlite = sqlite
-        self.postgres = postgres
-        self.row = row
+    sqlite: str
+    postgres: str
+    row: type[R] | None
 
 
 @cache
@@ -170,6 +167,9 @@ class Database(ABC):
 
         No other process writes to the conversation of `session` meanwhile, and its lease must still be ours.
         """
+
+    def prepare(self) -> None:  # noqa: B027  # a file is opened when the object is created
+        """Connects, and creates or upgrades the tables if necessary."""
 
     @abstractmethod
     def run(self, job: Callable[[], T], asked: float) -> T:

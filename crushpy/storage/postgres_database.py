@@ -64,21 +64,6 @@ SET idle_in_transaction_session_timeout = '60s'
 """
 
 
-def open_server(location: Location, address: ServerAddress) -> "PostgresDatabase":
-    database = PostgresDatabase(location, address)
-    try:
-        raw = database.connect()
-        refuse_unsuitable(raw, location.place)
-        prepare_schema(raw, location, address)
-    except psycopg.Error as error:
-        database.close()
-        raise explain(address, error) from error
-    except BaseException:
-        database.close()
-        raise
-    return database
-
-
 class PostgresDatabase(Database):
     def __init__(self, location: Location, address: ServerAddress) -> None:
         self.place = address.shown
@@ -98,6 +83,11 @@ class PostgresDatabase(Database):
         self.full_text = PostgresFullText(self)
 
     # --- the connection --------------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        raw = self.connect()
+        refuse_unsuitable(raw, self.place)
+        prepare_schema(raw, self._location, self._address)
 
     def connect(self) -> psycopg.Connection[Any]:
         """A new connection; transactions that an older one of ours left open on the server are ended."""

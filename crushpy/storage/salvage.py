@@ -98,9 +98,9 @@ def _rows(source: sqlite3.Connection, table: str) -> Iterator[dict[str, Any]]:
     """The rows of a table in order; once one cannot be read, each of the others is looked up by itself."""
     number, every = 0, f'SELECT rowid AS "row", * FROM {table}'  # noqa: S608  # our own names
     with suppress(sqlite3.Error):
-        for row in source.execute(f"{every} ORDER BY rowid"):
-            number = row["row"]
-            yield _values(row)
+        for row in map(dict, source.execute(f"{every} ORDER BY rowid")):
+            number = row.pop("row")
+            yield row
         return
     last = None
     with suppress(sqlite3.Error):
@@ -109,15 +109,10 @@ def _rows(source: sqlite3.Connection, table: str) -> Iterator[dict[str, Any]]:
     while number < last if last is not None else gap < _MAX_GAP:
         number, gap = number + 1, gap + 1
         with suppress(sqlite3.Error):
-            for row in source.execute(f"{every} WHERE rowid = ?", (number,)):
+            for row in map(dict, source.execute(f"{every} WHERE rowid = ?", (number,))):
                 gap = 0
-                yield _values(row)
-
-
-def _values(row: sqlite3.Row) -> dict[str, Any]:
-    values = dict(row)
-    del values["row"]
-    return values
+                del row["row"]
+                yield row
 
 
 def _check_json(row: dict[str, Any]) -> None:

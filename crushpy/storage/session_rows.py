@@ -150,12 +150,6 @@ def drop_prompt(db: Database, name: str) -> None:
 # --- conversations
 
 
-def count_messages(db: Database, session_id: str, now: float, many: int) -> None:
-    """So many messages were added to a session."""
-    if not db.execute(sql.COUNT_CONVERSATION_MESSAGES, session=session_id, now=now, many=many).rowcount:
-        refresh_conversation_of(db, session_id)  # a branch that is continued
-
-
 def refresh_conversation_of(db: Database, session_id: str) -> None:
     root = db.execute(sql.FIND_ROOT, session=session_id).scalar()
     if root is not None:
@@ -243,16 +237,12 @@ def append_messages(
     now = time.time() if imported_at is None else imported_at
     models = [message.model for message in messages if message.model and imported_at is not None]
     usage = sum((message.usage for message in messages if message.usage), _NO_USAGE)
-    counted = db.execute(
-        sql.COUNT_MESSAGES,
-        session=session_id,
-        now=now,
-        many=len(messages),
-        new_model=models[-1] if models else None,
-        **usage_values(usage),
-    )
+    listed = {"session": session_id, "now": now, "many": len(messages)}
+    model = models[-1] if models else None
+    counted = db.execute(sql.COUNT_MESSAGES, new_model=model, **listed, **usage_values(usage))
     require_session(db, counted.rowcount, session_id)
-    count_messages(db, session_id, now, len(messages))
+    if not db.execute(sql.COUNT_CONVERSATION_MESSAGES, **listed).rowcount:
+        refresh_conversation_of(db, session_id)  # a branch that is continued
     db.execute_many(
         sql.INSERT_MESSAGE,
         [{**message_to_row(session_id, message), "of_session": session_id} for message in messages],

@@ -157,7 +157,10 @@ def open_sqlite(location: Location, retry: BusyRetry) -> sqlite3.Connection:
             done = _replace_damaged(location) if _is_damaged(error) else ""
             if done:
                 location.warnings.append(f"The database {file} could not be read ({error}). {done}")
-            elif attempts == _ATTEMPTS or not _may_be_renamed(error):
+            elif attempts == _ATTEMPTS or not (
+                # Another process may be renaming a damaged file.
+                _is_damaged(error) or error_name(error).startswith("SQLITE_CANTOPEN")
+            ):
                 raise
 
 
@@ -172,7 +175,9 @@ def _connect(location: Location) -> sqlite3.Connection:
             for statement in old_table_views("main.", connection.execute(_COLUMNS)):
                 connection.execute(statement)
             return connection
-        _use_wal(connection)
+        if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+            # Unlike a write, this switch does not wait at all while another process uses the file.
+            connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         if version == 0:
             _create_schema(connection)
@@ -235,13 +240,6 @@ def _side_files(file: Path) -> list[Path]:
     return [file.with_name(file.name + ending) for ending in ("-wal", "-shm")]
 
 
-def _use_wal(connection: sqlite3.Connection) -> None:
-    """Turns on write-ahead logging, once for the life of the file."""
-    if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
-        # Unlike a write, this switch does not wait at all while another process uses the file.
-        connection.execute("PRAGMA journal_mode = WAL")
-
-
 def _make_private(file: Path) -> None:
     """Makes sure the file exists and only its owner can read it; SQLite gives its side files the same mode.
 
@@ -264,11 +262,6 @@ def _make_private(file: Path) -> None:
 
 def _is_damaged(error: sqlite3.DatabaseError) -> bool:
     return error_name(error).startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT"))
-
-
-def _may_be_renamed(error: sqlite3.DatabaseError) -> bool:
-    """True if another process that renames a damaged file would explain the error."""
-    return _is_damaged(error) or error_name(error).startswith("SQLITE_CANTOPEN")
 
 
 def _replace_damaged(location: Location) -> str:

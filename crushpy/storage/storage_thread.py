@@ -217,7 +217,8 @@ def _retrieve_exception(future: "asyncio.Future[T]") -> None:
 def open_database(location: Location) -> Database:
     database = _open(location)
     try:
-        database.run(lambda: refuse_unfinished(database, location), time.monotonic())
+        database.run(database.prepare, NEVER)
+        database.run(lambda: refuse_unfinished(database, location), NEVER)
     except BaseException:
         database.close()
         raise
@@ -228,9 +229,9 @@ def _open(location: Location) -> Database:
     """The library of a database is imported only if it is used."""
     if location.server is not None:
         _require_psycopg(location.place)
-        from crushpy.storage.postgres_database import open_server
+        from crushpy.storage.postgres_database import PostgresDatabase
 
-        return open_server(location, location.server)
+        return PostgresDatabase(location, location.server)
     from crushpy.storage.sqlite_file import open_file
 
     location.salvage = _salvage
