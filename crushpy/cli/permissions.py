@@ -29,7 +29,7 @@ async def list_rules(as_json: AsJson = False) -> None:
     """List the rules in effect in this folder with their files, and the grants of conversations."""
     loaded = load_here()
     async with open_store() as store:  # a missing database is not created
-        tips = await store.sessions.list_tips(str(working_folder())) if store.exists else []
+        tips = await store.sessions.list_tips(str(working_folder())) if store.location.exists else []
     granted = [info for info in tips if info.grants]
     if as_json:
         rules = [{"kind": each.kind, "rule": each.rule, "origin": each.origin} for each in loaded.rules]

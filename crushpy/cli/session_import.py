@@ -43,7 +43,7 @@ async def import_command(
     places = [_require_existing(path)] if path is not None else list(source.places(working_folder()))
     outcomes: list[ImportOutcome] = []
     async with open_store() as store:
-        known = store if not dry_run or store.exists else None
+        known = store if not dry_run or store.location.exists else None
         importer = SessionImporter(known, compaction=load_here().settings.compaction.method, dry_run=dry_run)
         async for outcome in importer.run(source, chain.from_iterable(map(source.sessions, places))):
             outcomes.append(outcome)

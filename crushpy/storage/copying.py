@@ -1,7 +1,7 @@
 """Copies all conversations of one database into another, of the same kind or not, and verifies them."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -82,20 +82,13 @@ class Transfer(Subject):
 
     @stored
     def save_rows(self, table: str, rows: Rows) -> None:
-        """Adds or replaces a page of rows. Parents of sessions are set later (`set_parents`)."""
-        without = {"parent_id": None} if table == "session" else {}
+        """Adds or replaces a page of rows."""
         with self._db.transaction(durable=True):
             known = self._find_sessions(rows) if table == "message" else {}
-            self._db.execute_many(sql.SAVE_ROW[table], [row | without for row in rows])
+            self._db.execute_many(sql.SAVE_ROW[table], rows)
             if table == "message":
                 added = [{"message": row["id"]} for row in rows if row["number"] not in known]
                 self._db.execute_many(sql.QUEUE_MESSAGE, added)
-
-    @stored
-    def set_parents(self, parents: Mapping[str, str]) -> None:
-        with self._db.transaction(durable=True):
-            rows = [{"session": session, "parent": parent} for session, parent in parents.items()]
-            self._db.execute_many(sql.SET_SESSION_PARENT, rows)
 
     @stored
     def reset_sequences(self) -> None:
@@ -202,20 +195,15 @@ def _named(sessions: Iterable[str]) -> str:
 
 async def _copy_table(source: Transfer, target: Transfer, table: str, progress: Progress) -> None:
     whole = await source.count_rows(table)
-    done = 0
-    place: Place | None = None
-    parents: dict[str, str] = {}
-    while True:
-        rows, place = await source.load_page(table, place)
-        if not rows:
-            break
-        if table == "session":
-            parents |= {row["id"]: row["parent_id"] for row in rows if row["parent_id"]}
-        await target.save_rows(table, rows)
-        done += len(rows)
-        progress(table, done, whole)
-    if parents:
-        await target.set_parents(parents)
+    # Sessions first without their parents, which may not be there yet.
+    for without in ({"parent_id": None}, {}) if table == "session" else ({},):
+        rows, place = await source.load_page(table, None)
+        done = 0
+        while rows:
+            await target.save_rows(table, [row | without for row in rows])
+            done += len(rows)
+            progress(table, done, whole)
+            rows, place = await source.load_page(table, place)
 
 
 async def _copy_outputs(source: Store, target: Store, roots: set[str]) -> int:

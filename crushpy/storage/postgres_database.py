@@ -382,12 +382,11 @@ def query_server_state(address: ServerAddress) -> ServerReport:
 
 def _report(connection: psycopg.Connection[Any]) -> ServerReport:
     times: list[float] = []
-    state: dict[str, Any] | None = None
+    state: dict[str, Any] = {}
     for _ in range(3):
         start = time.perf_counter()
-        state = connection.cursor(row_factory=dict_row).execute(_STATE_QUERY).fetchone()
+        [state] = connection.cursor(row_factory=dict_row).execute(_STATE_QUERY).fetchall()
         times.append(time.perf_counter() - start)
-    assert state is not None
     stored = read_version(connection) or 0
     conversations, unfinished = 0, ""
     if stored == VERSION and state["may_write"]:
@@ -396,17 +395,13 @@ def _report(connection: psycopg.Connection[Any]) -> ServerReport:
             "coalesce((SELECT state FROM crushpy.maintenance WHERE name = 'copy'), '')"
         )
         [(conversations, unfinished)] = connection.execute(query).fetchall()
-    return ServerReport(
-        **state,
-        oldest=OLDEST_SERVER,
-        library=psycopg.__version__,
-        schema_version=stored,
-        newest=VERSION,
-        trigrams=_state(connection)[-1],
-        unfinished=unfinished,
-        conversations=conversations,
-        latency=min(times),
-    )
+    limits: dict[str, Any] = {"oldest": OLDEST_SERVER, "newest": VERSION, "library": psycopg.__version__}
+    found: dict[str, Any] = {
+        "schema_version": stored,
+        "unfinished": unfinished,
+        "conversations": conversations,
+    }
+    return ServerReport(**state, **limits, **found, trigrams=_state(connection)[-1], latency=min(times))
 
 
 def refuse_unsuitable(connection: psycopg.Connection[Any], place: str) -> None:

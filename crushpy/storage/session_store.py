@@ -15,18 +15,10 @@ from crushpy.core.access import Mode
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import Data, Message, Todo, Usage
 from crushpy.security.sanitize import clean, encodable
-from crushpy.storage import session_rows
+from crushpy.storage import records, session_rows
 from crushpy.storage.audit_store import append_audit
 from crushpy.storage.database import Database
 from crushpy.storage.generated import statements as sql
-from crushpy.storage.records import (
-    AuditEntry,
-    BreakerState,
-    ConversationEntry,
-    ImportReading,
-    ImportRecord,
-    SessionInfo,
-)
 from crushpy.storage.search_store import BATCH_ROWS, indexed_texts, remove_texts
 from crushpy.storage.storage_thread import Subject, stored
 from crushpy.util.login import login_name
@@ -46,7 +38,9 @@ _DELETION_PAUSE_S = 0.003
 
 class SessionStore(Subject):
     @stored
-    def create(self, info: SessionInfo, first: Message | None = None, facts: Data | None = None) -> None:
+    def create(
+        self, info: records.SessionInfo, first: Message | None = None, facts: Data | None = None
+    ) -> None:
         """Stores a new session, and its first message (with its facts): both or neither."""
         with self._db.transaction(durable=True, session=info.root_id):
             session_rows.insert_session(self._db, info)
@@ -55,7 +49,7 @@ class SessionStore(Subject):
                 known = {first.id: facts} if facts is not None else {}
                 session_rows.append_messages(self._db, info.id, first, facts=known)
 
-    def _find(self, id_or_prefix: str) -> SessionInfo:
+    def _find(self, id_or_prefix: str) -> records.SessionInfo:
         """The session with this id, or the only one whose id starts so. `UsageError` if there is none."""
         wanted = encodable(id_or_prefix.strip().lower())
         hint = "`crushpy sessions list --all` lists all ids."
@@ -74,13 +68,13 @@ class SessionStore(Subject):
     find = stored(_find)
 
     @stored
-    def find_latest(self, cwd: str) -> SessionInfo | None:
+    def find_latest(self, cwd: str) -> records.SessionInfo | None:
         """The session to continue in this folder: the most recently updated one that has not ended."""
         row = self._db.execute(sql.FIND_LATEST_TIP, folder=session_rows.folder_key(cwd)).first()
         return session_rows.session_from_row(row) if row else None
 
     @stored
-    def find_tip(self, id_or_prefix: str) -> SessionInfo:
+    def find_tip(self, id_or_prefix: str) -> records.SessionInfo:
         """The session at the end of the boundaries that follow this one; those undone do not count."""
         info = self._find(id_or_prefix)
         seen = {info.id}
@@ -95,8 +89,8 @@ class SessionStore(Subject):
 
     @stored
     def list_tips(
-        self, cwd: str | None = None, limit: int | None = None, after: SessionInfo | None = None
-    ) -> list[SessionInfo]:
+        self, cwd: str | None = None, limit: int | None = None, after: records.SessionInfo | None = None
+    ) -> list[records.SessionInfo]:
         """Conversations of this folder (or all), newest first, each as the session at its tip, which counts
         the messages of all sessions that led to it. `after` is the last one of the previous page."""
         moment, root = (after.updated_at, after.root_id) if after is not None else (float("inf"), "")
@@ -108,18 +102,20 @@ class SessionStore(Subject):
         return [session_rows.session_from_row(row) for row in rows]
 
     @stored
-    def list_conversations(self, cwd: str | None = None, limit: int | None = None) -> list[ConversationEntry]:
+    def list_conversations(
+        self, cwd: str | None = None, limit: int | None = None
+    ) -> list[records.ConversationEntry]:
         """The same as light rows."""
         statement = sql.LIST_CONVERSATIONS if cwd is None else sql.LIST_FOLDER_CONVERSATIONS
         many = _NO_LIMIT if limit is None else limit
         return self._db.execute(statement, folder=session_rows.folder_key(cwd or ""), many=many).all()
 
     @stored
-    def load_lineage(self, session_id: str) -> list[SessionInfo]:
+    def load_lineage(self, session_id: str) -> list[records.SessionInfo]:
         """This session and those it continues, the first of them first."""
         return session_rows.load_lineage(self._db, session_id)
 
-    def _load_conversation(self, root_id: str) -> list[SessionInfo]:
+    def _load_conversation(self, root_id: str) -> list[records.SessionInfo]:
         """Every session of a conversation, oldest first: continuations, branches, tasks."""
         return [
             session_rows.session_from_row(row) for row in self._db.execute(sql.LIST_SESSIONS, root=root_id)
@@ -128,10 +124,10 @@ class SessionStore(Subject):
     load_conversation = stored(_load_conversation)
 
     @stored
-    def load_descendants(self, session_id: str) -> list[SessionInfo]:
+    def load_descendants(self, session_id: str) -> list[records.SessionInfo]:
         """This session and all its descendants."""
         whole = self._load_conversation(self._find(session_id).root_id)
-        found: dict[str, SessionInfo] = {}
+        found: dict[str, records.SessionInfo] = {}
         while True:
             grown = {one.id: one for one in whole if one.id == session_id or one.parent_id in found}
             if len(grown) == len(found):
@@ -151,7 +147,7 @@ class SessionStore(Subject):
         system: str | None = None,
         todos: tuple[Todo, ...] | None = None,
         grants: tuple[str, ...] | None = None,
-        breaker: BreakerState | None = None,
+        breaker: records.BreakerState | None = None,
         mode: Mode | Literal[""] | None = None,
         end_reason: str | None = None,
     ) -> None:
@@ -234,7 +230,7 @@ def mark_deleted(db: Database, root_id: str) -> int:
     marked = db.execute(sql.MARK_DELETED, root=root_id).rowcount
     if marked:
         db.execute(sql.DELETE_CONVERSATION, root=root_id)
-        append_audit(db, root_id, [AuditEntry("deleted", {"by": login_name(), "sessions": marked})])
+        append_audit(db, root_id, [records.AuditEntry("deleted", {"by": login_name(), "sessions": marked})])
         db.execute(sql.DELETE_LEASES_OF_CONVERSATION, root=root_id)
         db.execute(sql.SAVE_MAINTENANCE, name=_MERGE, state="begin")
     return marked
@@ -282,17 +278,21 @@ _BATCH_MESSAGES = 200
 
 class ImportStore(Subject):
     @stored
-    def find_record(self, source: str, foreign_id: str) -> ImportRecord | None:
+    def find_record(self, source: str, foreign_id: str) -> records.ImportRecord | None:
         """How far that session of another agent was imported; None if it was not."""
         return self._db.execute(sql.FIND_IMPORT, source=source, foreign=foreign_id).first()
 
     @stored
+<<<<<<< HEAD
     def find_last_message(self, root_id: str) -> str:
         """The last imported message of a conversation; empty if it was not imported."""
         return self._db.execute(sql.FIND_LAST_IMPORTED, root=root_id).scalar() or ""
 
     @stored
     def was_continued(self, record: ImportRecord) -> bool:
+=======
+    def was_continued(self, record: records.ImportRecord) -> bool:
+>>>>>>> 3ede18f (storage: copy sessions in two passes)
         """Whether an imported conversation was continued here."""
         if session_rows.find_continuation(self._db, record.tip_id) is not None:
             return True
@@ -300,7 +300,9 @@ class ImportStore(Subject):
         return last != record.last_message
 
     @stored
-    def write(self, first: SessionInfo, replaced: str, begin: Callable[[], ImportReading]) -> None:
+    def write(
+        self, first: records.SessionInfo, replaced: str, begin: Callable[[], records.ImportReading]
+    ) -> None:
         """Stores a conversation that begins with the session `first` while it is read, and deletes the one
         named by `replaced`, if any, in one transaction. A retry after a lost connection reads again."""
         db, reading = self._db, begin()
@@ -335,7 +337,7 @@ class ImportStore(Subject):
 class _Batch:
     """Messages of a session that are written together."""
 
-    def __init__(self, db: Database, info: SessionInfo) -> None:
+    def __init__(self, db: Database, info: records.SessionInfo) -> None:
         self._db = db
         self._id = info.id
         self._latest = info.updated_at

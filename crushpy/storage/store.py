@@ -49,11 +49,6 @@ class Store:
         self.search = SearchStore(thread)
         self.imports = ImportStore(thread)
 
-    @property
-    def exists(self) -> bool:
-        """False if the first write would create the database."""
-        return self.location.exists
-
     async def run_maintenance(self) -> bool:
         """A few milliseconds of it: the index grows, deleted rows leave the file. False if all is done."""
         return await self.thread.run(self._maintain)

@@ -206,15 +206,6 @@ SET_SESSION_KIND: Statement[Any] = Statement(
     """,
     None,
 )
-SET_SESSION_PARENT: Statement[Any] = Statement(
-    """
-    UPDATE session SET parent_id=:parent WHERE session.id = :session
-    """,
-    """
-    UPDATE session SET parent_id=%(parent)s WHERE session.id = %(session)s
-    """,
-    None,
-)
 RENAME_SESSIONS: Statement[Any] = Statement(
     """
     UPDATE session SET title=:new_title WHERE session.root_id = :root AND (session.kind NOT IN ('task',

@@ -60,7 +60,6 @@ end_session = (
     update(_S).where(_S.id == p("session")).values(end_reason=p("reason"), ended_at=p("moment", Float))
 )
 set_session_kind = update(_S).where(_S.id == p("session")).values(kind=p("new_kind"))
-set_session_parent = update(_S).where(_S.id == p("session")).values(parent_id=p("parent"))
 rename_sessions = update(_S).where(_S.root_id == p("root"), _shown).values(title=p("new_title"))
 
 
