@@ -25,7 +25,7 @@ TRIGRAM_INDEX = (
 )
 _MAX_WORD_CHARS = 200
 _MAX_VECTOR_BYTES = 900_000
-"""A tsvector is limited to a megabyte: further words of a message are not found by it."""
+"""A tsvector is limited to a megabyte: the words of a larger message are in several rows."""
 _MAX_COUNT = 8
 """Occurrences of a word that count for its rank."""
 _MIN_PART_CHARS = 3
@@ -62,8 +62,9 @@ class PostgresFullText(FullTextIndex):
 
     def add(self, texts: Sequence[IndexedText]) -> None:
         rows = [
-            {"number": text.number, "piece": 0, "words": _vector(text.words), "parts": text.parts}
+            {"number": text.number, "piece": piece, "words": words, "parts": "" if piece else text.parts}
             for text in texts
+            for piece, words in enumerate(_vectors(text.words))
         ]
         self._db.execute_many(_ADD, rows)
 
@@ -116,14 +117,15 @@ def _split(text: str) -> Iterator[_Run]:
             yield from (_Run(run[at : at + 2], False, False) for at in range(len(run) - 1))
 
 
-def _vector(text: str) -> str:
-    """The words of a text as a tsvector: as many positions as occurrences, up to a bound."""
+def _vectors(text: str) -> Iterator[str]:
+    """The words of a text as tsvectors: as many positions as occurrences, up to a bound."""
     words: list[str] = []
     size = 0
     for word, many in Counter(run.text for run in _split(text)).items():
         positions = range(1, min(many, _MAX_COUNT) + 1)
         size += len(word.encode()) + 2 * len(positions) + 4
         if size > _MAX_VECTOR_BYTES:
-            break
+            yield " ".join(words)
+            words, size = [], 0
         words.append(f"{word}:{','.join(map(str, positions))}")
-    return " ".join(words)
+    yield " ".join(words)
