@@ -283,16 +283,12 @@ class ImportStore(Subject):
         return self._db.execute(sql.FIND_IMPORT, source=source, foreign=foreign_id).first()
 
     @stored
-<<<<<<< HEAD
     def find_last_message(self, root_id: str) -> str:
         """The last imported message of a conversation; empty if it was not imported."""
         return self._db.execute(sql.FIND_LAST_IMPORTED, root=root_id).scalar() or ""
 
     @stored
-    def was_continued(self, record: ImportRecord) -> bool:
-=======
     def was_continued(self, record: records.ImportRecord) -> bool:
->>>>>>> 3ede18f (storage: copy sessions in two passes)
         """Whether an imported conversation was continued here."""
         if session_rows.find_continuation(self._db, record.tip_id) is not None:
             return True

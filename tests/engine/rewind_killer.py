@@ -18,7 +18,7 @@ from crushpy.engine.rewind.undo_files import UndoFiles
 from crushpy.settings.schema import UndoSettings
 from crushpy.storage import (
     database,  # noqa: F401  (loaded once, before we fork)
-    sqlite_database,  # noqa: F401
+    sqlite_file,  # noqa: F401
 )
 from crushpy.storage.store import Store
 
