@@ -28,7 +28,7 @@ def _places(workspace: str) -> Iterator[str]:
     prefixes = (sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix)
     for prefix in map(os.path.realpath, prefixes):
         parts = [os.path.join(prefix, name) for name in _ENVIRONMENT_FILES]  # noqa: PTH118
-        whole = os.path.exists(parts[-1]) and not is_inside(workspace, prefix)  # noqa: PTH110
+        whole = os.path.exists(parts[-1]) and not is_in_folder(workspace, prefix)  # noqa: PTH110
         yield from [prefix] if whole else map(os.path.realpath, parts)
     yield os.path.dirname(os.path.realpath(sys.executable))  # noqa: PTH120
     user_site = site.getusersitepackages()
@@ -66,9 +66,9 @@ def is_importable(folder: str) -> bool:
     real = os.path.realpath(folder)
     if real == _ROOT:
         return not _is_checkout()
-    inside = (each for each in _workspaces if is_inside(real, each))
-    return all(any(is_inside(real, own) for own in own_code(each)) for each in inside)
+    inside = (each for each in _workspaces if is_in_folder(real, each))
+    return all(any(is_in_folder(real, own) for own in own_code(each)) for each in inside)
 
 
-def is_inside(path: str, folder: str) -> bool:
+def is_in_folder(path: str, folder: str) -> bool:
     return f"{path}/".startswith(f"{folder.rstrip('/')}/")

@@ -8,7 +8,7 @@ import sys
 from functools import lru_cache
 from pathlib import Path
 
-from crushpy.core.own_code import is_inside
+from crushpy.core.own_code import is_in_folder
 
 _SYSTEM_FOLDERS = ("/usr/local/bin", "/usr/bin", "/bin", "/usr/local/sbin", "/usr/sbin", "/sbin")
 _OWN_FOLDER = os.path.dirname(sys.executable)  # noqa: PTH120
@@ -60,4 +60,4 @@ def _safe_folders(path: str, *hostile: str) -> tuple[str, ...]:
 
 def _is_outside(path: str, folders: tuple[str, ...]) -> bool:
     real = os.path.realpath(path)
-    return not any(is_inside(real, os.path.realpath(folder)) for folder in folders)
+    return not any(is_in_folder(real, os.path.realpath(folder)) for folder in folders)
