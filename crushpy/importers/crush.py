@@ -23,7 +23,7 @@ from crushpy.importers.foreign_files import (
     LEADS_OUT,
     ForeignDatabase,
     Row,
-    is_inside,
+    leads_inside,
     readable_sessions,
     reading,
 )
@@ -47,7 +47,7 @@ class Crush:
     def sessions(self, path: Path) -> Iterator[Found]:
         candidates = (path, path / _FILE, path / ".crush" / _FILE)
         file = next((file for file in candidates if file.is_file()), None)
-        if file and not is_inside(file, path):
+        if file and not leads_inside(file, path):
             return iter([SkippedSession(file, LEADS_OUT)])
         return readable_sessions(file, _sessions) if file else iter(())
 

@@ -79,13 +79,13 @@ def jsonl_sessions(path: Path, look: Callable[[Path], Found | None]) -> Iterator
     """What `look` returns for the file `path`, or for each `.jsonl` file below it, in order. Links to folders
     or out of `path` are not followed; pipes and devices are ignored."""
     for file in [path] if _is_regular(path) else _jsonl_files(path):
-        if is_inside(file, path):
+        if leads_inside(file, path):
             yield from readable_sessions(file, lambda file: filter(None, [look(file)]))
         else:
             yield SkippedSession(file, LEADS_OUT)
 
 
-def is_inside(file: Path, folder: Path) -> bool:
+def leads_inside(file: Path, folder: Path) -> bool:
     """Whether `file` is `folder` or, all links followed, inside it."""
     return file == folder or Path(os.path.realpath(file)).is_relative_to(os.path.realpath(folder))
 

@@ -22,8 +22,8 @@ from crushpy.importers.foreign_files import (
     LEADS_OUT,
     ForeignDatabase,
     decoded_object,
-    is_inside,
     json_files,
+    leads_inside,
     readable_sessions,
     reading,
 )
@@ -52,14 +52,14 @@ class OpenCode:
     def sessions(self, path: Path) -> Iterator[Found]:
         databases = [path] if path.is_file() and path.suffix != ".json" else sorted(path.glob("opencode*.db"))
         for file in databases:
-            if is_inside(file, path):
+            if leads_inside(file, path):
                 yield from readable_sessions(file, _database_sessions)
             else:
                 yield SkippedSession(file, LEADS_OUT)
         # Newer versions copied these into the database and left the files behind.
         for storage in (path, path / "storage"):
             for head in sorted((storage / "session").glob("*/*.json")):
-                if is_inside(head, path):
+                if leads_inside(head, path):
                     yield _file_session(storage, head)
                 else:
                     yield SkippedSession(head, LEADS_OUT)
@@ -118,7 +118,7 @@ def _file_session(storage: Path, head: Path) -> Found:
 
 def _stored_files(storage: Path, own: str, unmapped: Unmapped) -> Iterator[StoredMessage]:
     def inside(folder: Path) -> Iterator[Path]:
-        return (file for file in folder.glob("*.json") if is_inside(file, storage))
+        return (file for file in folder.glob("*.json") if leads_inside(file, storage))
 
     for name, message in json_files(inside(storage / "message" / own), unmapped):
         yield name, message, list(json_files(inside(storage / "part" / name), unmapped))
