@@ -167,7 +167,7 @@ class CrushpyApp(AdaptedApp):
     ) -> bool:
         if isinstance(default_namespace, Screen) and not default_namespace.children:
             return True  # its widgets are not mounted yet, or are removed: ignore the key
-        return await super().run_action(action, default_namespace, namespaces)
+        return await super().run_action(action, default_namespace, namespaces)  # pyright: ignore[reportUnknownArgumentType]
 
     def pop_screen(self) -> "AwaitComplete":
         # Textual cancels a screen's workers after removing its widgets: in between they would find none.
