@@ -1,12 +1,17 @@
 """The MCP servers of a conversation, before any of them is needed: their names, and the tools to offer."""
 
+import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crushpy.bootstrap.project_environment import ProjectEnvironment
 from crushpy.core.access import Privileges
 from crushpy.core.events import Notice
+from crushpy.core.mcp_names import mcp_tool_name
+from crushpy.core.messages import Json
 from crushpy.engine.event_bus import EventBus
+from crushpy.engine.runtime import AskUser
 from crushpy.settings.schema import McpServerSettings
 from crushpy.tools.errors import ToolError
 from crushpy.tools.mcp import McpTool, mcp_tools, read_known_servers
@@ -18,6 +23,7 @@ if TYPE_CHECKING:
 
 PROJECT_FILE = ".mcp.json"
 ASSUMED_WINDOW = 128_000
+_SECRET = re.compile(r"passw|passphrase|secret|token|api.?key|credential|\bpin\b", re.IGNORECASE)
 
 
 class McpServers:
@@ -28,6 +34,7 @@ class McpServers:
         self._hub: McpHub | None = None
         self._make: Callable[[], McpHub] | None = None
         self._configs: dict[str, ServerConfig] | None = None
+        self.ask: AskUser | None = None
         self.problems: list[str] = []
         """What is wrong with the configuration."""
         root = environment.root
@@ -49,8 +56,28 @@ class McpServers:
         """The tools to offer, decided from what is known of the servers."""
         if not self.names:
             return ()
-        known = read_known_servers(self._environment.paths.mcp / "servers.json")
+        known = read_known_servers(self._file)
         return mcp_tools(self.names, known, window or ASSUMED_WINDOW)
+
+    @property
+    def prompts(self) -> list[tuple[str, str]]:
+        known = read_known_servers(self._file) if self.names else {}
+        return [
+            (mcp_tool_name(name, str(prompt.get("name"))), str(prompt.get("description", "")))
+            for name in self.names
+            if name in known
+            for prompt in known[name].prompts
+        ]
+
+    @property
+    def _file(self) -> Path:
+        return self._environment.paths.mcp / "servers.json"
+
+    async def _elicit(self, server: str, question: Json) -> Json:
+        """Refused without a front end, and if the server wants a secret."""
+        if self.ask is None or _wants_secret(question):
+            return {"action": "decline"}
+        return await self.ask(server, question)
 
     def connect(self, jobs: Jobs, events: EventBus) -> "Callable[[], McpHub]":
         """A function that returns the servers, made by its first call."""
@@ -81,9 +108,10 @@ class McpServers:
 
         hub = McpHub(
             self.configs(),
-            McpPlaces(environment.cwd, folder / "servers.json", folder / "accepted.json", folder),
+            McpPlaces(environment.cwd, self._file, folder / "accepted.json", folder),
             confine,
             private_hosts=environment.settings.permissions.private_hosts,
+            elicit=self._elicit,
         )
         for problem in self.problems:
             events(Notice(problem, "warning"))
@@ -92,3 +120,10 @@ class McpServers:
     async def close(self) -> None:
         if self._hub is not None:
             await self._hub.close()
+
+
+def _wants_secret(question: Json) -> bool:
+    """Whether a form has a field for a password or key. A question that only opens a page has none."""
+    schema: Json = question.get("requestedSchema") or {}
+    fields: dict[str, Json] = schema.get("properties") or {}
+    return any(_SECRET.search(f"{name} {field.get('title', '')}") for name, field in fields.items())

@@ -148,6 +148,7 @@ APP_COMMANDS: tuple[AppCommand, ...] = (
     AppCommand("Status", "status", "Model, folder, context, mode, sandbox and jobs.", "status"),
     AppCommand("Settings", "config", "Settings and their sources; sets a value.", "config", "[key [value]]"),
     AppCommand("Permissions", "permissions", "The rules in force, and grants made here.", "permissions"),
+    AppCommand("MCP Servers", "mcp", "State, tools, log and restart of MCP servers.", "mcp", "[server]"),
     AppCommand("Jobs", "jobs", "Background commands with their last lines.", "jobs"),
     AppCommand("Changes", "diff", "File changes of this conversation.", "diff"),
     AppCommand("Review", "review", "Ask the agent to review those changes.", "review", "[focus words]"),

@@ -1,9 +1,11 @@
-"""Pictures of a prompt: named by a flag, pasted, dropped, or mentioned as `@picture.png`.
+"""Pictures of a prompt: named by a flag, pasted, dropped, or mentioned as `@picture.png`; and resources of
+MCP servers, mentioned as `@server:uri`.
 
 Each is read and scaled once, in a thread; every request sends the stored bytes.
 """
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -12,15 +14,18 @@ import msgspec
 
 from crushpy.core.errors import UsageError
 from crushpy.core.events import Event, Notice
-from crushpy.core.messages import Image, Message
+from crushpy.core.messages import Image, Message, Note
 from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.event_bus import ProgressReporter
 from crushpy.engine.models import Models
 from crushpy.security.sanitize import encodable, one_line
+from crushpy.tools.errors import ConsentNeeded, ToolError
 from crushpy.util.images import SUFFIXES, ImageLimits, read_picture, scale_image
 from crushpy.util.mentions import mentioned_files
 from crushpy.util.spawn import spawn
 
+_RESOURCE = re.compile(r"(?<!\S)@([A-Za-z0-9][A-Za-z0-9_-]*):(\S+)")
+"""A resource of an MCP server."""
 SCALING = "Reading pictures"
 MAX_TOTAL_BYTES = 15_000_000
 """All pictures of a prompt: 20 MB in base64, the most that every vendor accepts in a request."""
@@ -30,9 +35,9 @@ class Attachments:
     """The pictures of one conversation's prompts."""
 
     def __init__(self, scope: AgentScope) -> None:
-        self._cwd = scope.services.workspace.cwd
+        self._cwd, self._mcp = scope.services.workspace.cwd, scope.services.workspace.mcp
         self._models, self._session, self._emit = scope.models, scope.session, scope.emit
-        self._reading: dict[str, asyncio.Task[tuple[tuple[Image, ...], list[str]]]] = {}
+        self._reading: dict[str, asyncio.Task[tuple[tuple[Image | Note, ...], list[str]]]] = {}
 
     @property
     def _model(self) -> str:
@@ -56,10 +61,10 @@ class Attachments:
 
     def begin(self, prompt: Message) -> None:
         """Starts reading the pictures that a prompt mentions."""
-        names = mentioned(prompt.text)
-        if names:
+        names, resources = mentioned(prompt.text), _RESOURCE.findall(prompt.text)
+        if names or resources:
             room = MAX_TOTAL_BYTES - sum(image.info.size for image in prompt.images)
-            self._reading[prompt.id] = spawn(self._read(names, room))
+            self._reading[prompt.id] = spawn(self._read(names, room, resources))
 
     def forget(self, prompt: Message) -> None:
         """Cancels reading for a prompt that was removed."""
@@ -86,9 +91,27 @@ class Attachments:
             self._emit(Notice(f"{problem} It is sent as text.", "warning"))
         return msgspec.structs.replace(prompt, parts=(*prompt.parts, *found)) if found else prompt
 
-    async def _read(self, names: list[str], room: int) -> tuple[tuple[Image, ...], list[str]]:
+    async def _read(
+        self, names: list[str], room: int, resources: list[tuple[str, str]]
+    ) -> tuple[tuple[Image | Note, ...], list[str]]:
         problems: list[str] = []
-        return await load_pictures(names, self._cwd, self._limits, self._emit, room, problems), problems
+        found: list[Image | Note] = []
+        for server, uri in dict.fromkeys(resources):
+            try:
+                text = await self._mcp().read(server, uri)
+                found.append(Note(f"The resource @{server}:{uri}, which the user mentions:\n{text}"))
+            except (ToolError, ConsentNeeded) as error:
+                if server in self._servers():
+                    problems.append(f"@{server}:{one_line(uri)} is not attached: {error}")
+        if names:
+            found += await load_pictures(names, self._cwd, self._limits, self._emit, room, problems)
+        return tuple(found), problems
+
+    def _servers(self) -> Sequence[str]:
+        try:
+            return self._mcp().names
+        except ToolError:
+            return ()
 
 
 def image_limits(models: Models, model: str) -> ImageLimits:

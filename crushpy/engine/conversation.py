@@ -24,7 +24,7 @@ from crushpy.engine.event_bus import Listener, unexpected_error
 from crushpy.engine.queued_prompts import QueuedPrompts
 from crushpy.engine.rewind.conversation_files import ConversationFiles
 from crushpy.engine.run_slot import RunSlot
-from crushpy.engine.runtime import Runtime
+from crushpy.engine.runtime import McpAccess, Runtime
 from crushpy.engine.session.session import user_message
 from crushpy.engine.side_calls import suggest_title
 from crushpy.engine.turn.limits import Spent
@@ -396,6 +396,11 @@ class Conversation:
         for job in self._workspace.jobs.running():
             what = headline("bash", {"command": job.command})
             self._emit(JobEnded(job.id, job.command, f"{job.id} was ended when crushpy quit: {what}"))
+
+    @property
+    def mcp(self) -> McpAccess:
+        """The MCP servers; nothing is started by looking."""
+        return self._runtime.mcp
 
     async def close(self) -> None:
         """Ends the running turn and all background jobs; closes connections and the database."""

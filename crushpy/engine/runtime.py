@@ -1,11 +1,12 @@
 """The services of one open conversation, built by `crushpy.bootstrap`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 
+from crushpy.core.messages import Json
 from crushpy.engine.agents.agent import Agent
 from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.agents.subagents import Subagents, TaskWorkspace
@@ -16,6 +17,8 @@ from crushpy.engine.rewind.undo_files import UndoFiles
 from crushpy.engine.session.run_summary import RunSummary
 from crushpy.engine.turn.limits import Limits
 
+AskUser = Callable[[str, Json], Awaitable[Json]]
+
 
 class McpAccess(Protocol):
     """The MCP servers of a conversation; nothing is loaded until `hub` is asked for."""
@@ -24,6 +27,14 @@ class McpAccess(Protocol):
     def names(self) -> Sequence[str]:
         """The servers that are configured."""
         ...
+
+    @property
+    def prompts(self) -> Sequence[tuple[str, str]]:
+        """The names of the prompts that the servers offer, as far as known, and their descriptions."""
+        ...
+
+    ask: AskUser | None
+    """Set by a front end that can show the question of a server; gets its name and the question."""
 
     def hub(self) -> Any:
         """The servers themselves."""

@@ -1,7 +1,7 @@
 """The interface of a tool: name, arguments, what it would touch, and what it does."""
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from copy import copy
 from pathlib import Path
@@ -76,6 +76,15 @@ class McpService(Protocol):
 
     def resolve(self, server: str, tool: str) -> tuple[str, str]:
         """The server and the tool that a call means. Raises ToolError if that is not known."""
+        ...
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The servers."""
+        ...
+
+    async def read(self, server: str, uri: str) -> str:
+        """The text of a resource."""
         ...
 
     async def search(self, query: str, server: str) -> str:

@@ -4,7 +4,7 @@ import asyncio
 import base64
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -34,6 +34,7 @@ from crushpy.tools.errors import ConsentNeeded, ToolError
 from crushpy.tools.mcp import KnownServer, ToolDefinition, read_known_servers
 from crushpy.tools.shell.child_environment import child_environment
 from crushpy.tools.shell.command_output import Output, describe_output
+from crushpy.tools.truncate import truncate
 from crushpy.util.images import image_type, scale_image
 from crushpy.util.spawn import spawn
 
@@ -44,8 +45,8 @@ MAX_PROBLEMS = 50
 State = Literal["unused", "starting", "ready", "failed", "needs login"]
 Confine = Callable[[tuple[str, ...], McpServerSettings], list[str]]
 """The command line that runs a server in the sandbox. Raises ToolError if there is none."""
-Elicit = Callable[[str, Json], "asyncio.Future[Json]"]
-"""Asks the user what a server wants to know; the future gets the answer."""
+Elicit = Callable[[str, Json], Awaitable[Json]]
+"""Asks the user what a server wants to know; returns the answer in the form of the protocol."""
 
 
 class McpPlaces(Data, frozen=True):
@@ -85,10 +86,8 @@ class Server:
         return self.state == "ready" and self.process is not None and not self.process.ended
 
 
-def _decline(server: str, question: Json) -> "asyncio.Future[Json]":
-    answer: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
-    answer.set_result({"action": "decline"})
-    return answer
+async def _decline(server: str, question: Json) -> Json:
+    return {"action": "decline"}
 
 
 class McpHub:
@@ -174,18 +173,26 @@ class McpHub:
         data = await self._order(one, "call", tool, arguments, heard)
         return to_outcome(server, data, context)
 
-    async def read(self, server: str, uri: str) -> Json:
-        """The content of a resource."""
-        one = self._find(server)
-        await self._connect(one, None)
-        return await self._order(one, "read", uri)
+    @property
+    def names(self) -> list[str]:
+        return list(self.servers)
+
+    async def read(self, server: str, uri: str) -> str:
+        """The text of a resource."""
+        return await self._text(server, "read", uri)
 
     async def prompt(self, server: str, name: str, arguments: Json) -> str:
         """The text of a server's prompt."""
+        return await self._text(server, "prompt", name, arguments)
+
+    async def _text(
+        self, server: str, verb: Literal["read", "prompt"], name: str, arguments: Json | None = None
+    ) -> str:
         one = self._find(server)
         await self._connect(one, None)
-        data = await self._order(one, "prompt", name, arguments)
-        return "\n\n".join(str(each["text"]) for each in data["content"] if each.get("text"))
+        data = await self._order(one, verb, name, arguments)
+        text = "\n\n".join(str(each["text"]) for each in data["content"] if each.get("text"))
+        return redact(truncate(text).text)
 
     async def connect(self, name: str) -> Server:
         """Connects to a server without a question. Raises McpError."""

@@ -13,10 +13,13 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.message import Message
 
-from crushpy.core.app_commands import by_slash
+from crushpy.core.app_commands import AppCommand, by_slash
 from crushpy.core.errors import CrushpyError
+from crushpy.core.mcp_names import MCP_PREFIX
+from crushpy.core.messages import Json
 from crushpy.core.start_options import StartOptions
 from crushpy.engine.event_bus import unexpected_error
+from crushpy.security.sanitize import one_line
 from crushpy.tui.attaching import Attaching
 from crushpy.tui.chat_events import ChatEvents
 from crushpy.tui.items import BoundaryItem, ItemAction, NoticeItem, TranscriptItem
@@ -158,6 +161,7 @@ class ChatScreen(ChatHost):
         conversation.subscribe(self.events.hear)
         self.conversation = conversation
         self.prompt.edit_like(conversation.settings.editing)
+        self._use_servers(conversation)
         self.post_message(self.Opened(conversation.settings))
         conversation.expect_prompt()
         self.set_timer(WARM_UP_DELAY_S, conversation.warm_up)
@@ -230,9 +234,37 @@ class ChatScreen(ChatHost):
     def _backed_out(self) -> None:
         self.attachments.remove_last()
 
+    def _use_servers(self, conversation: "Conversation") -> None:
+        """Offers the prompts of MCP servers as commands, and shows what servers ask."""
+        if not conversation.mcp.names:
+            return
+        commands = [
+            AppCommand(name, "mcp", one_line(text)[:80], name, "[args]")
+            for name, text in conversation.mcp.prompts
+        ]
+        self.prompt.add_commands(commands)
+        conversation.mcp.ask = self._show_form
+
+    async def _show_form(self, server: str, question: Json) -> Json:
+        """Shows a server's form, or asks before a page that it names is opened."""
+        from crushpy.tui.screens.choose import Choice, ChooseScreen
+        from crushpy.tui.screens.server_form import ServerForm
+
+        if url := question.get("url"):
+            choices = [Choice("decline", "Decline"), Choice("accept", "Open the page in the browser")]
+            asked = ChooseScreen(f"{server} wants you to open a page", choices, hint=one_line(str(url)))
+            action = await self.run_worker(self.show(asked)).wait() or "cancel"
+            if action == "accept":
+                app_of(self).open_url(str(url))
+            return {"action": action}
+        return await self.run_worker(self.show(ServerForm(server, question))).wait() or {"action": "cancel"}
+
     @on(PromptInput.Command)
     def _command(self, event: PromptInput.Command) -> None:
         command = by_slash(event.name)
+        if command is None and event.name.startswith(MCP_PREFIX):
+            self.run_worker(self.perform("mcp", f"{event.name} {event.args}"))
+            return
         if command is None:
             tell(self, f"There is no command /{event.name}. /help lists all commands.", "warning")
             return

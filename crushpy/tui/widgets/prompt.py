@@ -272,6 +272,10 @@ class PromptInput(FoldingTextArea):
         self.replace("\n", start, (row, column), maintain_selection_offset=False)
         return True
 
+    def add_commands(self, commands: Sequence[AppCommand]) -> None:
+        """Offers further commands."""
+        self._completer.commands = (*self._completer.commands, *commands)
+
     def _message(self, text: str) -> Message | None:
         """The message to post for a text; None if it cannot be sent, which the user is told."""
         if text.startswith("!"):

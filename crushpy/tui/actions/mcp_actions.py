@@ -1,0 +1,80 @@
+"""The command about MCP servers: their state, tools and log, a restart; and the prompts that they offer."""
+
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from crushpy.core.errors import CrushpyError
+from crushpy.core.mcp_names import MCP_PREFIX
+from crushpy.core.messages import counted
+from crushpy.security.sanitize import clean, one_line
+from crushpy.tools.errors import ConsentNeeded, ToolError
+from crushpy.tui.actions.command_group import CommandGroup, RefusedCommand
+from crushpy.tui.items import ReplyItem
+from crushpy.tui.screens.choose import Choice
+
+if TYPE_CHECKING:
+    from crushpy.extensions.mcp.hub import Server
+
+
+class McpCommands(CommandGroup):
+    async def mcp(self, argument: str) -> None:
+        """Lists the servers; a chosen one shows its tools and its log, or is restarted."""
+        servers = self.conversation.mcp
+        if not servers.names:
+            raise RefusedCommand(
+                "No MCP server is configured.", "Add one: crushpy mcp add NAME -- COMMAND ARGS..."
+            )
+        hub = servers.hub()
+        if argument.strip().startswith(MCP_PREFIX):
+            await self._prompt(hub, argument.strip())
+            return
+        choices = [Choice(name, name, _state(one)) for name, one in hub.servers.items()]
+        name = argument.strip() or await self.choose("MCP servers", choices, "Enter shows a server")
+        if not name:
+            return
+        if name not in hub.servers:
+            raise RefusedCommand(f"There is no MCP server {name!r}. Configured: {', '.join(hub.servers)}.")
+        one = hub.servers[name]
+        choices = [
+            Choice("tools", "Tools", f"{len(one.tools)}, with their descriptions"),
+            Choice("log", "Log", "the last error, and what was left out"),
+            Choice("restart", "Restart", "end it if it runs, and start it"),
+        ]
+        match await self.choose(f"{name}: {_state(one)}", choices, one_line(one.config.command_line)):
+            case "tools":
+                rows = [f"- `{tool.name}`: {one_line(tool.description)}" for tool in one.tools]
+                self.chat.transcript.add(ReplyItem("\n".join(rows) or "Its tools are not known yet."))
+            case "log":
+                lines = [line for line in (one.error, *one.problems) if line]
+                self.say(clean("\n".join(lines)) or f"{name}: nothing went wrong.")
+            case "restart":
+                if hub.needs_consent(name):
+                    raise RefusedCommand("The agent's first call asks you about this server of the project.")
+                hub.restart(name)
+                self.say(f"{name} is starting.")
+            case _:
+                pass
+
+    async def _prompt(self, hub: Any, text: str) -> None:
+        """Sends the prompt of a server that `/mcp__server__prompt ARGS` names."""
+        try:
+            name, *words = shlex.split(text)
+        except ValueError as error:
+            raise RefusedCommand(f"The arguments cannot be read: {error}.") from None
+        server, prompt = hub.resolve("", name)
+        known = hub.servers[server].known
+        names: list[str] = []
+        for one in known.prompts if known else ():
+            names = one["arguments"] if one["name"] == prompt else names
+        try:
+            sent = await hub.prompt(server, prompt, dict(zip(names, words, strict=False)))
+        except (ToolError, ConsentNeeded, CrushpyError) as error:
+            raise RefusedCommand(str(error)) from None
+        self.conversation.submit(sent, pasted=(sent,))
+
+
+def _state(one: "Server") -> str:
+    if not one.known:
+        return one.state
+    tokens = sum(len(tool.description) + len(str(tool.schema)) for tool in one.tools) // 4
+    return f"{one.state}, {counted(len(one.tools), 'tool')}, about {tokens:,} tokens if all were offered"

@@ -1,0 +1,74 @@
+"""The form that an MCP server asks the user to fill in."""
+
+from typing import Any, cast
+
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Checkbox, Input, Select, Static
+
+from crushpy.core.messages import Json
+from crushpy.security.sanitize import clean, one_line
+from crushpy.tui.widgets.key_bar import KeyBar
+
+
+class ServerForm(ModalScreen[Json]):
+    """Dismissed with the answer in the form of the protocol: action and content."""
+
+    DEFAULT_CSS = """
+    ServerForm { align: center middle; }
+    ServerForm VerticalScroll { width: 80%; max-width: 90; height: auto; max-height: 80%; padding: 1 2;
+        background: $panel; border: round $accent; }
+    ServerForm .problem { color: $error; }
+    """
+    BINDINGS = [
+        Binding("ctrl+s", "send", "Send", priority=True),
+        Binding("ctrl+d", "answer('decline')", "Decline", priority=True),
+        Binding("escape", "answer('cancel')", "Cancel"),
+    ]
+
+    def __init__(self, server: str, question: Json) -> None:
+        super().__init__()
+        self._server = server
+        self._question = question
+        schema = cast(Json, question.get("requestedSchema") or {})
+        self._fields = cast(dict[str, Json], schema.get("properties") or {})
+        self._required = cast(list[str], schema.get("required") or [])
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll():
+            yield Static(Content.styled(f"The MCP server {self._server} asks", "bold"))
+            yield Static(Content(clean(str(self._question.get("message", "")))[:2_000]))
+            for number, (name, field) in enumerate(self._fields.items()):
+                mark = " (required)" if name in self._required else ""
+                yield Static(Content(one_line(str(field.get("title") or name)) + mark))
+                yield self._widget(f"field-{number}", field)
+            yield Static("", classes="problem")
+        yield KeyBar()
+
+    def _widget(self, key: str, field: Json) -> Input | Checkbox | "Select[str]":
+        if field.get("type") == "boolean":
+            return Checkbox("yes", value=bool(field.get("default")), id=key)
+        if options := field.get("enum"):
+            return Select([(one_line(str(one)), str(one)) for one in options], id=key)
+        kind = field.get("type")
+        shown = "integer" if kind == "integer" else "number" if kind == "number" else "text"
+        return Input(str(field.get("default", "")), type=shown, id=key)
+
+    def action_answer(self, action: str) -> None:
+        self.dismiss({"action": action})
+
+    def action_send(self) -> None:
+        content: Json = {}
+        for number, (name, field) in enumerate(self._fields.items()):
+            value: Any = cast(Any, self.query_one(f"#field-{number}")).value
+            if isinstance(value, str) and field.get("type") in ("integer", "number") and value:
+                value = int(value) if field["type"] == "integer" else float(value)
+            if value in ("", Select.NULL) and name in self._required:
+                self.query_one(".problem", Static).update(Content(f"{one_line(name)} is required"))
+                return
+            if value not in ("", Select.NULL):
+                content[name] = value
+        self.dismiss({"action": "accept", "content": content})
