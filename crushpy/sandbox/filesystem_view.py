@@ -118,6 +118,8 @@ class SandboxConfig(Data, frozen=True):
 def writable_folders(names: Iterable[str], own_folders: Iterable[Path]) -> tuple[str, ...]:
     """The folders of the setting `sandbox.write`. Raises SettingsError for one that would open too much."""
     folders = [str(Path(name).expanduser()) for name in names]
+    if not folders:  # there may be no home folder
+        return ()
     home, own = os.path.realpath(Path.home()), [os.path.realpath(each) for each in own_folders]
     for folder in folders:
         real = "/" if "\0" in folder else os.path.realpath(folder)
