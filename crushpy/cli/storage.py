@@ -38,7 +38,7 @@ async def copy_command(source: Database, target: Database, as_json: AsJson = Fal
         store.listen(_print_message)
         store.location.replaces_damaged = False
     try:
-        if not old.exists:
+        if not old.location.exists:
             raise UsageError(f"there is no database {old.place}", "Give the one to copy.")
         if _canonical_name(old) == _canonical_name(new):
             raise UsageError("source and target are the same database", "Give two databases.")

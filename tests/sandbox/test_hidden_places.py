@@ -165,7 +165,7 @@ def test_those_nearest_to_the_workspace_are_found_first(tmp_path: Path) -> None:
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     (tmp_path / ".env").touch()
-    assert next(iter(variable_files(Path("/"), workspace))) == str(tmp_path / ".env")
+    assert variable_files(Path("/"), workspace)[0][0] == str(tmp_path / ".env")
 
 
 async def test_a_setting_opens_a_hidden_place(
