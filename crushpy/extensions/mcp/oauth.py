@@ -20,6 +20,7 @@ import msgspec
 from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 
+from crushpy.core.paths import private_dir
 from crushpy.extensions.mcp.wire import LoginNeededError, ServerSpec
 from crushpy.llm.system_keyring import KeyringUnusable, read_secret, write_secret
 from crushpy.security.private_files import locked
@@ -41,11 +42,15 @@ class StoredTokens(msgspec.Struct):
 class KeyringStorage:
     """Implements the SDK's TokenStorage. The name includes the origin: no other server is sent the tokens."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, folder: str) -> None:
+        """`folder`: for a file that says that tokens were stored; without it no keyring is opened."""
         parts = urlsplit(url)
         self.name = f"mcp {parts.scheme}://{parts.netloc}{parts.path}"
+        self.mark = Path(folder) / f"login-{sha256(self.name.encode()).hexdigest()[:16]}"
 
     def read(self) -> StoredTokens:
+        if not self.mark.exists():
+            return StoredTokens()
         try:
             text = read_secret(self.name)
         except KeyringUnusable:
@@ -56,6 +61,8 @@ class KeyringStorage:
 
     def write(self, stored: StoredTokens) -> None:
         write_secret(self.name, msgspec.json.encode(stored).decode())
+        private_dir(self.mark.parent)
+        self.mark.touch(mode=0o600)
 
     async def get_tokens(self) -> OAuthToken | None:
         stored = await asyncio.to_thread(self.read)
@@ -170,7 +177,7 @@ async def make_auth(spec: ServerSpec, show: Callable[[str], Awaitable[None]] | N
         await asyncio.to_thread(check_endpoint, url, spec.oauth.private_hosts)
         await show(url)
 
-    storage = KeyringStorage(spec.url)
+    storage = KeyringStorage(spec.url, spec.locks)
     oauth = spec.oauth
     metadata = OAuthClientMetadata(
         client_name="crushpy",
@@ -198,8 +205,7 @@ async def make_auth(spec: ServerSpec, show: Callable[[str], Awaitable[None]] | N
     )
     auth.private_hosts = oauth.private_hosts
     auth.server_origin = _origin(spec.url)
-    digest = sha256(storage.name.encode()).hexdigest()[:16]
-    auth.lock_file = Path(spec.locks) / f"login-{digest}.lock" if spec.locks else None
+    auth.lock_file = storage.mark.with_suffix(".lock")
     return auth
 
 
