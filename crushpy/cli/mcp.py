@@ -172,8 +172,8 @@ def _require_consent(hub: Any, name: str) -> None:
 
 
 async def call_server_tool(
-    server: Annotated[str, typer.Argument(metavar="SERVER")],
-    tool: Annotated[str, typer.Argument(metavar="TOOL")],
+    server: Annotated[str, typer.Argument(metavar="SERVER", help="The server.")],
+    tool: Annotated[str, typer.Argument(metavar="TOOL", help="The tool, as the server names it.")],
     args: Annotated[str, typer.Option("--args", metavar="JSON", help="The arguments.")] = "{}",
 ) -> None:
     """Call a tool of a server, and print the result."""
