@@ -32,6 +32,7 @@ from crushpy.tui.screens.inspector import InspectorScreen
 from crushpy.tui.screens.message_search import SearchScreen
 from crushpy.tui.screens.models import ModelsScreen
 from crushpy.tui.screens.rewind import RestorationScreen, RewindScreen
+from crushpy.tui.screens.server_form import ServerForm
 from crushpy.tui.screens.session_reader import SessionReaderScreen
 from crushpy.tui.screens.session_tree import SessionTreeScreen
 from crushpy.tui.screens.sessions import SessionsScreen
@@ -63,6 +64,21 @@ SCREENS: dict[str, Callable[[SessionBrowser, str], Screen[Any]]] = {
     "key": lambda *_: KeyScreen("openai", "Secret Service"),
     "rewind": lambda *_: RewindScreen(
         [PointSummary(said(f"prompt {n}"), n, ("a.py",) * n) for n in range(9)], "/work"
+    ),
+    "server form": lambda *_: ServerForm(
+        "shop",
+        {
+            "message": "Who are you?",
+            "requestedSchema": {
+                "properties": {
+                    "name": {"type": "string"},
+                    "age": {"type": "integer"},
+                    "member": {"type": "boolean"},
+                    "size": {"type": "string", "enum": ["S", "M"]},
+                },
+                "required": ["name"],
+            },
+        },
     ),
     "restoration": lambda *_: RestorationScreen("Undo", VIEWS, lambda: Palette(lambda *_: Style())),
 }

@@ -11,10 +11,11 @@ from textual.widgets import Checkbox, Input, Select, Static
 
 from crushpy.core.messages import Json
 from crushpy.security.sanitize import clean, one_line
+from crushpy.tui.screens.overlay import OverlayScreen
 from crushpy.tui.widgets.key_bar import KeyBar
 
 
-class ServerForm(ModalScreen[Json]):
+class ServerForm(ModalScreen[Json], OverlayScreen[Json]):
     """Dismissed with the answer in the form of the protocol: action and content."""
 
     DEFAULT_CSS = """
@@ -48,7 +49,7 @@ class ServerForm(ModalScreen[Json]):
             yield Static("", classes="problem")
         yield KeyBar()
 
-    def _widget(self, key: str, field: Json) -> Input | Checkbox | "Select[str]":
+    def _widget(self, key: str, field: Json) -> "Input | Checkbox | Select[str]":
         if field.get("type") == "boolean":
             return Checkbox("yes", value=bool(field.get("default")), id=key)
         if options := field.get("enum"):
