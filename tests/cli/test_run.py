@@ -74,7 +74,8 @@ def test_stream_json_has_the_session_first_and_the_result_last(run: Run, llm: Sc
     ]
     assert done.of("retry")[0]["seconds"] == 0.25
     assert "".join(line["text"] for line in done.of("text")) == "I look.Done."
-    assert done.of("tool_call")[0] == {"type": "tool_call", "id": "c1", "name": "ls", "args": {}}
+    called = {"type": "tool_call", "id": "c1", "name": "ls", "args": {}, "target": ""}
+    assert done.of("tool_call")[0] == called
     assert done.of("tool_result")[0]["id"] == "c1"
     assert result["text"] == "Done."
     for line in done.stdout.splitlines():
