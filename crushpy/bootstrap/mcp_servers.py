@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from crushpy.bootstrap.project_environment import ProjectEnvironment
 from crushpy.core.access import Privileges
 from crushpy.core.events import Notice
-from crushpy.core.mcp_names import mcp_tool_name
+from crushpy.core.mcp_names import PROJECT_FILE, mcp_tool_name
 from crushpy.core.messages import Json
 from crushpy.engine.event_bus import EventBus
 from crushpy.engine.runtime import AskUser
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from crushpy.extensions.mcp.configuration import ServerConfig
     from crushpy.extensions.mcp.hub import McpHub
 
-PROJECT_FILE = ".mcp.json"
 ASSUMED_WINDOW = 128_000
 _SECRET = re.compile(r"passw|passphrase|secret|token|api.?key|credential|\bpin\b", re.IGNORECASE)
 

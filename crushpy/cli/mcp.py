@@ -91,13 +91,12 @@ def add_server(
     if problems:
         raise UsageError(f"{problems[0]}.")
     paths = Paths()
-    for key, value in (("url", url), ("command", program), ("args", arguments), ("env", one.env)):
+    given = {"url": url, "command": program, "args": arguments, "env": one.env, "headers": one.headers}
+    for key, value in given.items():
         if value:
             text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-            file = set_value(paths, f"mcp.{name}.{key}", text)
-    if one.headers:
-        file = set_value(paths, f"mcp.{name}.headers", msgspec.json.encode(one.headers).decode())
-    print_text(f"{name} was added to {file}. Try it: crushpy mcp test {name}\n")  # pyright: ignore[reportPossiblyUnboundVariable]
+            set_value(paths, f"mcp.{name}.{key}", text)
+    print_text(f"{name} was added to {paths.config_file}. Try it: crushpy mcp test {name}\n")
 
 
 def _pairs(texts: Pairs) -> dict[str, str] | None:
@@ -126,7 +125,7 @@ async def _open_hub(name: str) -> AsyncGenerator[Any]:
     """The servers of this folder. Raises UsageError if there is none of that name."""
     from crushpy.core.ids import new_id
     from crushpy.engine.event_bus import EventBus
-    from crushpy.extensions.mcp.mcp_process import mcp_process
+    from crushpy.extensions.mcp.mcp_process import end_mcp_process
     from crushpy.tools.shell.jobs import Jobs
 
     environment = ProjectEnvironment(working_folder())
@@ -143,7 +142,7 @@ async def _open_hub(name: str) -> AsyncGenerator[Any]:
     finally:
         await servers.close()
         await jobs.close()
-        mcp_process().end()
+        end_mcp_process()
 
 
 async def test_server(name: Name) -> None:
@@ -163,7 +162,7 @@ async def test_server(name: Name) -> None:
 
 
 def _require_consent(hub: Any, name: str) -> None:
-    if hub.needs_consent(name):
+    if hub.needs_consent(hub.servers[name]):
         config = hub.servers[name].config
         raise UsageError(
             f"{name} comes from the project's .mcp.json and was not accepted yet: {config.command_line}",

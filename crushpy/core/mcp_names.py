@@ -1,12 +1,13 @@
 """The names of tools of MCP servers: `mcp__server__tool`, valid for every provider."""
 
-import hashlib
 import re
 from typing import Any
 
 BRIDGE = "mcp"
 """The tool that stands for the tools of all servers."""
 MCP_PREFIX = "mcp__"
+PROJECT_FILE = ".mcp.json"
+"""The servers of a project."""
 MAX_NAME_CHARS = 64
 """The shortest limit among providers."""
 _INVALID = re.compile(r"[^A-Za-z0-9_-]")
@@ -18,6 +19,8 @@ def mcp_tool_name(server: str, tool: str) -> str:
     name = _INVALID.sub("_", plain)
     if name == plain and len(name) <= MAX_NAME_CHARS:
         return name
+    import hashlib
+
     digest = hashlib.sha256(plain.encode(errors="surrogateescape")).hexdigest()[:8]
     return f"{name[: MAX_NAME_CHARS - 9]}_{digest}"
 

@@ -4,7 +4,6 @@ The servers are reached through `ToolContext.mcp`; nothing here starts one.
 """
 
 import fnmatch
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -33,10 +32,6 @@ class ToolDefinition(Data, frozen=True):
     description: str = ""
     schema: Json = msgspec.field(default_factory=dict[str, Any])
 
-    @property
-    def digest(self) -> str:
-        return hashlib.sha256(msgspec.json.encode(self, order="deterministic")).hexdigest()[:16]
-
 
 class KnownServer(Data, frozen=True):
     """What is known of a server from the last time it was used."""
@@ -45,14 +40,14 @@ class KnownServer(Data, frozen=True):
     """The hash of its configuration: another one is another server."""
     protocol: str = ""
     tools: tuple[ToolDefinition, ...] = ()
-    pins: dict[str, str] = msgspec.field(default_factory=dict[str, str])
-    """The digests of the definitions that the user has accepted, by tool."""
+    accepted: dict[str, ToolDefinition] = msgspec.field(default_factory=dict[str, ToolDefinition])
+    """The definitions that the user has accepted, by tool."""
     prompts: tuple[dict[str, Any], ...] = ()
     resources: tuple[dict[str, Any], ...] = ()
 
-    def changed_tools(self) -> list[str]:
-        """The tools whose definitions differ from those that were accepted."""
-        return [tool.name for tool in self.tools if self.pins.get(tool.name, tool.digest) != tool.digest]
+    def changed_tools(self) -> list[ToolDefinition]:
+        """The definitions that differ from those that were accepted."""
+        return [tool for tool in self.tools if self.accepted.get(tool.name, tool) != tool]
 
 
 def read_known_servers(file: Path) -> dict[str, KnownServer]:

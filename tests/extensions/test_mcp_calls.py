@@ -147,7 +147,7 @@ def test_a_changed_definition_is_refused_headless(run: Run, llm: ScriptedLLM, ho
     assert run("--allow", "mcp", "try").code == 0
     known = home / "mcp" / "servers.json"
     stored = msgspec.json.decode(known.read_bytes())
-    stored["many"]["pins"]["tool_000"] = "0" * 16
+    stored["many"]["accepted"]["tool_000"]["description"] = "Does something else."
     known.write_bytes(msgspec.json.encode(stored))
     llm.script(use(tool="tool_000", server="many"), "Done.")
     done = run("--allow", "mcp", "try")

@@ -10,15 +10,15 @@ from typing import Any, Literal
 import msgspec
 
 from crushpy.core.errors import SettingsError
+from crushpy.core.mcp_names import PROJECT_FILE
 from crushpy.core.messages import Data
 from crushpy.security.safe_open import open_regular
 from crushpy.settings.schema import McpServerSettings
+from crushpy.tools.shell.child_environment import is_secret_name
 
-PROJECT_FILE = ".mcp.json"
 MAX_FILE_BYTES = 1_000_000
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]|_(?!_)){0,31}")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
-_SECRET_NAME = re.compile(r"API_?KEY|SECRET|TOKEN|PASSWORD|CREDENTIAL", re.IGNORECASE)
 
 
 class ServerConfig(Data, frozen=True):
@@ -129,7 +129,7 @@ def expanded(config: ServerConfig, environ: Mapping[str, str] = os.environ) -> M
 
     def value(found: "re.Match[str]") -> str:
         name, default = found[1], found[2]
-        if config.origin == "project" and is_provider_key(name):
+        if config.origin == "project" and is_secret_name(name):
             raise SettingsError(
                 f"{PROJECT_FILE}: {config.name}: a project's file cannot use ${{{name}}}: it may hold a key.",
                 f"Define the server in your own settings: crushpy mcp add {config.name} ...",
@@ -153,7 +153,3 @@ def expanded(config: ServerConfig, environ: Mapping[str, str] = os.environ) -> M
         url=text(settings.url),
         headers={name: text(one) for name, one in (settings.headers or {}).items()},
     )
-
-
-def is_provider_key(name: str) -> bool:
-    return _SECRET_NAME.search(name) is not None

@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -73,12 +73,13 @@ def describe_tool(server: str, tool: ToolDefinition) -> str:
     return f"{mcp_tool_name(server, tool.name)}\n{tool.description}\nArguments (JSON schema):\n{schema}"
 
 
-def definition_diff(server: str, before: Sequence[ToolDefinition], after: Sequence[ToolDefinition]) -> str:
+def definition_diff(
+    server: str, before: Mapping[str, ToolDefinition], after: Sequence[ToolDefinition]
+) -> str:
     """How the definitions of tools have changed, as a unified diff."""
-    old = {tool.name: tool for tool in before}
     lines: list[str] = []
     for tool in after:
-        was = describe_tool(server, old[tool.name]) if tool.name in old else ""
+        was = describe_tool(server, before[tool.name])
         name = mcp_tool_name(server, tool.name)
         lines += difflib.unified_diff(
             was.splitlines(), describe_tool(server, tool).splitlines(), f"a/{name}", f"b/{name}", lineterm=""

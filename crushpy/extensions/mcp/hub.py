@@ -4,7 +4,7 @@ import asyncio
 import base64
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -70,12 +70,11 @@ class Server:
         self.state: State = "unused"
         self.error = ""
         self.problems: list[str] = []
-        self.log: list[str] = []
         self.opening: asyncio.Task[None] | None = None
         self.process: McpProcess | None = None
         """The process that holds the connection."""
         self.wire_name = config.name
-        """Its name there, other for each connection: all conversations share the process."""
+        """Its name in that process, which all conversations share; each connection has another."""
 
     @property
     def tools(self) -> tuple[ToolDefinition, ...]:
@@ -144,7 +143,7 @@ class McpHub:
 
     async def search(self, query: str, server: str) -> str:
         wanted = [self._find(server)] if server else list(self.servers.values())
-        opening = [self._open(one) for one in wanted if one.known is None and not self._needs_consent(one)]
+        opening = [self._open(one) for one in wanted if one.known is None and not self.needs_consent(one)]
         if opening:
             await asyncio.wait(opening, timeout=SEARCH_WAIT_S if len(wanted) > 1 else None)
         found = search_tools({one.config.name: one.tools for one in wanted if one.known}, query)
@@ -162,7 +161,7 @@ class McpHub:
     async def call(self, server: str, tool: str, arguments: Json, context: ToolContext) -> Outcome:
         one = self._find(server)
         await self._connect(one, context)
-        self._check_pins(one, await self._definition(one, tool))
+        self._check_accepted(one, await self._definition(one, tool))
 
         def heard(report: McpReport) -> None:
             if report.kind == "progress":
@@ -214,10 +213,6 @@ class McpHub:
         data = await mcp_process().carry_out("login", one.wire_name, spec=spec, heard=heard)
         self._learn(one, data)
 
-    def needs_consent(self, name: str) -> bool:
-        """Whether the user has to accept the command of a project's server first."""
-        return self._needs_consent(self._find(name))
-
     def restart(self, name: str) -> None:
         one = self._find(name)
         if one.process is not None:
@@ -258,7 +253,7 @@ class McpHub:
         """Waits for a connection, and says so. Raises ToolError or ConsentNeeded."""
         if one.is_connected:
             return
-        if self._needs_consent(one):
+        if self.needs_consent(one):
             raise self._consent(one)
         opening = self._open(one)
         began = time.monotonic()
@@ -317,7 +312,7 @@ class McpHub:
                     one.error = f"The MCP server {one.config.name} has ended." + (f"\n{tail}" if tail else "")
 
     def _learn(self, one: Server, data: Json) -> None:
-        """Stores what a server offers. Definitions that the user has accepted stay pinned."""
+        """Stores what a server offers, beside the definitions that the user has accepted."""
         config = one.config
         tools, problems = read_definitions(config.name, data.get("tools") or (), config.settings.tools)
         bad: dict[str, str] = data.get("bad_tools") or {}
@@ -326,12 +321,12 @@ class McpHub:
             for name, why in bad.items()
         ]
         one.problems = problems[:MAX_PROBLEMS]
-        pins = one.known.pins if one.known else {tool.name: tool.digest for tool in tools}
+        accepted = one.known.accepted if one.known else {tool.name: tool for tool in tools}
         one.known = KnownServer(
             config.digest,
             str(data.get("protocol", "")),
             tools,
-            pins,
+            accepted,
             tuple(encodable(data.get("prompts") or [])),
             tuple(encodable(data.get("resources") or [])),
         )
@@ -343,7 +338,7 @@ class McpHub:
 
     async def _definition(self, one: Server, tool: str) -> ToolDefinition:
         if not any(each.name == tool for each in one.tools):
-            if one.known is None and self._needs_consent(one):
+            if one.known is None and self.needs_consent(one):
                 raise self._consent(one)
             await self._open(one)
             if one.is_connected and not any(each.name == tool for each in one.tools):
@@ -358,10 +353,10 @@ class McpHub:
 
     # --- trust -------------------------------------------------------------------------------------------
 
-    def _needs_consent(self, one: Server) -> bool:
-        return one.config.origin == "project" and one.config.digest not in read_consents(
-            self._places.consents
-        )
+    def needs_consent(self, one: Server) -> bool:
+        """Whether the user has to accept the command of a project's server first."""
+        accepted = read_consents(self._places.consents)
+        return one.config.origin == "project" and one.config.digest not in accepted
 
     def _consent(self, one: Server) -> ConsentNeeded:
         config = one.config
@@ -375,30 +370,28 @@ class McpHub:
             lambda: add_consent(self._places.consents, config.digest),
         )
 
-    def _check_pins(self, one: Server, tool: ToolDefinition) -> None:
-        """A tool is pinned when it is first used; a changed one needs the user's consent."""
+    def _check_accepted(self, one: Server, tool: ToolDefinition) -> None:
+        """A tool is accepted when it is first used; once its definition changes, the user is asked."""
         assert one.known is not None
         known = one.known
-        if tool.name not in known.pins:
-            one.known = msgspec.structs.replace(known, pins={**known.pins, tool.name: tool.digest})
-            self._store(one)
         changed = known.changed_tools()
-        if tool.name not in changed:
+        if tool.name not in known.accepted:
+            self._accept(one, [tool])
+        if tool not in changed:
             return
-        after = [each for each in known.tools if each.name in changed]
-
-        def accept() -> None:
-            digests = {each.name: each.digest for each in after}
-            one.known = msgspec.structs.replace(one.known or known, pins={**known.pins, **digests})
-            self._store(one)
-
         name = one.config.name
-        count = f"{len(changed)} tool definitions" if len(changed) > 1 else f"the definition of {tool.name}"
-        reason = f"The MCP server {name} has changed {count} since you accepted them"
-        text = definition_diff(name, (), after)
-        shown = Diff(f"{MCP_PREFIX}{name}", text, text.count("\n+"), 0)
+        what = f"{len(changed)} tool definitions" if len(changed) > 1 else f"the definition of {tool.name}"
+        reason = f"The MCP server {name} has changed {what} since you accepted its tools"
+        text = definition_diff(name, known.accepted, changed)
+        shown = Diff(f"{MCP_PREFIX}{name}", text, text.count("\n+"), text.count("\n-"))
         access = Access(f"{MCP_PREFIX}{name}", "none", writes=True, reason=one_line(reason))
-        raise ConsentNeeded(access, shown, accept)
+        raise ConsentNeeded(access, shown, lambda: self._accept(one, changed))
+
+    def _accept(self, one: Server, tools: Sequence[ToolDefinition]) -> None:
+        assert one.known is not None
+        accepted = {**one.known.accepted, **{tool.name: tool for tool in tools}}
+        one.known = msgspec.structs.replace(one.known, accepted=accepted)
+        self._store(one)
 
     async def _answer(self, one: Server, question: Json) -> None:
         answer = await self.elicit(one.config.name, question)

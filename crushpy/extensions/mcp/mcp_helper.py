@@ -35,7 +35,7 @@ MAX_TOOLS = 2_000
 STDERR_LINES, STDERR_LINE_CHARS = 20, 500
 MAX_TEXT_CHARS = 20_000_000
 """Of all texts of one result; a longer one is cut here, so that it is not sent through the pipe."""
-CONNECT_TIMEOUT_S, END_TIMEOUT_S = 30.0, 5.0
+CONNECT_TIMEOUT_S, END_TIMEOUT_S, LAST_WORDS_S = 30.0, 5.0, 1.0
 
 
 def run_mcp_helper() -> None:
@@ -121,6 +121,8 @@ class OrderHandler:
         except BaseException as error:
             told: Json = {"message": describe_error(error), "needs_login": _needs_login(error)}
             if connection is not None:
+                if connection.lost:
+                    await connection.closed.wait()
                 told |= {"stderr": connection.stderr(), "lost": connection.lost}
             self.send(McpReport(order.id, "error", order.server, told))
         finally:
@@ -153,6 +155,8 @@ class ServerConnection:
         self._ready: asyncio.Future[Json] = orders.loop.create_future()
         self._client: Any = None
         self._stderr: deque[str] = deque(maxlen=STDERR_LINES)
+        self._stderr_ended = asyncio.Event()
+        self._stderr_ended.set()
         self._refresh_task: asyncio.Task[None] | None = None
         self._running = -1
         self._bad_tools: dict[str, str] = {}
@@ -176,20 +180,26 @@ class ServerConnection:
         return "\n".join(self._stderr)
 
     async def _run(self) -> None:
+        failure: BaseException | None = None
         try:
             async with AsyncExitStack() as stack:
                 self._client = await stack.enter_async_context(await self._make_client(stack))
                 self._ready.set_result(await self._lists())
                 await self._stop.wait()
+        except asyncio.CancelledError:
+            failure = ConnectionError("it was stopped")
         except BaseException as error:
-            if not self._ready.done():
-                cancelled = isinstance(error, asyncio.CancelledError)
-                self._ready.set_exception(ConnectionError("it was stopped") if cancelled else error)
-                self._ready.exception()  # it may be that no one waits
-        finally:
-            self.closed.set()
-            if self.lost or not self._stop.is_set():
-                self._orders.send(McpReport(0, "closed", self._order.server, {"stderr": self.stderr()}))
+            failure = error
+        ended_by_itself = self.lost or not self._stop.is_set()
+        if ended_by_itself:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stderr_ended.wait(), LAST_WORDS_S)
+        self.closed.set()
+        if failure is not None and not self._ready.done():
+            self._ready.set_exception(failure)
+            self._ready.exception()  # it may be that no one waits
+        if ended_by_itself:
+            self._orders.send(McpReport(0, "closed", self._order.server, {"stderr": self.stderr()}))
 
     async def _make_client(self, stack: AsyncExitStack) -> Any:
         from mcp import Client, types
@@ -269,6 +279,7 @@ class ServerConnection:
 
     def _stderr_pipe(self) -> Any:
         reading, writing = os.pipe()
+        self._stderr_ended.clear()
         threading.Thread(target=self._read_stderr, args=(reading,), daemon=True).start()
         return os.fdopen(writing, "w")
 
@@ -276,6 +287,7 @@ class ServerConnection:
         with os.fdopen(pipe, "rb") as lines:
             while line := lines.readline(STDERR_LINE_CHARS):
                 self._stderr.append(line.decode(errors="replace").rstrip())
+        self._orders.loop.call_soon_threadsafe(self._stderr_ended.set)
 
     # --- lists ---------------------------------------------------------------------------------------------
 

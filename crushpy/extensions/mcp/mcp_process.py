@@ -150,7 +150,7 @@ class McpProcess:
                 self._deliver(decode_server_report(line))
         self.end()
         self._process.wait()
-        for number, (_, _) in list(self._orders.items()):
+        for number in list(self._orders):
             self._deliver(
                 McpReport(number, "error", "", {"message": "the process that talked to it has ended"})
             )
@@ -188,3 +188,9 @@ def mcp_process() -> McpProcess:
     if _current is None or _current.ended:
         _current = McpProcess()
     return _current
+
+
+def end_mcp_process() -> None:
+    """Ends the process if it is running."""
+    if _current is not None:
+        _current.end()

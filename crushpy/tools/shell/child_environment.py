@@ -50,8 +50,13 @@ def child_environment(environ: Mapping[str, str], named: Sequence[str] = ()) -> 
     return {name: value for name, value in environ.items() if name in named or _is_safe(name, value, named)}
 
 
+def is_secret_name(name: str) -> bool:
+    """Whether a variable of this name probably holds a secret."""
+    return name != "PWD" and _SECRET_NAME.search(name) is not None
+
+
 def _is_safe(name: str, value: str, named: Sequence[str]) -> bool:
-    if name != "PWD" and (_SECRET_NAME.search(name) or _URL_WITH_PASSWORD.search(value)):
+    if is_secret_name(name) or (name != "PWD" and _URL_WITH_PASSWORD.search(value)):
         return False
     return _is_usual(name) or any(fnmatchcase(name, pattern) for pattern in named)
 

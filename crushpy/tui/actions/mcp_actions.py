@@ -48,7 +48,7 @@ class McpCommands(CommandGroup):
                 lines = [line for line in (one.error, *one.problems) if line]
                 self.say(clean("\n".join(lines)) or f"{name}: nothing went wrong.")
             case "restart":
-                if hub.needs_consent(name):
+                if hub.needs_consent(one):
                     raise RefusedCommand("The agent's first call asks you about this server of the project.")
                 hub.restart(name)
                 self.say(f"{name} is starting.")
