@@ -45,7 +45,7 @@ def test_nothing_was_forgotten(name: str) -> None:
     assert listed, f"{place}: the tool is not listed in all_tools() of crushpy/tools/registry.py"
     declared = isinstance(getattr(tool, "access", None), ToolAccess)
     assert declared, f"{place}: say what its calls touch: access = ToolAccess(...)"
-    overrides = tool.accesses is not Tool.accesses
+    overrides = tool.accesses is not Tool[Args].accesses
     assert overrides or tool.access.kind == "none", f"{place}: accesses() must say which {tool.access.kind}"
     template = DESCRIBED_ELSEWHERE.get(name, f"templates/tools/{name}.md")
     assert (ROOT / template).is_file(), f"the model is not told what {name} is for: write {template}"
