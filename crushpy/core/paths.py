@@ -52,6 +52,11 @@ class Paths:
         return self.data_dir / "mcp"
 
     @property
+    def plugins(self) -> Path:
+        """The plugins that the user has added."""
+        return self.data_dir / "plugins"
+
+    @property
     def stored_keys(self) -> Path:
         """The names of providers that have a key in the system keyring."""
         return self.data_dir / "stored_keys.json"

@@ -1,0 +1,49 @@
+"""`crushpy plugins`: adds, lists and removes plugins."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crushpy.cli.command_helpers import AsJson, add_group, print_json, print_text
+from crushpy.cli.workspace import working_folder
+from crushpy.core.errors import UsageError
+from crushpy.core.paths import Paths
+from crushpy.security.sanitize import clean
+
+
+def register(app: typer.Typer) -> None:
+    add_group(app, "plugins", {"add": add_folder, "list": list_plugins, "remove": remove_named})
+
+
+def add_folder(folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The plugin.")]) -> None:
+    """Copy a plugin's folder; again to update it."""
+    from crushpy.extensions.plugins import add_plugin
+
+    plugin = add_plugin(Paths(), working_folder() / folder)
+    print_text(clean(f"{plugin.name} was added, with {', '.join(plugin.contents)}.\n"))
+
+
+def list_plugins(as_json: AsJson = False) -> None:
+    """List the installed plugins, and what is in them."""
+    from crushpy.extensions.plugins import installed_plugins
+
+    plugins = installed_plugins(Paths())
+    if as_json:
+        fields = ("name", "version", "description", "folder", "contents", "problem")
+        print_json([{field: getattr(plugin, field) for field in fields} for plugin in plugins])
+        return
+    for plugin in plugins:
+        about = plugin.problem or f"{plugin.version}  {', '.join(plugin.contents)}".strip()
+        print_text(clean(f"{plugin.name}  {about}") + "\n")
+    if not plugins:
+        print_text("No plugin is installed. Add one: crushpy plugins add FOLDER\n")
+
+
+def remove_named(name: Annotated[str, typer.Argument(metavar="NAME", help="The plugin.")]) -> None:
+    """Remove a plugin."""
+    from crushpy.extensions.plugins import remove_plugin
+
+    if not remove_plugin(Paths(), name):
+        raise UsageError(f"There is no plugin {name!r}.", "See: crushpy plugins list")
+    print_text(f"{name} was removed.\n")

@@ -1,0 +1,136 @@
+"""Installed plugins: folders in the Agent Plugins layout or in Claude Code's, copied when they are added.
+
+A copy does not change behind the user's back; adding the folder again updates it.
+"""
+
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from crushpy.core.errors import UsageError
+from crushpy.core.ids import new_id
+from crushpy.core.messages import Data, Json
+from crushpy.core.paths import Paths, private_dir
+from crushpy.extensions.places import Unreadable, read_extension
+
+MANIFESTS = ("plugin.json", ".claude-plugin/plugin.json")
+MCP_FILES = ("mcp.json", ".mcp.json")
+CONTENTS = ("skills", "commands", "agents", "hooks", *MCP_FILES)
+MAX_PLUGIN_FILES = 5_000
+MAX_PLUGIN_BYTES = 100_000_000
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+class Plugin(Data, frozen=True):
+    """One plugin: what its manifest says."""
+
+    name: str
+    folder: Path
+    version: str = ""
+    description: str = ""
+    manifest: Json = msgspec.field(default_factory=dict[str, Any])
+    problem: str = ""
+    """Why nothing of it is used."""
+
+    @property
+    def named(self) -> dict[str, tuple[str, ...]]:
+        """The files and folders in it that the manifest names, by kind."""
+        found: dict[str, tuple[str, ...]] = {}
+        for kind in ("skills", "commands", "agents", "hooks"):
+            given = self.manifest.get(kind)
+            names: list[Any] = cast("list[Any]", given) if isinstance(given, list) else [given]
+            inside = [name for name in names if isinstance(name, str) and self._is_inside(name)]
+            found[kind] = tuple(name for name in inside if os.path.normpath(name) != kind)
+        return found
+
+    def _is_inside(self, name: str) -> bool:
+        return Path(os.path.realpath(self.folder / name)).is_relative_to(os.path.realpath(self.folder))
+
+    @property
+    def contents(self) -> tuple[str, ...]:
+        """The kinds of extensions in it."""
+        named = {kind for kind, names in self.named.items() if names} | set(self.manifest) & {"mcpServers"}
+        return tuple(kind for kind in (*CONTENTS, "mcpServers") if kind in named or self._has(kind))
+
+    def _has(self, kind: str) -> bool:
+        return (self.folder / kind).exists()
+
+
+def read_plugin(folder: Path) -> Plugin:
+    """The plugin in a folder. One without a manifest has the folder's name."""
+    for name in MANIFESTS:
+        if not (folder / name).exists():
+            continue
+        try:
+            manifest = msgspec.json.decode(read_extension(folder / name, folder), type=dict[str, Any])
+        except (Unreadable, msgspec.MsgspecError, RecursionError) as error:
+            return Plugin(folder.name, folder, problem=f"{name}: {error}")
+        title = manifest.get("name")
+        if not isinstance(title, str) or not _NAME.fullmatch(title):
+            return Plugin(folder.name, folder, problem=f"{name}: name has letters, digits, '.', '_' and '-'")
+        version, description = (str(manifest.get(key) or "") for key in ("version", "description"))
+        return Plugin(title, folder, version, description, manifest)
+    if not _NAME.fullmatch(folder.name):
+        return Plugin(folder.name, folder, problem="it has no plugin.json")
+    plugin = Plugin(folder.name, folder)
+    return plugin if plugin.contents else msgspec.structs.replace(plugin, problem="it has no plugin.json")
+
+
+def installed_plugins(paths: Paths) -> list[Plugin]:
+    """All installed plugins by name, those with a problem included."""
+    try:
+        folders = sorted(folder for folder in paths.plugins.iterdir() if _NAME.fullmatch(folder.name))
+    except OSError:
+        return []
+    return [read_plugin(folder) for folder in folders if folder.is_dir()]
+
+
+def add_plugin(paths: Paths, folder: Path) -> Plugin:
+    """Copies a plugin, in place of an older copy. Raises UsageError if it is not one."""
+    folder = Path(os.path.realpath(folder.expanduser()))
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is not a folder.", "Name the folder of a plugin.")
+    plugin = read_plugin(folder)
+    if plugin.problem or not plugin.contents:
+        why = plugin.problem or "it has no skills, commands, agents, hooks or MCP servers"
+        raise UsageError(f"{folder} is not a plugin: {why}.", "See docs/extensions.md.")
+    _check_files(folder)
+    copy = private_dir(paths.plugins) / f".{plugin.name}-{new_id()}"
+    try:
+        shutil.copytree(folder, copy, symlinks=True, ignore=shutil.ignore_patterns(".git"))
+        remove_plugin(paths, plugin.name)
+        copy.rename(paths.plugins / plugin.name)
+    except (OSError, shutil.Error) as error:
+        shutil.rmtree(copy, ignore_errors=True)
+        raise UsageError(f"{folder} cannot be copied: {error}.", "Check its files and permissions.") from None
+    return read_plugin(paths.plugins / plugin.name)
+
+
+def _check_files(folder: Path) -> None:
+    """Raises UsageError for a link out of the folder, a special file, and a folder that is too large."""
+    files = size = 0
+    for place, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name != ".git"]
+        for path in (Path(place, name) for name in (*names, *folders)):
+            shown = path.relative_to(folder)
+            if path.is_symlink():
+                if path.readlink().is_absolute() or not Path(os.path.realpath(path)).is_relative_to(folder):
+                    raise UsageError(f"{shown} is a link that leads out of the plugin.", "Remove it.")
+            elif path.is_file():
+                files, size = files + 1, size + path.stat().st_size
+            elif not path.is_dir():
+                raise UsageError(f"{shown} is not a regular file.", "Remove it.")
+            if files > MAX_PLUGIN_FILES or size > MAX_PLUGIN_BYTES:
+                raise UsageError(f"{folder} is too large for a plugin.", "Name the folder of one plugin.")
+
+
+def remove_plugin(paths: Paths, name: str) -> bool:
+    """Removes the copy of a plugin; False if there is none of that name."""
+    if not _NAME.fullmatch(name) or not (paths.plugins / name).is_dir():
+        return False
+    shutil.rmtree(paths.plugins / name)
+    return True
