@@ -9,13 +9,11 @@ import msgspec
 
 from crushpy.core.messages import Data
 from crushpy.core.paths import PROJECT_FOLDER, Paths
-from crushpy.security.safe_open import open_regular
 
 Kind = Literal["skills", "commands", "agents", "hooks"]
 Origin = Literal["project", "user", "plugin"]
 SHARED_FOLDERS = (".agents", ".claude")
 """The folders of other agents, in a project and in the home folder."""
-MAX_EXTENSION_BYTES = 500_000
 MAX_FOLDER_DEPTH = 4
 """Of the folders that are searched for files."""
 
@@ -78,24 +76,3 @@ def _walk(folder: Path, suffix: str, depth: int) -> Iterator[Path]:
             yield from _walk(entry, suffix, depth - 1)
         elif entry.name.endswith(suffix):
             yield entry
-
-
-class Unreadable(Exception):
-    """An extension file that is refused; the text says why."""
-
-
-def read_extension(file: Path, inside: Path) -> str:
-    """The text of an extension file. Raises Unreadable; a link may not lead out of `inside`."""
-    real = Path(os.path.realpath(file))
-    if not real.is_relative_to(os.path.realpath(inside)):
-        raise Unreadable("it is a link that leads out of its folder")
-    try:
-        with os.fdopen(open_regular(real), "rb") as opened:
-            data = opened.read(MAX_EXTENSION_BYTES + 1)
-    except OSError as error:
-        raise Unreadable(f"it cannot be read: {error.strerror or error}") from None
-    if len(data) > MAX_EXTENSION_BYTES:
-        raise Unreadable(f"it has more than {MAX_EXTENSION_BYTES:,} bytes")
-    if b"\0" in data:
-        raise Unreadable("it is not a text file")
-    return data.decode("utf-8-sig", "replace")

@@ -15,7 +15,7 @@ from crushpy.core.errors import UsageError
 from crushpy.core.ids import new_id
 from crushpy.core.messages import Data, Json
 from crushpy.core.paths import Paths, private_dir
-from crushpy.extensions.places import Unreadable, read_extension
+from crushpy.extensions.extension_files import Unreadable, read_extension
 
 MANIFESTS = ("plugin.json", ".claude-plugin/plugin.json")
 MCP_FILES = ("mcp.json", ".mcp.json")
