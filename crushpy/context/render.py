@@ -29,9 +29,11 @@ EARLIER = "From summaries before this one, which it does not mention; perhaps ou
 NO_SUMMARY = "(No summary could be written this time. The evidence below is complete within its bounds.)"
 
 
-def seed_text(seed: Seed) -> str:
+def seed_text(seed: Seed, *, with_summary: bool = True) -> str:
     """The first message of a child session: summary, pins, evidence, each in a tag of its own."""
-    blocks = [OPENING, element("summary", seed.summary.strip() or NO_SUMMARY)]
+    blocks = [OPENING]
+    if with_summary:
+        blocks.append(element("summary", seed.summary.strip() or NO_SUMMARY))
     if seed.earlier:
         points = "\n".join(f"- {note.text}" for note in seed.earlier)
         blocks.append(element("earlier_notes", f"{EARLIER}\n{points}"))

@@ -207,6 +207,17 @@ class EarlierNote(Data, frozen=True):
     """In generations."""
 
 
+class SignedSummary(Data, frozen=True):
+    """A summary that the vendor wrote: its model accepts the signed block in place of what it summarises."""
+
+    block: Json
+    model: str
+    prefix: str
+    """The digest of what it replaces; thinking after it stays valid."""
+    after: str = ""
+    """The last message that is carried verbatim: the rest of the seed follows it."""
+
+
 class Seed(Data, frozen=True, tag="seed"):
     """The first message of a session that continues another."""
 
@@ -222,6 +233,7 @@ class Seed(Data, frozen=True, tag="seed"):
     """The pins, verbatim."""
     rules: str = ""
     """The user's standing rules, verbatim."""
+    signed: SignedSummary | None = None
 
     @property
     def notes(self) -> str:

@@ -170,6 +170,10 @@ class Models:
             or usual_placement(model, self.settings)
         )
 
+    def writes_summaries(self, model: str) -> bool:
+        """Whether the vendor can summarise a conversation from the model's own context."""
+        return usual_placement(model, self.settings) == "keep"
+
     # --- learnt values ----------------------------------------------------------------------------------
 
     @property

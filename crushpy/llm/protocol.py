@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Any, Protocol
 
-from crushpy.core.messages import Data, Finish, Json, Message, SentStatus, Usage
+from crushpy.core.messages import Data, Finish, Json, Message, SentStatus, SignedSummary, Usage
 
 
 class ToolSpec(Data, frozen=True):
@@ -35,6 +35,12 @@ class Request(Data, frozen=True):
     """With `keep`: what earlier requests sent, in no particular order."""
     tool_changes: SentStatus | None = None
     """With `keep`: tools that come or go with this request; `tools` stays as in the first request."""
+    signed_summary: SignedSummary | None = None
+    """Sent in place of the first message's summary, if the model accepts it."""
+    rest_of_seed: str = ""
+    """With `signed_summary`: the first message without its summary."""
+    summarize: str = ""
+    """Instructions for a summary of `messages`, written and signed by the vendor, in place of a reply."""
     return_thinking: bool = True
     """Send signed thinking back to the model that made it; False if its server refused that."""
 

@@ -80,6 +80,13 @@ class Compaction(Data, frozen=True):
     model: Annotated[
         str, Meta(description="The model that writes summaries; empty: the conversation's model.")
     ] = ""
+    summarizer: Annotated[
+        Literal["model", "vendor"],
+        Meta(
+            description="Who writes summaries: a model that gets the transcript (`model`), or the "
+            "conversation's model from its own context (`vendor`, newest Claude models only)."
+        ),
+    ] = "model"
     review: Annotated[
         Literal["never", "ask"],
         Meta(description="Show a summary before it is used, to accept, edit or decline."),

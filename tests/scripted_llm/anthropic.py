@@ -51,7 +51,16 @@ def frames(reply: Reply, call_ids: list[str], usage: Usage | None, model: str) -
         deltas.append({"type": "signature_delta", "signature": reply.signature})
         events += _block(index, {"type": "thinking", "thinking": "", "signature": ""}, deltas)
         index += 1
-    if reply.text:
+    if reply.is_summary:
+        delta = {"type": "compaction_delta", "content": reply.text, "encrypted_content": None}
+        start: Frame = {
+            "type": "compaction",
+            "content": None,
+            "signature": reply.signature,
+            "tool_changes": [],
+        }
+        events += _block(index, start, [delta])
+    elif reply.text:
         deltas = [{"type": "text_delta", "text": piece} for piece in split(reply.text, reply.chunk)]
         events += _block(index, {"type": "text", "text": ""}, deltas)
         index += 1

@@ -36,6 +36,8 @@ class Reply:
     """Text, thinking and arguments are split every so many characters; 0: one piece each."""
     delay: float = 0.0
     """Seconds between two pieces."""
+    is_summary: bool = False
+    """Anthropic: the text is that of a signed compaction block."""
 
     @property
     def finish_reason(self) -> str:

@@ -12,6 +12,7 @@ CLEAR_AT = "mid-conversation-system-clear-at-2026-08-21"
 TOOL_CHANGES = "mid-conversation-tool-changes-2026-07-01"
 INLINE_TOOLS = "inline-tools-2026-09-15"
 BINDING_CONTROLS = "thinking-binding-controls-2026-08-01"
+COMPACT = "compact-2026-09-04"
 BOUND = (
     "messages.{}.content.{}: Invalid `signature` in `thinking` block. The block is bound to a different "
     "conversation. Remove the block, or set `thinking.block_binding.prefix_mismatch_behavior` to "
@@ -30,6 +31,10 @@ class BindingClaude:
         self.refusals: list[str] = []
         self.refused_betas: tuple[str, ...] = ()
         """Beta headers that this server does not know."""
+        self.refused_keys: tuple[str, ...] = ()
+        self.summary = "Goal: go on. Done: the first steps."
+        self.compactions: list[Body] = []
+        self._summarised: dict[str, list[Body]] = {}
         llm.always(self.step)
 
     def step(self, body: Body) -> Answer:
@@ -41,15 +46,56 @@ class BindingClaude:
         binding = body.get("thinking", {}).get("block_binding", {})
         if binding and BINDING_CONTROLS not in betas:
             return self._refuse("thinking.adaptive.block_binding: Extra inputs are not permitted")
-        invalid = mismatches(body)
+        if problem := self._misplaced_summary(body, betas):
+            return self._refuse(problem)
+        if "compaction" in body and "compaction" in self.refused_keys:
+            return self._refuse("compaction: Extra inputs are not permitted")
+        invalid = mismatches(self._expanded(body))
         if invalid and binding.get("prefix_mismatch_behavior") != "drop_block":
             return self._refuse(BOUND.format(*invalid[0]))
+        if "compaction" in body:
+            return self._summarise(body)
         if not body.get("tools"):
             return Reply("Goal: go on. Done: the first steps.")
         self.answered.append(body)
         reply = self._reply(self, body)
-        signature = prefix_of(body, len(body["messages"]))
+        whole = self._expanded(body)
+        signature = prefix_of(whole, len(whole["messages"]))
         return Reply(reply.text, thinking="Let me see.", signature=signature, calls=reply.calls)
+
+    def _summarise(self, body: Body) -> Answer:
+        """A signed block that stands for all messages of the request."""
+        self.compactions.append(body)
+        whole = self._expanded(body)["messages"]
+        signature = f"summary {len(self._summarised)}"
+        self._summarised[signature] = whole
+        return Reply(self.summary, signature=signature, is_summary=True, finish="compaction")
+
+    def _misplaced_summary(self, body: Body, betas: list[str]) -> str:
+        """Why the signed summaries in a request are refused; empty if they are not."""
+        found = [
+            (index, block)
+            for index, message in enumerate(body["messages"])
+            if isinstance(message["content"], list)
+            for block in message["content"]
+            if block["type"] == "compaction"
+        ]
+        if (found or "compaction" in body) and COMPACT not in betas:
+            return "compaction: Extra inputs are not permitted"
+        if len(found) > 1 or any(index for index, _ in found):
+            return "messages: the compaction block must be the first block"
+        for _, block in found:
+            if block["signature"] not in self._summarised or block["content"] != self.summary:
+                return "messages.0.content.0: invalid signature of the compaction block"
+        return ""
+
+    def _expanded(self, body: Body) -> Body:
+        """The request with the messages that a signed summary stands for."""
+        first = body["messages"][0]["content"][0]
+        if first["type"] != "compaction":
+            return body
+        replaced = self._summarised[first["signature"]]
+        return {**body, "messages": [*replaced, *body["messages"][1:]]}
 
     def _refuse(self, message: str) -> Fail:
         self.refusals.append(message)
@@ -69,7 +115,7 @@ def steps_of_a_turn(claude: BindingClaude, body: Body) -> Reply:
 def prefix_of(body: Body, index: int) -> str:
     """The digest of everything before the message at `index`, cache marks aside."""
     parts = [body.get("system"), body.get("tools"), body["messages"][:index]]
-    return sha256(json.dumps(_unmarked(parts), sort_keys=True).encode()).hexdigest()
+    return sha256(json.dumps(unmarked(parts), sort_keys=True).encode()).hexdigest()
 
 
 def thoughts(body: Body) -> list[tuple[int, int]]:
@@ -135,8 +181,8 @@ def _known(name: str, names: list[str], messages: list[dict[str, Any]]) -> bool:
     return name in names or f'"definition": {{"name": "{name}"' in json.dumps(messages)
 
 
-def _unmarked(value: object) -> object:
+def unmarked(value: object) -> object:
     if isinstance(value, dict):
         found = cast("dict[str, object]", value)
-        return {key: _unmarked(each) for key, each in found.items() if key != "cache_control"}
-    return [_unmarked(each) for each in cast("list[object]", value)] if isinstance(value, list) else value
+        return {key: unmarked(each) for key, each in found.items() if key != "cache_control"}
+    return [unmarked(each) for each in cast("list[object]", value)] if isinstance(value, list) else value

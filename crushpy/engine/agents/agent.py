@@ -32,7 +32,7 @@ class Agent:
         self.scope = scope
         self.view = ContextView(scope)
         self.thresholds = Thresholds(scope)
-        self.planner = BoundaryPlanner(scope, self.thresholds, pins)
+        self.planner = BoundaryPlanner(scope, self.view, self.thresholds, pins)
         preparations = Preparations(scope, self.view, self.planner)
         builder = BoundaryBuilder(scope, self.planner, preparations)
         self.reviews = builder.reviews

@@ -18,7 +18,7 @@ from crushpy.context.render import message_text, seed_text
 from crushpy.core.boundary import Boundary, StoredBoundary, carried_share, prose_share
 from crushpy.core.events import MAKING_SUMMARY, BoundaryCommitted, Compacting, Notice
 from crushpy.core.ids import new_id
-from crushpy.core.messages import EarlierNote, Message, Seed, to_json
+from crushpy.core.messages import EarlierNote, Message, Seed, SignedSummary, to_json
 from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.compaction.draft import (
     BoundaryDraft,
@@ -188,7 +188,8 @@ class BoundaryBuilder:
                 limit=draft.limits.summary_target // 2,
                 count=self._gauge.count,
             )
-        return Seed(summary, draft.evidence, draft.plan.quotes, earlier, draft.pins.text, draft.rules.text)
+        carried = draft.plan.quotes, earlier, draft.pins.text, draft.rules.text
+        return Seed(summary, draft.evidence, *carried, _signed(draft, summary))
 
     def _fit_and_measure(self, draft: BoundaryDraft) -> None:
         """Truncates the tail by overrides until it fits, and measures what the child starts with."""
@@ -277,6 +278,14 @@ class BoundaryBuilder:
         session.continue_in(
             LoadedSession(child, history, draft.overrides, inherited=len(history), before=before)
         )
+
+
+def _signed(draft: BoundaryDraft, summary: str) -> SignedSummary | None:
+    """The vendor's form of the summary, unless the user or a redaction has changed it."""
+    signed, tail = draft.summary.signed, draft.plan.parts.tail
+    if signed is None or str(signed.block.get("content")).strip() != summary:
+        return None
+    return msgspec.structs.replace(signed, after=tail[-1].id if tail else "")
 
 
 def _summary_source(options: BoundaryOptions, summary: Summary) -> str:

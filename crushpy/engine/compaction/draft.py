@@ -23,7 +23,7 @@ from crushpy.engine.compaction.evidence_sources import load_ledger, take_snapsho
 from crushpy.engine.compaction.pin_service import PinService
 from crushpy.engine.compaction.rule_service import carried_rules
 from crushpy.engine.compaction.summarizer import Summary, SummaryJob
-from crushpy.engine.compaction.window import Thresholds, Trigger, WindowState
+from crushpy.engine.compaction.window import ContextView, Thresholds, Trigger, WindowState
 from crushpy.security.redact import redact
 from crushpy.storage.records import SessionInfo
 
@@ -116,10 +116,12 @@ class Declined(Exception):
 class BoundaryPlanner:
     """Plans boundaries of one session. Changes nothing."""
 
-    def __init__(self, scope: AgentScope, thresholds: Thresholds, pins: PinService | None) -> None:
+    def __init__(
+        self, scope: AgentScope, view: ContextView, thresholds: Thresholds, pins: PinService | None
+    ) -> None:
         """Without `pins` nothing is pinned: tasks do not get the pins of their conversation."""
         self._scope, self._session, self._gauge = scope, scope.session, scope.gauge
-        self._thresholds = thresholds
+        self._view, self._thresholds = view, thresholds
         self._pins = pins
         self.pins, self.rules, self.ledger = CarriedPins(), CarriedRules(), Ledger()
         """As they were last read."""
@@ -212,6 +214,8 @@ class BoundaryPlanner:
         """The input of the summariser for the middle of `plan`."""
         info, seed = self._session.info, self._session.seed
         compaction = self._scope.settings.compaction
+        parts = plan.parts
+        by_vendor = compaction.summarizer == "vendor" and self._scope.models.writes_summaries(info.model)
         return SummaryJob(
             middle=plan.parts.middle,
             previous=seed.notes if seed else "",
@@ -226,6 +230,7 @@ class BoundaryPlanner:
             seconds=compaction.summary_seconds,
             auxiliary=compaction.model,
             template=options.template,
+            sent=self._view.prefix_request(len(parts.head) + len(parts.middle)) if by_vendor else None,
         )
 
 

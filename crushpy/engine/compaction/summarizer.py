@@ -15,13 +15,14 @@ from crushpy.context.render import fitted_chunks
 from crushpy.context.tags import element, safe
 from crushpy.core.errors import CrushpyError
 from crushpy.core.events import Event, Progress, Retry, TextDelta, ThinkingDelta
-from crushpy.core.messages import Data, Message, Usage
+from crushpy.core.messages import BOUND_PREFIX, Data, Message, SignedSummary, Usage
 from crushpy.core.templates import Template, fill_template
 from crushpy.engine.agents.scope import AgentScope, Emit
 from crushpy.engine.session.session import user_message
 from crushpy.engine.turn.model_call import Draft, ModelCall
 from crushpy.llm.errors import (
     AuthenticationFailed,
+    BadRequest,
     ContextOverflow,
     EmptyReply,
     ModelError,
@@ -58,6 +59,8 @@ class SummaryJob(Data, frozen=True):
     """Asked before the main model, if set."""
     template: Template | None = None
     """Replaces the template in force."""
+    sent: Request | None = None
+    """The conversation up to the end of the middle, as it was sent: for a summary by the vendor."""
 
 
 class Summary(Data, frozen=True):
@@ -79,6 +82,8 @@ class Summary(Data, frozen=True):
     """Its usage is already in the conversation's total."""
     source: str = ""
     """edited if the user changed it, user if the user wrote all of it; else empty."""
+    signed: SignedSummary | None = None
+    """The vendor's own form of the text."""
 
 
 class Postponed(CrushpyError):
@@ -144,6 +149,8 @@ class Summarizer:
         self._calls = 0
         self._overflows = 0
         self._recovering = False
+        self._refusing: set[str] = set()
+        """Models whose server writes no summaries."""
 
     @property
     def usage(self) -> Usage:
@@ -159,6 +166,13 @@ class Summarizer:
         self._usage, self._calls = Usage(), 0
         self._recovering = not may_postpone
         problems: list[str] = []
+        if job.sent is not None and job.main_model not in self._refusing:
+            try:
+                return await self._by_vendor(job, job.sent)
+            except (_Failed, ModelError) as error:
+                if isinstance(error, BadRequest):
+                    self._refusing.add(job.main_model)
+                problems.append(f"{job.main_model}, by the vendor: {error.args[0] if error.args else error}")
         for model in dict.fromkeys(filter(None, (job.auxiliary, job.main_model))):
             try:
                 text, truncated_chars = await self._with_model(model, job)
@@ -191,6 +205,23 @@ class Summarizer:
             truncated_chars=truncated_chars,
             problem="; ".join(problems),
         )
+
+    async def _by_vendor(self, job: SummaryJob, sent: Request) -> Summary:
+        """A summary of the conversation as the model has it in its cache. Raises _Failed or ModelError."""
+        instructions, _ = self._instructions(job, job.previous)
+        limit = max(2 * job.target_tokens, sent.max_output_tokens or 0)
+        request = msgspec.structs.replace(sent, summarize=instructions, max_output_tokens=limit)
+        self.progress.expect(job.target_tokens)
+        draft = await self._send(request, job)
+        source = await asyncio.to_thread(lambda: sum(self._gauge.size(each) for each in job.middle))
+        text = self._checked(draft, source, job)
+        signed = next((block for block in draft.opaque if text == str(block.get("content")).strip()), None)
+        if signed is None:
+            raise _Failed("it was too long, or not signed")
+        prefix = str(signed.get(BOUND_PREFIX, ""))
+        block = {key: value for key, value in signed.items() if key != BOUND_PREFIX}
+        found = self._summary(job, text=text, model=job.main_model, problems=[])
+        return msgspec.structs.replace(found, signed=SignedSummary(block, job.main_model, prefix))
 
     async def _with_model(self, model: str, job: SummaryJob) -> tuple[str, int]:
         window = self._gauge.window(model)
@@ -252,6 +283,11 @@ class Summarizer:
             messages=(user_message(content),),
             max_output_tokens=2 * job.target_tokens,
         )
+        return self._checked(await self._send(request, job), source, job)
+
+    async def _send(self, request: Request, job: SummaryJob) -> Draft:
+        """One model call, whose usage is counted."""
+        model = request.model
         await self._models.prepare(model)
         self._calls += 1
         number, received = self._calls, 0
@@ -285,7 +321,7 @@ class Summarizer:
         self._usage += usage
         if self._count_usage is not None:
             await self._count_usage(usage)
-        return self._checked(draft, source, job)
+        return draft
 
     def _model_call(self, request: Request, emit: Emit, *, auxiliary: bool) -> ModelCall:
         """An empty reply is final. So is an auxiliary model that cannot be reached."""

@@ -9,9 +9,10 @@ from typing import Literal
 import msgspec
 
 from crushpy.context.budget import Budget, output_limit, status_text, threshold_of
-from crushpy.context.history import SentHistory
+from crushpy.context.history import SentHistory, well_formed
 from crushpy.context.inspect import Inspection, inspect
 from crushpy.context.overrides import apply_overrides
+from crushpy.context.render import seed_text
 from crushpy.core.defaults import DEFAULT_THRESHOLD
 from crushpy.core.events import Notice
 from crushpy.core.messages import Data, Json, Message, SentStatus, to_json
@@ -104,13 +105,32 @@ class ContextView:
         info, limit = self._session.info, state.request.max_output_tokens
         self.warn_about_budget(state.budget)
         request = msgspec.structs.replace(
-            state.request,
+            self._with_seed(state.request),
             messages=self._sent.valid,
             status=status_text(state.budget, self.moment) if info.compaction == "llm" else "",
             status_placement=self._models.placement(info.model),
             max_output_tokens=output_limit(state.budget, limit) if limit else None,
         )
         return self._append_only(request) if request.status_placement == "keep" else request
+
+    def prefix_request(self, count: int) -> Request:
+        """The request that the first messages were sent in, for a summary of them."""
+        request = msgspec.structs.replace(
+            self._with_seed(self._models.request(self._session.info, ())),
+            messages=well_formed(self.shown()[:count]),
+            status_placement=self._models.placement(self._session.info.model),
+        )
+        if request.status_placement == "keep":
+            request = msgspec.structs.replace(self._append_only(request), tool_changes=None)
+        return request
+
+    def _with_seed(self, request: Request) -> Request:
+        """With the vendor's own form of the summary, if its model is still in use."""
+        seed = self._session.seed
+        if seed is None or seed.signed is None or seed.signed.model != request.model:
+            return request
+        rest = seed_text(seed, with_summary=False)
+        return msgspec.structs.replace(request, signed_summary=seed.signed, rest_of_seed=rest)
 
     def _append_only(self, request: Request) -> Request:
         """The request with all that earlier ones of this session sent, unchanged; only its end is new."""

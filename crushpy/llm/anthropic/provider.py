@@ -6,10 +6,15 @@ from typing import TYPE_CHECKING, ClassVar, Unpack
 
 import msgspec
 
-from crushpy.core.messages import Json
+from crushpy.core.messages import BOUND_PREFIX, Json, Message, Text, Thinking
 from crushpy.llm.anthropic.reply import MessageReader
 from crushpy.llm.anthropic.request import AnthropicQuirks, messages_body
-from crushpy.llm.anthropic.thinking_binding import BoundRequest, ThinkingBinding, binds_thinking
+from crushpy.llm.anthropic.thinking_binding import (
+    BoundRequest,
+    ThinkingBinding,
+    binds_thinking,
+    signed_summary_of,
+)
 from crushpy.llm.errors import BadRequest, ModelError
 from crushpy.llm.http_provider import HttpProvider, HttpProviderOptions, ReplyReader
 from crushpy.llm.protocol import Done, Request, ToolSpec
@@ -25,6 +30,7 @@ CLEAR_AT = "mid-conversation-system-clear-at-2026-08-21"
 TOOL_CHANGES = "mid-conversation-tool-changes-2026-07-01"
 INLINE_TOOLS = "inline-tools-2026-09-15"
 BINDING_CONTROLS = "thinking-binding-controls-2026-08-01"
+COMPACT = "compact-2026-09-04"
 
 _REFUSED_STATUS = re.compile(
     r"clear_at|mid-conversation|anthropic-beta|role.{0,80}\bsystem\b|\bsystem\b.{0,80}role|system message",
@@ -67,6 +73,7 @@ class AnthropicProvider(HttpProvider):
     def _placed(self, request: Request) -> Request:
         """The request in a form that the server accepts."""
         quirks = self._quirks[request.model]
+        request = _with_signed_summary(request)
         if request.status_placement != "keep":
             return request
         if not quirks.keeps_status:
@@ -86,6 +93,7 @@ class AnthropicProvider(HttpProvider):
     def _request_headers(self, request: Request, body: Json) -> dict[str, str]:
         request, thinking = self._placed(request), body.get("thinking", {})
         betas = [INTERLEAVED_THINKING] if thinking.get("type") == "enabled" and request.tools else []
+        betas += [COMPACT] if request.summarize or _holds_summary(request) else []
         if "block_binding" in thinking:
             betas.append(BINDING_CONTROLS)
         if request.status_placement == "keep":
@@ -139,6 +147,29 @@ class AnthropicProvider(HttpProvider):
         info = lookup(request.model)
         total = sum(cost(info, usage) for usage in reader.usages)
         return msgspec.structs.replace(done, usage=msgspec.structs.replace(done.usage, cost=total))
+
+
+def _with_signed_summary(request: Request) -> Request:
+    """The request with the vendor's own summary first, then the messages carried verbatim, then the rest of
+    the seed, so that what precedes their thinking is what it was."""
+    signed = request.signed_summary
+    if signed is None or not request.return_thinking or _holds_summary(request):
+        return request
+    seed, *others = request.messages
+    if seed.parts[1:]:  # the first of the messages carried verbatim was merged with the seed
+        others.insert(0, msgspec.structs.replace(seed, parts=seed.parts[1:]))
+    block = {**signed.block, BOUND_PREFIX: signed.prefix}
+    first = Message(seed.id, "assistant", (Thinking("", (block,)),), model=request.model)
+    place = next((index for index, each in enumerate(others, 1) if each.id == signed.after), 0)
+    if signed.after and not place:
+        return request
+    rest = Message(signed.after or seed.id, "user", (Text(request.rest_of_seed),))
+    messages = (first, *others[:place], rest, *others[place:])
+    return msgspec.structs.replace(request, messages=messages)
+
+
+def _holds_summary(request: Request) -> bool:
+    return bool(request.messages) and signed_summary_of(request.messages[0]) is not None
 
 
 def _changed_tools(request: Request) -> tuple[ToolSpec, ...]:

@@ -60,6 +60,8 @@ class MessageReader:
         self._stop_reason = ""
         self._stop_details: Json = {}
         self._counts: dict[str, int] = {}
+        self._summaries: list[Json] = []
+        """Parts of the usage; those of summaries are not in its totals."""
         self._open_blocks: dict[int, _Block] = {}
         """By the server's index."""
         self._blocks: list[_Block] = []
@@ -136,6 +138,8 @@ class MessageReader:
             return [CallPiece(block.call, as_text(start.get("id")), as_text(start.get("name")))]
         if kind == "text":
             return self._add_text(block, as_text(start.get("text")))
+        if kind == "compaction":
+            return self._add_text(block, as_text(start.get("content")))
         if kind == "thinking":
             block.signature = as_text(start.get("signature"))
             return self._add_thinking(block, as_text(start.get("thinking")))
@@ -156,6 +160,9 @@ class MessageReader:
                 return self._add_thinking(block, as_text(delta.get("thinking")))
             case "signature_delta":
                 block.signature += as_text(delta.get("signature"))
+            case "compaction_delta":
+                block.start |= {key: value for key, value in delta.items() if key != "type"}
+                return self._add_text(block, as_text(delta.get("content")))
             case _:
                 pass
         return []
@@ -179,6 +186,12 @@ class MessageReader:
         if block.kind == "redacted_thinking" or (block.kind == "thinking" and block.signature):
             bound, data = self._bound(), record_position(_as_received(block), *block.position)
             return [ThinkingOpaque({**data, BOUND_PREFIX: bound.prefix} if bound is not None else data)]
+        if block.kind == "compaction" and block.text:
+            bound = self._bound()
+            data = {**block.start, "content": block.text}
+            if block.signature:
+                data["signature"] = block.signature
+            return [ThinkingOpaque({**data, BOUND_PREFIX: bound.replaced if bound is not None else ""})]
         if block.kind == "tool_use" and not block.slices and block.start.get("input"):
             # Some servers send all arguments at the start of the call.
             block.slices.append(msgspec.json.encode(block.start["input"]).decode())
@@ -191,6 +204,7 @@ class MessageReader:
         """The counts at the start are repeated or completed at the end: the last ones are used."""
         for name in _COUNTS:
             self._counts[name] = first_count(usage, name) or self._counts.get(name, 0)
+        self._summaries = as_objects(usage.get("iterations")) or self._summaries
 
     def _note_transformations(self, source: Json) -> None:
         """The start and the end of a reply list the same changes."""
@@ -199,7 +213,10 @@ class MessageReader:
         self.dropped_thoughts = max(self.dropped_thoughts, dropped)
 
     def _usage(self) -> Usage:
-        uncached, output, read, written = (self._counts.get(name, 0) for name in _COUNTS)
+        summaries = [each for each in self._summaries if each.get("type") == "compaction"]
+        uncached, output, read, written = (
+            self._counts.get(name, 0) + sum(first_count(each, name) for each in summaries) for name in _COUNTS
+        )
         if not (uncached or read or written):
             return Usage()  # nothing was reported: every request has input
         return Usage(uncached, output, cache_read_tokens=read, cache_write_tokens=written)

@@ -11,7 +11,7 @@ from math import inf
 import msgspec
 
 from crushpy.core.messages import Image, Json, Message, SentStatus, Text, ToolCall, ToolResult
-from crushpy.llm.anthropic.thinking_binding import binds_thinking
+from crushpy.llm.anthropic.thinking_binding import COMPACTION, binds_thinking
 from crushpy.llm.encoded_history import EncodedHistories
 from crushpy.llm.opaque_parts import accepts_signed_parts, opaque_blocks, ordered_parts
 from crushpy.llm.protocol import Request, ToolSpec
@@ -73,6 +73,8 @@ def messages_body(
     else:
         body["messages"] = histories.encode(request, _entries, write_end=write_end)
     body.update(_thinking(request, model, limit, quirks))
+    if request.summarize:
+        body["compaction"] = {"type": "summarize", "instructions": request.summarize}
     return body
 
 
@@ -177,7 +179,7 @@ def _entries(request: Request, *, is_end: bool = False) -> list[Json]:
     for message in request.messages:
         if message.role == "assistant":
             kinds = SIGNED_KINDS if accepts_signed_parts(message, request) else frozenset[str]()
-            role, blocks = "assistant", _reply(message, kinds)
+            role, blocks = "assistant", _reply(message, kinds | {COMPACTION})
         elif message.result is not None:
             role, blocks = "user", [_result(message.result)]
         else:
@@ -187,7 +189,8 @@ def _entries(request: Request, *, is_end: bool = False) -> list[Json]:
         if pending is not None and role == "assistant":
             entries += _kept(pending)
         pending = statuses.get(message.id)
-        if entries and entries[-1]["role"] == role:
+        is_same_role = bool(entries) and entries[-1]["role"] == role
+        if is_same_role and entries[-1]["content"][0]["type"] != COMPACTION:
             entries[-1]["content"] += blocks
         else:
             entries.append({"role": role, "content": blocks})

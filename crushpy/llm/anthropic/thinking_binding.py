@@ -12,11 +12,13 @@ from hashlib import sha256
 
 import msgspec
 
-from crushpy.core.messages import BOUND_PREFIX, Message, SentStatus, Thinking
+from crushpy.core.messages import BOUND_PREFIX, Json, Message, SentStatus, Thinking
 from crushpy.llm.opaque_parts import accepts_signed_parts
 from crushpy.llm.protocol import Request
 from crushpy.util.prefix_cache import PrefixCache
 
+COMPACTION = "compaction"
+"""The type of a signed summary."""
 MAX_HISTORIES = 4
 """Histories whose digests are cached: the conversation's, and those of sub-agents."""
 _NAME = re.compile(r"claude-(?:([a-z]{1,20})-)?(?:v?(\d+)(?:[-.](\d{1,2}))?(?!\d))?")
@@ -52,6 +54,8 @@ class BoundRequest(msgspec.Struct, frozen=True):
     request: Request
     prefix: str
     """The digest of all that precedes the reply."""
+    replaced: str
+    """The digests of the request's beginning and of its messages, for a summary that replaces them."""
     dropped: int
     """Replies whose thinking is left out."""
 
@@ -68,7 +72,7 @@ class ThinkingBinding:
         """The request with the thinking that fits its prefix."""
         messages = request.messages
         if not messages:
-            return BoundRequest(request, "", 0)
+            return BoundRequest(request, "", "", 0)
         start = _digest(b"", (request.system, [msgspec.structs.asdict(tool) for tool in request.tools]))
         statuses = {status.message_id: status for status in request.statuses}
         stable = max((index + 1 for index, one in enumerate(messages) if one.role == "assistant"), default=0)
@@ -77,9 +81,10 @@ class ThinkingBinding:
         digest = chain.digest or start
         for message in messages[stable:]:
             digest = _digest(digest, (message.role, message.parts))
+        replaced = f"{start.hex()} {digest.hex()} {messages[-1].role}"
         digest = _digest(digest, (request.status, request.tool_changes))
         bound = msgspec.structs.replace(request, messages=sent) if chain.dropped else request
-        return BoundRequest(bound, digest.hex(), chain.dropped)
+        return BoundRequest(bound, digest.hex(), replaced, chain.dropped)
 
     def refuse(self, request: Request) -> None:
         """The server refused the thinking of these replies: it is not sent again."""
@@ -99,8 +104,13 @@ class ThinkingBinding:
         chain = cache.state
         previous = request.messages[stable - len(added) - 1] if stable > len(added) else None
         for message in added:
-            if message.role == "assistant" and previous is not None and previous.role != "assistant":
-                status = statuses.get(previous.id)
+            if signed := signed_summary_of(message):
+                chain.sent.append(message)
+                chain.digest = _replaced_digest(signed, start, request.messages) or _digest(start, (signed,))
+                previous = None
+                continue
+            if message.role == "assistant" and (previous is None or previous.role != "assistant"):
+                status = statuses.get(previous.id) if previous is not None else None
                 changes = status if status and (status.added or status.removed) else None
                 chain.digest = _digest(chain.digest or start, (status.text if status else "", changes))
             chain.sent.append(self._sent(message, request, chain))
@@ -121,6 +131,20 @@ class ThinkingBinding:
             parts = tuple(part for part in message.parts if not isinstance(part, Thinking))
             self._without_thinking[message.id] = msgspec.structs.replace(message, parts=parts)
         return self._without_thinking[message.id]
+
+
+def signed_summary_of(message: Message) -> Json | None:
+    """The block of a message that stands for what a summary replaces."""
+    blocks = (block for part in message.parts if isinstance(part, Thinking) for block in part.opaque)
+    return next((block for block in blocks if block.get("type") == COMPACTION), None)
+
+
+def _replaced_digest(signed: Json, start: bytes, messages: Sequence[Message]) -> bytes:
+    """The digest of what a summary replaces; empty if the request begins in another way, or if the last of
+    those messages was merged with the first one after them."""
+    beginning, digest, last = (*str(signed.get(BOUND_PREFIX, "")).split(), "", "", "")[:3]
+    is_merged = last != "assistant" and len(messages) > 1 and messages[1].role != "assistant"
+    return bytes.fromhex(digest) if beginning == start.hex() and not is_merged else b""
 
 
 def _signed(message: Message) -> bool:
