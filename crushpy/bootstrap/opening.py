@@ -4,6 +4,7 @@ import asyncio
 import os
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,6 +12,7 @@ import msgspec
 
 from crushpy.bootstrap.mcp_servers import McpServers
 from crushpy.bootstrap.project_environment import ProjectEnvironment
+from crushpy.bootstrap.user_extensions import skill_tools
 from crushpy.core.access import Mode
 from crushpy.core.errors import UsageError
 from crushpy.core.events import JobEnded, Notice
@@ -111,7 +113,11 @@ def _build_runtime(
     templates = environment.templates.reporting_to(on_template_problem)
     models = Models(settings, lambda _: (), LearntModels(paths.learnt_file))
     servers = McpServers(environment)
-    tools = (*all_tools(), *servers.tools(models.window(loaded.info.model)))
+    tools = (
+        *all_tools(),
+        *skill_tools(loaded.info.system),
+        *servers.tools(models.window(loaded.info.model)),
+    )
     toolset = Toolset(tools, templates, on_edit=lambda: events(Notice(TEMPLATE_EDITED)))
     models = models.for_tools(toolset.specs)
     gauge = new_gauge(models, loaded)
@@ -146,6 +152,7 @@ def _build_runtime(
         AuditTrail(store, loaded.info.root_id),
         (change_recorder, run_summary),
         options.interactive,
+        environment.trusted,
     )
     scope = AgentScope(services, session, models, gauge, events)
     pins = PinService(scope)
@@ -186,7 +193,7 @@ class _Workspaces:
 
     def tool_context(self, cwd: Path, private: Path, shown: tuple[str, ...] = ()) -> ToolContext:
         settings = self._environment.settings
-        return ToolContext(
+        context = ToolContext(
             cwd,
             self.outputs,
             FileMemory(),
@@ -194,6 +201,8 @@ class _Workspaces:
             allow_private_hosts=settings.permissions.private_hosts,
             fetch_output=self._fetch_output,
         )
+        context.load_skill = self._environment.extensions.load_skill
+        return context
 
     def worktree_context(self, cwd: Path) -> ToolContext:
         repository = git_folders(cwd)  # nothing has run there yet: it is as git made it
@@ -212,6 +221,8 @@ def _rules(environment: ProjectEnvironment, options: StartOptions, workspaces: _
     permissions = environment.settings.permissions
     readable = [f"view({escaped(str(workspaces.outputs))}/**)"]
     readable += [f"{tool}({escaped(str(workspaces.private))}*/**)" for tool in ("view", "ls", "glob", "grep")]
+    folders = map(os.path.realpath, environment.extensions.readable_folders())
+    readable += [f"view({escaped(folder)}/**)" for folder in folders]
     return RuleSet.from_strings(
         allow=(*permissions.allow, *options.allow, *readable, *environment.granted_hosts()),
         ask=permissions.ask,
@@ -331,6 +342,12 @@ async def _choose_model(environment: ProjectEnvironment) -> str:
     return await choose_default(environment.settings)
 
 
+def _window_of(environment: ProjectEnvironment, model: str) -> int | None:
+    """The model's window."""
+    models = Models(environment.settings, lambda _: (), LearntModels(environment.paths.learnt_file))
+    return models.window(model)
+
+
 def _new_session(environment: ProjectEnvironment, options: StartOptions, model: str) -> SessionInfo:
     now = time.time()
     session_id = new_id()
@@ -344,7 +361,7 @@ def _new_session(environment: ProjectEnvironment, options: StartOptions, model: 
         cwd=str(environment.cwd),
         model=model,
         compaction=environment.settings.compaction.method,
-        system=environment.system_prompt(now),
+        system=environment.system_prompt(now, window=partial(_window_of, environment, model)),
         created_at=now,
         updated_at=now,
         mode=cast(Mode, options.mode),

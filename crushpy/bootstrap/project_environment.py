@@ -1,10 +1,11 @@
 """The environment of a working folder: its paths, settings, templates and sandbox."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from io import TextIOWrapper
 from pathlib import Path
 
+from crushpy.bootstrap.user_extensions import UserExtensions
 from crushpy.core.paths import Paths, private_dir, project_dir, project_root
 from crushpy.core.templates import Templates
 from crushpy.engine.environment import context_files, describe
@@ -59,6 +60,7 @@ class ProjectEnvironment:
         self.trusted = is_trusted(self.paths, self.root)
         self.loaded: Loaded = load(self.paths, cwd, trusted=self.trusted, flags=flags or {})
         self._writable_folders()  # raises if one is refused
+        self.extensions = UserExtensions(self.paths, self.root if self.trusted else None)
         project = project_dir(cwd) / "templates" if self.trusted else None
         self.templates = Templates(self.paths.templates, project)
 
@@ -103,6 +105,7 @@ class ProjectEnvironment:
         private_hosts = self.settings.permissions.private_hosts
         chosen = self.settings.sandbox
         agent = os.environ.get("SSH_AUTH_SOCK", "") if "SSH_AUTH_SOCK" in chosen.env else ""
+        readable = (*chosen.read, *self.extensions.readable_folders())
         config = SandboxConfig(
             cwd,
             Path.home(),
@@ -111,15 +114,18 @@ class ProjectEnvironment:
             self.paths.put_aside,
             sockets=(agent,) if agent and Path(agent).is_socket() else (),
             private_hosts=private_hosts,
-            shown=(*shown, *(os.path.realpath(Path(place).expanduser()) for place in chosen.read)),
+            shown=(*shown, *(os.path.realpath(Path(place).expanduser()) for place in readable)),
             locks_own_code=chosen.own_code == "read-only",
         )
         limits = ResourceLimits(chosen.processes, chosen.memory_mb, chosen.file_mb)
         return confine(chosen.mode, config, private, limits)
 
-    def system_prompt(self, now: float, cwd: Path | None = None) -> str:
-        """The system prompt of a session that opens now, in `cwd` if given."""
+    def system_prompt(
+        self, now: float, cwd: Path | None = None, window: Callable[[], int | None] = lambda: None
+    ) -> str:
+        """The system prompt of a session that opens now, in `cwd` if given, for a model with this window."""
         cwd = cwd or self.cwd
-        files = context_files(cwd, self.paths.config_dir)
+        files = context_files(cwd, self.paths.config_dir, imports=self.trusted)
+        skills = self.extensions.listing(window)
         # A folder name need not be valid Unicode, but a request must be.
-        return encodable(f"{self.templates.render('system')}\n\n{describe(cwd, now, files)}")
+        return encodable(f"{self.templates.render('system')}\n\n{describe(cwd, now, files)}{skills}")

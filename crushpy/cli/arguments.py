@@ -20,6 +20,7 @@ COMMANDS = {
     "template": "Show, edit and check the texts sent to the model.",
     "config": "Read and change settings.",
     "mcp": "Use servers of the Model Context Protocol.",
+    "skills": "List skills, commands and sub-agents.",
     "plugins": "Add, list and remove plugins.",
     "models": "List models, their windows and prices.",
     "stats": "Show tokens and cost by day, model, project and conversation.",

@@ -1,14 +1,16 @@
 """Measures how many facts are carried across a boundary, by exact match."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from crushpy.context import facts
 from crushpy.context.earlier_notes import bullets, contains_note
 from crushpy.context.ledger import Ledger
+from crushpy.context.loaded import FACT_KINDS
 from crushpy.core.boundary import LINEAGE, Boundary, FactCount
 from crushpy.core.messages import Message
 
-KINDS = ("paths", "commands", "failures", "todos", "requests", "notes", "rules", "pins", "tools")
+OWN_KINDS = ("paths", "commands", "failures", "todos", "requests", "notes", "rules", "pins")
+KINDS = (*OWN_KINDS, "tools", *FACT_KINDS.values())
 MAX_MATCH_CHARS = 300
 """Of a longer fact only the beginning is searched for, because a shortened quote keeps that."""
 
@@ -124,10 +126,10 @@ def measure(
     notes: str = "",
     pins: Sequence[str] = (),
     rules: Sequence[str] = (),
-    tools: Sequence[str] = (),
+    loaded: Mapping[str, Sequence[str]] | None = None,
 ) -> dict[str, FactCount]:
-    """Counts by kind the facts in `middle`, the notes before it, rules, pins and tools, and how many of them
-    the summary's prose and the whole carried text contain."""
+    """Counts by kind the facts in `middle`, the notes before it, rules, pins and what was loaded (tools,
+    skills, rules files), and how many of them the summary's prose and the whole carried text contain."""
     texts = flat(prose), flat(carried)
 
     def found(kind: str, fact: str, text: str) -> bool:
@@ -141,6 +143,6 @@ def measure(
         kind: FactCount(len(values), *(sum(found(kind, value, text) for value in values) for text in texts))
         for kind, values in (
             {**facts_of(middle, cwd, notes), "rules": rules, "pins": pins}
-            | ({"tools": tools} if tools else {})
+            | {kind: values for kind, values in (loaded or {}).items() if values}
         ).items()
     }

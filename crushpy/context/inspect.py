@@ -97,6 +97,8 @@ def inspect(
                 add("rules", "rules", count(seed.rules), message.id)
             if seed.pins:
                 add("pins", "pins", count(seed.pins), message.id)
+            for one in seed.loaded:
+                add(one.kind, one.name, count(one.text), message.id)
             add("evidence", "evidence", count(seed.evidence), message.id)
         else:
             state = states.get(message.id, "")

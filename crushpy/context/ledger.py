@@ -20,6 +20,7 @@ MAX_COMMANDS = 600
 MAX_FILES = 2_000
 MAX_DECISIONS = 400
 MAX_NUMBERS = 1_000
+MAX_LOADED = 200
 MAX_NUMBERED_CHARS = 2_000
 """Characters of a request that are searched for numbers."""
 _NUMBER = re.compile(r"(?<![\w.])\d[\d.,:/-]*\d(?!\w)")
@@ -88,6 +89,8 @@ class Ledger(Data, frozen=True):
     decisions: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
     """In the user's requests."""
+    loaded: tuple[str, ...] = ()
+    """Skills and rules files, the latest last."""
 
     def merged(
         self,
@@ -144,6 +147,7 @@ class _Writer:
         self._rules = RuleBook(before.rules or (), phrases.common if phrases else ())
         self._decisions = dict.fromkeys(before.decisions)
         self._numbers = dict.fromkeys(before.numbers)
+        self._loaded = dict.fromkeys(before.loaded)
         self._more_rules = 0
         if before.rules is None:
             for request in before.requests:
@@ -163,6 +167,9 @@ class _Writer:
             self._run(found.command)
         for file in found.files:
             self._touch(file)
+        for key in found.loaded:
+            self._loaded.pop(key, None)
+            self._loaded[key] = None
 
     def _say(self, found: MessageFacts) -> None:
         """The rules, decisions and numbers in what the user said."""
@@ -242,6 +249,7 @@ class _Writer:
             "requests": len(asked) - len(kept),
             "commands": max(0, len(commands) - MAX_COMMANDS),
             "files": max(0, len(files) - MAX_FILES),
+            "loaded": max(0, len(self._loaded) - MAX_LOADED),
         }
         for kind, number in before.dropped.items():
             dropped[kind] = dropped.get(kind, 0) + number
@@ -261,6 +269,7 @@ class _Writer:
             rules[-MAX_RULES:] if self._phrases or rules else before.rules,
             decisions[-MAX_DECISIONS:],
             numbers[-MAX_NUMBERS:],
+            tuple(self._loaded)[-MAX_LOADED:],
         )
 
 

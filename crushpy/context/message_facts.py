@@ -45,6 +45,8 @@ class MessageFacts(Data, frozen=True):
     command: CommandFacts | None = None
     files: tuple[facts.Touched, ...] = ()
     """Read or changed; paths in full."""
+    loaded: tuple[str, ...] = ()
+    """Skills and rules files that came with a result."""
     statements: tuple[UserStatement, ...] | None = None
     """Of the user's own words: rules, decisions and the end of rules. None if they were not searched for."""
     statements_dropped: int = 0
@@ -123,7 +125,7 @@ class FactReader:
             for file in facts.touched_by(call, result)
         )
         tool = called_tool(call.name, call.args) if not result.is_error else call.name
-        return MessageFacts(tool=tool, command=self._command(call, result), files=files)
+        return MessageFacts(tool=tool, command=self._command(call, result), files=files, loaded=result.loaded)
 
     def _command(self, call: ToolCall, result: ToolResult) -> CommandFacts | None:
         ended: set[tuple[str, str]] = set()

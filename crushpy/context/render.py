@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 
+from crushpy.context.loaded import loaded_text
 from crushpy.context.overrides import image_line, truncate_text
 from crushpy.context.tags import element, own_words, safe
 from crushpy.core.messages import (
@@ -41,6 +42,8 @@ def seed_text(seed: Seed, *, with_summary: bool = True) -> str:
         blocks.append(f"<rules>\n{seed.rules}\n</rules>")
     if seed.pins:
         blocks.append(f"<pins>\n{seed.pins}\n</pins>")
+    if seed.loaded:
+        blocks.append(loaded_text(seed.loaded))
     # The evidence holds tags of ours; the code that built it has escaped the rest.
     blocks.append(f"<evidence>\n{seed.evidence}\n</evidence>")
     if seed.quotes:

@@ -88,11 +88,12 @@ def own_words(text: str) -> str:
 
 def element(tag: str, text: str, **attributes: str) -> str:
     """`text`, escaped, inside one of our tags."""
-    marks = "".join(f' {name}="{_attribute(value)}"' for name, value in attributes.items())
+    marks = "".join(f' {name}="{attribute(value)}"' for name, value in attributes.items())
     return f"<{tag}{marks}>\n{safe(text)}\n</{tag}>"
 
 
-def _attribute(value: str) -> str:
+def attribute(value: str) -> str:
+    """`value` as it stands in a tag."""
     return " ".join(value.replace('"', "'").replace("<", "&lt;").replace(">", "&gt;").split())
 
 

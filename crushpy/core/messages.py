@@ -197,6 +197,8 @@ class ToolResult(Data, frozen=True, tag="tool_result"):
     """None if nothing had to be decided or it was not recorded."""
     ended: Literal["", "interrupted", "not_run"] = ""
     """Interrupted while it ran, or never started; empty if it ended by itself."""
+    loaded: tuple[str, ...] = ()
+    """What it brought into the context: `skill:NAME`, `rules:PATH`."""
 
 
 class EarlierNote(Data, frozen=True):
@@ -218,6 +220,25 @@ class SignedSummary(Data, frozen=True):
     """The last message that is carried verbatim: the rest of the seed follows it."""
 
 
+class LoadedText(Data, frozen=True):
+    """Something that was loaded in an earlier session, as a child receives it."""
+
+    key: str
+    """`skill:NAME`, `rules:PATH` or `hook:NAME`."""
+    text: str = ""
+    """Empty if only its name is carried."""
+    whole: bool = True
+    """False if the text was shortened."""
+
+    @property
+    def kind(self) -> str:
+        return self.key.partition(":")[0]
+
+    @property
+    def name(self) -> str:
+        return self.key.partition(":")[2]
+
+
 class Seed(Data, frozen=True, tag="seed"):
     """The first message of a session that continues another."""
 
@@ -234,6 +255,8 @@ class Seed(Data, frozen=True, tag="seed"):
     rules: str = ""
     """The user's standing rules, verbatim."""
     signed: SignedSummary | None = None
+    loaded: tuple[LoadedText, ...] = ()
+    """Skills and nested rules files in use, and the evidence of hooks."""
 
     @property
     def notes(self) -> str:

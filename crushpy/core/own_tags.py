@@ -17,6 +17,9 @@ OWN_TAGS = (
     "pins",
     "pin",
     "rules",
+    "skills",
+    "skill",
+    "hook",
 )
 _ESCAPED = re.compile(rf"&lt;(?=\s*+(?:/\s*+)?(?:{'|'.join(OWN_TAGS)})\b)", re.IGNORECASE)
 

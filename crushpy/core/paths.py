@@ -123,6 +123,17 @@ def private_dir(path: Path) -> Path:
     return path
 
 
+SHARED_FOLDERS = (".agents", ".claude")
+"""The folders of other agents, in a project and in the home folder."""
+
+
+def extension_folders(paths: Paths, root: Path | None) -> tuple[list[Path], list[Path]]:
+    """Where a trusted project at `root` and the user may have extensions, those with precedence first."""
+    project = [root / name for name in (PROJECT_FOLDER, *SHARED_FOLDERS)] if root else []
+    home = os.path.expanduser("~")  # noqa: PTH111  # does not raise without a home folder
+    return project, [paths.config_dir, *(Path(home, name) for name in SHARED_FOLDERS)]
+
+
 def project_dir(cwd: Path) -> Path:
     """The project's own crushpy folder: the nearest one from `cwd` up to the repository's root."""
     return project_root(cwd) / PROJECT_FOLDER

@@ -8,17 +8,23 @@ import os
 import platform
 import re
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from crushpy.context.tags import element
 from crushpy.core.messages import Data
 from crushpy.core.paths import project_root
+from crushpy.permissions.path_rules import is_secret
+from crushpy.sandbox.hidden_paths import holds_variables
 from crushpy.security.safe_open import open_regular
 from crushpy.security.sanitize import clean
 
 NAMES = ("AGENTS.md", "CRUSH.md", "CLAUDE.md")
 MAX_FILE_CHARS = 16_000
 MAX_TOTAL_CHARS = 40_000
+MAX_IMPORT_DEPTH = 3
+_IMPORT = re.compile(r"(?<!\S)@((?:[\w.-]+/)*[\w.-]+)")
+_CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 _MAX_NAME_CHARS = 1_000
 _MAX_REFS_CHARS = 5_000_000
 _COMMIT = re.compile(r"[0-9a-f]{40,64}")
@@ -33,8 +39,9 @@ class ContextFile(Data, frozen=True):
     cut: int = 0
 
 
-def context_files(cwd: Path, user_dir: Path) -> tuple[ContextFile, ...]:
-    """The user's own instructions, then the project's from its root down to `cwd`. Same text only once."""
+def context_files(cwd: Path, user_dir: Path, *, imports: bool = False) -> tuple[ContextFile, ...]:
+    """The user's own instructions, then the project's from its root down to `cwd`. Same text only once.
+    `imports`: the project is trusted, and its files may name others."""
     root = project_root(cwd)
     below = [folder for folder in (*reversed(cwd.parents), cwd) if folder == root or root in folder.parents]
     found: list[ContextFile] = []
@@ -42,7 +49,8 @@ def context_files(cwd: Path, user_dir: Path) -> tuple[ContextFile, ...]:
     room = MAX_TOTAL_CHARS
     inside = Path(os.path.realpath(root))
     for path in (user_dir / "AGENTS.md", *(folder / name for folder in below for name in NAMES)):
-        text = _instructions(path, None if path.parent == user_dir else inside)
+        own = path.parent == user_dir
+        text = read_instructions(path, None if own else inside, imports=imports and not own)
         if not text or text in seen:
             continue
         seen.add(text)
@@ -52,12 +60,26 @@ def context_files(cwd: Path, user_dir: Path) -> tuple[ContextFile, ...]:
     return tuple(found)
 
 
-def _instructions(path: Path, inside: Path | None) -> str:
-    """The sanitised text of a file. A project's file may not be a link that leads out of the project."""
+def read_instructions(path: Path, inside: Path | None, *, imports: bool = False) -> str:
+    """The sanitised text of a file. A project's file may not be a link that leads out of the project.
+    `imports`: the files that it names as `@file` follow it."""
+    return "\n\n".join(_texts(path, inside, MAX_IMPORT_DEPTH if imports else 0, set()))
+
+
+def _texts(path: Path, inside: Path | None, depth: int, seen: set[Path]) -> Iterator[str]:
     real = Path(os.path.realpath(path))
-    if inside is not None and not real.is_relative_to(inside):
-        return ""
-    return clean(_read(real, 4 * MAX_TOTAL_CHARS)).strip()
+    if real in seen or (inside is not None and not real.is_relative_to(inside)):
+        return
+    seen.add(real)
+    text = clean(_read(real, 4 * MAX_TOTAL_CHARS)).strip()
+    if text:
+        yield text
+    if depth and inside is not None and "@" in text:
+        for name in _IMPORT.findall(_CODE.sub("", text)):
+            file = real.parent / name.rstrip(".")
+            if not holds_variables(file.name) and not is_secret(Path(os.path.realpath(file)), inside):
+                for number, imported in enumerate(_texts(file, inside, depth - 1, seen)):
+                    yield imported if number else f"# @{name}\n{imported}"
 
 
 def _read(path: Path, most: int) -> str:

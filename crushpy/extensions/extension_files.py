@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,6 +14,8 @@ from crushpy.security.sanitize import clean
 MAX_EXTENSION_BYTES = 500_000
 MAX_HEAD_CHARS = 20_000
 _HEAD = re.compile(r"---[ \t]*\r?\n(.*?)(?:^---[ \t]*(?:\r?\n|\Z))", re.DOTALL | re.MULTILINE)
+_PLAIN = re.compile(r"([A-Za-z_][\w-]*): +([A-Za-z/<(](?:[^:#]|:(?!\s|$)|(?<!\s)#)*)")
+"""A field whose value means the same in YAML."""
 _WORD = re.compile(r"[^\s,()]+(?:\([^()]*\))?")
 """A name, with an argument in brackets: `Bash(git add:*)`."""
 _FIELD = re.compile(r"^([A-Za-z_][\w-]*):[ \t]*(.*)$")
@@ -64,6 +67,7 @@ class Document(Data, frozen=True):
         return tuple(word.strip("\"'") for word in _WORD.findall(self.text(name).strip("[]")))
 
 
+@lru_cache(maxsize=256)
 def parse_document(text: str) -> Document:
     """Splits a file into its head and its text. Raises Unreadable for a head that is hostile."""
     found = _HEAD.match(text)
@@ -74,6 +78,9 @@ def parse_document(text: str) -> Document:
     head, body = found[1], clean(text[found.end() :])
     if len(head) > MAX_HEAD_CHARS:
         raise Unreadable(f"its frontmatter has more than {MAX_HEAD_CHARS:,} characters")
+    lines = [_PLAIN.fullmatch(line) for line in head.splitlines() if line.strip()]
+    if all(lines):  # nearly all: several times faster than YAML
+        return Document({line[1]: line[2] for line in lines if line}, body)
     import yaml
 
     try:

@@ -1,21 +1,16 @@
 """The folders that hold extension files: of a trusted project, of the user, and of installed plugins."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from crushpy.core.messages import Data
-from crushpy.core.paths import PROJECT_FOLDER, Paths
+from crushpy.core.paths import Paths, extension_folders
 
 Kind = Literal["skills", "commands", "agents", "hooks"]
 Origin = Literal["project", "user", "plugin"]
-SHARED_FOLDERS = (".agents", ".claude")
-"""The folders of other agents, in a project and in the home folder."""
-MAX_FOLDER_DEPTH = 4
-"""Of the folders that are searched for files."""
 
 
 class Place(Data, frozen=True):
@@ -38,10 +33,8 @@ def extension_places(paths: Paths, root: Path | None) -> tuple[Place, ...]:
 
     `root`: of the project, if it is trusted.
     """
-    places = [Place(paths.config_dir, "user")]
-    places += [Place(Path.home() / name, "user") for name in SHARED_FOLDERS]
-    if root is not None:
-        places[:0] = [Place(root / name, "project") for name in (PROJECT_FOLDER, *SHARED_FOLDERS)]
+    project, user = extension_folders(paths, root)
+    places = [Place(folder, "project") for folder in project] + [Place(folder, "user") for folder in user]
     if paths.plugins.is_dir():
         from crushpy.extensions.plugins import installed_plugins
 
@@ -53,26 +46,3 @@ def extension_places(paths: Paths, root: Path | None) -> tuple[Place, ...]:
         if place.folder.is_dir():
             found.setdefault(os.path.realpath(place.folder), place)
     return tuple(found.values())
-
-
-def has_extensions(places: tuple[Place, ...], kind: Kind) -> bool:
-    """Whether any of the places may hold extensions of a kind. Reads no file."""
-    return any(source.exists() for place in places for source in place.sources(kind))
-
-
-def files_of(place: Place, kind: Kind, suffix: str = ".md") -> Iterator[Path]:
-    """The files of a kind in a place, sorted, also in subfolders. Links that lead out are not followed."""
-    for source in place.sources(kind):
-        yield from [source] if source.is_file() else _walk(source, suffix, MAX_FOLDER_DEPTH)
-
-
-def _walk(folder: Path, suffix: str, depth: int) -> Iterator[Path]:
-    try:
-        entries = sorted(folder.iterdir())
-    except OSError:
-        return
-    for entry in entries:
-        if entry.is_dir() and not entry.is_symlink() and depth and not entry.name.startswith("."):
-            yield from _walk(entry, suffix, depth - 1)
-        elif entry.name.endswith(suffix):
-            yield entry

@@ -14,7 +14,7 @@ from crushpy.sandbox.hidden_paths import holds_variables, secrets
 
 OWN_FOLDERS = frozenset(
     (
-        *(".git", ".crushpy", ".envrc", ".mcp.json", ".claude", ".vscode", ".zed", ".idea"),
+        *(".git", ".crushpy", ".envrc", ".mcp.json", ".claude", ".agents", ".vscode", ".zed", ".idea"),
         *(".devcontainer", ".devcontainer.json", ".husky", ".githooks"),
     )
 )

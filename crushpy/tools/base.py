@@ -38,6 +38,10 @@ class Outcome(Data, frozen=True):
     """Set by `todos`: the new list."""
     ended: Literal["", "interrupted", "not_run"] = ""
     """Set if the call was interrupted, or never started."""
+    loaded: tuple[str, ...] = ()
+    """What the text or `attached` brings into the context: `skill:NAME`, `rules:PATH`."""
+    attached: str = ""
+    """Follows the text, and is never truncated."""
 
 
 class Delegation(Data, frozen=True):
@@ -102,6 +106,14 @@ def _no_servers() -> McpService:
     raise ToolError("No MCP server is configured.")
 
 
+LoadSkill = Callable[[str], tuple[str, str]]
+"""The full name and the text of a skill. Raises ToolError."""
+
+
+def _no_skills(name: str) -> tuple[str, str]:
+    raise ToolError("There are no skills here.")
+
+
 async def _fetch_nothing(name: str) -> None:
     """Outputs are on this machine already."""
 
@@ -138,6 +150,9 @@ class ToolContext:
         self.delegate: Delegate = _refuse_delegation
         self.mcp: Callable[[], McpService] = _no_servers
         """The MCP servers, loaded when first used."""
+        self.load_skill: LoadSkill = _no_skills
+        self.is_loaded: Callable[[str], bool] = lambda _: False
+        """Whether the context holds what a key of `Outcome.loaded` names."""
         self.image_limits: GetImageLimits = lambda: ImageLimits(longest=1_568)
         self.find_skipped: FindSkipped = lambda _tool, _place, _real: None
         """Which files of a searchable folder may not be read."""
@@ -155,11 +170,12 @@ class ToolContext:
         delegate: Delegate | None,
         image_limits: GetImageLimits,
         find_skipped: FindSkipped,
+        is_loaded: Callable[[str], bool],
     ) -> "ToolContext":
         """A copy for one agent in the same workspace; without `delegate` it cannot start tasks."""
         clone = copy(self)
         clone.memory, clone.recall, clone.delegate = memory, recall, delegate or _refuse_delegation
-        clone.image_limits, clone.find_skipped = image_limits, find_skipped
+        clone.image_limits, clone.find_skipped, clone.is_loaded = image_limits, find_skipped, is_loaded
         return clone
 
     def copy_for_call(

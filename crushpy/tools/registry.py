@@ -52,8 +52,9 @@ def all_tools() -> tuple[AnyTool, ...]:
 def tool_table() -> ToolTable:
     """What the calls of each tool touch. Also declares it for parsing permission rules."""
     from crushpy.tools.mcp import McpTool
+    from crushpy.tools.skill import SkillTool
 
-    table = {tool.name: tool.access for tool in (*all_tools(), McpTool())}
+    table = {tool.name: tool.access for tool in (*all_tools(), McpTool(), SkillTool())}
     declare_tools(table)
     return table
 

@@ -31,6 +31,7 @@ CHECKS: dict[str, Check] = {
     "permissions": installation.permissions,
     "templates": installation.templates,
     "context files": installation.check_context_files,
+    "extensions": installation.check_extensions,
 }
 
 MISSING_FOLDER = "/nonexistent"

@@ -417,3 +417,15 @@ def check_context_files(context: CheckContext) -> Iterator[Finding]:
             yield ok(f"{file.path}  ({length})")
     if not found:
         yield ok(f"none ({', '.join(environment.NAMES)} from the project's root down to here)")
+
+
+def check_extensions(context: CheckContext) -> Iterator[Finding]:
+    from crushpy.bootstrap.user_extensions import KINDS, UserExtensions
+
+    extensions = UserExtensions(context.paths, project_root(context.cwd) if context.trusted else None)
+    for kind in KINDS:
+        found = extensions.find(kind)
+        for one in found:
+            if one.status != "loaded":
+                yield warn(f"{one.file} is {one.status}: {one.reason}", "See docs/extensions.md.")
+        yield ok(f"{len(extensions.use(kind))} of {len(found)} {kind} can be used")

@@ -53,7 +53,9 @@ class Agent:
         def left_out(tool: str, place: Path, real: Path) -> Callable[[str], bool] | None:
             return services.approvals.left_out(tool, place, real, services.workspace.cwd)
 
-        return services.workspace.copy_for_agent(FileMemory(), search, delegate, image_limits, left_out)
+        return services.workspace.copy_for_agent(
+            FileMemory(), search, delegate, image_limits, left_out, scope.session.has_loaded
+        )
 
     def turn(self, spent: Spent) -> Turn:
         """The next turn, limited by `spent`."""

@@ -11,6 +11,7 @@ import msgspec
 
 from crushpy.context.coverage import lineage_coverage, measure
 from crushpy.context.earlier_notes import unmentioned_notes
+from crushpy.context.loaded import loaded_facts
 from crushpy.context.message_facts import NOTHING
 from crushpy.context.overrides import apply_overrides, by_message, override_kind
 from crushpy.context.plan import FRAME_TOKENS, overrides_to_fit
@@ -130,7 +131,7 @@ class BoundaryBuilder:
         if not plan.parts.middle:
             return None
         planner = self._planner
-        carried = planner.pins, planner.rules, planner.ledger
+        carried = planner.pins, planner.rules, planner.ledger, planner.loaded
         return BoundaryDraft(options, state, limits, *carried, plan, prepared is not None)
 
     async def _write_seed(self, draft: BoundaryDraft) -> None:
@@ -189,7 +190,7 @@ class BoundaryBuilder:
                 count=self._gauge.count,
             )
         carried = draft.plan.quotes, earlier, draft.pins.text, draft.rules.text
-        return Seed(summary, draft.evidence, *carried, _signed(draft, summary))
+        return Seed(summary, draft.evidence, *carried, _signed(draft, summary), draft.loaded)
 
     def _fit_and_measure(self, draft: BoundaryDraft) -> None:
         """Truncates the tail by overrides until it fits, and measures what the child starts with."""
@@ -214,7 +215,7 @@ class BoundaryBuilder:
             notes=before.notes if before else "",
             pins=draft.pins.facts,
             rules=draft.ledger.rules_of(left),
-            tools=draft.ledger.loaded_tools,
+            loaded={"tools": draft.ledger.loaded_tools, **loaded_facts(draft.loaded)},
         )
         draft.lineage, kinds = lineage_coverage(draft.ledger, carried, prose=draft.seed.summary, cwd=cwd)
         draft.facts |= kinds

@@ -3,12 +3,14 @@
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Literal
 
 import msgspec
 
 from crushpy.context.evidence import build_evidence
 from crushpy.context.ledger import Ledger
+from crushpy.context.loaded import carry_loaded, loaded_text
 from crushpy.context.overrides import apply_overrides
 from crushpy.context.pins import CarriedPins
 from crushpy.context.plan import FRAME_TOKENS, Plan, TokenBudget, make_plan, plan_after
@@ -16,7 +18,7 @@ from crushpy.context.standing_rules import CarriedRules
 from crushpy.core.boundary import FactCount
 from crushpy.core.events import ReviewDone, ReviewNeeded
 from crushpy.core.ids import new_id
-from crushpy.core.messages import Data, MessageOverride, Seed, ToolResult, Usage
+from crushpy.core.messages import Data, LoadedText, MessageOverride, Seed, ToolResult, Usage
 from crushpy.core.templates import Template
 from crushpy.engine.agents.scope import AgentScope, Emit
 from crushpy.engine.compaction.evidence_sources import load_ledger, take_snapshot
@@ -24,8 +26,10 @@ from crushpy.engine.compaction.pin_service import PinService
 from crushpy.engine.compaction.rule_service import carried_rules
 from crushpy.engine.compaction.summarizer import Summary, SummaryJob
 from crushpy.engine.compaction.window import ContextView, Thresholds, Trigger, WindowState
+from crushpy.engine.nested_rules import NestedRules
 from crushpy.security.redact import redact
 from crushpy.storage.records import SessionInfo
+from crushpy.tools.errors import ToolError
 
 AUTOMATIC_TRIGGERS = ("auto", "fallback")
 """Boundaries that crushpy makes by itself: the circuit breaker judges them."""
@@ -65,6 +69,8 @@ class BoundaryDraft(msgspec.Struct):
     rules: CarriedRules
     ledger: Ledger
     """All facts of the lineage."""
+    loaded: tuple[LoadedText, ...]
+    """Skills, rules files and evidence of hooks."""
     plan: Plan
     from_preparation: bool = False
     """The plan is that of a preparation, whose summary is ready or under way."""
@@ -123,18 +129,32 @@ class BoundaryPlanner:
         self._scope, self._session, self._gauge = scope, scope.session, scope.gauge
         self._view, self._thresholds = view, thresholds
         self._pins = pins
+        self._load_skill = scope.services.workspace.load_skill
         self.pins, self.rules, self.ledger = CarriedPins(), CarriedRules(), Ledger()
+        self.loaded: tuple[LoadedText, ...] = ()
         """As they were last read."""
 
     async def read_carried(self, *, store_missing: bool = False) -> None:
-        """Reads the pins, the facts of the lineage and its rules as they are now; plans made after this leave
-        room for pins and rules. `store_missing`: facts that are not stored yet."""
+        """Reads the pins, the facts of the lineage, its rules, skills and rules files as they are now; plans
+        made after this leave room for them. `store_missing`: facts that are not stored yet."""
         if self._pins is not None:
             self.pins = await self._pins.carried()
         self.ledger = await load_ledger(
             self._session, self._scope.services.store, store_missing=store_missing
         )
         self.rules = await carried_rules(self._scope, self.ledger)
+        self.loaded = await asyncio.to_thread(self._read_loaded) if self.ledger.loaded else ()
+
+    def _read_loaded(self) -> tuple[LoadedText, ...]:
+        rules = NestedRules(self._scope.services)
+        sources: list[LoadedText] = []
+        for key in self.ledger.loaded:
+            kind, _, name = key.partition(":")
+            text = ""
+            with suppress(ToolError):  # one that is gone is carried by name
+                text = rules.read(name) if kind == "rules" else self._load_skill(name)[1]
+            sources.append(LoadedText(key, redact(text)))
+        return carry_loaded(sources, self._gauge.window(self._session.info.model), self._gauge.count)
 
     def token_budget(self, state: WindowState) -> TokenBudget:
         compaction = self._scope.settings.compaction
@@ -145,7 +165,7 @@ class BoundaryPlanner:
             compaction.summary_tokens,
             compaction.evidence_tokens,
             state.fixed_tokens,
-            self._gauge.count(self.pins.text) + self.rules.tokens,
+            self._gauge.count(self.pins.text + loaded_text(self.loaded)) + self.rules.tokens,
         )
 
     async def evidence(self, state: WindowState, most: int | None = None) -> str:

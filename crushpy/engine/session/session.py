@@ -137,6 +137,17 @@ class LiveSession:
         """Ids of the messages that a request contains in full."""
         return {message.id for message in self.history if not override_kind(self.overrides, message.id)}
 
+    def has_loaded(self, key: str) -> bool:
+        """Whether requests contain all of what `key` names: a skill or a rules file."""
+        carried = self.seed.loaded if self.seed is not None else ()
+        if any(one.key == key and one.text and one.whole for one in carried):
+            return True
+        shown = self.in_view()
+        return any(
+            message.result is not None and key in message.result.loaded and message.id in shown
+            for message in self.history
+        )
+
     @property
     def own_messages(self) -> Sequence[Message]:
         """Messages since this session was opened: neither its seed nor its tail."""

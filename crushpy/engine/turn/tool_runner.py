@@ -18,6 +18,8 @@ from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.approvals import Ruling
 from crushpy.engine.compaction.pin_service import PinService
 from crushpy.engine.compaction.policy import CompactionPolicy
+from crushpy.engine.nested_rules import TOOLS as NESTED_RULES_TOOLS
+from crushpy.engine.nested_rules import NestedRules
 from crushpy.engine.turn.call_observer import ObservedCall
 from crushpy.engine.turn.limits import LoopGuard
 from crushpy.engine.turn.toolset import NEW_SESSION
@@ -79,6 +81,9 @@ class ToolRunner:
         self._observers, self._verify_database = scope.services.observers, scope.services.store.verify
         self._tools = {tool.name: tool for tool in tools}
         self._context, self._policy, self._pins = context, policy, pins
+        self._rules = NestedRules(scope.services)
+        self._arriving: set[str] = set()
+        """Rules files that come with results which are not stored yet."""
         self.denied_noninteractive = False
 
     async def run(self, message: Message, guard: LoopGuard) -> None:
@@ -149,7 +154,8 @@ class ToolRunner:
             call_context = context.copy_for_call(
                 call.id, lambda text: self._emit(ToolOutput(call.id, text)), ruling.needs
             )
-            return await self._execute(one, observed, tool, args, call_context)
+            outcome = await self._execute(one, observed, tool, args, call_context)
+            return await self._with_rules(outcome, one.call.name, accesses)
         except (ToolError, OSError) as error:
             return _failure(one.call, error)
         except StorageError:
@@ -159,6 +165,18 @@ class ToolRunner:
             reason = f"{type(error).__name__}: {error}"
             text = f"{one.call.name} failed inside crushpy ({reason}). It may not have run."
             return Outcome(text, is_error=True)
+
+    async def _with_rules(self, outcome: Outcome, tool: str, accesses: tuple[Access, ...]) -> Outcome:
+        """The outcome with the rules files that apply to its file and are not in the context."""
+        if outcome.is_error or tool not in NESTED_RULES_TOOLS:
+            return outcome
+        paths = [access.value for access in accesses if access.kind == "path"]
+        keys = await asyncio.to_thread(lambda: [key for path in paths for key in self._rules.keys_for(path)])
+        new = [key for key in keys if key not in self._arriving and not self._session.has_loaded(key)]
+        self._arriving.update(new)  # calls of one reply run in parallel
+        found = {key: text for key in new if (text := await asyncio.to_thread(self._rules.attached, key))}
+        attached, loaded = "".join((outcome.attached, *found.values())), (*outcome.loaded, *found)
+        return msgspec.structs.replace(outcome, attached=attached, loaded=loaded) if found else outcome
 
     def _check(self, call: ToolCall) -> tuple[AnyTool, Args]:
         tool = self._tools.get(call.name)
@@ -223,6 +241,7 @@ class ToolRunner:
         text = truncate(outcome.text).text
         if guard is not None:
             text += guard.record(one.call, text)
+        text += outcome.attached
         result = ToolResult(
             one.call.id,
             one.call.name,
@@ -232,9 +251,11 @@ class ToolRunner:
             outcome.display,
             one.decision,
             outcome.ended,
+            outcome.loaded,
         )
         one.recorded = True
         await uncancellable(self._store(one, result, outcome))
+        self._arriving.difference_update(outcome.loaded)
 
     async def _store(self, one: RunningCall, result: ToolResult, outcome: Outcome) -> None:
         await self._session.add_result(result, one.start)

@@ -96,6 +96,9 @@ _ONE = {
     "rules": "rule",
     "pins": "pin",
     "tools": "tool",
+    "skills": "skill",
+    "nested_rules": "rules file",
+    "hook_evidence": "fact of a hook",
 }
 """How one fact of each kind is named."""
 
@@ -111,8 +114,12 @@ def kept_words(facts: Mapping[str, tuple[int, int, int]]) -> str:
         for kind, count in facts.items()
         if count[0] > count[2]
     ]
-    carried = facts.get("tools", (0, 0, 0))[2]
-    tools = f"; {_many(carried, 'tool')} carried" if carried else ""
+    loaded = [
+        _many(facts[kind][2], _ONE[kind])
+        for kind in ("tools", "skills", "nested_rules", "hook_evidence")
+        if kind in facts and facts[kind][2]
+    ]
+    tools = f"; {', '.join(loaded)} carried" if loaded else ""
     if not lost:
         return (f"all {total} facts kept" if total > 1 else "the one fact kept") + tools
     return f"{kept} of {total} facts kept{tools}; not kept: {', '.join(lost)}"

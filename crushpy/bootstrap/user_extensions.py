@@ -1,0 +1,101 @@
+"""The skills, commands and sub-agents of a folder. The code that reads them is imported if there are any."""
+
+import re
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from crushpy.context.tags import element
+from crushpy.core.paths import Paths, extension_folders
+from crushpy.tools.errors import ToolError
+from crushpy.tools.skill import SkillTool
+
+if TYPE_CHECKING:
+    from crushpy.extensions.catalog import Extension
+    from crushpy.extensions.places import Place
+
+FileKind = Literal["skills", "commands", "agents"]
+KINDS: tuple[FileKind, ...] = ("skills", "commands", "agents")
+ASSUMED_WINDOW = 128_000
+_LISTING = re.compile(r"^<skills>\n(.*?)^</skills>$", re.MULTILINE | re.DOTALL)
+_LISTED = re.compile(r"^- ([^\s:]+(?::[^\s:]+)?)(?::|$)", re.MULTILINE)
+
+
+class UserExtensions:
+    """`root`: of the project, if it is trusted. Files are read each time they are asked for."""
+
+    def __init__(self, paths: Paths, root: Path | None) -> None:
+        self._paths, self._root = paths, root
+
+    @cached_property
+    def _kinds(self) -> frozenset[FileKind]:
+        """The kinds of which there may be any; reads no file."""
+        if self._paths.plugins.is_dir():
+            return frozenset(KINDS)
+        project, user = extension_folders(self._paths, self._root)
+        return frozenset(kind for kind in KINDS if any((one / kind).is_dir() for one in (*project, *user)))
+
+    @property
+    def places(self) -> "tuple[Place, ...]":
+        from crushpy.extensions.places import extension_places
+
+        return extension_places(self._paths, self._root)
+
+    def find(self, kind: FileKind) -> "list[Extension]":
+        """Every file of a kind, loaded or refused."""
+        if kind not in self._kinds:
+            return []
+        from crushpy.extensions.catalog import find_extensions
+
+        return find_extensions(self.places, kind)
+
+    def use(self, kind: FileKind) -> "dict[str, Extension]":
+        """Those that were not refused, by name."""
+        return {one.name: one for one in self.find(kind) if one.status != "refused"}
+
+    # --- skills -------------------------------------------------------------------------------------------
+
+    def listing(self, window: Callable[[], int | None]) -> str:
+        """The part of the system prompt that names the skills; empty if there are none."""
+        skills = self._offered()
+        if not skills:
+            return ""
+        from crushpy.extensions.skills import listed_skills
+
+        return "\n\n# Skills\n" + element("skills", listed_skills(skills, window() or ASSUMED_WINDOW))
+
+    def _offered(self) -> "list[Extension]":
+        skills = self.use("skills").values()
+        return [one for one in skills if not one.document.flag("disable-model-invocation")]
+
+    def load_skill(self, name: str) -> tuple[str, str]:
+        """The name and the text of a skill. Raises ToolError."""
+        skills = self.use("skills")
+        found = skills.get(name) or skills.get(name.rpartition(":")[2])
+        if found is None:
+            names = ", ".join(one.name for one in self._offered()) or "none"
+            raise ToolError(f"There is no skill {name!r}. There are: {names}.")
+        from crushpy.extensions.skills import skill_text
+
+        return found.name, skill_text(found)
+
+    def new_skills(self, known: str) -> str:
+        """Lines about the skills that `known`, the system prompt and earlier notes, does not list."""
+        listed = set(_LISTED.findall(known))
+        new = [one for one in self._offered() if one.name not in listed]
+        return "\n".join(f"- {one.name}: {one.description}" for one in new)
+
+    def readable_folders(self) -> list[Path]:
+        """The folders whose files may be read without a question, and are visible to commands."""
+        if "skills" not in self._kinds:
+            return []
+        plugins = [one.folder for one in self.places if one.plugin]
+        sources = [source for one in self.places for source in one.sources("skills")]
+        return [*plugins, *(source for source in sources if source.is_dir())]
+
+
+def skill_tools(system: str) -> Sequence[SkillTool]:
+    """The tool for the skills in the listing of a system prompt; none if it has no listing."""
+    found = _LISTING.search(system)
+    return (SkillTool(_LISTED.findall(found[1])),) if found else ()

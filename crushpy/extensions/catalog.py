@@ -1,0 +1,156 @@
+"""Finds skills, commands and definitions of sub-agents: every file, loaded or refused, and why."""
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from crushpy.core.messages import Data
+from crushpy.extensions.extension_files import Document, Unreadable, parse_document, read_extension
+from crushpy.extensions.places import Kind, Origin, Place
+from crushpy.security.sanitize import clean, one_line
+
+SKILL_FILE = "SKILL.md"
+MAX_FOLDER_DEPTH = 4
+MAX_EXTENSIONS = 500
+"""Files of a kind in one folder."""
+MAX_NAME_CHARS = 64
+MAX_DESCRIPTION_CHARS = 1_024
+KNOWN_FIELDS = {
+    "skills": "name description license compatibility metadata allowed-tools version model argument-hint "
+    "disable-model-invocation user-invocable tools",
+    "commands": "name description argument-hint model allowed-tools agent subtask disable-model-invocation "
+    "hide-from-slash-command-tool",
+    "agents": "name description tools disallowedTools model prompt read_only context_strategy "
+    "report_strategy skills color mode",
+}
+"""The fields that mean something here, or nothing that could be missed."""
+_NAME = re.compile(r"[\w][\w.-]*(?::[\w.-]+)?")
+
+
+class Extension(Data, frozen=True):
+    """One file, and what became of it."""
+
+    kind: Kind
+    name: str
+    file: Path
+    origin: Origin
+    status: Literal["loaded", "warned", "refused"] = "loaded"
+    reasons: tuple[str, ...] = ()
+    description: str = ""
+    document: Document = Document({}, "")
+    root: Path = Path()
+    """The folder with `skills/`, `commands/` and so on: for a plugin its own."""
+
+    @property
+    def folder(self) -> Path:
+        """The folder that belongs to it, with links resolved."""
+        return Path(os.path.realpath(self.file.parent))
+
+    @property
+    def reason(self) -> str:
+        return "; ".join(self.reasons)
+
+
+def find_extensions(places: Sequence[Place], kind: Kind) -> list[Extension]:
+    """All files of a kind, those with precedence first. Of the same name only the first is used."""
+    found: list[Extension] = []
+    used: dict[str, Extension] = {}
+    seen: set[str] = set()
+    for place in places:
+        inside = [one.folder for one in places if one.origin == place.origin]
+        for file in islice(_files(place, kind), MAX_EXTENSIONS):
+            real = os.path.realpath(file)
+            if real in seen:
+                continue
+            seen.add(real)
+            one = _read(file, place, kind, inside)
+            if one.status != "refused" and one.name in used and place.plugin:
+                one = msgspec.structs.replace(one, name=f"{place.plugin}:{one.name}")
+            if one.status != "refused":
+                first = used.setdefault(one.name, one)
+                if first is not one:
+                    one = _refused(one, f"{first.file} has the same name and is used")
+            found.append(one)
+    return found
+
+
+def usable(extensions: Iterable[Extension]) -> dict[str, Extension]:
+    """Those that were not refused, by name."""
+    return {one.name: one for one in extensions if one.status != "refused"}
+
+
+def _files(place: Place, kind: Kind) -> Iterator[Path]:
+    for source in place.sources(kind):
+        yield from [source] if source.is_file() else _walk(source, kind, MAX_FOLDER_DEPTH)
+
+
+def _walk(folder: Path, kind: Kind, depth: int) -> Iterator[Path]:
+    """The files of a kind in a folder. A folder with a skill has no others."""
+    if kind == "skills" and os.path.lexists(skill := folder / SKILL_FILE):
+        yield skill
+        return
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError:
+        return
+    for entry in entries if depth else ():
+        if entry.name.startswith("."):
+            continue
+        if entry.is_dir():
+            if entry.is_symlink():  # only a skill itself may be a link: links can form circles
+                yield from _walk(entry, kind, 0) if kind == "skills" else ()
+            elif depth:
+                yield from _walk(entry, kind, depth - 1)
+        elif kind != "skills" and entry.suffix == ".md" and entry.stem.lower() != "readme":
+            yield entry
+
+
+def _read(file: Path, place: Place, kind: Kind, inside: Sequence[Path]) -> Extension:
+    usual = file.parent.name if kind == "skills" else file.stem
+    one = Extension(kind, clean(usual), file, place.origin, root=place.folder)
+    real = Path(os.path.realpath(file.parent))
+    home = next((folder for folder in inside if real.is_relative_to(os.path.realpath(folder))), None)
+    try:
+        if home is None:
+            raise Unreadable("it is behind a link that leads out of its folder")
+        document = parse_document(read_extension(file, real if kind == "skills" else home))
+    except Unreadable as error:
+        return _refused(one, str(error))
+    warnings = list(document.warnings)
+    given = document.text("name") if kind != "commands" else ""
+    name = given if len(given) <= MAX_NAME_CHARS and _NAME.fullmatch(given) else usual
+    if given and name != given:
+        warnings.append(f"its name {one_line(given)[:80]!r} cannot be used")
+    if not _NAME.fullmatch(name):
+        return _refused(one, "its name has other characters than letters, digits, '.', '_' and '-'")
+    if kind == "skills" and given and given != usual:
+        warnings.append(f"its name differs from its folder {clean(usual)!r}")
+    body = next((line for line in document.body.splitlines() if line.strip(" #")), "")
+    description = one_line(document.text("description"))
+    if not description:
+        if kind != "commands":
+            warnings.append("it has no description")
+        description = one_line(body.strip(" #"))
+    if not document.body.strip() and not document.text("prompt"):
+        return _refused(one, "it has no text")
+    if len(description) > MAX_DESCRIPTION_CHARS and kind == "skills":
+        warnings.append(f"its description has more than {MAX_DESCRIPTION_CHARS:,} characters")
+    if unknown := sorted(set(document.fields) - set(KNOWN_FIELDS[kind].split())):
+        warnings.append(f"unknown fields: {one_line(', '.join(unknown))[:200]}")
+    return msgspec.structs.replace(
+        one,
+        name=name,
+        status="warned" if warnings else "loaded",
+        reasons=tuple(warnings),
+        description=description[:MAX_DESCRIPTION_CHARS],
+        document=document,
+    )
+
+
+def _refused(one: Extension, why: str) -> Extension:
+    return msgspec.structs.replace(one, status="refused", reasons=(why,))
