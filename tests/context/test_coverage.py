@@ -31,7 +31,7 @@ def test_every_kind_of_fact_is_counted_once() -> None:
         "requests": ["Please keep the API stable"],
         "notes": ["the port is 7071"],
     }
-    assert (*twice, "rules", "pins", "tools") == KINDS
+    assert (*twice, "rules", "pins", "tools", "skills", "nested_rules", "hook_evidence") == KINDS
 
 
 def test_prose_alone_and_prose_with_evidence_are_told_apart() -> None:
