@@ -1,12 +1,17 @@
 """Rules files below the working folder: they come with the first result about a file under their folder."""
 
+import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
+
 from crushpy.context.tags import element
+from crushpy.core.access import Access
 from crushpy.engine.agents.scope import Services
 from crushpy.engine.environment import MAX_FILE_CHARS, NAMES, read_instructions
+from crushpy.tools.base import Outcome
 from crushpy.tools.view import ViewArgs, ViewTool
 
 RULES_KEY = "rules:"
@@ -24,6 +29,8 @@ class NestedRules:
         self._services = services
         self._context = services.workspace
         self._cwd = Path(os.path.realpath(services.workspace.cwd))
+        self._arriving: set[str] = set()
+        """Those that come with results which are not stored yet."""
 
     def keys_for(self, path: str) -> list[str]:
         """The rules files that apply to a file, given by its real path, the outermost first."""
@@ -47,8 +54,29 @@ class NestedRules:
         cut = len(text) - MAX_FILE_CHARS
         return text if cut <= 0 else f"{text[:MAX_FILE_CHARS]}\n[... {cut:,} characters cut; view {name} ...]"
 
-    def attached(self, key: str) -> str:
-        """The text that follows a result; empty if the file cannot be read."""
+    async def attach(
+        self,
+        outcome: Outcome,
+        tool: str,
+        accesses: tuple[Access, ...],
+        has_loaded: Callable[[str], bool],
+    ) -> Outcome:
+        """The outcome with the rules files that apply to its file and are not in the context."""
+        paths = [access.value for access in accesses if access.kind == "path" and tool in TOOLS]
+        if outcome.is_error or not paths:
+            return outcome
+        keys = await asyncio.to_thread(lambda: [key for path in paths for key in self.keys_for(path)])
+        new = [key for key in keys if key not in self._arriving and not has_loaded(key)]
+        self._arriving.update(new)  # calls of one reply run in parallel
+        found = {key: text for key in new if (text := await asyncio.to_thread(self._block, key))}
+        attached, loaded = "".join((outcome.attached, *found.values())), (*outcome.loaded, *found)
+        return msgspec.structs.replace(outcome, attached=attached, loaded=loaded) if found else outcome
+
+    def stored(self, outcome: Outcome) -> None:
+        """The result is in the context now."""
+        self._arriving.difference_update(outcome.loaded)
+
+    def _block(self, key: str) -> str:
         name = key.removeprefix(RULES_KEY)
         text = self.read(name)
         return f"\n\n{INTRODUCTION}\n{element('instructions', text, path=name)}" if text else ""

@@ -153,6 +153,14 @@ class LiveSession:
         """Messages since this session was opened: neither its seed nor its tail."""
         return self.history[self._inherited :]
 
+    def has_worked(self) -> bool:
+        """True once a tool call has ended or a prompt has come since this session was opened."""
+        return any(
+            (message.result is not None and message.result.name != "new_session")
+            or (message.role == "user" and (message.says_something or message.images))
+            for message in self.own_messages
+        )
+
     def continue_in(self, loaded: "LoadedSession") -> None:
         """Switches to another session: a child after a boundary, or the parent after an undo."""
         self._take_over(loaded)

@@ -18,7 +18,6 @@ from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.approvals import Ruling
 from crushpy.engine.compaction.pin_service import PinService
 from crushpy.engine.compaction.policy import CompactionPolicy
-from crushpy.engine.nested_rules import TOOLS as NESTED_RULES_TOOLS
 from crushpy.engine.nested_rules import NestedRules
 from crushpy.engine.turn.call_observer import ObservedCall
 from crushpy.engine.turn.limits import LoopGuard
@@ -82,8 +81,6 @@ class ToolRunner:
         self._tools = {tool.name: tool for tool in tools}
         self._context, self._policy, self._pins = context, policy, pins
         self._rules = NestedRules(scope.services)
-        self._arriving: set[str] = set()
-        """Rules files that come with results which are not stored yet."""
         self.denied_noninteractive = False
 
     async def run(self, message: Message, guard: LoopGuard) -> None:
@@ -155,7 +152,7 @@ class ToolRunner:
                 call.id, lambda text: self._emit(ToolOutput(call.id, text)), ruling.needs
             )
             outcome = await self._execute(one, observed, tool, args, call_context)
-            return await self._with_rules(outcome, one.call.name, accesses)
+            return await self._rules.attach(outcome, call.name, accesses, self._session.has_loaded)
         except (ToolError, OSError) as error:
             return _failure(one.call, error)
         except StorageError:
@@ -165,18 +162,6 @@ class ToolRunner:
             reason = f"{type(error).__name__}: {error}"
             text = f"{one.call.name} failed inside crushpy ({reason}). It may not have run."
             return Outcome(text, is_error=True)
-
-    async def _with_rules(self, outcome: Outcome, tool: str, accesses: tuple[Access, ...]) -> Outcome:
-        """The outcome with the rules files that apply to its file and are not in the context."""
-        if outcome.is_error or tool not in NESTED_RULES_TOOLS:
-            return outcome
-        paths = [access.value for access in accesses if access.kind == "path"]
-        keys = await asyncio.to_thread(lambda: [key for path in paths for key in self._rules.keys_for(path)])
-        new = [key for key in keys if key not in self._arriving and not self._session.has_loaded(key)]
-        self._arriving.update(new)  # calls of one reply run in parallel
-        found = {key: text for key in new if (text := await asyncio.to_thread(self._rules.attached, key))}
-        attached, loaded = "".join((outcome.attached, *found.values())), (*outcome.loaded, *found)
-        return msgspec.structs.replace(outcome, attached=attached, loaded=loaded) if found else outcome
 
     def _check(self, call: ToolCall) -> tuple[AnyTool, Args]:
         tool = self._tools.get(call.name)
@@ -255,7 +240,7 @@ class ToolRunner:
         )
         one.recorded = True
         await uncancellable(self._store(one, result, outcome))
-        self._arriving.difference_update(outcome.loaded)
+        self._rules.stored(outcome)
 
     async def _store(self, one: RunningCall, result: ToolResult, outcome: Outcome) -> None:
         await self._session.add_result(result, one.start)
@@ -310,17 +295,9 @@ class ToolRunner:
             return str(error)
         if not str(call.args["summary"]).strip():
             return "The summary is empty. Write down what the next session needs, in the shape described."
-        if self._session.seed is not None and not self._has_worked():
+        if self._session.seed is not None and not self._session.has_worked():
             return "This session was just opened. Do some work in it before you start another."
         return ""
-
-    def _has_worked(self) -> bool:
-        """True once another tool call has ended or a prompt has come since this session was opened."""
-        return any(
-            (message.result is not None and message.result.name != NEW_SESSION)
-            or (message.role == "user" and (message.says_something or message.images))
-            for message in self._session.own_messages
-        )
 
 
 def _failure(call: ToolCall, error: ToolError | OSError) -> Outcome:
