@@ -1,12 +1,10 @@
 """The tool `skill`: loads instructions that users wrote for a kind of work."""
 
 from collections.abc import Sequence
-from copy import deepcopy
 
 from crushpy.core.access import ToolAccess
 from crushpy.core.messages import Json
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
-from crushpy.tools.registry import schema
 
 SKILL_KEY = "skill:"
 
@@ -27,9 +25,8 @@ class SkillTool(Tool[SkillArgs]):
 
     def parameters(self) -> Json | None:
         """The names are those of the listing, which does not change within a session."""
-        parameters = deepcopy(schema(SkillArgs))
-        parameters["properties"]["name"]["enum"] = list(self.names)
-        return parameters
+        name = {"type": "string", "enum": list(self.names)}
+        return {"type": "object", "properties": {"name": name}, "required": ["name"]}
 
     async def run(self, args: SkillArgs, context: ToolContext) -> Outcome:
         name, text = context.load_skill(args.name.strip())
