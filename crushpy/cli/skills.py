@@ -10,10 +10,10 @@ from crushpy.security.sanitize import clean
 
 
 def register(app: typer.Typer) -> None:
-    add_group(app, "skills", {"list": list_files})
+    add_group(app, "skills", {"list": list_extensions})
 
 
-def list_files(as_json: AsJson = False) -> None:
+def list_extensions(as_json: AsJson = False) -> None:
     """List every file found: skills, commands and sub-agents, loaded, warned or refused."""
     environment = ProjectEnvironment(working_folder())
     found = [one for kind in KINDS for one in environment.extensions.find(kind)]

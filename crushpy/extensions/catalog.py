@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Literal
@@ -77,11 +77,6 @@ def find_extensions(places: Sequence[Place], kind: Kind) -> list[Extension]:
                     one = _refused(one, f"{first.file} has the same name and is used")
             found.append(one)
     return found
-
-
-def usable(extensions: Iterable[Extension]) -> dict[str, Extension]:
-    """Those that were not refused, by name."""
-    return {one.name: one for one in extensions if one.status != "refused"}
 
 
 def _files(place: Place, kind: Kind) -> Iterator[Path]:
