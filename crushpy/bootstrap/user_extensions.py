@@ -61,7 +61,7 @@ class UserExtensions:
         skills = self._offered()
         if not skills:
             return ""
-        from crushpy.extensions.skills import listed_skills
+        from crushpy.extensions.skill_texts import listed_skills
 
         return "\n\n# Skills\n" + element("skills", listed_skills(skills, window() or ASSUMED_WINDOW))
 
@@ -76,7 +76,7 @@ class UserExtensions:
         if found is None:
             names = ", ".join(one.name for one in self._offered()) or "none"
             raise ToolError(f"There is no skill {name!r}. There are: {names}.")
-        from crushpy.extensions.skills import skill_text
+        from crushpy.extensions.skill_texts import skill_text
 
         return found.name, skill_text(found)
 
