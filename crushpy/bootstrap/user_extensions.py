@@ -12,7 +12,7 @@ from crushpy.tools.errors import ToolError
 from crushpy.tools.skill import SkillTool
 
 if TYPE_CHECKING:
-    from crushpy.extensions.catalog import Extension
+    from crushpy.extensions.discovery import Extension
     from crushpy.extensions.places import Place
 
 FileKind = Literal["skills", "commands", "agents"]
@@ -46,7 +46,7 @@ class UserExtensions:
         """Every file of a kind, loaded or refused."""
         if kind not in self._kinds:
             return []
-        from crushpy.extensions.catalog import find_extensions
+        from crushpy.extensions.discovery import find_extensions
 
         return find_extensions(self.places, kind)
 

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from crushpy.extensions.catalog import SKILL_FILE, Extension
+from crushpy.extensions.discovery import SKILL_FILE, Extension
 
 MAX_LISTING_TOKENS = 4_000
 LISTING_SHARE = 50
