@@ -27,6 +27,7 @@ from crushpy.extensions.mcp.wire import (
     encode_message,
 )
 from crushpy.security.sanitize import encodable
+from crushpy.util.helper_process import listen, take_pipes
 from crushpy.util.spawn import spawn
 
 MAX_PAGES = 100
@@ -38,31 +39,19 @@ MAX_TEXT_CHARS = 20_000_000
 CONNECT_TIMEOUT_S, END_TIMEOUT_S, LAST_WORDS_S = 30.0, 5.0, 1.0
 
 
-def run_mcp_helper() -> None:
-    # Pipes of our own: anything that is printed goes to stderr.
-    incoming, outgoing = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    os.close(null)
-    os.dup2(2, 1)
+def run_helper() -> None:
+    incoming, outgoing = take_pipes()
     loop = asyncio.new_event_loop()
     orders = OrderHandler(outgoing, loop)
-    threading.Thread(target=_listen, args=(incoming, orders), daemon=True).start()
+    listen(
+        incoming,
+        lambda line: loop.call_soon_threadsafe(orders.handle, decode_order(line)),
+        lambda _: loop.call_soon_threadsafe(orders.end),
+    )
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)  # the SDK logs what servers send
-    import mcp  # noqa: F401
-
-    orders.send(McpReport(0, "ready"))
     loop.run_until_complete(orders.ended.wait())
     os._exit(0)
-
-
-def _listen(incoming: BinaryIO, orders: "OrderHandler") -> None:
-    try:
-        for line in incoming:
-            orders.loop.call_soon_threadsafe(orders.handle, decode_order(line))
-    finally:
-        orders.loop.call_soon_threadsafe(orders.end)
 
 
 class OrderHandler:
@@ -111,6 +100,8 @@ class OrderHandler:
                 connection = ServerConnection(order, order.spec, self)
                 self._connections[order.server] = connection
                 data = await connection.open()
+                if order.verb == "login":
+                    connection.stop()
             elif connection is None:
                 raise ConnectionError("it is not connected")
             else:
@@ -208,8 +199,7 @@ class ServerConnection:
 
         spec = self._spec
         if spec.url:
-            http = await stack.enter_async_context(await self._http_client())
-            transport: Any = streamable_http_client(spec.url, http_client=http)
+            transport: Any = streamable_http_client(spec.url, http_client=await self._http_client(stack))
         else:
             command = StdioServerParameters(
                 command=spec.command[0],
@@ -264,15 +254,21 @@ class ServerConnection:
                     self._bad_tools[str(name)] = ": ".join(str(error).splitlines()[1:3])
             message.message.result["tools"] = kept
 
-    async def _http_client(self) -> Any:
+    async def _http_client(self, stack: AsyncExitStack) -> Any:
         import httpx2
 
-        from crushpy.extensions.mcp.oauth import make_auth
+        from crushpy.extensions.mcp.oauth import CallbackListener, LoginFlow, TokenAuth
 
-        show = self._show_url if self._order.verb == "login" else None
-        auth = await make_auth(self._spec, show)
-        timeout = httpx2.Timeout(CONNECT_TIMEOUT_S, read=max(self._spec.timeout, 300))
-        return httpx2.AsyncClient(headers=dict(self._spec.headers), auth=auth, timeout=timeout)
+        spec = self._spec
+        if self._order.verb == "login":
+            listener = await stack.enter_async_context(CallbackListener())
+            auth: Any = LoginFlow(spec, self._show_url, listener)
+        else:
+            auth = TokenAuth(spec)
+        timeout = httpx2.Timeout(CONNECT_TIMEOUT_S, read=max(spec.timeout, 300))
+        return await stack.enter_async_context(
+            httpx2.AsyncClient(headers=dict(spec.headers), auth=auth, timeout=timeout)
+        )
 
     async def _show_url(self, url: str) -> None:
         self._orders.send(McpReport(self._order.id, "open", self._order.server, {"url": url}))

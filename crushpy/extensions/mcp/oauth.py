@@ -1,111 +1,273 @@
 # pyright: basic
-"""Logging in to HTTP servers. Imported by the process that talks to servers only.
+"""Logging in to HTTP servers, and the tokens. Imported by the process that talks to servers only.
 
-The SDK does the protocol (discovery, registration, PKCE, `state`, `iss`, `resource`); here are the tokens in
-the system's keyring, the listener for the browser's answer, and the checks of addresses.
+A login is the SDK's flow (discovery, registration, PKCE, `state`, `iss`, `resource`). Its tokens are kept in
+the system's keyring by issuer, and are refreshed here: by one process at a time, at the endpoint that issued
+them.
 """
 
 import asyncio
 import ipaddress
 import socket
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, parse_qsl, quote, urlencode, urljoin, urlsplit, urlunsplit
 
 import httpx2
 import msgspec
 from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 
-from crushpy.core.paths import private_dir
 from crushpy.extensions.mcp.wire import LoginNeededError, ServerSpec
 from crushpy.llm.system_keyring import KeyringUnusable, read_secret, write_secret
-from crushpy.security.private_files import locked
+from crushpy.security.private_files import locked, write_private
 
 LOGIN_TIMEOUT_S = 300.0
-LOCK_TIMEOUT_S = 30.0
+LOCK_TIMEOUT_S = REFRESH_TIMEOUT_S = 30.0
+EXPIRY_MARGIN_S = 60.0
+"""A token is refreshed this long before it expires, or in the last tenth of a shorter life."""
 _PAGE = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nYou can close this page.\n"
 
 
-class StoredTokens(msgspec.Struct):
-    """What is stored of one server: in the keyring, as JSON."""
+class LoginIndex(msgspec.Struct):
+    """The file beside the keyring: without it no keyring is opened. It has no secret."""
 
-    tokens: dict[str, Any] | None = None
-    client: dict[str, Any] | None = None
-    expires_at: float = 0.0
     issuer: str = ""
+    scopes: str = ""
+    """Those that the server asked for when it refused a request."""
 
 
-class KeyringStorage:
-    """Implements the SDK's TokenStorage. The name includes the origin: no other server is sent the tokens."""
+class Login(msgspec.Struct):
+    """What a login leaves in the keyring, as JSON."""
 
-    def __init__(self, url: str, folder: str) -> None:
-        """`folder`: for a file that says that tokens were stored; without it no keyring is opened."""
-        parts = urlsplit(url)
-        self.name = f"mcp {parts.scheme}://{parts.netloc}{parts.path}"
-        self.mark = Path(folder) / f"login-{sha256(self.name.encode()).hexdigest()[:16]}"
+    token_endpoint: str
+    resource: str
+    client_id: str
+    client_secret: str
+    auth_method: str
+    access_token: str
+    refresh_token: str
+    refresh_at: float | None
 
-    def read(self) -> StoredTokens:
-        if not self.mark.exists():
-            return StoredTokens()
+    def renew(self, tokens: OAuthToken) -> None:
+        self.access_token = tokens.access_token
+        self.refresh_token = tokens.refresh_token or self.refresh_token
+        life = tokens.expires_in
+        self.refresh_at = None if life is None else time.time() + life - min(EXPIRY_MARGIN_S, life / 10)
+
+
+class LoginStore:
+    """The login of one server's address."""
+
+    def __init__(self, spec: ServerSpec) -> None:
+        parts = urlsplit(spec.url)
+        self._server = f"{parts.scheme}://{parts.netloc}{parts.path}"
+        self._file = Path(spec.locks) / f"login-{sha256(self._server.encode()).hexdigest()[:16]}"
+        self.lock_file = self._file.with_suffix(".lock")
+
+    def index(self) -> LoginIndex:
+        with suppress(OSError, msgspec.MsgspecError):
+            return msgspec.json.decode(self._file.read_bytes(), type=LoginIndex)
+        return LoginIndex()
+
+    def write_index(self, index: LoginIndex) -> None:
+        write_private(self._file, msgspec.json.encode(index))
+
+    def read(self) -> Login | None:
+        issuer = self.index().issuer
+        with suppress(KeyringUnusable, msgspec.MsgspecError):
+            text = read_secret(f"mcp {issuer} {self._server}") if issuer else None
+            return msgspec.json.decode(text, type=Login) if text else None
+        return None
+
+    def write(self, issuer: str, login: Login) -> None:
+        write_secret(f"mcp {issuer} {self._server}", msgspec.json.encode(login).decode())
+        if self.index() != (index := LoginIndex(issuer)):
+            self.write_index(index)
+
+
+class TokenAuth(httpx2.Auth):
+    """Sends the token of the last login to the server. Raises LoginNeededError if it needs another one."""
+
+    def __init__(self, spec: ServerSpec) -> None:
+        self._spec = spec
+        self._store = LoginStore(spec)
+        self._login: Login | None = None
+
+    async def async_auth_flow(
+        self, request: httpx2.Request
+    ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        if _origin(str(request.url)) != _origin(self._spec.url):
+            yield request
+            return
+        login = self._login = self._login or await asyncio.to_thread(self._read)
+        if login is not None and login.refresh_at is not None and time.time() >= login.refresh_at:
+            login = self._login = await asyncio.to_thread(self._refresh, login)
+        response = yield _with_token(request, login)
+        if response.status_code == 401 and login is not None:
+            login = self._login = await asyncio.to_thread(self._refresh, login)
+            if login is not None:
+                response = yield _with_token(request, login)
+        challenge = response.headers.get("www-authenticate", "")
+        if response.status_code == 401 or (response.status_code == 403 and "insufficient_scope" in challenge):
+            index = self._store.index()
+            index.scopes = _challenged_scopes(challenge)
+            await asyncio.to_thread(self._store.write_index, index)
+            raise LoginNeededError
+
+    def _read(self) -> Login | None:
+        login = self._store.read()
+        if login is not None:
+            check_endpoint(self._spec.url, self._spec.oauth.private_hosts)
+        return login
+
+    def _refresh(self, used: Login) -> Login | None:
+        """The login with another token than the one that was used, or None if it has ended.
+
+        Runs to its end even if the call that needs it is cancelled: a refresh token may be valid once only.
+        """
+        with locked(self._store.lock_file, LOCK_TIMEOUT_S):
+            login = self._store.read()
+            if login is None or login.access_token != used.access_token:
+                return login  # another process has refreshed it
+            if not login.refresh_token:
+                return None
+            check_endpoint(login.token_endpoint, self._spec.oauth.private_hosts)
+            form = {"grant_type": "refresh_token", "refresh_token": login.refresh_token}
+            form |= {"client_id": login.client_id} | ({"resource": login.resource} if login.resource else {})
+            secret = self._spec.oauth.client_secret or login.client_secret
+            auth = None
+            if login.auth_method == "client_secret_basic":
+                auth = httpx2.BasicAuth(quote(login.client_id, safe=""), quote(secret, safe=""))
+            elif secret:
+                form["client_secret"] = secret
+            answer = httpx2.post(login.token_endpoint, data=form, auth=auth, timeout=REFRESH_TIMEOUT_S)
+            if answer.status_code in (400, 401):
+                return None
+            answer.raise_for_status()
+            login.renew(OAuthToken.model_validate_json(answer.content))
+            self._store.write(self._store.index().issuer, login)
+            return login
+
+
+class LoginFlow(OAuthClientProvider):
+    """The SDK's flow from the beginning, whose tokens are stored. It is its own TokenStorage."""
+
+    def __init__(
+        self, spec: ServerSpec, show: Callable[[str], Awaitable[None]], listener: "CallbackListener"
+    ) -> None:
+        self._spec, self._show = spec, show
+        self._store = LoginStore(spec)
+        self._begun = False
+        address = f"http://127.0.0.1:{listener.port}/callback"
+        metadata = OAuthClientMetadata(client_name="crushpy", redirect_uris=[address])  # pyright: ignore[reportArgumentType]
+        metadata_url = spec.oauth.client_metadata_url or None
+        super().__init__(
+            spec.url, metadata, self, self._redirect, listener.wait, client_metadata_url=metadata_url
+        )
+
+    async def async_auth_flow(
+        self, request: httpx2.Request
+    ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        flow = super().async_auth_flow(request)
         try:
-            text = read_secret(self.name)
-        except KeyringUnusable:
-            text = None
-        with suppress(msgspec.MsgspecError):
-            return msgspec.json.decode(text or "{}", type=StoredTokens)
-        return StoredTokens()
+            outgoing = await anext(flow)
+            while True:
+                if outgoing is not request:
+                    await self._check(str(outgoing.url))
+                response = yield outgoing
+                if not self._begun:
+                    self._begun = True
+                    await self._check(self._spec.url)
+                    if response.status_code != 401:  # it demands a login later only
+                        response = httpx2.Response(401, request=request)
+                outgoing = await flow.asend(response)
+        except StopAsyncIteration:
+            return
+        finally:
+            await flow.aclose()
 
-    def write(self, stored: StoredTokens) -> None:
-        write_secret(self.name, msgspec.json.encode(stored).decode())
-        private_dir(self.mark.parent)
-        self.mark.touch(mode=0o600)
+    async def _check(self, url: str) -> None:
+        await asyncio.to_thread(check_endpoint, url, self._spec.oauth.private_hosts)
+
+    async def _redirect(self, url: str) -> None:
+        await self._check(url)
+        offered = self.context.oauth_metadata
+        if offered and "S256" not in (offered.code_challenge_methods_supported or ()):
+            raise ConnectionError("its authorization server does not support PKCE with S256")
+        client = self.context.client_info
+        if self._spec.oauth.client_secret and client is not None and offered is not None:
+            methods = offered.token_endpoint_auth_methods_supported or ["client_secret_basic"]
+            basic = "client_secret_basic" in methods
+            client.token_endpoint_auth_method = "client_secret_basic" if basic else "client_secret_post"
+        parts = urlsplit(url)
+        query = dict(parse_qsl(parts.query))
+        scopes = f"{self._spec.oauth.scopes or query.get('scope', '')} {self._store.index().scopes}"
+        if scopes.strip():
+            query["scope"] = " ".join(dict.fromkeys(scopes.split()))
+        await self._show(urlunsplit(parts._replace(query=urlencode(query))))
 
     async def get_tokens(self) -> OAuthToken | None:
-        stored = await asyncio.to_thread(self.read)
-        return OAuthToken.model_validate(stored.tokens) if stored.tokens else None
-
-    async def set_tokens(self, tokens: OAuthToken) -> None:
-        stored = await asyncio.to_thread(self.read)
-        stored.tokens = tokens.model_dump(mode="json", exclude_none=True)
-        await asyncio.to_thread(self.write, stored)
+        return None
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
-        stored = await asyncio.to_thread(self.read)
-        return OAuthClientInformationFull.model_validate(stored.client) if stored.client else None
+        """The configured client. A registered one is not used again: it names the port of its listener."""
+        oauth = self._spec.oauth
+        if not oauth.client_id:
+            return None
+        method = "client_secret_post" if oauth.client_secret else "none"
+        return OAuthClientInformationFull(
+            client_id=oauth.client_id,
+            client_secret=oauth.client_secret or None,
+            token_endpoint_auth_method=method,
+        )
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        stored = await asyncio.to_thread(self.read)
-        stored.client = client_info.model_dump(mode="json", exclude_none=True)
-        stored.issuer = str(getattr(client_info, "issuer", "") or "")
-        await asyncio.to_thread(self.write, stored)
+        pass
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        context, client = self.context, self.context.client_info
+        assert client is not None
+        found = context.oauth_metadata
+        endpoint = str(found.token_endpoint) if found else urljoin(self._spec.url, "/token")
+        issuer = str(found.issuer) if found else _origin(self._spec.url)
+        resource = ""
+        if context.should_include_resource_param(context.protocol_version):
+            resource = context.get_resource_url()
+        secret = "" if self._spec.oauth.client_secret else client.client_secret or ""
+        method = client.token_endpoint_auth_method or "none"
+        login = Login(endpoint, resource, client.client_id, secret, method, "", "", None)
+        login.renew(tokens)
+        await asyncio.to_thread(self._store.write, issuer, login)
 
 
 class CallbackListener:
-    """Receives the browser's answer on loopback; it exists only during a login."""
+    """Receives the browser's answer on loopback; used as a context manager, for the time of a login."""
 
     def __init__(self) -> None:
         self._answer: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
-        self._server: asyncio.Server | None = None
         self.port = 0
 
-    async def open(self) -> None:
+    async def __aenter__(self) -> "CallbackListener":
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self._server.close()
 
     async def wait(self) -> AuthorizationCodeResult:
         try:
             async with asyncio.timeout(LOGIN_TIMEOUT_S):
                 return await self._answer
         finally:
-            if self._server is not None:
-                self._server.close()
+            self._server.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(OSError, ValueError, asyncio.LimitOverrunError, asyncio.IncompleteReadError):
+        with suppress(OSError, ValueError):
             line = (await reader.readline()).decode("ascii", "replace").split()
             where = urlsplit(line[1] if len(line) > 1 else "/")
             writer.write(_PAGE)
@@ -123,97 +285,16 @@ class CallbackListener:
         writer.close()
 
 
-class CheckedOAuth(OAuthClientProvider):
-    """Sends credentials to public https addresses only, and lets one process at a time refresh a token."""
-
-    lock_file: Path | None = None
-    private_hosts = False
-    server_origin = ""
-
-    async def async_auth_flow(
-        self, request: httpx2.Request
-    ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        flow = super().async_auth_flow(request)
-        lock = await self._lock_if_stale()
-        try:
-            outgoing = await flow.__anext__()
-            while True:
-                if _origin(str(outgoing.url)) != self.server_origin:
-                    await asyncio.to_thread(check_endpoint, str(outgoing.url), self.private_hosts)
-                response = yield outgoing
-                outgoing = await flow.asend(response)
-        except StopAsyncIteration:
-            return
-        finally:
-            if lock is not None:
-                await asyncio.to_thread(lock.__exit__, None, None, None)
-
-    async def _lock_if_stale(self) -> Any:
-        """If the token has to be refreshed: waits for the right to do so, and reads what another process may
-        have stored meanwhile."""
-        context = self.context
-        if not self._initialized:
-            await self._initialize()
-        if context.is_token_valid() or not context.can_refresh_token() or self.lock_file is None:
-            return None
-        lock = locked(self.lock_file, LOCK_TIMEOUT_S)
-        await asyncio.to_thread(lock.__enter__)
-        stored = await context.storage.get_tokens()
-        if stored is not None and context.current_tokens != stored:
-            context.current_tokens = stored
-            context.update_token_expiry(stored)
-        return lock
+def _with_token(request: httpx2.Request, login: Login | None) -> httpx2.Request:
+    if login is not None:
+        request.headers["Authorization"] = f"Bearer {login.access_token}"
+    return request
 
 
-async def make_auth(spec: ServerSpec, show: Callable[[str], Awaitable[None]] | None) -> Any:
-    """The authorization of an HTTP server. `show` opens a login page; without it a login is refused."""
-    listener = CallbackListener()
-    if show is not None:
-        await listener.open()
-
-    async def redirect(url: str) -> None:
-        if show is None:
-            raise LoginNeededError
-        await asyncio.to_thread(check_endpoint, url, spec.oauth.private_hosts)
-        await show(url)
-
-    storage = KeyringStorage(spec.url, spec.locks)
-    oauth = spec.oauth
-    metadata = OAuthClientMetadata(
-        client_name="crushpy",
-        redirect_uris=[f"http://127.0.0.1:{listener.port or 1}/callback"],  # pyright: ignore[reportArgumentType]
-        grant_types=["authorization_code", "refresh_token"],
-        response_types=["code"],
-        token_endpoint_auth_method="client_secret_post" if oauth.client_secret else "none",
-        scope=oauth.scopes or None,
-    )
-    if oauth.client_id:
-        own = metadata.model_dump(exclude_none=True)
-        known = OAuthClientInformationFull(
-            **own, client_id=oauth.client_id, client_secret=oauth.client_secret or None
-        )
-        storage.get_client_info = _always(known)
-    elif show is not None:
-        storage.get_client_info = _always(None)  # a registration names the port of its listener
-    auth = CheckedOAuth(
-        spec.url,
-        metadata,
-        storage,
-        redirect,
-        listener.wait,
-        client_metadata_url=oauth.client_metadata_url or None,
-    )
-    auth.private_hosts = oauth.private_hosts
-    auth.server_origin = _origin(spec.url)
-    auth.lock_file = storage.mark.with_suffix(".lock")
-    return auth
-
-
-def _always(value: Any) -> Any:
-    async def get() -> Any:
-        return value
-
-    return get
+def _challenged_scopes(challenge: str) -> str:
+    """The `scope` of a WWW-Authenticate header."""
+    _, _, rest = challenge.partition('scope="')
+    return rest.partition('"')[0]
 
 
 def _origin(url: str) -> str:
@@ -225,13 +306,14 @@ def check_endpoint(url: str, private_hosts: bool) -> None:
     """Raises ConnectionError unless credentials may be sent there."""
     parts = urlsplit(url)
     host = parts.hostname or ""
-    if parts.scheme != "https" and not private_hosts:
-        raise ConnectionError(f"the login endpoint {parts.scheme}://{host} is not https")
     try:
         found = {ipaddress.ip_address(info[4][0]) for info in socket.getaddrinfo(host, None)}
     except (OSError, ValueError):
         raise ConnectionError(f"the login endpoint {host} cannot be resolved") from None
-    if not private_hosts and any(not address.is_global for address in found):
+    private = [address for address in found if not address.is_global]
+    if parts.scheme != "https" and (not private_hosts or len(private) < len(found)):
+        raise ConnectionError(f"the login endpoint {parts.scheme}://{host} is not https")
+    if private and not private_hosts:
         raise ConnectionError(
             f"the login endpoint {host} is in a private network (permissions.private_hosts allows it)"
         )

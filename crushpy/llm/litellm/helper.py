@@ -11,7 +11,6 @@ import logging
 import os
 import re
 import sys
-import threading
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any, BinaryIO, cast
@@ -36,6 +35,7 @@ from crushpy.llm.openai.chat_request import chat_messages, chat_tools, litellm_d
 from crushpy.llm.protocol import Done, Piece, Request, Sent
 from crushpy.llm.status_fallback import StatusFallback
 from crushpy.llm.vendors import variables_of
+from crushpy.util.helper_process import listen, take_pipes
 from crushpy.util.spawn import spawn
 
 STALE_CONNECTION = ("Connector is closed", "Session is closed")
@@ -50,21 +50,22 @@ UNKNOWN_PROVIDER = "LLM Provider NOT provided"
 
 
 def run_helper() -> None:
-    # Pipes of our own: anything that litellm prints goes to stderr.
-    incoming, outgoing = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    os.close(null)
-    os.dup2(2, 1)
-    calls = CallServer(outgoing, asyncio.new_event_loop())
-    # A thread, so that the end of crushpy is noticed while litellm loads or blocks the event loop.
-    threading.Thread(target=_listen, args=(incoming, calls), daemon=True).start()
+    incoming, outgoing = take_pipes()
+    loop = asyncio.new_event_loop()
+    calls = CallServer(outgoing)
+    listen(incoming, lambda line: loop.call_soon_threadsafe(calls.handle, decode_call(line)), _finish)
     try:
         import_litellm()
     except BaseException as error:
         _exit(LOAD_FAILED, f"{type(error).__name__}: {error}")
     calls.send(CallReply(0))
-    calls.loop.run_forever()
+    loop.run_forever()
+
+
+def _finish(error: BaseException | None) -> None:
+    if error is not None:
+        _exit(1, f"{type(error).__name__}: {error}")
+    os._exit(0)
 
 
 def _exit(code: int, reason: str) -> None:
@@ -73,20 +74,10 @@ def _exit(code: int, reason: str) -> None:
     os._exit(code)
 
 
-def _listen(incoming: BinaryIO, calls: "CallServer") -> None:
-    try:
-        for line in incoming:
-            calls.loop.call_soon_threadsafe(calls.handle, decode_call(line))
-    except BaseException as error:
-        _exit(1, f"{type(error).__name__}: {error}")
-    os._exit(0)
-
-
 class CallServer:
     """The calls in flight. Used by the event loop only."""
 
-    def __init__(self, outgoing: BinaryIO, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
+    def __init__(self, outgoing: BinaryIO) -> None:
         self._outgoing = outgoing
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._completions: dict[bytes, LiteLLMCalls] = {}
