@@ -1,6 +1,5 @@
 """`crushpy mcp`: lists, adds, removes, tests and calls MCP servers."""
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
@@ -210,7 +209,8 @@ async def login_server(name: Name) -> None:
 
 def _open_page(url: str) -> None:
     """Opens the user's browser, without a shell, and prints the address in case there is none."""
+    import threading
     import webbrowser
 
     print_note(f"Open this address to log in:\n{clean(url)}")
-    asyncio.get_running_loop().run_in_executor(None, webbrowser.open, url)
+    threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()

@@ -22,13 +22,13 @@ sys.path.append(sys.argv[1])
 from crushpy.core.own_code import restrict_imports
 restrict_imports()
 from importlib import import_module
-import_module(sys.argv[2]).run_helper()
+getattr(import_module(sys.argv[2]), sys.argv[3])()
 """
 Answer = TypeVar("Answer")
 
 
 class HelperProcess(Generic[Answer]):
-    """One process that runs `run_helper` of a module. `ended` once nothing can be sent to it any more.
+    """One process that runs a function. `ended` once nothing can be sent to it any more.
 
     Two threads own the pipes, so requests may come from any event loop. Raises OSError if it cannot start.
     """
@@ -37,13 +37,20 @@ class HelperProcess(Generic[Answer]):
     """It is ended after this time without a request."""
 
     def __init__(
-        self, module: str, environment: Mapping[str, str], *, stderr: IO[Any] | None = None, cwd: str = ""
+        self, function: str, environment: Mapping[str, str], *, stderr: IO[Any] | None = None, cwd: str = ""
     ) -> None:
         folders = os.environ.get("PYTHONPATH", "").split(os.pathsep)
         path = os.pathsep.join(each for each in folders if Path(each).is_absolute() and is_importable(each))
         self.process = subprocess.Popen(
             # -P: the current folder, which belongs to the user's project, is not on sys.path.
-            [sys.executable, "-P", "-c", _SCRIPT, str(Path(crushpy.__file__).parents[1]), module],
+            [
+                sys.executable,
+                "-P",
+                "-c",
+                _SCRIPT,
+                str(Path(crushpy.__file__).parents[1]),
+                *function.split(":"),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=stderr or subprocess.DEVNULL,
@@ -58,7 +65,7 @@ class HelperProcess(Generic[Answer]):
         self._outgoing: SimpleQueue[Any] = SimpleQueue()
         atexit.register(self.end)
         for work in (self._read, self._write):
-            threading.Thread(target=work, name=f"{module} pipe", daemon=True).start()
+            threading.Thread(target=work, name=f"{function} pipe", daemon=True).start()
 
     def encode(self, message: Any) -> bytes:
         """A message as a line."""
@@ -138,7 +145,7 @@ def take_pipes() -> tuple[BinaryIO, BinaryIO]:
 
 
 def listen(
-    incoming: BinaryIO, receive: Callable[[bytes], object], finish: Callable[[BaseException | None], None]
+    incoming: BinaryIO, receive: Callable[[bytes], object], finish: Callable[[BaseException | None], object]
 ) -> None:
     """In the process: calls `receive` with each line, then `finish`. The thread notices the end of crushpy
     while libraries load or the event loop is blocked."""

@@ -10,16 +10,19 @@ from keyring.errors import KeyringLocked, PasswordDeleteError
 
 
 class FileKeyring(KeyringBackend):
-    """Keeps what it is given in the file that `TEST_KEYRING` names."""
+    """Keeps what it is given in the file that `KEYRING_PROPERTY_FILE` or `TEST_KEYRING` names."""
 
-    priority = 5
+    priority = 5  # pyright: ignore[reportAssignmentType]
+    file = ""
+
+    def _path(self) -> Path:
+        return Path(self.file or os.environ["TEST_KEYRING"])
 
     def _entries(self) -> dict[str, str]:
-        file = Path(os.environ["TEST_KEYRING"])
-        return json.loads(file.read_text()) if file.exists() else {}
+        return json.loads(self._path().read_text()) if self._path().exists() else {}
 
     def _write(self, entries: dict[str, str]) -> None:
-        Path(os.environ["TEST_KEYRING"]).write_text(json.dumps(entries))
+        self._path().write_text(json.dumps(entries))
 
     def get_password(self, service: str, username: str) -> str | None:
         return self._entries().get(f"{service}/{username}")

@@ -15,6 +15,7 @@ def keyring_env(tmp_path: Path) -> dict[str, str]:
         "PYTHONPATH": path,
         "PYTHON_KEYRING_BACKEND": "file_keyring.FileKeyring",
         "TEST_KEYRING": str(tmp_path / "keyring.json"),
+        "KEYRING_PROPERTY_FILE": str(tmp_path / "keyring.json"),
     }
 
 

@@ -8,7 +8,6 @@ the pipe.
 import asyncio
 import logging
 import os
-import sys
 import threading
 import warnings
 from collections import deque
@@ -19,7 +18,6 @@ from typing import Any, BinaryIO
 from crushpy import __version__
 from crushpy.core.messages import Json
 from crushpy.extensions.mcp.wire import (
-    LoginNeededError,
     McpOrder,
     McpReport,
     ServerSpec,
@@ -39,7 +37,7 @@ MAX_TEXT_CHARS = 20_000_000
 CONNECT_TIMEOUT_S, END_TIMEOUT_S, LAST_WORDS_S = 30.0, 5.0, 1.0
 
 
-def run_helper() -> None:
+def run_mcp_helper() -> None:
     incoming, outgoing = take_pipes()
     loop = asyncio.new_event_loop()
     orders = OrderHandler(outgoing, loop)
@@ -110,11 +108,12 @@ class OrderHandler:
         except asyncio.CancelledError:
             self.send(McpReport(order.id, "error", order.server, {"message": "it was cancelled"}))
         except BaseException as error:
-            told: Json = {"message": describe_error(error), "needs_login": _needs_login(error)}
+            told: Json = {"message": describe_error(error)}
             if connection is not None:
                 if connection.lost:
                     await connection.closed.wait()
                 told |= {"stderr": connection.stderr(), "lost": connection.lost}
+                told["needs_login"] = getattr(connection.auth, "login_needed", False)
             self.send(McpReport(order.id, "error", order.server, told))
         finally:
             self._tasks.pop(order.id, None)
@@ -141,6 +140,7 @@ class ServerConnection:
         self.closed = asyncio.Event()
         self.lost = False
         """The server has ended by itself."""
+        self.auth: Any = None
         self._order, self._spec, self._orders = order, spec, orders
         self._stop = asyncio.Event()
         self._ready: asyncio.Future[Json] = orders.loop.create_future()
@@ -262,12 +262,12 @@ class ServerConnection:
         spec = self._spec
         if self._order.verb == "login":
             listener = await stack.enter_async_context(CallbackListener())
-            auth: Any = LoginFlow(spec, self._show_url, listener)
+            self.auth = LoginFlow(spec, self._show_url, listener)
         else:
-            auth = TokenAuth(spec)
+            self.auth = TokenAuth(spec)
         timeout = httpx2.Timeout(CONNECT_TIMEOUT_S, read=max(spec.timeout, 300))
         return await stack.enter_async_context(
-            httpx2.AsyncClient(headers=dict(spec.headers), auth=auth, timeout=timeout)
+            httpx2.AsyncClient(headers=dict(spec.headers), auth=self.auth, timeout=timeout)
         )
 
     async def _show_url(self, url: str) -> None:
@@ -424,13 +424,3 @@ def describe_error(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         return text or "no answer in time"
     return text[:1_000] or type(error).__name__
-
-
-def _needs_login(error: BaseException) -> bool:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return isinstance(error, LoginNeededError) or isinstance(error.__cause__, LoginNeededError)
-
-
-if __name__ == "__main__":
-    sys.exit("Started by crushpy.")

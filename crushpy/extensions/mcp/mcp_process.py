@@ -50,7 +50,7 @@ class McpProcess(HelperProcess[McpReport]):
         self.listeners: list[Heard] = []
         """Called with reports about servers, in the reader's thread."""
         try:
-            super().__init__("crushpy.extensions.mcp.mcp_helper", environment, cwd="/")
+            super().__init__("crushpy.extensions.mcp.mcp_helper:run_mcp_helper", environment, cwd="/")
         except OSError as error:
             raise McpError(f"The process that talks to MCP servers could not be started: {error}.") from None
 

@@ -21,7 +21,7 @@ import msgspec
 from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 
-from crushpy.extensions.mcp.wire import LoginNeededError, ServerSpec
+from crushpy.extensions.mcp.wire import ServerSpec
 from crushpy.llm.system_keyring import KeyringUnusable, read_secret, write_secret
 from crushpy.security.private_files import locked, write_private
 
@@ -90,7 +90,10 @@ class LoginStore:
 
 
 class TokenAuth(httpx2.Auth):
-    """Sends the token of the last login to the server. Raises LoginNeededError if it needs another one."""
+    """Sends the token of the last login to the server."""
+
+    login_needed = False
+    """The server has refused a request: only `crushpy mcp login` helps."""
 
     def __init__(self, spec: ServerSpec) -> None:
         self._spec = spec
@@ -116,7 +119,8 @@ class TokenAuth(httpx2.Auth):
             index = self._store.index()
             index.scopes = _challenged_scopes(challenge)
             await asyncio.to_thread(self._store.write_index, index)
-            raise LoginNeededError
+            self.login_needed = True
+            raise ConnectionError("it needs login")
 
     def _read(self) -> Login | None:
         login = self._store.read()

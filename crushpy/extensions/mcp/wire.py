@@ -7,10 +7,6 @@ import msgspec
 from crushpy.core.messages import Data, Json
 
 
-class LoginNeededError(Exception):
-    """The server wants a login, which only `crushpy mcp login` starts."""
-
-
 class OAuthSpec(Data, frozen=True):
     """How to log in to a server."""
 
@@ -61,7 +57,7 @@ class McpReport(Data, frozen=True):
     """
 
     id: int
-    kind: Literal["ready", "result", "error", "progress", "elicit", "open", "lists", "closed"]
+    kind: Literal["result", "error", "progress", "elicit", "open", "lists", "closed"]
     server: str = ""
     data: Json = msgspec.field(default_factory=dict[str, Any])
 

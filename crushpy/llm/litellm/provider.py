@@ -74,7 +74,7 @@ class LiteLLMProcess(HelperProcess["Piece | ModelError"]):
         # loaded, so bytecode is written to crushpy's own folders only.
         environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
         try:
-            super().__init__("crushpy.llm.litellm.helper", environment, stderr=self._stderr)
+            super().__init__("crushpy.llm.litellm.helper:run_helper", environment, stderr=self._stderr)
         except OSError as error:
             raise Unavailable(f"The litellm process could not be started: {error}.") from error
 
