@@ -37,7 +37,7 @@ class McpServers:
         self.problems: list[str] = []
         """What is wrong with the configuration."""
         root = environment.root
-        if environment.trusted and (root / PROJECT_FILE).exists():
+        if (environment.trusted and (root / PROJECT_FILE).exists()) or environment.paths.plugins.is_dir():
             self.names: Sequence[str] = list(self.configs())
         else:
             self.names = [name for name, one in environment.settings.mcp.items() if one.enabled]
@@ -48,7 +48,8 @@ class McpServers:
 
         if self._configs is None:
             root = self._environment.root if self._environment.trusted else None
-            self._configs, self.problems = configured_servers(self._environment.settings.mcp, root)
+            plugins = [one.folder for one in self._environment.extensions.places if one.plugin]
+            self._configs, self.problems = configured_servers(self._environment.settings.mcp, root, plugins)
         return self._configs
 
     def tools(self, window: int | None) -> tuple[McpTool, ...]:
@@ -67,6 +68,16 @@ class McpServers:
             if name in known
             for prompt in known[name].prompts
         ]
+
+    async def prompt(self, name: str, words: Sequence[str]) -> str:
+        """The text of a server's prompt, with its arguments in order."""
+        hub = self.hub()
+        server, prompt = hub.resolve("", name)
+        known = hub.servers[server].known
+        names: list[str] = []
+        for one in known.prompts if known else ():
+            names = one["arguments"] if one["name"] == prompt else names
+        return await hub.prompt(server, prompt, dict(zip(names, words, strict=False)))
 
     @property
     def _file(self) -> Path:

@@ -12,6 +12,7 @@ import msgspec
 
 from crushpy.bootstrap.mcp_servers import McpServers
 from crushpy.bootstrap.project_environment import ProjectEnvironment
+from crushpy.bootstrap.slash_commands import SlashCommands
 from crushpy.bootstrap.user_extensions import skill_tools
 from crushpy.core.access import Mode
 from crushpy.core.errors import UsageError
@@ -156,7 +157,7 @@ def _build_runtime(
     )
     scope = AgentScope(services, session, models, gauge, events)
     pins = PinService(scope)
-    subagents = Subagents(scope, toolset)
+    subagents = Subagents(scope, toolset, environment.extensions.agent)
 
     def open_workspace(cwd: Path) -> TaskWorkspace:
         # The changes become a branch in the end, so there is nothing to undo file by file.
@@ -165,10 +166,11 @@ def _build_runtime(
         )
         return TaskWorkspace(own, environment.system_prompt(time.time(), cwd), str(cwd))
 
+    agent = Agent(scope, toolset.tools, subagents.run, pins)
     return Runtime(
         events,
         scope,
-        Agent(scope, toolset.tools, subagents.run, pins),
+        agent,
         subagents,
         pins,
         undo_files,
@@ -178,6 +180,7 @@ def _build_runtime(
         paths.worktrees,
         open_workspace,
         servers,
+        SlashCommands(environment.extensions, servers, agent, events),
     )
 
 
@@ -201,7 +204,8 @@ class _Workspaces:
             allow_private_hosts=settings.permissions.private_hosts,
             fetch_output=self._fetch_output,
         )
-        context.load_skill = self._environment.extensions.load_skill
+        extensions = self._environment.extensions
+        context.load_skill, context.new_skills = extensions.load_skill, extensions.new_skills
         return context
 
     def worktree_context(self, cwd: Path) -> ToolContext:

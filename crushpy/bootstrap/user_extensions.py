@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from crushpy.context.tags import element
+from crushpy.core.app_commands import by_slash
 from crushpy.core.paths import Paths, extension_folders
+from crushpy.engine.agents.task_spec import AgentDefinition
 from crushpy.tools.errors import ToolError
 from crushpy.tools.skill import SkillTool
 
@@ -57,13 +59,15 @@ class UserExtensions:
     # --- skills -------------------------------------------------------------------------------------------
 
     def listing(self, window: Callable[[], int | None]) -> str:
-        """The part of the system prompt that names the skills; empty if there are none."""
-        skills = self._offered()
-        if not skills:
+        """The part of the system prompt that names the skills and sub-agents; empty if there are none."""
+        listed = {"skills": self._offered(), "agents": list(self.use("agents").values())}
+        if not any(listed.values()):
             return ""
-        from crushpy.extensions.skill_texts import listed_skills
+        from crushpy.extensions.skill_texts import listing_text
 
-        return "\n\n# Skills\n" + element("skills", listed_skills(skills, window() or ASSUMED_WINDOW))
+        room = window() or ASSUMED_WINDOW
+        blocks = [element(kind, listing_text(found, room)) for kind, found in listed.items() if found]
+        return "\n\n# Skills and agents\n" + "\n".join(blocks)
 
     def _offered(self) -> "list[Extension]":
         skills = self.use("skills").values()
@@ -85,6 +89,33 @@ class UserExtensions:
         listed = set(_LISTED.findall(known))
         new = [one for one in self._offered() if one.name not in listed]
         return "\n".join(f"- {one.name}: {one.description}" for one in new)
+
+    # --- commands and sub-agents --------------------------------------------------------------------------
+
+    def commands(self) -> "dict[str, Extension]":
+        """What the user can call by `/name`: the commands, and the skills that are not named like another."""
+        skills = {
+            name: one
+            for name, one in self.use("skills").items()
+            if one.document.text("user-invocable") != "false" and by_slash(name) is None
+        }
+        return skills | self.use("commands")
+
+    def text(self, command: "Extension") -> str:
+        """What a command tells the agent, before it is expanded."""
+        from crushpy.extensions.skill_texts import skill_text
+
+        return skill_text(command) if command.kind == "skills" else command.body
+
+    def agent(self, name: str) -> AgentDefinition:
+        """The definition of a sub-agent. Raises ToolError."""
+        agents = self.use("agents")
+        if name not in agents:
+            names = ", ".join(agents) or "none"
+            raise ToolError(f"There is no agent {name!r}. There are: {names}. Or leave agent out.")
+        from crushpy.extensions.agent_files import agent_definition
+
+        return agent_definition(agents[name], self.load_skill)
 
     def readable_folders(self) -> list[Path]:
         """The folders whose files may be read without a question, and are visible to commands."""

@@ -30,7 +30,7 @@ def list_plugins(as_json: AsJson = False) -> None:
 
     plugins = installed_plugins(Paths())
     if as_json:
-        fields = ("name", "version", "description", "folder", "contents", "problem")
+        fields = ("name", "version", "description", "contents", "problem")
         print_json([{field: getattr(plugin, field) for field in fields} for plugin in plugins])
         return
     for plugin in plugins:

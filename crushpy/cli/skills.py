@@ -20,9 +20,13 @@ def list_extensions(as_json: AsJson = False) -> None:
     if not environment.trusted:
         print_note("Skills, commands and sub-agents of this project are not used: it is not trusted.")
     if as_json:
-        fields = ("name", "description", "status", "reason", "origin", "file")
+        fields = ("name", "description", "status", "reason", "origin")
         print_json(
-            [{"kind": one.kind[:-1], **{field: getattr(one, field) for field in fields}} for one in found]
+            [
+                {"kind": one.kind[:-1], "file": str(one.file)}
+                | {field: getattr(one, field) for field in fields}
+                for one in found
+            ]
         )
         return
     for one in found:

@@ -20,7 +20,7 @@ Strategy = Literal["", "full", "summarized"]
 MAX_BYTES = 1_000_000
 FORMAT_HINT = (
     'In TOML: a [[tasks]] with prompt = "..." for each; name, needs, worktree, read_only, model, '
-    "context_strategy, report_strategy, max_steps, max_tokens and max_cost may follow. "
+    "agent, context_strategy, report_strategy, max_steps, max_tokens and max_cost may follow. "
     "In any other text file: one task per line."
 )
 VALUE_KINDS = {
@@ -53,6 +53,7 @@ class WrittenTask(Data, frozen=True, forbid_unknown_fields=True):
     report_strategy: Strategy = ""
     read_only: bool = False
     model: str = ""
+    agent: str = ""
     max_steps: Annotated[int, Meta(ge=1)] | None = None
     max_tokens: Annotated[int, Meta(ge=1)] | None = None
     max_cost: Annotated[float, Meta(ge=0)] | None = None
@@ -101,7 +102,7 @@ def _read_task(name: str, number: int, value: Any) -> TaskSpec:
         )
     return TaskSpec(
         entry.name or f"task-{number}",
-        Delegation(encodable(entry.prompt.strip()), entry.read_only, entry.model),
+        Delegation(encodable(entry.prompt.strip()), entry.read_only, entry.model, agent=entry.agent),
         Strategies(entry.context_strategy, entry.report_strategy),
         None if entry.needs is None else tuple(dict.fromkeys(entry.needs)),
         entry.worktree,

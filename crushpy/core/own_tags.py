@@ -19,6 +19,7 @@ OWN_TAGS = (
     "rules",
     "skills",
     "skill",
+    "agents",
     "hook",
 )
 _ESCAPED = re.compile(rf"&lt;(?=\s*+(?:/\s*+)?(?:{'|'.join(OWN_TAGS)})\b)", re.IGNORECASE)

@@ -24,7 +24,7 @@ from crushpy.engine.event_bus import Listener, unexpected_error
 from crushpy.engine.queued_prompts import QueuedPrompts
 from crushpy.engine.rewind.conversation_files import ConversationFiles
 from crushpy.engine.run_slot import RunSlot
-from crushpy.engine.runtime import McpAccess, Runtime
+from crushpy.engine.runtime import CommandAccess, McpAccess, Runtime
 from crushpy.engine.session.session import user_message
 from crushpy.engine.side_calls import suggest_title
 from crushpy.engine.turn.limits import Spent
@@ -103,10 +103,11 @@ class Conversation:
         *,
         mode: Mode | None = None,
         pasted: Sequence[str] = (),
+        model: str = "",
     ) -> None:
         """Starts a turn with `text`, or queues it while one runs. `mode` applies to that turn only, unless
         the prompt is queued or the user chooses another mode meanwhile. `pasted` are parts of `text` that are
-        not the user's own words."""
+        not the user's own words. `model` is that of this turn, unless it is queued."""
         prompt = user_message(text, images, pasted)
         self.attachments.begin(prompt)
         if self.busy:
@@ -114,7 +115,7 @@ class Conversation:
             self._queue.add(prompt, next_step=next_step)
             self._emit(PromptQueued(prompt.id, text, tuple(image.info for image in images), next_step))
             return
-        self._run_slot.start(self._turn_in(mode, prompt) if mode else self._turn(prompt))
+        self._run_slot.start(self._turn_in(mode, prompt) if mode else self._turn(prompt, model))
 
     def is_next(self, prompt_id: str) -> bool:
         """Whether a queued prompt is sent with the next step, before the turn ends."""
@@ -142,21 +143,27 @@ class Conversation:
         await self._queue.deliver(lambda prompt: self._session.add_prompt(prompt, steers=True))
 
     async def ask(self, text: str, images: Sequence[Image] = (), *, pasted: Sequence[str] = ()) -> TurnStatus:
-        """Submits `text` to an idle conversation and waits until that turn has ended."""
+        """Submits `text`, or the prompt that a `/command` stands for, to an idle conversation, and waits
+        until that turn has ended."""
+        command = await self.commands.expand(text) if text.startswith("/") else None
+        text, pasted = (command.text, (command.text,)) if command else (text, pasted)
         prompt = user_message(text, images, pasted)
         self.attachments.begin(prompt)
-        return await asyncio.shield(self._run_slot.start(self._turn(prompt)))
+        model = command.model if command else ""
+        return await asyncio.shield(self._run_slot.start(self._turn(prompt, model)))
 
     def interrupt(self) -> bool:
         """Stops the running work; stored data stays, and the queue waits. False if idle."""
         return self._run_slot.interrupt()
 
-    async def _turn(self, prompt: Message) -> TurnStatus:
+    async def _turn(self, prompt: Message, model: str = "") -> TurnStatus:
         status: TurnStatus = "error"
         slot = self._run_slot
         slot.failure = None
-        session = self.info.id
+        session, usual_model = self.info.id, self.info.model
         try:
+            if model:
+                await self.select_model(model)
             prompt = await self.attachments.complete(prompt)
             spent = self._runtime.subagents.spent = Spent(self._runtime.limits)
             recorder = self._runtime.change_recorder
@@ -171,6 +178,9 @@ class Conversation:
             self._emit(Error("failed", slot.failure.message, slot.failure.hint))
             self._emit(TurnEnded("error"))
         finally:
+            if model:
+                await self._session.update(model=usual_model)
+                await self._agent.policy.model_replaced()
             slot.finish()
             if isinstance(slot.failure, StorageError) and session == self.info.id:
                 self._requeue(prompt)
@@ -396,6 +406,11 @@ class Conversation:
         for job in self._workspace.jobs.running():
             what = headline("bash", {"command": job.command})
             self._emit(JobEnded(job.id, job.command, f"{job.id} was ended when crushpy quit: {what}"))
+
+    @property
+    def commands(self) -> CommandAccess:
+        """The commands in files, and the prompts of MCP servers."""
+        return self._runtime.commands
 
     @property
     def mcp(self) -> McpAccess:

@@ -24,6 +24,9 @@ MAX_FILE_CHARS = 16_000
 MAX_TOTAL_CHARS = 40_000
 MAX_IMPORT_DEPTH = 3
 _IMPORT = re.compile(r"(?<!\S)@((?:[\w.-]+/)*[\w.-]+)")
+_INSTRUCTIONS = re.compile(
+    r'^<instructions path="([^"\n]*)">\n(.*?)^</instructions>$', re.MULTILINE | re.DOTALL
+)
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 _MAX_NAME_CHARS = 1_000
 _MAX_REFS_CHARS = 5_000_000
@@ -121,10 +124,13 @@ def instruction_files(system: str) -> tuple[str, ...]:
 
 def instruction_hashes(system: str) -> dict[str, str]:
     """A hash of the text of each context file in a system prompt, by path."""
-    found = re.findall(
-        r'^<instructions path="([^"\n]*)">\n(.*?)^</instructions>$', system, re.MULTILINE | re.DOTALL
-    )
+    found = instruction_texts(system).items()
     return {path: hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() for path, text in found}
+
+
+def instruction_texts(text: str) -> dict[str, str]:
+    """The text of each context file in a system prompt, by path."""
+    return dict(_INSTRUCTIONS.findall(text))
 
 
 def git_state(cwd: Path) -> str:

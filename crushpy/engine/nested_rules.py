@@ -7,7 +7,6 @@ from pathlib import Path
 
 import msgspec
 
-from crushpy.context.tags import element
 from crushpy.core.access import Access
 from crushpy.engine.agents.scope import Services
 from crushpy.engine.environment import MAX_FILE_CHARS, NAMES, read_instructions
@@ -17,7 +16,7 @@ from crushpy.tools.view import ViewArgs, ViewTool
 RULES_KEY = "rules:"
 TOOLS = ("view", "edit", "multiedit", "write")
 """The tools whose results bring rules."""
-INTRODUCTION = "Rules for the files in this folder:"
+INTRODUCTION = "[From crushpy, not from the file] The project's rules for the files in this folder, from"
 NOT_OURS = {".git", "node_modules", "site-packages"}
 """Folders with the code of others, whose rules do not apply."""
 
@@ -79,4 +78,4 @@ class NestedRules:
     def _block(self, key: str) -> str:
         name = key.removeprefix(RULES_KEY)
         text = self.read(name)
-        return f"\n\n{INTRODUCTION}\n{element('instructions', text, path=name)}" if text else ""
+        return f"\n\n{INTRODUCTION} {name}:\n{text}" if text else ""

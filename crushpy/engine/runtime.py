@@ -6,7 +6,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from crushpy.core.messages import Json
+from crushpy.core.app_commands import AppCommand
+from crushpy.core.messages import Data, Json
 from crushpy.engine.agents.agent import Agent
 from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.agents.subagents import Subagents, TaskWorkspace
@@ -43,6 +44,28 @@ class McpAccess(Protocol):
     async def close(self) -> None: ...
 
 
+class CommandPrompt(Data, frozen=True):
+    """What a command of the user's files stands for."""
+
+    text: str
+    model: str = ""
+    """For this turn; empty for the conversation's."""
+
+
+class CommandAccess(Protocol):
+    """The commands in files, and the prompts of MCP servers."""
+
+    def listed(self) -> Sequence[AppCommand]: ...
+
+    def find(self, kind: Any) -> Sequence[Any]:
+        """Every file of skills, commands or agents, with its status."""
+        ...
+
+    async def expand(self, text: str) -> CommandPrompt | None:
+        """The prompt that `/name arguments` stands for; None if there is no such command."""
+        ...
+
+
 class Runtime(msgspec.Struct, frozen=True):
     """What a `Conversation` is made of."""
 
@@ -62,3 +85,5 @@ class Runtime(msgspec.Struct, frozen=True):
     """Makes a worktree usable by a task."""
     mcp: McpAccess
     """The MCP servers."""
+    commands: CommandAccess
+    """Called by `/name`, beside those of the app."""

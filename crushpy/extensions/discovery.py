@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from crushpy.core.app_commands import by_slash
 from crushpy.core.messages import Data
 from crushpy.extensions.extension_files import Document, Unreadable, parse_document, read_extension
 from crushpy.extensions.places import Kind, Origin, Place
@@ -26,7 +27,7 @@ KNOWN_FIELDS = {
     "commands": "name description argument-hint model allowed-tools agent subtask disable-model-invocation "
     "hide-from-slash-command-tool",
     "agents": "name description tools disallowedTools model prompt read_only context_strategy "
-    "report_strategy skills color mode",
+    "report_strategy skills color mode permission",
 }
 """The fields that mean something here, or nothing that could be missed."""
 _NAME = re.compile(r"[\w][\w.-]*(?::[\w.-]+)?")
@@ -52,6 +53,11 @@ class Extension(Data, frozen=True):
         return Path(os.path.realpath(self.file.parent))
 
     @property
+    def body(self) -> str:
+        """The text below the frontmatter."""
+        return self.document.body.strip().replace("${CLAUDE_PLUGIN_ROOT}", str(self.root))
+
+    @property
     def reason(self) -> str:
         return "; ".join(self.reasons)
 
@@ -67,9 +73,13 @@ def find_extensions(places: Sequence[Place], kind: Kind) -> list[Extension]:
             real = os.path.realpath(file)
             if real in seen:
                 continue
-            seen.add(real)
             one = _read(file, place, kind, inside)
-            if one.status != "refused" and one.name in used and place.plugin:
+            if one.status != "refused":
+                seen.add(real)
+            if kind == "commands" and by_slash(one.name) and not place.plugin and one.status != "refused":
+                one = _refused(one, f"/{one.name} is a command of crushpy")
+            taken = one.name in used or (kind == "commands" and by_slash(one.name))
+            if one.status != "refused" and taken and place.plugin:
                 one = msgspec.structs.replace(one, name=f"{place.plugin}:{one.name}")
             if one.status != "refused":
                 first = used.setdefault(one.name, one)
@@ -116,6 +126,7 @@ def _read(file: Path, place: Place, kind: Kind, inside: Sequence[Path]) -> Exten
         document = parse_document(read_extension(file, real if kind == "skills" else home))
     except Unreadable as error:
         return _refused(one, str(error))
+    usual = real.name if kind == "skills" else usual
     warnings = list(document.warnings)
     given = document.text("name") if kind != "commands" else ""
     name = given if len(given) <= MAX_NAME_CHARS and _NAME.fullmatch(given) else usual
@@ -137,6 +148,11 @@ def _read(file: Path, place: Place, kind: Kind, inside: Sequence[Path]) -> Exten
         warnings.append(f"its description has more than {MAX_DESCRIPTION_CHARS:,} characters")
     if unknown := sorted(set(document.fields) - set(KNOWN_FIELDS[kind].split())):
         warnings.append(f"unknown fields: {one_line(', '.join(unknown))[:200]}")
+    model = document.text("model")
+    if kind == "agents" and model not in ("", "inherit") and "/" not in model:
+        warnings.append(f"its model {one_line(model)[:40]!r} is not known: the caller's is used")
+    if kind == "agents" and (odd := [word for word in document.words("tools") if "(" in word]):
+        warnings.append(f"tools with a pattern are left out: {one_line(', '.join(odd))[:200]}")
     return msgspec.structs.replace(
         one,
         name=name,

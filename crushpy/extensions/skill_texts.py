@@ -1,4 +1,4 @@
-"""Skills as the model sees them: the listing in the system prompt, and the text of one that is loaded."""
+"""Skills and sub-agents as the model sees them: listed in the system prompt, and the text of a skill."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -15,9 +15,9 @@ MIN_DESCRIPTION_CHARS = 20
 MAX_LISTED_FILES = 50
 
 
-def listed_skills(skills: Sequence[Extension], window: int) -> str:
-    """One line for each skill. If they do not fit, all descriptions are shortened to the same length first,
-    then the last skills are left out and counted."""
+def listing_text(skills: Sequence[Extension], window: int) -> str:
+    """One line for each. If they do not fit, all descriptions are shortened to the same length first,
+    then the last are left out and counted."""
     room = BYTES_PER_TOKEN * min(MAX_LISTING_TOKENS, window // LISTING_SHARE)
 
     def lines(longest: int) -> list[str]:
@@ -49,8 +49,7 @@ def _line(name: str, description: str, longest: int) -> str:
 def skill_text(skill: Extension) -> str:
     """What loading a skill adds to the context."""
     folder = str(skill.folder)
-    body = skill.document.body.strip().replace("${CLAUDE_SKILL_DIR}", folder)
-    body = body.replace("${CLAUDE_PLUGIN_ROOT}", str(skill.root))
+    body = skill.body.replace("${CLAUDE_SKILL_DIR}", folder)
     files = list(_files(skill.folder))
     names = ", ".join(files[:MAX_LISTED_FILES]) + (", ..." if len(files) > MAX_LISTED_FILES else "")
     beside = f"\n\nFiles in its folder: {names}" if files else ""

@@ -53,6 +53,8 @@ class Delegation(Data, frozen=True):
     """Empty for the caller's model."""
     context_strategy: str = ""
     """full or summarized; empty for the configured default."""
+    agent: str = ""
+    """The definition of the sub-agent; empty for none."""
     call_id: str = ""
     """The call that requested it."""
 
@@ -151,6 +153,8 @@ class ToolContext:
         self.mcp: Callable[[], McpService] = _no_servers
         """The MCP servers, loaded when first used."""
         self.load_skill: LoadSkill = _no_skills
+        self.new_skills: Callable[[str], str] = lambda _: ""
+        """Lines about the skills that a text does not list."""
         self.is_loaded: Callable[[str], bool] = lambda _: False
         """Whether the context holds what a key of `Outcome.loaded` names."""
         self.image_limits: GetImageLimits = lambda: ImageLimits(longest=1_568)

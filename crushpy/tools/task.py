@@ -17,6 +17,7 @@ class TaskArgs(Args, frozen=True):
     context_strategy: Annotated[Literal["full", "summarized"] | None, Meta(description="of its report")] = (
         None
     )
+    agent: Annotated[str, Meta(description="one of the listed agents")] = ""
 
 
 class TaskTool(Tool[TaskArgs]):
@@ -31,6 +32,11 @@ class TaskTool(Tool[TaskArgs]):
         if not args.prompt.strip():
             raise ToolError("The prompt is empty. Say what to do and what to report.")
         order = Delegation(
-            args.prompt, args.read_only, args.model.strip(), args.context_strategy or "", context.call_id
+            args.prompt,
+            args.read_only,
+            args.model.strip(),
+            args.context_strategy or "",
+            args.agent.strip(),
+            context.call_id,
         )
         return await context.delegate(order, context.emit)

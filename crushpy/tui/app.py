@@ -178,11 +178,14 @@ class CrushpyApp(AdaptedApp):
         from crushpy.tui.command_palette import PaletteScreen
 
         def chosen(action: str | None) -> None:
-            if action:
+            if action and action.startswith("/"):
+                self.chat.prompt.paste_text(f"{action} ")
+            elif action:
                 self.action_command(action)
 
         if not isinstance(self.screen, PaletteScreen):
-            self.push_screen(PaletteScreen(self.chat.recent_actions, self.keys), chosen)
+            chat = self.chat
+            self.push_screen(PaletteScreen(chat.recent_actions, self.keys, chat.further_commands), chosen)
 
     def action_command(self, action: str, argument: str = "") -> None:
         """Runs a command of the table; over an open dialog only `quit` is allowed."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding
@@ -36,7 +37,8 @@ class PaletteList(CommandList):
 
 
 class PaletteScreen(ModalScreen[str | None], OverlayScreen[str | None]):
-    """Returns the action of a command, or None. `recent` come first; `keys` are those that the user changed.
+    """Returns the action of a command, `/name` for one of `further`, or None. `recent` come first; `keys` are
+    those that the user changed.
 
     It looks like Textual's palette, which filters in the background: there, Enter may come before the list.
     """
@@ -57,10 +59,13 @@ class PaletteScreen(ModalScreen[str | None], OverlayScreen[str | None]):
     AUTO_FOCUS = "CommandInput"
     BINDINGS = [Binding(key, f"move('{action}')", "Move", show=False) for key, action in LIST_KEYS.items()]
 
-    def __init__(self, recent: Sequence[str], keys: Mapping[str, str]) -> None:
+    def __init__(
+        self, recent: Sequence[str], keys: Mapping[str, str], further: Sequence[AppCommand] = ()
+    ) -> None:
         super().__init__(classes="-ready")
         place = {action: at for at, action in enumerate(recent)}
-        self._commands = sorted(APP_COMMANDS, key=lambda command: place.get(command.action, len(place)))
+        own = sorted(APP_COMMANDS, key=lambda command: place.get(command.action, len(place)))
+        self._commands = [*own, *(msgspec.structs.replace(one, action=f"/{one.slash}") for one in further)]
         self._keys = keys
 
     def compose(self) -> ComposeResult:

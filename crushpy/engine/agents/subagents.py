@@ -24,6 +24,7 @@ from crushpy.core.ids import new_id
 from crushpy.core.messages import ChangedFile, Data, TaskReport, headline
 from crushpy.engine.agents.agent import Agent
 from crushpy.engine.agents.scope import AgentScope, Services, new_gauge
+from crushpy.engine.agents.task_spec import AgentDefinition
 from crushpy.engine.session.session import LiveSession, LoadedSession, title_of, user_message
 from crushpy.engine.side_calls import ask_once
 from crushpy.engine.turn.limits import Limits, Spent
@@ -63,7 +64,11 @@ class FinishedTask(Data, frozen=True):
 class Subagents:
     """The sub-agents of one conversation. `spent` belongs to the current turn."""
 
-    def __init__(self, parent: AgentScope, toolset: Toolset) -> None:
+    def __init__(
+        self, parent: AgentScope, toolset: Toolset, find_agent: Callable[[str], AgentDefinition]
+    ) -> None:
+        """`find_agent` raises ToolError if there is none of that name."""
+        self._find_agent = find_agent
         self._services = parent.services
         self._parent = parent
         self._toolset = toolset
@@ -76,6 +81,7 @@ class Subagents:
 
     async def run(self, order: Delegation, show: Callable[[str], None]) -> Outcome:
         """Implements the tool `task`. Shows a line for each call of the sub-agent."""
+        order = self._defined(order)[0]
         task = await self.work(order, TaskOutputPrinter(order.call_id, show, self._emit))
         text = await self.format_report(task.result, order.context_strategy)
         if task.report.changed:
@@ -117,10 +123,24 @@ class Subagents:
             raise asyncio.CancelledError
         return await self._finished(agent, status, turn.failure)
 
+    def _defined(self, order: Delegation) -> tuple[Delegation, AgentDefinition]:
+        """The order as the definition of its agent narrows it; the order's own choices come first."""
+        if not order.agent:
+            return order, AgentDefinition("", "")
+        found = self._find_agent(order.agent)
+        order = msgspec.structs.replace(
+            order,
+            read_only=order.read_only or found.read_only,
+            model=order.model or found.model,
+            context_strategy=order.context_strategy or found.context_strategy,
+        )
+        return order, found
+
     async def _new_agent(
         self, order: Delegation, emit: Callable[[Event], None], title: str, workspace: TaskWorkspace
     ) -> Agent:
         parent = self._parent.session.info
+        order, kind = self._defined(order)
         model = order.model or parent.model
         try:
             self._parent.models.require_known(model)
@@ -139,12 +159,15 @@ class Subagents:
             cwd=workspace.cwd,
             model=model,
             compaction="auto",
-            system=f"{workspace.system}\n\n{self._services.templates.render('task')}",
+            system=f"{workspace.system}\n\n{self._services.templates.render('task')}\n\n{kind.prompt}".strip(),
             created_at=now,
             updated_at=now,
         )
         tools = self._toolset.only(
-            lambda tool: tool.in_reading_tasks if order.read_only else tool.name not in NOT_FOR_TASKS
+            lambda tool: (
+                kind.allows(tool.name)
+                and (tool.in_reading_tasks if order.read_only else tool.name not in NOT_FOR_TASKS)
+            )
         )
         loaded, models = LoadedSession(info, stored=False), self._parent.models.for_tools(tools.specs)
         gauge = new_gauge(models, loaded)

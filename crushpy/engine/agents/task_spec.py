@@ -17,6 +17,23 @@ TaskState = Literal["waiting", "running", "done", "failed", "limit", "interrupte
 UNSUCCESSFUL: tuple[TaskState, ...] = ("failed", "limit", "interrupted", "skipped")
 
 
+class AgentDefinition(Data, frozen=True):
+    """A kind of sub-agent. It narrows what a task may do, and never adds to it."""
+
+    name: str
+    prompt: str
+    """Follows the system prompt."""
+    tools: frozenset[str] | None = None
+    """None: all that a task has."""
+    denied_tools: frozenset[str] = frozenset()
+    model: str = ""
+    read_only: bool = False
+    context_strategy: str = ""
+
+    def allows(self, tool: str) -> bool:
+        return tool not in self.denied_tools and (self.tools is None or tool in self.tools)
+
+
 class Strategies(Data, frozen=True):
     """How reports pass between tasks: full, summarized, or empty for the default."""
 

@@ -12,17 +12,27 @@ from crushpy.context.inspect import Inspection
 from crushpy.context.overrides import apply_overrides, by_message
 from crushpy.context.plan import FRAME_TOKENS, overrides_to_fit
 from crushpy.core.errors import UsageError
-from crushpy.core.messages import Message, Usage
+from crushpy.core.messages import Data, Message, Usage
 from crushpy.core.templates import Template
 from crushpy.engine.agents.agent import Agent
 from crushpy.engine.compaction.draft import Rehearsal, Verdict
 from crushpy.engine.compaction.preparation import ORDINARY
 from crushpy.engine.compaction.window import WindowState
+from crushpy.engine.environment import instruction_texts
+from crushpy.engine.nested_rules import RULES_KEY, NestedRules
 from crushpy.engine.run_slot import RunSlot
 from crushpy.engine.session.branches import undo_boundary
 from crushpy.engine.session.session import load_session
 from crushpy.llm.protocol import ModelInfo
 from crushpy.util.uncancellable import uncancellable
+
+
+class MemoryFile(Data, frozen=True):
+    """A rules file in the context."""
+
+    path: str
+    why: str
+    tokens: int
 
 
 class ContextService:
@@ -99,6 +109,19 @@ class ContextService:
             await self._agent.planner.read_carried()
             evidence = await self._agent.planner.evidence(await self._agent.view.counted())
             self._evidence_tokens = self._scope.gauge.count(evidence)
+
+    async def memory(self) -> list[MemoryFile]:
+        """The rules files that the model has read, and why."""
+        await asyncio.to_thread(self._scope.gauge.load)
+        count, rules = self._scope.gauge.count, NestedRules(self._scope.services)
+        texts = instruction_texts(self._session.info.system)
+        found = [MemoryFile(path, "read at the beginning", count(text)) for path, text in texts.items()]
+        carried = self._session.seed.loaded if self._session.seed else ()
+        why = {one.key: "carried over a compaction" for one in carried}
+        for result in filter(None, (message.result for message in self._session.history)):
+            why |= dict.fromkeys(result.loaded, f"came with {result.name} of a file in its folder")
+        names = {key.removeprefix(RULES_KEY): text for key, text in why.items() if key.startswith(RULES_KEY)}
+        return found + [MemoryFile(name, text, count(rules.read(name))) for name, text in names.items()]
 
     # --- edits ------------------------------------------------------------------------------------------
 

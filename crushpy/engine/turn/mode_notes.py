@@ -1,4 +1,5 @@
-"""Tells the agent when plan mode begins and ends, in notes between messages: the cached prefix stays."""
+"""Tells the agent when plan mode begins and ends, and of new skills, in notes between messages: the cached
+prefix stays."""
 
 import msgspec
 
@@ -13,14 +14,24 @@ class ModeNotes:
         self._session, self._templates = scope.session, scope.services.templates
         self._approvals = scope.services.approvals
         self._task = bool(scope.task)
+        self._find_new_skills = scope.services.workspace.new_skills
         self._read: list[Message] | None = None
         self._read_to = 0
         self._planning = False
 
     def with_prompt(self, prompt: Message) -> Message:
-        """The prompt, preceded by a note if one is due."""
-        note = self._due_note()
-        return msgspec.structs.replace(prompt, parts=(note, *prompt.parts)) if note else prompt
+        """The prompt, preceded by the notes that are due."""
+        notes = [note for note in (self._due_note(), self._new_skills()) if note]
+        return msgspec.structs.replace(prompt, parts=(*notes, *prompt.parts)) if notes else prompt
+
+    def _new_skills(self) -> Note | None:
+        """A note about skills that are neither in the listing of the session nor in an earlier note."""
+        system = self._session.info.system
+        if "\n<skills>\n" not in system:
+            return None
+        earlier = [part.text for one in self._session.history for part in one.parts if isinstance(part, Note)]
+        new = self._find_new_skills("\n".join((system, *earlier)))
+        return Note(f"New skills, which skill(name) loads:\n{new}") if new else None
 
     async def add_due_note(self) -> None:
         """Adds a note before the next request if the mode changed, or a boundary dropped the last note."""

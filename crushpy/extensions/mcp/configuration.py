@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
@@ -12,6 +12,7 @@ import msgspec
 from crushpy.core.errors import SettingsError
 from crushpy.core.mcp_names import PROJECT_FILE
 from crushpy.core.messages import Data
+from crushpy.extensions.plugins import MCP_FILES
 from crushpy.security.safe_open import open_regular
 from crushpy.settings.schema import McpServerSettings
 from crushpy.tools.shell.child_environment import is_secret_name
@@ -49,18 +50,17 @@ class ServerConfig(Data, frozen=True):
 
 
 def configured_servers(
-    settings: Mapping[str, McpServerSettings], root: Path | None
+    settings: Mapping[str, McpServerSettings], root: Path | None, plugins: Sequence[Path] = ()
 ) -> tuple[dict[str, ServerConfig], list[str]]:
     """The enabled servers by name, the user's first, and what is wrong with others. `root`: of a trusted
-    project."""
+    project. Those of `plugins` are treated like a project's."""
     found: dict[str, ServerConfig] = {}
     problems: list[str] = []
     entries = [ServerConfig(name, one) for name, one in settings.items()]
-    if root is not None:
+    files = [(root / PROJECT_FILE, None)] if root is not None else []
+    for file, plugin in (*files, *((folder / name, folder) for folder in plugins for name in MCP_FILES)):
         try:
-            entries += [
-                ServerConfig(name, one, "project") for name, one in read_project_file(root / PROJECT_FILE)
-            ]
+            entries += [ServerConfig(name, one, "project") for name, one in read_project_file(file, plugin)]
         except SettingsError as error:
             problems.append(str(error))
     for config in entries:
@@ -91,8 +91,9 @@ class _ProjectServer(msgspec.Struct, frozen=True):
     disabled: bool = False
 
 
-def read_project_file(file: Path) -> Iterator[tuple[str, McpServerSettings]]:
-    """The servers of a `.mcp.json`: sandboxed, without network. Raises SettingsError."""
+def read_project_file(file: Path, plugin: Path | None = None) -> Iterator[tuple[str, McpServerSettings]]:
+    """The servers of a `.mcp.json`: sandboxed, without network. A plugin's may lack `mcpServers`. Raises
+    SettingsError."""
     try:
         with os.fdopen(open_regular(file.resolve()), "rb") as opened:
             data = opened.read(MAX_FILE_BYTES + 1)
@@ -101,7 +102,10 @@ def read_project_file(file: Path) -> Iterator[tuple[str, McpServerSettings]]:
     except OSError as error:
         raise SettingsError(f"{file} cannot be read: {error}") from None
     try:
-        entries: dict[str, Any] = msgspec.json.decode(data, type=dict[str, Any]).get("mcpServers") or {}
+        if plugin is not None:
+            data = data.replace(b"${CLAUDE_PLUGIN_ROOT}", msgspec.json.encode(str(plugin))[1:-1])
+        given = msgspec.json.decode(data, type=dict[str, Any])
+        entries: dict[str, Any] = given.get("mcpServers", given if plugin else None) or {}
         read = {name: msgspec.convert(entry, _ProjectServer) for name, entry in entries.items()}
     except (msgspec.MsgspecError, AttributeError, RecursionError) as error:
         raise SettingsError(f"{file}: {error}", "Its form is described in docs/mcp.md.") from None

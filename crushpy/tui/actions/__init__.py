@@ -3,14 +3,19 @@
 from crushpy.core.app_commands import APP_COMMANDS
 from crushpy.tui.actions.command_group import CommandGroup
 from crushpy.tui.actions.context import ContextCommands
+from crushpy.tui.actions.extension_actions import ExtensionCommands
 from crushpy.tui.actions.mcp_actions import McpCommands
 from crushpy.tui.actions.overview import OverviewCommands
 from crushpy.tui.actions.rewinding import RewindCommands
 from crushpy.tui.actions.sessions import SessionCommands
 from crushpy.tui.actions.settings import SettingsCommands
 
-GROUPS = (ContextCommands, McpCommands, OverviewCommands, RewindCommands, SessionCommands, SettingsCommands)
+GROUPS = (
+    *(ContextCommands, ExtensionCommands, McpCommands, OverviewCommands),
+    *(RewindCommands, SessionCommands, SettingsCommands),
+)
 ACTIONS: dict[str, type[CommandGroup]] = {
-    command.action: group for command in APP_COMMANDS for group in GROUPS if hasattr(group, command.action)
+    "slash": ExtensionCommands,
+    **{one.action: group for one in APP_COMMANDS for group in GROUPS if hasattr(group, one.action)},
 }
 """The group of each command, by the `action` of the command table."""

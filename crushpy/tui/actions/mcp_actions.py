@@ -1,13 +1,9 @@
-"""The command about MCP servers: their state, tools and log, a restart; and the prompts that they offer."""
+"""The command about MCP servers: their state, tools and log, a restart."""
 
-import shlex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from crushpy.core.errors import CrushpyError
-from crushpy.core.mcp_names import MCP_PREFIX
 from crushpy.core.messages import counted
 from crushpy.security.sanitize import clean, one_line
-from crushpy.tools.errors import ConsentNeeded, ToolError
 from crushpy.tui.actions.command_group import CommandGroup, RefusedCommand
 from crushpy.tui.items import ReplyItem
 from crushpy.tui.screens.choose import Choice
@@ -25,9 +21,6 @@ class McpCommands(CommandGroup):
                 "No MCP server is configured.", "Add one: crushpy mcp add NAME -- COMMAND ARGS..."
             )
         hub = servers.hub()
-        if argument.strip().startswith(MCP_PREFIX):
-            await self._prompt(hub, argument.strip())
-            return
         choices = [Choice(name, name, _state(one)) for name, one in hub.servers.items()]
         name = argument.strip() or await self.choose("MCP servers", choices, "Enter shows a server")
         if not name:
@@ -54,23 +47,6 @@ class McpCommands(CommandGroup):
                 self.say(f"{name} is starting.")
             case _:
                 pass
-
-    async def _prompt(self, hub: Any, text: str) -> None:
-        """Sends the prompt of a server that `/mcp__server__prompt ARGS` names."""
-        try:
-            name, *words = shlex.split(text)
-        except ValueError as error:
-            raise RefusedCommand(f"The arguments cannot be read: {error}.") from None
-        server, prompt = hub.resolve("", name)
-        known = hub.servers[server].known
-        names: list[str] = []
-        for one in known.prompts if known else ():
-            names = one["arguments"] if one["name"] == prompt else names
-        try:
-            sent = await hub.prompt(server, prompt, dict(zip(names, words, strict=False)))
-        except (ToolError, ConsentNeeded, CrushpyError) as error:
-            raise RefusedCommand(str(error)) from None
-        self.conversation.submit(sent, pasted=(sent,))
 
 
 def _state(one: "Server") -> str:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +15,6 @@ from textual.message import Message
 
 from crushpy.core.app_commands import AppCommand, by_slash
 from crushpy.core.errors import CrushpyError
-from crushpy.core.mcp_names import MCP_PREFIX
 from crushpy.core.messages import Json
 from crushpy.core.start_options import StartOptions
 from crushpy.engine.event_bus import unexpected_error
@@ -23,7 +22,7 @@ from crushpy.security.sanitize import one_line
 from crushpy.tui.attaching import Attaching
 from crushpy.tui.chat_events import ChatEvents
 from crushpy.tui.items import BoundaryItem, ItemAction, NoticeItem, TranscriptItem
-from crushpy.tui.notify import dismiss_toasts, tell
+from crushpy.tui.notify import dismiss_toasts
 from crushpy.tui.screens.chat_host import ChatHost
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.transcript.widget import Transcript
@@ -96,6 +95,8 @@ class ChatScreen(ChatHost):
         if options.prompt:
             self._early.append((options.prompt, images, ()))
             self._images = ()
+        self.further_commands: Sequence[AppCommand] = ()
+        """Those of files and of MCP servers."""
         self.recent_actions: list[str] = []
         """Commands by their action, the latest first."""
 
@@ -235,14 +236,9 @@ class ChatScreen(ChatHost):
         self.attachments.remove_last()
 
     def _use_servers(self, conversation: "Conversation") -> None:
-        """Offers the prompts of MCP servers as commands, and shows what servers ask."""
-        if not conversation.mcp.names:
-            return
-        commands = [
-            AppCommand(name, "mcp", one_line(text)[:80], name, "[args]")
-            for name, text in conversation.mcp.prompts
-        ]
-        self.prompt.add_commands(commands)
+        """Offers commands of files and of MCP servers, and shows what servers ask."""
+        self.further_commands = conversation.commands.listed()
+        self.prompt.add_commands(self.further_commands)
         conversation.mcp.ask = self._show_form
 
     async def _show_form(self, server: str, question: Json) -> Json:
@@ -262,11 +258,8 @@ class ChatScreen(ChatHost):
     @on(PromptInput.Command)
     def _command(self, event: PromptInput.Command) -> None:
         command = by_slash(event.name)
-        if command is None and event.name.startswith(MCP_PREFIX):
-            self.run_worker(self.perform("mcp", f"{event.name} {event.args}"))
-            return
         if command is None:
-            tell(self, f"There is no command /{event.name}. /help lists all commands.", "warning")
+            self.run_worker(self.perform("slash", f"/{event.name} {event.args}"))
             return
         self.run_worker(self.perform(command.action, event.args))
 

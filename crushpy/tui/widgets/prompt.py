@@ -12,7 +12,7 @@ from textual.message import Message
 from textual.reactive import var
 from textual.widgets.text_area import Selection
 
-from crushpy.core.app_commands import AppCommand
+from crushpy.core.app_commands import AppCommand, by_slash
 from crushpy.core.errors import CrushpyError
 from crushpy.tui.notify import tell
 from crushpy.tui.terminal.clipboard import has_clipboard_tool, may_be_images
@@ -273,8 +273,9 @@ class PromptInput(FoldingTextArea):
         return True
 
     def add_commands(self, commands: Sequence[AppCommand]) -> None:
-        """Offers further commands."""
-        self._completer.commands = (*self._completer.commands, *commands)
+        """Offers the commands of a conversation beside those of the app."""
+        own = [one for one in self._completer.commands if by_slash(one.slash)]
+        self._completer.commands = (*own, *commands)
 
     def _message(self, text: str) -> Message | None:
         """The message to post for a text; None if it cannot be sent, which the user is told."""

@@ -1,0 +1,48 @@
+"""Definitions of sub-agents, with the fields of Claude Code and of opencode."""
+
+from collections.abc import Callable
+from typing import cast
+
+from crushpy.core.messages import Json
+from crushpy.engine.agents.task_spec import AgentDefinition
+from crushpy.extensions.discovery import Extension
+
+ALIASES = {
+    **{"read": "view", "list": "ls", "webfetch": "fetch", "todowrite": "todos", "bashoutput": "job_output"},
+    **{"killshell": "job_kill", "notebookedit": "edit", "patch": "edit"},
+}
+"""The tools of other agents, in lower case, that have other names here."""
+
+
+def agent_definition(one: Extension, load_skill: Callable[[str], tuple[str, str]]) -> AgentDefinition:
+    """What a file says. A tool with a pattern, such as `Bash(git:*)`, is left out: it would allow more."""
+    document = one.document
+    given = document.fields.get("tools")
+    switches = cast("Json", given) if isinstance(given, dict) else {}
+    allowed = None if given is None or switches else frozenset(map(own_tool, document.words("tools")))
+    if allowed is not None and "*" in allowed:
+        allowed = None
+    denied = {own_tool(name) for name in document.words("disallowedTools")}
+    denied |= {own_tool(name) for name, on in switches.items() if on is False}
+    permission = document.fields.get("permission")
+    if isinstance(permission, dict):
+        denied |= {own_tool(str(name)) for name, how in cast("Json", permission).items() if how == "deny"}
+    if "edit" in denied:
+        denied |= {"multiedit", "write"}
+    model = document.text("model")
+    prompt = "\n\n".join(filter(None, (document.text("prompt"), one.body)))
+    skills = [load_skill(name)[1] for name in document.words("skills")]
+    return AgentDefinition(
+        one.name,
+        "\n\n".join((prompt, *skills)),
+        allowed,
+        frozenset(denied),
+        model if "/" in model else "",
+        document.flag("read_only"),
+        document.text("report_strategy") or document.text("context_strategy"),
+    )
+
+
+def own_tool(name: str) -> str:
+    """Our name of a tool."""
+    return name if name.startswith("mcp__") else ALIASES.get(name.lower(), name.lower())

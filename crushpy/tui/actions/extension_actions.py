@@ -1,0 +1,59 @@
+"""Commands about extensions: skills, sub-agents, rules files, and the commands that users wrote."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from crushpy.core.errors import UsageError
+from crushpy.security.sanitize import one_line
+from crushpy.tui.actions.command_group import CommandGroup, RefusedCommand
+from crushpy.tui.screens.choose import Choice
+from crushpy.tui.textual_adapter import app_of
+
+
+class ExtensionCommands(CommandGroup):
+    async def slash(self, argument: str) -> None:
+        """Sends the prompt that `/name arguments` stands for."""
+        try:
+            command = await self.conversation.commands.expand(argument.strip())
+        except UsageError as error:
+            raise RefusedCommand(str(error)) from None
+        if command is None:
+            raise RefusedCommand(f"There is no such command: {argument}", "/help lists all commands.")
+        images = self.chat.attachments.take()
+        self.conversation.submit(command.text, images, pasted=(command.text,), model=command.model)
+
+    async def skills(self, argument: str) -> None:
+        await self._files("Skills and commands", ("skills", "commands"))
+
+    async def agents(self, argument: str) -> None:
+        await self._files("Sub-agents", ("agents",))
+
+    async def _files(self, title: str, kinds: Sequence[str]) -> None:
+        found = [one for kind in kinds for one in self.conversation.commands.find(kind)]
+        rows = [
+            Choice(str(one.file), one.name, f"{one.status}: {one_line(one.reason or one.description)}")
+            for one in found
+        ]
+        await self._open(title, rows)
+
+    async def memory(self, argument: str) -> None:
+        """The rules files that the model has read."""
+        files = await self.conversation.context.memory()
+        rows = [Choice(one.path, one.path, f"{one.why}, {one.tokens:,} tokens") for one in files]
+        await self._open("Rules files in the context", rows)
+
+    async def _open(self, title: str, rows: list[Choice]) -> None:
+        """Lists files; a chosen one is opened in the editor."""
+        if not rows:
+            raise RefusedCommand("There are none.", "See docs/extensions.md for the folders.")
+        chosen = await self.choose(title, rows, "Enter opens it in your editor")
+        if chosen is None:
+            return
+        from crushpy.tui.widgets.external_editor import edit_outside
+
+        file = Path(self.chat.options.cwd, chosen)
+        before = file.read_text(encoding="utf-8", errors="surrogateescape")
+        after = await edit_outside(app_of(self.chat), before)
+        if after != before.removesuffix("\n"):
+            file.write_text(f"{after}\n", encoding="utf-8", errors="surrogateescape")
+            self.say(f"{chosen} was changed.")
