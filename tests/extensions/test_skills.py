@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -71,10 +72,10 @@ def test_without_skills_nothing_is_offered_and_nothing_imported(
     code = "import sys, runpy; sys.argv = ['crushpy', 'run', '-m', 'demo/tour', 'hi']\n"
     code += "import os; os._exit = lambda code: print(sorted(m for m in sys.modules if 'extensions' in m))\n"
     code += "import crushpy.cli; crushpy.cli.main()"
-    import subprocess
-
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=workspace)
-    assert "['crushpy.bootstrap.user_extensions']" in done.stdout, done.stdout + done.stderr
+    assert "crushpy.bootstrap.user_extensions" in done.stdout and "crushpy.extensions" not in done.stdout, (
+        done.stdout + done.stderr
+    )
 
 
 def test_a_trusted_project_comes_before_the_user(
