@@ -128,6 +128,8 @@ def _read(file: Path, place: Place, kind: Kind, inside: Sequence[Path]) -> Exten
         return _refused(one, str(error))
     usual = real.name if kind == "skills" else usual
     warnings = list(document.warnings)
+    if not document.fields and not warnings and kind != "commands":
+        warnings.append("it has no frontmatter")
     given = document.text("name") if kind != "commands" else ""
     name = given if len(given) <= MAX_NAME_CHARS and _NAME.fullmatch(given) else usual
     if given and name != given:

@@ -74,7 +74,7 @@ def parse_document(text: str) -> Document:
     if found is None:
         if text.startswith("---\n"):
             return Document({}, clean(text), ("its frontmatter has no end",))
-        return Document({}, clean(text), ("it has no frontmatter",))
+        return Document({}, clean(text))
     head, body = found[1], clean(text[found.end() :])
     if len(head) > MAX_HEAD_CHARS:
         raise Unreadable(f"its frontmatter has more than {MAX_HEAD_CHARS:,} characters")
@@ -95,7 +95,7 @@ def parse_document(text: str) -> Document:
             fields, body, (f"its frontmatter is not valid YAML ({why}); it was read line by line",)
         )
     if not isinstance(fields, dict):
-        return Document({}, body, ("its frontmatter has no fields",))
+        return Document({}, body)
     return Document({str(name): value for name, value in cast("Json", fields).items()}, body)
 
 

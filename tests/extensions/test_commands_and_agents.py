@@ -73,16 +73,15 @@ def test_files_and_commands_become_part_of_the_prompt(
 def test_a_command_is_judged_after_its_arguments_are_in_it(
     run: Run, llm: ScriptedLLM, home: Path, workspace: Path, cli: Cli
 ) -> None:
-    add_command(
-        home, "say", 'A !`echo "$1"` B !`echo $ARGUMENTS` C !`echo "a $1 b"`', allowed_tools="Bash(*)"
-    )
+    body = 'A !`echo "$1"` B !`echo $ARGUMENTS` C !`echo "a $1 b"` D !`touch made`'
+    add_command(home, "say", body, allowed_tools="Bash(*)")
     assert cli("trust").returncode == 0
     llm.script("Done.")
     done = run("/say x")
     assert done.code == 3 and "was not run: Permission needed" in prompt(llm), "allowed-tools grants nothing"
     llm.script("Done.")
-    assert run("--allow", "bash(echo)", "/say '$(touch evil); touch evil'").code == 0
-    assert not (workspace / "evil").exists()
+    assert run("--allow", "bash(touch made)", "/say '$(touch evil); touch evil'").code == 0
+    assert not (workspace / "evil").exists() and (workspace / "made").exists()
     assert prompt(llm).startswith("A $(touch evil); touch evil B $(touch evil); touch evil C [")
     assert "cannot be quoted inside it" in prompt(llm)
 
@@ -150,7 +149,7 @@ ALL += ["fetch", "todos", "recall"]
             ("write", "edit", "multiedit", "bash")]),
         ("disallowedTools: Bash\n", [one for one in ALL if one != "bash"]),
         ("permission:\n  edit: deny\n", [one for one in ALL if one not in ("write", "edit", "multiedit")]),
-        ("read_only: true\n", ["view", "ls", "glob", "grep", "recall"]),
+        ("read_only: true\n", ["view", "ls", "glob", "grep", "fetch", "todos"]),
         ("read_only: true\ntools: Bash, Read\n", ["view"]),
     ],
 )  # fmt: skip
