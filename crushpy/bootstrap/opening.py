@@ -3,6 +3,7 @@
 import asyncio
 import os
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any, cast
 
 import msgspec
 
+from crushpy.bootstrap.host_additions import HostAdditions
 from crushpy.bootstrap.mcp_servers import McpServers
 from crushpy.bootstrap.project_environment import ProjectEnvironment
 from crushpy.bootstrap.slash_commands import SlashCommands
@@ -53,7 +55,7 @@ from crushpy.security.private_files import write_private
 from crushpy.security.sanitize import encodable
 from crushpy.storage.records import BreakerState, SessionInfo
 from crushpy.storage.store import Store
-from crushpy.tools.base import ToolContext
+from crushpy.tools.base import AnyTool, ToolContext
 from crushpy.tools.files.file_memory import FileMemory
 from crushpy.tools.registry import all_tools, tool_table
 from crushpy.tools.shell.jobs import Jobs, ShellJob
@@ -63,14 +65,16 @@ TEMPLATE_EDITED = (
 )
 
 
-async def open_conversation(environment: ProjectEnvironment, options: StartOptions) -> Conversation:
+async def open_conversation(
+    environment: ProjectEnvironment, options: StartOptions, additions: HostAdditions | None = None
+) -> Conversation:
     """Opens a new or a stored conversation. A new one does not touch the database yet."""
     store = environment.store()
     loaded = await _load_stored(environment, options, store)
     if loaded is None:
         model = await _choose_model(environment)
         loaded = LoadedSession(_new_session(environment, options, model), stored=False)
-    runtime = _build_runtime(environment, options, store, loaded)
+    runtime = _build_runtime(environment, options, store, loaded, additions or HostAdditions())
     conversation = Conversation(runtime)
     if not loaded.stored and (new := _new_instructions(environment.paths.instructions_file, loaded.info)):
         runtime.events(Notice(f"New or changed instructions since the last start here: {', '.join(new)}"))
@@ -101,7 +105,11 @@ def _new_instructions(file: Path, info: SessionInfo) -> list[str]:
 
 
 def _build_runtime(
-    environment: ProjectEnvironment, options: StartOptions, store: Store, loaded: LoadedSession
+    environment: ProjectEnvironment,
+    options: StartOptions,
+    store: Store,
+    loaded: LoadedSession,
+    additions: HostAdditions,
 ) -> Runtime:
     settings, paths = environment.settings, environment.paths
     events = EventBus(opened=loaded.stored)
@@ -112,13 +120,15 @@ def _build_runtime(
         events(Notice(text, "warning"))
 
     templates = environment.templates.reporting_to(on_template_problem)
-    models = Models(settings, lambda _: (), LearntModels(paths.learnt_file))
+    models = Models(settings, lambda _: (), LearntModels(paths.learnt_file), additions.providers)
     servers = McpServers(environment)
     tools = (
         *all_tools(),
         *skill_tools(loaded.info.system),
         *servers.tools(models.window(loaded.info.model)),
+        *additions.tools,
     )
+    tools = tuple(filter(additions.offers, tools))
     toolset = Toolset(tools, templates, on_edit=lambda: events(Notice(TEMPLATE_EDITED)))
     models = models.for_tools(toolset.specs)
     gauge = new_gauge(models, loaded)
@@ -135,8 +145,8 @@ def _build_runtime(
     context.jobs.on_ended = on_job_ended
     user_settings = UserSettings(settings, paths)
     permissions = PermissionOptions(
-        _rules(environment, options, workspaces),
-        options.interactive,
+        _rules(environment, options, workspaces, additions.tools),
+        options.interactive or additions.answers,
         options.yolo,
         loaded.info.mode or settings.permissions.mode,
         environment.guard,
@@ -221,7 +231,12 @@ class _Workspaces:
             write_private(self.outputs / name, data)
 
 
-def _rules(environment: ProjectEnvironment, options: StartOptions, workspaces: _Workspaces) -> RuleSet:
+def _rules(
+    environment: ProjectEnvironment,
+    options: StartOptions,
+    workspaces: _Workspaces,
+    tools: Sequence[AnyTool],
+) -> RuleSet:
     permissions = environment.settings.permissions
     readable = [f"view({escaped(str(workspaces.outputs))}/**)"]
     readable += [f"{tool}({escaped(str(workspaces.private))}*/**)" for tool in ("view", "ls", "glob", "grep")]
@@ -231,7 +246,7 @@ def _rules(environment: ProjectEnvironment, options: StartOptions, workspaces: _
         allow=(*permissions.allow, *options.allow, *readable, *environment.granted_hosts()),
         ask=permissions.ask,
         deny=permissions.deny,
-        tools=tool_table(),
+        tools={**tool_table(), **{tool.name: tool.access for tool in tools}},
     )
 
 

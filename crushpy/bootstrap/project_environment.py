@@ -51,10 +51,12 @@ def start_logging(paths: Paths) -> None:
 class ProjectEnvironment:
     """The paths, settings and templates that apply to a folder."""
 
-    def __init__(self, cwd: Path, flags: Mapping[str, object] | None = None) -> None:
+    def __init__(self, cwd: Path, flags: Mapping[str, object] | None = None, *, logs: bool = True) -> None:
+        """`logs`: to a file of our own."""
         self.paths = Paths()
         user_files(self.paths)  # raises if there is no home folder
-        start_logging(self.paths)
+        if logs:
+            start_logging(self.paths)
         self.cwd = cwd
         self.root = project_root(cwd)
         self.trusted = is_trusted(self.paths, self.root)

@@ -9,8 +9,11 @@ import signal
 import stat
 import sys
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from crushpy.bootstrap import ProjectEnvironment, load_images, open_conversation
 from crushpy.cli.printers import PrinterOutput, StreamPrinter, TextPrinter, print_result
@@ -28,28 +31,56 @@ from crushpy.core.events import (
     SessionOpened,
     TaskEvent,
 )
-from crushpy.core.messages import Image, Usage
+from crushpy.core.messages import Data, Image, Usage
 from crushpy.core.start_options import StartOptions
 from crushpy.engine.conversation import Conversation
 from crushpy.engine.event_bus import unexpected_error
 from crushpy.engine.turn.turn import TurnStatus
 from crushpy.security.sanitize import encodable
 
+if TYPE_CHECKING:
+    from crushpy.engine.structured_reply import ReplySchema
+
 Work = Callable[[Conversation, tuple[Image, ...]], Coroutine[Any, Any, TurnStatus]]
 STDIN_TIMEOUT_S = 3.0
 """For the first byte on stdin if there is a prompt: some callers never close stdin."""
-INTERRUPTED_EXIT, TERMINATED_EXIT = 130, 143
+INVALID_VALUE_EXIT, INTERRUPTED_EXIT, TERMINATED_EXIT = 6, 130, 143
 
 
-def run_headless(
-    options: StartOptions, prompt: str, *, tasks: str, parallel: int | None, form: str, quiet: bool
-) -> int:
+class HeadlessRun(Data, frozen=True):
+    """What to run: a prompt, or a file of tasks."""
+
+    prompt: str
+    tasks: str = ""
+    parallel: int | None = None
+    schema: str = ""
+    """The file of a JSON schema that the answer has to match."""
+
+
+class ValueRequest:
+    """Asks a prompt whose answer has to match a schema."""
+
+    def __init__(self, prompt: str, pasted: list[str], wanted: "ReplySchema") -> None:
+        self._prompt, self._pasted, self._wanted = prompt, pasted, wanted
+        self.value = self.problem = self.attempt = ""
+
+    async def __call__(self, conversation: Conversation, images: tuple[Image, ...]) -> TurnStatus:
+        from crushpy.engine.structured_reply import ask_for_value
+
+        found = await ask_for_value(conversation, self._prompt, self._wanted, images, pasted=self._pasted)
+        self.problem, self.attempt = found.problem, found.text
+        if found.status == "done" and not found.problem:
+            self.value = msgspec.json.encode(found.value).decode()
+        return found.status
+
+
+def run_headless(options: StartOptions, run: HeadlessRun, *, form: str, quiet: bool) -> int:
     """Runs a prompt or a file of tasks; returns the exit code. Always prints a `result` last."""
-    printer = TextPrinter(quiet=quiet) if form == "text" else print_result
+    printer = TextPrinter(quiet=quiet, streams=not run.schema) if form == "text" else print_result
     out = PrinterOutput(StreamPrinter() if form == "stream-json" else printer)
     _install_signal_handler(_raise_interrupt)
     try:
-        code = asyncio.run(_run_conversation(options, _choose_work(options, prompt, tasks, parallel), out))
+        code = asyncio.run(_run_conversation(options, _choose_work(options, run), out))
     except CrushpyError as error:
         code = _report_failure(out, error)
     except KeyboardInterrupt as stopped:
@@ -98,8 +129,12 @@ def _signal_exit_code(number: int = signal.SIGINT) -> int:
     return TERMINATED_EXIT if number == signal.SIGTERM else INTERRUPTED_EXIT
 
 
-def _choose_work(options: StartOptions, prompt: str, tasks: str, parallel: int | None) -> Work:
+def _choose_work(options: StartOptions, run: HeadlessRun) -> Work:
     """The work for the conversation: a prompt, a list of tasks, or the rest of one."""
+    prompt, tasks, parallel = run.prompt, run.tasks, run.parallel
+    wanted = _read_schema(run.schema) if run.schema else None
+    if wanted is not None and tasks:
+        raise UsageError("--schema cannot be combined with --tasks.", "Give a prompt.")
     if options.pick:
         raise UsageError(
             "--resume needs an ID here.", "`crushpy sessions list` shows them; -c continues the latest."
@@ -108,13 +143,15 @@ def _choose_work(options: StartOptions, prompt: str, tasks: str, parallel: int |
         continues = bool(options.session or options.resume_latest) and not options.image
         optional = continues or bool(options.image)
         full_prompt, pasted = _append_stdin(prompt, optional=optional, wait=not options.image)
-        if continues and not full_prompt:
+        if continues and not full_prompt and wanted is None:
             return lambda conversation, _: conversation.tasks.resume(parallel)
         if parallel is not None:
             raise UsageError(
                 "--parallel is for lists of tasks.",
                 "Give one with --tasks FILE, or continue one with --resume ID.",
             )
+        if wanted is not None:
+            return ValueRequest(full_prompt, pasted, wanted)
         return lambda conversation, images: conversation.ask(full_prompt, images, pasted=pasted)
     from crushpy.cli.tasklist import read_tasks
 
@@ -125,6 +162,20 @@ def _choose_work(options: StartOptions, prompt: str, tasks: str, parallel: int |
         )
     task_list = read_tasks(tasks, working_folder(options.cwd))
     return lambda conversation, _: conversation.tasks.work_through(task_list, parallel or 1)
+
+
+def _read_schema(file: str) -> "ReplySchema":
+    from crushpy.engine.structured_reply import reply_schema
+
+    try:
+        schema = msgspec.json.decode(Path(file).expanduser().read_bytes())
+    except OSError as error:
+        raise UsageError(f"The schema {file} cannot be read: {error.strerror}.", "Name a file.") from None
+    except msgspec.DecodeError as error:
+        raise UsageError(f"The schema {file} is not JSON: {error}.", "Write a JSON schema.") from None
+    if not isinstance(schema, dict):
+        raise UsageError(f"The schema {file} is not a JSON object.", 'For example {"type": "object"}.')
+    return reply_schema(schema)
 
 
 async def _run_conversation(options: StartOptions, work: Work, out: PrinterOutput) -> int:
@@ -149,6 +200,8 @@ async def _run_conversation(options: StartOptions, work: Work, out: PrinterOutpu
     finally:
         await conversation.close()
         _ignore_signals(loop)  # only the result is left to print
+    if isinstance(work, ValueRequest):
+        observer.use_value(work)
     if conversation.run_summary:
         out(RunSummarized(conversation.run_summary))
     out(observer.result(status))
@@ -169,6 +222,8 @@ class _RunObserver:
         self._reports: dict[str, str] = {}
         """The last message of each."""
         self._warnings_printed = False
+        self._no_value = ""
+        """Why there is no value, if one was wanted."""
         self.signal: int = signal.SIGINT
         """The signal that ended the run, if one did."""
 
@@ -197,14 +252,23 @@ class _RunObserver:
         failure, usage = self._conversation.failure, self._conversation.usage
         info = self._conversation.info
         ids = (info.id, info.root_id) if self._opened else ("", "")  # a run that failed earlier is not stored
-        error = failure.message if failure else ""
+        error = failure.message if failure else self._no_value
         code = self.exit_code(status)
         tasks = sorted(self._tasks.values(), key=lambda task: task.number)
         done = [task.name for task in tasks if task.state == "done" and task.name in self._reports]
         text = self._text or (self._reports[done[-1]] if done else "")
         return Result(*ids, text, usage, usage.cost, code, error, tuple(tasks))
 
+    def use_value(self, request: ValueRequest) -> None:
+        """The answer is a value; without a valid one the run has failed."""
+        self._text = request.value
+        if request.problem:
+            self._no_value = f"No value matched the schema: {request.problem}"
+            self._out(Error("invalid_value", self._no_value, f"Its last attempt:\n{request.attempt}"))
+
     def exit_code(self, status: str) -> int:
+        if self._no_value:
+            return INVALID_VALUE_EXIT
         if status == "done":
             return 3 if self._conversation.denied_noninteractive else 0
         failure = self._conversation.failure

@@ -112,8 +112,8 @@ class TextPrinter:
     interrupted reply never leaves a partial text.
     """
 
-    def __init__(self, *, quiet: bool = False) -> None:
-        self._live = sys.stdout.isatty()
+    def __init__(self, *, quiet: bool = False, streams: bool = True) -> None:
+        self._live = streams and sys.stdout.isatty()
         self._quiet = quiet
         self._colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
         self._open_line = False

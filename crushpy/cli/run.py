@@ -42,19 +42,28 @@ def run_command(
             "worktree. [default: 1]",
         ),
     ] = None,
+    schema: Annotated[
+        str,
+        typer.Option(
+            "--schema",
+            metavar="FILE",
+            help="A JSON schema: print a JSON value that matches it, and nothing else.",
+        ),
+    ] = "",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the answer and errors.")] = False,
 ) -> None:
     """Run PROMPT without the app and print what happens.
 
     Exit codes: 0 done, 1 failed, 2 invalid usage, 3 a permission was needed, 4 a limit was reached,
-    5 the model could not be reached, 130 interrupted.
+    5 the model could not be reached, 6 no value matched the schema, 130 interrupted.
     """
     import gc
 
     gc.disable()  # collecting while modules load is wasted time; the engine enables it again
-    from crushpy.cli.headless import run_headless
+    from crushpy.cli.headless import HeadlessRun, run_headless
 
-    _exit_now(run_headless(options, prompt, tasks=tasks, parallel=parallel, form=form, quiet=quiet))
+    run = HeadlessRun(prompt, tasks, parallel, schema)
+    _exit_now(run_headless(options, run, form=form, quiet=quiet))
 
 
 def _exit_now(code: int) -> NoReturn:

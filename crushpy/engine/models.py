@@ -1,7 +1,7 @@
 """The models of a conversation: their providers, limits and requests."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from crushpy.context.overrides import without_images
 from crushpy.context.plan import TokenBudget
 from crushpy.core.defaults import DEFAULT_WINDOW
 from crushpy.core.messages import Image, Message, Usage
-from crushpy.engine.turn.toolset import NewSessionTerms
+from crushpy.engine.turn.toolset import NEW_SESSION, NewSessionTerms
 from crushpy.llm import catalog
 from crushpy.llm.catalog import cost, explain_unknown, lookup
 from crushpy.llm.errors import BadRequest
@@ -46,11 +46,18 @@ class Models:
     `tool_specs` gives the tools, with `new_session` if there are terms for it.
     """
 
-    def __init__(self, settings: Settings, tool_specs: ToolSpecs, learnt: LearntModels) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        tool_specs: ToolSpecs,
+        learnt: LearntModels,
+        providers: Mapping[str, Provider] | None = None,
+    ) -> None:
+        """`providers`: those that are made already, by model."""
         self.settings = settings
         self._tool_specs = tool_specs
         self._learnt = learnt
-        self._providers: dict[str, Provider] = {}
+        self._providers: dict[str, Provider] = dict(providers or {})
         self._infos: dict[str, ModelInfo] = {}
         self._servers: dict[str, str] = {}
         self._refused: dict[str, int] = {}
@@ -243,9 +250,10 @@ class Models:
             effort=self.settings.effort,
         )
 
-    def new_session_tool(self, session: SessionInfo) -> ToolSpec:
-        """`new_session` as it is offered in `llm`, whatever the method is now."""
-        return self._tool_specs(self._terms(session))[-1]
+    def new_session_tool(self, session: SessionInfo) -> ToolSpec | None:
+        """`new_session` as it is offered in `llm`, whatever the method is now; None if the agent has none."""
+        last = self._tool_specs(self._terms(session))[-1]
+        return last if last.name == NEW_SESSION else None
 
     def _terms(self, session: SessionInfo) -> NewSessionTerms:
         """The terms for `new_session`."""

@@ -235,11 +235,11 @@ class Tool(Generic[A]):
     the model without ending the turn. Cancelling `run` leaves no process and no half-written file.
     """
 
-    name: ClassVar[str]
+    name: str
     args: type[A]
-    access: ClassVar[ToolAccess]
+    access: ToolAccess
     """What its calls touch, which determines the patterns of its permission rules."""
-    in_reading_tasks: ClassVar[bool] = False
+    in_reading_tasks: bool = False
     """True if read-only sub-agents have it."""
     parallel: ClassVar[bool] = False
     """True if it changes nothing, so that calls may run in parallel."""

@@ -127,7 +127,7 @@ class NativeMcpTool(McpTool):
 
     def __init__(self, server: str, definition: ToolDefinition) -> None:
         super().__init__()
-        self.name = mcp_tool_name(server, definition.name)  # pyright: ignore[reportAttributeAccessIssue]
+        self.name = mcp_tool_name(server, definition.name)
         self.definition = definition
         self._server = server
 

@@ -88,6 +88,19 @@ async def test_thinking_is_lost_once_at_a_boundary(method: str, talks: Talks, ll
     assert_thinking_survives(claude)
 
 
+async def test_tasks_keep_their_thinking(talks: Talks, llm: ScriptedLLM) -> None:
+    def reply(claude: BindingClaude, body: Body) -> Reply:
+        if len(claude.answered) == 1:
+            return Reply(calls=[Call("task", {"prompt": "look round"})])
+        return steps_of_a_turn(claude, body)
+
+    claude = BindingClaude(llm, reply)
+    talk = await open_talk(talks, llm, compaction__method="llm")
+    assert await talk.ask("please delegate") == "done"
+    assert claude.refusals == []
+    assert [len(thoughts(body)) for body in claude.answered] == [0, 0, 1, 1]
+
+
 async def test_undo_says_which_thoughts_are_left_behind_and_the_parents_are_valid_again(
     talks: Talks, llm: ScriptedLLM
 ) -> None:

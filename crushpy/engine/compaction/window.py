@@ -139,6 +139,8 @@ class ContextView:
         if not any(message.role == "assistant" for message in self._session.own_messages):
             return request
         new_session = self._models.new_session_tool(self._session.info)
+        if new_session is None:
+            return request
         changes = [one for one in statuses if one.added or one.removed]
         was_first = not changes[0].added if changes else bool(statuses)
         is_offered = bool(changes[-1].added) if changes else was_first

@@ -49,7 +49,7 @@ class Toolset:
         return Toolset(tuple(tool for tool in self._tools if wanted(tool)), self._templates)
 
     def specs(self, terms: "NewSessionTerms | None") -> tuple[ToolSpec, ...]:
-        """The tools offered to an agent; `new_session` only if there are terms for it."""
+        """The tools offered to an agent; `new_session` last, if it is one of them and there are terms."""
         if self._unchanging is None:
             self._unchanging = tuple(
                 ToolSpec(
@@ -60,12 +60,12 @@ class Toolset:
                 for tool in self._tools
                 if tool.name != NEW_SESSION
             )
-        if terms is None:
+        tool = next((tool for tool in self._tools if tool.name == NEW_SESSION), None)
+        if terms is None or tool is None:
             return self._unchanging
-        return (*self._unchanging, self._new_session(terms))
+        return (*self._unchanging, self._new_session(tool, terms))
 
-    def _new_session(self, terms: "NewSessionTerms") -> ToolSpec:
-        tool = next(tool for tool in self._tools if tool.name == NEW_SESSION)
+    def _new_session(self, tool: AnyTool, terms: "NewSessionTerms") -> ToolSpec:
         text = self._templates.render(
             NEW_SESSION,
             threshold=round(terms.threshold * 100) if terms.threshold else None,

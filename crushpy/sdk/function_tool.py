@@ -1,0 +1,106 @@
+"""Functions of the caller's program as tools of the agent."""
+
+import asyncio
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar, cast, get_type_hints, overload
+
+import msgspec
+
+from crushpy.core.access import ToolAccess
+from crushpy.core.errors import UsageError
+from crushpy.security.redact import redact
+from crushpy.tools.base import Args, Outcome, Tool, ToolContext
+from crushpy.tools.errors import ToolError
+from crushpy.tools.registry import all_tools
+from crushpy.tools.shell.command_output import Output, describe_output
+
+F = TypeVar("F", bound=Callable[..., Any])
+_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_-]{0,63}")
+_MARK = "__crushpy_read_only__"
+
+
+@overload
+def tool(function: F, /) -> F: ...
+@overload
+def tool(*, read_only: bool = False) -> Callable[[F], F]: ...
+def tool(function: Any = None, /, *, read_only: bool = False) -> Any:
+    """Marks a function with type hints and a docstring as a tool: `Agent(tools=[function])`.
+
+    It runs in the caller's process, outside the sandbox, so each call needs a permission unless `read_only`.
+    """
+
+    def mark(marked: Any) -> Any:
+        setattr(marked, _MARK, read_only)
+        return marked
+
+    return mark if function is None else mark(function)
+
+
+class FunctionTool(Tool[Args]):
+    """A function as a tool of one agent."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        """Raises UsageError if the function cannot be a tool."""
+        self.name = getattr(function, "__name__", "")
+        self._function = function
+        is_read_only = bool(getattr(function, _MARK, False))
+        self.access = ToolAccess("none", writes=not is_read_only)
+        self.in_reading_tasks = is_read_only
+        if not _NAME.fullmatch(self.name):
+            raise UsageError(f"{function!r} cannot be a tool.", "Give a function defined with `def`.")
+        if self.name in {each.name for each in all_tools()}:
+            raise UsageError(f"The tool {self.name} exists already.", "Rename the function.")
+        self._text = inspect.getdoc(function) or ""
+        if not self._text:
+            raise UsageError(f"{self.name} has no docstring.", "The model reads it: say what the tool does.")
+        self.args = self._make_args()
+
+    def _make_args(self) -> type[Args]:
+        hints = get_type_hints(self._function, include_extras=True)
+        fields: list[Any] = []
+        for parameter in inspect.signature(self._function).parameters.values():
+            if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+                raise UsageError(f"{self.name}: *{parameter.name} cannot be described to the model.")
+            if parameter.name not in hints:
+                raise UsageError(f"{self.name}: the parameter {parameter.name} has no type hint.")
+            hint = hints[parameter.name]
+            if parameter.default is parameter.empty:
+                fields.append((parameter.name, hint))
+            else:
+                fields.append((parameter.name, hint, parameter.default))
+        try:
+            made = msgspec.defstruct(f"{self.name}_args", fields, bases=(Args,), frozen=True, kw_only=True)
+            msgspec.json.schema(made)
+        except TypeError as error:
+            raise UsageError(f"{self.name}: {error}") from None
+        return cast("type[Args]", made)
+
+    def description(self, template: Callable[[], str]) -> str:
+        return self._text
+
+    async def run(self, args: Args, context: ToolContext) -> Outcome:
+        given = {name: getattr(args, name) for name in args.__struct_fields__}
+        try:
+            if inspect.iscoroutinefunction(self._function):
+                result = await self._function(**given)
+            else:
+                result = await asyncio.to_thread(self._function, **given)
+            text = result if isinstance(result, str) else _encode(result)
+        except Exception as error:
+            raise ToolError(f"{self.name} failed: {type(error).__name__}: {redact(str(error))}") from error
+        output = Output(context.output_dir)
+        output.feed(redact(text).encode(errors="replace"))
+        output.close()
+        return Outcome(describe_output(output.take(), output.where))
+
+
+def _encode(result: Any) -> str:
+    """A result as JSON; one that has no JSON form as Python prints it."""
+    if hasattr(result, "model_dump"):
+        result = result.model_dump(mode="json")
+    try:
+        return msgspec.json.encode(result).decode()
+    except TypeError:
+        return str(result)

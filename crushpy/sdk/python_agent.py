@@ -1,0 +1,370 @@
+"""`crushpy.Agent`: one conversation, driven by a Python program."""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Generic, Literal, Self, TypeVar, overload
+
+import msgspec
+
+from crushpy.bootstrap import HostAdditions, ProjectEnvironment, open_conversation
+from crushpy.core.errors import CrushpyError, UsageError
+from crushpy.core.events import (
+    ApprovalNeeded,
+    Event,
+    MessageCommitted,
+    SessionOpened,
+    ToolCalled,
+    ToolFinished,
+)
+from crushpy.core.messages import Json, Usage
+from crushpy.core.start_options import StartOptions
+from crushpy.engine.approvals import Answer
+from crushpy.engine.conversation import Conversation
+from crushpy.engine.structured_reply import ask_for_value, reply_schema
+from crushpy.engine.turn.toolset import NEW_SESSION
+from crushpy.sdk.background_loop import BACKGROUND
+from crushpy.sdk.function_tool import FunctionTool
+from crushpy.sdk.scripted_model import NAME, ScriptedModel
+from crushpy.util.spawn import spawn
+
+T = TypeVar("T")
+Error = CrushpyError
+"""Every error of the API. `message` says what went wrong, `hint` what to do about it."""
+Permissions = Literal["ask", "read", "edits", "yolo"]
+logging.getLogger("crushpy").addHandler(logging.NullHandler())  # else warnings are printed to stderr
+_MODES = {"ask": "ask", "edits": "edits", "read": "ask", "yolo": "ask"}
+
+
+class Approval(msgspec.Struct, frozen=True):
+    """A call that needs a permission."""
+
+    tool: str
+    args: Json
+    says: str
+    """What it would do, in a sentence."""
+    reason: str
+    """Why it needs a permission."""
+    rule: str
+    """The rule that would allow such calls; empty if none could."""
+
+
+Decide = Callable[[Approval], "bool | str | Awaitable[bool | str]"]
+"""True allows the call, False refuses it, and so does a text, which the agent gets to read."""
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """A call that was not allowed to run."""
+
+    tool: str
+    args: Json
+    reason: str
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """How far one `ask` may go."""
+
+    steps: int | None = None
+    """Model calls."""
+    tokens: int | None = None
+    cost: float | None = None
+    """US dollars."""
+
+
+class Reply(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+    """What an agent answered."""
+
+    text: str
+    """Its last message."""
+    value: T
+    """With `schema`: the checked value; else None."""
+    status: str
+    """done, limit, loop or interrupted."""
+    usage: Usage
+    """Of this request; `usage.cost` is in US dollars."""
+    session_id: str
+    refused: tuple[Refusal, ...] = ()
+
+
+class Agent:
+    """One conversation. Settings, rules and templates apply as in the command line unless given here.
+
+    Methods may be called from any thread and inside an event loop; calls wait for each other. `close()` it,
+    or use it in a `with` statement; a program that ends closes it as well.
+    """
+
+    def __init__(
+        self,
+        cwd: str | Path = ".",
+        *,
+        model: "str | ScriptedModel" = "",
+        permissions: Permissions | Sequence[str] = "ask",
+        permission: Decide | None = None,
+        tools: Sequence[Callable[..., Any]] = (),
+        limits: Limits | None = None,
+        compaction: Literal["", "auto", "llm"] = "",
+        mcp: Mapping[str, Mapping[str, Any]] | None = None,
+        settings: Mapping[str, object] | None = None,
+        session: str = "",
+    ) -> None:
+        """`permission` is asked about calls that no rule covers; without it they are refused. `session`: the
+        id of a stored conversation to continue. `settings`: by their dotted names."""
+        folder = Path(cwd).expanduser().absolute()
+        if not folder.is_dir():
+            raise UsageError(f"There is no folder {folder}.", "Give an existing folder as `cwd`.")
+        by_name = isinstance(permissions, str)
+        if by_name and permissions not in _MODES:
+            raise UsageError(f"permissions={permissions!r} is not known.", f"Use one of {', '.join(_MODES)}.")
+        flags: dict[str, object] = {"compaction.review": "never", **(settings or {})}
+        for name, server in (mcp or {}).items():
+            flags |= {f"mcp.{name}.{key}": value for key, value in server.items()}
+        providers = {}
+        if isinstance(model, ScriptedModel):
+            providers = {NAME: model}
+            flags |= {"model": NAME, f'models."{NAME}".context_window': model.window}
+        elif model:
+            flags["model"] = model
+        if compaction:
+            flags["compaction.method"] = compaction
+        most = limits or Limits()
+        self._folder, self._flags = folder, flags
+        self._decide = permission
+        own = tuple(FunctionTool(function) for function in tools)
+        reads_only = permissions == "read"
+        self._additions = HostAdditions(
+            own,
+            providers,
+            lambda tool: tool.in_reading_tasks or tool.name == NEW_SESSION or not reads_only,
+            answers=permission is not None,
+        )
+        self._options = StartOptions(
+            cwd=str(folder),
+            session=session,
+            model=str(flags.get("model", "")) if session else "",
+            compaction=compaction,
+            mode=_MODES[str(permissions)] if by_name else "",
+            yolo=permissions == "yolo",
+            allow=() if by_name else tuple(permissions),
+            max_steps=most.steps,
+            max_tokens=most.tokens,
+            max_cost=most.cost,
+        )
+        self._conversation: Conversation | None = None
+        self._closed = False
+        self._turns: asyncio.Lock | None = None
+
+    # --- asking -------------------------------------------------------------------------------------------
+
+    @overload
+    def ask(self, prompt: str, *, images: Sequence[str | Path] = ()) -> Reply[None]: ...
+    @overload
+    def ask(self, prompt: str, *, schema: type[T], images: Sequence[str | Path] = ()) -> Reply[T]: ...
+    @overload
+    def ask(self, prompt: str, *, schema: Json, images: Sequence[str | Path] = ()) -> Reply[Any]: ...
+    def ask(self, prompt: str, *, schema: Any = None, images: Sequence[str | Path] = ()) -> Reply[Any]:
+        """The answer to `prompt`, after all the work it takes. Ctrl+C interrupts the turn.
+
+        With `schema` (a msgspec type, a dataclass, a pydantic model or a JSON schema) the reply holds a
+        checked value. Raises Error if the turn fails, or if the model does not give such a value.
+        """
+        BACKGROUND.run(_nothing())  # raises if the agent's own thread would wait for itself
+        started = BACKGROUND.start(self._ask(prompt, schema, images))
+        try:
+            return started.result()
+        except KeyboardInterrupt:
+            self._interrupt(started)
+            raise
+
+    async def ask_async(
+        self, prompt: str, *, schema: Any = None, images: Sequence[str | Path] = ()
+    ) -> Reply[Any]:
+        """As `ask`, for async programs. Cancelling it interrupts the turn; the history stays valid."""
+        started = BACKGROUND.start(self._ask(prompt, schema, images))
+        waiting = asyncio.wrap_future(started)
+        try:
+            return await asyncio.shield(waiting)
+        except asyncio.CancelledError:
+            await asyncio.to_thread(self._interrupt, started)
+            raise
+
+    async def stream(self, prompt: str, *, images: Sequence[str | Path] = ()) -> AsyncGenerator[Event]:
+        """The events of a turn, as they happen. Leaving the loop early interrupts the turn."""
+        events: asyncio.Queue[Event | None] = asyncio.Queue()
+        loop = asyncio.get_running_loop()
+
+        def hear(event: Event | None) -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(events.put_nowait, event)
+
+        started = BACKGROUND.start(self._ask(prompt, None, images, hear))
+        started.add_done_callback(lambda _: hear(None))
+        try:
+            while (event := await events.get()) is not None:
+                yield event
+            started.result()  # raises if the turn failed
+        finally:
+            if not started.done():
+                await asyncio.to_thread(self._interrupt, started)
+
+    def _interrupt(self, started: "Future[Any]") -> None:
+        """Interrupts the turn and waits until the history is complete."""
+
+        async def interrupt() -> None:
+            if self._conversation is not None:
+                self._conversation.interrupt()
+
+        BACKGROUND.run(interrupt())
+        try:
+            started.result()
+        except CrushpyError:
+            pass
+
+    async def _ask(
+        self,
+        prompt: str,
+        schema: Any,
+        images: Sequence[str | Path],
+        hear: Callable[[Event], None] = lambda _: None,
+    ) -> Reply[Any]:
+        wanted = reply_schema(schema) if schema is not None else None
+        if not prompt.strip() and not images:
+            raise UsageError("There is no prompt.")
+        if self._turns is None:
+            self._turns = asyncio.Lock()
+        async with self._turns:
+            conversation = await self._open()
+            pictures = await conversation.attachments.load([str(image) for image in images])
+            observer = _Observer(conversation, self._decide, hear)
+            before = conversation.usage
+            forget = conversation.subscribe(observer)
+            try:
+                if wanted is None:
+                    status, value = await conversation.ask(prompt, pictures), None
+                else:
+                    found = await ask_for_value(conversation, prompt, wanted, pictures)
+                    status, value = found.status, found.value
+                    if found.problem:
+                        raise CrushpyError(
+                            f"The model gave no valid value: {found.problem}",
+                            f"It replied: {found.text[:500]}",
+                        )
+            finally:
+                forget()
+            if status == "error" and conversation.failure is not None:
+                raise conversation.failure
+            return Reply(
+                text=observer.text,
+                value=value,
+                status=status,
+                usage=_difference(conversation.usage, before),
+                session_id=conversation.info.id,
+                refused=tuple(observer.refused),
+            )
+
+    # --- the conversation ---------------------------------------------------------------------------------
+
+    @property
+    def session_id(self) -> str:
+        """The current session's id; it changes at a compaction. Empty before the first request."""
+        return self._conversation.info.id if self._conversation is not None else ""
+
+    def close(self) -> None:
+        """Ends the conversation; it can be continued with `Agent(session=...)`."""
+        BACKGROUND.run(self._close())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await asyncio.wrap_future(BACKGROUND.start(self._close()))
+
+    def __del__(self) -> None:
+        if (
+            getattr(self, "_conversation", None) is not None
+            and not self._closed
+            and BACKGROUND.loop.is_running()
+        ):
+            BACKGROUND.start(self._conversation.close())  # pyright: ignore[reportOptionalMemberAccess]
+
+    async def _open(self) -> Conversation:
+        if self._closed:
+            raise UsageError(
+                "This agent is closed.", "Make another one; `session=` continues the conversation."
+            )
+        if self._conversation is None:
+            environment = ProjectEnvironment(self._folder, self._flags, logs=False)
+            self._conversation = await open_conversation(environment, self._options, self._additions)
+            BACKGROUND.open.add(self)
+        return self._conversation
+
+    async def _close(self) -> None:
+        self._closed = True
+        BACKGROUND.open.discard(self)
+        if self._conversation is not None:
+            await self._conversation.close()
+
+
+class _Observer:
+    """Collects what a reply needs, and answers approvals."""
+
+    def __init__(
+        self, conversation: Conversation, decide: Decide | None, hear: Callable[[Event], None]
+    ) -> None:
+        self._conversation, self._decide, self._hear = conversation, decide, hear
+        self._calls: dict[str, ToolCalled] = {}
+        self.text = ""
+        self.refused: list[Refusal] = []
+
+    def __call__(self, event: Event) -> None:
+        match event:
+            case MessageCommitted() if event.text.strip():
+                self.text = event.text
+            case SessionOpened():
+                self._calls.clear()
+            case ToolCalled():
+                self._calls[event.id] = event
+            case ToolFinished(decision=decision) if decision is not None and decision.verdict != "allowed":
+                call = self._calls.get(event.id)
+                reason = decision.reason or decision.words or "it was refused"
+                self.refused.append(Refusal(event.name, call.args if call else {}, reason))
+            case ApprovalNeeded():
+                spawn(self._answer(event))
+            case _:
+                pass
+        self._hear(event)
+
+    async def _answer(self, event: ApprovalNeeded) -> None:
+        assert self._decide is not None
+        question = Approval(event.name, event.args, event.says, event.reason, event.rule)
+        try:
+            answer: Any = await asyncio.to_thread(self._decide, question)
+            if inspect.isawaitable(answer):
+                answer = await answer
+        except Exception as error:
+            answer = f"The question could not be answered: {type(error).__name__}: {error}"
+        is_allowed = answer is True
+        words = answer if isinstance(answer, str) else ""
+        self._conversation.answer(event.id, Answer("once") if is_allowed else Answer("deny", words))
+
+
+async def _nothing() -> None:
+    pass
+
+
+def _difference(after: Usage, before: Usage) -> Usage:
+    pairs = {name: getattr(after, name) - getattr(before, name) for name in Usage.__struct_fields__}
+    return Usage(**pairs)

@@ -1,0 +1,258 @@
+"""`crushpy.Conversation`: stored conversations, with everything that the command line does with them."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from crushpy.bootstrap import HostAdditions, ProjectEnvironment, open_conversation
+from crushpy.context.edits import ContextEdit, EditEffect
+from crushpy.context.inspect import Inspection
+from crushpy.context.standing_rules import RuleFact
+from crushpy.core.errors import UsageError
+from crushpy.core.messages import Message
+from crushpy.core.start_options import StartOptions
+from crushpy.engine.compaction.draft import Rehearsal
+from crushpy.engine.compaction.pin_service import PinView
+from crushpy.engine.conversation import Conversation as LiveConversation
+from crushpy.engine.session.browser import SessionBrowser
+from crushpy.engine.session.session import load_session
+from crushpy.llm.protocol import Provider
+from crushpy.sdk.background_loop import BACKGROUND
+from crushpy.sdk.scripted_model import NAME, ScriptedModel
+from crushpy.storage.records import SearchHit, SessionInfo
+
+if TYPE_CHECKING:
+    from crushpy.engine.session.branches import Branch
+
+T = TypeVar("T")
+
+
+class Conversation:
+    """One session of a stored conversation. Nothing is held open between two calls."""
+
+    def __init__(self, info: SessionInfo, model: "str | ScriptedModel" = "") -> None:
+        """Use `open` or `list`."""
+        self.info = info
+        self.id = info.id
+        self.model = model
+
+    def __repr__(self) -> str:
+        return f"<Conversation {self.id} {self.info.title!r}>"
+
+    @classmethod
+    def list(cls, cwd: str | Path | None = ".", *, limit: int | None = None) -> "list[Conversation]":
+        """The conversations of a folder, the newest first; of all folders if `cwd` is None."""
+        folder = None if cwd is None else str(Path(cwd).expanduser().absolute())
+
+        async def load(browser: SessionBrowser) -> Sequence[SessionInfo]:
+            return await browser.store.sessions.list_tips(folder, limit)
+
+        return [cls(info) for info in _browse(load)]
+
+    @classmethod
+    def open(cls, session: str = "latest", *, model: "str | ScriptedModel" = "") -> "Conversation":
+        """A session by its id or a unique prefix of it; `latest` is the latest of the current folder. `model`
+        writes summaries, if not the conversation's own."""
+        return cls(_browse(lambda browser: browser.find(session, str(Path.cwd()))), model)
+
+    # --- reading ------------------------------------------------------------------------------------------
+
+    @property
+    def messages(self) -> "list[Message]":
+        """The history of this session as the model has it: each has `id`, `role`, `text`, `calls`, ..."""
+
+        async def load(browser: SessionBrowser) -> "list[Message]":
+            return list((await load_session(browser.store, self.info, read_only=True)).history)
+
+        return _browse(load)
+
+    @property
+    def tree(self) -> "list[Branch]":
+        """All sessions of the conversation, each after the one it continues."""
+        return _browse(lambda browser: browser.tree(self.id))
+
+    def search(self, words: str) -> "list[SearchHit]":
+        """Messages with these words, in this session and those it continues."""
+
+        async def find(browser: SessionBrowser) -> "list[SearchHit]":
+            await browser.index_all(lambda _done, _total: None)
+            groups = await browser.search(words, within=self.id, each=None)
+            return [hit for group in groups for hit in group.hits]
+
+        return _browse(find)
+
+    def export(
+        self,
+        file: str | Path,
+        form: Literal["markdown", "json"] = "markdown",
+        *,
+        keep_secrets: bool = False,
+    ) -> int:
+        """Writes the session and those it continues to a file. Returns the number of messages."""
+        target = Path(file).expanduser()
+        return _browse(lambda browser: browser.export(self.id, target, form, keep_secrets=keep_secrets))
+
+    # --- changing -----------------------------------------------------------------------------------------
+
+    def fork(self, at: str = "") -> "Conversation":
+        """A branch that ends at a message; without one, at the end. This session is not changed."""
+        return Conversation(_browse(lambda browser: browser.fork(self.id, at)), self.model)
+
+    def undo(self) -> "Conversation":
+        """Undoes the compaction that opened this session. Returns its parent, which is the tip again."""
+        return Conversation(_browse(lambda browser: browser.undo(self.id)), self.model)
+
+    def rewind(self, to: str, *, files: bool = True) -> "Conversation":
+        """Goes back to a message: restores the files as they were then, and returns the branch that ends
+        there. Raises Error if a file could not be restored because others have changed it."""
+
+        async def rewind(live: LiveConversation) -> SessionInfo:
+            rewinder = live.files.rewinder
+            target = await rewinder.target(live.info.id, to)
+            planned = await rewinder.plan_rewind(live.info.id, target) if files else None
+            outcome = await live.files.rewind(target, planned)
+            if outcome is None or outcome.session is None:
+                raise live.failure or UsageError("The conversation could not be rewound.")
+            if outcome.conflicts:
+                names = ", ".join(conflict.path for conflict in outcome.conflicts)
+                raise UsageError(f"Files that were changed since are not restored: {names}.")
+            return outcome.session
+
+        return Conversation(_work(self, rewind), self.model)
+
+    def compact(self, focus: str = "", *, dry_run: bool = False) -> "Conversation | Rehearsal | None":
+        """Compacts now and returns the child, or with `dry_run` what would be carried over. None if there is
+        nothing to compact."""
+
+        async def rehearse(live: LiveConversation) -> Rehearsal | None:
+            return await live.context.rehearse(focus)
+
+        async def compact(live: LiveConversation) -> SessionInfo | None:
+            return live.info if await live.context.compact(focus) else None
+
+        if dry_run:
+            return _work(self, rehearse, read_only=True)
+        child = _work(self, compact)
+        return Conversation(child, self.model) if child is not None else None
+
+    @property
+    def context(self) -> "ContextList":
+        """What fills the window, message by message."""
+        return ContextList(self)
+
+    @property
+    def pins(self) -> "PinBoard":
+        """Texts that every compaction keeps."""
+        return PinBoard(self)
+
+    @property
+    def rules(self) -> "RuleBoard":
+        """The user's standing rules."""
+        return RuleBoard(self)
+
+
+def _work(
+    stored: Conversation, work: Callable[[LiveConversation], Awaitable[T]], *, read_only: bool = False
+) -> T:
+    """Opens the conversation, does `work` with it and closes it."""
+
+    async def run() -> T:
+        flags: dict[str, object] = {}
+        providers: dict[str, Provider] = {}
+        model = stored.model
+        if isinstance(model, ScriptedModel):
+            flags[f'models."{NAME}".context_window'] = model.window
+            providers[NAME] = model
+            model = NAME
+        options = StartOptions(session=stored.id, model=model, read_only=read_only)
+        flags |= options.setting_flags()
+        environment = ProjectEnvironment(Path(stored.info.cwd), flags, logs=False)
+        live = await open_conversation(environment, options, HostAdditions(providers=providers))
+        try:
+            return await work(live)
+        finally:
+            await live.close()
+
+    return BACKGROUND.run(run())
+
+
+class Board:
+    """A part of a conversation that can be listed and changed."""
+
+    def __init__(self, stored: Conversation) -> None:
+        self._stored = stored
+
+
+class ContextList(Board):
+    def list(self) -> Inspection:
+        """The parts of the next request, with their sizes in tokens."""
+
+        async def inspect(live: LiveConversation) -> Inspection:
+            await live.context.count_exactly()
+            return live.context.inspect()
+
+        return _work(self._stored, inspect, read_only=True)
+
+    def drop(self, *messages: str) -> EditEffect:
+        """Does not send these messages any more. Nothing is deleted."""
+        return self._edit("drop", messages)
+
+    def cut(self, *messages: str) -> EditEffect:
+        """Sends only their beginnings and ends."""
+        return self._edit("cut", messages)
+
+    def restore(self, *messages: str) -> EditEffect:
+        """Sends them in full again; `all` restores everything."""
+        return self._edit("restore", messages)
+
+    def _edit(self, kind: Literal["drop", "cut", "restore"], messages: tuple[str, ...]) -> EditEffect:
+        edits = [ContextEdit(kind, message) for message in messages]
+
+        async def edit(live: LiveConversation) -> EditEffect:
+            await live.context.count_exactly()
+            return await live.context.edit(edits)
+
+        return _work(self._stored, edit)
+
+
+class PinBoard(Board):
+    def list(self) -> "Sequence[PinView]":
+        async def listed(live: LiveConversation) -> Sequence[PinView]:
+            return (await live.pins.listed()).pins
+
+        return _work(self._stored, listed, read_only=True)
+
+    def add(self, text: str) -> PinView:
+        return _work(self._stored, lambda live: live.pins.add_text(text))
+
+    def remove(self, number: int) -> None:
+        _work(self._stored, lambda live: live.pins.remove(number))
+
+
+class RuleBoard(Board):
+    def list(self) -> "Sequence[RuleFact]":
+        """Those that apply."""
+
+        async def listed(live: LiveConversation) -> Sequence[RuleFact]:
+            return (await live.rules.listed()).valid
+
+        return _work(self._stored, listed, read_only=True)
+
+    def add(self, text: str) -> RuleFact:
+        return _work(self._stored, lambda live: live.rules.add(text))
+
+    def drop(self, number: int) -> None:
+        _work(self._stored, lambda live: live.rules.drop(number))
+
+
+def _browse(work: Callable[[SessionBrowser], Awaitable[T]]) -> T:
+    async def run() -> T:
+        environment = ProjectEnvironment(Path.cwd(), logs=False)
+        store = environment.store()
+        try:
+            paths = environment.paths
+            return await work(SessionBrowser(store, outputs=paths.outputs, undo=paths.undo))
+        finally:
+            await store.close()
+
+    return BACKGROUND.run(run())
