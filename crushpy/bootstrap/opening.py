@@ -21,7 +21,7 @@ from crushpy.core.errors import UsageError
 from crushpy.core.events import JobEnded, Notice
 from crushpy.core.ids import new_id
 from crushpy.core.messages import Image, headline
-from crushpy.core.paths import private_dir
+from crushpy.core.paths import PROJECT_HOOKS, private_dir
 from crushpy.core.start_options import StartOptions
 from crushpy.core.templates import TemplateProblem
 from crushpy.engine.agents.agent import Agent
@@ -154,11 +154,18 @@ def _build_runtime(
     undo_files = UndoFiles(paths.undo, context.cwd, settings.undo)
     change_recorder = ChangeRecorder(store, undo_files, context.jobs, session, events)
     run_summary = RunSummary(store)
+    approvals = Approvals(permissions, context, session, user_settings, events)
+    if not options.read_only and _has_hooks(environment):
+        from crushpy.extensions.hooks.command_hooks import CommandHooks
+        from crushpy.extensions.hooks.hook_config import read_hooks
+
+        configured = read_hooks(paths, environment.root if environment.trusted else None, settings.hooks)
+        approvals.hooks = CommandHooks(configured, session, approvals, context, events)
     services = Services(
         store,
         user_settings,
         templates,
-        Approvals(permissions, context, session, user_settings, events),
+        approvals,
         context,
         AuditTrail(store, loaded.info.root_id),
         (change_recorder, run_summary),
@@ -192,6 +199,13 @@ def _build_runtime(
         servers,
         SlashCommands(environment.extensions, servers, agent, events),
     )
+
+
+def _has_hooks(environment: ProjectEnvironment) -> bool:
+    """Whether there may be hooks. Loads nothing."""
+    places = [environment.paths.config_dir / "hooks.json", environment.paths.plugins]
+    places += [environment.root / name for name in PROJECT_HOOKS] if environment.trusted else []
+    return bool(environment.settings.hooks) or any(place.exists() for place in places)
 
 
 class _Workspaces:

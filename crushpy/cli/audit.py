@@ -118,6 +118,8 @@ def _format_record(record: "AuditRow") -> str:
         case "change":
             before, after = (content.get(name) or "nothing" for name in ("before", "after"))
             text = f"changed {content.get('path')}: {before[:SHOWN_HASH_CHARS]} -> {after[:SHOWN_HASH_CHARS]}"
+        case "hook":
+            text = f"hook {content.get('event')}: {content.get('command')}  ({content.get('ended')})"
         case "deleted":
             text = f"deleted by {content.get('by')}: the conversation is gone, this record stays"
         case _:

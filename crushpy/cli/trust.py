@@ -27,6 +27,7 @@ def trust_command(
     show_list: Annotated[bool, typer.Option("--list", help="List the trusted projects instead.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="With --list: print JSON.")] = False,
 ) -> None:
+    from crushpy.extensions.hooks.hook_config import accept_hooks
     from crushpy.permissions.trust import add_trusted, list_project_files, trusted
 
     paths = Paths()
@@ -40,6 +41,8 @@ def trust_command(
     root = add_trusted(paths, find_root(path))
     print(f"{clean(str(root))} is trusted. crushpy now uses:")
     for line in list_project_files(root):
+        print(f"  {line}")
+    for line in accept_hooks(paths, root):
         print(f"  {line}")
     print("To undo: crushpy untrust")
 

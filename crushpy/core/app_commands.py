@@ -152,6 +152,7 @@ APP_COMMANDS: tuple[AppCommand, ...] = (
     AppCommand("Skills", "skills", "Skills and commands found, and their problems.", "skills"),
     AppCommand("Sub-agents", "agents", "Definitions of sub-agents, and their problems.", "agents"),
     AppCommand("Memory", "memory", "Rules files that the model has read.", "memory"),
+    AppCommand("Hooks", "hooks", "The configured hooks and their last runs.", "hooks"),
     AppCommand("Jobs", "jobs", "Background commands with their last lines.", "jobs"),
     AppCommand("Changes", "diff", "File changes of this conversation.", "diff"),
     AppCommand("Review", "review", "Ask the agent to review those changes.", "review", "[focus words]"),

@@ -167,7 +167,7 @@ class CallDecision(Data, frozen=True):
 
     verdict: Literal["allowed", "denied", "unasked"]
     """unasked: a question was needed, but no user could be asked."""
-    by: Literal["rules", "user", "yolo"]
+    by: Literal["rules", "user", "yolo", "hook"]
     at: float
     """Seconds since the epoch."""
     reason: str = ""

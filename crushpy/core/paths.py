@@ -5,6 +5,8 @@ from functools import cached_property
 from pathlib import Path
 
 PROJECT_FOLDER = ".crushpy"
+PROJECT_HOOKS = (f"{PROJECT_FOLDER}/hooks.json", ".claude/settings.json")
+"""The files in which a project configures hooks."""
 WORKTREES = "worktrees"
 """The name of the folder for worktrees of tasks."""
 

@@ -14,6 +14,7 @@ from crushpy.core.access import Access, AnswerChoice, AnswerKind, Mode, Privileg
 from crushpy.core.events import ApprovalDone, ApprovalNeeded, Event, Notice
 from crushpy.core.messages import CallDecision, Data, Display, ToolCall
 from crushpy.engine.environment import NAMES
+from crushpy.engine.hooks import NO_REPLY, HookEvent, HookReply, Hooks
 from crushpy.engine.session.session import LiveSession
 from crushpy.engine.user_settings import UserSettings
 from crushpy.permissions.decide import decide
@@ -101,6 +102,7 @@ class Approvals:
         self.mode: Mode = options.mode
         self._explained_no_sandbox = False
         self._warming: asyncio.Task[None] | None = None
+        self.hooks = Hooks()
         self.ending = BY_ESC
         """How an unanswered question ends."""
 
@@ -162,15 +164,20 @@ class Approvals:
         preview: Callable[[], Awaitable[Display | None]],
         task: str = "",
         workspace: Path | None = None,
+        hooked: HookReply = NO_REPLY,
     ) -> Ruling:
         """Whether the call may run, and with which privileges. Cancelling an open question is also a ruling.
 
-        `workspace`: as for `judge`.
+        `workspace`: as for `judge`. `hooked`: what hooks want.
         """
         decision = self.judge(accesses, workspace)
+        if decision.verdict == "ask" and not hooked.decision and not any(one.reason for one in accesses):
+            event = HookEvent("PermissionRequest", call=call, accesses=accesses, task=task)
+            hooked = await self.hooks.fire(event)
+        decision = self._with_hook(decision, hooked)
         if decision.verdict == "ask" and self.interactive:
             async with self._questions.turn() as place:  # an earlier answer may decide this one
-                decision = self.judge(accesses, workspace)
+                decision = self._with_hook(self.judge(accesses, workspace), hooked)
                 if decision.verdict == "ask":
                     shown = await preview()
                     return await self._ask(call, accesses, decision, shown, task, place, workspace)
@@ -183,6 +190,17 @@ class Approvals:
             return _denied(decision)
         text = _noninteractive_text(decision, self._reason(decision, accesses))
         return Ruling(decision, text, denied_noninteractive=True)
+
+    def _with_hook(self, decision: Decision, hooked: HookReply) -> Decision:
+        """A hook may make the decision stricter. Its consent counts unless a rule of the user's asks."""
+        verdict, before = hooked.decision, decision.verdict
+        asks = [part for part in decision.parts if part.verdict == "ask"]
+        consents = verdict == "allow" and not any(part.even_yolo or part.by == "rule" for part in asks)
+        stricter = verdict == "deny" or (verdict == "ask" and not self.yolo)
+        if not verdict or before in ("deny", verdict) or not (consents or stricter):
+            return decision
+        reason = f"a hook says {verdict}: {hooked.reason}"
+        return msgspec.structs.replace(decision, verdict=verdict, reason=reason, suggested=(), by="hook")
 
     async def rule_consent(self, call: ToolCall, needed: ConsentNeeded, task: str) -> Ruling:
         """Whether a running call may go on with what it has met."""
@@ -246,9 +264,10 @@ class Approvals:
         """The ruling as it is stored with the result of the call."""
         verdict = "allowed" if not ruling.refusal else "unasked" if ruling.denied_noninteractive else "denied"
         answer = ruling.answer
+        by_rules = "yolo" if self.yolo and verdict == "allowed" else "rules"
         return CallDecision(
             verdict,
-            "user" if answer or ruling.ended else "yolo" if self.yolo and verdict == "allowed" else "rules",
+            "user" if answer or ruling.ended else "hook" if ruling.decision.by == "hook" else by_rules,
             time.time(),
             ruling.decision.reason,
             answer.kind if answer else ruling.ended,
@@ -284,6 +303,9 @@ class Approvals:
     async def _answer_to(self, question: ApprovalNeeded) -> tuple[Answer, AnswerChoice]:
         """The user's answer and the choice it selects."""
         self._emit(question)
+        kind, text = "permission_prompt", f"crushpy asks for permission to use {question.name}"
+        event = HookEvent("Notification", kind, {"notification_type": kind, "message": text})
+        spawn(self.hooks.fire(event))
         waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting[question.id] = waiting
         done = ApprovalDone(question.id, "interrupted")

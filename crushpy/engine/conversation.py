@@ -12,8 +12,8 @@ import msgspec
 from crushpy.context.overrides import SentState, sent_states
 from crushpy.core.access import Mode
 from crushpy.core.errors import CrushpyError
-from crushpy.core.events import Error, JobEnded, ModeChanged, PlanReady, PromptQueued, TurnEnded
-from crushpy.core.messages import Image, Message, Usage, headline
+from crushpy.core.events import Error, JobEnded, ModeChanged, Notice, PlanReady, PromptQueued, TurnEnded
+from crushpy.core.messages import Image, Message, Note, Usage, headline
 from crushpy.core.templates import Templates
 from crushpy.core.timeline_notes import TimelineNote
 from crushpy.engine.approvals import BY_LEAVING, Answer
@@ -21,6 +21,7 @@ from crushpy.engine.attachments import Attachments
 from crushpy.engine.compaction.context_service import ContextService
 from crushpy.engine.compaction.rule_service import RuleService
 from crushpy.engine.event_bus import Listener, unexpected_error
+from crushpy.engine.hooks import HookEvent
 from crushpy.engine.queued_prompts import QueuedPrompts
 from crushpy.engine.rewind.conversation_files import ConversationFiles
 from crushpy.engine.run_slot import RunSlot
@@ -65,6 +66,9 @@ class Conversation:
         self.attachments = Attachments(scope)
         """Pictures of prompts."""
         self._queue = QueuedPrompts(self.attachments)
+        self.hooks = services.approvals.hooks
+        """What the user runs at events."""
+        self._hooks_started = False
         self._used_before = self._session.usage
         self._mode_is_temporary = False
         """The current mode is that of one turn, not the conversation's."""
@@ -140,7 +144,30 @@ class Conversation:
 
     async def _steer(self) -> None:
         """Sends queued prompts between two steps of a turn."""
-        await self._queue.deliver(lambda prompt: self._session.add_prompt(prompt, steers=True))
+
+        async def add(prompt: Message) -> None:
+            try:
+                prompt = await self._with_hooks(prompt)
+            except CrushpyError as error:
+                self._emit(Notice(error.message, "warning"))
+                return
+            await self._session.add_prompt(prompt, steers=True)
+
+        await self._queue.deliver(add)
+
+    async def _with_hooks(self, prompt: Message) -> Message:
+        """The prompt with what hooks add to it. Raises CrushpyError if one blocks it."""
+        event, contexts = HookEvent("UserPromptSubmit", fields={"prompt": prompt.text}), [""]
+        if not self._hooks_started:
+            self._hooks_started = True
+            source = "resume" if self._session.stored else "startup"
+            started = await self.hooks.fire(HookEvent("SessionStart", source, {"source": source}))
+            contexts.append(started.context)
+        reply = await self.hooks.fire(event)
+        if reply.decision == "deny" or reply.stop:
+            raise CrushpyError(f"A hook blocked the prompt: {reply.reason}")
+        notes = [Note(context) for context in (*contexts, reply.context) if context]
+        return msgspec.structs.replace(prompt, parts=(*prompt.parts, *notes)) if notes else prompt
 
     async def ask(self, text: str, images: Sequence[Image] = (), *, pasted: Sequence[str] = ()) -> TurnStatus:
         """Submits `text`, or the prompt that a `/command` stands for, to an idle conversation, and waits
@@ -164,7 +191,7 @@ class Conversation:
         try:
             if model:
                 await self.select_model(model)
-            prompt = await self.attachments.complete(prompt)
+            prompt = await self._with_hooks(await self.attachments.complete(prompt))
             spent = self._runtime.subagents.spent = Spent(self._runtime.limits)
             recorder = self._runtime.change_recorder
             turn = self._agent.turn(spent)
@@ -172,9 +199,13 @@ class Conversation:
             status = await turn.run(prompt, self._steer, recorder.prompt_committed)
             recorder.turn_ended(self._session.history[-1].id if self._session.history else "")
             slot.failure = turn.failure
+        except asyncio.CancelledError:  # while hooks ran
+            status = "interrupted"
+            self._requeue(prompt)
+            self._emit(TurnEnded(status))
         except Exception as error:  # a bug before the turn could begin must be shown
             log.exception("the turn could not begin")
-            slot.failure = unexpected_error(error)
+            slot.failure = error if isinstance(error, CrushpyError) else unexpected_error(error)
             self._emit(Error("failed", slot.failure.message, slot.failure.hint))
             self._emit(TurnEnded("error"))
         finally:
@@ -431,6 +462,10 @@ class Conversation:
             self._titling.cancel()
             await asyncio.wait([self._titling])
         await self._agent.policy.close()
+        if self._hooks_started:
+            reason = "prompt_input_exit" if self._approvals.interactive else "other"
+            await self.hooks.fire(HookEvent("SessionEnd", reason, {"reason": reason}))
+        await self.hooks.close()
         self._emit_ended_jobs()
         await self._runtime.mcp.close()
         left = await self._workspace.jobs.close()

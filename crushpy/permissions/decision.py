@@ -28,6 +28,8 @@ class Decision(Data, frozen=True):
     """What a command gets beyond the sandbox if it runs."""
     even_yolo: bool = False
     """True for a question that is asked under yolo too: a deny rule may apply."""
+    by: Literal["", "rule", "hook"] = ""
+    """Who says so; empty if no rule applies."""
 
 
 class ExecutionContext(Data, frozen=True):
@@ -130,7 +132,7 @@ def strictest(
 def by_rule(verdict: Verdict, rule: Rule, about: str = "") -> Decision:
     words = {"allow": "allowed by", "ask": "asked because of", "deny": "denied by"}
     source = f" of {rule.origin}" if rule.origin else ""
-    return Decision(verdict, f"{words[verdict]} the rule {rule}{source}", about=about)
+    return Decision(verdict, f"{words[verdict]} the rule {rule}{source}", about=about, by="rule")
 
 
 def combine(parts: Iterable[Decision], *, yolo: bool = False) -> Decision:

@@ -354,7 +354,7 @@ class EscapeTrial:
                 [sys.executable, "-I", "-c", script],
                 str(self.workspace),
                 {"PATH": os.environ["PATH"]},
-                writing,
+                [writing],
                 listener,
             )
         finally:

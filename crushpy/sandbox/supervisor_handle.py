@@ -126,16 +126,18 @@ class Supervisor:
         arguments: Sequence[str],
         cwd: str,
         environment: Mapping[str, str],
-        output: int,
+        streams: Sequence[int],
         command: CommandListener,
     ) -> str:
-        """Starts a command and returns its name. Raises ValueError if it contains a null byte."""
+        """Starts a command and returns its name. Raises ValueError if it contains a null byte.
+
+        `streams`: where its output goes, and maybe its errors, and what it reads."""
         variables = (f"{name}={value}" for name, value in environment.items())
         order = _write_to_file([cwd, str(len(arguments)), *arguments, *variables])
         self._started += 1
         name = str(self._started)
         self._commands[name] = command
-        self._send(f"run {name}", order, os.dup(output))
+        self._send(f"run {name} {len(streams)}", order, *map(os.dup, streams))
         return name
 
     def end(self, name: str, grace: float) -> None:

@@ -37,6 +37,7 @@ PROJECT_MAY_NOT = frozenset(
     {
         ("providers",),
         ("mcp",),
+        ("hooks",),
         ("database_url",),
         ("permissions", "allow"),
         ("permissions", "private_hosts"),

@@ -3,7 +3,7 @@
 This is the only definition: validation, errors, `config list` and docs/settings.md are derived from it.
 """
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -338,4 +338,8 @@ class Settings(Data, frozen=True):
     models: dict[str, ModelSettings] = msgspec.field(default_factory=dict[str, ModelSettings])
     providers: dict[str, ProviderSettings] = msgspec.field(default_factory=dict[str, ProviderSettings])
     mcp: dict[str, McpServerSettings] = msgspec.field(default_factory=dict[str, McpServerSettings])
+    hooks: Annotated[
+        dict[str, Any] | None,
+        Meta(description="Commands to run at events.", extra={"allowed": "a table as in docs/hooks.md"}),
+    ] = None
     keys: Keys = Keys()

@@ -170,7 +170,7 @@ class SessionBusy(UsageError):
         self.session_id = session_id
 
 
-AuditKind = Literal["decision", "change", "deleted"]
+AuditKind = Literal["decision", "change", "hook", "deleted"]
 
 
 class AuditEntry(Data, frozen=True):

@@ -171,7 +171,7 @@ async def test_a_sandbox_that_fails_to_start_is_started_once_more(failures: int)
     supervisor = Supervisor([], [find_sandbox().program], lambda: views.pop(0))
     watched = Watched()
     with Path("/dev/null").open("wb") as output:
-        supervisor.run(["/bin/true"], "/", {}, output.fileno(), watched)
+        supervisor.run(["/bin/true"], "/", {}, [output.fileno()], watched)
     await watched.over.wait()
     assert supervisor.alive is (failures == 1)
     if failures == 1:

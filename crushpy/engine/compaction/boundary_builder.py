@@ -16,7 +16,7 @@ from crushpy.context.message_facts import NOTHING
 from crushpy.context.overrides import apply_overrides, by_message, override_kind
 from crushpy.context.plan import FRAME_TOKENS, overrides_to_fit
 from crushpy.context.render import message_text, seed_text
-from crushpy.core.boundary import Boundary, StoredBoundary, carried_share, prose_share
+from crushpy.core.boundary import StoredBoundary
 from crushpy.core.events import MAKING_SUMMARY, BoundaryCommitted, Compacting, Notice
 from crushpy.core.ids import new_id
 from crushpy.core.messages import EarlierNote, Message, Seed, SignedSummary, to_json
@@ -28,7 +28,9 @@ from crushpy.engine.compaction.draft import (
     Declined,
     Rehearsal,
     SummaryReview,
+    boundary_event,
     child_of,
+    summary_source,
 )
 from crushpy.engine.compaction.preparation import Preparations
 from crushpy.engine.compaction.summarizer import Summarizer, Summary
@@ -63,16 +65,18 @@ class BoundaryBuilder:
             return False
         was_ready = draft.from_preparation and self._preparations.state == "ready"
         self._emit(Compacting(options.trigger))
+        await self._planner.ask_hooks(draft)
         draft.evidence = await self._planner.evidence(state, draft.plan.evidence_tokens)
         await self._write_seed(draft)
         waited = time.monotonic() - self.reviews.seconds - started
-        await uncancellable(self._commit(draft, waited, prepared=was_ready and draft.summary.counted))
+        made = await uncancellable(self._commit(draft, waited, prepared=was_ready and draft.summary.counted))
         rules = draft.rules.warning
         for warning in (*draft.pins.warnings, *([f"{rules[0].upper()}{rules[1:]}."] if rules else ())):
             self._emit(Notice(warning, "warning"))
         if draft.summary.problem and not draft.summary.text:
             text = f"No summary could be written ({draft.summary.problem}); only the evidence was carried."
             self._emit(Notice(text, "warning"))
+        await self._planner.tell_hooks(draft, made)
         return True
 
     async def rehearse(self, options: BoundaryOptions, state: WindowState) -> Rehearsal | None:
@@ -82,19 +86,7 @@ class BoundaryBuilder:
             return None
         draft.evidence = await self._planner.evidence(state, draft.plan.evidence_tokens)
         await self._write_seed(draft)
-        return Rehearsal(
-            text=seed_text(draft.seed),
-            summary=draft.seed.summary,
-            tokens_before=state.budget.used,
-            tokens_after=draft.tokens_after,
-            messages=len(draft.plan.parts.middle),
-            tail=len(draft.plan.parts.tail),
-            cost=draft.summary.usage.cost,
-            coverage=draft.facts,
-            share=carried_share(draft.facts),
-            prose_share=prose_share(draft.facts),
-            problem=draft.problem,
-        )
+        return draft.rehearsal()
 
     def cannot_help(self, state: WindowState) -> bool:
         """Whether the fixed part leaves a child no room below its threshold, however little it carries.
@@ -220,7 +212,7 @@ class BoundaryBuilder:
         draft.lineage, kinds = lineage_coverage(draft.ledger, carried, prose=draft.seed.summary, cwd=cwd)
         draft.facts |= kinds
 
-    async def _commit(self, draft: BoundaryDraft, waited: float, *, prepared: bool) -> None:
+    async def _commit(self, draft: BoundaryDraft, waited: float, *, prepared: bool) -> BoundaryCommitted:
         """Stores the boundary in one transaction, then emits it and continues in the child."""
         session, options, summary = self._session, draft.options, draft.summary
         now = time.time()
@@ -235,7 +227,7 @@ class BoundaryBuilder:
             trigger=options.trigger,
             created_at=now,
             tail=tuple(message.id for message in draft.plan.parts.tail),
-            summary_source=_summary_source(options, summary),
+            summary_source=summary_source(options, summary),
             summary_model=summary.model,
             template=summary.template,
             template_hash=summary.template_hash,
@@ -274,11 +266,13 @@ class BoundaryBuilder:
         self._preparations.boundary_made(used=summary.counted, seconds=seconds)
         if answer is not None and answer.result is not None:
             options.on_stored(answer.result)
-        self._emit(_boundary_event(boundary, draft.seed))
+        made = boundary_event(boundary, draft.seed)
+        self._emit(made)
         history, before = (seed_message, *tail), session.usage
         session.continue_in(
             LoadedSession(child, history, draft.overrides, inherited=len(history), before=before)
         )
+        return made
 
 
 def _signed(draft: BoundaryDraft, summary: str) -> SignedSummary | None:
@@ -287,24 +281,3 @@ def _signed(draft: BoundaryDraft, summary: str) -> SignedSummary | None:
     if signed is None or str(signed.block.get("content")).strip() != summary:
         return None
     return msgspec.structs.replace(signed, after=tail[-1].id if tail else "")
-
-
-def _summary_source(options: BoundaryOptions, summary: Summary) -> str:
-    if not summary.text:
-        return "evidence"
-    by_hand = (
-        {"agent": "agent", "manual": "user"}.get(options.trigger, "model") if options.summary else "model"
-    )
-    return summary.source or by_hand
-
-
-def _boundary_event(boundary: StoredBoundary, seed: Seed) -> BoundaryCommitted:
-    return BoundaryCommitted(
-        **{name: getattr(boundary, name) for name in Boundary.__struct_fields__},
-        coverage=carried_share(boundary.facts),
-        prose_coverage=prose_share(boundary.facts),
-        summary=seed.summary,
-        evidence=seed.evidence,
-        pins=seed.pins,
-        rules=seed.rules,
-    )

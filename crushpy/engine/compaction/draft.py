@@ -14,11 +14,19 @@ from crushpy.context.loaded import carry_loaded, loaded_text
 from crushpy.context.overrides import apply_overrides
 from crushpy.context.pins import CarriedPins
 from crushpy.context.plan import FRAME_TOKENS, Plan, TokenBudget, make_plan, plan_after
+from crushpy.context.render import seed_text
 from crushpy.context.standing_rules import CarriedRules
-from crushpy.core.boundary import FactCount
-from crushpy.core.events import ReviewDone, ReviewNeeded
+from crushpy.core.boundary import (
+    Boundary,
+    FactCount,
+    StoredBoundary,
+    carried_share,
+    of_this_boundary,
+    prose_share,
+)
+from crushpy.core.events import BoundaryCommitted, Notice, ReviewDone, ReviewNeeded
 from crushpy.core.ids import new_id
-from crushpy.core.messages import Data, LoadedText, MessageOverride, Seed, ToolResult, Usage
+from crushpy.core.messages import Data, LoadedText, MessageOverride, Note, Seed, ToolResult, Usage
 from crushpy.core.templates import Template
 from crushpy.engine.agents.scope import AgentScope, Emit
 from crushpy.engine.compaction.evidence_sources import load_ledger, take_snapshot
@@ -26,11 +34,14 @@ from crushpy.engine.compaction.pin_service import PinService
 from crushpy.engine.compaction.rule_service import carried_rules
 from crushpy.engine.compaction.summarizer import Summary, SummaryJob
 from crushpy.engine.compaction.window import ContextView, Thresholds, Trigger, WindowState
+from crushpy.engine.hooks import HookEvent
 from crushpy.engine.nested_rules import NestedRules
 from crushpy.security.redact import redact
 from crushpy.storage.records import SessionInfo
 from crushpy.tools.errors import ToolError
 
+MAX_HOOK_LINES, MAX_HOOK_CHARS = 20, 400
+"""Of the evidence that hooks add."""
 AUTOMATIC_TRIGGERS = ("auto", "fallback")
 """Boundaries that crushpy makes by itself: the circuit breaker judges them."""
 
@@ -91,6 +102,35 @@ class BoundaryDraft(msgspec.Struct):
     def problem(self) -> str:
         """What the user should know about what is carried."""
         return "; ".join(filter(None, (self.summary.problem, self.rules.warning)))
+
+    def event(self, made: BoundaryCommitted | None = None) -> HookEvent:
+        """For hooks: the boundary as it is planned, or as it was `made`."""
+        trigger, parts = "manual" if self.options.trigger == "manual" else "auto", self.plan.parts
+        middle, tail = ([message.id for message in part] for part in (parts.middle, parts.tail))
+        if made is None:
+            sizes = {"tokens_used": self.state.budget.used, "context_window": self.state.budget.window}
+            plan = {"summarized": middle, "kept": tail, "evidence_tokens": self.plan.evidence_tokens, **sizes}
+            fields = {"trigger": trigger, "custom_instructions": self.options.focus, "plan": plan}
+            return HookEvent("PreCompact", trigger, fields)
+        lost = {kind: one.total - one.carried for kind, one in of_this_boundary(made.facts).items()}
+        fields = msgspec.structs.asdict(made) | {"boundary_id": made.id, "compact_summary": made.summary}
+        fields |= {"trigger": trigger, "left_out": {"facts": lost, "messages": middle}}
+        return HookEvent("PostCompact", trigger, fields)
+
+    def rehearsal(self) -> "Rehearsal":
+        return Rehearsal(
+            text=seed_text(self.seed),
+            summary=self.seed.summary,
+            tokens_before=self.state.budget.used,
+            tokens_after=self.tokens_after,
+            messages=len(self.plan.parts.middle),
+            tail=len(self.plan.parts.tail),
+            cost=self.summary.usage.cost,
+            coverage=self.facts,
+            share=carried_share(self.facts),
+            prose_share=prose_share(self.facts),
+            problem=self.problem,
+        )
 
 
 class Rehearsal(Data, frozen=True, omit_defaults=False):
@@ -180,6 +220,25 @@ class BoundaryPlanner:
             count=self._gauge.count,
             redact=redact,
         )
+
+    async def ask_hooks(self, draft: BoundaryDraft) -> None:
+        """Adds the evidence of hooks. They may block a boundary that can wait: raises Declined."""
+        reply = await self._scope.services.approvals.hooks.fire(draft.event())
+        budget, late = draft.state.budget, self._scope.settings.compaction.fallback_threshold
+        if reply.decision == "deny" and draft.options.trigger != "overflow" and not budget.reaches(late):
+            self._scope.emit(Notice(f"A hook blocked the compaction: {reply.reason}"))
+            raise Declined(f"A hook blocked it: {reply.reason}")
+        lines = [redact(line[:MAX_HOOK_CHARS]) for line in reply.evidence if line.strip()][:MAX_HOOK_LINES]
+        added = [LoadedText(f"hook:{number}", line) for number, line in enumerate(lines, 1)]
+        before = self._session.seed.loaded if self._session.seed else ()
+        draft.loaded = (*draft.loaded, *(added or (one for one in before if one.kind == "hook")))
+
+    async def tell_hooks(self, draft: BoundaryDraft, made: BoundaryCommitted) -> None:
+        hooks = self._scope.services.approvals.hooks
+        await hooks.fire(draft.event(made))
+        started = await hooks.fire(HookEvent("SessionStart", "compact", {"source": "compact"}))
+        if started.context:
+            await self._session.add_note(Note(started.context))
 
     def plan(self, options: BoundaryOptions, limits: TokenBudget) -> Plan:
         history = self._session.history
@@ -315,3 +374,24 @@ class SummaryReview:
             del self._waiting[review_id]
             self.seconds += time.monotonic() - asked
             self._emit(ReviewDone(review_id, verdict.kind if verdict else "interrupted"))
+
+
+def summary_source(options: BoundaryOptions, summary: Summary) -> str:
+    if not summary.text:
+        return "evidence"
+    by_hand = (
+        {"agent": "agent", "manual": "user"}.get(options.trigger, "model") if options.summary else "model"
+    )
+    return summary.source or by_hand
+
+
+def boundary_event(boundary: StoredBoundary, seed: Seed) -> BoundaryCommitted:
+    return BoundaryCommitted(
+        **{name: getattr(boundary, name) for name in Boundary.__struct_fields__},
+        coverage=carried_share(boundary.facts),
+        prose_coverage=prose_share(boundary.facts),
+        summary=seed.summary,
+        evidence=seed.evidence,
+        pins=seed.pins,
+        rules=seed.rules,
+    )

@@ -40,7 +40,7 @@ from crushpy.core.messages import (
     Usage,
 )
 from crushpy.core.timeline_notes import TimelineNote
-from crushpy.storage.records import BreakerState, CallStart, DatabaseLost, SessionInfo
+from crushpy.storage.records import AuditEntry, BreakerState, CallStart, DatabaseLost, SessionInfo
 from crushpy.storage.store import Store
 
 Emit = Callable[[Event], None]
@@ -252,6 +252,10 @@ class LiveSession:
         message = self._sized(result_message(result))
         facts = self.facts_of(message)
         await self._commit(message, self._store.calls.finish(self.info.id, message, start, facts))
+
+    async def record(self, entries: Sequence[AuditEntry]) -> None:
+        """Adds to the audit of the conversation."""
+        await self._store.audit.append(self.info.root_id, entries)
 
     async def add_note(self, note: Note) -> None:
         """Commits a note for the model; it is sent with the next request."""

@@ -18,6 +18,7 @@ from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.approvals import Ruling
 from crushpy.engine.compaction.pin_service import PinService
 from crushpy.engine.compaction.policy import CompactionPolicy
+from crushpy.engine.hooks import HookEvent, with_feedback
 from crushpy.engine.nested_rules import NestedRules
 from crushpy.engine.turn.call_observer import ObservedCall
 from crushpy.engine.turn.limits import LoopGuard
@@ -56,6 +57,8 @@ class RunningCall(msgspec.Struct):
     """The reply that asked for it."""
     call: ToolCall
     decision: CallDecision | None = None
+    context: str = ""
+    """What hooks tell the model about it."""
     start: CallStart | None = None
     """How a call that only reads began: stored with its result."""
     started: bool = False
@@ -82,9 +85,12 @@ class ToolRunner:
         self._context, self._policy, self._pins = context, policy, pins
         self._rules = NestedRules(scope.services)
         self.denied_noninteractive = False
+        self.stopped = ""
+        """Why a hook wants the turn to end."""
 
     async def run(self, message: Message, guard: LoopGuard) -> None:
         """Runs the calls of `message` in order; neighbours whose tools allow it run in parallel."""
+        self.stopped = ""
         calls = [RunningCall(message, call) for call in message.calls]
         new_sessions = [one for one in calls if one.call.name == NEW_SESSION]
         others = [one for one in calls if one.call.name != NEW_SESSION]
@@ -135,11 +141,18 @@ class ToolRunner:
         if one.message.finish == "length":
             return Outcome(TRUNCATED, is_error=True)
         try:
-            tool, args = self._check(one.call)
+            tool, args = self._check(call)
             context = self._context.with_path_cache()
             accesses = tool.accesses(args, context)
+            event = HookEvent("PreToolUse", call=call, accesses=accesses, task=self._task)
+            hooked = await self._approvals.hooks.fire(event)
+            self.stopped, one.context = self.stopped or hooked.stop, hooked.context
+            if hooked.args is not None:
+                call = one.call = msgspec.structs.replace(call, args=hooked.args)
+                tool, args = self._check(call)
+                accesses = tool.accesses(args, context)
             preview = partial(tool.preview, args, context)
-            ruling = await self._approvals.rule(one.call, accesses, preview, self._task, context.cwd)
+            ruling = await self._approvals.rule(call, accesses, preview, self._task, context.cwd, hooked)
             observed = await self._record_decision(one, accesses, ruling)
             if ruling.refusal:
                 return Outcome(ruling.refusal, is_error=True)
@@ -203,7 +216,7 @@ class ToolRunner:
         try:
             one.started = True
             self._emit(ToolStarted(one.call.id))
-            outcome = await tool.run(args, context)
+            outcome = await self._with_feedback(one, observed, await tool.run(args, context))
             return outcome
         except ConsentNeeded as needed:
             ruling = await self._approvals.rule_consent(one.call, needed, self._task)
@@ -212,11 +225,17 @@ class ToolRunner:
                 return await self._execute(one, observed, tool, args, context)
             return Outcome(ruling.refusal, is_error=True)
         except (ToolError, OSError) as error:
-            outcome = _failure(one.call, error)
+            outcome = await self._with_feedback(one, observed, _failure(one.call, error))
             return outcome
         finally:
             ended = self._notify_ended(observed, outcome)
             await (ended if observed.only_reads else uncancellable(ended))  # reading leaves nothing to do
+
+    async def _with_feedback(self, one: RunningCall, observed: ObservedCall, outcome: Outcome) -> Outcome:
+        event = HookEvent("PostToolUse", "", {}, one.call, observed.accesses, outcome, self._task)
+        reply = await self._approvals.hooks.fire(event)
+        self.stopped = self.stopped or reply.stop
+        return with_feedback(outcome, reply, one.message, one.call, one.context)
 
     async def _notify_ended(self, observed: ObservedCall, outcome: Outcome | None) -> None:
         for observer in self._observers:

@@ -10,11 +10,12 @@ import msgspec
 
 from crushpy.core.errors import CrushpyError
 from crushpy.core.events import Error, Notice, TurnEnded, UsageReported
-from crushpy.core.messages import Message, SentStatus
+from crushpy.core.messages import Message, Note, SentStatus
 from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.compaction.policy import CompactionPolicy
 from crushpy.engine.compaction.window import ContextView
 from crushpy.engine.event_bus import unexpected_error
+from crushpy.engine.hooks import sent_back
 from crushpy.engine.session.rescue import rescued
 from crushpy.engine.turn.limits import LoopGuard, Spent
 from crushpy.engine.turn.mode_notes import ModeNotes
@@ -117,7 +118,7 @@ class Turn:
         return "error"
 
     async def _steps_until_done(self, prompt: Message, commit: Once) -> TurnStatus:
-        guard = LoopGuard()
+        guard, times = LoopGuard(), 0
         while True:
             reached = self._spent.reached()
             if reached:
@@ -128,8 +129,16 @@ class Turn:
             if not message.calls:
                 if message.finish == "length":
                     self._emit(Notice("The reply was cut off at the output limit.", "warning"))
+                hooks = self._scope.services.approvals.hooks
+                if reason := await sent_back(hooks, self._scope.task, message.text, times, self._emit):
+                    times += 1
+                    await self._session.add_note(Note(reason))
+                    continue
                 return "done"
             await self._tools.run(message, guard)
+            if self._tools.stopped:
+                self._emit(Notice(f"Stopped by a hook: {self._tools.stopped}", "warning"))
+                return "done"
             if guard.stuck:
                 self._emit(Notice("Stopped: the same call gave the same result ten times.", "warning"))
                 return "loop"

@@ -2,7 +2,8 @@
 
 Orders and reports are lines:
 
-    run ID       with two descriptors: what to run (NUL-separated), and where its output goes
+    run ID N     with 1 + N descriptors: what to run (NUL-separated), where its output goes; if N is 3, where
+                 its errors go, and what it reads
     end ID S     terminates the command and everything it started, and kills them after S seconds
     kill ID      kills them at once
     close S      like `end` for all commands, then ends the supervisor
@@ -142,7 +143,7 @@ class _Supervisor:
 
     def _execute_order(self, verb: str, first: str, grace: str = "0") -> None:
         if verb == "run":
-            self._start(first)
+            self._start(first, int(grace))
         elif verb == "close":
             self._closing = True
             for command in self._commands.values():
@@ -155,16 +156,16 @@ class _Supervisor:
         else:
             self.report("ended", first)
 
-    def _start(self, name: str) -> None:
-        order, output = self._descriptors.pop(0), self._descriptors.pop(0)
+    def _start(self, name: str, count: int) -> None:
+        order, *streams = (self._descriptors.pop(0) for _ in range(1 + count))
         try:
-            reaper, shell = start_reaper(name, order, output, self._limits, self.report)
+            reaper, shell = start_reaper(name, order, streams, self._limits, self.report)
             self._commands[name] = _Command(name, reaper, shell)
         except OSError as error:
             self.report("failed", name, error.errno or errno.EAGAIN)
             self.report("over", name)
-        os.close(order)
-        os.close(output)
+        for descriptor in (order, *streams):
+            os.close(descriptor)
         self._next_check = min(self._next_check, time.monotonic() + _FAST_CHECK_S)
 
     # --- commands that end --------------------------------------------------------------------------------

@@ -39,14 +39,14 @@ class CommandLimits:
 
 
 def start_reaper(
-    name: str, order: int, output: int, limits: CommandLimits, report: Report
+    name: str, order: int, streams: list[int], limits: CommandLimits, report: Report
 ) -> tuple[int, int]:
     """Starts a command under a reaper; returns the reaper's pid, and the shell's if groups are signalled."""
     read_end, write_end = (-1, -1) if HAS_PROC else os.pipe()
     reaper = os.fork()
     if reaper == 0:
         try:
-            _reap(name, order, output, limits, report, write_end)
+            _reap(name, order, streams, limits, report, write_end)
         finally:
             os._exit(1)
     if HAS_PROC:
@@ -57,7 +57,9 @@ def start_reaper(
     return reaper, shell
 
 
-def _reap(name: str, order: int, output: int, limits: CommandLimits, report: Report, write_end: int) -> None:
+def _reap(
+    name: str, order: int, streams: list[int], limits: CommandLimits, report: Report, write_end: int
+) -> None:
     supervisor = os.getppid()
 
     def exit_if_orphaned(_number: int = 0, _frame: FrameType | None = None) -> None:
@@ -72,13 +74,13 @@ def _reap(name: str, order: int, output: int, limits: CommandLimits, report: Rep
     process_control(PR_SET_PDEATHSIG, PARENT_DIED)
     exit_if_orphaned()  # it may have died before the signal was set up
     try:
-        shell = _start_shell(order, output, limits)
+        shell = _start_shell(order, streams, limits)
     except OSError as error:
         report("failed", name, error.errno or 0)
         report("exit", name, 127 << 8)
         os._exit(0)
-    os.close(order)
-    os.close(output)
+    for descriptor in (order, *streams):
+        os.close(descriptor)
     if write_end >= 0:
         os.write(write_end, str(shell).encode())
         os.close(write_end)
@@ -91,7 +93,7 @@ def _reap(name: str, order: int, output: int, limits: CommandLimits, report: Rep
             report("exit", name, status)
 
 
-def _start_shell(order: int, output: int, limits: CommandLimits) -> int:
+def _start_shell(order: int, streams: list[int], limits: CommandLimits) -> int:
     """Starts the program in a new session; it inherits the working folder and the limits from us.
 
     Spawned, not forked: copying this process again would take longer than everything else.
@@ -108,8 +110,9 @@ def _start_shell(order: int, output: int, limits: CommandLimits) -> int:
         {name: value for name, _, value in variables},
         file_actions=(
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0),
-            (os.POSIX_SPAWN_DUP2, output, 1),
-            (os.POSIX_SPAWN_DUP2, output, 2),
+            (os.POSIX_SPAWN_DUP2, streams[0], 1),
+            (os.POSIX_SPAWN_DUP2, streams[min(1, len(streams) - 1)], 2),
+            *((os.POSIX_SPAWN_DUP2, each, 0) for each in streams[2:]),
         ),
         setsid=True,
         setsigmask=(),

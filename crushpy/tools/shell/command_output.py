@@ -108,12 +108,14 @@ _MAX_LAST_CHARS = 2_000
 class Output:
     """Receives a command's output. `take` returns what arrived since the last `take`, truncated."""
 
-    def __init__(self, folder: Path | None, live: LiveOutput | None = None) -> None:
-        """`folder`: for the file with the full output; None if the rest is discarded."""
+    def __init__(
+        self, folder: Path | None, live: LiveOutput | None = None, limit: int = MAX_RESULT_CHARS
+    ) -> None:
+        """`folder`: for the file with the full output; None if the rest is discarded. `limit`: of `take`."""
         self._decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
         self._line = ""
         """The unfinished line, which a carriage return may still erase."""
-        self._recent = HeadTail()
+        self._recent, self._limit = HeadTail(limit), limit
         self._last = ""
         self._file = OutputFile(folder) if folder is not None else None
         self._live = live
@@ -132,7 +134,7 @@ class Output:
         """The output since the last call, including the unfinished line."""
         line, self._line = self._line, ""
         self._record(as_plain_text(line))
-        taken, self._recent = self._recent.text(), HeadTail()
+        taken, self._recent = self._recent.text(), HeadTail(self._limit)
         return taken
 
     def close(self) -> None:

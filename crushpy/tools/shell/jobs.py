@@ -121,10 +121,21 @@ class Jobs:
         await asyncio.to_thread(working_sandbox)
         await self.confinement.warm_up()
 
-    def run(self, command: str, cwd: Path, output: Output, needs: Privileges | None = None) -> Process:
+    def unconfined(self) -> "Jobs":
+        """Commands with the same environment, without a sandbox."""
+        return Jobs(self._variables, whole_environment=self._whole_environment)
+
+    def run(
+        self,
+        command: str,
+        cwd: Path,
+        output: Output,
+        needs: Privileges | None = None,
+        streams: tuple[Output, int] | None = None,
+    ) -> Process:
         """Starts a command, which ends with the conversation at the latest.
 
-        `needs`: what it was granted beyond the sandbox.
+        `needs`: what it was granted beyond the sandbox. `streams`: as for `Process`.
         """
         if self._closed:
             raise ToolError("The conversation is closing: no command can be started.")
@@ -137,7 +148,7 @@ class Jobs:
                 raise ToolError(missing_folder(cwd)) from None
             raise ToolError(f"The command was not run: the sandbox could not be started: {error}.") from None
         environment = self.confinement.environment(self._environment(), needs)
-        return Process(supervisor, command, cwd, output, environment)
+        return Process(supervisor, command, cwd, output, environment, streams)
 
     def _environment(self) -> Mapping[str, str]:
         if self._whole_environment:

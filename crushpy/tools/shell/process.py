@@ -47,8 +47,15 @@ class Process:
     """One command and everything it starts. It runs from the constructor on."""
 
     def __init__(
-        self, supervisor: Supervisor, command: str, cwd: Path, output: Output, environment: Mapping[str, str]
+        self,
+        supervisor: Supervisor,
+        command: str,
+        cwd: Path,
+        output: Output,
+        environment: Mapping[str, str],
+        streams: tuple[Output, int] | None = None,
     ) -> None:
+        """`streams`: for its errors if not in `output`, and the descriptor of what it reads."""
         self.command = command
         self.output = output
         self.exited = asyncio.Event()
@@ -69,27 +76,33 @@ class Process:
         self._cwd = cwd
         self._supervisor = supervisor
         self._loop = asyncio.get_running_loop()
-        self._pipe = self._name = None
-        self._start(_noninteractive(environment))
+        self._name = None
+        self._pipes: dict[int, Output] = {}
+        self._start(_noninteractive(environment), streams)
 
-    def _start(self, environment: dict[str, str]) -> None:
+    def _start(self, environment: dict[str, str], streams: tuple[Output, int] | None) -> None:
         if not self._cwd.is_dir():
             raise ToolError(_start_error(errno.ENOENT, self._cwd))
-        reading, writing = os.pipe()
+        outputs = [self.output, streams[0]] if streams else [self.output]
+        pipes = [os.pipe() for _ in outputs]
+        given = [*(writing for _, writing in pipes), *(streams[1:] if streams else ())]
         try:
             self._name = self._supervisor.run(
-                [*shell(), "-c", "--", self.command], str(self._cwd), environment, writing, self
+                [*shell(), "-c", "--", self.command], str(self._cwd), environment, given, self
             )
         except ValueError:
-            os.close(reading)
+            for reading, _ in pipes:
+                os.close(reading)
             raise ToolError(
                 "The command holds a character that no command can hold: NUL or half a surrogate pair."
             ) from None
         finally:
-            os.close(writing)
-        os.set_blocking(reading, False)
-        self._pipe = reading
-        self._loop.add_reader(reading, self._read, reading)
+            for _, writing in pipes:
+                os.close(writing)
+        for (reading, _), output in zip(pipes, outputs, strict=True):
+            os.set_blocking(reading, False)
+            self._pipes[reading] = output
+            self._loop.add_reader(reading, self._read, reading)
 
     @property
     def exit_code(self) -> int | None:
@@ -171,18 +184,18 @@ class Process:
         except BlockingIOError:
             return
         if data:
-            self.output.feed(data)
+            self._pipes[pipe].feed(data)
         else:
-            self._close()
+            self._close(pipe)
 
-    def _close(self) -> None:
-        if self._pipe is None:
-            return
-        self._loop.remove_reader(self._pipe)
-        os.close(self._pipe)
-        self._pipe = None
-        self.output.close()
-        self.drained.set()
+    def _close(self, *pipes: int) -> None:
+        """Closes these pipes, by default all."""
+        for pipe in pipes or tuple(self._pipes):
+            self._loop.remove_reader(pipe)
+            os.close(pipe)
+            self._pipes.pop(pipe).close()
+        if not self._pipes:
+            self.drained.set()
 
     # --- callbacks of the supervisor ----------------------------------------------------------------------
 

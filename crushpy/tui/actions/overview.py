@@ -47,6 +47,9 @@ class OverviewCommands(CommandGroup):
         write_to_terminal(app, WIPE)
         app.screen.refresh()
 
+    async def hooks(self, argument: str) -> None:
+        self.chat.transcript.add(ReplyItem(self.conversation.hooks.describe()))
+
     async def quit(self, argument: str) -> None:
         await self.chat.leave()
 

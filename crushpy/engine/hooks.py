@@ -1,0 +1,87 @@
+"""What users attach to the events of a conversation. The engine does not know how an event is answered."""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+
+from crushpy.core.access import Access
+from crushpy.core.events import Notice
+from crushpy.core.messages import Data, Json, Message, ToolCall
+from crushpy.tools.base import Outcome
+
+MAX_SENT_BACK = 3
+"""How often in a turn hooks may keep the agent from stopping."""
+
+
+class HookEvent(Data, frozen=True):
+    """Something that happens; names of events and fields are Claude Code's."""
+
+    name: str
+    subject: str = ""
+    """What matchers are compared with; for calls it is the tool."""
+    fields: Json = msgspec.field(default_factory=dict[str, Any])
+    call: ToolCall | None = None
+    accesses: tuple[Access, ...] = ()
+    outcome: Outcome | None = None
+    task: str = ""
+    """The `task` call whose sub-agent this is about; empty for the main agent."""
+
+
+class HookReply(Data, frozen=True):
+    """What all hooks of one event want."""
+
+    decision: Literal["", "allow", "ask", "deny"] = ""
+    """deny also means: do not stop, do not compact, or (after a call) tell the model the reason."""
+    reason: str = ""
+    context: str = ""
+    """For the model."""
+    args: Json | None = None
+    """Other arguments for the call."""
+    evidence: tuple[str, ...] = ()
+    """Facts to carry over a boundary."""
+    stop: str = ""
+    """Why the turn must end; empty if it need not."""
+
+
+NO_REPLY = HookReply()
+
+
+class Hooks:
+    """Does nothing: the default."""
+
+    async def fire(self, event: HookEvent) -> HookReply:
+        """Does not raise. Waiting for a slow hook is bounded by its timeout."""
+        return NO_REPLY
+
+    def describe(self) -> str:
+        """The configured hooks and their last runs, as Markdown."""
+        return "No hooks are configured."
+
+    async def close(self) -> None: ...
+
+
+def with_feedback(
+    outcome: Outcome, reply: HookReply, message: Message, call: ToolCall, context: str = ""
+) -> Outcome:
+    """The result of a call with what hooks tell the model about it, and what they changed of it."""
+    asked = any(one.args == call.args for one in message.calls if one.id == call.id)
+    changed = "" if asked else f"A hook changed the arguments: {msgspec.json.encode(call.args).decode()}"
+    reason = f"A hook objects: {reply.reason}" if reply.decision == "deny" else ""
+    told = [f"[{text}]" for text in (changed, context, reason, reply.context) if text]
+    return msgspec.structs.replace(outcome, text="\n".join((outcome.text, *told))) if told else outcome
+
+
+async def sent_back(
+    hooks: Hooks, task: str, last_words: str, times: int, emit: Callable[[Notice], None]
+) -> str:
+    """Why hooks want an agent to go on that is done; empty if it may stop. They did so `times` times."""
+    fields = {"stop_hook_active": times > 0, "last_assistant_message": last_words}
+    name, subject = ("SubagentStop", "task") if task else ("Stop", "")
+    reply = await hooks.fire(HookEvent(name, subject, fields, task=task))
+    if reply.decision != "deny" or reply.stop:
+        return ""
+    if times == MAX_SENT_BACK:
+        emit(Notice(f"A hook has sent the agent back {times} times; now it stops.", "warning"))
+        return ""
+    return f"A hook does not let you stop yet: {reply.reason}"

@@ -1,0 +1,235 @@
+"""Runs the user's hooks at the events of one conversation, and reads their answers."""
+
+import asyncio
+import shlex
+import tempfile
+import time
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from crushpy.core.access import Privileges
+from crushpy.core.errors import CrushpyError
+from crushpy.core.events import Notice
+from crushpy.core.ids import new_id
+from crushpy.core.messages import Json, ToolCall
+from crushpy.core.paths import Paths, project_root
+from crushpy.engine.agents.scope import Emit
+from crushpy.engine.approvals import Approvals
+from crushpy.engine.hooks import NO_REPLY, HookEvent, HookReply, Hooks
+from crushpy.engine.session.session import LiveSession
+from crushpy.extensions.hooks import claude_format
+from crushpy.extensions.hooks.hook_config import HookCommand, hooks_digest
+from crushpy.security.redact import redact
+from crushpy.security.sanitize import clean, one_line
+from crushpy.storage.records import AuditEntry
+from crushpy.tools.base import ToolContext
+from crushpy.tools.errors import ToolError
+from crushpy.tools.shell.command_output import Output
+from crushpy.util.spawn import spawn
+
+TIMEOUT_S = 60.0
+LONGEST_S = {"PreCompact": 10.0, "SessionEnd": 10.0}
+"""How long these events wait at most; others for 10 minutes."""
+MAX_OUTPUT_CHARS = 1_000_000
+MAX_TEXT_CHARS = 10_000
+MAX_SHOWN_RUNS = 100
+_MODES = {"ask": "default", "edits": "acceptEdits", "plan": "plan"}
+_VERDICTS = {"block": "deny", "deny": "deny", "allow": "allow", "approve": "allow", "ask": "ask"}
+_OBSERVING = ("SessionStart", "SessionEnd", "Notification", "PostCompact")
+"""Hooks of these events cannot block anything."""
+
+
+class CommandHooks(Hooks):
+    def __init__(
+        self,
+        configured: tuple[Sequence[HookCommand], Sequence[str]],
+        session: LiveSession,
+        approvals: Approvals,
+        workspace: ToolContext,
+        emit: Emit,
+    ) -> None:
+        """`configured`: the hooks, and what is wrong with others."""
+        self._hooks, self._problems = configured
+        self._session, self._approvals, self._workspace, self._emit = session, approvals, workspace, emit
+        self._root = project_root(workspace.cwd)
+        self._own_jobs = workspace.jobs.unconfined()
+        if self._hooks:
+            self._own_jobs.confinement.supervisor(Privileges())  # starts while the rest is prepared
+        self._transcripts = claude_format.TranscriptFile(workspace.output_dir)
+        self._runs = deque[str](maxlen=MAX_SHOWN_RUNS)
+        self._unrecorded: list[AuditEntry] = []
+        self._answers: dict[str, str] = {}
+        """Why the project's hooks may not run, by digest; empty if they may."""
+        self._asking = asyncio.Lock()
+        for problem in self._problems:
+            emit(Notice(f"Hooks: {problem}", "warning"))
+
+    async def fire(self, event: HookEvent) -> HookReply:
+        name, fields, names = event.name, event.fields, (event.subject,) if event.subject else ()
+        call, outcome, given = event.call, event.outcome, dict[str, Any]()
+        if call is not None:
+            given = claude_format.tool_input(call, self._session.info.cwd)
+            names = claude_format.tool_names(call, event.accesses)
+            fields = {"tool_name": names[0], "tool_input": given, "tool_use_id": call.id}
+            if outcome is not None and outcome.is_error:
+                name, fields["error"] = "PostToolUseFailure", outcome.text
+            elif outcome is not None:
+                fields["tool_response"] = claude_format.tool_response(call, given, outcome)
+        chosen = [hook for hook in self._hooks if hook.matches(name, names, given)]
+        if any(hook.file.project for hook in chosen) and not await self._accepted():
+            chosen = [hook for hook in chosen if not hook.file.project]
+        if not chosen:
+            return NO_REPLY
+        data = self._payload(name, fields, event.task)
+        for hook in chosen:
+            if hook.background:
+                spawn(self._run(hook, data))
+        reply = _merged(await asyncio.gather(*(self._run(one, data) for one in chosen if not one.background)))
+        if call is not None and reply.args is not None:
+            reply = msgspec.structs.replace(reply, args=claude_format.own_args(call, reply.args))
+        return reply
+
+    def _payload(self, event: str, fields: Json, task: str) -> bytes:
+        info, mode = self._session.info, _MODES[self._approvals.mode]
+        common: Json = {
+            "session_id": info.id,
+            "transcript_path": self._transcripts.write(self._session),
+            "cwd": info.cwd,
+            "permission_mode": "bypassPermissions" if self._approvals.yolo else mode,
+            "hook_event_name": event,
+        }
+        common |= {"agent_id": task, "agent_type": "task"} if task else {"model": info.model}
+        return msgspec.json.encode(common | fields)
+
+    async def _run(self, hook: HookCommand, data: bytes) -> HookReply:
+        """Runs a hook to its end or its timeout; then it and everything it started is killed."""
+        jobs = self._workspace.jobs if hook.file.project else self._own_jobs
+        limit = min(hook.timeout or TIMEOUT_S, LONGEST_S.get(hook.event, 10 * TIMEOUT_S))
+        named = f"CLAUDE_PROJECT_DIR={shlex.quote(str(self._root))}"
+        named += f" CLAUDE_PLUGIN_ROOT={shlex.quote(hook.file.plugin)}" if hook.file.plugin else ""
+        output, errors = (Output(None, limit=MAX_OUTPUT_CHARS) for _ in range(2))
+        process, code, started = None, None, time.monotonic()
+        try:
+            with tempfile.TemporaryFile() as given:
+                given.write(data)
+                given.seek(0)
+                command, streams = f"export {named}\n{hook.command}", (errors, given.fileno())
+                process = jobs.run(command, self._workspace.cwd, output, streams=streams)
+            in_time = await process.finish(limit)
+            code = process.exit_code
+            ended = f"exit code {code}" if in_time else f"took more than {limit:g} s and was killed"
+        except (ToolError, OSError) as error:
+            ended = one_line(str(error))
+        finally:
+            if process is not None and not process.exited.is_set():
+                spawn(process.kill())
+        reply, notice = read_reply(hook, code, output.take().text, errors.take().text)
+        if notice or code not in (0, 2):
+            notice = notice if code == 0 else f"{ended}. {notice}".strip()
+            self._emit(Notice(f"Hook {hook.event} ({one_line(hook.command)[:60]}): {notice}", "warning"))
+        ended += f", {(time.monotonic() - started) * 1_000:.0f} ms"
+        ended += f", {reply.decision}: {one_line(reply.reason)[:200]}" if reply.decision else ""
+        command = redact(one_line(hook.command)[:200])
+        self._runs.appendleft(f"- {hook.event}: `{command}`: {ended}")
+        body = {"event": hook.event, "command": command, "source": str(hook.file.path), "ended": ended}
+        self._unrecorded.append(AuditEntry("hook", body, self._session.info.id))
+        spawn(self._record())
+        return reply
+
+    async def _record(self) -> None:
+        """Stores the records of runs, once their session is stored."""
+        if self._session.stored and self._unrecorded:
+            entries, self._unrecorded = self._unrecorded, []
+            with suppress(CrushpyError):  # the next write reports that storage is lost
+                await self._session.record(entries)
+
+    async def _accepted(self) -> bool:
+        """Whether the project's hooks may run as they are now. Asks the user about new and changed ones."""
+        hooks = [hook for hook in self._hooks if hook.file.project]
+        digest = hooks_digest(hooks, self._root)
+        async with self._asking:
+            if digest not in self._answers:
+                self._answers[digest] = problem = await self._ask(digest, hooks)
+                if problem:
+                    self._emit(Notice(f"The hooks of this project are not run: {problem}.", "warning"))
+        return not self._answers[digest]
+
+    async def _ask(self, digest: str, hooks: Sequence[HookCommand]) -> str:
+        from crushpy.extensions.mcp.hub import add_consent, read_consents
+
+        sandbox, consents = self._workspace.jobs.confinement.sandbox, Paths().mcp / "accepted.json"
+        if not sandbox.on:
+            return f"they need a sandbox, and there is none ({sandbox.why_not})"
+        if digest in read_consents(consents):
+            return ""
+        if not self._approvals.interactive:
+            return "they are new or have changed; to accept them, run `crushpy trust`"
+        call = ToolCall(new_id(), "hooks", {"commands": [f"{hook.event}: {hook.command}" for hook in hooks]})
+        if not await self._approvals.confirm(call, "the hooks of this project are new or have changed"):
+            return "you declined them"
+        add_consent(consents, digest)
+        return ""
+
+    def describe(self) -> str:
+        lines = [f"- {one.event} {one.matcher}: `{one.command}` ({one.file.path})" for one in self._hooks]
+        lines += [f"- not used: {problem}" for problem in self._problems]
+        return redact(clean("\n".join(("**Hooks**", *lines, "\n**Last runs**", *self._runs))))
+
+    async def close(self) -> None:
+        await self._own_jobs.close()
+        await self._record()
+
+
+def _text(value: object) -> str:
+    """What a hook says, for people and models."""
+    return redact(clean(str(value or "")[:MAX_TEXT_CHARS])).strip()
+
+
+def read_reply(hook: HookCommand, code: int | None, output: str, errors: str) -> tuple[HookReply, str]:
+    """What a hook wants, by its exit code and by the JSON that it prints; and what to tell the user."""
+    event, text = hook.event, output.strip()
+    if code == 2 and event not in _OBSERVING:
+        return HookReply("deny", _text(errors) or "no reason given"), ""
+    if code != 0:
+        return NO_REPLY, one_line(_text(errors))[:200]
+    if not text.startswith("{"):
+        return HookReply(context=_text(text) if event in ("SessionStart", "UserPromptSubmit") else ""), ""
+    try:
+        said = msgspec.json.decode(text, type=dict[str, Any])
+        own = msgspec.convert(said.get("hookSpecificOutput") or {}, dict[str, Any])
+        asked = msgspec.convert(own.get("decision") or {}, dict[str, Any])
+        args = msgspec.convert(own.get("updatedInput"), dict[str, Any] | None)
+        evidence = msgspec.convert(own.get("evidence") or (), tuple[str, ...])
+    except (msgspec.MsgspecError, RecursionError) as error:
+        return NO_REPLY, f"its output cannot be used: {error}"
+    words = (own.get("permissionDecision"), asked.get("behavior"), said.get("decision"))
+    decision: Any = next((_VERDICTS[str(word)] for word in words if str(word) in _VERDICTS), "")
+    reasons = (own.get("permissionDecisionReason"), asked.get("message"), said.get("reason"))
+    stops = said.get("continue") is False or asked.get("interrupt") is True
+    stop = (_text(said.get("stopReason")) or "no reason given") if stops else ""
+    if stop and event == "PreToolUse":
+        decision = "deny"
+    consents = event in ("PreToolUse", "PermissionRequest") and "updatedInput" not in asked
+    if event in _OBSERVING or (decision == "allow" and (hook.file.project or not consents)):
+        decision = ""
+    reason = _text(next(filter(None, reasons), "")) or stop or "no reason given"
+    reply = HookReply(decision, reason, _text(own.get("additionalContext")), args, evidence, stop)
+    return reply, _text(said.get("systemMessage"))
+
+
+def _merged(replies: Sequence[HookReply]) -> HookReply:
+    """The strictest decision counts; of changed arguments the last."""
+    given = {reply.decision for reply in replies}
+    decision: Any = next((one for one in ("deny", "ask", "allow") if one in given), "")
+    return HookReply(
+        decision,
+        "; ".join(reply.reason for reply in replies if reply.decision == decision),
+        "\n".join(filter(None, (reply.context for reply in replies))),
+        next((reply.args for reply in reversed(replies) if reply.args is not None), None),
+        tuple(line for reply in replies for line in reply.evidence),
+        next((reply.stop for reply in replies if reply.stop), ""),
+    )

@@ -1,0 +1,145 @@
+"""The configured hooks, in Claude Code's form: from files and from the settings, read leniently."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from fnmatch import fnmatchcase
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from crushpy.core.messages import Data, Json
+from crushpy.core.paths import PROJECT_HOOKS, Paths
+from crushpy.extensions.extension_files import Unreadable, read_extension
+from crushpy.extensions.plugins import installed_plugins
+from crushpy.security.sanitize import clean, one_line
+
+EVENTS = (
+    *("SessionStart", "SessionEnd", "UserPromptSubmit", "PreToolUse", "PermissionRequest", "PostToolUse"),
+    *("PostToolUseFailure", "Notification", "Stop", "SubagentStop", "PreCompact", "PostCompact"),
+)
+MAX_SCRIPT_BYTES = 1_000_000
+_NAMES = re.compile(r"[\w ,|-]*")
+_WORD = re.compile(r"[^\s=;|&()<>`\"']+")
+
+
+class HookFile(Data, frozen=True):
+    """A file that may configure hooks."""
+
+    path: Path
+    project: bool = False
+    """It belongs to the project, not to the user."""
+    plugin: str = ""
+    """The folder of its plugin."""
+    content: Json | None = None
+    """If it was read already."""
+
+
+class HookCommand(msgspec.Struct, frozen=True):
+    """One hook: when it runs, and what."""
+
+    type: str = "command"
+    command: str = ""
+    timeout: float | None = None
+    """Seconds."""
+    condition: str = msgspec.field(default="", name="if")
+    """A rule such as `Bash(git commit:*)` that the call must match."""
+    background: bool = msgspec.field(default=False, name="async")
+    wakes: bool = msgspec.field(default=False, name="asyncRewake")
+    event: str = ""
+    matcher: str = ""
+    file: HookFile = HookFile(Path())
+
+    def matches(self, event: str, names: Sequence[str], given: Json) -> bool:
+        """Whether it is meant for an event about something of these `names`, with this tool input."""
+        if event != self.event or (self.condition and not _meets(self.condition, names, given)):
+            return False
+        if self.matcher in ("", "*") or not names:
+            return True
+        if _NAMES.fullmatch(self.matcher):
+            return any(one.strip() in names for one in re.split(r"[|,]", self.matcher))
+        return any(re.search(self.matcher, name) for name in names)
+
+
+def _meets(rule: str, names: Sequence[str], given: Json) -> bool:
+    tool, _, pattern = rule.removesuffix(")").partition("(")
+    value = str(next((given[key] for key in ("command", "file_path", "path", "url") if key in given), ""))
+    pattern = pattern.replace(":*", "*") or "*"
+    return tool in names and any(fnmatchcase(one.strip(), pattern) for one in re.split(r"&&|[;|\n]", value))
+
+
+def _files(paths: Paths, root: Path | None, settings: Json | None) -> Iterator[HookFile]:
+    if settings:
+        yield HookFile(Path("[hooks]"), content=settings)
+    yield HookFile(paths.config_dir / "hooks.json")
+    for plugin in installed_plugins(paths):
+        for name in ("hooks/hooks.json", *plugin.named["hooks"]):
+            yield HookFile(plugin.folder / name, plugin=str(plugin.folder))
+        if isinstance(inline := plugin.manifest.get("hooks"), dict):
+            yield HookFile(plugin.folder, plugin=str(plugin.folder), content=cast(Json, inline))
+    for name in PROJECT_HOOKS if root else ():
+        yield HookFile(Path(root or "", name), project=True)
+
+
+def read_hooks(
+    paths: Paths, root: Path | None, settings: Json | None = None
+) -> tuple[list[HookCommand], list[str]]:
+    """The usable hooks, the user's first, and what is wrong with others. `root`: of a trusted project."""
+    problems: list[str] = []
+    found: list[HookCommand] = []
+    for file in _files(paths, root, settings):
+        where = str(file.path)
+        if file.content is None and not file.path.is_file():
+            continue
+        try:
+            text = "" if file.content is not None else read_extension(file.path, file.path.parent)
+            content = file.content or msgspec.json.decode(text, type=dict[str, Any])
+            bare = {} if file.path.name == "settings.json" else content
+            for event, groups in msgspec.convert(content.get("hooks", bare), dict[str, Any]).items():
+                where = f"{file.path}: {one_line(event)[:60]}"
+                if event in EVENTS:
+                    found += _hooks(event, groups, file, where, problems)
+                elif event not in ("description", "$schema"):
+                    problems.append(f"{where} is not an event that crushpy has; its hooks never run")
+        except (Unreadable, msgspec.MsgspecError, re.error, RecursionError) as error:
+            problems.append(f"{where} is not used: {one_line(str(error))}")
+    return found, problems
+
+
+def _hooks(event: str, groups: Any, file: HookFile, where: str, problems: list[str]) -> Iterator[HookCommand]:
+    for group in msgspec.convert(groups, list[dict[str, Any]]):
+        matcher = msgspec.convert(group.get("matcher") or "", str)
+        re.compile(matcher.removeprefix("*"))
+        for hook in msgspec.convert(group.get("hooks"), list[HookCommand]):
+            if hook.type != "command" or not hook.command.strip() or "\0" in hook.command:
+                problems.append(f"{where}: a hook of type {hook.type!r} is not used: it has no command")
+                continue
+            if hook.wakes:
+                problems.append(f"{where}: asyncRewake: the hook runs, but what it finds is not used")
+            own = {"event": event, "matcher": matcher, "file": file}
+            yield msgspec.structs.replace(hook, **own, background=hook.background or hook.wakes)
+
+
+def hooks_digest(hooks: Iterable[HookCommand], root: Path) -> str:
+    """Identifies a project's hooks: their definitions, and the content of the project's files they name."""
+    digest = sha256()
+    for hook in hooks:
+        about = (hook.file.path.name, hook.event, hook.matcher, hook.condition, hook.command, hook.timeout)
+        digest.update(msgspec.json.encode(about))
+        for word in _WORD.findall(re.sub(r"\"?\$\{?CLAUDE_PROJECT_DIR\}?\"?/?", "", hook.command)):
+            with suppress(OSError):
+                if (root / word).is_file():
+                    digest.update((root / word).read_bytes()[:MAX_SCRIPT_BYTES])
+    return digest.hexdigest()[:16]
+
+
+def accept_hooks(paths: Paths, root: Path) -> list[str]:
+    """Accepts the hooks of a project as they are now, and lists them."""
+    from crushpy.extensions.mcp.hub import add_consent
+
+    hooks = [hook for hook in read_hooks(paths, root)[0] if hook.file.project]
+    if hooks:
+        add_consent(paths.mcp / "accepted.json", hooks_digest(hooks, root))
+    return [clean(f"hook {hook.event}: {one_line(hook.command)}") for hook in hooks]
