@@ -14,7 +14,7 @@ from crushpy.engine.event_bus import EventBus
 from crushpy.engine.runtime import AskUser
 from crushpy.settings.schema import McpServerSettings
 from crushpy.tools.errors import ToolError
-from crushpy.tools.mcp import McpTool, mcp_tools, read_known_servers
+from crushpy.tools.mcp import KnownServer, McpTool, mcp_tools, read_known_servers
 from crushpy.tools.shell.jobs import Jobs
 
 if TYPE_CHECKING:
@@ -61,12 +61,10 @@ class McpServers:
 
     @property
     def prompts(self) -> list[tuple[str, str]]:
-        known = read_known_servers(self._file) if self.names else {}
         return [
-            (mcp_tool_name(name, str(prompt.get("name"))), str(prompt.get("description", "")))
-            for name in self.names
-            if name in known
-            for prompt in known[name].prompts
+            (mcp_tool_name(server, str(prompt.get("name"))), str(prompt.get("description", "")))
+            for server, one in self._known()
+            for prompt in one.prompts
         ]
 
     async def prompt(self, name: str, words: Sequence[str]) -> str:
@@ -78,6 +76,20 @@ class McpServers:
         for one in known.prompts if known else ():
             names = one["arguments"] if one["name"] == prompt else names
         return await hub.prompt(server, prompt, dict(zip(names, words, strict=False)))
+
+    @property
+    def resources(self) -> list[tuple[str, str]]:
+        """The resources as prompts mention them, without the `@`, and their names."""
+        return [
+            (f"{server}:{entry['uri']}", str(entry.get("name") or ""))
+            for server, one in self._known()
+            for entry in one.resources
+            if str(entry.get("uri", "")).isprintable() and " " not in entry["uri"]
+        ]
+
+    def _known(self) -> list[tuple[str, KnownServer]]:
+        known = read_known_servers(self._file) if self.names else {}
+        return [(name, known[name]) for name in self.names if name in known]
 
     @property
     def _file(self) -> Path:

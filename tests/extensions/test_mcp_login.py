@@ -215,7 +215,8 @@ async def test_a_token_is_refreshed_before_it_expires_and_when_it_is_refused(
         keyring.write_text(json.dumps(entries))
         await process.carry_out("connect", "one", spec=spec(server))
         assert len(auth.of("/token")) == 2
-        assert len({sent.headers["authorization"] for sent in server.of("/mcp")}) == 1
+        sent = [one for one in server.of("/mcp") if one.method == "POST"]
+        assert len({one.headers["authorization"] for one in sent}) == 1
         auth.access.clear()
         assert await call(process) == 'tool_001 got {"x": 1}'
         assert len(auth.of("/token")) == 3

@@ -349,3 +349,16 @@ async def test_a_path_is_a_prompt_and_so_is_a_slash_behind_a_space():
         await type_text(pilot, "/etc/hosts is odd\n")
         await type_text(pilot, " /help\n")
         assert app.heard == [("submitted", "/etc/hosts is odd"), ("submitted", " /help")]
+
+
+async def test_resources_of_servers_are_offered_by_their_names():
+    app = host()
+    async with app.run_test() as pilot:
+        app.prompt.add_commands([], [("src:memo://one", "First"), ("src:memo://two", "Second")])
+        await type_text(pilot, "see @src")
+        assert "src/main.py" in app.offered
+        assert app.offered[-2:] == ["@src:memo://one", "@src:memo://two"]
+        await type_text(pilot, ":memo://t")
+        assert app.offered == ["@src:memo://two"]
+        await pilot.press("tab")
+        assert app.prompt.text == "see @src:memo://two "

@@ -209,9 +209,7 @@ class McpHub:
             if report.kind == "open":
                 show(str(report.data["url"]))
 
-        spec = self._spec(one.config)
-        data = await mcp_process().carry_out("login", one.wire_name, spec=spec, heard=heard)
-        self._learn(one, data)
+        await mcp_process().carry_out("login", one.wire_name, spec=self._spec(one.config), heard=heard)
 
     def restart(self, name: str) -> None:
         one = self._find(name)

@@ -8,9 +8,9 @@ the pipe.
 import asyncio
 import logging
 import os
-import threading
+import signal
+import subprocess
 import warnings
-from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, BinaryIO
@@ -31,10 +31,14 @@ from crushpy.util.spawn import spawn
 MAX_PAGES = 100
 """Pages of one list that are read: a server may offer pages without end."""
 MAX_TOOLS = 2_000
-STDERR_LINES, STDERR_LINE_CHARS = 20, 500
+STDERR_LINES, STDERR_CHARS = 20, 2_000
+CHUNK_BYTES = 65_536
+MAX_MESSAGE_BYTES = 64_000_000
 MAX_TEXT_CHARS = 20_000_000
 """Of all texts of one result; a longer one is cut here, so that it is not sent through the pipe."""
 CONNECT_TIMEOUT_S, END_TIMEOUT_S, LAST_WORDS_S = 30.0, 5.0, 1.0
+EXIT_TIMEOUT_S = 2.0
+"""How long a server may take to end by itself, and again after SIGTERM."""
 
 
 def run_mcp_helper() -> None:
@@ -145,7 +149,7 @@ class ServerConnection:
         self._stop = asyncio.Event()
         self._ready: asyncio.Future[Json] = orders.loop.create_future()
         self._client: Any = None
-        self._stderr: deque[str] = deque(maxlen=STDERR_LINES)
+        self._stderr = b""
         self._stderr_ended = asyncio.Event()
         self._stderr_ended.set()
         self._refresh_task: asyncio.Task[None] | None = None
@@ -168,14 +172,14 @@ class ServerConnection:
 
     def stderr(self) -> str:
         """The last lines that the server wrote to stderr."""
-        return "\n".join(self._stderr)
+        return "\n".join(self._stderr.decode(errors="replace").splitlines()[-STDERR_LINES:])
 
     async def _run(self) -> None:
         failure: BaseException | None = None
         try:
             async with AsyncExitStack() as stack:
                 self._client = await stack.enter_async_context(await self._make_client(stack))
-                self._ready.set_result(await self._lists())
+                self._ready.set_result({} if self._order.verb == "login" else await self._lists())
                 await self._stop.wait()
         except asyncio.CancelledError:
             failure = ConnectionError("it was stopped")
@@ -194,29 +198,90 @@ class ServerConnection:
 
     async def _make_client(self, stack: AsyncExitStack) -> Any:
         from mcp import Client, types
-        from mcp.client.stdio import StdioServerParameters, stdio_client
         from mcp.client.streamable_http import streamable_http_client
 
-        spec = self._spec
-        if spec.url:
-            transport: Any = streamable_http_client(spec.url, http_client=await self._http_client(stack))
-        else:
-            command = StdioServerParameters(
-                command=spec.command[0],
-                args=list(spec.command[1:]),
-                env=spec.env,
-                cwd=spec.cwd or None,
-                encoding_error_handler="replace",
-            )
-            transport = stdio_client(command, errlog=stack.enter_context(self._stderr_pipe()))
+        transport: Any = self._run_command()
+        if url := self._spec.url:
+            http = await self._http_client(stack)
+            transport = streamable_http_client(url, http_client=http, max_sse_event_size=MAX_MESSAGE_BYTES)
         return Client(
             self._without_bad_tools(transport),
             client_info=types.Implementation(name="crushpy", version=__version__),
             elicitation_callback=self._elicit,
             message_handler=self._on_message,
-            read_timeout_seconds=spec.timeout,
+            read_timeout_seconds=self._spec.timeout,
             cache=None,
         )
+
+    @asynccontextmanager
+    async def _run_command(self) -> AsyncGenerator[Any]:
+        """A transport to a child process. The SDK's own takes minutes for a message of 50 MB."""
+        import anyio
+        from mcp.shared.message import SessionMessage
+        from mcp.types import jsonrpc_message_adapter
+
+        spec = self._spec
+        child = await asyncio.create_subprocess_exec(
+            *spec.command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=spec.env,
+            cwd=spec.cwd or None,
+            start_new_session=True,
+        )
+        assert child.stdin and child.stdout and child.stderr
+        to_session, from_server = anyio.create_memory_object_stream[Any](0)
+        to_server, from_session = anyio.create_memory_object_stream[Any](0)
+
+        def parse(line: bytes) -> Any:
+            try:
+                return SessionMessage(jsonrpc_message_adapter.validate_json(line))
+            except ValueError as error:
+                return error
+
+        async def read(pipe: asyncio.StreamReader) -> None:
+            begun = bytearray()
+            async with to_session:
+                while chunk := await pipe.read(CHUNK_BYTES):
+                    *ended, rest = chunk.split(b"\n")
+                    for line in ended:
+                        begun += line
+                        await to_session.send(parse(bytes(begun)))
+                        begun.clear()
+                    begun += rest
+                    if len(begun) > MAX_MESSAGE_BYTES:
+                        raise ConnectionError("it sent a message of more than 64 MB")
+
+        async def write(pipe: asyncio.StreamWriter) -> None:
+            with suppress(OSError):
+                async for one in from_session:
+                    text: str = one.message.model_dump_json(by_alias=True, exclude_unset=True)
+                    pipe.write(f"{text}\n".encode())
+                    await pipe.drain()
+
+        async def read_errors(pipe: asyncio.StreamReader) -> None:
+            self._stderr_ended.clear()
+            while chunk := await pipe.read(CHUNK_BYTES):
+                self._stderr = (self._stderr + chunk)[-STDERR_CHARS:]
+            self._stderr_ended.set()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(read, child.stdout)
+            group.start_soon(write, child.stdin)
+            group.start_soon(read_errors, child.stderr)
+            try:
+                yield from_server, to_server
+            finally:
+                with anyio.CancelScope(shield=True):
+                    child.stdin.close()
+                    from_server.close()
+                    for number in (signal.SIGTERM, signal.SIGKILL):
+                        with suppress(TimeoutError):
+                            await asyncio.wait_for(child.wait(), EXIT_TIMEOUT_S)
+                        with suppress(ProcessLookupError):
+                            os.killpg(child.pid, number)
+                group.cancel_scope.cancel()
 
     @asynccontextmanager
     async def _without_bad_tools(self, transport: Any) -> AsyncGenerator[Any]:
@@ -272,18 +337,6 @@ class ServerConnection:
 
     async def _show_url(self, url: str) -> None:
         self._orders.send(McpReport(self._order.id, "open", self._order.server, {"url": url}))
-
-    def _stderr_pipe(self) -> Any:
-        reading, writing = os.pipe()
-        self._stderr_ended.clear()
-        threading.Thread(target=self._read_stderr, args=(reading,), daemon=True).start()
-        return os.fdopen(writing, "w")
-
-    def _read_stderr(self, pipe: int) -> None:
-        with os.fdopen(pipe, "rb") as lines:
-            while line := lines.readline(STDERR_LINE_CHARS):
-                self._stderr.append(line.decode(errors="replace").rstrip())
-        self._orders.loop.call_soon_threadsafe(self._stderr_ended.set)
 
     # --- lists ---------------------------------------------------------------------------------------------
 

@@ -238,7 +238,7 @@ class ChatScreen(ChatHost):
     def _use_servers(self, conversation: "Conversation") -> None:
         """Offers commands of files and of MCP servers, and shows what servers ask."""
         self.further_commands = conversation.commands.listed()
-        self.prompt.add_commands(self.further_commands)
+        self.prompt.add_commands(self.further_commands, conversation.mcp.resources)
         conversation.mcp.ask = self._show_form
 
     async def _show_form(self, server: str, question: Json) -> Json:

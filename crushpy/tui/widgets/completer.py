@@ -14,6 +14,7 @@ from textual.widgets.text_area import Selection
 
 from crushpy.core.app_commands import AppCommand
 from crushpy.core.messages import Data
+from crushpy.security.sanitize import one_line
 from crushpy.tui.widgets.file_finder import FileFinder
 from crushpy.tui.widgets.fitting import POINTER, end_of, pointed, window
 from crushpy.util.images import SUFFIXES
@@ -207,6 +208,8 @@ class Completer:
     def __init__(self, prompt: TextArea, commands: Sequence[AppCommand], files: FileFinder) -> None:
         self.commands = commands
         self.files = files
+        self.resources: Sequence[tuple[str, str]] = ()
+        """Of MCP servers: `server:uri`, and a name."""
         self._prompt = prompt
         self._list: CompletionList | None = None
         self._token: Token | None = None
@@ -280,17 +283,29 @@ class Completer:
         self._search(token)
 
     def _search(self, token: Token) -> None:
+        if ":" in token.typed and (resources := self._resources(token.typed)):
+            self._offer(resources)
+            return
         if not self.files.ready:
             self._offer([], self.files.problem or "listing files …")
             return
         if self.files.count <= MAX_PATHS_AT_ONCE:
-            self._offer(file_completions(self.files.search(token.typed)))
+            found = file_completions(self.files.search(token.typed))
+            self._offer([*found, *self._resources(token.typed)])
             return
         seen = self._list.choices if self._list is not None else ()
         self._offer([choice for choice in seen if token.typed.lower() in choice.label.lower()])
         if not self._searching:
             self._searching = True
             self._prompt.run_worker(self._search_in_thread(token), group="file-search")
+
+    def _resources(self, typed: str) -> list[Completion]:
+        """Those of the server whose name was typed, or the beginning of it."""
+        return [
+            Completion(f"@{mention} ", f"@{mention}", one_line(name))
+            for mention, name in self.resources
+            if typed and mention.lower().startswith(typed.lower())
+        ]
 
     async def _search_in_thread(self, token: Token) -> None:
         """One search at a time; if more was typed meanwhile, another one follows."""
@@ -304,7 +319,7 @@ class Completer:
         self._searching = False
         moved = self._list is not None and self._list.moved
         if self._token == token and not moved and not self._is_dismissed(token):
-            self._offer(file_completions(found))
+            self._offer([*file_completions(found), *self._resources(token.typed)])
 
     async def _list_files(self) -> None:
         first = not self.files.ready

@@ -272,8 +272,9 @@ class PromptInput(FoldingTextArea):
         self.replace("\n", start, (row, column), maintain_selection_offset=False)
         return True
 
-    def add_commands(self, commands: Sequence[AppCommand]) -> None:
-        """Offers the commands of a conversation beside those of the app."""
+    def add_commands(self, commands: Sequence[AppCommand], resources: Sequence[tuple[str, str]] = ()) -> None:
+        """Offers the commands of a conversation beside those of the app, and resources of MCP servers."""
+        self._completer.resources = resources
         own = [one for one in self._completer.commands if by_slash(one.slash)]
         self._completer.commands = (*own, *commands)
 

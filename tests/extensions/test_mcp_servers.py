@@ -1,0 +1,146 @@
+"""What servers offer, ask and do, over stdio and HTTP, in both revisions of the protocol."""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.mcp_http_stand_in import HttpStandIn
+
+from crushpy.extensions.mcp.mcp_process import McpProcess
+from crushpy.extensions.mcp.wire import McpOrder, McpReport, ServerSpec
+
+STAND_IN = str(Path(__file__).parents[1] / "support" / "mcp_stand_in.py")
+REVISIONS = {"2025-11-25": "", "2026-07-28": "modern"}
+
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[McpProcess]:
+    """One process for all cases: its start takes a second."""
+    started = McpProcess()
+    yield started
+    started.end()
+
+
+class Connected:
+    """A server, and what the process reported about it."""
+
+    def __init__(self, process: McpProcess, lists: Any) -> None:
+        self.process, self.lists = process, lists
+        self.heard: list[McpReport] = []
+        self.answer: dict[str, Any] = {"action": "decline"}
+
+    async def order(self, verb: Any, name: str, **arguments: Any) -> str:
+        data = await self.process.carry_out(verb, "one", name=name, arguments=arguments, heard=self._hear)
+        return data["content"][0]["text"]
+
+    def _hear(self, report: McpReport) -> None:
+        self.heard.append(report)
+        if report.kind == "elicit":
+            number = int(report.data["question"])
+            self.process.send(McpOrder(number, "answer", arguments=self.answer))
+
+
+@asynccontextmanager
+async def connected(
+    process: McpProcess, transport: str, *words: str, environment: dict[str, str] | None = None
+) -> AsyncIterator[Connected]:
+    server = HttpStandIn(*words) if transport == "http" else None
+    spec = ServerSpec(
+        command=(sys.executable, STAND_IN, "3", *words),
+        env={**os.environ, **(environment or {})},
+        url=server.url if server else "",
+        timeout=20,
+    )
+    try:
+        yield Connected(process, await process.carry_out("connect", "one", spec=spec))
+    finally:
+        process.send(McpOrder(0, "disconnect", "one"))
+        if server:
+            server.close()
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+async def test_everything_works_over_both_transports_in_both_revisions(
+    process: McpProcess, transport: str, revision: str
+) -> None:
+    words = (REVISIONS[revision], "progress", "ask", "fail")
+    async with connected(process, transport, *words) as one:
+        assert one.lists["protocol"] == revision
+        assert [tool["name"] for tool in one.lists["tools"]][-3:] == ["ask", "fail", "progress"]
+        assert one.lists["prompts"] == [{"name": "greet", "description": "Greets.", "arguments": ["who"]}]
+        assert one.lists["resources"][0]["uri"] == "memo://one"
+        assert await one.order("call", "tool_001", x=1) == 'tool_001 got {"x": 1}'
+        assert await one.order("read", "memo://one") == "the first memo"
+        assert await one.order("prompt", "greet", who="Ada") == "Greet Ada."
+        assert await one.order("call", "progress") == "done in two steps"
+        assert [report.data["message"] for report in one.heard] == ["step 1", "step 2"]
+        assert '"decline"' in await one.order("call", "ask")
+        one.answer = {"action": "accept", "content": {"name": "Ada"}}
+        assert '"Ada"' in await one.order("call", "ask")
+        assert await one.order("call", "fail") == "it went wrong"
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+async def test_a_result_of_50_mb_arrives_cut_at_the_limit(
+    process: McpProcess, transport: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLOOD", "2700000")
+    async with connected(process, transport, "flood") as one:
+        text = await one.order("call", "flood")
+        assert text.startswith("a long line of it\n") and len(text) == 20_000_000
+        assert await one.order("call", "tool_001") == "tool_001 got {}"
+
+
+async def test_a_server_that_floods_everything_is_still_used(process: McpProcess) -> None:
+    async with connected(process, "stdio", "noise") as one:
+        assert await one.order("call", "tool_001") == "tool_001 got {}"
+
+
+async def test_a_cancelled_call_is_cancelled_at_the_server(process: McpProcess, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    async with connected(process, "stdio", "hang", environment={"LOG": str(log)}) as one:
+        call = asyncio.create_task(one.order("call", "hang"))
+        await _until(lambda: '"tools/call"' in log.read_text())
+        call.cancel()
+        await _until(lambda: "notifications/cancelled" in log.read_text())
+
+
+APP = """
+import asyncio, os, sys
+from crushpy.extensions.mcp.mcp_process import McpProcess
+from crushpy.extensions.mcp.wire import ServerSpec
+async def main():
+    spec = ServerSpec(command=tuple(sys.argv[1:]), env=dict(os.environ))
+    await McpProcess().carry_out("connect", "one", spec=spec)
+asyncio.run(main())
+"""
+SERVER = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(3600)"
+
+
+async def test_servers_end_with_crushpy_also_after_kill_9(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    server = (sys.executable, "-c", SERVER, str(pid))
+    app = await asyncio.create_subprocess_exec(sys.executable, "-c", APP, *server)
+    await _until(lambda: pid.exists() and pid.read_text())
+    app.kill()
+    await app.wait()
+    await _until(lambda: not _is_alive(int(pid.read_text())))
+
+
+async def _until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
