@@ -79,7 +79,6 @@ class McpServers:
 
     @property
     def resources(self) -> list[tuple[str, str]]:
-        """The resources as prompts mention them, without the `@`, and their names."""
         return [
             (f"{server}:{entry['uri']}", str(entry.get("name") or ""))
             for server, one in self._known()

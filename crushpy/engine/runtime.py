@@ -34,6 +34,11 @@ class McpAccess(Protocol):
         """The names of the prompts that the servers offer, as far as known, and their descriptions."""
         ...
 
+    @property
+    def resources(self) -> Sequence[tuple[str, str]]:
+        """The resources as prompts mention them, `server:uri`, as far as known, and their names."""
+        ...
+
     ask: AskUser | None
     """Set by a front end that can show the question of a server; gets its name and the question."""
 
