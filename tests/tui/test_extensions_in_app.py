@@ -1,0 +1,67 @@
+"""Commands, skills, sub-agents and rules files in the app."""
+
+from pathlib import Path
+
+import pytest
+from driving import Start, start
+from extensions.test_commands_and_agents import add_agent, add_command
+from extensions.test_skills import add_skill
+from scripted_llm.replies import Call, Reply
+from scripted_llm.server import ScriptedLLM
+from textual.widgets import Input
+
+from crushpy.tui.command_palette import PaletteScreen
+from crushpy.tui.screens.choose import ChooseScreen
+
+__all__ = ["start"]
+
+
+async def test_commands_of_files_are_sent_and_in_the_palette(
+    start: Start, llm: ScriptedLLM, home: Path
+) -> None:
+    add_command(home, "fix", "Fix $1 quickly", description="Fixes one thing")
+    llm.always("Fine.")
+    async with start(size=(120, 40)) as app:
+        await app.opened()
+        await app.say("/fix tests")
+        await app.sees("Fix tests quickly", "Fine.")
+        await app.rests()
+        await app.press("ctrl+p")
+        await app.shows(PaletteScreen)
+        field = app.app.screen.query_one(Input)
+        field.value = "fixes one"
+        await app.sees("Fixes one thing")
+        await field.action_submit()
+        await app.until(lambda: app.chat.prompt.draft == "/fix ", "the command in the prompt")
+
+
+async def test_what_was_found_is_listed_with_its_problems(start: Start, llm: ScriptedLLM, home: Path) -> None:
+    place = add_skill(home, "pdf", description="Reads PDF")
+    add_skill(home, "empty").joinpath("SKILL.md").write_text("")
+    add_agent(home, "rev", "color: red\n")
+    assert place.exists()
+    async with start(size=(120, 40)) as app:
+        await app.opened()
+        await app.say("/skills")
+        await app.shows(ChooseScreen)
+        await app.sees("pdf", "loaded: Reads PDF", "refused: it has no text")
+        await app.press("escape")
+        await app.say("/agents")
+        await app.sees("rev", "loaded: About rev")
+
+
+async def test_memory_lists_rules_files_and_why_they_were_read(
+    start: Start, llm: ScriptedLLM, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (workspace / "AGENTS.md").write_text("Root rule.")
+    (workspace / "sub").mkdir()
+    (workspace / "sub" / "AGENTS.md").write_text("Rule of sub.")
+    (workspace / "sub" / "a.py").write_text("x = 1\n")
+    llm.script(Reply(calls=[Call("view", {"file_path": "sub/a.py"})]), "Fine.")
+    async with start(size=(120, 40)) as app:
+        await app.say("look")
+        await app.sees("Fine.")
+        await app.rests()
+        await app.say("/memory")
+        await app.shows(ChooseScreen)
+        await app.sees("read at the beginning", "sub/AGENTS.md", "came with view")
