@@ -100,7 +100,7 @@ async def test_each_has_one_row_with_its_name_and_key_at_the_right_and_what_was_
         await app.shows(PaletteScreen)
         await app.until(lambda: listed(app.chat.app.screen), "the list")
         rows = [line for line in app.text.splitlines() if "/context" in line]
-        assert len(rows) == 1 and rows[0].split()[-2:] == ["/context", "Ctrl+O"]
+        assert len(rows) == 1 and rows[0].rstrip(" ▁▂▃▄▅▆▇█").split()[-2:] == ["/context", "Ctrl+O"]
         palette = app.chat.app.screen.query_one("#--container")
         assert palette.outer_size.width <= 80
         await app.type("glossary")
