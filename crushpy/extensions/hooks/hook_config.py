@@ -1,5 +1,6 @@
 """The configured hooks, in Claude Code's form: from files and from the settings, read leniently."""
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -21,6 +22,7 @@ EVENTS = (
     *("PostToolUseFailure", "Notification", "Stop", "SubagentStop", "PreCompact", "PostCompact"),
 )
 MAX_SCRIPT_BYTES = 1_000_000
+SCRIPTS = (".sh", ".bash", ".zsh", ".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".pl", ".php")
 _NAMES = re.compile(r"[\w ,|-]*")
 _WORD = re.compile(r"[^\s=;|&()<>`\"']+")
 
@@ -130,7 +132,7 @@ def hooks_digest(hooks: Iterable[HookCommand], root: Path) -> str:
         digest.update(msgspec.json.encode(about))
         for word in _WORD.findall(re.sub(r"\"?\$\{?CLAUDE_PROJECT_DIR\}?\"?/?", "", hook.command)):
             with suppress(OSError):
-                if (root / word).is_file():
+                if word.endswith(SCRIPTS) or os.access(root / word, os.X_OK):  # not what it writes
                     digest.update((root / word).read_bytes()[:MAX_SCRIPT_BYTES])
     return digest.hexdigest()[:16]
 
