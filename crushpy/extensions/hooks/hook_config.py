@@ -107,7 +107,7 @@ def read_hooks(
                     problems.append(f"{where} is not an event that crushpy has; its hooks never run")
         except (Unreadable, msgspec.MsgspecError, re.error, RecursionError) as error:
             problems.append(f"{where} is not used: {one_line(str(error))}")
-    return found, problems
+    return found, list(dict.fromkeys(problems))
 
 
 def _hooks(event: str, groups: Any, file: HookFile, where: str, problems: list[str]) -> Iterator[HookCommand]:
