@@ -46,7 +46,8 @@ class SlashCommands:
 
     async def expand(self, text: str) -> CommandPrompt | None:
         """The prompt that `/name arguments` stands for; None if there is no such command."""
-        name, _, arguments = text.removeprefix("/").partition(" ")
+        name, *rest = text.removeprefix("/").split(maxsplit=1) or [""]
+        arguments = rest[0].strip() if rest else ""
         try:
             if name.startswith(MCP_PREFIX) and self._servers.names:
                 return CommandPrompt(await self._servers.prompt(name, _words(arguments)))
@@ -55,7 +56,7 @@ class SlashCommands:
         command = self._extensions.commands().get(name)
         if command is None:
             return None
-        body, arguments = self._extensions.text(command), arguments.strip()
+        body = self._extensions.text(command)
         words, parts, files, start = _words(arguments), list[str](), list[str](), 0
         for found in _MARK.finditer(body):  # once: what an argument holds is not expanded
             parts.append(body[start : found.start()])

@@ -75,10 +75,10 @@ class UserExtensions:
 
     def load_skill(self, name: str) -> tuple[str, str]:
         """The name and the text of a skill. Raises ToolError."""
-        skills = self.use("skills")
+        skills = {one.name: one for one in self._offered()}
         found = skills.get(name) or skills.get(name.rpartition(":")[2])
         if found is None:
-            names = ", ".join(one.name for one in self._offered()) or "none"
+            names = ", ".join(skills) or "none"
             raise ToolError(f"There is no skill {name!r}. There are: {names}.")
         from crushpy.extensions.skill_texts import skill_text
 

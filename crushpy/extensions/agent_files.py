@@ -19,9 +19,9 @@ def agent_definition(one: Extension, load_skill: Callable[[str], tuple[str, str]
     document = one.document
     given = document.fields.get("tools")
     switches = cast("Json", given) if isinstance(given, dict) else {}
-    allowed = None if given is None or switches else frozenset(map(own_tool, document.words("tools")))
-    if allowed is not None and "*" in allowed:
-        allowed = None
+    words = document.words("tools")
+    listed = given is not None and not isinstance(given, dict) and "*" not in words
+    allowed = frozenset(map(own_tool, words)) if listed else None
     denied = {own_tool(name) for name in document.words("disallowedTools")}
     denied |= {own_tool(name) for name, on in switches.items() if on is False}
     permission = document.fields.get("permission")

@@ -53,11 +53,8 @@ class Plugin(Data, frozen=True):
     @property
     def contents(self) -> tuple[str, ...]:
         """The kinds of extensions in it."""
-        named = {kind for kind, names in self.named.items() if names} | set(self.manifest) & {"mcpServers"}
-        return tuple(kind for kind in (*CONTENTS, "mcpServers") if kind in named or self._has(kind))
-
-    def _has(self, kind: str) -> bool:
-        return (self.folder / kind).exists()
+        named = self.named
+        return tuple(kind for kind in CONTENTS if named.get(kind) or (self.folder / kind).exists())
 
 
 def read_plugin(folder: Path) -> Plugin:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from extensions.test_mcp_calls import configure
 from extensions.test_skills import add_skill, listed, results
 from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
@@ -120,6 +121,22 @@ def test_a_skill_for_the_user_alone_is_a_command(run: Run, llm: ScriptedLLM, hom
     llm.script("Done.")
     run("/deploy prod")
     assert "Deploy prod." in prompt(llm) and "<skills>" not in llm.requests[0].body["messages"][0]["content"]
+
+
+def test_text_on_stdin_belongs_to_the_arguments(run: Run, llm: ScriptedLLM, home: Path) -> None:
+    add_command(home, "fix", "Fix: $ARGUMENTS")
+    llm.script("Done.")
+    run("/fix", stdin="the log")
+    assert prompt(llm) == "Fix: the log"
+
+
+def test_prompts_of_servers_are_commands(run: Run, llm: ScriptedLLM, home: Path) -> None:
+    configure(home, "1")
+    llm.script(Reply(calls=[Call("mcp", {"action": "search"})]), "Done.", "Done.")
+    run("look")
+    done = run("/mcp__many__greet Ann")
+    assert done.code == 0, done.stderr
+    assert "Ann" in prompt(llm)
 
 
 def test_the_model_of_a_command_is_used_for_its_turn(run: Run, llm: ScriptedLLM, home: Path) -> None:

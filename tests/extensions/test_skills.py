@@ -189,6 +189,9 @@ def test_links_are_not_followed_out_of_the_folders(home: Path, cli: Cli, tmp_pat
     (skills / "broken").mkdir()
     (skills / "broken" / "SKILL.md").symlink_to(tmp_path / "nothing")
     (skills / "circle").symlink_to(skills)
+    (skills / "pipe").mkdir()
+    os.mkfifo(skills / "pipe" / "SKILL.md")
+    (skills / "folder" / "SKILL.md").mkdir(parents=True)
     (skills / "own").symlink_to(skills / "plain")
     found = listed(cli)
     assert {name: one["status"] for name, one in found.items()} == {
@@ -196,6 +199,8 @@ def test_links_are_not_followed_out_of_the_folders(home: Path, cli: Cli, tmp_pat
         "linked": "refused",
         "file": "refused",
         "broken": "refused",
+        "pipe": "refused",
+        "folder": "refused",
     }
     assert "leads out" in found["linked"]["reason"] and "leads out" in found["file"]["reason"]
 
