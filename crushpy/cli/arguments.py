@@ -33,7 +33,7 @@ COMMANDS = {
     "doctor": "Check the installation and report problems.",
 }
 """Names and descriptions. Each is a module of this package with a function `register(app)`."""
-SHARED_MODULES = {"untrust": "trust"}
+SHARED_MODULES = {"untrust": "trust", "plugins": "skills"}
 """Commands that are registered by the module of another."""
 
 

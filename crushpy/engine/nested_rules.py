@@ -10,6 +10,7 @@ import msgspec
 from crushpy.core.access import Access
 from crushpy.engine.agents.scope import Services
 from crushpy.engine.environment import MAX_FILE_CHARS, NAMES, read_instructions
+from crushpy.security.sanitize import encodable
 from crushpy.tools.base import Outcome
 from crushpy.tools.view import ViewArgs, ViewTool
 
@@ -24,8 +25,9 @@ NOT_OURS = {".git", "node_modules", "site-packages"}
 class NestedRules:
     """The rules files of one workspace. A file that `view` may not read without a question is left out."""
 
-    def __init__(self, services: Services) -> None:
-        self._services = services
+    def __init__(self, services: Services, has_loaded: Callable[[str], bool] = lambda _: False) -> None:
+        """`has_loaded`: whether the context holds a rules file."""
+        self._services, self._has_loaded = services, has_loaded
         self._context = services.workspace
         self._cwd = Path(os.path.realpath(services.workspace.cwd))
         self._arriving: set[str] = set()
@@ -33,7 +35,7 @@ class NestedRules:
 
     def keys_for(self, path: str) -> list[str]:
         """The rules files that apply to a file, given by its real path, the outermost first."""
-        return [RULES_KEY + str(file.relative_to(self._cwd)) for file in self._files(Path(path))]
+        return [encodable(f"{RULES_KEY}{file.relative_to(self._cwd)}") for file in self._files(Path(path))]
 
     def _files(self, path: Path) -> Iterator[Path]:
         if not path.is_relative_to(self._cwd) or NOT_OURS & set(path.relative_to(self._cwd).parts):
@@ -53,19 +55,13 @@ class NestedRules:
         cut = len(text) - MAX_FILE_CHARS
         return text if cut <= 0 else f"{text[:MAX_FILE_CHARS]}\n[... {cut:,} characters cut; view {name} ...]"
 
-    async def attach(
-        self,
-        outcome: Outcome,
-        tool: str,
-        accesses: tuple[Access, ...],
-        has_loaded: Callable[[str], bool],
-    ) -> Outcome:
+    async def attach(self, outcome: Outcome, tool: str, accesses: tuple[Access, ...]) -> Outcome:
         """The outcome with the rules files that apply to its file and are not in the context."""
         paths = [access.value for access in accesses if access.kind == "path" and tool in TOOLS]
         if outcome.is_error or not paths:
             return outcome
         keys = await asyncio.to_thread(lambda: [key for path in paths for key in self.keys_for(path)])
-        new = [key for key in keys if key not in self._arriving and not has_loaded(key)]
+        new = [key for key in keys if key not in self._arriving and not self._has_loaded(key)]
         self._arriving.update(new)  # calls of one reply run in parallel
         found = {key: text for key in new if (text := await asyncio.to_thread(self._block, key))}
         attached, loaded = "".join((outcome.attached, *found.values())), (*outcome.loaded, *found)

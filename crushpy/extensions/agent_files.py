@@ -6,12 +6,10 @@ from typing import cast
 from crushpy.core.messages import Json
 from crushpy.engine.agents.task_spec import AgentDefinition
 from crushpy.extensions.discovery import Extension
+from crushpy.extensions.hooks.claude_format import TOOL_NAMES
 
-ALIASES = {
-    **{"read": "view", "list": "ls", "webfetch": "fetch", "todowrite": "todos", "bashoutput": "job_output"},
-    **{"killshell": "job_kill", "notebookedit": "edit", "patch": "edit"},
-}
-"""The tools of other agents, in lower case, that have other names here."""
+ALIASES = {theirs.lower(): ours for ours, theirs in TOOL_NAMES.items()} | {"list": "ls", "patch": "edit"}
+"""The tools of Claude Code and opencode, in lower case."""
 
 
 def agent_definition(one: Extension, load_skill: Callable[[str], tuple[str, str]]) -> AgentDefinition:

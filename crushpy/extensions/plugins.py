@@ -21,7 +21,6 @@ MANIFESTS = ("plugin.json", ".claude-plugin/plugin.json")
 MCP_FILES = ("mcp.json", ".mcp.json")
 CONTENTS = ("skills", "commands", "agents", "hooks", *MCP_FILES)
 MAX_PLUGIN_FILES = 5_000
-MAX_PLUGIN_BYTES = 100_000_000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -108,21 +107,19 @@ def add_plugin(paths: Paths, folder: Path) -> Plugin:
 
 
 def _check_files(folder: Path) -> None:
-    """Raises UsageError for a link out of the folder, a special file, and a folder that is too large."""
-    files = size = 0
+    """Raises UsageError for a link out of the folder, a special file, and a folder with too many files."""
+    number = 0
     for place, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name != ".git"]
+        number += len(names)
         for path in (Path(place, name) for name in (*names, *folders)):
-            shown = path.relative_to(folder)
-            if path.is_symlink():
-                if path.readlink().is_absolute() or not Path(os.path.realpath(path)).is_relative_to(folder):
-                    raise UsageError(f"{shown} is a link that leads out of the plugin.", "Remove it.")
-            elif path.is_file():
-                files, size = files + 1, size + path.stat().st_size
-            elif not path.is_dir():
-                raise UsageError(f"{shown} is not a regular file.", "Remove it.")
-            if files > MAX_PLUGIN_FILES or size > MAX_PLUGIN_BYTES:
-                raise UsageError(f"{folder} is too large for a plugin.", "Name the folder of one plugin.")
+            real = Path(os.path.realpath(path))
+            if path.is_symlink() and (path.readlink().is_absolute() or not real.is_relative_to(folder)):
+                raise UsageError(f"{path} is a link that leads out of the plugin.", "Remove it.")
+            if not real.is_file() and not real.is_dir():
+                raise UsageError(f"{path} is not a regular file.", "Remove it.")
+        if number > MAX_PLUGIN_FILES:
+            raise UsageError(f"{folder} has too many files for a plugin.", "Name the folder of one plugin.")
 
 
 def remove_plugin(paths: Paths, name: str) -> bool:

@@ -83,7 +83,7 @@ class ToolRunner:
         self._observers, self._verify_database = scope.services.observers, scope.services.store.verify
         self._tools = {tool.name: tool for tool in tools}
         self._context, self._policy, self._pins = context, policy, pins
-        self._rules = NestedRules(scope.services)
+        self._rules = NestedRules(scope.services, scope.session.has_loaded)
         self.denied_noninteractive = False
         self.stopped = ""
         """Why a hook wants the turn to end."""
@@ -165,7 +165,7 @@ class ToolRunner:
                 call.id, lambda text: self._emit(ToolOutput(call.id, text)), ruling.needs
             )
             outcome = await self._execute(one, observed, tool, args, call_context)
-            return await self._rules.attach(outcome, call.name, accesses, self._session.has_loaded)
+            return await self._rules.attach(outcome, call.name, accesses)
         except (ToolError, OSError) as error:
             return _failure(one.call, error)
         except StorageError:
