@@ -33,6 +33,9 @@ def connect_command(
         typer.Argument(hidden=True, help="Not accepted: keys are not read from the command line."),
     ] = None,
     remove: Annotated[bool, typer.Option("--remove", help="Remove the stored key.")] = False,
+    file: Annotated[
+        bool, typer.Option("--file", help="Store the key in a file that only you can read, not encrypted.")
+    ] = False,
 ) -> None:
     """Store a provider's key in the system's keyring, from a hidden prompt or from stdin."""
     from crushpy.cli.workspace import load_here
@@ -48,19 +51,32 @@ def connect_command(
         raise UsageError("No provider was given.", "For example: crushpy connect anthropic")
     settings = load_here().settings
     name = require_provider(provider, settings)
-    print(_remove_key(name, settings) if remove else _store_key(name, settings))
+    print(_remove_key(name, settings) if remove else _store_key(name, settings, file))
 
 
-def _store_key(name: str, settings: "Settings") -> str:
+def _store_key(name: str, settings: "Settings", in_file: bool) -> str:
+    from crushpy.core.paths import Paths
     from crushpy.llm.key_store import locate_key, require_key_storage, store_key
+    from crushpy.llm.system_keyring import KeyringUnusable
 
-    keyring = require_key_storage(name, settings)  # fails before a key is pasted
-    store_key(name, read_hidden(f"Key for {name} (not shown): "), settings)
+    place = f"the file {Paths().key_file}"
+    try:  # fails before a key is pasted
+        place = place if in_file else f"the keyring ({require_key_storage(name, settings)})"
+    except KeyringUnusable as error:
+        if not (sys.stdin.isatty() and _agrees_to_file(error, place)):
+            raise
+        in_file = True
+    store_key(name, read_hidden(f"Key for {name} (not shown): "), settings, in_file=in_file)
     location = locate_key(name, settings)
-    message = f"The key for {name} is stored in the keyring ({keyring})."
+    message = f"The key for {name} is stored in {place}."
     if location.held:
         return f"{message} {location.variable} is set and overrides it."
     return f"{message} `crushpy models` lists its models."
+
+
+def _agrees_to_file(error: CrushpyError, place: str) -> bool:
+    question = f"{error.message} Store the key in {place}, readable only by you, not encrypted?"
+    return typer.confirm(question, err=True)
 
 
 def _remove_key(name: str, settings: "Settings") -> str:

@@ -64,6 +64,11 @@ class Paths:
         return self.data_dir / "stored_keys.json"
 
     @property
+    def key_file(self) -> Path:
+        """Keys that the user chose to store in a file, for want of a keyring."""
+        return self.data_dir / "keys.json"
+
+    @property
     def model_lists(self) -> Path:
         """A cache of the models that servers offer."""
         return self.data_dir / "model_lists.json"

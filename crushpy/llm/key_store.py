@@ -1,12 +1,14 @@
 """Finds and stores the keys of providers: in the environment, else in the system's keyring.
 
-No file of ours ever contains a key. A file in the data folder lists the providers whose key was stored, so
-that the keyring is loaded only if the environment has no key and the keyring has one.
+A file in the data folder lists the providers whose key was stored, so that the keyring is loaded only if the
+environment has no key and the keyring has one. If the system has no keyring, and only if the user agrees, a
+key is stored in a file of its own, which the agent's tools and the sandbox cannot read.
 """
 
 import os
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -32,7 +34,14 @@ class KeyOrigin(Data, frozen=True):
     held: bool = False
     """That variable is set."""
     stored: bool = False
-    """The environment has no key, and one was stored in the keyring."""
+    """The environment has no key, and one was stored in the keyring or in a file."""
+    in_file: bool = False
+    """It was stored in a file."""
+
+    @property
+    def store(self) -> str:
+        """Where a stored key is, for people."""
+        return f"the file {Paths().key_file}" if self.in_file else "the keyring"
 
 
 class FoundKey(Data, frozen=True):
@@ -66,7 +75,7 @@ def find_key(
     from crushpy.security.redact import add_secret
 
     try:
-        key = read_secret(provider)
+        key = _keys_in_file()[provider] if place.in_file else read_secret(provider)
     except KeyringUnusable as error:
         return FoundKey(place, problem=error.message)
     if not key:
@@ -86,7 +95,8 @@ def locate_key(provider: str, settings: "Settings", environ: Mapping[str, str] |
     guessed = () if provider in settings.providers else vendors.guessed_variables(provider)
     if any(environ.get(name) for name in guessed):
         return KeyOrigin()  # litellm reads it, and the environment takes precedence
-    return KeyOrigin(next(iter(variables), ""), stored=provider in stored_names())
+    in_file = provider in _keys_in_file()
+    return KeyOrigin(next(iter(variables), ""), stored=in_file or provider in stored_names(), in_file=in_file)
 
 
 # --- storing -------------------------------------------------------------------------------------------
@@ -94,6 +104,10 @@ def locate_key(provider: str, settings: "Settings", environ: Mapping[str, str] |
 
 def stored_names(paths: Paths | None = None) -> frozenset[str]:
     """The providers whose key was stored."""
+    return _names_in_keyring(paths) | _keys_in_file(paths).keys()
+
+
+def _names_in_keyring(paths: Paths | None = None) -> frozenset[str]:
     try:
         text = (paths or Paths()).stored_keys.read_bytes()
         return frozenset(msgspec.json.decode(text, type=list[str]))
@@ -101,34 +115,49 @@ def stored_names(paths: Paths | None = None) -> frozenset[str]:
         return frozenset()
 
 
-def store_key(provider: str, key: str, settings: "Settings") -> None:
-    """Store a key in the keyring. Raises UsageError for an invalid key, KeyringUnusable with a hint."""
+def _keys_in_file(paths: Paths | None = None) -> dict[str, str]:
+    try:
+        return msgspec.json.decode((paths or Paths()).key_file.read_bytes(), type=dict[str, str])
+    except (OSError, msgspec.DecodeError):
+        return {}
+
+
+def store_key(provider: str, key: str, settings: "Settings", *, in_file: bool = False) -> None:
+    """Store a key in the keyring, or in a file. Raises UsageError for an invalid key, KeyringUnusable with
+    a hint."""
     from crushpy.llm.system_keyring import write_secret
     from crushpy.security.redact import add_secret
 
     key = checked_key(key)
     add_secret(key)
-    with _add_hint(provider, settings):
+    if in_file:
+        _write_keys(lambda: {**_keys_in_file(), provider: key})
+        return
+    with _add_hint(provider, settings, after=file_hint(provider)):
         write_secret(provider, key)
-    _record(provider, stored=True)
+    _write_names(lambda: _names_in_keyring() | {provider})
+    _forget_in_file(provider)
 
 
 def remove_key(provider: str, settings: "Settings") -> bool:
-    """Delete a key from the keyring, and stop looking for it there. Returns whether there was one."""
+    """Delete a stored key, and stop looking for it. Returns whether there was one."""
     from crushpy.llm.system_keyring import delete_secret
 
-    recorded = provider in stored_names()
-    if recorded:
-        _record(provider, stored=False)  # first, in case the keyring is no longer available
+    in_file = _forget_in_file(provider)
+    recorded = provider in _names_in_keyring()
+    if in_file and not recorded:
+        return True
+    if recorded:  # first, in case the keyring is no longer available
+        _write_names(lambda: _names_in_keyring() - {provider})
     with _add_hint(provider, settings, "The key is no longer used. " if recorded else ""):
-        return delete_secret(provider)
+        return delete_secret(provider) or in_file
 
 
 def require_key_storage(provider: str, settings: "Settings") -> str:
     """The name of the keyring that would be used. Raises KeyringUnusable with a hint."""
     from crushpy.llm.system_keyring import require_keyring
 
-    with _add_hint(provider, settings):
+    with _add_hint(provider, settings, after=file_hint(provider)):
         return require_keyring()
 
 
@@ -191,24 +220,42 @@ def variable_hint(provider: str, settings: "Settings") -> str:
     return f"Set {known[0]} in the environment instead."
 
 
+def file_hint(provider: str) -> str:
+    return f" Or store it in {Paths().key_file}, not encrypted: crushpy connect {provider} --file"
+
+
 @contextmanager
-def _add_hint(provider: str, settings: "Settings", before: str = "") -> Generator[None]:
+def _add_hint(provider: str, settings: "Settings", before: str = "", after: str = "") -> Generator[None]:
     """Add a hint to an error of the keyring: how to set the key without it."""
     from crushpy.llm.system_keyring import KeyringUnusable
 
     try:
         yield
     except KeyringUnusable as error:
-        raise KeyringUnusable(error.message, f"{before}{variable_hint(provider, settings)}") from None
+        raise KeyringUnusable(error.message, f"{before}{variable_hint(provider, settings)}{after}") from None
 
 
-def _record(provider: str, *, stored: bool) -> None:
+def _forget_in_file(provider: str) -> bool:
+    there = provider in _keys_in_file()
+    if there:
+        _write_keys(lambda: {name: key for name, key in _keys_in_file().items() if name != provider})
+    return there
+
+
+def _write_keys(change: Callable[[], dict[str, str]]) -> None:
+    _write(Paths().key_file, lambda: msgspec.json.encode(change()))
+
+
+def _write_names(change: Callable[[], frozenset[str]]) -> None:
+    _write(Paths().stored_keys, lambda: msgspec.json.encode(sorted(change())))
+
+
+def _write(file: Path, content: Callable[[], bytes]) -> None:
+    """Replaces a file by what `content` makes of it, while no other process changes it."""
     from crushpy.security.private_files import locked, write_private
 
-    file = Paths().stored_keys
     try:
         with locked(file.with_name(f"{file.name}.lock"), 10):
-            names = stored_names() | {provider} if stored else stored_names() - {provider}
-            write_private(file, msgspec.json.encode(sorted(names)))
+            write_private(file, content())
     except (OSError, TimeoutError) as error:
         raise CrushpyError(f"{file} could not be written: {error}.") from error

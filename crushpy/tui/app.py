@@ -135,7 +135,7 @@ class CrushpyApp(AdaptedApp):
     def _leave(self, number: int) -> None:
         """Handles a signal: stops what runs, and restores the terminal."""
         self.ended_by = number
-        self.run_worker(self.chat.leave(), exclusive=False)
+        self.run_worker(self.chat.leave, exclusive=False)
 
     def adopt(self, settings: "Settings") -> None:
         """Applies the theme and the keys of the settings."""
@@ -188,12 +188,16 @@ class CrushpyApp(AdaptedApp):
             self.push_screen(PaletteScreen(chat.recent_actions, self.keys, chat.further_commands), chosen)
 
     def action_command(self, action: str, argument: str = "") -> None:
-        """Runs a command of the table; over an open dialog only `quit` is allowed."""
+        """Runs a command of the table, unless a dialog is open (see `check_action`)."""
         if self.screen is not self._chat and action != "quit":
             return
-        self.run_worker(self.chat.perform(action, argument), exclusive=False)
+        may_quit = getattr(self.screen, "may_quit", None) if action == "quit" else None
+        if may_quit is None or may_quit():
+            self.chat.run_command(action, argument)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "command" and self.screen is not self._chat:
+            return parameters[:1] == ("quit",)  # other keys belong to the dialog
         if action == "command" and self._chat is not None and self._chat.prompt.takes_commands:
             asked = next((one for one in APP_COMMANDS if parameters[:1] == (one.action,)), None)
             if asked is not None and self.keys.get(asked.action, asked.key) == VIM_REDO:

@@ -135,6 +135,43 @@ def test_without_a_keyring_that_hides_the_variable_is_named(
     assert kept(env) == {} and not (home / "stored_keys.json").exists()
 
 
+NO_KEYRING = {"PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring"}
+
+
+def test_without_a_keyring_a_private_file_stores_the_key_if_the_user_agrees(
+    cli: Cli, keyring_env: Env, home: Path, llm: ScriptedLLM
+) -> None:
+    env = {**keyring_env, **NO_KEYRING, "ANTHROPIC_BASE_URL": llm.url}
+    refused = cli("connect", "anthropic", stdin=KEY, env=env)
+    assert refused.returncode == 1 and "crushpy connect anthropic --file" in refused.stderr
+    assert KEY not in files_below(home)
+    done = cli("connect", "anthropic", "--file", stdin=KEY, env=env)
+    assert done.returncode == 0 and f"stored in the file {home / 'keys.json'}" in done.stdout
+    assert (home / "keys.json").stat().st_mode & 0o777 == 0o600
+    assert f"anthropic: file {home / 'keys.json'}" in cli("doctor", env=env).stdout
+    llm.script("Hello.")
+    assert cli("run", "-m", "anthropic/claude-sonnet-5-5", "hi", env=env).returncode == 0
+    assert llm.requests[0].headers["x-api-key"] == KEY
+    (home / "keys.json").chmod(0o644)
+    assert "other users can read" in cli("doctor", env=env).stdout
+    assert cli("connect", "anthropic", "--remove", env=env).returncode == 0
+    assert KEY not in (home / "keys.json").read_text()
+
+
+@pytest.mark.parametrize(("answer", "stored"), [("y", True), ("n", False), ("", False)])
+def test_at_the_terminal_the_file_is_offered_and_no_is_the_default(
+    workspace: Path, keyring_env: Env, home: Path, answer: str, stored: bool
+) -> None:
+    with Terminal("connect", "groq", cwd=workspace, env={**keyring_env, **NO_KEYRING}) as terminal:
+        terminal.wait_for("not encrypted?")
+        terminal.press(f"{answer}\r")
+        if stored:
+            terminal.wait_for("not shown")
+            terminal.press(f"{KEY}\r")
+        assert terminal.wait_exit() == (0 if stored else 1)
+    assert (home / "keys.json").exists() is stored
+
+
 def test_a_keyring_that_never_answers_is_given_up(cli: Cli, keyring_env: Env) -> None:
     (Path(keyring_env["TEST_KEYRING"]).parent / "impatient.py").write_text(
         "import crushpy.llm.system_keyring as keyring\nkeyring.KEYRING_TIMEOUT_S = 0.3\n"

@@ -61,7 +61,7 @@ SCREENS: dict[str, Callable[[SessionBrowser, str], Screen[Any]]] = {
     "glossary": lambda *_: GlossaryScreen(),
     "search": lambda library, _: SearchScreen(library, "/work", "zebra"),
     "connect": lambda *_: ConnectScreen(Settings()),
-    "key": lambda *_: KeyScreen("openai", "Secret Service"),
+    "key": lambda *_: KeyScreen("openai", "the keyring (Secret Service)"),
     "rewind": lambda *_: RewindScreen(
         [PointSummary(said(f"prompt {n}"), n, ("a.py",) * n) for n in range(9)], "/work"
     ),

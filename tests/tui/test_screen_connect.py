@@ -47,7 +47,7 @@ async def test_what_is_missing_cannot_be_used_or_tried() -> None:
 
     async with shown(ConnectScreen(Settings(), "anthropic", check, NOBODY)) as screen:
         assert "demo/tour" not in screen.text  # the argument filters
-        await screen.press("enter", "f5")
+        await screen.press("f5")
         assert screen.results == []
         assert any("ANTHROPIC_API_KEY" in message for message in screen.messages)
 
@@ -186,8 +186,29 @@ async def test_without_a_keyring_the_variable_is_named(in_keyring: Path) -> None
 
     keyring.set_keyring(keyring.backends.fail.Keyring())
     async with shown(ConnectScreen(Settings(), "groq", environ=NOBODY)) as screen:
-        await screen.press("f2")
-        assert any("Set GROQ_API_KEY in the environment" in message for message in screen.messages)
+        await screen.pilot.press("f2")
+        await screen.until(lambda: "Store it in a file" in screen.text)
+        assert "Set GROQ_API_KEY in the environment" in screen.text
+        await screen.pilot.press("escape")
+        await screen.settle()
+        assert "✗ groq" in screen.text
+
+
+async def test_without_a_keyring_a_file_stores_the_key_once_the_user_agrees(
+    in_keyring: Path, home: Path
+) -> None:
+    import keyring.backends.fail
+
+    keyring.set_keyring(keyring.backends.fail.Keyring())
+    async with shown(ConnectScreen(Settings(), "groq", environ=NOBODY)) as screen:
+        await screen.pilot.press("f2")
+        await screen.until(lambda: "Store it in a file" in screen.text)
+        await screen.pilot.press("down", "enter")
+        await screen.until(lambda: "Key for groq" in screen.text)
+        await screen.pilot.press(*"gsk-secret", "enter")
+        await screen.settle()
+        assert "✓ groq  key stored in the file" in screen.text
+    assert json.loads((home / "keys.json").read_text()) == {"groq": "gsk-secret"}
 
 
 async def test_enter_asks_for_the_key_that_is_missing(in_keyring: Path) -> None:

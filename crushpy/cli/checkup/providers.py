@@ -9,7 +9,7 @@ from crushpy.llm.errors import ModelError
 
 
 def keys(context: CheckContext) -> Iterator[Finding]:
-    """The source of each provider's key: environment, keyring or none. Never the key."""
+    """The source of each provider's key: environment, keyring, file or none. Never the key."""
     from crushpy.llm.key_store import locate_key, stored_names
     from crushpy.llm.vendors import BASES, PROVIDERS
 
@@ -20,7 +20,7 @@ def keys(context: CheckContext) -> Iterator[Finding]:
         if location.held:
             yield _check_variable(name, location.variable)
         elif location.stored:
-            yield _check_keyring(context, name)
+            yield _check_stored(context, name)
         elif location.variable or name not in context.settings.providers:
             missing.append(name)
     for name in BASES:
@@ -37,10 +37,15 @@ def _check_variable(name: str, variable: str) -> Finding:
     return ok(f"{name}: environment, {variable} is set")
 
 
-def _check_keyring(context: CheckContext, name: str) -> Finding:
+def _check_stored(context: CheckContext, name: str) -> Finding:
     from crushpy.llm.key_store import find_key
 
     found = find_key(name, context.settings)
+    if found.place.in_file:
+        file = context.paths.key_file
+        if file.stat().st_mode & 0o077:
+            return fail(f"{name}: other users can read {file}", f"chmod 600 {file}")
+        return ok(f"{name}: file {file}, readable only by you, not encrypted")
     if found.problem:
         return fail(f"{name}: the keyring cannot be read. {found.problem}", f"crushpy connect {name}")
     return ok(f"{name}: keyring")
@@ -85,7 +90,7 @@ def _selection_reason(context: CheckContext, name: str) -> str:
     if location.held:
         return f"no setting names a model and {location.variable} is set"
     if location.stored:
-        return f"no setting names a model and the keyring has the key for {provider}"
+        return f"no setting names a model and {location.store} has the key for {provider}"
     return "no setting names a model, and no key is set"
 
 

@@ -175,7 +175,7 @@ class ChatScreen(ChatHost):
         self._early.clear()
         self.tried.set()
         if options.pick:
-            self.run_worker(self.perform("sessions"))
+            self.run_command("sessions")
         if conversation.plan is not None:
             self.events.offer_plan()
 
@@ -259,9 +259,9 @@ class ChatScreen(ChatHost):
     def _command(self, event: PromptInput.Command) -> None:
         command = by_slash(event.name)
         if command is None:
-            self.run_worker(self.perform("slash", f"/{event.name} {event.args}"))
+            self.run_command("slash", f"/{event.name} {event.args}")
             return
-        self.run_worker(self.perform(command.action, event.args))
+        self.run_command(command.action, event.args)
 
     @on(PromptInput.Shell)
     def _shell(self, event: PromptInput.Shell) -> None:
@@ -386,11 +386,11 @@ class ChatScreen(ChatHost):
     def action_leave_if_empty(self) -> None:
         """Ctrl+D in an empty prompt."""
         if not (self.prompt.draft or self.attachments.images):
-            self.run_worker(self.perform("quit"))
+            self.run_command("quit")
 
     @on(PromptInput.KeysAsked)
     def _keys_asked(self) -> None:
-        self.run_worker(self.perform("help"))
+        self.run_command("help")
 
     def action_page(self, direction: int) -> None:
         self.transcript.interaction.page(direction)

@@ -6,6 +6,7 @@
 import asyncio
 import time
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from textual.screen import Screen
@@ -173,7 +174,7 @@ class ChatHost(TranscriptScreen):
         if now - self.last_stop < NO_REWIND_AFTER_STOP_S:
             return  # the same key has just stopped something: one press too many must not rewind
         if now - before < REWIND_WINDOW_S:
-            self.run_worker(self.perform("rewind"))
+            self.run_command("rewind")
         else:
             self._last_escape = now
 
@@ -197,7 +198,7 @@ class ChatHost(TranscriptScreen):
             self._last_interrupt = now
             return
         if now - self._last_interrupt < QUIT_WINDOW_S:
-            self.run_worker(self.leave())
+            self.run_worker(self.leave)
             return
         self._last_interrupt = now
         self.notify("Press Ctrl+C again to quit", timeout=QUIT_WINDOW_S, markup=False)
@@ -207,6 +208,10 @@ class ChatHost(TranscriptScreen):
     async def replace_conversation(self, options: StartOptions) -> None:
         """Opens another conversation, then closes this one; raises if it cannot be opened."""
         raise NotImplementedError
+
+    def run_command(self, action: str, argument: str = "") -> None:
+        """Runs a command of the table in a worker."""
+        self.run_worker(partial(self.perform, action, argument))
 
     async def perform(self, action: str, argument: str = "") -> None:
         """Runs a command of the table."""

