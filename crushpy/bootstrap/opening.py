@@ -143,7 +143,7 @@ def _build_runtime(
         events(JobEnded(job.id, command, f"{job.status}: {headline('bash', {'command': command})}"))
 
     context.jobs.on_ended = on_job_ended
-    user_settings = UserSettings(settings, paths)
+    user_settings = UserSettings(settings, paths, environment.cwd)
     permissions = PermissionOptions(
         _rules(environment, options, workspaces, additions.tools),
         options.interactive or additions.answers,

@@ -97,10 +97,10 @@ def path_command(as_json: AsJson = False) -> None:
 
     paths, cwd = Paths(), working_folder()
     config, state = files.user_files(paths)
-    project = files.project_file(cwd)
+    project, rules = files.project_file(cwd), files.project_rules_file(paths, cwd)
+    layers = {"user": config, "state": state, "project rules": rules, "project": project}
     rows = [
-        {"layer": layer, "path": str(file), "exists": files.exists(file)}
-        for layer, file in (("user", config), ("state", state), ("project", project))
+        {"layer": layer, "path": str(file), "exists": files.exists(file)} for layer, file in layers.items()
     ]
     rows[-1]["trusted"] = is_trusted(paths, project_root(cwd))
     if as_json:

@@ -96,7 +96,7 @@ async def revoke_command(
         await _revoke_grant(session, rule.strip())
         print(f"{rule} is revoked in {session}.")
         return
-    files = remove_rule(Paths(), rule)
+    files = remove_rule(Paths(), rule, working_folder())
     for file in files:
         print(f"{rule} is removed from {file}.")
     remaining_origins = [each.origin for each in load_here().rules if each.rule == rule.strip()]

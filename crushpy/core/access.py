@@ -96,3 +96,7 @@ class AnswerChoice(Data, frozen=True):
     """The allow rules that it adds, for as long as `kind` says."""
     needs: Privileges = Privileges()
     """Privileges that it grants to a command."""
+    all_projects: bool = False
+    """Of `always`: the rules apply everywhere, not only in this project."""
+    label: str = ""
+    """How it is offered, if not as an answer to "may this run?"."""

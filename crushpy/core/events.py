@@ -118,7 +118,11 @@ class ApprovalNeeded(Event, frozen=True, tag="approval"):
     says: str = ""
     """What the call would do, in one sentence."""
     place: tuple[int, int] = (1, 1)
-    """Its number, and the number of questions that wait together."""
+    """Its number among the questions about one reply, and how many there are."""
+    title: str = ""
+    """The question in a sentence: Edit src/tax.py?"""
+    follows: bool = False
+    """The question before it was about the same tool, allowed once, and this one needs nothing more."""
 
 
 class ApprovalDone(Event, frozen=True, tag="approval_done"):

@@ -44,6 +44,11 @@ class Paths:
         return self.data_dir / "state.toml"
 
     @property
+    def project_rules(self) -> Path:
+        """Permission rules that the user made for single projects, a file for each."""
+        return self.data_dir / "project_rules"
+
+    @property
     def trust_file(self) -> Path:
         """The projects whose settings and templates are used."""
         return self.data_dir / "trusted.json"

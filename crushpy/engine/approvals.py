@@ -3,8 +3,7 @@
 import asyncio
 import shlex
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -12,16 +11,15 @@ import msgspec
 
 from crushpy.core.access import Access, AnswerChoice, AnswerKind, Mode, Privileges
 from crushpy.core.events import ApprovalDone, ApprovalNeeded, Event, Notice
-from crushpy.core.messages import CallDecision, Data, Display, ToolCall
+from crushpy.core.messages import CallDecision, Data, Display, ToolCall, headline
 from crushpy.engine.environment import NAMES
 from crushpy.engine.hooks import NO_REPLY, HookEvent, HookReply, Hooks
 from crushpy.engine.session.session import LiveSession
 from crushpy.engine.user_settings import UserSettings
 from crushpy.permissions.decide import decide
 from crushpy.permissions.decision import Decision, ExecutionContext, missing_needs
-from crushpy.permissions.describe_call import describe_call
 from crushpy.permissions.path_rules import unreadable_below
-from crushpy.permissions.rules import RuleSet, in_mode, rules_for
+from crushpy.permissions.rules import RuleSet, in_mode
 from crushpy.tools.base import ToolContext
 from crushpy.tools.errors import ConsentNeeded
 from crushpy.util.spawn import spawn
@@ -43,6 +41,8 @@ class Answer(Data, frozen=True):
     """With deny: a message for the agent."""
     key: str = ""
     """Which choice of its kind; empty: the first."""
+    command: str = ""
+    """With once: the command to run instead, which is judged again."""
 
 
 class Ruling(Data, frozen=True):
@@ -60,6 +60,8 @@ class Ruling(Data, frozen=True):
     """Privileges granted to a command."""
     covers: str = ""
     """What the user's answer covers, in words."""
+    command: str = ""
+    """The user changed the command to this one: it has to be judged again."""
     ended: str = ""
     """How the turn ended while the question was open, in words: the caller must end too."""
 
@@ -75,6 +77,30 @@ class PermissionOptions(Data, frozen=True):
     mode: Mode = "ask"
     find_guard: Callable[[], ExecutionContext] = ExecutionContext
     """Finds the sandbox. Called at the first decision, because it takes milliseconds."""
+
+
+class CallBatch:
+    """The calls of one reply: questions about them are counted, and like ones can be answered together."""
+
+    def __init__(
+        self,
+        calls: Iterable[ToolCall] = (),
+        accesses: Callable[[ToolCall], tuple[Access, ...]] = lambda _: (),
+    ) -> None:
+        """`accesses`: of a call that is not decided yet; empty if it is invalid."""
+        self._waiting = {call.id: call for call in calls}
+        self._accesses = accesses
+        self.asked = 0
+        self.allowed: frozenset[str] = frozenset()
+        """Calls that the answer "all" covers."""
+        self.once = ""
+        """The tool of the last call that was allowed once; empty after any other answer."""
+
+    def decide(self, call: ToolCall) -> None:
+        self._waiting.pop(call.id, None)
+
+    def waiting(self) -> list[tuple[ToolCall, tuple[Access, ...]]]:
+        return [(call, accesses) for call in self._waiting.values() if (accesses := self._accesses(call))]
 
 
 class Approvals:
@@ -94,7 +120,7 @@ class Approvals:
         self._user_settings = user_settings
         self._emit = emit
         self._waiting: dict[str, asyncio.Future[Answer]] = {}
-        self._questions = _QuestionQueue()
+        self._questions = asyncio.Lock()
         self._always: tuple[str, ...] = ()
         self.grants = session.info.grants
         self.interactive = options.interactive
@@ -165,22 +191,29 @@ class Approvals:
         task: str = "",
         workspace: Path | None = None,
         hooked: HookReply = NO_REPLY,
+        batch: CallBatch | None = None,
     ) -> Ruling:
         """Whether the call may run, and with which privileges. Cancelling an open question is also a ruling.
 
-        `workspace`: as for `judge`. `hooked`: what hooks want.
+        `workspace`: as for `judge`. `hooked`: what hooks want. `batch`: the calls of the same reply.
         """
+        batch = batch or CallBatch()
         decision = self.judge(accesses, workspace)
         if decision.verdict == "ask" and not hooked.decision and not any(one.reason for one in accesses):
             event = HookEvent("PermissionRequest", call=call, accesses=accesses, task=task)
             hooked = await self.hooks.fire(event)
         decision = self._with_hook(decision, hooked)
         if decision.verdict == "ask" and self.interactive:
-            async with self._questions.turn() as place:  # an earlier answer may decide this one
+            async with self._questions:  # an earlier answer may decide this one
+                batch.decide(call)
                 decision = self._with_hook(self.judge(accesses, workspace), hooked)
+                covered = call.id in batch.allowed and not hooked.decision
+                if decision.verdict == "ask" and covered and self._is_plain(accesses, workspace):
+                    return Ruling(decision, answer=Answer("once"), needs=decision.needs, covers="all")
                 if decision.verdict == "ask":
                     shown = await preview()
-                    return await self._ask(call, accesses, decision, shown, task, place, workspace)
+                    return await self._ask(call, accesses, decision, shown, task, workspace, batch)
+        batch.decide(call)
         if decision.verdict == "allow":
             for access in accesses:
                 if access.kind == "path" and access.writes and Path(access.value).name in NAMES:
@@ -220,13 +253,23 @@ class Approvals:
         decision: Decision,
         preview: Display | None,
         task: str,
-        place: tuple[int, int],
         workspace: Path | None,
+        batch: CallBatch,
     ) -> Ruling:
-        from crushpy.permissions.choices import choices_for  # loads the parser of commands
+        from crushpy.permissions.choices import ALL, choices_for  # loads the parser of commands
+        from crushpy.permissions.describe_call import describe_call, title_of
 
         where = workspace or self._workspace
         choices = choices_for(decision, accesses, self._in_force(), where, self._guard)
+        later = [(other, of) for other, of in batch.waiting() if self.judge(of, workspace).verdict == "ask"]
+        plain = self._is_plain(accesses, workspace)
+        same_tool = [(other, of) for other, of in later if plain and other.name == call.name]
+        alike = [other for other, of in same_tool if self._is_plain(of, workspace)]
+        if alike:
+            names = ", ".join(headline(one.name, one.args) for one in (call, *alike))
+            everything = AnswerChoice(ALL, "once", f"all {len(alike) + 1}: {names}")
+            choices = (choices[0], everything, *choices[1:])
+        batch.asked += 1
         question = ApprovalNeeded(
             call.id,
             call.name,
@@ -238,8 +281,11 @@ class Approvals:
             task,
             choices,
             describe_call(accesses, where),
-            place,
+            (batch.asked, batch.asked + len(later)),
+            title_of(call.name, accesses, where, missing_needs(decision)),
+            plain and batch.once == call.name,
         )
+        batch.once = ""
         try:
             answer, chosen = await self._answer_to(question)
         except asyncio.CancelledError:
@@ -247,18 +293,28 @@ class Approvals:
         if answer.kind == "deny":
             words = answer.words or "Ask what they want instead, or go on without it."
             return Ruling(decision, f"The user denied this call. {words}".strip(), answer)
+        if answer.command:
+            return Ruling(decision, answer=answer, command=answer.command)
         if (now := self.judge(accesses, where)).verdict == "deny":  # the mode changed meanwhile
             return _denied(now)
+        if chosen.kind == "once" and plain:
+            batch.once = call.name
+            batch.allowed = frozenset(one.id for one in alike) if chosen.key == ALL else batch.allowed
         if chosen.kind == "conversation":
             self.grants = tuple(dict.fromkeys((*self.grants, *chosen.rules)))
             await self._session.update(grants=self.grants)
         if chosen.kind == "always":
             self._always = (*self._always, *chosen.rules)
-            self._user_settings.allow_privileges(chosen.needs)
-            for rule in chosen.rules:
-                if rule not in rules_for(chosen.needs):
-                    self._user_settings.allow_rule(rule)
+            self._user_settings.allow_rules(chosen)
         return Ruling(decision, answer=answer, needs=decision.needs, covers=chosen.covers)
+
+    def _is_plain(self, accesses: tuple[Access, ...], workspace: Path | None = None) -> bool:
+        """Whether a call needs no network, and nothing outside the workspace."""
+        from crushpy.permissions.describe_call import stays_inside
+
+        where = workspace or self._workspace
+        missing = missing_needs(self.judge(accesses, workspace))
+        return missing == Privileges() and all(stays_inside(access, where) for access in accesses)
 
     def decided(self, accesses: tuple[Access, ...], ruling: Ruling) -> CallDecision:
         """The ruling as it is stored with the result of the call."""
@@ -291,13 +347,13 @@ class Approvals:
         self._explained_no_sandbox = True
         return f"{decision.reason}; no sandbox: {guard.why_not}"
 
-    async def confirm(self, call: ToolCall, reason: str) -> bool:
-        """Asks a question that neither rules nor yolo can answer."""
-        from crushpy.permissions.choices import DENY, ONCE
-
-        async with self._questions.turn():
-            choices = (ONCE, DENY)
-            question = ApprovalNeeded(call.id, call.name, call.args, (), reason, "", choices=choices)
+    async def confirm(self, call: ToolCall, title: str, reason: str, yes: str, no: str) -> bool:
+        """Asks a question that neither rules nor yolo can answer. `yes` and `no` are its answers."""
+        choices = (AnswerChoice("y", "once", label=yes), AnswerChoice("n", "deny", label=no))
+        async with self._questions:
+            question = ApprovalNeeded(
+                call.id, call.name, call.args, (), reason, "", choices=choices, title=title
+            )
             return (await self._answer_to(question))[0].kind != "deny"
 
     async def _answer_to(self, question: ApprovalNeeded) -> tuple[Answer, AnswerChoice]:
@@ -317,31 +373,6 @@ class Approvals:
         finally:
             del self._waiting[question.id]
             self._emit(done)
-
-
-class _QuestionQueue:
-    """Questions one at a time, in order of arrival."""
-
-    def __init__(self) -> None:
-        self._lock = asyncio.Lock()
-        self._open = 0
-        self._arrived = 0
-        self._begun = 0
-
-    @asynccontextmanager
-    async def turn(self) -> AsyncGenerator[tuple[int, int]]:
-        """Waits for its turn. Yields its number and the number of questions that arrived together."""
-        self._open += 1
-        self._arrived += 1
-        try:
-            async with self._lock:
-                self._begun += 1
-                await asyncio.sleep(0)  # calls that begin now are also counted
-                yield self._begun, self._arrived
-        finally:
-            self._open -= 1
-            if not self._open:
-                self._arrived = self._begun = 0
 
 
 def _chosen(answer: Answer, choices: Sequence[AnswerChoice]) -> AnswerChoice:

@@ -11,11 +11,14 @@ from crushpy.core.errors import SettingsError
 from crushpy.permissions.allow_rules import suggest_rule
 from crushpy.permissions.decide import decide
 from crushpy.permissions.decision import Decision, ExecutionContext, missing_needs
+from crushpy.permissions.describe_call import rule_words
 from crushpy.permissions.path_rules import TouchedPath, exact_pattern, is_guarded
 from crushpy.permissions.rules import NETWORK, READ, RUN, WRITE, RuleSet, escaped
 from crushpy.permissions.shell.ast import with_inner
 from crushpy.permissions.shell.line_reader import parse_shell
 
+ALL = "b"
+"""The key of the answer to all questions of a batch that are like this one."""
 ONCE = AnswerChoice("y", "once")
 DENY = AnswerChoice("n", "deny")
 _SUBJECTS = {"path": "this file", "command": "this command", "host": "this host", "none": "this tool"}
@@ -36,10 +39,12 @@ def choices_for(
 
 
 def _permanent_choices(decision: Decision) -> Iterator[AnswerChoice]:
-    """Access to the whole network is never stored permanently."""
+    """In this project, or in all. Access to the whole network is never stored permanently."""
     if NETWORK not in decision.suggested:
-        missing = missing_needs(decision)
-        yield AnswerChoice("a", "always", ", ".join(decision.suggested), decision.suggested, missing)
+        rules, missing = decision.suggested, missing_needs(decision)
+        covers = rule_words(rules)
+        yield AnswerChoice("a", "always", f"{covers} in this project", rules, missing)
+        yield AnswerChoice("g", "always", f"{covers} in all projects", rules, missing, all_projects=True)
 
 
 def _would_allow(

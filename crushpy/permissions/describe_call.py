@@ -2,14 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from crushpy.core.access import Access, Privileges
-from crushpy.permissions.path_rules import TouchedPath
+from crushpy.permissions.network_needs import network_needs
+from crushpy.permissions.path_rules import TouchedPath, is_guarded
+from crushpy.permissions.shell.ast import SimpleCommand, Word, with_inner
+from crushpy.permissions.shell.line_reader import parse_shell
+from crushpy.permissions.written_paths import written_words
 
-if TYPE_CHECKING:
-    from crushpy.permissions.shell.ast import Word
-
+MAX_COMMAND_CHARS = 60
+"""Of a command in a title; the question shows all of it below."""
 MAX_SHOWN_NAMES = 4
 """Programs or files that are named; the rest is counted."""
 
@@ -27,6 +29,92 @@ def describe_call(accesses: Sequence[Access], workspace: Path) -> str:
     return "; ".join([*actions, *_describe_needs(needs)])
 
 
+def title_of(tool: str, accesses: Sequence[Access], workspace: Path, missing: Privileges) -> str:
+    """The question about a call in a sentence: "Run `git push`? It needs the network: github.com"."""
+    needs = missing
+    for access in accesses:
+        needs |= access.needs
+        for command in _commands(access):
+            needs |= network_needs(command, workspace)
+    names = _join_names([_subject(access, workspace) for access in accesses])
+    kinds = {(access.kind, access.writes) for access in accesses}
+    verb = "Use"
+    if len(kinds) == 1:
+        kind, writes = kinds.pop()
+        edits = "Write" if tool == "write" else "Edit"
+        verb = {"command": "Run", "host": "Fetch from", "none": "Use"}.get(kind, edits if writes else "Read")
+    wanted = _reached(needs)
+    return f"{verb} {names or tool}?" + (f" It needs {' and '.join(wanted)}" if wanted else "")
+
+
+def stays_inside(access: Access, workspace: Path) -> bool:
+    """Whether it is certain that a path or command needs no network and nothing outside the workspace."""
+    if access.kind == "path":
+        return _is_ordinary(TouchedPath(access.value, workspace))
+    if access.kind != "command" or access.needs != Privileges():
+        return False
+    words = [redirect.target for redirect in parse_shell(access.value).redirects if redirect.writes]
+    for command in _commands(access):
+        if network_needs(command, workspace) != Privileges():
+            return False
+        words += command.words
+    return all(
+        word.kind == "literal"
+        and not word.text.startswith("~")
+        and (_is_ordinary(TouchedPath(word.text, workspace)) or word.text == "/dev/null")
+        for word in words
+    )
+
+
+def _is_ordinary(target: TouchedPath) -> bool:
+    return target.inside and not is_guarded(target)
+
+
+def _commands(access: Access) -> Iterator[SimpleCommand]:
+    for top in parse_shell(access.value).commands if access.kind == "command" else ():
+        yield from with_inner(top)
+
+
+def _subject(access: Access, workspace: Path) -> str:
+    match access.kind:
+        case "command":
+            line = " ".join(access.value.split())
+            return f"`{line if len(line) <= MAX_COMMAND_CHARS else line[: MAX_COMMAND_CHARS - 1] + '…'}`"
+        case "path":
+            return TouchedPath(access.value, workspace).shown
+        case _:
+            return access.value or access.tool
+
+
+def _reached(needs: Privileges) -> list[str]:
+    hosts = f": {', '.join(needs.hosts)}" if needs.hosts and not needs.network else ""
+    return [
+        *([f"the network{hosts}"] if needs.network or needs.hosts else []),
+        *([f"write access to {_join_names(needs.write)}"] if needs.write else []),
+    ]
+
+
+def rule_words(rules: Sequence[str]) -> str:
+    """What allow rules cover, for people: `pytest`, edits of src/**."""
+    return ", ".join(_rule_words(*rule.removesuffix(")").partition("(")[::2]) for rule in rules)
+
+
+def _rule_words(tool: str, pattern: str) -> str:
+    if not pattern:
+        return tool
+    match tool:
+        case "bash":
+            return f"`{pattern}`"
+        case "write" | "edit" | "multiedit":
+            return f"edits of {pattern}"
+        case "read" | "view" | "ls" | "glob" | "grep":
+            return f"reading {pattern}"
+        case "network" | "fetch":
+            return f"the network: {pattern}"
+        case _:
+            return f"{tool} of {pattern}"
+
+
 def _actions(access: Access, workspace: Path) -> Iterator[tuple[str, str]]:
     match access.kind:
         case "command":
@@ -40,10 +128,6 @@ def _actions(access: Access, workspace: Path) -> Iterator[tuple[str, str]]:
 
 
 def _command_actions(line: str, workspace: Path) -> Iterator[tuple[str, str]]:
-    from crushpy.permissions.shell.ast import with_inner
-    from crushpy.permissions.shell.line_reader import parse_shell
-    from crushpy.permissions.written_paths import written_words
-
     reading = parse_shell(line)
     for top in reading.commands:
         for command in with_inner(top):
@@ -56,7 +140,7 @@ def _command_actions(line: str, workspace: Path) -> Iterator[tuple[str, str]]:
             yield "writes", _displayed_name(redirect.target, workspace)
 
 
-def _displayed_name(target: "Word", workspace: Path) -> str:
+def _displayed_name(target: Word, workspace: Path) -> str:
     is_path = target.kind == "literal" and not target.text.startswith("~")
     return TouchedPath(target.text, workspace).shown if is_path else target.text
 

@@ -1,5 +1,6 @@
 """Settings files: their paths, permissions, and reading with errors that name file, line and column."""
 
+import hashlib
 import os
 import re
 import stat
@@ -7,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from crushpy.core.errors import SettingsError, UsageError
-from crushpy.core.paths import Paths, project_dir
+from crushpy.core.paths import Paths, project_dir, project_root
 
 _PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 MAX_FILE_BYTES = 1_000_000
@@ -27,6 +28,35 @@ def user_files(paths: Paths) -> tuple[Path, Path]:
 def project_file(cwd: Path) -> Path:
     """The project's settings file, existing or not."""
     return project_dir(cwd) / "config.toml"
+
+
+def project_rules_file(paths: Paths, cwd: Path) -> Path:
+    """The user's rules for the repository around `cwd`, existing or not; all its worktrees have the same."""
+    real = repository_path(cwd)
+    key = hashlib.sha256(os.fsencode(real)).hexdigest()[:16]
+    return paths.project_rules / f"{re.sub(r'[^A-Za-z0-9._-]', '_', real.name)[:40]}-{key}.toml"
+
+
+def repository_path(cwd: Path) -> Path:
+    """The real path of the repository around `cwd`, of a worktree that of its main one; else the project's.
+
+    A `.git` file may come with an archive and name any repository: it counts only if that one names it too.
+    """
+    for folder in (cwd, *cwd.parents):
+        entry = folder / ".git"
+        if not exists(entry):
+            continue
+        real = Path(os.path.realpath(folder))
+        try:
+            if entry.is_file():
+                own = Path(os.path.realpath(folder / entry.read_text().removeprefix("gitdir:").strip()))
+                back = Path(os.path.realpath((own / "gitdir").read_text().strip()))
+                if own.parent.name == "worktrees" and back == real / ".git":
+                    return own.parent.parent.parent
+        except (OSError, ValueError):
+            pass
+        return real
+    return Path(os.path.realpath(project_root(cwd)))
 
 
 def exists(file: Path) -> bool:

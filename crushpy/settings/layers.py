@@ -16,7 +16,14 @@ from crushpy.core.errors import SettingsError
 from crushpy.core.messages import Data
 from crushpy.core.paths import Paths
 from crushpy.settings import setting_keys, values
-from crushpy.settings.files import exists, guard_home, project_file, read_table, user_files
+from crushpy.settings.files import (
+    exists,
+    guard_home,
+    project_file,
+    project_rules_file,
+    read_table,
+    user_files,
+)
 from crushpy.settings.schema import Settings
 from crushpy.settings.setting_keys import KeyPath, Leaf, spell
 
@@ -106,6 +113,7 @@ def load(
     merge.warnings.extend(guard_home(paths))
     merge.add_file("user", config)
     merge.add_file("state", state)
+    merge.add_file("project rules", project_rules_file(paths, cwd))
     project = project_file(cwd)
     if exists(project) and project.resolve() != config.resolve():
         if trusted:

@@ -12,7 +12,7 @@ from crushpy.core.errors import SettingsError
 from crushpy.core.paths import Paths
 from crushpy.security.private_files import locked, write_private
 from crushpy.settings import setting_keys, toml_edit, values
-from crushpy.settings.files import read_text, user_files
+from crushpy.settings.files import project_rules_file, read_text, repository_path, user_files
 from crushpy.settings.setting_keys import KeyPath, Leaf
 
 RuleKind = Literal["allow", "ask", "deny"]
@@ -56,26 +56,30 @@ def unset_value(paths: Paths, key: str) -> list[Path]:
         return _write_changed(texts, changed)
 
 
-def add_rule(paths: Paths, kind: RuleKind, rule: str) -> Path:
-    """Saves a permission rule to `state.toml`."""
+def add_rule(paths: Paths, kind: RuleKind, rule: str, project: Path | None = None) -> Path:
+    """Saves a permission rule to `state.toml`, or for the project around a folder."""
     rule = rule.strip()
     if kind not in RULE_KINDS or not rule:
         raise SettingsError(f"permissions.{kind}: {setting_keys.show(rule)} is not a rule")
-    return add_item(paths, ("permissions", kind), rule)
+    return add_item(paths, ("permissions", kind), rule, project)
 
 
-def add_item(paths: Paths, path: setting_keys.KeyPath, item: str) -> Path:
-    """Appends to a list in `state.toml`."""
-    state = user_files(paths)[1]
+def add_item(paths: Paths, path: setting_keys.KeyPath, item: str, project: Path | None = None) -> Path:
+    """Appends to a list in `state.toml`, or in the rules for the project around a folder."""
+    file, head = user_files(paths)[1], _STATE_HEAD
+    if project is not None:
+        file = project_rules_file(paths, project)
+        head = f"# Written by crushpy: your rules for {ascii(str(repository_path(project)))[1:-1]}\n\n"
     with _lock(paths):
-        _write(state, toml_edit.append_item(read_text(state) or _STATE_HEAD, path, item, state))
-    return state
+        _write(file, toml_edit.append_item(read_text(file) or head, path, item, file))
+    return file
 
 
-def remove_rule(paths: Paths, rule: str) -> list[Path]:
-    """Removes a permission rule from the user's files; returns the files that had it."""
+def remove_rule(paths: Paths, rule: str, project: Path | None = None) -> list[Path]:
+    """Removes a permission rule from the user's files, also those for a project; returns which had it."""
+    files = (*user_files(paths), *([project_rules_file(paths, project)] if project else []))
     with _lock(paths):
-        texts = {file: read_text(file) for file in user_files(paths)}
+        texts = {file: read_text(file) for file in files}
         changed = {file: _without_rule(text, rule.strip(), file) for file, text in texts.items()}
         return _write_changed(texts, changed)
 

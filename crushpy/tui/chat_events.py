@@ -16,6 +16,7 @@ class ChatEvents:
 
     def __init__(self, chat: "ChatHost") -> None:
         self._chat = chat
+        self._more_to_ask = False
 
     def hear(self, event: events.Event) -> None:
         """Called for every event of the engine, in order."""
@@ -30,10 +31,14 @@ class ChatEvents:
                 from crushpy.tui.widgets.approval import ApprovalPanel
 
                 chat.add_class("-asking")
-                chat.mount(ApprovalPanel(event, chat.transcript.current_palette), before=chat.prompt)
-                call_attention(app_of(chat), f"crushpy asks: {event.name}")
+                panel = ApprovalPanel(event, chat.transcript.current_palette, lambda: bool(chat.prompt.draft))
+                chat.mount(panel, before=chat.prompt)
+                self._more_to_ask = event.place[0] < event.place[1]
+                call_attention(app_of(chat), f"crushpy asks: {event.title or event.name}")
             case events.ApprovalDone():
                 chat.remove_class("-asking")
+                if self._more_to_ask and event.answer == "once":
+                    chat.prompt.ignore_for_now("y")
                 for panel in chat.query("ApprovalPanel"):
                     panel.remove()
                 chat.prompt.focus()

@@ -181,7 +181,7 @@ def test_without_home_the_account_tells_or_the_error_does(workspace: Path) -> No
     )
     assert "Traceback" not in done.stderr
     if done.returncode == 0:
-        assert all(Path(line.split()[1]).is_absolute() for line in done.stdout.splitlines())
+        assert all("  /" in line or " /" in line for line in done.stdout.splitlines())
     else:
         assert done.returncode == 2
         assert "CRUSHPY_HOME" in done.stderr
@@ -217,7 +217,7 @@ def test_a_project_is_inert_until_it_is_trusted(cli: Cli, workspace: Path) -> No
     assert lines(before) == [""]
     assert before.stderr.count("\n") == 1
     assert "crushpy trust" in before.stderr
-    assert "not trusted" in lines(cli("config", "path"))[2]
+    assert "not trusted" in lines(cli("config", "path"))[-1]
 
     assert cli("trust").returncode == 0
     after = cli("config", "get", "model")

@@ -48,7 +48,8 @@ async def test_a_change_offers_the_file_its_folder_and_all_edits(talks: Talks, l
         ("c", "this file", ("write(src/b.py)",)),
         ("f", "this folder: src/", ("write(./src/**)",)),
         ("e", "all edits in this project", ("write(./**)",)),
-        ("a", "write(src/b.py)", ("write(src/b.py)",)),
+        ("a", "edits of src/b.py in this project", ("write(src/b.py)",)),
+        ("g", "edits of src/b.py in all projects", ("write(src/b.py)",)),
         ("n", "", ()),
     ]
 
@@ -72,7 +73,7 @@ async def test_the_breadth_that_was_chosen_is_what_holds(
 
 async def test_what_steers_git_and_crushpy_is_offered_file_by_file(talks: Talks, llm: ScriptedLLM) -> None:
     (question,) = await asked(talks, llm, [write(".git/hooks/pre-commit")], "y")
-    assert [choice.key for choice in question.choices] == ["y", "c", "a", "n"]
+    assert [choice.key for choice in question.choices] == ["y", "c", "a", "g", "n"]
 
 
 async def test_a_command_offers_itself_and_its_family(talks: Talks, llm: ScriptedLLM) -> None:
@@ -82,7 +83,8 @@ async def test_a_command_offers_itself_and_its_family(talks: Talks, llm: Scripte
         ("y", "", ()),
         ("c", "this command", ("bash(git log --oneline -3)",)),
         ("f", "commands like git log", ("bash(git log)",)),
-        ("a", "bash(git log)", ("bash(git log)",)),
+        ("a", "`git log` in this project", ("bash(git log)",)),
+        ("g", "`git log` in all projects", ("bash(git log)",)),
         ("n", "", ()),
     ]
     assert second.args["command"] == "git log -1"

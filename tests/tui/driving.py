@@ -101,7 +101,7 @@ class Driven:
 
     async def asked(self) -> None:
         """Returns once an approval can be answered."""
-        await self.sees("[n] deny")
+        await self.sees("[n] No")
         drawn = self.chat.query(DrawnDisplay)
         await self.until(lambda: not any(one.busy for one in drawn), "its colours")
 

@@ -77,12 +77,12 @@ async def test_typing_on_decides_nothing_and_every_letter_is_in_the_draft(
         llm.release()
         panel = await appears(app)
         await app.type("classesx")
-        await app.press("backspace", "delete", "enter", "ctrl+j")
+        await app.press("backspace", "delete", "ctrl+j")
         await app.type("and 1234")
         await send(app.pilot, events.Paste(", many\nlines"))
         await app.until(lambda: app.chat.prompt.draft == "look at the classes\nand 1234, many\nlines")
         assert app.approval is panel and not panel.has_class("denying")
-        assert "[y] once" not in app.text
+        assert "[y] Yes" not in app.text
         assert grace_period.ARMED not in panel.classes
         assert not (workspace / "made").exists()
         monkeypatch.setattr(grace_period, "GRACE", 0.01)
@@ -108,7 +108,7 @@ async def test_a_key_that_is_no_answer_is_typing_and_the_wait_begins_anew(
         await app.until(lambda: app.chat.prompt.draft == "please")
         assert app.approval is panel
         assert not panel.has_class(grace_period.ARMED)
-        assert "[y] once" not in app.text
+        assert "[y] Yes" not in app.text
         assert not (workspace / "made").exists()
 
 
@@ -176,7 +176,7 @@ async def test_a_list_for_what_is_typed_meanwhile_does_not_cover_the_question(
         await app.type("hel")
         await app.until(lambda: app.chat.prompt.draft == "/hel")
         await armed(app)
-        assert "[y] once" in app.text
+        assert "[y] Yes" in app.text
         await app.press("y")
         await app.sees("Made it.")
         await app.until(lambda: app.chat.prompt.has_focus)
@@ -224,8 +224,9 @@ async def test_a_question_that_was_ended_by_escape_is_in_the_audit(
     ("keys", "trace"),
     [
         ("y", "bash touch made  allowed once"),
-        ("c", "bash touch made  allowed: this command"),
-        ("a", "bash touch made  always: bash(touch made)"),
+        ("mc", "bash touch made  allowed: this command"),
+        ("a", "bash touch made  always: `touch made` in this project"),
+        ("mg", "bash touch made  always: `touch made` in all projects"),
         ("n", "bash touch made  denied"),
         ("nuse mkdir", "bash touch made  denied: use mkdir"),
     ],
@@ -237,7 +238,7 @@ async def test_the_flow_tells_what_was_granted_or_denied(
     async with start() as app:
         await app.say("make it")
         await armed(app)
-        await app.type(keys[0])
+        await app.type(keys[0] if keys[0] == "n" else keys)
         if keys[0] == "n":
             await app.sees("what the agent should do instead")
             await app.type(keys[1:])
@@ -268,7 +269,7 @@ async def test_the_words_of_a_denial_are_taken_back_with_escape(start: Start, ll
         await app.type("not so")
         await app.sees("not so", "Esc goes back")
         await app.press("escape")
-        await app.sees("[y] once")
+        await app.sees("[y] Yes")
         assert panel.query_one(LineField).value == ""
         await app.press("y")
         await app.sees("Made it.")

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from asking import armed, bash, write
+from asking import appears, armed, bash, write
 from driving import Driven, Start, start
 from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
@@ -25,17 +25,36 @@ async def test_the_command_comes_first_then_a_sentence_then_the_choices(
         await app.say("do it")
         await armed(app)
         words = (
-            "Allow bash?",
+            "Run `git log --oneline`?",
             "$ git log --oneline",
-            "Runs git · no rule covers `git log --oneline`",
-            "[y] once",
-            "[c] this conversation: this command",
-            "[f] this conversation: commands like git log",
-            "[a] always: bash(git log)",
-            "[n] deny",
+            "Runs git · No rule covers `git log --oneline`",
+            "› [y] Yes",
+            "[a] Yes, and don't ask again for `git log` in this project",
+            "[n] No, and tell the agent what to do instead",
+            "[m] more…",
         )
         rows = [row_of(app, one) for one in words]
         assert rows == sorted(rows), app.text
+        assert "[c]" not in app.text
+        await app.press("m")
+        words = (
+            "[c] Yes, and don't ask again for this command in this conversation",
+            "[f] Yes, and don't ask again for commands like git log in this conversation",
+            "[a] Yes, and don't ask again for `git log` in this project",
+            "[g] Yes, and don't ask again for `git log` in all projects",
+        )
+        rows = [row_of(app, one) for one in words]
+        assert rows == sorted(rows), app.text
+
+
+async def test_a_letter_of_a_choice_that_is_not_shown_is_typed(start: Start, llm: ScriptedLLM) -> None:
+    llm.script(bash("git log --oneline"), "Well.")
+    async with start() as app:
+        await app.say("do it")
+        panel = await armed(app)
+        await app.type("c")
+        await app.until(lambda: app.chat.prompt.draft == "c")
+        assert app.approval is panel
 
 
 async def test_a_change_is_drawn_as_results_are(start: Start, llm: ScriptedLLM, workspace: Path) -> None:
@@ -45,17 +64,18 @@ async def test_a_change_is_drawn_as_results_are(start: Start, llm: ScriptedLLM, 
     async with start() as app:
         await app.say("do it")
         await armed(app)
-        await app.sees("1   one = 1", "2 - two = 2", "2 + two = 3", "Writes a.py · no rule allows it")
+        await app.sees("1   one = 1", "2 - two = 2", "2 + two = 3", "Edit a.py?", "No rule allows it")
         assert "@@" not in app.text and "+++" not in app.text
 
 
 @pytest.mark.parametrize(
     ("keys", "trace"),
     [
-        pytest.param(["2"], "allowed: this file", id="number"),
-        pytest.param(["down", "down", "down", "enter"], "allowed: all edits in this project", id="arrows"),
-        pytest.param(["down", "down", "up", "enter"], "allowed once", id="back"),
-        pytest.param(["up", "up", "enter"], "always: write(./made.sh)", id="from below"),
+        pytest.param(["m", "2"], "allowed: this file", id="number"),
+        pytest.param(["m", "down", "down", "enter"], "allowed: all edits in this project", id="arrows"),
+        pytest.param(["down", "down", "up", "up", "enter"], "allowed once", id="back"),
+        pytest.param(["enter"], "allowed once", id="enter"),
+        pytest.param(["2"], "always: edits of ./made.sh in this pro", id="second"),
     ],
 )
 async def test_numbers_and_arrows_answer(start: Start, llm: ScriptedLLM, keys: list[str], trace: str) -> None:
@@ -67,25 +87,119 @@ async def test_numbers_and_arrows_answer(start: Start, llm: ScriptedLLM, keys: l
         await app.sees("Written.", trace)
 
 
-async def test_enter_decides_nothing_before_a_choice_is_pointed_at(
+async def test_enter_sends_the_draft_if_there_is_one(
     start: Start, llm: ScriptedLLM, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    llm.script(write("echo hi\n"), "Written.")
+    llm.script(write("echo hi\n"), "Written.", "And that.")
     async with start() as app:
         await app.say("do it")
         panel = await armed(app)
-        await app.press("enter")
-        await app.pilot.pause()
-        assert app.approval is panel
-        await app.press("down")
-        await app.sees("› [y] once")
         monkeypatch.setattr(grace_period, "GRACE", 0.01)
-        await app.type("w")  # what is typed on is meant for the draft
+        await app.type("with a bow")
+        await app.until(lambda: app.chat.prompt.draft == "with a bow")
         await armed(app)
+        await app.press("enter")
+        await app.until(lambda: not app.chat.prompt.draft)
+        assert app.approval is panel and not (workspace / "made.sh").exists()
+        assert [one.text for one in app.conversation.queue] == ["with a bow"]
+        await armed(app)
+        await app.press("enter")
+        await app.sees("Written.")
+        assert (workspace / "made.sh").exists()
+
+
+async def test_enter_before_typing_has_paused_decides_nothing(
+    start: Start, llm: ScriptedLLM, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grace_period, "GRACE", 1e9)
+    llm.script(write("echo hi\n"), "Written.")
+    async with start() as app:
+        await app.say("do it")
+        panel = await appears(app)
         await app.press("enter")
         await app.pilot.pause()
         assert app.approval is panel and not (workspace / "made.sh").exists()
-        assert "›" not in app.text.split("Written")[0].split("[y]")[1]
+
+
+async def test_the_same_key_answers_a_batch_of_like_calls_and_is_not_typed(
+    start: Start, llm: ScriptedLLM, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = [Call("bash", {"command": f"touch {name}"}, f"call_{name}") for name in "abc"]
+    llm.script(Reply(calls=calls), "Made.")
+    async with start() as app:
+        await app.say("make them")
+        await armed(app)
+        assert "1 of 3" in app.text
+        monkeypatch.setattr(grace_period, "GRACE", 1e9)  # only keys that count at once can answer now
+        await app.press("y", "y", "y")
+        while "Made." not in app.text:  # one that came before its question was drawn has no effect
+            await app.press("y")
+            await app.pilot.pause()
+        assert app.chat.prompt.draft == ""
+        assert all((workspace / name).exists() for name in "abc")
+
+
+@pytest.mark.parametrize("second", ["curl https://example.com", "touch /etc/x", "cat $HOME/x"])
+async def test_a_call_that_needs_more_than_the_one_before_waits_for_a_pause(
+    start: Start, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch, second: str
+) -> None:
+    calls = [Call("bash", {"command": line}, f"call_{at}") for at, line in enumerate(("touch a", second))]
+    llm.script(Reply(calls=calls), "Made.")
+    async with start() as app:
+        await app.say("make them")
+        await armed(app)
+        assert "[b]" not in app.text
+        monkeypatch.setattr(grace_period, "GRACE", 1e9)
+        await app.press("y")
+        await app.sees("2 of 2")
+        panel = await appears(app)
+        await app.press("y")
+        await app.pilot.pause()
+        assert app.approval is panel
+        await app.press("escape")
+
+
+async def test_a_batch_is_answered_with_one_key(start: Start, llm: ScriptedLLM, workspace: Path) -> None:
+    calls = [Call("write", {"file_path": f"{name}.txt", "content": "x\n"}, f"call_{name}") for name in "abc"]
+    llm.script(Reply(calls=calls), "Made.")
+    async with start() as app:
+        await app.say("make them")
+        await armed(app)
+        await app.sees("Write a.txt?  1 of 3", "[b] Yes, to all 3: a.txt, b.txt, c.txt")
+        await app.press("b")
+        await app.sees("Made.")
+        assert all((workspace / f"{name}.txt").exists() for name in "abc")
+
+
+async def test_tab_changes_the_command_which_is_judged_again(
+    start: Start, llm: ScriptedLLM, workspace: Path
+) -> None:
+    llm.script(bash("touch made"), "Made.")
+    async with start() as app:
+        await app.say("make it")
+        await armed(app)
+        await app.press("tab")
+        await app.sees("Enter checks the changed command again")
+        await app.type("-too")
+        await app.press("enter")
+        await app.sees("Run `touch made-too`?")
+        await armed(app)
+        await app.press("y")
+        await app.sees("Made.")
+    assert (workspace / "made-too").exists() and not (workspace / "made").exists()
+    assert "The user changed the command before it ran: touch made-too" in str(llm.requests[-1].body)
+
+
+async def test_a_question_mark_explains_the_command(start: Start, llm: ScriptedLLM) -> None:
+    llm.script(bash("git push origin main && rm -r build"), "Done.")
+    async with start() as app:
+        await app.say("do it")
+        await armed(app)
+        await app.sees("It needs the network")
+        await app.press("question_mark")
+        await app.sees("`git push` sends commits to another repository.", "`rm` deletes files (build).")
+        await app.sees("It asks because")
+        await app.press("escape")
 
 
 @pytest.mark.parametrize("size", [(100, 30), (40, 12)], ids=["listed", "small"])
@@ -94,9 +208,11 @@ async def test_a_click_answers(start: Start, llm: ScriptedLLM, size: tuple[int, 
     async with start(size=size) as app:
         await app.say("do it")
         await armed(app)
-        row = row_of(app, "[c]")
-        column = app.text.split("\n")[row].index("[c]") + 1
-        await app.pilot.click(offset=(column, row))
+        for key in ("[m]", "[c]"):
+            await app.sees(key)
+            row = row_of(app, key)
+            column = app.text.split("\n")[row].index(key) + 1
+            await app.pilot.click(offset=(column, row))
         await app.sees("Written.")
         await app.rests()
         assert "write(./made.sh)" in app.conversation.info.grants
@@ -109,7 +225,7 @@ async def test_calls_side_by_side_are_counted(start: Start, llm: ScriptedLLM) ->
     async with start() as app:
         await app.say("read them")
         for number in (1, 2, 3):
-            await app.sees(f"Allow view?  {number} of 3")
+            await app.sees(f"?  {number} of 3")
             await armed(app)
             await app.press("y")
         await app.sees("Read.")

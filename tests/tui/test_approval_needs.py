@@ -80,17 +80,21 @@ async def test_the_network_for_this_command_for_these_hosts_and_for_the_conversa
         await armed(app)
         await app.sees(
             "needs network access: a.example",
-            "[y] once",
-            "[c] this conversation: the network: a.example",
-            "[w] this conversation: the whole network",
-            "[a] always: network(a.example)",
+            "[y] Yes",
+            "[a] Yes, and don't ask again for the network: a.example in this project",
+        )
+        await app.press("m")
+        await app.sees(
+            "[c] Yes, and don't ask again for the network: a.example in this conversation",
+            "[w] Yes, and don't ask again for the whole network in this conversation",
+            "[g] Yes, and don't ask again for the network: a.example in all projects",
         )
         await app.press("y")
         await app.sees("Well.")
         await app.rests()
-        await answered(app, llm, reaching("a.example"), "c")
+        await answered(app, llm, reaching("a.example"), "m", "c")
         await answered(app, llm, reaching("a.example"))
-        await answered(app, llm, reaching("b.example"), "w")
+        await answered(app, llm, reaching("b.example"), "m", "w")
         await answered(app, llm, reaching("c.example"))
     assert ran(workspace) == [f"{name}.example" for name in "aaabc"]
 
@@ -100,11 +104,12 @@ async def test_what_was_granted_holds_over_a_fresh_start_and_after_a_resume(
 ) -> None:
     write = Reply(calls=[Call("bash", {"command": f"echo x >> {elsewhere}/made"})])
     async with start() as app:
-        await answered(app, llm, reaching("a.example"), "c")
+        await answered(app, llm, reaching("a.example"), "m", "c")
         llm.script(write, "Well.")
         await app.say("write there")
         await armed(app)
-        await app.sees("[f] this conversation: write access to")
+        await app.press("m")
+        await app.sees("[f] Yes, and don't ask again for write access to")
         await app.press("f")
         await app.until((elsewhere / "made").exists, "the file")
         await app.rests()
@@ -129,9 +134,10 @@ async def test_always_goes_to_the_settings_and_holds_at_the_next_start(
 ) -> None:
     write = Reply(calls=[Call("bash", {"command": f"echo x >> {elsewhere}/made"})])
     async with start() as app:
-        await answered(app, llm, reaching("a.example"), "a")
-        await answered(app, llm, write, "a")
-        await answered(app, llm, Reply(calls=[Call("write", {"file_path": "a.py", "content": "1"})]), "a")
+        await answered(app, llm, reaching("a.example"), "m", "g")
+        await answered(app, llm, write, "m", "g")
+        written = Reply(calls=[Call("write", {"file_path": "a.py", "content": "1"})])
+        await answered(app, llm, written, "m", "g")
     assert state(home)["sandbox"] == {"network": ["a.example"], "write": [str(elsewhere)]}
     assert state(home)["permissions"]["allow"] == ["write(./a.py)"]
     async with start() as app:

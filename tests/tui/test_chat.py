@@ -229,7 +229,7 @@ async def test_the_question_of_a_sub_agent_says_so(start: Start, llm: ScriptedLL
     async with start() as app:
         await app.say("have it made")
         await app.asked()
-        await app.sees("Allow bash for a task?")
+        await app.sees("Run `touch made`?  for a task")
         await app.sees("bash touch made")  # what the sub-agent does is seen while it works
         await app.press("y")
         await app.sees("The task is done.", "2 steps")
@@ -272,14 +272,16 @@ async def test_always_stores_the_rule_that_was_shown(start: Start, llm: Scripted
     async with start() as app:
         await app.say("make it")
         await app.asked()
-        await app.sees("always: bash(touch made)")
+        await app.sees("don't ask again for `touch made` in this project")
         await app.press("a")
         await app.sees("Once.")
         await app.rests()
         await app.say("again")
         await app.sees("Twice.")
         assert app.approval is None
-    assert state(home)["permissions"] == {"allow": ["bash(touch made)"]}
+    (rules,) = (home / "project_rules").glob("*.toml")
+    assert tomllib.loads(rules.read_text()) == {"permissions": {"allow": ["bash(touch made)"]}}
+    assert not (home / "state.toml").exists() or "permissions" not in state(home)
 
 
 async def test_escape_at_a_question_interrupts_and_nothing_is_done(

@@ -91,13 +91,28 @@ async def test_the_inspector_pins_the_message_at_the_cursor(start: Start, llm: S
         assert await pinned(app) == [("message", "The port is 7071.")]
 
 
+async def test_a_pin_that_is_not_wanted_is_all_that_the_answer_refuses(
+    start: Start, llm: ScriptedLLM
+) -> None:
+    proposed = {"summary": "All of it.", "pin": ["Never touch main."]}
+    llm.script(Reply(calls=[Call("ls", {})]), Reply(calls=[Call("new_session", proposed)]), "Going on.")
+    async with start(size=(140, 40), compaction="llm") as app:
+        await app.say("go")
+        await app.sees("Pin this?", "[y] pin", "[n] don't pin")
+        assert "instead" not in app.text
+        await app.press("n")
+        await app.sees("Going on.")
+        await app.rests()
+        assert await pinned(app) == []
+
+
 async def test_what_the_agent_proposes_is_asked_for(start: Start, llm: ScriptedLLM) -> None:
     proposed = {"summary": "All of it.", "pin": ["Never touch main."]}
     llm.script(Reply(calls=[Call("ls", {})]), Reply(calls=[Call("new_session", proposed)]), "Going on.")
     async with start(size=(140, 40), compaction="llm") as app:
         await app.say("go")
-        await app.sees("Allow new_session?", "proposes to pin this", "- Never touch main.")
-        await app.asked()
+        await app.sees("Pin this?", "proposes to pin this", "- Never touch main.")
+        await app.sees("[y] pin", "[n] don't pin")
         await app.press("y")
         await app.sees("Going on.")
         await app.rests()

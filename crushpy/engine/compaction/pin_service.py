@@ -135,7 +135,7 @@ class PinService:
             emit(Notice(f"The agent proposed {many}; nothing was pinned, because no user can be asked."))
             return
         question = ToolCall(call.id, call.name, {"pin": "\n".join(f"- {text}" for text in texts)})
-        accepted = await self._approvals.confirm(question, PROPOSAL)
+        accepted = await self._approvals.confirm(question, "Pin this?", PROPOSAL, "pin", "don't pin")
         self._decided.update(texts)
         for text in texts if accepted else ():
             try:

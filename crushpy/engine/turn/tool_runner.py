@@ -15,7 +15,7 @@ from crushpy.core.access import Access
 from crushpy.core.events import ToolCalled, ToolFinished, ToolOutput, ToolStarted
 from crushpy.core.messages import CallDecision, Message, ToolCall, ToolResult
 from crushpy.engine.agents.scope import AgentScope
-from crushpy.engine.approvals import Ruling
+from crushpy.engine.approvals import CallBatch, Ruling
 from crushpy.engine.compaction.pin_service import PinService
 from crushpy.engine.compaction.policy import CompactionPolicy
 from crushpy.engine.hooks import HookEvent, with_feedback
@@ -84,6 +84,7 @@ class ToolRunner:
         self._tools = {tool.name: tool for tool in tools}
         self._context, self._policy, self._pins = context, policy, pins
         self._rules = NestedRules(scope.services, scope.session.has_loaded)
+        self._batch = CallBatch()
         self.denied_noninteractive = False
         self.stopped = ""
         """Why a hook wants the turn to end."""
@@ -94,6 +95,7 @@ class ToolRunner:
         calls = [RunningCall(message, call) for call in message.calls]
         new_sessions = [one for one in calls if one.call.name == NEW_SESSION]
         others = [one for one in calls if one.call.name != NEW_SESSION]
+        self._batch = CallBatch([one.call for one in others], self._accesses)
         unannounced = iter(message.calls)
         try:
             while announced := list(islice(unannounced, ANNOUNCE_BATCH)):
@@ -141,18 +143,27 @@ class ToolRunner:
         if one.message.finish == "length":
             return Outcome(TRUNCATED, is_error=True)
         try:
-            tool, args = self._check(call)
             context = self._context.with_path_cache()
-            accesses = tool.accesses(args, context)
-            event = HookEvent("PreToolUse", call=call, accesses=accesses, task=self._task)
-            hooked = await self._approvals.hooks.fire(event)
-            self.stopped, one.context = self.stopped or hooked.stop, hooked.context
-            if hooked.args is not None:
-                call = one.call = msgspec.structs.replace(call, args=hooked.args)
+            amended = ""
+            while True:
                 tool, args = self._check(call)
                 accesses = tool.accesses(args, context)
-            preview = partial(tool.preview, args, context)
-            ruling = await self._approvals.rule(call, accesses, preview, self._task, context.cwd, hooked)
+                event = HookEvent("PreToolUse", call=call, accesses=accesses, task=self._task)
+                hooked = await self._approvals.hooks.fire(event)
+                self.stopped, one.context = self.stopped or hooked.stop, hooked.context
+                if hooked.args is not None:
+                    call = one.call = msgspec.structs.replace(call, args=hooked.args)
+                    tool, args = self._check(call)
+                    accesses = tool.accesses(args, context)
+                preview = partial(tool.preview, args, context)
+                ruling = await self._approvals.rule(
+                    call, accesses, preview, self._task, context.cwd, hooked, self._batch
+                )
+                if not ruling.command:
+                    break
+                amended = f"The user changed the command before it ran: {ruling.command}\n"
+                changed = {**call.args, "command": ruling.command}
+                call = one.call = msgspec.structs.replace(call, args=changed)
             observed = await self._record_decision(one, accesses, ruling)
             if ruling.refusal:
                 return Outcome(ruling.refusal, is_error=True)
@@ -165,6 +176,7 @@ class ToolRunner:
                 call.id, lambda text: self._emit(ToolOutput(call.id, text)), ruling.needs
             )
             outcome = await self._execute(one, observed, tool, args, call_context)
+            outcome = msgspec.structs.replace(outcome, text=amended + outcome.text) if amended else outcome
             return await self._rules.attach(outcome, call.name, accesses)
         except (ToolError, OSError) as error:
             return _failure(one.call, error)
@@ -175,6 +187,14 @@ class ToolRunner:
             reason = f"{type(error).__name__}: {error}"
             text = f"{one.call.name} failed inside crushpy ({reason}). It may not have run."
             return Outcome(text, is_error=True)
+
+    def _accesses(self, call: ToolCall) -> tuple[Access, ...]:
+        """What a call would access; empty if it is invalid."""
+        try:
+            tool, args = self._check(call)
+            return tool.accesses(args, self._context.with_path_cache())
+        except (ToolError, OSError):
+            return ()
 
     def _check(self, call: ToolCall) -> tuple[AnyTool, Args]:
         tool = self._tools.get(call.name)

@@ -304,7 +304,7 @@ class ChatScreen(ChatHost):
         from crushpy.engine.approvals import Answer
 
         if self.conversation is not None:
-            answer = Answer(event.choice.kind, event.words, event.choice.key)
+            answer = Answer(event.choice.kind, event.words, event.choice.key, event.command)
             self.conversation.answer(event.call_id, answer)
 
     # --- the plan ----------------------------------------------------------------------------------------

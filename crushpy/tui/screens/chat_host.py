@@ -122,9 +122,11 @@ class ChatHost(TranscriptScreen):
         return True
 
     def keep(self, typed: str) -> None:
-        """Adds input that was typed into a question by accident to the draft; never sends it."""
+        """Adds input that was typed into a question to the draft, or sends the draft (CR)."""
         if typed == "\x7f":
             self.prompt.action_delete_left()
+        elif typed == "\r":
+            self.prompt.action_submit()
         else:
             self.prompt.paste_text(typed)
 

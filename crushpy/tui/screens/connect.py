@@ -274,7 +274,7 @@ class ConnectScreen(ListScreen[ModelSource, str | None]):
             choices = [
                 Choice("cancel", "Do not store it", variable_hint(provider, self._settings)),
                 Choice(
-                    "file", "Store it in a file", f"{Paths().key_file}: only you can read it; not encrypted"
+                    "file", "Store it in a file", f"{Paths().key_file}, not encrypted; only you can read it"
                 ),
             ]
             if await app.push_screen_wait(ChooseScreen(error.message, choices)) != "file":

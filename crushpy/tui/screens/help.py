@@ -91,13 +91,19 @@ _EVERYWHERE: tuple[KeyRow, ...] = (
     ("Ctrl+Z", "suspend; `fg` resumes"),
 )
 _ANSWERS: tuple[KeyRow, ...] = (
-    ("y", "allow once"),
-    ("c", "allow this file or command in this conversation"),
-    ("f", "allow this folder or similar commands in this conversation"),
-    ("e", "allow all edits in this project in this conversation"),
-    ("a", "always allow: the rule shown is stored"),
-    ("n", "deny, optionally with a message for the agent"),
-    ("1 to 9, Up, Down, Enter", "choose by number; move to a choice and take it"),
+    ("y, Enter", "yes, this call; with a draft, Enter sends the draft"),
+    ("b", "yes to all calls of this reply that are like it"),
+    ("a", "yes, and don't ask again in this project: the rule shown is stored"),
+    ("n", "no, optionally with a message for the agent"),
+    ("?", "explain what it does, what it needs and why it asks"),
+    ("Tab", "change the command, which is checked again; or tell the agent what to do instead"),
+    ("m", "more choices, with the keys below"),
+    ("c", "more: this file or command in this conversation"),
+    ("f", "more: this folder or similar commands in this conversation"),
+    ("e", "more: all edits in this project in this conversation"),
+    ("w", "more: the whole network in this conversation"),
+    ("g", "more: don't ask again in all projects"),
+    ("1 to 9, Up, Down", "choose by number; move to a choice for Enter"),
 )
 
 

@@ -26,7 +26,7 @@ from crushpy.tui.transcript.render.diff_rows import draw_diff, shows_whole
 from crushpy.tui.transcript.render.styles import Palette
 from crushpy.tui.transcript.render.tool_calls import draw_command
 from crushpy.tui.widgets.fields import LineField
-from crushpy.tui.widgets.fitting import POINTER, pointed
+from crushpy.tui.widgets.fitting import pointed
 from crushpy.tui.widgets.grace_period import ARMED, GracePeriod
 from crushpy.tui.widgets.key_bar import flow
 
@@ -39,6 +39,7 @@ MOST_MARKS = 1_000
 """Beyond this number hidden characters are named but not marked: each mark slows drawing down."""
 WAIT = Content.styled("Keys count once typing has paused", "$text-muted")
 DENYING = Content.styled("Enter denies, with or without a message.  Esc goes back.", "$text-muted")
+AMENDING = Content.styled("Enter checks the changed command again.  Esc goes back.", "$text-muted")
 NO_MARGIN = Margin((), ())
 _STYLES = {"+": "$success", "-": "$error", "@": "$accent"}
 
@@ -57,16 +58,18 @@ def _in_line(text: str) -> Content:
 
 
 def _title(question: ApprovalNeeded) -> Content:
-    """The tool that asks, and the position among several questions."""
-    task = " for a task" if question.task else ""
+    """The question in a sentence, and its position among several."""
+    task = "  for a task" if question.task else ""
     number, count = question.place
     place = f"  {number} of {count}" if count > 1 else ""
-    return Content.assemble("Allow ", _revealed_content(question.name), f"{task}?{place}").stylize("bold")
+    asked = question.title or f"Allow {question.name}?"
+    return Content.assemble(_in_line(asked), f"{task}{place}").stylize("bold")
 
 
 def _sentence(question: ApprovalNeeded) -> Content:
-    """What the call would do, in plain words, and why approval is needed."""
-    says = _in_line(question.says[:1].upper() + question.says[1:])
+    """What a command would do, in plain words, and why approval is needed."""
+    told = question.title and all(access.kind == "path" for access in question.accesses)
+    says = Content("") if told else _in_line(question.says[:1].upper() + question.says[1:])
     reason = _in_line(_why(question)).stylize("$text-muted")
     return Content(" · ").join([part for part in (says, reason) if part.plain])
 
@@ -79,8 +82,8 @@ def _why(question: ApprovalNeeded) -> str:
         and of_what
         and all(one in question.says for one in of_what.split(", "))
     ):
-        return "no rule allows it"
-    return question.reason
+        return "No rule allows it"
+    return question.reason[:1].upper() + question.reason[1:]
 
 
 def _drawing(question: ApprovalNeeded) -> Callable[[Canvas], None] | None:
@@ -180,13 +183,13 @@ def _joined(lines: Iterable[Content]) -> Content:
 
 
 STEPS = {"up": -1, "down": 1}
+MORE, EXPLAIN, AMEND = "m", "question_mark", "tab"
 INTERRUPTS = "Esc interrupts"
-_LASTING = {"once": "once", "conversation": "this conversation", "always": "always", "deny": "deny"}
 
 
 class ChoiceList(Static):
-    """The answers: chosen by letter, number, arrows and Enter, or click. None is preselected: an Enter
-    meant for the draft decides nothing."""
+    """The answers: chosen by letter, number, arrows and Enter, or click. The usual ones come first, the rest
+    is shown on demand."""
 
     ALLOW_SELECT = False
     DEFAULT_CSS = """
@@ -197,69 +200,86 @@ class ChoiceList(Static):
     }
     """
 
-    def __init__(self, choices: Sequence[AnswerChoice]) -> None:
+    def __init__(self, choices: Sequence[AnswerChoice], amends: str) -> None:
         super().__init__(id="keys")
-        self._choices = tuple(choices)
-        self._at: int | None = None
+        self._all = tuple(choices)
+        self._amends = amends
+        lasting = sorted((one for one in choices if _lasts(one)), key=lambda one: one.kind != "always")
+        self._usual = tuple(one for one in choices if not _lasts(one) or one in lasting[:1])
+        self._at = 0
+        self.all_shown = len(self._usual) == len(self._all)
+
+    @property
+    def _choices(self) -> tuple[AnswerChoice, ...]:
+        return self._all if self.all_shown else self._usual
 
     def keys(self) -> frozenset[str]:
         """All keys that have a meaning here."""
         numbers = (str(number) for number in range(1, len(self._choices) + 1))
-        return frozenset((*(choice.key for choice in self._choices), *numbers, *STEPS, "enter"))
+        others = () if self.all_shown else (MORE,)
+        others += (EXPLAIN, AMEND) if self._amends else ()
+        return frozenset((*(choice.key for choice in self._choices), *numbers, *others, *STEPS, "enter"))
 
     def pressed(self, key: str) -> AnswerChoice | None:
-        """The choice for a key; None if it only moves the pointer, or Enter has nothing to choose."""
+        """The choice for a key; None if it only moves the pointer."""
         if key in STEPS:
-            last = len(self._choices) - 1
-            start = -1 if STEPS[key] > 0 else last + 1
-            self._at = max(0, min(last, (start if self._at is None else self._at) + STEPS[key]))
+            self._at = max(0, min(len(self._choices) - 1, self._at + STEPS[key]))
             return None
         if key == "enter":
-            return None if self._at is None else self._choices[self._at]
+            return self._choices[self._at]
         if key.isdigit():
             return self._choices[int(key) - 1]
         return next(choice for choice in self._choices if choice.key == key)
 
     def unpoint(self) -> None:
-        self._at = None
+        self._at = 0
 
     def rows(self, width: int, *, listed: bool, briefly: bool) -> Content:
         """A row for each choice if there is room; otherwise in a line, or (`briefly`) only the keys."""
+        more = [] if self.all_shown else [_clickable(Content.assemble(("[m]", "bold"), " more…"), MORE)]
         if listed:
-            lines = [
-                pointed(_label(choice).truncate(max(1, width - len(POINTER)), ellipsis=True), at == self._at)
+            rows = [
+                _clickable(pointed(_label(choice), at == self._at), choice.key)
                 for at, choice in enumerate(self._choices)
             ]
-            hint = Content.styled(f"  ↑ ↓ Enter or a click choose · {INTERRUPTS}", "$text-muted")
-            return Content("\n").join([*map(_clickable, lines, self._choices), hint.truncate(width)])
+            rows += [pointed(one, False) for one in more]
+            about = f"? explains · Tab {self._amends} · " if self._amends else ""
+            hint = Content.styled(f"  {about}{INTERRUPTS}", "$text-muted")
+            return Content("\n").join([*rows, hint.truncate(width)])
         labels = [
             _label(choice, briefly=briefly, fully=False).truncate(width, ellipsis=True)
             for choice in self._choices
         ]
-        if self._at is not None:
-            labels[self._at] = labels[self._at].stylize("reverse")
-        shown = list(map(_clickable, labels, self._choices))
-        return flow([*shown, Content("Esc" if briefly else INTERRUPTS)], width)
+        labels[self._at] = labels[self._at].stylize("reverse")
+        shown = [_clickable(label, choice.key) for label, choice in zip(labels, self._choices, strict=True)]
+        return flow([*shown, *more, Content("Esc" if briefly else INTERRUPTS)], width)
 
-    def cut(self, width: int, *, listed: bool) -> list[Content]:
-        """The labels that do not fit on a line."""
-        room = width - (len(POINTER) if listed else 0)
-        labels = [_label(choice, fully=listed) for choice in self._choices]
-        return [label for label in labels if label.cell_length > room]
+    def cut(self, width: int) -> list[Content]:
+        """The labels that do not fit on a line of a small screen."""
+        short = [_label(choice, fully=False) for choice in self._choices]
+        return [label for label in short if label.cell_length > width]
+
+
+def _lasts(choice: AnswerChoice) -> bool:
+    return choice.kind in ("conversation", "always")
 
 
 def _label(choice: AnswerChoice, *, briefly: bool = False, fully: bool = True) -> Content:
     key = Content.styled(f"[{choice.key}]", "bold")
     if briefly:
         return key
-    lasting, covers = _LASTING[choice.kind], reveal(choice.covers)
-    if covers and choice.kind == "conversation" and not fully:
-        return Content.assemble(key, f" {covers}")
-    return Content.assemble(key, f" {lasting}", (f": {covers}" if covers else ""))
+    covers = reveal(choice.covers)
+    words = {
+        "once": (f"Yes, to {covers}" if covers else "Yes",) * 2,
+        "conversation": (covers, f"Yes, and don't ask again for {covers} in this conversation"),
+        "always": (f"always {covers}", f"Yes, and don't ask again for {covers}"),
+        "deny": ("No", "No, and tell the agent what to do instead"),
+    }[choice.kind][fully]
+    return Content.assemble(key, f" {choice.label or words}")
 
 
-def _clickable(label: Content, choice: AnswerChoice) -> Content:
-    return label.stylize(Style.from_meta({"@click": f"app.simulate_key('{choice.key}')"}))
+def _clickable(label: Content, key: str) -> Content:
+    return label.stylize(Style.from_meta({"@click": f"app.simulate_key('{key}')"}))
 
 
 SMALL, TINY = Size(44, 20), Size(32, 10)
@@ -305,26 +325,41 @@ class ApprovalPanel(Vertical, can_focus=True):
     ]
 
     class Answered(Message):
-        def __init__(self, call_id: str, choice: AnswerChoice, words: str = "") -> None:
+        def __init__(self, call_id: str, choice: AnswerChoice, words: str = "", command: str = "") -> None:
             super().__init__()
             self.call_id = call_id
             self.choice = choice
             self.words = words
+            self.command = command
+            """The command to run instead."""
 
     class TypedEarly(Message):
-        """Input meant for the draft: a letter, a line break, a paste, or DEL to delete a letter."""
+        """Input meant for the draft: a letter, a line break, a paste, DEL to delete a letter, CR to send."""
 
         def __init__(self, letter: str) -> None:
             super().__init__()
             self.letter = letter
 
-    def __init__(self, question: ApprovalNeeded, palette: Callable[[], Palette]) -> None:
-        """`palette`: the transcript's colours."""
+    def __init__(
+        self,
+        question: ApprovalNeeded,
+        palette: Callable[[], Palette],
+        has_draft: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`palette`: the transcript's colours. `has_draft`: Enter would send something."""
         super().__init__()
         self._question = question
-        self._choices = ChoiceList(question.choices)
+        self._has_draft = has_draft
+        command = question.args.get("command")
+        self._command = command if isinstance(command, str) and command.isprintable() else ""
+        amends = "edits the command" if self._command else "tells the agent what to do instead"
+        own_words = any(choice.label for choice in question.choices)  # not about a call
+        self._choices = ChoiceList(question.choices, "" if own_words else amends)
         self._denial: AnswerChoice | None = None
-        self._grace = GracePeriod(self, self._pass_on, self._armed_or_not)
+        self._amending = self._explained = False
+        self._grace = GracePeriod(
+            self, self._pass_on, self._armed_or_not, early=("y", "n") if question.follows else ()
+        )
         draw = _drawing(question)
         self._drawn = DrawnDisplay(draw, palette) if draw else None
         self._what = Content("") if draw else _what(question)
@@ -409,7 +444,11 @@ class ApprovalPanel(Vertical, can_focus=True):
             if parts["title" if small else "sentence"].plain in (title.plain, sentence.plain)
             else [sentence]
         )
-        cut += self._choices.cut(width, listed=not small)
+        cut += self._choices.cut(width) if small else []
+        if self._explained:
+            from crushpy.permissions.explain_call import explain_call
+
+            cut.append(_in_line(explain_call(question.accesses, question.reason)))
         parts["what"] = Content("\n\n").join([part for part in (self._what, *cut) if part.plain])
         screen = app_of(self).size
         rows = min(screen.height, self._drawn.rows(width)) if self._drawn is not None else 0
@@ -424,14 +463,14 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     def _choices_shown(self, width: int) -> Content:
         if self._denying:
-            return DENYING
+            return AMENDING if self._amending else DENYING
         return self._choices.rows(width, listed=not self._small, briefly=self._tiny)
 
     def _say_choices(self) -> None:
         width = self._text_width
         shown = self._choices_shown(width)
         self._choices.styles.height = shown.get_height({}, width)
-        waiting = not (self._denying or self.has_class(ARMED))
+        waiting = not (self._denying or self.has_class(ARMED) or self._question.follows)
         self._choices.update(WAIT if waiting else shown)
 
     def _armed_or_not(self) -> None:
@@ -457,11 +496,39 @@ class ApprovalPanel(Vertical, can_focus=True):
             if event.key == "escape":
                 event.stop()
                 self.focus()
+        elif event.key == "enter" and self._has_draft():
+            event.stop()
+            event.prevent_default()
+            self._pass_on("\r")
         elif self._grace.decides(event, self._choices.keys()):
             event.stop()
             event.prevent_default()
-            chosen = self._choices.pressed(event.key)
-            self._say_choices() if chosen is None else self._answer(chosen)
+            self._press(event.key)
+
+    def _press(self, key: str) -> None:
+        if key == AMEND:
+            self._ask_for_words()
+        elif key in (EXPLAIN, MORE):
+            self._explained = self._explained or key == EXPLAIN
+            self._choices.all_shown = self._choices.all_shown or key == MORE
+            self._fitted = None
+            self._fit()
+        elif (chosen := self._choices.pressed(key)) is None:
+            self._say_choices()
+        elif chosen.kind == "deny" and not chosen.label:
+            self._ask_for_words(denies=True)
+        else:
+            self.post_message(self.Answered(self._question.id, chosen))
+
+    def _ask_for_words(self, *, denies: bool = False) -> None:
+        """Asks what the agent should do instead, or for the command to run instead."""
+        self._denial = next(choice for choice in self._question.choices if choice.kind == "deny")
+        self._amending = bool(self._command) and not denies
+        line = self.query_one(LineField)
+        line.value = self._command if self._amending else ""
+        self.add_class("denying")
+        self._fit()
+        line.focus()
 
     def on_paste(self, event: events.Paste) -> None:
         event.stop()
@@ -472,6 +539,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         """The focus comes from the line for a denial, or from elsewhere."""
         if self._denying:
             self.remove_class("denying")
+            self._amending = False
             self.query_one(LineField).value = ""
             self._fit()
         else:
@@ -480,16 +548,11 @@ class ApprovalPanel(Vertical, can_focus=True):
     def _pass_on(self, text: str) -> None:
         self.post_message(self.TypedEarly(text))
 
-    def _answer(self, choice: AnswerChoice) -> None:
-        if choice.kind != "deny":
-            self.post_message(self.Answered(self._question.id, choice))
-            return
-        self._denial = choice
-        self.add_class("denying")
-        self._fit()
-        self.query_one(LineField).focus()
-
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
-        if self._denial is not None:
-            self.post_message(self.Answered(self._question.id, self._denial, event.value.strip()))
+        words = event.value.strip()
+        if self._amending and words:
+            once = next(choice for choice in self._question.choices if choice.kind == "once")
+            self.post_message(self.Answered(self._question.id, once, command=words))
+        elif self._denial is not None:
+            self.post_message(self.Answered(self._question.id, self._denial, words))

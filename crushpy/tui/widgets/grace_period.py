@@ -28,9 +28,16 @@ class GracePeriod:
     """
 
     def __init__(
-        self, widget: Widget, typed: Callable[[str], None], changed: Callable[[], None] = lambda: None
+        self,
+        widget: Widget,
+        typed: Callable[[str], None],
+        changed: Callable[[], None] = lambda: None,
+        early: Collection[str] = (),
     ) -> None:
+        """`early`: keys that decide as soon as the widget has been drawn, until something else is typed."""
         self._widget = widget
+        self._early = early
+        self._drawn = 0.0
         self._typed = typed
         self._changed = changed
         self._timer: Timer | None = None
@@ -47,6 +54,11 @@ class GracePeriod:
         resumed = cast("Signal[Any]", app_of(self._widget).app_resume_signal)
         resumed.subscribe(self._widget, lambda _: self.restart())
         self.restart()
+        if self._early and self.on_top:
+            self._widget.call_after_refresh(self._note_drawn)
+
+    def _note_drawn(self) -> None:
+        self._drawn = time.monotonic()
 
     def restart(self) -> None:
         if self._timer is not None:
@@ -74,6 +86,11 @@ class GracePeriod:
         armed = self._widget.has_class(ARMED) and event.time >= self._since
         if armed and event.key in choices:
             return True
+        if event.key in self._early:  # before it was drawn: neither an answer nor meant for the draft
+            event.stop()
+            event.prevent_default()
+            return 0 < self._drawn <= event.time
+        self._early = ()
         text = _text(event)
         if text:
             self._typed(text)

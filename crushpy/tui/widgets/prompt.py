@@ -1,6 +1,7 @@
 """The prompt: prompts, slash commands and shell lines are typed here, and no draft is lost."""
 
 import re
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -23,6 +24,10 @@ from crushpy.tui.widgets.folding_text_area import FoldingTextArea
 
 if TYPE_CHECKING:
     from crushpy.tui.widgets.vim import VimKeys
+
+
+REPEATED_KEY_S = 0.5
+"""How long a repeated answer is ignored while the next question is on its way."""
 
 
 class PromptHistory:
@@ -169,6 +174,7 @@ class PromptInput(FoldingTextArea):
         super().__init__()
         self.placeholder = Content(placeholder)
         self._editing = False
+        self._ignored = "", 0.0
         self._vim: VimKeys | None = None
         self._editing_word = ""
         self._completer = Completer(self, commands, files or FileFinder(cwd or Path.cwd()))
@@ -343,8 +349,14 @@ class PromptInput(FoldingTextArea):
         if self.has_focus:
             self._completer.update()
 
+    def ignore_for_now(self, key: str) -> None:
+        """Ignores a key that was pressed again to answer a question that is not drawn yet."""
+        self._ignored = key, time.monotonic() + REPEATED_KEY_S
+
     def intercept(self, key: str) -> bool:
         completer = self._completer
+        if key == self._ignored[0] and not self.text and time.monotonic() < self._ignored[1]:
+            return True
         if key == "question_mark" and not self.text:
             self.post_message(self.KeysAsked())
             return True
