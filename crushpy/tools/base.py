@@ -1,7 +1,7 @@
 """The interface of a tool: name, arguments, what it would touch, and what it does."""
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from pathlib import Path
@@ -243,6 +243,8 @@ class Tool(Generic[A]):
     """True if read-only sub-agents have it."""
     parallel: ClassVar[bool] = False
     """True if it changes nothing, so that calls may run in parallel."""
+    aliases: ClassVar[Mapping[str, str]] = {}
+    """Other names of its fields, which models trained with other tools use."""
 
     def description(self, template: Callable[[], str]) -> str:
         """What the model reads about the tool; `template` is the text of its own template."""

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from crushpy.core.access import ToolTable, declare_tools
-from crushpy.core.messages import Json
+from crushpy.core.messages import Json, ToolCall
 from crushpy.tools.base import AnyTool, Args
 from crushpy.tools.errors import ToolError
 
@@ -104,8 +104,22 @@ _SYSTEM_TEXTS = {"file_path", "path", "pattern", "include", "command", "url"}
 """Arguments that are passed on to the operating system."""
 
 
+def find_tool(tools: Mapping[str, AnyTool], call: ToolCall) -> AnyTool:
+    """The tool of a call. Raises a ToolError that tells the model what to fix."""
+    tool = tools.get(call.name)
+    if tool is None:
+        raise ToolError(f"There is no tool named {call.name!r}. There are: {', '.join(tools)}.")
+    if call.bad_json:
+        raise ToolError(
+            f"The arguments of {call.name} are not a JSON object: {call.bad_json[:200]!r}. "
+            "Call it again with one."
+        )
+    return tool
+
+
 def check_args(tool: AnyTool, args: Json) -> Args:
-    """`args` as the tool's own type. Raises a ToolError that tells the model what to fix."""
+    """`args` as the tool's own type, without unknown fields. Raises a ToolError that tells the model what to
+    fix."""
     for name in _SYSTEM_TEXTS & args.keys():
         if "\0" in (value if isinstance(value := args[name], str) else ""):
             raise ToolError(f"{name} contains a NUL character, which no path and no command can.")
@@ -113,14 +127,47 @@ def check_args(tool: AnyTool, args: Json) -> Args:
         return own
     # Models write null for a missing argument, and numbers as text: both are accepted.
     optional = {field.encode_name for field in msgspec.structs.fields(tool.args) if not field.required}
-    given = {name: value for name, value in args.items() if value is not None or name not in optional}
+    known = _without_unknown(args, schema(tool.args), tool.aliases, [])
+    given = {name: value for name, value in known.items() if value is not None or name not in optional}
     try:
         return msgspec.convert(given, tool.args, strict=False)
     except msgspec.ValidationError as error:
-        signature = ", ".join(_argument_names(tool.args))
+        signature = ", ".join(_argument_names(schema(tool.args)))
         raise ToolError(f"Invalid arguments for {tool.name}: {error}. It takes: {signature}.") from error
 
 
-def _argument_names(args: type[Args]) -> Iterable[str]:
-    for field in msgspec.structs.fields(args):
-        yield field.encode_name if field.required else f"{field.encode_name}?"
+def describe_unknown(tool: AnyTool, args: Json) -> str:
+    """A note to the model about fields of a call that the tool does not have; empty if there are none."""
+    dropped: list[str] = []
+    if tool.parse_args(args) is None:
+        _without_unknown(args, schema(tool.args), tool.aliases, dropped)
+    names = ", ".join(dict.fromkeys(dropped))
+    return f"\n(Ignored: {names}. {tool.name} has no such fields.)" if names else ""
+
+
+def _without_unknown(value: Any, shape: Json, aliases: Mapping[str, str], dropped: list[str]) -> Any:
+    """`value` with only the fields of `shape`; the names of others are added to `dropped`."""
+    if isinstance(value, list) and "items" in shape:
+        return [_without_unknown(one, shape["items"], aliases, dropped) for one in value]  # pyright: ignore[reportUnknownVariableType]
+    if not isinstance(value, dict) or "properties" not in shape:
+        return value
+    fields: dict[str, Any] = value  # pyright: ignore[reportUnknownVariableType]
+    properties: dict[str, Any] = shape["properties"]
+    known: dict[str, Any] = {}
+    for name, content in fields.items():
+        meant = aliases.get(name, name)
+        name = meant if name not in properties and meant not in fields else name
+        if name in properties:
+            known[name] = _without_unknown(content, properties[name], aliases, dropped)
+        else:
+            dropped.append(name)
+    return known
+
+
+def _argument_names(shape: Json) -> Iterable[str]:
+    """Its fields, with those of the items of a list: todos [text, status?]."""
+    required = shape.get("required", ())
+    for name, content in shape["properties"].items():
+        items: Json = content.get("items", {})
+        inside = f" [{', '.join(_argument_names(items))}]" if "properties" in items else ""
+        yield (name if name in required else f"{name}?") + inside

@@ -24,6 +24,7 @@ class TaskTool(Tool[TaskArgs]):
     name = "task"
     args = TaskArgs
     access = ToolAccess("none")  # each call of the sub-agent is decided separately
+    aliases = {"description": "prompt"}
 
     def runs_in_parallel(self, args: Json) -> bool:
         return args.get("read_only") is True

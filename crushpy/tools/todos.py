@@ -22,6 +22,7 @@ class TodosTool(Tool[TodosArgs]):
     args = TodosArgs
     access = ToolAccess("none")
     in_reading_tasks = True
+    aliases = {"content": "text"}
 
     async def run(self, args: TodosArgs, context: ToolContext) -> Outcome:
         for number, item in enumerate(args.todos, start=1):

@@ -15,7 +15,7 @@ from crushpy.permissions.rules import READ, RUN, TALK, WRITE
 from crushpy.tools.base import Args, Tool
 from crushpy.tools.errors import ToolError
 from crushpy.tools.mcp import McpTool
-from crushpy.tools.registry import all_tools, check_args, tool_table
+from crushpy.tools.registry import all_tools, check_args, describe_unknown, tool_table
 
 ROOT = Path(__file__).parents[2]
 TOOLS = {tool.name: tool for tool in all_tools()}
@@ -86,3 +86,23 @@ def test_numbers_and_flags_written_as_text_are_understood_and_texts_stay() -> No
 def test_what_is_no_number_is_refused_with_what_the_tool_takes() -> None:
     with pytest.raises(ToolError, match=r"Invalid arguments for draw.*It takes: printable\?, many\?"):
         check_args(Draw(), {"many": "three"})
+
+
+def test_unknown_fields_are_ignored_and_the_model_is_told() -> None:
+    tools = {tool.name: tool for tool in all_tools()}
+    given = {"file_path": "a.py", "encoding": "utf-8"}
+    assert check_args(tools["view"], given) == check_args(tools["view"], {"file_path": "a.py"})
+    assert describe_unknown(tools["view"], given) == "\n(Ignored: encoding. view has no such fields.)"
+    assert describe_unknown(tools["view"], {"file_path": "a.py"}) == ""
+    todos = {"todos": [{"content": "Test it", "activeForm": "Testing it", "status": "pending"}]}
+    assert check_args(tools["todos"], todos).todos[0].text == "Test it"
+    assert "Ignored: activeForm." in describe_unknown(tools["todos"], todos)
+    task = {"description": "Look around", "prompt": "Look at all files"}
+    assert check_args(tools["task"], task).prompt == "Look at all files"
+    assert check_args(tools["task"], {"description": "Look around"}).prompt == "Look around"
+
+
+def test_an_error_names_the_fields_of_items() -> None:
+    tools = {tool.name: tool for tool in all_tools()}
+    with pytest.raises(ToolError, match=r"todos \[text, status\?\]"):
+        check_args(tools["todos"], {"todos": [{"status": "pending"}]})

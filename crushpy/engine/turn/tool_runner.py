@@ -26,7 +26,7 @@ from crushpy.engine.turn.toolset import NEW_SESSION
 from crushpy.storage.records import CallStart, StorageError
 from crushpy.tools.base import AnyTool, Args, Outcome, ToolContext
 from crushpy.tools.errors import ConsentNeeded, ToolError
-from crushpy.tools.registry import check_args
+from crushpy.tools.registry import check_args, describe_unknown, find_tool
 from crushpy.tools.truncate import truncate
 from crushpy.util.spawn import run_parallel
 from crushpy.util.uncancellable import uncancellable
@@ -176,7 +176,8 @@ class ToolRunner:
                 call.id, lambda text: self._emit(ToolOutput(call.id, text)), ruling.needs
             )
             outcome = await self._execute(one, observed, tool, args, call_context)
-            outcome = msgspec.structs.replace(outcome, text=amended + outcome.text) if amended else outcome
+            note = describe_unknown(tool, call.args)
+            outcome = msgspec.structs.replace(outcome, text=f"{amended}{outcome.text}{note}")
             return await self._rules.attach(outcome, call.name, accesses)
         except (ToolError, OSError) as error:
             return _failure(one.call, error)
@@ -197,15 +198,7 @@ class ToolRunner:
             return ()
 
     def _check(self, call: ToolCall) -> tuple[AnyTool, Args]:
-        tool = self._tools.get(call.name)
-        if tool is None:
-            known = ", ".join(self._tools)
-            raise ToolError(f"There is no tool named {call.name!r}. There are: {known}.")
-        if call.bad_json:
-            raise ToolError(
-                f"The arguments of {call.name} are not a JSON object: {call.bad_json[:200]!r}. "
-                "Call it again with one."
-            )
+        tool = find_tool(self._tools, call)
         return tool, check_args(tool, call.args)
 
     async def _record_decision(
