@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from crushpy.core.access import ToolTable, declare_tools
+from crushpy.core.access import Access, ToolTable, declare_tools
 from crushpy.core.messages import Json, ToolCall
-from crushpy.tools.base import AnyTool, Args
+from crushpy.tools.base import AnyTool, Args, ToolContext
 from crushpy.tools.errors import ToolError
 
 
@@ -104,8 +104,8 @@ _SYSTEM_TEXTS = {"file_path", "path", "pattern", "include", "command", "url"}
 """Arguments that are passed on to the operating system."""
 
 
-def find_tool(tools: Mapping[str, AnyTool], call: ToolCall) -> AnyTool:
-    """The tool of a call. Raises a ToolError that tells the model what to fix."""
+def check_call(tools: Mapping[str, AnyTool], call: ToolCall) -> tuple[AnyTool, Args]:
+    """The tool of a call and its arguments. Raises a ToolError that tells the model what to fix."""
     tool = tools.get(call.name)
     if tool is None:
         raise ToolError(f"There is no tool named {call.name!r}. There are: {', '.join(tools)}.")
@@ -114,7 +114,16 @@ def find_tool(tools: Mapping[str, AnyTool], call: ToolCall) -> AnyTool:
             f"The arguments of {call.name} are not a JSON object: {call.bad_json[:200]!r}. "
             "Call it again with one."
         )
-    return tool
+    return tool, check_args(tool, call.args)
+
+
+def accesses_of(tools: Mapping[str, AnyTool], context: ToolContext, call: ToolCall) -> tuple[Access, ...]:
+    """What a call would access; empty if it is invalid."""
+    try:
+        tool, args = check_call(tools, call)
+        return tool.accesses(args, context.with_path_cache())
+    except (ToolError, OSError):
+        return ()
 
 
 def check_args(tool: AnyTool, args: Json) -> Args:
@@ -156,9 +165,9 @@ def _without_unknown(value: Any, shape: Json, aliases: Mapping[str, str], droppe
     known: dict[str, Any] = {}
     for name, content in fields.items():
         meant = aliases.get(name, name)
-        name = meant if name not in properties and meant not in fields else name
-        if name in properties:
-            known[name] = _without_unknown(content, properties[name], aliases, dropped)
+        field = meant if name not in properties and meant not in fields else name
+        if field in properties:
+            known[field] = _without_unknown(content, properties[field], aliases, dropped)
         else:
             dropped.append(name)
     return known

@@ -1,6 +1,7 @@
 """The tool `task`: runs a sub-agent with its own context. The engine executes it."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
 
@@ -24,7 +25,7 @@ class TaskTool(Tool[TaskArgs]):
     name = "task"
     args = TaskArgs
     access = ToolAccess("none")  # each call of the sub-agent is decided separately
-    aliases = {"description": "prompt"}
+    aliases: ClassVar[Mapping[str, str]] = {"description": "prompt"}
 
     def runs_in_parallel(self, args: Json) -> bool:
         return args.get("read_only") is True

@@ -1,6 +1,7 @@
 """The tool `todos`: the model's to-do list."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import ClassVar, Literal
 
 from crushpy.core.access import ToolAccess
 from crushpy.core.messages import Todo, TodoList
@@ -22,7 +23,7 @@ class TodosTool(Tool[TodosArgs]):
     args = TodosArgs
     access = ToolAccess("none")
     in_reading_tasks = True
-    aliases = {"content": "text"}
+    aliases: ClassVar[Mapping[str, str]] = {"content": "text"}
 
     async def run(self, args: TodosArgs, context: ToolContext) -> Outcome:
         for number, item in enumerate(args.todos, start=1):

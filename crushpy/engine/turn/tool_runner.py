@@ -26,7 +26,7 @@ from crushpy.engine.turn.toolset import NEW_SESSION
 from crushpy.storage.records import CallStart, StorageError
 from crushpy.tools.base import AnyTool, Args, Outcome, ToolContext
 from crushpy.tools.errors import ConsentNeeded, ToolError
-from crushpy.tools.registry import check_args, describe_unknown, find_tool
+from crushpy.tools.registry import accesses_of, check_call, describe_unknown
 from crushpy.tools.truncate import truncate
 from crushpy.util.spawn import run_parallel
 from crushpy.util.uncancellable import uncancellable
@@ -95,7 +95,9 @@ class ToolRunner:
         calls = [RunningCall(message, call) for call in message.calls]
         new_sessions = [one for one in calls if one.call.name == NEW_SESSION]
         others = [one for one in calls if one.call.name != NEW_SESSION]
-        self._batch = CallBatch([one.call for one in others], self._accesses)
+        self._batch = CallBatch(
+            [one.call for one in others], partial(accesses_of, self._tools, self._context)
+        )
         unannounced = iter(message.calls)
         try:
             while announced := list(islice(unannounced, ANNOUNCE_BATCH)):
@@ -146,14 +148,14 @@ class ToolRunner:
             context = self._context.with_path_cache()
             amended = ""
             while True:
-                tool, args = self._check(call)
+                tool, args = check_call(self._tools, call)
                 accesses = tool.accesses(args, context)
                 event = HookEvent("PreToolUse", call=call, accesses=accesses, task=self._task)
                 hooked = await self._approvals.hooks.fire(event)
                 self.stopped, one.context = self.stopped or hooked.stop, hooked.context
                 if hooked.args is not None:
                     call = one.call = msgspec.structs.replace(call, args=hooked.args)
-                    tool, args = self._check(call)
+                    tool, args = check_call(self._tools, call)
                     accesses = tool.accesses(args, context)
                 preview = partial(tool.preview, args, context)
                 ruling = await self._approvals.rule(
@@ -188,18 +190,6 @@ class ToolRunner:
             reason = f"{type(error).__name__}: {error}"
             text = f"{one.call.name} failed inside crushpy ({reason}). It may not have run."
             return Outcome(text, is_error=True)
-
-    def _accesses(self, call: ToolCall) -> tuple[Access, ...]:
-        """What a call would access; empty if it is invalid."""
-        try:
-            tool, args = self._check(call)
-            return tool.accesses(args, self._context.with_path_cache())
-        except (ToolError, OSError):
-            return ()
-
-    def _check(self, call: ToolCall) -> tuple[AnyTool, Args]:
-        tool = find_tool(self._tools, call)
-        return tool, check_args(tool, call.args)
 
     async def _record_decision(
         self, one: RunningCall, accesses: tuple[Access, ...], ruling: Ruling
@@ -322,7 +312,7 @@ class ToolRunner:
         if self._session.info.compaction != "llm":
             return "new_session is not available: crushpy decides when to compact (method auto)."
         try:
-            self._check(call)
+            check_call(self._tools, call)
         except ToolError as error:
             return str(error)
         if not str(call.args["summary"]).strip():
