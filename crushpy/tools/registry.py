@@ -159,7 +159,7 @@ def _without_unknown(value: Any, shape: Json, aliases: Mapping[str, str], droppe
     if isinstance(value, list) and "items" in shape:
         return [_without_unknown(one, shape["items"], aliases, dropped) for one in value]  # pyright: ignore[reportUnknownVariableType]
     if not isinstance(value, dict) or "properties" not in shape:
-        return value
+        return value  # pyright: ignore[reportUnknownVariableType]
     fields: dict[str, Any] = value  # pyright: ignore[reportUnknownVariableType]
     properties: dict[str, Any] = shape["properties"]
     known: dict[str, Any] = {}
