@@ -257,7 +257,7 @@ class Approvals:
         batch: CallBatch,
     ) -> Ruling:
         from crushpy.permissions.choices import ALL, choices_for  # loads the parser of commands
-        from crushpy.permissions.describe_call import describe_call, title_of
+        from crushpy.permissions.describe_call import describe_call, question_title
 
         where = workspace or self._workspace
         choices = choices_for(decision, accesses, self._in_force(), where, self._guard)
@@ -282,7 +282,7 @@ class Approvals:
             choices,
             describe_call(accesses, where),
             (batch.asked, batch.asked + len(later)),
-            title_of(call.name, accesses, where, missing_needs(decision)),
+            question_title(call.name, accesses, where, missing_needs(decision)),
             plain and batch.once == call.name,
         )
         batch.once = ""

@@ -29,7 +29,7 @@ def describe_call(accesses: Sequence[Access], workspace: Path) -> str:
     return "; ".join([*actions, *_describe_needs(needs)])
 
 
-def title_of(tool: str, accesses: Sequence[Access], workspace: Path, missing: Privileges) -> str:
+def question_title(tool: str, accesses: Sequence[Access], workspace: Path, missing: Privileges) -> str:
     """The question about a call in a sentence: "Run `git push`? It needs the network: github.com"."""
     needs = missing
     for access in accesses:
