@@ -42,11 +42,15 @@ class ServerConfig(Data, frozen=True):
 
         return self.settings.url or shlex.join((self.settings.command, *self.settings.args))
 
-    def variables(self) -> list[str]:
-        """The variables that the definition names, in order."""
-        texts = [self.settings.command, self.settings.url, self.settings.cwd, *self.settings.args]
-        texts += [*(self.settings.env or {}).values(), *(self.settings.headers or {}).values()]
-        return list(dict.fromkeys(found[1] for text in texts for found in _VARIABLE.finditer(text)))
+    def describe(self) -> list[str]:
+        """All of the definition, and which variables it names, in lines."""
+        one = self.settings
+        lines = [self.command_line, *([f"in {one.cwd}"] if one.cwd else [])]
+        lines += [f"{name}={value}" for name, value in (one.env or {}).items()]
+        lines += [f"{name}: {value}" for name, value in (one.headers or {}).items()]
+        named = list(dict.fromkeys(found[1] for text in lines for found in _VARIABLE.finditer(text)))
+        lines += [f"with your variables {', '.join(named)}"] if named else []
+        return [part for line in lines for part in line.splitlines()]
 
 
 def configured_servers(

@@ -14,8 +14,8 @@ import msgspec
 from crushpy.core.access import Access
 from crushpy.core.errors import CrushpyError
 from crushpy.core.ids import new_id
-from crushpy.core.mcp_names import MCP_PREFIX, mcp_tool_name
-from crushpy.core.messages import Data, Diff, Excerpt, Image, Json
+from crushpy.core.mcp_names import MCP_PREFIX, PROJECT_FILE, mcp_tool_name
+from crushpy.core.messages import Data, Diff, Image, Json
 from crushpy.extensions.mcp.configuration import ServerConfig, expanded
 from crushpy.extensions.mcp.definitions import (
     definition_diff,
@@ -359,14 +359,12 @@ class McpHub:
     def _consent(self, one: Server) -> ConsentNeeded:
         config = one.config
         what = f"The project's .mcp.json starts the MCP server {config.name}"
-        named = config.variables()
-        text = config.command_line + (f"\nwith the variables {', '.join(named)}" if named else "")
-        access = Access(f"{MCP_PREFIX}{config.name}", "none", writes=True, reason=one_line(what))
-        return ConsentNeeded(
-            access,
-            Excerpt(".mcp.json", text, "sh"),
-            lambda: add_consent(self._places.consents, config.digest),
+        lines = config.describe()
+        shown = Diff(
+            PROJECT_FILE, "\n".join([f"@@ -0,0 +1,{len(lines)} @@", *(f"+{line}" for line in lines)])
         )
+        access = Access(f"{MCP_PREFIX}{config.name}", "none", writes=True, reason=one_line(what))
+        return ConsentNeeded(access, shown, lambda: add_consent(self._places.consents, config.digest))
 
     def _check_accepted(self, one: Server, tool: ToolDefinition) -> None:
         """A tool is accepted when it is first used; once its definition changes, the user is asked."""
@@ -392,7 +390,10 @@ class McpHub:
         self._store(one)
 
     async def _answer(self, one: Server, question: Json) -> None:
-        answer = await self.elicit(one.config.name, question)
+        try:
+            answer = await self.elicit(one.config.name, question)
+        except Exception:  # the front end has closed; the server must not wait for it
+            answer = {"action": "cancel"}
         if one.process is not None:
             one.process.send(McpOrder(int(question["question"]), "answer", arguments=answer))
 

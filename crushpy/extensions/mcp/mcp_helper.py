@@ -7,6 +7,7 @@ the pipe.
 
 import asyncio
 import logging
+import math
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ import warnings
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, BinaryIO
+from weakref import WeakValueDictionary
 
 from crushpy import __version__
 from crushpy.core.messages import Json
@@ -154,6 +156,8 @@ class ServerConnection:
         self._stderr_ended.set()
         self._refresh_task: asyncio.Task[None] | None = None
         self._running = -1
+        self._clocks: WeakValueDictionary[int, asyncio.Timeout] = WeakValueDictionary()
+        """The timeouts of calls, by order: they stop while the user is asked, and restart with progress."""
         self._bad_tools: dict[str, str] = {}
         self._questions = 0
 
@@ -391,9 +395,15 @@ class ServerConnection:
             case "lists":
                 return await self._lists()
             case "call":
-                return read_result(
-                    await client.call_tool(order.name, arguments, progress_callback=self._progress(order.id))
-                )
+                async with asyncio.timeout(self._spec.timeout) as clock:
+                    self._clocks[order.id] = clock
+                    result = await client.call_tool(
+                        order.name,
+                        arguments,
+                        read_timeout_seconds=math.inf,
+                        progress_callback=self._progress(order.id),
+                    )
+                return read_result(result)
             case "read":
                 found = await client.read_resource(order.name)
                 return {"content": [read_content({"resource": _plain(one)}) for one in found.contents]}
@@ -405,10 +415,17 @@ class ServerConnection:
 
     def _progress(self, order: int) -> Any:
         async def report(progress: float, total: float | None, message: str | None) -> None:
+            self._reset_clocks(self._spec.timeout)
             data = {"progress": progress, "total": total, "message": message or ""}
             self._orders.send(McpReport(order, "progress", self._order.server, data))
 
         return report
+
+    def _reset_clocks(self, seconds: float | None) -> None:
+        when = None if seconds is None else self._orders.loop.time() + seconds
+        for clock in self._clocks.values():
+            with suppress(RuntimeError):  # it has ended
+                clock.reschedule(when)
 
     async def _elicit(self, context: Any, params: Any) -> Any:
         from mcp import types
@@ -418,10 +435,12 @@ class ServerConnection:
         waiting = self._orders.questions[number] = self._orders.loop.create_future()
         data = {**_plain(params), "question": number}
         self._orders.send(McpReport(self._running, "elicit", self._order.server, data))
+        self._reset_clocks(None)
         try:
             answer = await waiting
         finally:
             del self._orders.questions[number]
+            self._reset_clocks(self._spec.timeout)
         return types.ElicitResult(action=answer["action"], content=answer.get("content"))
 
 

@@ -24,6 +24,7 @@ class ServerForm(ModalScreen[Json], OverlayScreen[Json]):
         background: $panel; border: round $accent; }
     ServerForm .problem { color: $error; }
     """
+    AUTO_FOCUS = "Input, Checkbox, Select"
     BINDINGS = [
         Binding("ctrl+s", "send", "Send", priority=True),
         Binding("ctrl+d", "answer('decline')", "Decline", priority=True),

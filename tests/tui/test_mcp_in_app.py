@@ -1,0 +1,168 @@
+"""MCP servers in the app: their questions as forms, `/mcp`, their prompts as commands, their resources."""
+
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from asking import armed
+from driving import Driven, Start, start
+from scripted_llm.replies import Call, Reply
+from scripted_llm.server import ScriptedLLM
+
+from crushpy.core.paths import Paths
+from crushpy.extensions.mcp.mcp_process import end_mcp_process
+from crushpy.permissions.trust import add_trusted
+from crushpy.tui.screens.choose import ChooseScreen
+from crushpy.tui.screens.server_form import ServerForm
+
+__all__ = ["start"]
+
+STAND_IN = str(Path(__file__).parents[1] / "support" / "mcp_stand_in.py")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def process() -> Iterator[None]:
+    """The process for servers is shared by all cases: its start takes a second."""
+    yield
+    end_mcp_process()
+
+
+@pytest.fixture
+def server(home: Path) -> None:
+    home.mkdir(exist_ok=True)
+    words = ["1", "ask", "ask_secret", "ask_page"]
+    command = f"command = {json.dumps(sys.executable)}\nargs = {json.dumps([STAND_IN, *words])}\n"
+    (home / "config.toml").write_text(f'[mcp.many]\n{command}[permissions]\nallow = ["mcp"]\n')
+
+
+def use(tool: str) -> Reply:
+    return Reply(calls=[Call("mcp", {"action": "call", "server": "many", "tool": tool})])
+
+
+def result(llm: ScriptedLLM) -> str:
+    return [one["content"] for one in llm.requests[-1].body["messages"] if one["role"] == "tool"][-1]
+
+
+async def go(app: Driven, llm: ScriptedLLM, *steps: Any) -> None:
+    llm.script(*steps)
+    await app.say("go")
+
+
+async def test_a_servers_question_is_a_form_that_names_it_and_takes_no_secret(
+    start: Start, server: None, llm: ScriptedLLM, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    browser = tmp_path / "browser"
+    browser.write_text(f"#!/bin/sh\necho $1 >> {tmp_path / 'opened'}\n")
+    browser.chmod(0o755)
+    monkeypatch.setenv("BROWSER", str(browser))
+    async with start() as app:
+        await go(app, llm, use("ask"), "Done.")
+        await app.shows(ServerForm)
+        await app.sees("The MCP server many asks", "Who are you?", "name (required)")
+        await app.press("ctrl+s")
+        await app.sees("name is required")
+        await app.type("Ada")
+        await app.press("ctrl+s")
+        await app.rests()
+        assert '{"action": "accept", "content": {"name": "Ada"}}' in result(llm)
+
+        await go(app, llm, use("ask"), "Done.")
+        await app.shows(ServerForm)
+        await app.press("escape")
+        await app.rests()
+        assert '"cancel"' in result(llm)
+
+        await go(app, llm, use("ask_secret"), "Done.")
+        await app.rests()
+        assert '"decline"' in result(llm)
+
+        await go(app, llm, use("ask_page"), "Done.")
+        await app.shows(ChooseScreen)
+        await app.sees("many wants you to open a page", "https://example.com/pay")
+        await app.press("escape")
+        await app.rests()
+        assert '"cancel"' in result(llm) and not (tmp_path / "opened").exists()
+
+
+async def test_servers_are_shown_and_restarted_and_their_prompts_and_resources_are_used(
+    start: Start, server: None, llm: ScriptedLLM, home: Path
+) -> None:
+    async with start() as app:
+        await app.say("/mcp")
+        await app.sees("many", "unused")
+        await app.press("enter")
+        await app.sees("Restart")
+        await app.press("down", "down", "enter")
+        hub = app.conversation.mcp.hub()
+        await app.until(lambda: hub.servers["many"].state == "ready", "the server")
+        await app.say("/mcp many")
+        await app.sees("many: ready, 4 tools, about ")
+        await app.press("enter")
+        await app.sees("ask_secret: It does ask_secret.")
+        llm.script("Seen.")
+        await app.say("look at @many:memo://one")
+        await app.rests()
+        assert "the first memo" in json.dumps(llm.requests[-1].body["messages"])
+    async with start() as app:
+        llm.script("Hello.")
+        await app.say("/mcp__many__greet Ada")
+        await app.rests()
+        await app.until(lambda: "Greet Ada." in json.dumps(llm.requests[-1].body["messages"]), "the prompt")
+        await app.type("@many:m")
+        await app.sees("@many:memo://one")
+
+
+async def test_a_projects_server_is_asked_about_once_for_each_exact_command(
+    start: Start, workspace: Path, home: Path, llm: ScriptedLLM
+) -> None:
+    home.mkdir(exist_ok=True)
+    rule = 'allow = ["mcp__many__tool_000"]'
+    (home / "config.toml").write_text(f"[permissions]\n{rule}\n")
+    entry = {"command": "touch", "args": ["was-run"]}
+    (workspace / ".mcp.json").write_text(json.dumps({"mcpServers": {"many": entry}}))
+    add_trusted(Paths(), workspace)
+    async with start() as app:
+        await go(app, llm, use("tool_000"), "Done.")
+        await armed(app)
+        await app.sees("starts the MCP server many", "touch was-run")
+        assert not (workspace / "was-run").exists()
+        await app.press("n", "enter")
+        await app.rests()
+        assert not (workspace / "was-run").exists()
+
+
+@pytest.mark.skipif(not shutil.which("bwrap"), reason="a project's servers run in bubblewrap only")
+async def test_an_accepted_server_of_a_project_runs_in_the_sandbox_until_it_changes(
+    start: Start, workspace: Path, home: Path, llm: ScriptedLLM, tmp_path: Path
+) -> None:
+    home.mkdir(exist_ok=True)
+    (home / "config.toml").write_text('[permissions]\nallow = ["mcp__many__tool_000"]\n')
+    outside = tmp_path / "outside"
+    script = f"from pathlib import Path\ntry: Path({str(outside)!r}).touch()\nexcept OSError: pass\n"
+    stand_in = Path(STAND_IN).read_text().replace("if __name__ ==", f"{script}\nif __name__ ==")
+    (workspace / "server.py").write_text(stand_in)
+
+    def write(*words: str) -> None:
+        entry = {"command": "python3", "args": ["server.py", "1", *words]}
+        (workspace / ".mcp.json").write_text(json.dumps({"mcpServers": {"many": entry}}))
+
+    write()
+    add_trusted(Paths(), workspace)
+    async with start() as app:
+        await go(app, llm, use("tool_000"), use("tool_000"), "Done.")
+        await armed(app)
+        await app.press("y")
+        await app.rests()
+        assert result(llm) == "tool_000 got {}", result(llm)
+        assert not outside.exists()
+    write("fail")
+    async with start() as app:
+        await go(app, llm, use("tool_000"), "Done.")
+        await armed(app)
+        await app.sees("server.py 1 fail")
+        await app.press("n", "enter")
+        await app.rests()
