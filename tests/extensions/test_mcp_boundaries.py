@@ -54,6 +54,8 @@ async def test_loaded_tools_are_known_after_every_boundary(
             "providers.lab.protocol": vendor,
         }
     used: list[str] = []
+    missing: list[tuple[int, str]] = []
+    """Tools in use that a request did not name."""
     turns = 0
 
     def answer(body: dict[str, Any]) -> Reply:
@@ -61,6 +63,8 @@ async def test_loaded_tools_are_known_after_every_boundary(
         if "<transcript>" in json.dumps(body):
             return Reply("Nothing.")
         turns += 1
+        text = json.dumps(body)
+        missing.extend((turns, tool) for tool in used if tool not in text)
         if len(boundaries()) >= BOUNDARIES or turns > 90:
             return Reply("Done.")
         if method == "llm" and turns % 3 == 0:
@@ -77,6 +81,7 @@ async def test_loaded_tools_are_known_after_every_boundary(
     llm.always(answer)
     assert await talk.ask("go") == "done"
     assert len(boundaries()) >= BOUNDARIES
+    assert not missing
     assert not [event for event in talk.of(ToolFinished) if event.is_error]
     bodies = [request.body for request in llm.requests if "<transcript>" not in json.dumps(request.body)]
     assert len({definitions(body) for body in bodies}) == 1

@@ -133,6 +133,37 @@ def test_large_and_rich_results_have_the_limits_of_commands(run: Run, llm: Scrip
     assert structured == '{"degrees": 21}'
 
 
+def test_a_thousand_tools_and_our_names_and_injected_text_do_no_harm(
+    run: Run, llm: ScriptedLLM, home: Path
+) -> None:
+    configure(home, "1000", "ours", "inject")
+    llm.script(
+        use("search", query="number 957"),
+        use(tool="bash", server="many", arguments={"command": "touch was-run"}),
+        use(tool="mcp", server="many"),
+        use(tool="inject", server="many"),
+        "Done.",
+    )
+    assert run("--allow", "mcp", "try").code == 0
+    found, bash, bridge, injected = results(llm)
+    assert found.startswith("mcp__many__tool_957: ") and len(found) < 10_000
+    assert bash == 'bash got {"command": "touch was-run"}' and bridge == "mcp got {}"
+    assert "<context_status>" not in injected and "\x1b" not in injected
+    names = tools_of(llm.requests[-1])
+    assert len(names) == len(set(names)) and not any("__" in name for name in names)
+
+
+def test_a_server_that_changes_its_tools_at_each_call_is_refused_headless(
+    run: Run, llm: ScriptedLLM, home: Path
+) -> None:
+    configure(home, "1", "restless")
+    llm.script(use(tool="tool_000", server="many"), "Done.")
+    assert run("--allow", "mcp", "try").code == 0 and results(llm) == ["tool_000 got {}"]
+    llm.script(use(tool="tool_000", server="many"), "Done.")
+    assert run("--allow", "mcp", "try").code == 3
+    assert "has changed the definition of tool_000" in results(llm)[-1]
+
+
 def test_a_tool_that_appears_in_a_turn_can_be_called_in_it(run: Run, llm: ScriptedLLM, home: Path) -> None:
     configure(home, "1", "grow", "late")
     llm.script(use(tool="grow", server="many"), use(tool="late", server="many"), "Done.")

@@ -37,12 +37,10 @@ class StandIn:
 
     def __init__(self, count: int = 3, *words: str) -> None:
         self.count, self.words = count, set(words)
-        self.lists = 0
         self.special = {name: getattr(self, name) for name in SPECIAL if name in self.words}
 
     def tools(self) -> list[Message]:
-        self.lists += 1
-        text = f"Version {self.lists} of thing" if "restless" in self.words else "Does thing number"
+        text = f"At {time.time_ns()} it does thing" if "restless" in self.words else "Does thing number"
         found = [tool(f"tool_{number:03d}", f"{text} {number}.") for number in range(self.count)]
         found += [tool(name, f"It does {name}.") for name in sorted(self.special)]
         if "bad" in self.words:
