@@ -98,7 +98,8 @@ class ToolCalled(Event, frozen=True, tag="tool_call"):
 class ApprovalNeeded(Event, frozen=True, tag="approval"):
     """A call waits for the user's answer. After its `tool_call`, before its `tool_result`.
 
-    The call of a sub-agent has neither: it waits while the call `task` runs.
+    The call of a sub-agent has neither: it waits while the call `task` runs. A question about a project's
+    hooks, named `hooks`, belongs to no call.
     Answer with `Conversation.answer(id, ...)`; closed by `approval_done`.
     """
 

@@ -201,8 +201,8 @@ class Conversation:
             slot.failure = turn.failure
         except asyncio.CancelledError:  # while hooks ran
             status = "interrupted"
-            self._requeue(prompt)
             self._emit(TurnEnded(status))
+            self._requeue(prompt)
         except Exception as error:  # a bug before the turn could begin must be shown
             log.exception("the turn could not begin")
             slot.failure = error if isinstance(error, CrushpyError) else unexpected_error(error)

@@ -19,11 +19,10 @@ WRITE = Call("write", {"file_path": "a.txt", "content": "x"})
 def configure(file: Path, events: Mapping[str, Any], **more: Any) -> None:
     """Writes a hooks file; each event has one command, or a matcher and a command."""
     file.parent.mkdir(exist_ok=True, parents=True)
-    groups = {
-        event: [{"matcher": given[0], "hooks": [{"type": "command", "command": given[1], **more}]}]
-        for event, one in events.items()
-        for given in [one if isinstance(one, tuple) else ("", one)]
-    }
+    groups: dict[str, Any] = {}
+    for event, one in events.items():
+        matcher, command = ("", one) if isinstance(one, str) else one
+        groups[event] = [{"matcher": matcher, "hooks": [{"type": "command", "command": command, **more}]}]
     file.write_text(json.dumps({"hooks": groups}))
 
 

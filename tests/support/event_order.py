@@ -45,6 +45,7 @@ class _Order:
         self.calls: dict[str, str] = {}  # id -> called, started, approving
         self.finished: set[str] = set()
         self.child_expected = False
+        self.interrupted_early = False
 
     def check(self) -> None:
         for index, event in enumerate(self.events):
@@ -90,6 +91,8 @@ class _Order:
                 assert self.committed, f"{where}: before its message"
                 assert event.id not in self.calls and event.id not in self.finished, f"{where}: id used twice"
                 self.calls[event.id] = "called"
+            case ApprovalNeeded() if event.name == "hooks":
+                self.calls[event.id] = "of a task"  # it belongs to no call
             case ApprovalNeeded() if event.task:
                 assert self.calls.get(event.task) == "started", f"{where}: that task does not run"
                 self.calls[event.id] = "of a task"
@@ -117,8 +120,10 @@ class _Order:
                 assert not self.calls, f"{where}: while calls are open"
                 self.child_expected = True
             case Error():
-                assert self.in_turn, f"{where}: outside a turn"
-                self.after_error = True
+                assert self.in_turn or "hook" in event.message, f"{where}: outside a turn"
+                self.in_turn = self.after_error = True
+            case TurnEnded() if event.status == "interrupted" and not self.in_turn:
+                self.interrupted_early = True  # hooks kept the prompt from being committed
             case TurnEnded():
                 assert self.in_turn, f"{where}: no turn was open"
                 # Where a result could not be stored, none is said: the turn ends with that error.
@@ -127,6 +132,6 @@ class _Order:
                 assert (event.status == "error") == self.after_error, f"{where}: status and error disagree"
                 self.in_turn = False
             case PromptQueued():
-                assert self.in_turn, f"{where}: queued while idle"
+                assert self.in_turn or self.interrupted_early, f"{where}: queued while idle"
             case _:
                 pass

@@ -1,0 +1,100 @@
+"""Hooks in a conversation with a user: questions, notifications, interrupts, and what `/hooks` lists."""
+
+import asyncio
+import subprocess
+from pathlib import Path
+
+import pytest
+from extensions.test_hooks import BASH, WRITE, configure
+from scripted_llm.replies import Reply
+from scripted_llm.server import ScriptedLLM
+from support.headless import Run, until
+from support.talk import Talks
+
+from crushpy.core.access import AnswerKind
+from crushpy.core.events import ApprovalNeeded, Error, Notice, TurnEnded
+from crushpy.core.paths import Paths
+from crushpy.engine.approvals import Answer
+from crushpy.permissions.trust import add_trusted
+from crushpy.sandbox.finding import find_sandbox
+
+needs_sandbox = pytest.mark.skipif(not find_sandbox("on").on, reason="a project's hooks need a sandbox")
+
+
+@needs_sandbox
+@pytest.mark.parametrize("answer", ["once", "deny"])
+async def test_new_hooks_of_a_trusted_project_are_asked_about_once(
+    talks: Talks, llm: ScriptedLLM, workspace: Path, answer: AnswerKind
+) -> None:
+    subprocess.run(["git", "init", "-q", str(workspace)], check=True)
+    configure(workspace / ".crushpy" / "hooks.json", {"PreToolUse": ("Bash", "echo x >> ran")})
+    add_trusted(Paths(), workspace)
+    llm.script(Reply(calls=[BASH]), Reply(calls=[BASH]), "Done.", "A title.")
+    talk = await talks(interactive=True)
+    turn = asyncio.create_task(talk.ask("do it"))
+    question = await talk.until_event(ApprovalNeeded)
+    assert question.reason == "the hooks of this project are new or have changed"
+    assert question.args == {"commands": ["PreToolUse: echo x >> ran"]}
+    assert talk.conversation.answer(question.id, Answer(answer))
+    assert await turn == "done"
+    await talk.close()
+    llm.script(Reply(calls=[BASH]), "Done.")
+    later = await talks()
+    assert await later.ask("do it") == "done"
+    told = [notice.text for notice in later.of(Notice) if "not run" in notice.text]
+    assert bool(told) is (answer == "deny")
+    ran = workspace / "ran"
+    assert (ran.read_text() if ran.exists() else "") == ("x\n" * 3 if answer == "once" else "")
+
+
+async def test_a_question_is_notified_and_a_hook_may_ask_it(
+    talks: Talks, llm: ScriptedLLM, home: Path, workspace: Path
+) -> None:
+    told = workspace / "told"
+    configure(home / "hooks.json", {"Notification": ("permission_prompt", f"cat > {told}")})
+    llm.script(Reply(calls=[WRITE]), "Done.")
+    talk = await talks(interactive=True)
+    turn = asyncio.create_task(talk.ask("do it"))
+    question = await talk.until_event(ApprovalNeeded)
+    await asyncio.to_thread(until, lambda: told.exists() and told.read_text(), "the hook has run")
+    talk.conversation.answer(question.id, Answer("once"))
+    assert await turn == "done"
+    assert '"notification_type":"permission_prompt"' in told.read_text()
+    listed = talk.conversation.hooks.describe()
+    assert "Notification permission_prompt" in listed and "exit code 0" in listed
+
+
+async def test_esc_while_a_hook_runs_keeps_the_prompt(
+    talks: Talks, llm: ScriptedLLM, home: Path, workspace: Path
+) -> None:
+    configure(home / "hooks.json", {"UserPromptSubmit": "touch began; sleep 300"})
+    talk = await talks(interactive=True)
+    talk.conversation.submit("precious words")
+    await asyncio.to_thread(until, (workspace / "began").exists, "the hook runs")
+    talk.conversation.interrupt()
+    ended = await talk.until_event(TurnEnded)
+    assert ended.status == "interrupted"
+    assert [prompt.text for prompt in talk.conversation.queue] == ["precious words"]
+    assert not llm.requests
+
+
+async def test_a_blocked_prompt_is_told_in_the_app(talks: Talks, home: Path) -> None:
+    configure(home / "hooks.json", {"UserPromptSubmit": "echo no >&2; exit 2"})
+    talk = await talks(interactive=True)
+    await talk.ask("my password")
+    assert [error.message for error in talk.of(Error)] == ["A hook blocked the prompt: no"]
+    assert not talk.conversation.history
+
+
+async def test_without_hooks_none_is_listed(talks: Talks) -> None:
+    talk = await talks()
+    assert talk.conversation.hooks.describe() == "No hooks are configured."
+    assert not talk.of(Notice)
+
+
+def test_their_code_is_loaded_only_if_there_are_any(run: Run, llm: ScriptedLLM, home: Path) -> None:
+    for loaded in (False, True):
+        llm.script("Done.")
+        done = run("hi", env={"PYTHONPROFILEIMPORTTIME": "1"})
+        assert done.code == 0 and ("crushpy.extensions.hooks" in done.stderr) is loaded
+        configure(home / "hooks.json", {"Stop": "true"})
