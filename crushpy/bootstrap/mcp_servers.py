@@ -14,7 +14,7 @@ from crushpy.engine.event_bus import EventBus
 from crushpy.engine.runtime import AskUser
 from crushpy.settings.schema import McpServerSettings
 from crushpy.tools.errors import ToolError
-from crushpy.tools.mcp import KnownServer, McpTool, mcp_tools, read_known_servers
+from crushpy.tools.mcp import KNOWN_FILE, KnownServer, McpTool, mcp_tools, read_known_servers
 from crushpy.tools.shell.jobs import Jobs
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class McpServers:
 
     @property
     def _file(self) -> Path:
-        return self._environment.paths.mcp / "servers.json"
+        return self._environment.paths.mcp / KNOWN_FILE
 
     async def _elicit(self, server: str, question: Json) -> Json:
         """Refused without a front end, and if the server wants a secret."""
@@ -102,11 +102,7 @@ class McpServers:
 
     def connect(self, jobs: Jobs, events: EventBus) -> "Callable[[], McpHub]":
         """A function that returns the servers, made by its first call."""
-
-        def make() -> "McpHub":
-            return self._make_hub(jobs, events)
-
-        self._make = make
+        self._make = lambda: self._make_hub(jobs, events)
         return self.hub
 
     def hub(self) -> "McpHub":
@@ -116,10 +112,9 @@ class McpServers:
         return self._hub
 
     def _make_hub(self, jobs: Jobs, events: EventBus) -> "McpHub":
-        from crushpy.extensions.mcp.hub import McpHub, McpPlaces
+        from crushpy.extensions.mcp.hub import McpHub
 
         environment = self._environment
-        folder = environment.paths.mcp
 
         def confine(command: tuple[str, ...], settings: McpServerSettings) -> list[str]:
             try:
@@ -129,7 +124,8 @@ class McpServers:
 
         hub = McpHub(
             self.configs(),
-            McpPlaces(environment.cwd, self._file, folder / "accepted.json", folder),
+            environment.cwd,
+            environment.paths.mcp,
             confine,
             private_hosts=environment.settings.permissions.private_hosts,
             elicit=self._elicit,

@@ -18,6 +18,7 @@ from crushpy.core.messages import Data, Json
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.errors import ToolError
 
+KNOWN_FILE = "servers.json"
 MAX_DESCRIPTION_CHARS = 2_000
 NATIVE_SHARE = 0.05
 """Of the window: definitions that take more are not sent with every request."""

@@ -207,7 +207,7 @@ async def test_a_token_is_refreshed_before_it_expires_and_when_it_is_refused(
 ) -> None:
     with protected_server() as (server, auth):
         await log_in(process, spec(server))
-        server.received.clear()
+        old = set(auth.access)
         entries = json.loads(keyring.read_text())
         name = f"crushpy/mcp {auth.origin} {server.url}"
         assert time.time() + 3_500 < json.loads(entries[name])["refresh_at"] < time.time() + 3_541
@@ -215,8 +215,8 @@ async def test_a_token_is_refreshed_before_it_expires_and_when_it_is_refused(
         keyring.write_text(json.dumps(entries))
         await process.carry_out("connect", "one", spec=spec(server))
         assert len(auth.of("/token")) == 2
-        sent = [one for one in server.of("/mcp") if one.method == "POST"]
-        assert len({one.headers["authorization"] for one in sent}) == 1
+        sent = [one.headers["authorization"][7:] for one in server.received if '"tools/list"' in one.body]
+        assert sent and not old & set(sent)
         auth.access.clear()
         assert await call(process) == 'tool_001 got {"x": 1}'
         assert len(auth.of("/token")) == 3

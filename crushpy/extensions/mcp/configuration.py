@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
@@ -64,7 +64,9 @@ def configured_servers(
     files = [(root / PROJECT_FILE, None)] if root is not None else []
     for file, plugin in (*files, *((folder / name, folder) for folder in plugins for name in MCP_FILES)):
         try:
-            entries += [ServerConfig(name, one, "project") for name, one in read_project_file(file, plugin)]
+            entries += [
+                ServerConfig(name, one, "project") for name, one in read_project_file(file, plugin).items()
+            ]
         except SettingsError as error:
             problems.append(str(error))
     for config in entries:
@@ -83,26 +85,19 @@ def configured_servers(
     return found, problems
 
 
-class _ProjectServer(msgspec.Struct, frozen=True):
-    """An entry of `mcpServers`; keys of other agents are ignored."""
-
-    command: str = ""
-    args: tuple[str, ...] = ()
-    env: dict[str, str] = msgspec.field(default_factory=dict[str, str])
-    cwd: str = ""
-    url: str = ""
-    headers: dict[str, str] = msgspec.field(default_factory=dict[str, str])
-    disabled: bool = False
+_PROJECT_KEYS = ("command", "args", "env", "cwd", "url", "headers")
+"""Of an entry of `mcpServers`; keys of other agents are ignored."""
 
 
-def read_project_file(file: Path, plugin: Path | None = None) -> Iterator[tuple[str, McpServerSettings]]:
+def read_project_file(file: Path, plugin: Path | None = None) -> dict[str, McpServerSettings]:
     """The servers of a `.mcp.json`: sandboxed, without network. A plugin's may lack `mcpServers`. Raises
     SettingsError."""
+    read: dict[str, McpServerSettings] = {}
     try:
         with os.fdopen(open_regular(file.resolve()), "rb") as opened:
             data = opened.read(MAX_FILE_BYTES + 1)
     except FileNotFoundError:
-        return iter(())
+        return read
     except OSError as error:
         raise SettingsError(f"{file} cannot be read: {error}") from None
     try:
@@ -110,26 +105,13 @@ def read_project_file(file: Path, plugin: Path | None = None) -> Iterator[tuple[
             data = data.replace(b"${CLAUDE_PLUGIN_ROOT}", msgspec.json.encode(str(plugin))[1:-1])
         given = msgspec.json.decode(data, type=dict[str, Any])
         entries: dict[str, Any] = given.get("mcpServers", given if plugin else None) or {}
-        read = {name: msgspec.convert(entry, _ProjectServer) for name, entry in entries.items()}
+        for name, entry in entries.items():
+            used = {key: entry[key] for key in _PROJECT_KEYS if entry.get(key)}
+            used |= {"enabled": not entry.get("disabled"), "sandbox": "project", "network": "url" in used}
+            read[name] = msgspec.convert(used, McpServerSettings)
     except (msgspec.MsgspecError, AttributeError, RecursionError) as error:
         raise SettingsError(f"{file}: {error}", "Its form is described in docs/mcp.md.") from None
-    return (
-        (
-            name,
-            McpServerSettings(
-                one.command,
-                one.args,
-                one.env or None,
-                one.cwd,
-                one.url,
-                one.headers or None,
-                not one.disabled,
-                sandbox="project",
-                network=bool(one.url),
-            ),
-        )
-        for name, one in read.items()
-    )
+    return read
 
 
 def expanded(config: ServerConfig, environ: Mapping[str, str] = os.environ) -> McpServerSettings:

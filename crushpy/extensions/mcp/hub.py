@@ -15,7 +15,7 @@ from crushpy.core.access import Access
 from crushpy.core.errors import CrushpyError
 from crushpy.core.ids import new_id
 from crushpy.core.mcp_names import MCP_PREFIX, PROJECT_FILE, mcp_tool_name
-from crushpy.core.messages import Data, Diff, Image, Json
+from crushpy.core.messages import Diff, Image, Json
 from crushpy.extensions.mcp.configuration import ServerConfig, expanded
 from crushpy.extensions.mcp.definitions import (
     definition_diff,
@@ -31,7 +31,7 @@ from crushpy.security.sanitize import encodable, one_line
 from crushpy.settings.schema import McpServerSettings
 from crushpy.tools.base import Outcome, ToolContext
 from crushpy.tools.errors import ConsentNeeded, ToolError
-from crushpy.tools.mcp import KnownServer, ToolDefinition, read_known_servers
+from crushpy.tools.mcp import KNOWN_FILE, KnownServer, ToolDefinition, read_known_servers
 from crushpy.tools.shell.child_environment import child_environment
 from crushpy.tools.shell.command_output import Output, describe_output
 from crushpy.tools.truncate import truncate
@@ -41,23 +41,14 @@ from crushpy.util.spawn import spawn
 SEARCH_WAIT_S = 10.0
 """How long a search of several servers waits for those whose tools are not known yet."""
 MAX_PROBLEMS = 50
+CONSENTS_FILE = "accepted.json"
+"""The hashes of the commands of projects that the user has accepted."""
 
 State = Literal["unused", "starting", "ready", "failed", "needs login"]
 Confine = Callable[[tuple[str, ...], McpServerSettings], list[str]]
 """The command line that runs a server in the sandbox. Raises ToolError if there is none."""
 Elicit = Callable[[str, Json], Awaitable[Json]]
 """Asks the user what a server wants to know; returns the answer in the form of the protocol."""
-
-
-class McpPlaces(Data, frozen=True):
-    """Folders and files of the servers."""
-
-    cwd: Path
-    known: Path
-    """The file with what is known of each server."""
-    consents: Path
-    """The file with the commands of projects that the user has accepted."""
-    locks: Path
 
 
 class Server:
@@ -95,16 +86,18 @@ class McpHub:
     def __init__(
         self,
         configs: Mapping[str, ServerConfig],
-        places: McpPlaces,
+        cwd: Path,
+        folder: Path,
         confine: Confine,
         *,
         private_hosts: bool = False,
         elicit: Elicit = _decline,
     ) -> None:
-        known = read_known_servers(places.known)
+        """`folder`: for what is known of the servers, and what the user has accepted."""
+        known = read_known_servers(folder / KNOWN_FILE)
         self.servers = {name: Server(config, known.get(name)) for name, config in configs.items()}
         self.elicit = elicit
-        self._places = places
+        self._cwd, self._folder = cwd, folder
         self._confine = confine
         self._private_hosts = private_hosts
         self._loop = asyncio.get_running_loop()
@@ -292,7 +285,27 @@ class McpHub:
             one.state, one.error = "failed", str(error)
 
     def _spec(self, config: ServerConfig) -> ServerSpec:
-        return make_spec(config, self._places, self._confine, private_hosts=self._private_hosts)
+        """How the process reaches a server. Raises SettingsError or ToolError."""
+        settings = expanded(config)
+        oauth = settings.oauth
+        if settings.url:
+            secret = os.environ.get(oauth.client_secret_env, "") if oauth.client_secret_env else ""
+            scopes = " ".join(oauth.scopes)
+            return ServerSpec(
+                url=settings.url,
+                headers=settings.headers or {},
+                timeout=settings.timeout,
+                oauth=OAuthSpec(
+                    oauth.client_id, secret, scopes, oauth.client_metadata_url, self._private_hosts
+                ),
+                locks=str(self._folder),
+            )
+        command: tuple[str, ...] = (settings.command, *settings.args)
+        if settings.sandbox == "project":
+            command = tuple(self._confine(command, settings))
+        cwd = self._cwd / Path(settings.cwd).expanduser()
+        environment = {**child_environment(os.environ), **(settings.env or {})}
+        return ServerSpec(command, environment, str(cwd), timeout=settings.timeout)
 
     def _hear(self, report: McpReport) -> None:
         """In the thread of the pipe."""
@@ -332,7 +345,7 @@ class McpHub:
 
     def _store(self, one: Server) -> None:
         with suppress(OSError):  # then the next start asks the server again
-            store_known(self._places.known, one.config.name, one.known)
+            store_known(self._folder / KNOWN_FILE, one.config.name, one.known)
 
     async def _definition(self, one: Server, tool: str) -> ToolDefinition:
         if not any(each.name == tool for each in one.tools):
@@ -353,7 +366,7 @@ class McpHub:
 
     def needs_consent(self, one: Server) -> bool:
         """Whether the user has to accept the command of a project's server first."""
-        accepted = read_consents(self._places.consents)
+        accepted = read_consents(self._folder / CONSENTS_FILE)
         return one.config.origin == "project" and one.config.digest not in accepted
 
     def _consent(self, one: Server) -> ConsentNeeded:
@@ -364,7 +377,7 @@ class McpHub:
             PROJECT_FILE, "\n".join([f"@@ -0,0 +1,{len(lines)} @@", *(f"+{line}" for line in lines)])
         )
         access = Access(f"{MCP_PREFIX}{config.name}", "none", writes=True, reason=one_line(what))
-        return ConsentNeeded(access, shown, lambda: add_consent(self._places.consents, config.digest))
+        return ConsentNeeded(access, shown, lambda: add_consent(self._folder / CONSENTS_FILE, config.digest))
 
     def _check_accepted(self, one: Server, tool: ToolDefinition) -> None:
         """A tool is accepted when it is first used; once its definition changes, the user is asked."""
@@ -396,32 +409,6 @@ class McpHub:
             answer = {"action": "cancel"}
         if one.process is not None:
             one.process.send(McpOrder(int(question["question"]), "answer", arguments=answer))
-
-
-def make_spec(
-    config: ServerConfig, places: McpPlaces, confine: Confine, *, private_hosts: bool = False
-) -> ServerSpec:
-    """How the process reaches a server. Raises SettingsError or ToolError."""
-    settings = expanded(config)
-    oauth = settings.oauth
-    if settings.url:
-        secret = os.environ.get(oauth.client_secret_env, "") if oauth.client_secret_env else ""
-        login = OAuthSpec(
-            oauth.client_id, secret, " ".join(oauth.scopes), oauth.client_metadata_url, private_hosts
-        )
-        return ServerSpec(
-            url=settings.url,
-            headers=settings.headers or {},
-            timeout=settings.timeout,
-            oauth=login,
-            locks=str(places.locks),
-        )
-    command: tuple[str, ...] = (settings.command, *settings.args)
-    if settings.sandbox == "project":
-        command = tuple(confine(command, settings))
-    cwd = places.cwd / Path(settings.cwd).expanduser() if settings.cwd else places.cwd
-    environment = {**child_environment(os.environ), **(settings.env or {})}
-    return ServerSpec(command, environment, str(cwd), timeout=settings.timeout)
 
 
 def read_consents(file: Path) -> frozenset[str]:

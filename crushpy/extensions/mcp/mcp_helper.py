@@ -14,6 +14,7 @@ import subprocess
 import warnings
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from itertools import count
 from typing import Any, BinaryIO
 from weakref import WeakValueDictionary
 
@@ -64,6 +65,7 @@ class OrderHandler:
     def __init__(self, outgoing: BinaryIO, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
         self.ended = asyncio.Event()
+        self.numbers = count(1)
         self.questions: dict[int, asyncio.Future[Json]] = {}
         """Open elicitations, by their own numbers."""
         self._outgoing = outgoing
@@ -152,14 +154,11 @@ class ServerConnection:
         self._ready: asyncio.Future[Json] = orders.loop.create_future()
         self._client: Any = None
         self._stderr = b""
-        self._stderr_ended = asyncio.Event()
-        self._stderr_ended.set()
         self._refresh_task: asyncio.Task[None] | None = None
         self._running = -1
         self._clocks: WeakValueDictionary[int, asyncio.Timeout] = WeakValueDictionary()
         """The timeouts of calls, by order: they stop while the user is asked, and restart with progress."""
         self._bad_tools: dict[str, str] = {}
-        self._questions = 0
 
     async def open(self) -> Json:
         self._task = spawn(self._run())
@@ -189,15 +188,11 @@ class ServerConnection:
             failure = ConnectionError("it was stopped")
         except BaseException as error:
             failure = error
-        ended_by_itself = self.lost or not self._stop.is_set()
-        if ended_by_itself:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._stderr_ended.wait(), LAST_WORDS_S)
         self.closed.set()
         if failure is not None and not self._ready.done():
             self._ready.set_exception(failure)
             self._ready.exception()  # it may be that no one waits
-        if ended_by_itself:
+        if self.lost or not self._stop.is_set():
             self._orders.send(McpReport(0, "closed", self._order.server, {"stderr": self.stderr()}))
 
     async def _make_client(self, stack: AsyncExitStack) -> Any:
@@ -265,15 +260,13 @@ class ServerConnection:
                     await pipe.drain()
 
         async def read_errors(pipe: asyncio.StreamReader) -> None:
-            self._stderr_ended.clear()
             while chunk := await pipe.read(CHUNK_BYTES):
                 self._stderr = (self._stderr + chunk)[-STDERR_CHARS:]
-            self._stderr_ended.set()
 
         async with anyio.create_task_group() as group:
             group.start_soon(read, child.stdout)
             group.start_soon(write, child.stdin)
-            group.start_soon(read_errors, child.stderr)
+            errors = spawn(read_errors(child.stderr))
             try:
                 yield from_server, to_server
             finally:
@@ -285,6 +278,7 @@ class ServerConnection:
                             await asyncio.wait_for(child.wait(), EXIT_TIMEOUT_S)
                         with suppress(ProcessLookupError):
                             os.killpg(child.pid, number)
+                    await asyncio.wait([errors], timeout=LAST_WORDS_S)
                 group.cancel_scope.cancel()
 
     @asynccontextmanager
@@ -349,7 +343,6 @@ class ServerConnection:
         able = client.server_capabilities
         data: Json = {
             "protocol": client.protocol_version,
-            "instructions": client.instructions or "",
             "tools": [],
             "bad_tools": {},
             "resources": [],
@@ -430,8 +423,7 @@ class ServerConnection:
     async def _elicit(self, context: Any, params: Any) -> Any:
         from mcp import types
 
-        self._questions += 1
-        number = self._questions * 1_000 + len(self._orders.questions)
+        number = next(self._orders.numbers)
         waiting = self._orders.questions[number] = self._orders.loop.create_future()
         data = {**_plain(params), "question": number}
         self._orders.send(McpReport(self._running, "elicit", self._order.server, data))

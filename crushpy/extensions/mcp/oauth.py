@@ -7,7 +7,6 @@ them.
 """
 
 import asyncio
-import ipaddress
 import socket
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -22,6 +21,7 @@ from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 
 from crushpy.extensions.mcp.wire import ServerSpec
+from crushpy.http.public_addresses import is_public
 from crushpy.llm.system_keyring import KeyringUnusable, read_secret, write_secret
 from crushpy.security.private_files import locked, write_private
 
@@ -311,13 +311,12 @@ def check_endpoint(url: str, private_hosts: bool) -> None:
     parts = urlsplit(url)
     host = parts.hostname or ""
     try:
-        found = {ipaddress.ip_address(info[4][0]) for info in socket.getaddrinfo(host, None)}
+        public = {is_public(str(info[4][0])) for info in socket.getaddrinfo(host, None)}
     except (OSError, ValueError):
         raise ConnectionError(f"the login endpoint {host} cannot be resolved") from None
-    private = [address for address in found if not address.is_global]
-    if parts.scheme != "https" and (not private_hosts or len(private) < len(found)):
+    if parts.scheme != "https" and (not private_hosts or True in public):
         raise ConnectionError(f"the login endpoint {parts.scheme}://{host} is not https")
-    if private and not private_hosts:
+    if False in public and not private_hosts:
         raise ConnectionError(
             f"the login endpoint {host} is in a private network (permissions.private_hosts allows it)"
         )
