@@ -24,7 +24,7 @@ from crushpy.tools.view import ViewArgs, ViewTool
 _MARK = re.compile(r"!`([^`\n]+)`|\$(ARGUMENTS|[1-9])(?!\w)|(?<!\S)@(\$ARGUMENTS|\$[1-9]|[\w~./-]*\w)")
 """A shell command, an argument, or a file."""
 _ARGUMENT = re.compile(r"([\"']?)\$(ARGUMENTS|[1-9])(?!\w)\1")
-_PLAIN_WORD = re.compile(r"[\w./:@%+=,-]*")
+_PLAIN_WORD = re.compile(r"[\w./:@%+=, -]*")
 _QUOTING = re.compile(r"[\"'\\]|\$\(|<<")
 
 

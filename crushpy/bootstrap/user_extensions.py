@@ -38,7 +38,7 @@ class UserExtensions:
         project, user = extension_folders(self._paths, self._root)
         return frozenset(kind for kind in KINDS if any((one / kind).is_dir() for one in (*project, *user)))
 
-    @property
+    @cached_property
     def places(self) -> "tuple[Place, ...]":
         from crushpy.extensions.places import extension_places
 

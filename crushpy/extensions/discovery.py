@@ -68,7 +68,8 @@ def find_extensions(places: Sequence[Place], kind: Kind) -> list[Extension]:
     used: dict[str, Extension] = {}
     seen: set[str] = set()
     for place in places:
-        inside = [one.folder for one in places if one.origin == place.origin]
+        own = (one.folder for one in places if one.origin == place.origin and one.plugin == place.plugin)
+        inside = [Path(os.path.realpath(folder)) for folder in own]
         for file in islice(_files(place, kind), MAX_EXTENSIONS):
             real = os.path.realpath(file)
             if real in seen:
@@ -119,7 +120,7 @@ def _read(file: Path, place: Place, kind: Kind, inside: Sequence[Path]) -> Exten
     usual = file.parent.name if kind == "skills" else file.stem
     one = Extension(kind, clean(usual), file, place.origin, root=place.folder)
     real = Path(os.path.realpath(file.parent))
-    home = next((folder for folder in inside if real.is_relative_to(os.path.realpath(folder))), None)
+    home = next(filter(real.is_relative_to, inside), None)
     try:
         if home is None:
             raise Unreadable("it is behind a link that leads out of its folder")

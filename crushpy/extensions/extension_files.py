@@ -84,10 +84,11 @@ def parse_document(text: str) -> Document:
     import yaml
 
     try:
-        tokens = cast("Iterable[object]", yaml.scan(head))  # pyright: ignore[reportUnknownMemberType]
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times faster, if it was built
+        tokens = cast("Iterable[object]", yaml.scan(head, loader))  # pyright: ignore[reportUnknownMemberType]
         if any(isinstance(token, yaml.AliasToken | yaml.TagToken) for token in tokens):
             raise Unreadable("its frontmatter uses YAML aliases or tags")
-        fields = yaml.safe_load(head)
+        fields = yaml.load(head, loader)  # noqa: S506  # a safe one
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         fields = _read_lines(head)
         why = getattr(error, "problem", "") or type(error).__name__

@@ -13,6 +13,8 @@ from scripted_llm.server import ScriptedLLM
 from support.command import Cli
 from support.headless import Run
 
+from crushpy.sandbox.finding import find_sandbox
+
 
 def add_skill(folder: Path, name: str, body: str = "", description: str = "") -> Path:
     """A skill in `folder`/skills."""
@@ -91,7 +93,7 @@ def test_a_trusted_project_comes_before_the_user(
     llm.script(load("four"), load("one"), "Done.")
     run("go")
     missing, loaded = results(llm)
-    assert "There is no skill 'four'. There are: one, three, two." in missing or "no skill" in missing
+    assert "There is no skill 'four'. There are: one, two, three." in missing
     assert "The user's." in loaded
     assert cli("trust").returncode == 0
     llm.script(load("one"), "Done.")
@@ -224,20 +226,17 @@ def test_allowed_tools_of_a_skill_grant_nothing(run: Run, llm: ScriptedLLM, home
     assert "Permission needed" in results(llm)[1]
 
 
+@pytest.mark.skipif(find_sandbox().name != "bubblewrap", reason=f"no bubblewrap: {find_sandbox().why_not}")
 def test_scripts_of_a_skill_run_in_the_sandbox(
-    run: Run, llm: ScriptedLLM, home: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
+    run: Run, llm: ScriptedLLM, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    checked = json.loads(cli("doctor", "--json").stdout)
-    if not any("bubblewrap" in json.dumps(one) for one in [checked]) or sys.platform != "linux":
-        pytest.skip("there is no sandbox here")
     monkeypatch.setenv("CRUSHPY_SANDBOX__AUTO_ALLOW", "true")
     place = add_skill(home, "pdf")
     (place / "read.sh").write_text("echo from the script; touch $(dirname $0)/made")
     (home / "private.txt").write_text("hidden")
     command = f"sh {place}/read.sh; cat {home}/private.txt"
     llm.script(Reply(calls=[Call("bash", {"command": command})]), "Done.")
-    if run("go").code != 0:
-        pytest.skip("there is no sandbox here")
+    assert run("go").code == 0
     (text,) = results(llm)
     assert "from the script" in text and "hidden" not in text
     assert not (place / "made").exists()
