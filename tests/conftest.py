@@ -22,6 +22,7 @@ pytest_plugins = [
     "support.keyrings",
     "support.list_server",
     "support.ollama_server",
+    "support.acp_client",
 ]
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]

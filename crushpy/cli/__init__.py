@@ -13,6 +13,11 @@ def main() -> None:
     from crushpy.cli.exits import report_errors
 
     with report_errors():
+        if sys.argv[1:] == ["acp"]:  # an editor waits for the first answer
+            from crushpy.acp.server import run_server
+
+            run_server()
+            return
         from crushpy.cli.arguments import normalize_arguments, parse_chat_flags
 
         argv = normalize_arguments(sys.argv[1:])

@@ -19,6 +19,7 @@ COMMANDS = {
     "compact": "Compact a session, or preview what would be kept.",
     "template": "Show, edit and check the texts sent to the model.",
     "config": "Read and change settings.",
+    "acp": "Serve an editor over the Agent Client Protocol.",
     "mcp": "Use servers of the Model Context Protocol.",
     "skills": "List skills, commands and sub-agents.",
     "plugins": "Add, list and remove plugins.",

@@ -1,0 +1,354 @@
+"""One conversation in an editor: prompts and questions of the protocol, events as updates."""
+
+import asyncio
+import base64
+from collections.abc import Sequence
+from typing import cast
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from crushpy.acp import updates
+from crushpy.acp.client_connection import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    ClientConnection,
+    RpcError,
+)
+from crushpy.acp.wire_types import ContentBlock, PermissionAnswer, SessionClientCapabilities
+from crushpy.core.access import MODES, AnswerKind
+from crushpy.core.errors import CrushpyError
+from crushpy.core.events import (
+    ApprovalNeeded,
+    BoundaryCommitted,
+    Compacting,
+    Event,
+    ModeChanged,
+    Notice,
+    TextDelta,
+    ThinkingDelta,
+    TitleChanged,
+    TodosChanged,
+    ToolCalled,
+    ToolFinished,
+    ToolOutput,
+    ToolStarted,
+    TurnEnded,
+    UsageReported,
+)
+from crushpy.core.ids import new_id
+from crushpy.core.messages import Image, Json
+from crushpy.engine.approvals import Answer
+from crushpy.engine.conversation import Conversation
+from crushpy.llm.errors import Refused
+from crushpy.util.spawn import spawn
+
+MODE_NAMES = {"ask": "Ask", "edits": "Edit", "plan": "Plan"}
+MODE_HELP = {
+    "ask": "Asks before changes.",
+    "edits": "Edits files in the folder without asking.",
+    "plan": "Only reads, and plans.",
+}
+EFFORTS = ("", "low", "medium", "high")
+METHODS = {"auto": "crushpy decides when to compact", "llm": "the model decides when to compact"}
+STOP_REASONS = {
+    "done": "end_turn",
+    "loop": "end_turn",
+    "limit": "max_turn_requests",
+    "interrupted": "cancelled",
+}
+COMMANDS = {
+    "compact": ("Compact the context now.", "what to focus on"),
+    "undo-compaction": ("Undo the last compaction.", ""),
+    "context": ("Show what fills the context window.", ""),
+    "tree": ("Show the sessions of this conversation.", ""),
+    "pins": ("Show what every compaction keeps, or add a text.", "text"),
+    "rules": ("Show your standing rules, or add one.", "rule"),
+    "recall": ("Search the earlier messages.", "words"),
+}
+
+
+class EditorThread:
+    """`id` is the conversation's, which boundaries do not change."""
+
+    def __init__(
+        self, conversation: Conversation, client: ClientConnection, capabilities: SessionClientCapabilities
+    ) -> None:
+        self.conversation = conversation
+        self.id = conversation.info.root_id
+        self._client = client
+        self.shows_compaction = capabilities.compaction is not None
+        self._shows_notices = capabilities.notices is not None
+        self._questions: set[asyncio.Task[None]] = set()
+        self._outputs: dict[str, str] = {}
+        self._compaction = ""
+        """The boundary that is being made."""
+        conversation.subscribe(self._on_event)
+
+    # --- state --------------------------------------------------------------------------------------------
+
+    def state(self) -> Json:
+        """Modes and options, as in the answers to session/new, load and resume."""
+        modes = [{"id": mode, "name": MODE_NAMES[mode], "description": MODE_HELP[mode]} for mode in MODES]
+        return {
+            "modes": {"currentModeId": self.conversation.mode, "availableModes": modes},
+            "configOptions": self.options(),
+        }
+
+    def options(self) -> list[Json]:
+        settings, info = self.conversation.settings, self.conversation.info
+        names = dict.fromkeys(
+            name for name in (info.model, settings.model, settings.small_model, *settings.models) if name
+        )
+        efforts = {effort: effort or "default" for effort in EFFORTS}
+        return [
+            _select("model", "Model", "model", info.model, {name: name for name in names}),
+            _select("mode", "Mode", "mode", self.conversation.mode, MODE_NAMES),
+            _select("effort", "Effort", "thought_level", settings.effort, efforts),
+            _select("compaction", "Compaction", "_compaction", info.compaction, METHODS),
+        ]
+
+    async def set_option(self, name: str, value: str) -> None:
+        known = {option["id"]: [one["value"] for one in option["options"]] for option in self.options()}
+        if name not in known:
+            raise RpcError(INVALID_PARAMS, f"There is no option {name}: {', '.join(known)}.")
+        if name != "model" and value not in known[name]:
+            raise RpcError(INVALID_PARAMS, f"{name} cannot be {value!r}: {', '.join(known[name])}.")
+        match name:
+            case "model":
+                await self.conversation.select_model(value)
+            case "mode":
+                await self.set_mode(value)
+            case "effort":
+                self.conversation.select_effort(value)
+            case _:
+                await self.conversation.select_compaction(value)
+
+    async def set_mode(self, mode: str) -> None:
+        if mode not in MODES:
+            raise RpcError(INVALID_PARAMS, f"There is no mode {mode}: {', '.join(MODES)}.")
+        await self.conversation.select_mode(mode)
+
+    def announce_commands(self) -> None:
+        own = [
+            {"name": name, "description": text, **({"input": {"hint": hint}} if hint else {})}
+            for name, (text, hint) in COMMANDS.items()
+        ]
+        own += [{"name": one.slash, "description": one.help} for one in self.conversation.commands.listed()]
+        self._update({"sessionUpdate": "available_commands_update", "availableCommands": own})
+
+    async def replay(self) -> None:
+        """Sends the history, with its boundaries."""
+        browser = self.conversation.sessions
+        tip = self.conversation.info.id
+        messages = await browser.store.messages.load_lineage(tip)
+        tree = {one.session.id: one for one in await browser.tree(tip)}
+        lineage = [tree[tip]] if tip in tree else []
+        while lineage and (parent := tree.get(lineage[0].session.parent_id or "")) is not None:
+            lineage.insert(0, parent)
+        passed = [one.boundary for one in lineage if one.boundary is not None]
+        cwd = self.conversation.info.cwd
+        for update in updates.replay_history(messages, passed, cwd, native=self.shows_compaction):
+            self._update(update)
+
+    # --- prompts ------------------------------------------------------------------------------------------
+
+    async def prompt(self, blocks: Sequence[ContentBlock]) -> Json:
+        """Runs a turn. Returns why it stopped."""
+        if self.conversation.busy:
+            raise RpcError(INVALID_REQUEST, "A turn is running in this session: cancel it first.")
+        text, pasted, images = await self._read_blocks(blocks)
+        name, _, argument = text.strip().removeprefix("/").partition(" ")
+        if text.startswith("/") and name in COMMANDS:
+            return {"stopReason": await self._command(name, argument.strip())}
+        if text.startswith("/") and (expanded := await self.conversation.commands.expand(text)) is not None:
+            text = expanded.text
+        status = await self.conversation.ask(text, images, pasted=pasted)
+        failure = self.conversation.failure
+        if isinstance(failure, Refused):
+            return {"stopReason": "refusal"}
+        if status == "error":
+            message = failure.message if failure else "The turn failed."
+            raise RpcError(INTERNAL_ERROR, message, {"hint": failure.hint} if failure else None)
+        history = self.conversation.history
+        cut = status == "done" and history and history[-1].finish == "length"
+        return {"stopReason": "max_tokens" if cut else STOP_REASONS[status]}
+
+    def cancel(self) -> None:
+        self.conversation.interrupt()
+        for question in self._questions:
+            question.cancel()
+
+    async def close(self) -> None:
+        self.cancel()
+        await self.conversation.close()
+
+    async def _read_blocks(self, blocks: Sequence[ContentBlock]) -> tuple[str, list[str], list[Image]]:
+        """The prompt, what of it is not the user's own words, and its pictures."""
+        words: list[str] = []
+        pasted: list[str] = []
+        images: list[Image] = []
+        for block in blocks:
+            match block.type:
+                case "text":
+                    words.append(block.text)
+                case "image":
+                    raw = base64.b64decode(block.data)
+                    images.append(await self.conversation.attachments.load_bytes(raw, "image"))
+                case "resource_link":
+                    words.append(_mention(block.uri or ""))
+                case "resource" if block.resource is not None:
+                    content = f"{_mention(block.resource.uri)}\n{block.resource.text}"
+                    words.append(content)
+                    pasted.append(content)
+                case _:
+                    raise RpcError(INVALID_PARAMS, f"A content block of type {block.type} is not supported.")
+        text = "\n\n".join(part for part in words if part)
+        if not text and not images:
+            raise RpcError(INVALID_PARAMS, "The prompt is empty.")
+        return text, pasted, images
+
+    async def _command(self, name: str, argument: str) -> str:
+        """Answers a command in the thread, without the model."""
+        talk = self.conversation
+        try:
+            match name:
+                case "compact":
+                    done = await talk.context.compact(argument)
+                    text = "" if done else "There is nothing to compact."
+                case "undo-compaction":
+                    done = await talk.context.undo()
+                    text = "The compaction was undone." if done else "There is no compaction to undo."
+                case "pins" if argument:
+                    text = f"Pinned: {(await talk.pins.add_text(argument)).text}"
+                case "pins":
+                    text = "\n".join(f"{pin.number}. {pin.text}" for pin in (await talk.pins.listed()).pins)
+                case "rules" if argument:
+                    text = f"Added: {(await talk.rules.add(argument)).text}"
+                case "rules":
+                    text = "\n".join(
+                        f"{rule.number}. {rule.text}" for rule in (await talk.rules.listed()).valid
+                    )
+                case "recall":
+                    found = await talk.sessions.search(argument, within=talk.info.id, each=10)
+                    text = "\n".join(f"- {hit.role}: {hit.snippet}" for group in found for hit in group.hits)
+                case "tree":
+                    text = "\n".join(
+                        f"- {one.session.id} {one.relation}{' (here)' if one.tip else ''}"
+                        for one in await talk.sessions.tree(talk.info.id)
+                    )
+                case _:
+                    budget = talk.context.budget()
+                    rows = talk.context.inspect().rows
+                    text = f"{budget.used:,} of {budget.window:,} tokens ({budget.used_pct}%)\n" + "\n".join(
+                        f"- {row.tokens:,} {row.name}" for row in rows[:50]
+                    )
+        except CrushpyError as error:
+            text = str(error)
+        if text or name != "compact":
+            self._update(updates.chunk("agent_message_chunk", text or "There is nothing."))
+        return "end_turn"
+
+    # --- events -------------------------------------------------------------------------------------------
+
+    def _update(self, update: Json) -> None:
+        self._client.notify("session/update", {"sessionId": self.id, "update": update})
+
+    def _on_event(self, event: Event) -> None:
+        cwd = self.conversation.info.cwd
+        match event:
+            case TextDelta():
+                self._update(updates.chunk("agent_message_chunk", event.text))
+            case ThinkingDelta():
+                self._update(updates.chunk("agent_thought_chunk", event.text))
+            case ToolCalled():
+                self._update(updates.call_started(event.id, event.name, event.args, cwd))
+            case ToolStarted():
+                self._update(updates.tool_update(event.id, "in_progress"))
+            case ToolOutput():
+                text = self._outputs.get(event.id, "") + event.text
+                self._outputs[event.id] = text[-updates.MAX_OUTPUT_CHARS :]
+                content = updates.output_content(self._outputs[event.id])
+                self._update(updates.tool_update(event.id, "in_progress", content))
+            case ToolFinished():
+                self._outputs.pop(event.id, None)
+                status = "failed" if event.is_error else "completed"
+                self._update(updates.tool_update(event.id, status, *self._result(event)))
+            case TodosChanged():
+                self._update(updates.plan(event.todos))
+            case UsageReported():
+                self._report_usage(event)
+            case TitleChanged():
+                self._update({"sessionUpdate": "session_info_update", "title": event.title})
+            case ModeChanged():
+                self._update({"sessionUpdate": "current_mode_update", "currentModeId": event.mode})
+            case ApprovalNeeded():
+                self._ask(event)
+            case Compacting() if self.shows_compaction:
+                self._compaction = new_id()
+                self._update(updates.compaction_update(self._compaction, "in_progress"))
+            case BoundaryCommitted():
+                found = self._compaction or event.id
+                self._compaction = ""
+                self._update(updates.compacted(event, found, native=self.shows_compaction))
+            case TurnEnded() if self._compaction:
+                status = "cancelled" if event.status == "interrupted" else "failed"
+                self._update(updates.compaction_update(self._compaction, status))
+                self._compaction = ""
+            case Notice() if self._shows_notices:
+                severity = "warning" if event.level == "warning" else "info"
+                self._update({"sessionUpdate": "notice", "severity": severity, "title": event.text})
+            case _:
+                pass
+
+    def _result(self, event: ToolFinished) -> list[Json]:
+        """A finished edit keeps the diff that its call has shown."""
+        return (
+            []
+            if event.name in ("edit", "multiedit", "write") and not event.is_error
+            else (updates.result_content(event.text))
+        )
+
+    def _report_usage(self, event: UsageReported) -> None:
+        budget = self.conversation.context.budget()
+        update: Json = {"sessionUpdate": "usage_update", "used": budget.used, "size": budget.window}
+        if event.total.cost:
+            update["cost"] = {"amount": event.total.cost, "currency": "USD"}
+        self._update(update)
+
+    def _ask(self, event: ApprovalNeeded) -> None:
+        task = spawn(self._question(event))
+        self._questions.add(task)
+        task.add_done_callback(self._questions.discard)
+
+    async def _question(self, event: ApprovalNeeded) -> None:
+        answer = Answer("deny")
+        try:
+            question = updates.permission(event, self.conversation.info.cwd)
+            params = {"sessionId": self.id, **question}
+            said = await self._client.request("session/request_permission", params)
+            outcome = msgspec.convert(said, PermissionAnswer).outcome
+            if outcome.outcome == "cancelled":
+                self.conversation.interrupt()
+                return
+            chosen = outcome.option_id
+            known = {option["optionId"] for option in question["options"]}
+            kind, _, key = chosen.partition(":")
+            if chosen in known and kind != "deny":
+                answer = Answer(cast(AnswerKind, kind), key=key)
+        except (RpcError, msgspec.ValidationError):
+            pass  # no answer is a refusal
+        self.conversation.answer(event.id, answer)
+
+
+def _select(name: str, title: str, category: str, current: str, values: dict[str, str]) -> Json:
+    options = [{"value": value, "name": text} for value, text in values.items()]
+    base: Json = {"id": name, "name": title, "category": category, "type": "select"}
+    return {**base, "currentValue": current, "options": options}
+
+
+def _mention(uri: str) -> str:
+    """A file as a mention, anything else as it is."""
+    parts = urlsplit(uri)
+    return f"@{unquote(parts.path)}" if parts.scheme == "file" else uri

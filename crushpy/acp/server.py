@@ -1,0 +1,260 @@
+"""The methods of the protocol. The engine is loaded when the first session is opened."""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from crushpy import __version__
+from crushpy.acp.client_connection import (
+    AUTH_REQUIRED,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    NOT_FOUND,
+    UNKNOWN_METHOD,
+    ClientConnection,
+    Json,
+    RpcError,
+)
+from crushpy.acp.wire_types import (
+    ClientCapabilities,
+    InitializeParams,
+    ListSessionsParams,
+    McpServerParams,
+    OpenSessionParams,
+    PromptParams,
+    SessionClientCapabilities,
+    SessionParams,
+    SetModeParams,
+    SetOptionParams,
+    Wire,
+)
+from crushpy.core.errors import CrushpyError, UsageError
+
+if TYPE_CHECKING:
+    from crushpy.acp.editor_thread import EditorThread
+
+PROTOCOL_VERSION = 1
+PAGE_SIZE = 100
+CLOSE_TIMEOUT_S = 4.0
+
+
+def run_server() -> None:
+    """Serves the client on stdin and stdout until it closes stdin."""
+    asyncio.run(_serve())
+
+
+async def _serve() -> None:
+    server = AcpServer()
+    await server.client.ended.wait()
+    await server.close()
+
+
+class AcpServer:
+    def __init__(self) -> None:
+        self.client = ClientConnection(self._handle, self._notified)
+        self._capabilities: ClientCapabilities | None = None
+        self._threads: dict[str, EditorThread] = {}
+
+    async def close(self) -> None:
+        """Refuses open questions, ends the turns and releases the leases."""
+        closing = [thread.close() for thread in self._threads.values()]
+        try:
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                await asyncio.gather(*closing, return_exceptions=True)
+        except TimeoutError:
+            pass
+
+    def _notified(self, method: str, params: Json) -> None:
+        if method == "session/cancel" and (thread := self._threads.get(str(params.get("sessionId")))):
+            thread.cancel()
+
+    async def _handle(self, method: str, params: Json) -> Any:
+        """Calls the method of ours that implements `method`, with its parameters checked."""
+        known: dict[str, tuple[type[Wire], Callable[[Any], Awaitable[Any]]]] = {
+            "initialize": (InitializeParams, self._initialize),
+            "authenticate": (Wire, self._authenticate),
+            "logout": (Wire, self._authenticate),
+            "session/new": (OpenSessionParams, self._new),
+            "session/load": (OpenSessionParams, self._load),
+            "session/resume": (OpenSessionParams, self._resume),
+            "session/list": (ListSessionsParams, self._list),
+            "session/delete": (SessionParams, self._delete),
+            "session/close": (SessionParams, self._close),
+            "session/prompt": (PromptParams, self._prompt),
+            "session/set_mode": (SetModeParams, self._set_mode),
+            "session/set_config_option": (SetOptionParams, self._set_option),
+        }
+        if method not in known:
+            raise RpcError(UNKNOWN_METHOD, f"There is no method {method}.")
+        kind, implementation = known[method]
+        if self._capabilities is None and method != "initialize":
+            raise RpcError(INVALID_REQUEST, "Call `initialize` first.")
+        try:
+            given = msgspec.convert(params, kind)
+        except msgspec.ValidationError as error:
+            raise RpcError(INVALID_PARAMS, f"{method}: {error}") from None
+        try:
+            return await implementation(given)
+        except CrushpyError as error:
+            code = AUTH_REQUIRED if getattr(error, "kind", "") == "authentication" else INVALID_PARAMS
+            raise RpcError(code, error.message, {"hint": error.hint}) from error
+
+    async def _initialize(self, params: InitializeParams) -> Json:
+        self._capabilities = params.client_capabilities or ClientCapabilities()
+        methods: list[Json] = [
+            {
+                "id": "key",
+                "name": "Store a key",
+                "description": "Run `crushpy connect` in a terminal, or set the provider's variable.",
+            }
+        ]
+        if self._capabilities.auth is not None and self._capabilities.auth.terminal:
+            terminal = {"id": "connect", "name": "crushpy connect", "type": "terminal", "args": ["connect"]}
+            methods.append(terminal)
+        return {
+            "protocolVersion": PROTOCOL_VERSION,
+            "agentInfo": {"name": "crushpy", "title": "crushpy", "version": __version__},
+            "agentCapabilities": {
+                "loadSession": True,
+                "promptCapabilities": {"image": True, "audio": False, "embeddedContext": True},
+                "mcpCapabilities": {"http": True, "sse": False},
+                "sessionCapabilities": {"list": {}, "delete": {}, "resume": {}, "close": {}},
+            },
+            "authMethods": methods,
+        }
+
+    async def _authenticate(self, params: Wire) -> Json:
+        """A key is stored outside; there is nothing to do here."""
+        return {}
+
+    # --- open sessions ------------------------------------------------------------------------------------
+
+    def _thread(self, session: str) -> "EditorThread":
+        if session not in self._threads:
+            raise RpcError(NOT_FOUND, f"The session {session} is not open.")
+        return self._threads[session]
+
+    async def _prompt(self, params: PromptParams) -> Json:
+        return await self._thread(params.session_id).prompt(params.prompt)
+
+    async def _set_mode(self, params: SetModeParams) -> Json:
+        await self._thread(params.session_id).set_mode(params.mode_id)
+        return {}
+
+    async def _set_option(self, params: SetOptionParams) -> Json:
+        thread = self._thread(params.session_id)
+        await thread.set_option(params.config_id, params.value)
+        return {"configOptions": thread.options()}
+
+    async def _close(self, params: SessionParams) -> Json:
+        await self._thread(params.session_id).close()
+        del self._threads[params.session_id]
+        return {}
+
+    async def _new(self, params: OpenSessionParams) -> Json:
+        thread = await self._open(params, "")
+        return {"sessionId": thread.id, **thread.state()}
+
+    async def _load(self, params: OpenSessionParams) -> Json:
+        thread = await self._open(params, params.session_id)
+        await thread.replay()
+        return thread.state()
+
+    async def _resume(self, params: OpenSessionParams) -> Json:
+        return (await self._open(params, params.session_id)).state()
+
+    # --- sessions -----------------------------------------------------------------------------------------
+
+    async def _open(self, params: OpenSessionParams, session: str) -> "EditorThread":
+        from crushpy.acp.editor_thread import EditorThread
+        from crushpy.bootstrap import HostAdditions, ProjectEnvironment, open_conversation
+        from crushpy.core.start_options import StartOptions
+        from crushpy.llm.provider_factory import find_endpoint, waits_for_keyring
+
+        if session in self._threads:
+            await self._threads.pop(session).close()
+        folder = Path(params.cwd)
+        if not folder.is_absolute() or not folder.is_dir():
+            raise RpcError(INVALID_PARAMS, f"cwd has to be the absolute path of a folder, not {folder}.")
+        environment = ProjectEnvironment(folder, _server_flags(params.mcp_servers or ()))
+        options = StartOptions(cwd=str(folder), session=session)
+        try:
+            conversation = await open_conversation(environment, options, HostAdditions(answers=True))
+        except UsageError as error:
+            raise RpcError(NOT_FOUND, error.message, {"hint": error.hint}) from error
+        model, settings = conversation.info.model, conversation.settings
+        try:
+            if not waits_for_keyring(model, settings):
+                find_endpoint(model, settings, os.environ)
+        except CrushpyError:
+            await conversation.close()
+            raise
+        capabilities = self._capabilities.session if self._capabilities is not None else None
+        thread = EditorThread(conversation, self.client, capabilities or SessionClientCapabilities())
+        self._threads[thread.id] = thread
+        asyncio.get_running_loop().call_later(0.01, thread.announce_commands)  # after the answer
+        return thread
+
+    async def _list(self, params: ListSessionsParams) -> Json:
+        from datetime import UTC, datetime
+
+        from crushpy.bootstrap import ProjectEnvironment
+
+        cursor = params.cursor or "0"
+        if not cursor.isdecimal():
+            raise RpcError(INVALID_PARAMS, f"The cursor {cursor!r} is not one of ours.")
+        start = int(cursor)
+        store = ProjectEnvironment(Path.cwd()).store()
+        try:
+            found = await store.sessions.list_tips(params.cwd or None, start + PAGE_SIZE + 1)
+        finally:
+            await store.close()
+        page = [
+            {
+                "sessionId": info.root_id,
+                "cwd": info.cwd,
+                "title": info.title or None,
+                "updatedAt": datetime.fromtimestamp(info.updated_at, UTC).isoformat(),
+            }
+            for info in found[start : start + PAGE_SIZE]
+        ]
+        more = len(found) > start + PAGE_SIZE
+        return {"sessions": page, **({"nextCursor": str(start + PAGE_SIZE)} if more else {})}
+
+    async def _delete(self, params: SessionParams) -> Json:
+        from crushpy.bootstrap import ProjectEnvironment
+        from crushpy.engine.session.browser import SessionBrowser
+
+        if (thread := self._threads.pop(params.session_id, None)) is not None:
+            await thread.close()
+        environment = ProjectEnvironment(Path.cwd())
+        store = environment.store()
+        try:
+            browser = SessionBrowser(store, outputs=environment.paths.outputs, undo=environment.paths.undo)
+            await browser.erase((await store.sessions.find(params.session_id)).root_id)
+        except UsageError as error:
+            raise RpcError(NOT_FOUND, error.message) from error
+        finally:
+            await store.close()
+        return {}
+
+
+def _server_flags(servers: Sequence[McpServerParams]) -> dict[str, object]:
+    """The client's MCP servers as settings."""
+    flags: dict[str, object] = {}
+    for server in servers:
+        headers = {each.name: each.value for each in server.headers}
+        env = {each.name: each.value for each in server.env}
+        given = {
+            "url": server.url,
+            "headers": headers,
+            "command": server.command,
+            "args": server.args,
+            "env": env,
+        }
+        flags |= {f"mcp.{server.name}.{key}": value for key, value in given.items() if value}
+    return flags

@@ -1,0 +1,182 @@
+"""`crushpy acp`: an editor opens, asks, decides, cancels, compacts and comes back."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripted_llm.replies import Call, Reply
+from scripted_llm.server import ScriptedLLM
+from support.acp_client import AcpClient, Connect
+
+COMPACTION = {"session": {"compaction": {}}}
+WRITE = Reply(calls=[Call("write", {"file_path": "a.txt", "content": "hello"})])
+
+
+def test_a_turn_with_a_permission(connect: Connect, llm: ScriptedLLM, workspace: Path) -> None:
+    llm.script(WRITE, "It is written.")
+    client = connect()
+    session = client.open(workspace)
+    assert client.prompt(session, "write it") == "end_turn"
+    assert (workspace / "a.txt").read_text() == "hello" and client.text == "It is written."
+    [call] = client.of("tool_call")
+    assert (call["kind"], call["locations"]) == ("edit", [{"path": str(workspace / "a.txt")}])
+    assert call["content"] == [{"type": "diff", "path": str(workspace / "a.txt"), "newText": "hello"}]
+    [question] = client.questions
+    kinds = [option["optionId"].partition(":")[0] for option in question["options"]]
+    assert kinds[0] == "once" and kinds[-1] == "deny" and {"conversation", "always"} & set(kinds)
+    assert any("write(" in option["name"] or "edit" in option["name"] for option in question["options"])
+    statuses = [update["status"] for update in client.of("tool_call_update")]
+    assert statuses == ["in_progress", "completed"]
+    assert client.of("usage_update")[-1]["size"] > 0 and client.of("available_commands_update")
+    assert client.close() == (0, "")
+
+
+def test_a_refusal_and_a_command_with_what_it_needs(
+    connect: Connect, llm: ScriptedLLM, workspace: Path
+) -> None:
+    llm.script(Reply(calls=[Call("bash", {"command": "touch 'a b'"})]), "Refused.")
+    client = connect()
+    client.decide = lambda question: question["options"][-1]["optionId"]
+    session = client.open(workspace)
+    assert client.prompt(session, "touch it") == "end_turn"
+    assert "touch 'a b'" in json.dumps(client.questions[0]["toolCall"]["content"])
+    assert client.of("tool_call_update")[-1]["status"] == "failed" and not (workspace / "a b").exists()
+
+
+def test_cancelling_ends_the_turn_and_its_question(
+    connect: Connect, llm: ScriptedLLM, workspace: Path
+) -> None:
+    llm.script(WRITE, "Going on.")
+    client = connect()
+    client.decide = lambda _: None
+    session = client.open(workspace)
+    turn = client.start("session/prompt", sessionId=session, prompt=[{"type": "text", "text": "write it"}])
+    client.until_question()
+    client.send({"method": "session/cancel", "params": {"sessionId": session}})
+    assert client.wait(turn)["result"]["stopReason"] == "cancelled"
+    assert not (workspace / "a.txt").exists()
+    assert client.prompt(session, "and now?") == "end_turn" and "Going on." in client.text
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_boundaries_never_change_the_session_and_are_replayed(
+    native: bool, connect: Connect, llm: ScriptedLLM, workspace: Path
+) -> None:
+    def answer(body: dict[str, Any]) -> Reply:
+        return Reply("Goal: go on." if not body.get("tools") else "Fine.")
+
+    llm.always(answer)
+    client = connect()
+    session = client.open(workspace, **(COMPACTION if native else {}))
+    for number in range(8):
+        assert client.prompt(session, f"step {number} " + "words " * 300) == "end_turn"
+        assert client.prompt(session, "/compact") == "end_turn"
+    assert client.prompt(session, "/tree") == "end_turn" and client.text.count("- ") >= 9
+    client.close()
+    again = connect()
+    again.call("initialize", protocolVersion=1, clientCapabilities=COMPACTION if native else {})
+    [listed] = again.call("session/list", cwd=str(workspace))["sessions"]
+    assert listed["sessionId"] == session
+    again.call("session/load", sessionId=session, cwd=str(workspace), mcpServers=[])
+    said = [update["content"]["text"] for update in again.of("user_message_chunk")]
+    assert [text.split(" words")[0] for text in said] == [f"step {number}" for number in range(8)]
+    for one in (client, again):
+        made = boundaries(one, native)
+        assert len(made) == 8 and all("Goal: go on." in json.dumps(update) for update in made)
+        assert all(update["_meta"]["crushpy"]["tokens_after"] > 0 for update in made)
+    assert again.prompt(session, "/undo-compaction") == "end_turn" and "undone" in again.text
+    assert again.prompt(session, "go on") == "end_turn"
+
+
+def boundaries(client: AcpClient, native: bool) -> list[dict[str, Any]]:
+    if native:
+        return [one for one in client.of("compaction_update") if one["status"] == "completed"]
+    assert client.of("compaction_update") == []
+    return [one for one in client.of("tool_call") if one["toolCallId"].startswith("compaction-")]
+
+
+def test_modes_options_and_todos(connect: Connect, llm: ScriptedLLM, workspace: Path) -> None:
+    todos = [{"text": "write", "status": "in_progress"}]
+    llm.script(WRITE, Reply(calls=[Call("todos", {"todos": todos})]), "Done.")
+    client = connect()
+    session = client.open(workspace)
+    client.call("session/set_mode", sessionId=session, modeId="edits")
+    found = client.call("session/set_config_option", sessionId=session, configId="compaction", value="llm")
+    values = {option["id"]: option["currentValue"] for option in found["configOptions"]}
+    assert (values["mode"], values["compaction"]) == ("edits", "llm") and "effort" in values
+    assert client.prompt(session, "write it") == "end_turn"
+    assert client.questions == [] and client.of("plan")[-1]["entries"][0]["content"] == "write"
+    assert client.fail("session/set_mode", sessionId=session, modeId="fly")["code"] == -32602
+    assert (
+        client.fail("session/set_config_option", sessionId=session, configId="x", value="y")["code"] == -32602
+    )
+
+
+def test_bad_messages_are_answered_with_errors(connect: Connect, llm: ScriptedLLM, workspace: Path) -> None:
+    client = connect()
+    assert client.fail("session/new", cwd=str(workspace), mcpServers=[])["code"] == -32600
+    session = client.open(workspace)
+    client.send(b'{"jsonrpc": "2.0", "id": 7, "meth')
+    assert client.wait(None)["error"]["code"] == -32700
+    client.send(b"[]")
+    assert client.wait(None)["error"]["code"] == -32600
+    assert client.fail("session/fly")["code"] == -32601
+    assert client.fail("session/prompt", sessionId=session, prompt="text")["code"] == -32602
+    assert client.fail("session/prompt", sessionId=session, prompt=[{"type": "audio"}])["code"] == -32602
+    assert client.fail("session/prompt", sessionId="nope", prompt=[])["code"] == -32002
+    assert client.fail("session/new", cwd="relative", mcpServers=[])["code"] == -32602
+    assert client.fail("session/load", sessionId="zzzzzz", cwd=str(workspace))["code"] == -32002
+    assert client.fail("session/list", cursor="x")["code"] == -32602
+    llm.script("Still here.")
+    assert client.prompt(session, "hello") == "end_turn"
+    assert client.call("session/delete", sessionId=session) == {}
+    assert client.call("session/list", cwd=str(workspace))["sessions"] == []
+
+
+def test_a_second_prompt_waits_for_no_one_and_closing_ends_everything(
+    connect: Connect, llm: ScriptedLLM, workspace: Path
+) -> None:
+    llm.script(WRITE)
+    client = connect()
+    client.decide = lambda _: None
+    session = client.open(workspace)
+    blocks = [{"type": "text", "text": "write it"}]
+    client.start("session/prompt", sessionId=session, prompt=blocks)
+    client.until_question()
+    assert "is running" in client.fail("session/prompt", sessionId=session, prompt=blocks)["message"]
+    code, _ = client.close()
+    assert code == 0 and not (workspace / "a.txt").exists()
+    again = connect()
+    again.call("initialize", protocolVersion=1)
+    again.call("session/resume", sessionId=session, cwd=str(workspace))
+    llm.script("Here again.")
+    assert again.prompt(session, "go on") == "end_turn"
+
+
+def test_without_a_key_the_client_is_told_to_log_in(
+    workspace: Path, llm_env: dict[str, str], connect: Connect
+) -> None:
+    client = AcpClient({"CRUSHPY_MODEL": "anthropic/claude-sonnet-5-5"}, workspace)
+    started = client.call("initialize", protocolVersion=1)
+    assert started["authMethods"]
+    error = client.fail("session/new", cwd=str(workspace), mcpServers=[])
+    assert error["code"] == -32000 and "ANTHROPIC_API_KEY" in error["message"]
+    assert client.close()[0] == 0
+
+
+def test_images_and_resources_are_part_of_the_prompt(
+    connect: Connect, llm: ScriptedLLM, workspace: Path
+) -> None:
+    llm.script("I see.")
+    client = connect()
+    session = client.open(workspace)
+    blocks: list[dict[str, Any]] = [
+        {"type": "text", "text": "Look at these:"},
+        {"type": "resource", "resource": {"uri": "file:///x/notes.md", "text": "the port is 7071"}},
+        {"type": "resource_link", "uri": (workspace / "b.py").as_uri(), "name": "b.py"},
+    ]
+    answer = client.call("session/prompt", sessionId=session, prompt=blocks)
+    assert answer["stopReason"] == "end_turn"
+    sent = json.dumps(llm.requests[0].body["messages"][-1])
+    assert "the port is 7071" in sent and f"@{workspace / 'b.py'}" in sent
