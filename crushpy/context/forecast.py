@@ -158,8 +158,8 @@ def _cost(
 
 def turns_left_hint(forecast: Forecast) -> str:
     """One line for the gauge shortly before compaction, otherwise empty."""
-    if forecast.turns_left is None or forecast.turns_left > WARN_TURNS_LEFT:
-        return ""
+    if not forecast.turns_left or forecast.turns_left > WARN_TURNS_LEFT:
+        return ""  # none left: compaction is due, and the gauge says so
     return f"~{counted(forecast.turns_left, 'turn')} left"
 
 

@@ -132,6 +132,7 @@ APP_COMMANDS: tuple[AppCommand, ...] = (
         "shift+tab",
     ),
     AppCommand("Toggle Yolo", "toggle_yolo", "Allow everything that is not denied, or ask again.", "yolo"),
+    AppCommand("Queue", "queue", "Send a prompt after the running turn.", "queue", "TEXT"),
     AppCommand("Theme", "theme", "Change the colours.", "theme", "[name]"),
     AppCommand("Export", "export", "Write this conversation to a Markdown file.", "export", "[file]"),
     AppCommand("Copy Last Reply", "copy_reply", "Put the last reply on the clipboard.", "copy", key="f9"),

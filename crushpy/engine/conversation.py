@@ -108,14 +108,16 @@ class Conversation:
         mode: Mode | None = None,
         pasted: Sequence[str] = (),
         model: str = "",
+        after_turn: bool = False,
     ) -> None:
-        """Starts a turn with `text`, or queues it while one runs. `mode` applies to that turn only, unless
+        """Starts a turn with `text`, or sends it with the next step of the one that runs, or `after_turn` (or
+        as the settings say). `mode` applies to that turn only, unless
         the prompt is queued or the user chooses another mode meanwhile. `pasted` are parts of `text` that are
         not the user's own words. `model` is that of this turn, unless it is queued."""
         prompt = user_message(text, images, pasted)
         self.attachments.begin(prompt)
         if self.busy:
-            next_step = self.settings.queue == "step"
+            next_step = self.settings.queue == "step" and not after_turn
             self._queue.add(prompt, next_step=next_step)
             self._emit(PromptQueued(prompt.id, text, tuple(image.info for image in images), next_step))
             return

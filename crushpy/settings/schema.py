@@ -322,10 +322,10 @@ class Settings(Data, frozen=True):
     queue: Annotated[
         Literal["turn", "step"],
         Meta(
-            description="When to send a prompt typed while the agent works: after its turn, or with its "
-            "next step."
+            description="When to send a prompt typed while the agent works: with its next step, or after "
+            "its turn."
         ),
-    ] = "turn"
+    ] = "step"
     editing: Annotated[
         Literal["plain", "vim"],
         Meta(description="Keys for editing the prompt; with `vim`, Esc switches to normal mode."),

@@ -57,6 +57,9 @@ class Activity:
         self._tools: dict[str, RunningTool] = {}
         self._progress: dict[str, tuple[events.Progress, float]] = {}
         self._in_turn = False
+        self._began = 0.0
+        self.took = 0.0
+        """Seconds of the last turn; 0 while one runs."""
         self._phase = ""
         self._since = 0.0
         self._retry: events.Retry | None = None
@@ -101,7 +104,8 @@ class Activity:
                 self._streamed += len(event.text)
                 self._enter(THINKING)
             case events.PromptCommitted():
-                self._received, self._in_turn = 0, True
+                self._began = self._began if self._in_turn else self._clock()
+                self._received, self._in_turn, self.took = 0, True, 0.0
                 self._wait()
             case events.MessageCommitted():
                 self._enter(WORKING if self._in_turn else "")
@@ -129,6 +133,7 @@ class Activity:
             case events.Progress():
                 self._progressed(event)
             case events.TurnEnded():
+                self.took = self._clock() - self._began if self._in_turn else 0.0
                 self.clear()
             case _:
                 self._hear_of_calls(event)
@@ -235,10 +240,11 @@ class Activity:
         )
 
     def _age(self, since: float) -> str:
-        return _seconds(self._clock() - since)
+        return brief_duration(self._clock() - since)
 
 
-def _seconds(seconds: float) -> str:
+def brief_duration(seconds: float) -> str:
+    """41s, 2m05s."""
     whole = int(seconds)
     if whole < 60:
         return f"{whole}s"

@@ -17,6 +17,8 @@ class ChatEvents:
     def __init__(self, chat: "ChatHost") -> None:
         self._chat = chat
         self._more_to_ask = False
+        self._unanswered = ""
+        """The prompt of a turn, until something of a reply has come."""
 
     def hear(self, event: events.Event) -> None:
         """Called for every event of the engine, in order."""
@@ -24,8 +26,10 @@ class ChatEvents:
         chat.feed.hear(event)
         chat.status.hear(event)
         chat.activity.hear(event)
-        if type(event) is events.TextDelta:
-            return
+        if isinstance(event, events.TextDelta | events.ThinkingDelta | events.ToolCalled):
+            self._unanswered = ""
+            if type(event) is events.TextDelta:
+                return
         match event:
             case events.ApprovalNeeded():
                 from crushpy.tui.widgets.approval import ApprovalPanel
@@ -51,10 +55,13 @@ class ChatEvents:
                 self.drop_plan()
             case events.PromptQueued() | events.PromptCommitted():
                 chat.greeter.end_card()
+                self._unanswered = event.text if isinstance(event, events.PromptCommitted) else ""
                 self.drop_plan()
                 self.show_queue()
                 self._name_window()
             case events.TurnEnded():
+                if event.status == "interrupted" and self._unanswered and not chat.prompt.draft:
+                    chat.prompt.take_back(self._unanswered)
                 self.show_queue(waiting=event.status != "done")
                 self._name_window(busy=False)
                 if event.status != "interrupted":

@@ -55,7 +55,7 @@ def test_an_approval_is_asked_in_the_flow_and_answered_with_one_key(
     llm.script(bash("touch made"), "Made it.", bash("touch never"), "As you wish.")
     with launch() as terminal:
         terminal.type_line("make it")
-        terminal.wait_for("Allow bash?", "touch made", "[y] Yes", "[n] No")
+        terminal.wait_for("Run `touch made`?", "[y] Yes", "[n] No")
         assert not (workspace / "made").exists()
         terminal.press("y")
         terminal.wait_for("Made it.")

@@ -34,6 +34,11 @@ def last_sent(llm: ScriptedLLM) -> list[tuple[str, str]]:
     return [(one["role"], str(one["content"])) for one in llm.requests[-1].body["messages"][1:]]
 
 
+@pytest.fixture(autouse=True)
+def after_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CRUSHPY_QUEUE", "turn")
+
+
 async def running(talks: Talks, llm: ScriptedLLM) -> Talk:
     talk = await talks(yolo=True)
     talk.conversation.submit("first")
@@ -44,7 +49,7 @@ async def running(talks: Talks, llm: ScriptedLLM) -> Talk:
 async def test_with_step_a_prompt_goes_out_after_all_results_of_the_batch(
     talks: Talks, llm: ScriptedLLM, gate: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("CRUSHPY_QUEUE", "step")
+    monkeypatch.delenv("CRUSHPY_QUEUE")  # the default
     llm.script(waits(), "Done so.")
     talk = await running(talks, llm)
     talk.conversation.submit("and mind the gap")

@@ -152,27 +152,6 @@ async def test_a_new_session_is_refused_while_the_agent_works_and_the_queue_stay
         await app.sees("To the second.")
 
 
-async def test_prompts_that_were_still_queued_are_in_the_prompt_of_the_new_session(
-    start: Start, llm: ScriptedLLM
-) -> None:
-    llm.script(HALF)
-    async with start() as app:
-        await app.say("first")
-        await app.sees("Half an")
-        for text in ("second", "third"):
-            await app.say(text)
-        await app.press("escape")
-        await app.sees("Interrupted.", "2 queued")
-        await app.rests()
-        await app.type("a draft")
-        session = app.conversation.info.id
-        await app.press("ctrl+n")
-        await app.sees("2 queued prompts were not sent")
-        assert app.conversation.info.id != session
-        assert app.chat.prompt.draft == "second\n\nthird\n\na draft"
-        assert not app.conversation.queue
-
-
 async def test_resuming_another_conversation_is_refused_too(start: Start, llm: ScriptedLLM) -> None:
     llm.script("Hi.", HALF)
     async with start() as app:

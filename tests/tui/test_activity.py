@@ -10,7 +10,9 @@ from driving import Driven, Start, start
 from scripted_llm.replies import Call, Fail, RateLimit, Reply, Stall
 from scripted_llm.server import ScriptedLLM
 
+from crushpy.core.events import PromptCommitted, TurnEnded
 from crushpy.core.messages import Usage
+from crushpy.tui.activity import Activity, brief_duration
 from crushpy.tui.screens.session_reader import SessionReaderScreen
 from crushpy.tui.widgets import grace_period
 from crushpy.tui.widgets.status_bar import StatusBar
@@ -275,3 +277,16 @@ async def test_what_runs_is_told_once_and_the_status_line_says_only_that_a_quest
         await app.sees("Made.")
         await rests(app)
         assert "asks you" not in app.text
+
+
+def test_the_end_of_a_turn_tells_how_long_it_took() -> None:
+    now = 5.0
+    activity = Activity(lambda: now, lambda: 0)
+    activity.hear(PromptCommitted("m", "go"))
+    now = 20.0
+    activity.hear(PromptCommitted("n", "sent with a step of the same turn"))
+    now = 46.0
+    activity.hear(TurnEnded("done"))
+    assert (activity.took, brief_duration(activity.took)) == (41.0, "41s")
+    activity.hear(PromptCommitted("o", "again"))
+    assert activity.took == 0

@@ -69,7 +69,7 @@ async def test_a_prompt_typed_while_the_agent_works_waits_in_view_and_goes_out_b
         await app.say("first")
         await app.sees("Half an")
         await app.say("second")
-        await app.sees("1 queued", "sent when the turn ends", "second")
+        await app.sees("1 queued", "sent with the next step", "second")
         assert len(llm.requests) == 1
         llm.release()
         await app.sees("To the second.")
@@ -127,24 +127,6 @@ async def test_a_queued_prompt_is_removed_with_a_key(start: Start, llm: Scripted
         await app.sees_no("queued")
         await app.type("x")
         await app.until(lambda: app.chat.prompt.draft == "x", "keys to reach the prompt again")
-
-
-async def test_escape_interrupts_keeps_the_queue_and_an_empty_enter_sends_it(
-    start: Start, llm: ScriptedLLM
-) -> None:
-    llm.script(HALF, "To the second.")
-    async with start() as app:
-        await app.say("first")
-        await app.sees("Half an")
-        await app.say("second")
-        await app.press("escape")
-        await app.sees("Interrupted.", "1 queued", "Enter sends")
-        await app.rests()
-        assert len(llm.requests) == 1
-        await app.press("enter")
-        await app.sees("To the second.")
-        await app.sees_no("queued")
-    assert "Half an" in said_to(llm)
 
 
 # --- commands --------------------------------------------------------------------------------------------

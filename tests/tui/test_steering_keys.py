@@ -6,6 +6,7 @@ from pathlib import Path
 
 from asking import bash
 from driving import Start, start
+from scripted_llm.replies import Reply, Stall
 from scripted_llm.server import ScriptedLLM
 
 __all__ = ["start"]
@@ -19,7 +20,7 @@ async def test_a_key_on_a_queued_prompt_sends_it_with_the_next_step(
     async with start(yolo=True) as app:
         await app.say("begin")
         await app.sees("Running cat gate")
-        await app.say("mind the gap")
+        await app.say("/queue mind the gap")
         await app.sees("1 queued · sent when the turn ends")
         await app.press("tab", "tab", "s")
         await app.sees("s sends with the next step", "» mind the gap")
@@ -30,3 +31,49 @@ async def test_a_key_on_a_queued_prompt_sends_it_with_the_next_step(
         await app.rests()
         assert len(llm.requests) == 2
         assert llm.requests[1].body["messages"][-1]["content"] == "mind the gap"
+
+
+async def test_enter_during_a_turn_sends_with_the_next_step_and_ctrl_enter_after_it(
+    start: Start, llm: ScriptedLLM, workspace: Path
+) -> None:
+    os.mkfifo(workspace / "gate")
+    llm.script(bash("cat gate"), "Heard you.", "And that.")
+    async with start(yolo=True) as app:
+        await app.say("begin")
+        await app.sees("Running cat gate")
+        await app.type("afterwards")
+        await app.press("ctrl+enter")
+        await app.sees("1 queued · sent when the turn ends")
+        await app.say("mind the gap")
+        await app.sees("» mind the gap")
+        await asyncio.to_thread((workspace / "gate").write_text, "open")
+        await app.sees("And that.")
+        await app.rests()
+    sent = [one.body["messages"][-1]["content"] for one in llm.requests]
+    assert sent[1:] == ["mind the gap", "afterwards"]
+
+
+async def test_escape_before_the_first_token_returns_the_prompt(start: Start, llm: ScriptedLLM) -> None:
+    llm.script(Stall(Reply("Never."), after=0))
+    async with start() as app:
+        await app.say("explain this")
+        await llm.wait_requests(1)
+        await app.press("escape")
+        await app.until(lambda: app.chat.prompt.draft == "explain this", "the prompt in the input")
+
+
+async def test_escape_returns_unsent_prompts_in_order_before_the_draft(
+    start: Start, llm: ScriptedLLM
+) -> None:
+    llm.script(Stall(Reply("Half an answer and more", chunk=4), after=3))
+    async with start() as app:
+        await app.say("first")
+        await app.sees("Half")
+        for text in ("second", "/queue third"):
+            await app.say(text)
+        await app.sees("2 queued")
+        await app.type("a draft")
+        await app.press("escape")
+        await app.sees("Interrupted.")
+        await app.until(lambda: app.chat.prompt.draft == "second\n\nthird\n\na draft")
+        assert not app.conversation.queue

@@ -20,6 +20,11 @@ class SessionCommands(CommandGroup):
         options = self._new_options()
         await self._go_over(msgspec.structs.replace(options, mode="plan") if planning else options)
 
+    async def queue(self, argument: str) -> None:
+        if not argument.strip():
+            raise RefusedCommand("There is nothing to queue. /queue TEXT sends it after the running turn.")
+        self.conversation.submit(argument.strip(), after_turn=True)
+
     async def sessions(self, argument: str) -> None:
         from crushpy.tui.screens.sessions import SessionsScreen
 

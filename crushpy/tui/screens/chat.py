@@ -190,9 +190,9 @@ class ChatScreen(ChatHost):
 
     @on(PromptInput.Submitted)
     def _submitted(self, event: PromptInput.Submitted) -> None:
-        self.attaching.when_read(lambda: self._submit(event.text, event.pasted))
+        self.attaching.when_read(lambda: self._submit(event.text, event.pasted, event.after_turn))
 
-    def _submit(self, text: str, pasted: tuple[str, ...] = ()) -> None:
+    def _submit(self, text: str, pasted: tuple[str, ...] = (), after_turn: bool = False) -> None:
         dismiss_toasts(self)
         images = self.attachments.take()
         if self.conversation is None:
@@ -201,7 +201,7 @@ class ChatScreen(ChatHost):
                 self.say(f"{NOT_OPEN} Your prompt is kept.", warning=True)
             return
         self.transcript.following = True
-        self.conversation.submit(text, images, pasted=pasted)
+        self.conversation.submit(text, images, pasted=pasted, after_turn=after_turn)
         self.events.show_queue()
 
     @on(PromptInput.Changed)

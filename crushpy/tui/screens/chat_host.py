@@ -170,6 +170,7 @@ class ChatHost(TranscriptScreen):
         if self.stop():
             self.last_stop = now
             dismiss_toasts(self)
+            self._return_queue()
             return
         if self.dismiss_notices() or self.prompt.draft or self.attachments.images:
             return
@@ -179,6 +180,13 @@ class ChatHost(TranscriptScreen):
             self.run_command("rewind")
         else:
             self._last_escape = now
+
+    def _return_queue(self) -> None:
+        """Returns prompts that were not sent to the prompt."""
+        queued = self.conversation.queue if self.conversation is not None else ()
+        for prompt in reversed(queued):
+            if self.conversation is not None and self.conversation.unqueue(prompt.id) is not None:
+                self.take_back(prompt)
 
     def interrupt_or_quit(self) -> None:
         """Ctrl+C: copies the selection; stops what runs; clears the prompt; twice, quits."""
@@ -193,6 +201,7 @@ class ChatHost(TranscriptScreen):
             return
         if self.stop():
             self._last_interrupt = self.last_stop = now
+            self._return_queue()
             return
         if self.prompt.draft or self.attachments.images:
             self.prompt.draft = ""

@@ -47,7 +47,8 @@ KeyRow = tuple[str, str]
 """Keys as people write them, and what they do."""
 
 _PROMPT: tuple[KeyRow, ...] = (
-    ("Enter", "send; while the agent works, queue the prompt"),
+    ("Enter", "send; while the agent works, with its next step"),
+    ("Ctrl+Enter, /queue", "send after the running turn"),
     ("Alt+Enter, Shift+Enter", "a new line"),
     ("Ctrl+J, \\ Enter", "a new line (works in every terminal)"),
     ("Up, Down", "earlier prompts; the draft is kept"),
@@ -80,7 +81,7 @@ _VIM: tuple[KeyRow, ...] = (
     ("Enter", "send, in both modes"),
 )
 _EVERYWHERE: tuple[KeyRow, ...] = (
-    ("Esc", "back to the prompt; there, interrupt the agent; queued prompts are kept"),
+    ("Esc", "back to the prompt; there, interrupt the agent; unsent prompts return to the input"),
     ("Ctrl+C", "copy the selection; interrupt; clear the prompt; twice: quit"),
     ("Tab", "from the prompt to the transcript, to the queue, and back"),
     ("Shift+Tab", "the next mode: ask, edits allowed, plan"),

@@ -13,7 +13,7 @@ from textual.timer import Timer
 from textual.widget import Widget
 
 from crushpy.core.events import Event, TextDelta
-from crushpy.tui.activity import Activity, ActivityRow
+from crushpy.tui.activity import Activity, ActivityRow, brief_duration
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.transcript.render.canvas import Span, TextRow
 from crushpy.tui.transcript.render.styles import Palette
@@ -29,6 +29,8 @@ MOVING_COLUMNS = 4
 MIN_LABEL_COLUMNS = 16
 """Columns for the label; details are left out if there are fewer."""
 STOPS = "Esc stops"
+MIN_TURN_S = 1.0
+"""The time of a shorter turn is not shown."""
 
 
 class ActivityLine(Widget):
@@ -112,6 +114,9 @@ class ActivityLine(Widget):
 
     def render_line(self, y: int) -> Strip:
         width = self.size.width
+        if y == 0 and not self._rows and self._activity.took >= MIN_TURN_S:
+            text = f"   Turn took {brief_duration(self._activity.took)}"
+            return TextRow([Segment(text, self._palette().muted)], self._palette().text).strip(width)
         if y >= len(self._rows):
             return Strip.blank(width, self._palette().text)
         return self._drawn(self._rows[y], width, first=y == 0)

@@ -103,6 +103,7 @@ class PromptInput(FoldingTextArea):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "submit", "Send", show=False, id="prompt.submit"),
+        Binding("ctrl+enter", "submit(True)", "Send after the turn", show=False, id="prompt.submit_later"),
         Binding("shift+enter,alt+enter,ctrl+j", "newline", "New line", show=False, id="prompt.newline"),
         Binding("ctrl+g", "editor", "Open in editor", show=False, id="prompt.editor"),
     ]
@@ -120,11 +121,12 @@ class PromptInput(FoldingTextArea):
     class Submitted(Message):
         """A prompt for the agent, with its pastes in full."""
 
-        def __init__(self, text: str, pasted: tuple[str, ...] = ()) -> None:
+        def __init__(self, text: str, pasted: tuple[str, ...] = (), after_turn: bool = False) -> None:
             super().__init__()
             self.text = text
             self.pasted = pasted
             """Parts of `text`, in order."""
+            self.after_turn = after_turn
 
     class Dropped(Message):
         """A paste that may be paths of images. It is not inserted yet."""
@@ -254,7 +256,7 @@ class PromptInput(FoldingTextArea):
 
     # --- sending -----------------------------------------------------------------------------------------
 
-    def action_submit(self) -> None:
+    def action_submit(self, after_turn: bool = False) -> None:
         if self._break_at_backslash():
             return
         text = self.draft.strip("\n").rstrip()
@@ -264,6 +266,8 @@ class PromptInput(FoldingTextArea):
         message = self._message(text)
         if message is None:
             return
+        if isinstance(message, self.Submitted):
+            message.after_turn = after_turn
         self._remember(text)
         self._show("")
         self.pastes.clear()
