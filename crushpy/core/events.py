@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from crushpy.core.access import Access, AnswerChoice, Mode
-from crushpy.core.boundary import Boundary
-from crushpy.core.messages import CallDecision, Data, Display, ImageInfo, Todo, Usage
+from crushpy.core.boundary import Boundary, StoredBoundary, carried_share, prose_share
+from crushpy.core.messages import CallDecision, Data, Display, ImageInfo, Seed, Todo, Usage
 
 
 class Event(Data, frozen=True, tag_field="type", omit_defaults=False):
@@ -316,6 +316,18 @@ class BoundaryCommitted(Event, Boundary, frozen=True, tag="boundary"):
     evidence: str = ""
     pins: str = ""
     rules: str = ""
+
+
+def boundary_event(boundary: StoredBoundary, seed: Seed) -> BoundaryCommitted:
+    return BoundaryCommitted(
+        **{name: getattr(boundary, name) for name in Boundary.__struct_fields__},
+        coverage=carried_share(boundary.facts),
+        prose_coverage=prose_share(boundary.facts),
+        summary=seed.summary,
+        evidence=seed.evidence,
+        pins=seed.pins,
+        rules=seed.rules,
+    )
 
 
 class Notice(Event, frozen=True, tag="notice"):

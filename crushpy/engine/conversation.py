@@ -21,7 +21,7 @@ from crushpy.engine.attachments import Attachments
 from crushpy.engine.compaction.context_service import ContextService
 from crushpy.engine.compaction.rule_service import RuleService
 from crushpy.engine.event_bus import Listener, unexpected_error
-from crushpy.engine.hooks import HookEvent
+from crushpy.engine.hooks import HookEvent, HookReply
 from crushpy.engine.queued_prompts import QueuedPrompts
 from crushpy.engine.rewind.conversation_files import ConversationFiles
 from crushpy.engine.run_slot import RunSlot
@@ -159,16 +159,15 @@ class Conversation:
 
     async def _with_hooks(self, prompt: Message) -> Message:
         """The prompt with what hooks add to it. Raises CrushpyError if one blocks it."""
-        event, contexts = HookEvent("UserPromptSubmit", fields={"prompt": prompt.text}), [""]
+        replies: list[HookReply] = []
         if not self._hooks_started:
             self._hooks_started = True
             source = "resume" if self._session.stored else "startup"
-            started = await self.hooks.fire(HookEvent("SessionStart", source, {"source": source}))
-            contexts.append(started.context)
-        reply = await self.hooks.fire(event)
-        if reply.decision == "deny" or reply.stop:
-            raise CrushpyError(f"A hook blocked the prompt: {reply.reason}")
-        notes = [Note(context) for context in (*contexts, reply.context) if context]
+            replies.append(await self.hooks.fire(HookEvent("SessionStart", source, {"source": source})))
+        replies.append(await self.hooks.fire(HookEvent("UserPromptSubmit", "", {"prompt": prompt.text})))
+        if replies[-1].decision == "deny" or replies[-1].stop:
+            raise CrushpyError(f"A hook blocked the prompt: {replies[-1].reason}")
+        notes = [Note(reply.context) for reply in replies if reply.context]
         return msgspec.structs.replace(prompt, parts=(*prompt.parts, *notes)) if notes else prompt
 
     async def ask(self, text: str, images: Sequence[Image] = (), *, pasted: Sequence[str] = ()) -> TurnStatus:

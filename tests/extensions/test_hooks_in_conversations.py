@@ -33,7 +33,7 @@ async def test_new_hooks_of_a_trusted_project_are_asked_about_once(
     talk = await talks(interactive=True)
     turn = asyncio.create_task(talk.ask("do it"))
     question = await talk.until_event(ApprovalNeeded)
-    assert question.reason == "the hooks of this project are new or have changed"
+    assert question.title == "Run this project's hooks?"
     assert question.args == {"commands": ["PreToolUse: echo x >> ran"]}
     assert talk.conversation.answer(question.id, Answer(answer))
     assert await turn == "done"

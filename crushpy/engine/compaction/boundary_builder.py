@@ -17,7 +17,7 @@ from crushpy.context.overrides import apply_overrides, by_message, override_kind
 from crushpy.context.plan import FRAME_TOKENS, overrides_to_fit
 from crushpy.context.render import message_text, seed_text
 from crushpy.core.boundary import StoredBoundary
-from crushpy.core.events import MAKING_SUMMARY, BoundaryCommitted, Compacting, Notice
+from crushpy.core.events import MAKING_SUMMARY, BoundaryCommitted, Compacting, Notice, boundary_event
 from crushpy.core.ids import new_id
 from crushpy.core.messages import EarlierNote, Message, Seed, SignedSummary, to_json
 from crushpy.engine.agents.scope import AgentScope
@@ -28,7 +28,6 @@ from crushpy.engine.compaction.draft import (
     Declined,
     Rehearsal,
     SummaryReview,
-    boundary_event,
     child_of,
     summary_source,
 )

@@ -16,14 +16,7 @@ from crushpy.context.pins import CarriedPins
 from crushpy.context.plan import FRAME_TOKENS, Plan, TokenBudget, make_plan, plan_after
 from crushpy.context.render import seed_text
 from crushpy.context.standing_rules import CarriedRules
-from crushpy.core.boundary import (
-    Boundary,
-    FactCount,
-    StoredBoundary,
-    carried_share,
-    of_this_boundary,
-    prose_share,
-)
+from crushpy.core.boundary import FactCount, carried_share, of_this_boundary, prose_share
 from crushpy.core.events import BoundaryCommitted, Notice, ReviewDone, ReviewNeeded
 from crushpy.core.ids import new_id
 from crushpy.core.messages import Data, LoadedText, MessageOverride, Note, Seed, ToolResult, Usage
@@ -383,15 +376,3 @@ def summary_source(options: BoundaryOptions, summary: Summary) -> str:
         {"agent": "agent", "manual": "user"}.get(options.trigger, "model") if options.summary else "model"
     )
     return summary.source or by_hand
-
-
-def boundary_event(boundary: StoredBoundary, seed: Seed) -> BoundaryCommitted:
-    return BoundaryCommitted(
-        **{name: getattr(boundary, name) for name in Boundary.__struct_fields__},
-        coverage=carried_share(boundary.facts),
-        prose_coverage=prose_share(boundary.facts),
-        summary=seed.summary,
-        evidence=seed.evidence,
-        pins=seed.pins,
-        rules=seed.rules,
-    )

@@ -80,8 +80,8 @@ class CommandHooks(Hooks):
             elif outcome is not None:
                 fields["tool_response"] = claude_format.tool_response(call, given, outcome)
         chosen = [hook for hook in self._hooks if hook.matches(name, names, given)]
-        if any(hook.file.project for hook in chosen) and not await self._accepted():
-            chosen = [hook for hook in chosen if not hook.file.project]
+        if any(hook.project for hook in chosen) and not await self._accepted():
+            chosen = [hook for hook in chosen if not hook.project]
         if not chosen:
             return NO_REPLY
         data = self._payload(name, fields, event.task)
@@ -107,10 +107,10 @@ class CommandHooks(Hooks):
 
     async def _run(self, hook: HookCommand, data: bytes) -> HookReply:
         """Runs a hook to its end or its timeout; then it and everything it started is killed."""
-        jobs = self._workspace.jobs if hook.file.project else self._own_jobs
+        jobs = self._workspace.jobs if hook.project else self._own_jobs
         limit = min(hook.timeout or TIMEOUT_S, LONGEST_S.get(hook.event, 10 * TIMEOUT_S))
         named = f"CLAUDE_PROJECT_DIR={shlex.quote(str(self._root))}"
-        named += f" CLAUDE_PLUGIN_ROOT={shlex.quote(hook.file.plugin)}" if hook.file.plugin else ""
+        named += f" CLAUDE_PLUGIN_ROOT={shlex.quote(hook.plugin)}" if hook.plugin else ""
         output, errors = (Output(None, limit=MAX_OUTPUT_CHARS) for _ in range(2))
         process, code, started = None, None, time.monotonic()
         try:
@@ -135,7 +135,7 @@ class CommandHooks(Hooks):
         ended += f", {reply.decision}: {one_line(reply.reason)[:200]}" if reply.decision else ""
         command = redact(one_line(hook.command)[:200])
         self._runs.appendleft(f"- {hook.event}: `{command}`: {ended}")
-        body = {"event": hook.event, "command": command, "source": str(hook.file.path), "ended": ended}
+        body = {"event": hook.event, "command": command, "source": str(hook.file), "ended": ended}
         self._unrecorded.append(AuditEntry("hook", body, self._session.info.id))
         spawn(self._record())
         return reply
@@ -149,7 +149,7 @@ class CommandHooks(Hooks):
 
     async def _accepted(self) -> bool:
         """Whether the project's hooks may run as they are now. Asks the user about new and changed ones."""
-        hooks = [hook for hook in self._hooks if hook.file.project]
+        hooks = [hook for hook in self._hooks if hook.project]
         digest = hooks_digest(hooks, self._root)
         async with self._asking:
             if digest not in self._answers:
@@ -164,18 +164,19 @@ class CommandHooks(Hooks):
         sandbox, consents = self._workspace.jobs.confinement.sandbox, Paths().mcp / "accepted.json"
         if not sandbox.on:
             return f"they need a sandbox, and there is none ({sandbox.why_not})"
-        if digest in read_consents(consents):
-            return ""
-        if not self._approvals.interactive:
-            return "they are new or have changed; to accept them, run `crushpy trust`"
-        call = ToolCall(new_id(), "hooks", {"commands": [f"{hook.event}: {hook.command}" for hook in hooks]})
-        if not await self._approvals.confirm(call, "the hooks of this project are new or have changed"):
-            return "you declined them"
-        add_consent(consents, digest)
+        if digest not in read_consents(consents):
+            if not self._approvals.interactive:
+                return "they are new or have changed; to accept them, run `crushpy trust`"
+            commands = [f"{hook.event}: {hook.command}" for hook in hooks]
+            call = ToolCall(new_id(), "hooks", {"commands": commands})
+            words = "Run this project's hooks?", "they are new or have changed", "run them", "don't run them"
+            if not await self._approvals.confirm(call, *words):
+                return "you declined them"
+            add_consent(consents, digest)
         return ""
 
     def describe(self) -> str:
-        lines = [f"- {one.event} {one.matcher}: `{one.command}` ({one.file.path})" for one in self._hooks]
+        lines = [f"- {one.event} {one.matcher}: `{one.command}` ({one.file})" for one in self._hooks]
         lines += [f"- not used: {problem}" for problem in self._problems]
         return redact(clean("\n".join(("**Hooks**", *lines, "\n**Last runs**", *self._runs))))
 
@@ -214,7 +215,7 @@ def read_reply(hook: HookCommand, code: int | None, output: str, errors: str) ->
     if stop and event == "PreToolUse":
         decision = "deny"
     consents = event in ("PreToolUse", "PermissionRequest") and "updatedInput" not in asked
-    if event in _OBSERVING or (decision == "allow" and (hook.file.project or not consents)):
+    if event in _OBSERVING or (decision == "allow" and (hook.project or not consents)):
         decision = ""
     reason = _text(next(filter(None, reasons), "")) or stop or "no reason given"
     reply = HookReply(decision, reason, _text(own.get("additionalContext")), args, evidence, stop)

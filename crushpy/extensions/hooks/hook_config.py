@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import msgspec
 
-from crushpy.core.messages import Data, Json
+from crushpy.core.messages import Json
 from crushpy.core.paths import PROJECT_HOOKS, Paths
 from crushpy.extensions.extension_files import Unreadable, read_extension
 from crushpy.extensions.plugins import installed_plugins
@@ -27,18 +27,6 @@ _NAMES = re.compile(r"[\w ,|-]*")
 _WORD = re.compile(r"[^\s=;|&()<>`\"']+")
 
 
-class HookFile(Data, frozen=True):
-    """A file that may configure hooks."""
-
-    path: Path
-    project: bool = False
-    """It belongs to the project, not to the user."""
-    plugin: str = ""
-    """The folder of its plugin."""
-    content: Json | None = None
-    """If it was read already."""
-
-
 class HookCommand(msgspec.Struct, frozen=True):
     """One hook: when it runs, and what."""
 
@@ -52,7 +40,11 @@ class HookCommand(msgspec.Struct, frozen=True):
     wakes: bool = msgspec.field(default=False, name="asyncRewake")
     event: str = ""
     matcher: str = ""
-    file: HookFile = HookFile(Path())
+    file: Path = Path()
+    project: bool = False
+    """Its file belongs to the project, not to the user."""
+    plugin: str = ""
+    """The folder of its plugin."""
 
     def matches(self, event: str, names: Sequence[str], given: Json) -> bool:
         """Whether it is meant for an event about something of these `names`, with this tool input."""
@@ -72,17 +64,17 @@ def _meets(rule: str, names: Sequence[str], given: Json) -> bool:
     return tool in names and any(fnmatchcase(one.strip(), pattern) for one in re.split(r"&&|[;|\n]", value))
 
 
-def _files(paths: Paths, root: Path | None, settings: Json | None) -> Iterator[HookFile]:
-    if settings:
-        yield HookFile(Path("[hooks]"), content=settings)
-    yield HookFile(paths.config_dir / "hooks.json")
+def _files(paths: Paths, root: Path | None, settings: Json | None) -> Iterator[tuple[Path, str, Json | None]]:
+    """Files that may configure hooks, the user's first; the plugin's folder; the content if it is known."""
+    yield Path("[hooks]"), "", settings or {}
+    yield paths.config_dir / "hooks.json", "", None
     for plugin in installed_plugins(paths):
         for name in ("hooks/hooks.json", *plugin.named["hooks"]):
-            yield HookFile(plugin.folder / name, plugin=str(plugin.folder))
+            yield plugin.folder / name, str(plugin.folder), None
         if isinstance(inline := plugin.manifest.get("hooks"), dict):
-            yield HookFile(plugin.folder, plugin=str(plugin.folder), content=cast(Json, inline))
+            yield plugin.folder, str(plugin.folder), cast(Json, inline)
     for name in PROJECT_HOOKS if root else ():
-        yield HookFile(Path(root or "", name), project=True)
+        yield Path(root or "", name), "", None
 
 
 def read_hooks(
@@ -91,18 +83,19 @@ def read_hooks(
     """The usable hooks, the user's first, and what is wrong with others. `root`: of a trusted project."""
     problems: list[str] = []
     found: list[HookCommand] = []
-    for file in _files(paths, root, settings):
-        where = str(file.path)
-        if file.content is None and not file.path.is_file():
+    for file, plugin, known in _files(paths, root, settings):
+        where = str(file)
+        if known is None and not file.is_file():
             continue
+        own = {"file": file, "plugin": plugin, "project": root is not None and file.is_relative_to(root)}
         try:
-            text = "" if file.content is not None else read_extension(file.path, file.path.parent)
-            content = file.content or msgspec.json.decode(text, type=dict[str, Any])
-            bare = {} if file.path.name == "settings.json" else content
+            text = "{}" if known is not None else read_extension(file, file.parent)
+            content = known or msgspec.json.decode(text, type=dict[str, Any])
+            bare = {} if file.name == "settings.json" else content
             for event, groups in msgspec.convert(content.get("hooks", bare), dict[str, Any]).items():
-                where = f"{file.path}: {one_line(event)[:60]}"
+                where = f"{file}: {one_line(event)[:60]}"
                 if event in EVENTS:
-                    found += _hooks(event, groups, file, where, problems)
+                    found += _hooks(groups, {**own, "event": event}, where, problems)
                 elif event not in ("description", "$schema"):
                     problems.append(f"{where} is not an event that crushpy has; its hooks never run")
         except (Unreadable, msgspec.MsgspecError, re.error, RecursionError) as error:
@@ -110,7 +103,7 @@ def read_hooks(
     return found, list(dict.fromkeys(problems))
 
 
-def _hooks(event: str, groups: Any, file: HookFile, where: str, problems: list[str]) -> Iterator[HookCommand]:
+def _hooks(groups: Any, own: Json, where: str, problems: list[str]) -> Iterator[HookCommand]:
     for group in msgspec.convert(groups, list[dict[str, Any]]):
         matcher = msgspec.convert(group.get("matcher") or "", str)
         re.compile(matcher.removeprefix("*"))
@@ -120,15 +113,15 @@ def _hooks(event: str, groups: Any, file: HookFile, where: str, problems: list[s
                 continue
             if hook.wakes:
                 problems.append(f"{where}: asyncRewake: the hook runs, but what it finds is not used")
-            own = {"event": event, "matcher": matcher, "file": file}
-            yield msgspec.structs.replace(hook, **own, background=hook.background or hook.wakes)
+            background = hook.background or hook.wakes
+            yield msgspec.structs.replace(hook, **own, matcher=matcher, background=background)
 
 
 def hooks_digest(hooks: Iterable[HookCommand], root: Path) -> str:
     """Identifies a project's hooks: their definitions, and the content of the project's files they name."""
     digest = sha256()
     for hook in hooks:
-        about = (hook.file.path.name, hook.event, hook.matcher, hook.condition, hook.command, hook.timeout)
+        about = (hook.file.name, hook.event, hook.matcher, hook.condition, hook.command, hook.timeout)
         digest.update(msgspec.json.encode(about))
         for word in _WORD.findall(re.sub(r"\"?\$\{?CLAUDE_PROJECT_DIR\}?\"?/?", "", hook.command)):
             with suppress(OSError):
@@ -137,11 +130,11 @@ def hooks_digest(hooks: Iterable[HookCommand], root: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def accept_hooks(paths: Paths, root: Path) -> list[str]:
+def accept_hooks(paths: Paths, root: Path, *, only_list: bool = False) -> list[str]:
     """Accepts the hooks of a project as they are now, and lists them."""
     from crushpy.extensions.mcp.hub import add_consent
 
-    hooks = [hook for hook in read_hooks(paths, root)[0] if hook.file.project]
-    if hooks:
+    hooks = [hook for hook in read_hooks(paths, root)[0] if hook.project]
+    if hooks and not only_list:
         add_consent(paths.mcp / "accepted.json", hooks_digest(hooks, root))
     return [clean(f"hook {hook.event}: {one_line(hook.command)}") for hook in hooks]

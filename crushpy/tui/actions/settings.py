@@ -87,11 +87,14 @@ class SettingsCommands(CommandGroup):
 
     async def trust(self, argument: str) -> None:
         from crushpy.core.paths import Paths, project_root
+        from crushpy.extensions.hooks.hook_config import accept_hooks
         from crushpy.permissions.trust import add_trusted, list_project_files
 
         root = project_root(Path(self.chat.options.cwd))
-        self.say(f"{one_line(str(root))} provides\n" + "\n".join(list_project_files(root)))
+        lines = [*list_project_files(root), *accept_hooks(Paths(), root, only_list=True)]
+        self.say(f"{one_line(str(root))} provides\n" + "\n".join(lines))
         choices = [Choice("yes", "Trust it: use its settings and templates"), Choice("no", "Cancel")]
         if await self.choose("Trust This Project", choices) == "yes":
             add_trusted(Paths(), root)
+            accept_hooks(Paths(), root)
             self.say(f"Trusted: {root}. Its settings and templates apply from the next start.")
