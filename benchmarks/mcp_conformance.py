@@ -94,7 +94,7 @@ async def main(url: str) -> None:
         )
         person = Person(ServerSpec(url=url, oauth=oauth, locks=folder, timeout=20))
         data = await person.connect()
-        tools, _ = read_definitions("server", data["tools"], McpTools())
+        tools, _ = read_definitions("server", data.get("tools", ()), McpTools())
         schemas = {tool.name: tool.schema for tool in tools}
         calls: list[Json] = context.get("toolCalls") or [{"name": name} for name in schemas]
         for one in calls:

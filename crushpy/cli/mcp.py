@@ -136,8 +136,14 @@ async def _open_hub(name: str) -> AsyncGenerator[Any]:
     private = paths.sandboxes / new_id()
     jobs = Jobs((), lambda: environment.confine(environment.cwd, private, paths.outputs / "mcp"))
     servers.connect(jobs, EventBus(opened=True))
+    hub = servers.hub()
+    if hub.needs_consent(one := hub.servers[name]):
+        raise UsageError(
+            f"{name} comes from the project and was not accepted yet: {one.config.command_line}",
+            "Use it in the app, which asks, or add it to your own settings with crushpy mcp add.",
+        )
     try:
-        yield servers.hub()
+        yield hub
     finally:
         await servers.close()
         await jobs.close()
@@ -147,7 +153,6 @@ async def _open_hub(name: str) -> AsyncGenerator[Any]:
 async def test_server(name: Name) -> None:
     """Start a server, and show what it offers."""
     async with _open_hub(name) as hub:
-        _require_consent(hub, name)
         one = await hub.connect(name)
         print_text(f"{name}: protocol {one.known.protocol}, {len(one.tools)} tools\n")
         for tool in one.tools:
@@ -158,15 +163,6 @@ async def test_server(name: Name) -> None:
                 print_text(clean(f"  {kind[:-1]} {entry.get('name')} {entry.get('uri', '')}").rstrip() + "\n")
         for problem in one.problems:
             print_note(clean(problem))
-
-
-def _require_consent(hub: Any, name: str) -> None:
-    if hub.needs_consent(hub.servers[name]):
-        config = hub.servers[name].config
-        raise UsageError(
-            f"{name} comes from the project's .mcp.json and was not accepted yet: {config.command_line}",
-            "Use it in the app, which asks, or add it to your own settings with crushpy mcp add.",
-        )
 
 
 async def call_server_tool(
@@ -185,7 +181,6 @@ async def call_server_tool(
     from crushpy.tools.shell.jobs import Jobs
 
     async with _open_hub(server) as hub:
-        _require_consent(hub, server)
         cwd = working_folder()
         context = ToolContext(cwd, Paths().outputs / "mcp", FileMemory(), Jobs())
         context.emit = lambda text: print_note(clean(text.rstrip("\n")))

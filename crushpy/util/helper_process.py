@@ -33,6 +33,8 @@ class HelperProcess(Generic[Answer]):
     Two threads own the pipes, so requests may come from any event loop. Raises OSError if it cannot start.
     """
 
+    encode: Callable[[Any], bytes]
+    """Makes a line of a message."""
     idle_timeout_s: float | None = None
     """It is ended after this time without a request."""
 
@@ -41,16 +43,10 @@ class HelperProcess(Generic[Answer]):
     ) -> None:
         folders = os.environ.get("PYTHONPATH", "").split(os.pathsep)
         path = os.pathsep.join(each for each in folders if Path(each).is_absolute() and is_importable(each))
+        own = str(Path(crushpy.__file__).parents[1])
         self.process = subprocess.Popen(
             # -P: the current folder, which belongs to the user's project, is not on sys.path.
-            [
-                sys.executable,
-                "-P",
-                "-c",
-                _SCRIPT,
-                str(Path(crushpy.__file__).parents[1]),
-                *function.split(":"),
-            ],
+            [sys.executable, "-P", "-c", _SCRIPT, own, *function.split(":")],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=stderr or subprocess.DEVNULL,
@@ -66,10 +62,6 @@ class HelperProcess(Generic[Answer]):
         atexit.register(self.end)
         for work in (self._read, self._write):
             threading.Thread(target=work, name=f"{function} pipe", daemon=True).start()
-
-    def encode(self, message: Any) -> bytes:
-        """A message as a line."""
-        raise NotImplementedError
 
     def receive(self, line: bytes) -> None:
         """Handles a line of the process, in the reader's thread. What it raises ends the process."""

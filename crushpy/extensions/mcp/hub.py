@@ -76,10 +76,6 @@ class Server:
         return self.state == "ready" and self.process is not None and not self.process.ended
 
 
-async def _decline(server: str, question: Json) -> Json:
-    return {"action": "decline"}
-
-
 class McpHub:
     """Implements `tools.mcp.McpService`."""
 
@@ -90,8 +86,8 @@ class McpHub:
         folder: Path,
         confine: Confine,
         *,
-        private_hosts: bool = False,
-        elicit: Elicit = _decline,
+        private_hosts: bool,
+        elicit: Elicit,
     ) -> None:
         """`folder`: for what is known of the servers, and what the user has accepted."""
         known = read_known_servers(folder / KNOWN_FILE)

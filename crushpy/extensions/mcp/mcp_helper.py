@@ -341,29 +341,23 @@ class ServerConnection:
     async def _lists(self) -> Json:
         client = self._client
         able = client.server_capabilities
-        data: Json = {
-            "protocol": client.protocol_version,
-            "tools": [],
-            "bad_tools": {},
-            "resources": [],
-            "prompts": [],
-        }
+        data: Json = {"protocol": client.protocol_version}
         if able.tools is not None:
             self._bad_tools.clear()
-            tools = await _pages(client.list_tools, "tools")
+            data["tools"] = [_plain(one) for one in await _pages(client.list_tools, "tools")]
             data["bad_tools"] = dict(self._bad_tools)
-            data["tools"] = [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools]
         if able.resources is not None:
-            for resource in await _pages(client.list_resources, "resources"):
-                data["resources"].append(
-                    {"uri": str(resource.uri), "name": resource.name, "description": resource.description}
-                )
+            found = await _pages(client.list_resources, "resources")
+            data["resources"] = [{"uri": str(one.uri), "name": one.name} for one in found]
         if able.prompts is not None:
-            for prompt in await _pages(client.list_prompts, "prompts"):
-                names = [argument.name for argument in prompt.arguments or ()]
-                data["prompts"].append(
-                    {"name": prompt.name, "description": prompt.description or "", "arguments": names}
-                )
+            data["prompts"] = [
+                {
+                    "name": one.name,
+                    "description": one.description or "",
+                    "arguments": [argument.name for argument in one.arguments or ()],
+                }
+                for one in await _pages(client.list_prompts, "prompts")
+            ]
         return data
 
     async def _on_message(self, message: Any) -> None:

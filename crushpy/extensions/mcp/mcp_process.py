@@ -24,15 +24,12 @@ _VARIABLES = (
 
 
 class McpError(CrushpyError):
-    """A server failed, or the process did. `needs_login`: `crushpy mcp login` would help. `lost`: the server
-    has ended."""
+    """A server failed, or the process did."""
 
-    def __init__(
-        self, message: str, hint: str = "", *, needs_login: bool = False, lost: bool = False
-    ) -> None:
-        super().__init__(message, hint)
-        self.needs_login = needs_login
-        self.lost = lost
+    needs_login = False
+    """`crushpy mcp login` would help."""
+    lost = False
+    """The server has ended."""
 
 
 Heard = Callable[[McpReport], None]
@@ -47,6 +44,7 @@ class McpProcess(HelperProcess[McpReport]):
             for name, value in os.environ.items()
             if name.upper() in _VARIABLES.split() or name.startswith("KEYRING_PROPERTY_")
         }
+        self.encode = encode_message
         self.listeners: list[Heard] = []
         """Called with reports about servers, in the reader's thread."""
         try:
@@ -84,9 +82,6 @@ class McpProcess(HelperProcess[McpReport]):
         finally:
             self.end_request(number)
 
-    def encode(self, message: McpOrder) -> bytes:
-        return encode_message(message)
-
     def receive(self, line: bytes) -> None:
         report = decode_server_report(line)
         if report.id:
@@ -101,15 +96,15 @@ class McpProcess(HelperProcess[McpReport]):
 def _to_error(server: str, data: Json) -> McpError:
     from crushpy.security.redact import redact
 
-    needs_login = bool(data.get("needs_login"))
-    if needs_login:
-        return McpError(
-            f"The MCP server {server} needs login.", f"Run: crushpy mcp login {server}", needs_login=True
-        )
+    if data.get("needs_login"):
+        error = McpError(f"The MCP server {server} needs login.", f"Run: crushpy mcp login {server}")
+        error.needs_login = True
+        return error
     tail = str(data.get("stderr") or "").strip()
     said = f"\nThe last lines it wrote to stderr:\n{redact(tail)}" if tail else ""
-    text = f"The MCP server {server} failed: {redact(str(data.get('message', '')))}{said}"
-    return McpError(text, lost=bool(data.get("lost")))
+    error = McpError(f"The MCP server {server} failed: {redact(str(data.get('message', '')))}{said}")
+    error.lost = bool(data.get("lost"))
+    return error
 
 
 _current: McpProcess | None = None

@@ -10,10 +10,10 @@ import asyncio
 import socket
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from hashlib import sha256
 from pathlib import Path
-from urllib.parse import parse_qs, parse_qsl, quote, urlencode, urljoin, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode, urljoin, urlsplit, urlunsplit
 
 import httpx2
 import msgspec
@@ -249,11 +249,10 @@ class LoginFlow(OAuthClientProvider):
 
 
 class CallbackListener:
-    """Receives the browser's answer on loopback; used as a context manager, for the time of a login."""
+    """Receives the browser's answer on loopback, for the time of a login."""
 
     def __init__(self) -> None:
-        self._answer: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
-        self.port = 0
+        self._answer: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
 
     async def __aenter__(self) -> "CallbackListener":
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -264,11 +263,12 @@ class CallbackListener:
         self._server.close()
 
     async def wait(self) -> AuthorizationCodeResult:
-        try:
+        with closing(self._server):
             async with asyncio.timeout(LOGIN_TIMEOUT_S):
-                return await self._answer
-        finally:
-            self._server.close()
+                said = await self._answer
+        if "error" in said:
+            raise ConnectionError(f"the login was refused: {said['error']}")
+        return AuthorizationCodeResult(code=said["code"], state=said.get("state"), iss=said.get("iss"))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError, ValueError):
@@ -276,16 +276,9 @@ class CallbackListener:
             where = urlsplit(line[1] if len(line) > 1 else "/")
             writer.write(_PAGE)
             await writer.drain()
-            said = {name: values[0] for name, values in parse_qs(where.query).items()}
-            if where.path == "/callback" and not self._answer.done():
-                if "error" in said:
-                    self._answer.set_exception(ConnectionError(f"the login was refused: {said['error']}"))
-                elif "code" in said:
-                    self._answer.set_result(
-                        AuthorizationCodeResult(
-                            code=said["code"], state=said.get("state"), iss=said.get("iss")
-                        )
-                    )
+            said = dict(parse_qsl(where.query))
+            if where.path == "/callback" and {"code", "error"} & said.keys() and not self._answer.done():
+                self._answer.set_result(said)
         writer.close()
 
 

@@ -67,7 +67,7 @@ class LiteLLMProcess(HelperProcess["Piece | ModelError"]):
 
     def __init__(self) -> None:
         """Raises Unavailable if the process cannot be started."""
-        self.ready = False
+        self.ready, self.encode = False, encode_line
         self.idle_timeout_s = IDLE_TIMEOUT_S
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115
         # Without bytecode litellm takes twice as long to load, each time. No module of the user's project is
@@ -98,9 +98,6 @@ class LiteLLMProcess(HelperProcess["Piece | ModelError"]):
         """Kill the process: litellm is slow to exit by itself."""
         super().end()
         self.process.kill()
-
-    def encode(self, message: "Call") -> bytes:
-        return encode_line(message)
 
     def receive(self, line: bytes) -> None:
         answer = decode_answer(line)
