@@ -103,3 +103,15 @@ async def test_what_crushpy_pastes_or_a_pipe_adds_to_a_prompt_is_not_a_rule(
     log = "The server must be restarted.\nNever do that by hand."
     await talk.conversation.ask(f"Explain this.\n\n{log}", pasted=[log])
     assert (await talk.conversation.rules.listed()).rules == ()
+
+
+async def test_a_rule_added_in_plan_mode_does_not_repeat_the_note_about_it(
+    talks: Talks, llm: ScriptedLLM
+) -> None:
+    llm.always("A plan.")
+    talk = await talks()
+    await talk.conversation.select_mode("plan")
+    await talk.ask("Plan it")
+    await talk.conversation.rules.add(RULE)
+    await talk.ask("And now?")
+    assert sent(llm).count("Plan mode is on") == 1

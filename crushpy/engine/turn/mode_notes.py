@@ -54,7 +54,7 @@ class ModeNotes:
             self._read, self._read_to, self._planning = history, 0, False
         for message in history[self._read_to :]:
             for part in message.parts:
-                if isinstance(part, Note) and part.about:
+                if isinstance(part, Note) and part.about in ("plan", "plan_over"):
                     self._planning = part.about == "plan"
         self._read_to = len(history)
         return self._planning
