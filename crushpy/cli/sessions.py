@@ -281,7 +281,9 @@ def _draw_tree(branches: "list[Branch]") -> list[str]:
         own_children = children.get(branch.session.id, [])
         for number, child in enumerate(own_children):
             last = number == len(own_children) - 1
-            add(child, lead + below, "└─ " if last else "├─ ", "   " if last else "│  ")
+            follows = child.relation == "continues"  # in the column of the session before it
+            mark = ("   " if last else "│  ") if follows else ("└─ " if last else "├─ ")
+            add(child, lead + below, mark, "   " if last else "│  ")
 
     for first in children.get("", []):
         add(first, "", "", "")

@@ -7,22 +7,14 @@ from crushpy.permissions.shell.ast import SimpleCommand, with_inner
 from crushpy.permissions.shell.line_reader import parse_shell
 
 PROGRAMS = {
-    "awk": "computes with the lines of texts",
     "bash": "runs a script",
     "cargo": "builds and tests Rust code; build scripts run",
-    "cat": "prints files",
-    "cd": "changes the folder",
     "chmod": "changes who may use files",
     "cp": "copies files",
     "curl": "talks to a web server",
     "docker": "starts or changes containers",
-    "echo": "prints text",
-    "find": "lists files",
     "git": "works with the repository",
-    "go": "builds and tests Go code",
-    "grep": "searches texts",
     "kill": "ends processes",
-    "ls": "lists a folder",
     "make": "runs the steps of a Makefile",
     "mkdir": "makes folders",
     "mv": "moves or renames files",
@@ -31,16 +23,10 @@ PROGRAMS = {
     "pip": "installs Python packages; their code runs",
     "pytest": "runs the Python tests",
     "python": "runs a Python program",
-    "python3": "runs a Python program",
     "rm": "deletes files",
     "sed": "edits text",
-    "sh": "runs a script",
-    "sleep": "waits",
     "ssh": "runs commands on another machine",
     "sudo": "runs a command as another user, usually root",
-    "tar": "packs or unpacks archives",
-    "touch": "creates empty files",
-    "uv": "manages Python packages",
     "wget": "downloads files",
     "xargs": "runs a command for each input",
 }
@@ -93,6 +79,6 @@ def _explain(command: SimpleCommand) -> str:
     name = command.program
     if name == "git" and plain and plain[0] in GIT:
         return f"`git {plain[0]}` {GIT[plain[0]]}."
-    what = PROGRAMS.get(name, "is a program that crushpy knows nothing about")
+    what = PROGRAMS.get(name.rstrip("3"), "runs")
     about = f" ({', '.join(plain[:3])}{', …' if len(plain) > 3 else ''})" if plain else ""
     return f"`{name}` {what}{about}."

@@ -188,10 +188,10 @@ async def test_a_line_of_continuations_stays_at_one_depth_and_branches_go_deeper
     branches = {branch.session.id: branch for branch in await library.tree(two.id)}
     assert {name: (branch.relation, branch.under, branch.tip) for name, branch in branches.items()} == {
         root.id: ("first", "", False),
-        one.id: ("continues", root.id, False),
-        two.id: ("continues", root.id, True),
+        one.id: ("continues", "", False),
+        two.id: ("continues", "", True),
         fork.id: ("branch", one.id, False),
-        beyond.id: ("continues", fork.id, False),
+        beyond.id: ("continues", one.id, False),
         task.id: ("task", two.id, False),
     }
     order = list(branches)
@@ -259,7 +259,7 @@ async def test_a_chain_of_thousands_is_arranged(store: Store, library: SessionBr
         chain.append(a_session(id=str(number), root_id="0", parent_id=str(number - 1), kind="continuation"))
     branches = arrange_tree(chain, {}, "2999")
     assert [branch.session.id for branch in branches] == [one.id for one in chain]
-    assert {branch.under for branch in branches[1:]} == {"0"}
+    assert {branch.under for branch in branches} == {""}
 
 
 # --- looking into a session ----------------------------------------------------------------------------

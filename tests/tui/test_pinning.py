@@ -39,8 +39,6 @@ async def test_words_files_and_messages_are_pinned_listed_and_unpinned(
     (workspace / "notes.md").write_text("the rules\n")
     llm.script("The port is 7071.")
     async with start(size=(140, 40)) as app:
-        await command(app, "/pin too early")
-        await says(app, "Not pinned: there is no conversation to pin this to yet")
         await app.say("Which port?")
         await app.sees("The port is 7071.")
         await app.rests()
@@ -119,3 +117,14 @@ async def test_what_the_agent_proposes_is_asked_for(start: Start, llm: ScriptedL
         assert await pinned(app) == [("text", "Never touch main.")]
         seed = app.conversation.history[0].parts[0]
         assert isinstance(seed, Seed) and "Never touch main." in seed.pins
+
+
+async def test_a_pin_before_the_first_prompt_is_made_with_it(start: Start, llm: ScriptedLLM) -> None:
+    llm.script("Hello.")
+    async with start() as app:
+        await app.say("/pin Never touch main.")
+        await app.sees("It will be pinned with your first prompt.")
+        await app.say("hi")
+        await app.sees("Pinned as 1")
+        await app.rests()
+        assert await pinned(app) == [("text", "Never touch main.")]

@@ -168,8 +168,8 @@ class Branch(Data, frozen=True):
     relation: Relation
     """Its relation to its parent. An undone continuation is a branch."""
     under: str
-    """Id of the session it is drawn below; empty for the first. Continuations stay at the depth of the
-    session they start with; only branches go deeper."""
+    """Id of the session it is drawn below; empty for the first. A continuation follows its session in the
+    same column; only branches go deeper."""
     tip: bool
     """The conversation continues here."""
 
@@ -187,8 +187,6 @@ def arrange_tree(
         parent = session.parent_id if session.parent_id in known else ""
         children.setdefault(parent or "", []).append(session)
     found: dict[str, Branch] = {}
-    heads: dict[str, str] = {}
-    """For each session, the first of its continuations."""
 
     def place(session: SessionInfo) -> None:
         boundary = boundaries.get(session.id)
@@ -196,8 +194,7 @@ def arrange_tree(
         relation: Relation = "first"
         if parent:
             relation = _relation(session, boundary)
-        heads[session.id] = heads[parent] if parent and relation == "continues" else session.id
-        under = heads[parent] if parent and relation == "continues" else parent or ""
+        under = found[parent].under if parent and relation == "continues" else parent or ""
         found[session.id] = Branch(session, boundary, relation, under, session.id == tip)
 
     for start in [*children.get("", []), *sessions]:  # the second half: corrupt cycles

@@ -1,9 +1,11 @@
 """Commands about the context: compaction method, compaction, pins, rules, template, undo, inspector, cost."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from crushpy.core.errors import CrushpyError, UsageError
+from crushpy.core.events import PromptCommitted
 from crushpy.core.messages import Message
 from crushpy.engine.compaction.draft import Rehearsal
 from crushpy.tui.actions.command_group import CommandGroup, RefusedCommand
@@ -30,6 +32,11 @@ class ContextCommands(CommandGroup):
         wanted = argument.strip()
         if not wanted:
             raise RefusedCommand(f"There is nothing to pin. {PIN_USAGE}")
+        if not self.conversation.history:  # pins belong to a stored conversation
+            sent = asyncio.Event()
+            self.conversation.subscribe(lambda one: sent.set() if isinstance(one, PromptCommitted) else None)
+            self.say("It will be pinned with your first prompt.")
+            await sent.wait()
         if wanted.startswith("@"):
             self.say(await self._pin(lambda board: board.add_file(wanted[1:].strip().strip("'\""))))
         else:
