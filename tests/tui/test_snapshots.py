@@ -44,6 +44,7 @@ from crushpy.tui.screens.sessions import SessionsScreen
 from crushpy.tui.screens.summary_review import ReviewScreen
 from crushpy.tui.screens.template import TemplateScreen
 from crushpy.tui.transcript.widget import Transcript
+from crushpy.tui.widgets import activity_line
 
 USUAL = (80, 24)
 LOOKS: dict[str, tuple[tuple[int, int], str]] = {
@@ -95,6 +96,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(time, "time", clock.time)
+    monkeypatch.setattr(activity_line, "MIN_TURN_S", 1e9)  # the time of a turn differs
     return clock
 
 
