@@ -4,12 +4,17 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from crushpy.engine.hooks import Hooks
 from crushpy.llm.protocol import Provider
 from crushpy.tools.base import AnyTool
 
 
 def offer_all(tool: AnyTool) -> bool:
     return True
+
+
+def same_hooks(hooks: Hooks) -> Hooks:
+    return hooks
 
 
 class HostAdditions(msgspec.Struct, frozen=True):
@@ -22,3 +27,5 @@ class HostAdditions(msgspec.Struct, frozen=True):
     """Which tools the model gets."""
     answers: bool = False
     """The program answers approvals."""
+    wrap_hooks: Callable[[Hooks], Hooks] = same_hooks
+    """Gets the hooks of the settings and returns those to use."""

@@ -161,6 +161,7 @@ def _build_runtime(
 
         configured = read_hooks(paths, environment.root if environment.trusted else None, settings.hooks)
         approvals.hooks = CommandHooks(configured, session, approvals, context, events)
+    approvals.hooks = additions.wrap_hooks(approvals.hooks)
     services = Services(
         store,
         user_settings,

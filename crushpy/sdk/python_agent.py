@@ -25,9 +25,11 @@ from crushpy.core.messages import Json, Usage
 from crushpy.core.start_options import StartOptions
 from crushpy.engine.approvals import Answer
 from crushpy.engine.conversation import Conversation
+from crushpy.engine.hooks import HookEvent
 from crushpy.engine.structured_reply import ask_for_value, reply_schema
 from crushpy.engine.turn.toolset import NEW_SESSION
 from crushpy.sdk.background_loop import BACKGROUND
+from crushpy.sdk.function_hooks import FunctionHooks, check_hooks
 from crushpy.sdk.function_tool import FunctionTool
 from crushpy.sdk.scripted_model import NAME, ScriptedModel
 from crushpy.util.spawn import spawn
@@ -105,6 +107,7 @@ class Agent:
         permissions: Permissions | Sequence[str] = "ask",
         permission: Decide | None = None,
         tools: Sequence[Callable[..., Any]] = (),
+        hooks: Mapping[str, Callable[[HookEvent], Any]] | None = None,
         limits: Limits | None = None,
         compaction: Literal["", "auto", "llm"] = "",
         mcp: Mapping[str, Mapping[str, Any]] | None = None,
@@ -135,11 +138,13 @@ class Agent:
         self._decide = permission
         own = tuple(FunctionTool(function) for function in tools)
         reads_only = permissions == "read"
+        functions = check_hooks(hooks or {})
         self._additions = HostAdditions(
             own,
             providers,
             lambda tool: tool.in_reading_tasks or tool.name == NEW_SESSION or not reads_only,
             answers=permission is not None,
+            wrap_hooks=lambda configured: FunctionHooks(functions, configured) if functions else configured,
         )
         self._options = StartOptions(
             cwd=str(folder),

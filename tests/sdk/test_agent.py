@@ -338,3 +338,48 @@ def test_the_public_names_are_those_of_the_page() -> None:
         assert getattr(crushpy, name) is not None and f"`crushpy.{name}" in page
     with pytest.raises(AttributeError):
         crushpy.nonsense  # pyright: ignore[reportAttributeAccessIssue]  # noqa: B018
+
+
+def test_hooks_are_functions(workspace: Path) -> None:
+    seen: list[tuple[str, str]] = []
+
+    def guard(event: Any) -> str | None:
+        seen.append((event.name, event.call.name))
+        return "not that city" if event.call.args.get("city") == "Rome" else None
+
+    model = ScriptedModel(
+        [
+            Call("weather", {"city": "Rome"}),
+            Expect("not that city", Call("weather", {"city": "Bonn"})),
+            Expect('"city":"Bonn"', "Sunny."),
+        ]
+    )
+    hooks = {"PreToolUse": guard, "PostToolUse": guard}
+    with crushpy.Agent(workspace, model=model, tools=[weather], hooks=hooks) as agent:
+        assert agent.ask("The weather?").text == "Sunny."
+    assert [name for name, _ in seen] == ["PreToolUse", "PreToolUse", "PostToolUse"]
+    with pytest.raises(crushpy.Error, match="There is no hook Nonsense"):
+        crushpy.Agent(workspace, hooks={"Nonsense": guard})
+
+
+def test_a_guarding_hook_that_fails_refuses_the_call(workspace: Path) -> None:
+    def breaks(event: Any) -> None:
+        raise RuntimeError("no connection")
+
+    model = ScriptedModel([Call("weather", {"city": "Rome"}), Expect("no connection", "I see.")])
+    with crushpy.Agent(workspace, model=model, tools=[weather], hooks={"PreToolUse": breaks}) as agent:
+        assert agent.ask("The weather?").text == "I see."
+
+
+def test_a_hook_adds_evidence_to_a_boundary(workspace: Path) -> None:
+    async def carry(event: Any) -> dict[str, Any]:
+        return {"evidence": ["the deploy key is in the safe"]}
+
+    def new_session(request: Any) -> Any:
+        return Call("new_session", {"summary": "Goal: go on."})
+
+    model = ScriptedModel(["Fine.", new_session, Expect("the deploy key is in the safe", "Going on.")])
+    hooks = {"PreCompact": carry}
+    with crushpy.Agent(workspace, model=model, compaction="llm", hooks=hooks) as agent:
+        agent.ask("Begin")
+        assert agent.ask("Now compact").text == "Going on."
