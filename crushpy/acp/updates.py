@@ -117,6 +117,8 @@ def permission(event: ApprovalNeeded, cwd: str) -> Json:
         if choice.kind == "deny":
             continue
         rules = "; ".join(choice.rules) or choice.covers
+        if choice.kind == "always":
+            rules += " in all projects" if choice.all_projects else " in this project"
         options.append(
             {
                 "optionId": f"{choice.kind}:{choice.key}",

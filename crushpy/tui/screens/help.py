@@ -97,7 +97,7 @@ _ANSWERS: tuple[KeyRow, ...] = (
     ("a", "yes, and don't ask again in this project: the rule shown is stored"),
     ("n", "no, optionally with a message for the agent"),
     ("?", "explain what it does, what it needs and why it asks"),
-    ("Tab", "change the command, which is checked again; or tell the agent what to do instead"),
+    ("Tab", "edit the command (checked again), or tell the agent what to do instead"),
     ("m", "more choices, with the keys below"),
     ("c", "more: this file or command in this conversation"),
     ("f", "more: this folder or similar commands in this conversation"),
