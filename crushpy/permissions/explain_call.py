@@ -14,11 +14,9 @@ PROGRAMS = {
     "curl": "talks to a web server",
     "docker": "starts or changes containers",
     "git": "works with the repository",
-    "kill": "ends processes",
     "make": "runs the steps of a Makefile",
     "mkdir": "makes folders",
     "mv": "moves or renames files",
-    "node": "runs a JavaScript program",
     "npm": "manages JavaScript packages; their scripts run",
     "pip": "installs Python packages; their code runs",
     "pytest": "runs the Python tests",
@@ -28,7 +26,6 @@ PROGRAMS = {
     "ssh": "runs commands on another machine",
     "sudo": "runs a command as another user, usually root",
     "wget": "downloads files",
-    "xargs": "runs a command for each input",
 }
 GIT = {
     "add": "stages changes",
