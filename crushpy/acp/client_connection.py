@@ -10,6 +10,8 @@ from typing import Any, BinaryIO, cast
 
 import msgspec
 
+from crushpy.util.spawn import spawn
+
 Json = dict[str, Any]
 PARSE_ERROR, INVALID_REQUEST, UNKNOWN_METHOD, INVALID_PARAMS = -32700, -32600, -32601, -32602
 INTERNAL_ERROR, CANCELLED, AUTH_REQUIRED, NOT_FOUND = -32603, -32800, -32000, -32002
@@ -100,7 +102,7 @@ class ClientConnection:
             return self._refuse(number, INVALID_REQUEST, "`method` has to be a text and `params` an object.")
         params = cast(Json, params)
         if "id" in message:
-            self._tasks[number] = asyncio.ensure_future(self._respond(number, method, params))
+            self._tasks[number] = spawn(self._respond(number, method, params))
         elif method == "$/cancel_request":
             if task := self._tasks.get(params.get("requestId")):
                 task.cancel()

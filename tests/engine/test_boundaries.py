@@ -871,7 +871,7 @@ async def test_after_an_undo_auto_waits_for_the_fallback_threshold(talks: Talks,
 async def test_queued_prompts_go_on_in_the_child_in_order_and_once(talks: Talks, llm: ScriptedLLM) -> None:
     fresh = Reply("x", calls=[Call("new_session", {"summary": "s"})], chunk=1)
     llm.script(Stall(fresh, after=1), "first done", "second done")
-    talk = await talks(flags=LLM)
+    talk = await talks(flags={**LLM, "queue": "turn"})
     talk.conversation.submit("first")
     await talk.until_event(TextDelta)
     talk.conversation.submit("second")
