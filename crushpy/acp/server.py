@@ -180,7 +180,9 @@ class AcpServer:
         folder = Path(params.cwd)
         if not folder.is_absolute() or not folder.is_dir():
             raise RpcError(INVALID_PARAMS, f"cwd has to be the absolute path of a folder, not {folder}.")
-        environment = ProjectEnvironment(folder, _server_flags(params.mcp_servers or ()))
+        servers = params.mcp_servers or ()
+        environment = ProjectEnvironment(folder, _server_flags(servers))
+        environment.editor_servers = tuple(server.name for server in servers)
         options = StartOptions(cwd=str(folder), session=session)
         try:
             conversation = await open_conversation(environment, options, HostAdditions(answers=True))

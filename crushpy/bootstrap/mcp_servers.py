@@ -49,7 +49,9 @@ class McpServers:
         if self._configs is None:
             root = self._environment.root if self._environment.trusted else None
             plugins = [one.folder for one in self._environment.extensions.places if one.plugin]
-            self._configs, self.problems = configured_servers(self._environment.settings.mcp, root, plugins)
+            self._configs, self.problems = configured_servers(
+                self._environment.settings.mcp, root, plugins, self._environment.editor_servers
+            )
         return self._configs
 
     def tools(self, window: int | None) -> tuple[McpTool, ...]:

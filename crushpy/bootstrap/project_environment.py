@@ -58,6 +58,8 @@ class ProjectEnvironment:
         if logs:
             start_logging(self.paths)
         self.cwd = cwd
+        self.editor_servers: tuple[str, ...] = ()
+        """MCP servers that an editor has added to the settings: the user is asked about them."""
         self.root = project_root(cwd)
         self.trusted = is_trusted(self.paths, self.root)
         self.loaded: Loaded = load(self.paths, cwd, trusted=self.trusted, flags=flags or {})

@@ -21,7 +21,7 @@ from crushpy.core.events import (
     ToolCalled,
     ToolFinished,
 )
-from crushpy.core.messages import Json, Usage
+from crushpy.core.messages import Image, Json, Usage
 from crushpy.core.start_options import StartOptions
 from crushpy.engine.approvals import Answer
 from crushpy.engine.conversation import Conversation
@@ -37,6 +37,8 @@ from crushpy.util.spawn import spawn
 T = TypeVar("T")
 Error = CrushpyError
 """Every error of the API. `message` says what went wrong, `hint` what to do about it."""
+Picture = str | Path | bytes
+"""A file, or its content."""
 Permissions = Literal["ask", "read", "edits", "yolo"]
 logging.getLogger("crushpy").addHandler(logging.NullHandler())  # else warnings are printed to stderr
 _MODES = {"ask": "ask", "edits": "edits", "read": "ask", "yolo": "ask"}
@@ -165,12 +167,12 @@ class Agent:
     # --- asking -------------------------------------------------------------------------------------------
 
     @overload
-    def ask(self, prompt: str, *, images: Sequence[str | Path] = ()) -> Reply[None]: ...
+    def ask(self, prompt: str, *, images: Sequence[Picture] = ()) -> Reply[None]: ...
     @overload
-    def ask(self, prompt: str, *, schema: type[T], images: Sequence[str | Path] = ()) -> Reply[T]: ...
+    def ask(self, prompt: str, *, schema: type[T], images: Sequence[Picture] = ()) -> Reply[T]: ...
     @overload
-    def ask(self, prompt: str, *, schema: Json, images: Sequence[str | Path] = ()) -> Reply[Any]: ...
-    def ask(self, prompt: str, *, schema: Any = None, images: Sequence[str | Path] = ()) -> Reply[Any]:
+    def ask(self, prompt: str, *, schema: Json, images: Sequence[Picture] = ()) -> Reply[Any]: ...
+    def ask(self, prompt: str, *, schema: Any = None, images: Sequence[Picture] = ()) -> Reply[Any]:
         """The answer to `prompt`, after all the work it takes. Ctrl+C interrupts the turn.
 
         With `schema` (a msgspec type, a dataclass, a pydantic model or a JSON schema) the reply holds a
@@ -185,7 +187,7 @@ class Agent:
             raise
 
     async def ask_async(
-        self, prompt: str, *, schema: Any = None, images: Sequence[str | Path] = ()
+        self, prompt: str, *, schema: Any = None, images: Sequence[Picture] = ()
     ) -> Reply[Any]:
         """As `ask`, for async programs. Cancelling it interrupts the turn; the history stays valid."""
         started = BACKGROUND.start(self._ask(prompt, schema, images))
@@ -196,7 +198,7 @@ class Agent:
             await asyncio.to_thread(self._interrupt, started)
             raise
 
-    async def stream(self, prompt: str, *, images: Sequence[str | Path] = ()) -> AsyncGenerator[Event]:
+    async def stream(self, prompt: str, *, images: Sequence[Picture] = ()) -> AsyncGenerator[Event]:
         """The events of a turn, as they happen. Leaving the loop early interrupts the turn."""
         events: asyncio.Queue[Event | None] = asyncio.Queue()
         loop = asyncio.get_running_loop()
@@ -232,7 +234,7 @@ class Agent:
         self,
         prompt: str,
         schema: Any,
-        images: Sequence[str | Path],
+        images: Sequence[Picture],
         hear: Callable[[Event], None] = lambda _: None,
     ) -> Reply[Any]:
         wanted = reply_schema(schema) if schema is not None else None
@@ -242,7 +244,7 @@ class Agent:
             self._turns = asyncio.Lock()
         async with self._turns:
             conversation = await self._open()
-            pictures = await conversation.attachments.load([str(image) for image in images])
+            pictures = [await _load(conversation, image) for image in images]
             observer = _Observer(conversation, self._decide, hear)
             before = conversation.usage
             forget = conversation.subscribe(observer)
@@ -364,6 +366,13 @@ class _Observer:
         is_allowed = answer is True
         words = answer if isinstance(answer, str) else ""
         self._conversation.answer(event.id, Answer("once") if is_allowed else Answer("deny", words))
+
+
+async def _load(conversation: Conversation, image: Picture) -> Image:
+    if isinstance(image, bytes):
+        return await conversation.attachments.load_bytes(image, "image")
+    [found] = await conversation.attachments.load([str(image)])
+    return found
 
 
 async def _nothing() -> None:

@@ -1,6 +1,7 @@
 """`crushpy acp`: an editor opens, asks, decides, cancels, compacts and comes back."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
 from support.acp_client import AcpClient, Connect
 
+MCP_SERVER = Path(__file__).parents[1] / "support" / "mcp_stand_in.py"
 COMPACTION = {"session": {"compaction": {}}}
 WRITE = Reply(calls=[Call("write", {"file_path": "a.txt", "content": "hello"})])
 
@@ -180,3 +182,21 @@ def test_images_and_resources_are_part_of_the_prompt(
     assert answer["stopReason"] == "end_turn"
     sent = json.dumps(llm.requests[0].body["messages"][-1])
     assert "the port is 7071" in sent and f"@{workspace / 'b.py'}" in sent
+
+
+def test_the_clients_servers_are_asked_about_once(
+    connect: Connect, llm: ScriptedLLM, workspace: Path
+) -> None:
+    server = {"name": "many", "command": sys.executable, "args": [str(MCP_SERVER)], "env": []}
+    call = Reply(
+        calls=[Call("mcp", {"action": "call", "server": "many", "tool": "tool_000", "arguments": {}})]
+    )
+    for expected in (2, 1):
+        llm.script(call, "Done.")
+        client = connect()
+        client.call("initialize", protocolVersion=1)
+        session = client.call("session/new", cwd=str(workspace), mcpServers=[server])["sessionId"]
+        assert client.prompt(session, "use it") == "end_turn"
+        assert len(client.questions) == expected, client.questions
+        assert client.of("tool_call_update")[-1]["status"] == "completed"
+        client.close()

@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import io
 import os
 import subprocess
 import sys
@@ -11,12 +12,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from PIL import Image
 from pydantic import BaseModel
 
 import crushpy
 from crushpy import Call, Expect, Fault, ScriptedModel
 from crushpy.core.events import TextDelta, TurnEnded
 from crushpy.sdk import PUBLIC_NAMES
+from crushpy.sdk.scripted_model import NAME
 
 pytestmark = pytest.mark.usefixtures("home")
 OFF = {"sandbox.mode": "off"}
@@ -383,3 +386,16 @@ def test_a_hook_adds_evidence_to_a_boundary(workspace: Path) -> None:
     with crushpy.Agent(workspace, model=model, compaction="llm", hooks=hooks) as agent:
         agent.ask("Begin")
         assert agent.ask("Now compact").text == "Going on."
+
+
+@pytest.mark.parametrize("form", ["bytes", "path"])
+def test_pictures_are_part_of_the_prompt(form: str, workspace: Path) -> None:
+    picture = io.BytesIO()
+    Image.new("RGB", (8, 8), "red").save(picture, "PNG")
+    (workspace / "a.png").write_bytes(picture.getvalue())
+    image = picture.getvalue() if form == "bytes" else "a.png"
+    settings = {f'models."{NAME}".images': True}
+    with crushpy.Agent(workspace, model=ScriptedModel(["Red."]), settings=settings) as agent:
+        session = agent.ask("Which colour?", images=[image]).session_id
+    [prompt, _] = crushpy.Conversation.open(session).messages
+    assert [(one.width, one.height) for one in prompt.images] == [(8, 8)]

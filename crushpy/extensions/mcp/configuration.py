@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
@@ -27,7 +27,7 @@ class ServerConfig(Data, frozen=True):
 
     name: str
     settings: McpServerSettings
-    origin: Literal["user", "project"] = "user"
+    origin: Literal["user", "project", "editor"] = "user"
 
     @property
     def digest(self) -> str:
@@ -54,13 +54,18 @@ class ServerConfig(Data, frozen=True):
 
 
 def configured_servers(
-    settings: Mapping[str, McpServerSettings], root: Path | None, plugins: Sequence[Path] = ()
+    settings: Mapping[str, McpServerSettings],
+    root: Path | None,
+    plugins: Sequence[Path] = (),
+    of_editor: Collection[str] = (),
 ) -> tuple[dict[str, ServerConfig], list[str]]:
     """The enabled servers by name, the user's first, and what is wrong with others. `root`: of a trusted
-    project. Those of `plugins` are treated like a project's."""
+    project. Those of `plugins` are treated like a project's. `of_editor`: names that an editor has added."""
     found: dict[str, ServerConfig] = {}
     problems: list[str] = []
-    entries = [ServerConfig(name, one) for name, one in settings.items()]
+    entries = [
+        ServerConfig(name, one, "editor" if name in of_editor else "user") for name, one in settings.items()
+    ]
     files = [(root / PROJECT_FILE, None)] if root is not None else []
     for file, plugin in (*files, *((folder / name, folder) for folder in plugins for name in MCP_FILES)):
         try:
@@ -71,7 +76,7 @@ def configured_servers(
             problems.append(str(error))
     for config in entries:
         name, one = config.name, config.settings
-        where = f"mcp.{name}" if config.origin == "user" else f"{PROJECT_FILE}: {name}"
+        where = f"{PROJECT_FILE}: {name}" if config.origin == "project" else f"mcp.{name}"
         if not _NAME.fullmatch(name):
             problems.append(f"{where}: a name has letters, digits, - and single _, at most 32")
         elif bool(one.command) == bool(one.url):

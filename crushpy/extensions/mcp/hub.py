@@ -361,13 +361,14 @@ class McpHub:
     # --- trust -------------------------------------------------------------------------------------------
 
     def needs_consent(self, one: Server) -> bool:
-        """Whether the user has to accept the command of a project's server first."""
+        """Whether the user has to accept the command of a project's or an editor's server first."""
         accepted = read_consents(self._folder / CONSENTS_FILE)
-        return one.config.origin == "project" and one.config.digest not in accepted
+        return one.config.origin != "user" and one.config.digest not in accepted
 
     def _consent(self, one: Server) -> ConsentNeeded:
         config = one.config
-        what = f"The project's .mcp.json starts the MCP server {config.name}"
+        whose = "The editor" if config.origin == "editor" else "The project's .mcp.json"
+        what = f"{whose} starts the MCP server {config.name}"
         lines = config.describe()
         shown = Diff(
             PROJECT_FILE, "\n".join([f"@@ -0,0 +1,{len(lines)} @@", *(f"+{line}" for line in lines)])
