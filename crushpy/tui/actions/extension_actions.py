@@ -45,7 +45,8 @@ class ExtensionCommands(CommandGroup):
     async def _open(self, title: str, rows: list[Choice]) -> None:
         """Lists files; a chosen one is opened in the editor."""
         if not rows:
-            raise RefusedCommand("There are none.", "See docs/extensions.md for the folders.")
+            what = f"There are no {title[0].lower()}{title[1:]}."
+            raise RefusedCommand(what, "docs/extensions.md names the folders; a project has to be trusted.")
         chosen = await self.choose(title, rows, "Enter opens it in your editor")
         if chosen is None:
             return
