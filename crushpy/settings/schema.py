@@ -339,7 +339,7 @@ class Settings(Data, frozen=True):
     providers: dict[str, ProviderSettings] = msgspec.field(default_factory=dict[str, ProviderSettings])
     mcp: dict[str, McpServerSettings] = msgspec.field(default_factory=dict[str, McpServerSettings])
     hooks: Annotated[
-        dict[str, Any] | None,
+        dict[str, Any],
         Meta(description="Commands to run at events.", extra={"allowed": "a table as in docs/hooks.md"}),
-    ] = None
+    ] = msgspec.field(default_factory=dict[str, Any])
     keys: Keys = Keys()

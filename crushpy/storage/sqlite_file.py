@@ -44,6 +44,7 @@ _FILE_HINT = "Check the folder's permissions and the free space, or set CRUSHPY_
 _OTHER_HINT = "Run `crushpy doctor` to check the database."
 BUSY_TIMEOUT_S = 60.0
 """How long a write waits for other processes."""
+INTACT_RETRY_PAUSES_S = (0.0, 0.05, 0.1, 0.2, 0.4)
 SQLITE_TIMEOUT_S = 0.004
 """How long SQLite waits by itself: the longer it does, the less often it polls."""
 NO_WAIT_TIMEOUT_S = 0.3
@@ -416,10 +417,18 @@ class SqliteDatabase(Database):
         if state[:-1] != known[:-1]:
             # While this store is open, only stores that write move the log into the file.
             by_others = self._data_version != (version := self._read_data_version())
-            if not is_intact(self._file, set() if by_others else self.leases.tokens):
-                raise _lost(self.place, "was overwritten or damaged")
+            self._require_intact(set() if by_others else self.leases.tokens)
             self._data_version = version
         self._location.known_state = state
+
+    def _require_intact(self, tokens: set[int]) -> None:
+        """Looks again before it complains: while another process moves the log into the file, which needs no
+        write lock, the file alone is not a sound database."""
+        for pause in INTACT_RETRY_PAUSES_S:
+            time.sleep(pause)
+            if is_intact(self._file, tokens):
+                return
+        raise _lost(self.place, "was overwritten or damaged")
 
     def _adopt_own_write(self) -> None:
         """After a write, with which SQLite may have moved the log into the file."""

@@ -57,7 +57,9 @@ class ServerForm(ModalScreen[Json], OverlayScreen[Json]):
             return Select([(one_line(str(one)), str(one)) for one in options], id=key)
         kind = field.get("type")
         shown = "integer" if kind == "integer" else "number" if kind == "number" else "text"
-        return Input(str(field.get("default", "")), type=shown, id=key)
+        field_input = Input(str(field.get("default", "")), type=shown, id=key)
+        field_input.cursor_blink = False
+        return field_input
 
     def action_answer(self, action: str) -> None:
         self.dismiss({"action": action})
