@@ -61,6 +61,15 @@ class ServerForm(ModalScreen[Json], OverlayScreen[Json]):
         field_input.cursor_blink = False
         return field_input
 
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._show_focused)
+
+    def _show_focused(self) -> None:
+        """As little is scrolled as the size demands."""
+        self.query_one(VerticalScroll).scroll_home(animate=False, immediate=True)
+        if self.focused is not None:
+            self.focused.scroll_visible(animate=False, immediate=True)
+
     def action_answer(self, action: str) -> None:
         self.dismiss({"action": action})
 
