@@ -194,7 +194,10 @@ class EditorThread:
                 case "text":
                     words.append(block.text)
                 case "image":
-                    raw = base64.b64decode(block.data)
+                    try:
+                        raw = base64.b64decode(block.data, validate=True)
+                    except ValueError:
+                        raise RpcError(INVALID_PARAMS, "The data of the image is not base64.") from None
                     images.append(await self.conversation.attachments.load_bytes(raw, "image"))
                 case "resource_link":
                     words.append(_mention(block.uri or ""))

@@ -1,7 +1,6 @@
 """The methods of the protocol. The engine is loaded when the first session is opened."""
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -157,15 +156,15 @@ class AcpServer:
 
     async def _new(self, params: OpenSessionParams) -> Json:
         thread = await self._open(params, "")
-        return {"sessionId": thread.id, **thread.state()}
+        return {"sessionId": thread.id, **_opened(thread)}
 
     async def _load(self, params: OpenSessionParams) -> Json:
         thread = await self._open(params, params.session_id)
         await thread.replay()
-        return thread.state()
+        return _opened(thread)
 
     async def _resume(self, params: OpenSessionParams) -> Json:
-        return (await self._open(params, params.session_id)).state()
+        return _opened(await self._open(params, params.session_id))
 
     # --- sessions -----------------------------------------------------------------------------------------
 
@@ -191,14 +190,13 @@ class AcpServer:
         model, settings = conversation.info.model, conversation.settings
         try:
             if not waits_for_keyring(model, settings):
-                find_endpoint(model, settings, os.environ)
+                find_endpoint(model, settings)
         except CrushpyError:
             await conversation.close()
             raise
         capabilities = self._capabilities.session if self._capabilities is not None else None
         thread = EditorThread(conversation, self.client, capabilities or SessionClientCapabilities())
         self._threads[thread.id] = thread
-        asyncio.get_running_loop().call_later(0.01, thread.announce_commands)  # after the answer
         return thread
 
     async def _list(self, params: ListSessionsParams) -> Json:
@@ -243,6 +241,12 @@ class AcpServer:
         finally:
             await store.close()
         return {}
+
+
+def _opened(thread: "EditorThread") -> Json:
+    """The answer to a request that has opened a session; its commands are announced after it."""
+    asyncio.get_running_loop().call_soon(thread.announce_commands)
+    return thread.state()
 
 
 def _server_flags(servers: Sequence[McpServerParams]) -> dict[str, object]:

@@ -30,13 +30,20 @@ class BackgroundLoop:
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of `work`; the calling thread waits."""
-        if threading.current_thread() is self._thread:
+        try:
+            self.require_other_thread()
+        except UsageError:
             work.close()
+            raise
+        return self.start(work).result()
+
+    def require_other_thread(self) -> None:
+        """Raises UsageError if the caller runs in the loop itself, which cannot wait for its own work."""
+        if threading.current_thread() is self._thread:
             raise UsageError(
                 "This call would wait for itself: it was made by a function that crushpy is running.",
                 "Use the call's async form, for example `await agent.ask_async(...)`.",
             )
-        return self.start(work).result()
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:

@@ -31,7 +31,7 @@ from crushpy.engine.turn.toolset import NEW_SESSION
 from crushpy.sdk.background_loop import BACKGROUND
 from crushpy.sdk.function_hooks import FunctionHooks, check_hooks
 from crushpy.sdk.function_tool import FunctionTool
-from crushpy.sdk.scripted_model import NAME, ScriptedModel
+from crushpy.sdk.scripted_model import ScriptedModel, model_options
 from crushpy.util.spawn import spawn
 
 T = TypeVar("T")
@@ -127,12 +127,10 @@ class Agent:
         flags: dict[str, object] = {"compaction.review": "never", **(settings or {})}
         for name, server in (mcp or {}).items():
             flags |= {f"mcp.{name}.{key}": value for key, value in server.items()}
-        providers = {}
-        if isinstance(model, ScriptedModel):
-            providers = {NAME: model}
-            flags |= {"model": NAME, f'models."{NAME}".context_window': model.window}
-        elif model:
-            flags["model"] = model
+        name, providers, of_model = model_options(model)
+        flags |= of_model
+        if name:
+            flags["model"] = name
         if compaction:
             flags["compaction.method"] = compaction
         most = limits or Limits()
@@ -178,7 +176,7 @@ class Agent:
         With `schema` (a msgspec type, a dataclass, a pydantic model or a JSON schema) the reply holds a
         checked value. Raises Error if the turn fails, or if the model does not give such a value.
         """
-        BACKGROUND.run(_nothing())  # raises if the agent's own thread would wait for itself
+        BACKGROUND.require_other_thread()
         started = BACKGROUND.start(self._ask(prompt, schema, images))
         try:
             return started.result()
@@ -373,10 +371,6 @@ async def _load(conversation: Conversation, image: Picture) -> Image:
         return await conversation.attachments.load_bytes(image, "image")
     [found] = await conversation.attachments.load([str(image)])
     return found
-
-
-async def _nothing() -> None:
-    pass
 
 
 def _difference(after: Usage, before: Usage) -> Usage:

@@ -19,7 +19,7 @@ from crushpy.llm.errors import (
     TimedOut,
     Unavailable,
 )
-from crushpy.llm.protocol import CallPiece, Done, Piece, Request, Sent, TextPiece
+from crushpy.llm.protocol import CallPiece, Done, Piece, Provider, Request, Sent, TextPiece
 from crushpy.llm.tokens import BYTES_PER_TOKEN, sent_text
 
 NAME = "demo/scripted"
@@ -151,3 +151,10 @@ class ScriptedModel:
 
     async def close(self) -> None:
         pass
+
+
+def model_options(model: str | ScriptedModel) -> tuple[str, dict[str, Provider], dict[str, object]]:
+    """The name of a model, the providers that are made already, and the settings that it needs."""
+    if isinstance(model, str):
+        return model, {}, {}
+    return NAME, {NAME: model}, {f'models."{NAME}".context_window': model.window}

@@ -16,9 +16,8 @@ from crushpy.engine.compaction.pin_service import PinView
 from crushpy.engine.conversation import Conversation as LiveConversation
 from crushpy.engine.session.browser import SessionBrowser
 from crushpy.engine.session.session import load_session
-from crushpy.llm.protocol import Provider
 from crushpy.sdk.background_loop import BACKGROUND
-from crushpy.sdk.scripted_model import NAME, ScriptedModel
+from crushpy.sdk.scripted_model import ScriptedModel, model_options
 from crushpy.storage.records import SearchHit, SessionInfo
 
 if TYPE_CHECKING:
@@ -157,13 +156,7 @@ def _work(
     """Opens the conversation, does `work` with it and closes it."""
 
     async def run() -> T:
-        flags: dict[str, object] = {}
-        providers: dict[str, Provider] = {}
-        model = stored.model
-        if isinstance(model, ScriptedModel):
-            flags[f'models."{NAME}".context_window'] = model.window
-            providers[NAME] = model
-            model = NAME
+        model, providers, flags = model_options(stored.model)
         options = StartOptions(session=stored.id, model=model, read_only=read_only)
         flags |= options.setting_flags()
         environment = ProjectEnvironment(Path(stored.info.cwd), flags, logs=False)

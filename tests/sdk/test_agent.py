@@ -22,7 +22,6 @@ from crushpy.sdk import PUBLIC_NAMES
 from crushpy.sdk.scripted_model import NAME
 
 pytestmark = pytest.mark.usefixtures("home")
-OFF = {"sandbox.mode": "off"}
 
 
 class Bug(msgspec.Struct):
