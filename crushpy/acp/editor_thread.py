@@ -16,6 +16,7 @@ from crushpy.acp.client_connection import (
     ClientConnection,
     RpcError,
 )
+from crushpy.acp.editor_files import EditorFiles
 from crushpy.acp.wire_types import ContentBlock, PermissionAnswer, SessionClientCapabilities
 from crushpy.core.access import MODES, AnswerKind
 from crushpy.core.errors import CrushpyError
@@ -70,13 +71,18 @@ COMMANDS = {
 
 
 class EditorThread:
-    """`id` is the conversation's, which boundaries do not change."""
+    """`id` is the conversation's or that of a fork; boundaries do not change it."""
 
     def __init__(
-        self, conversation: Conversation, client: ClientConnection, capabilities: SessionClientCapabilities
+        self,
+        session: str,
+        conversation: Conversation,
+        client: ClientConnection,
+        capabilities: SessionClientCapabilities,
+        files: EditorFiles,
     ) -> None:
-        self.conversation = conversation
-        self.id = conversation.info.root_id
+        self.conversation, self._files = conversation, files
+        self.id = files.session = session
         self._client = client
         self.shows_compaction = capabilities.compaction is not None
         self._shows_notices = capabilities.notices is not None
@@ -162,8 +168,6 @@ class EditorThread:
         name, _, argument = text.strip().removeprefix("/").partition(" ")
         if text.startswith("/") and name in COMMANDS:
             return {"stopReason": await self._command(name, argument.strip())}
-        if text.startswith("/") and (expanded := await self.conversation.commands.expand(text)) is not None:
-            text = expanded.text
         status = await self.conversation.ask(text, images, pasted=pasted)
         failure = self.conversation.failure
         if isinstance(failure, Refused):
@@ -177,6 +181,7 @@ class EditorThread:
 
     def cancel(self) -> None:
         self.conversation.interrupt()
+        self._files.cancel()
         for question in self._questions:
             question.cancel()
 

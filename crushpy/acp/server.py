@@ -20,6 +20,7 @@ from crushpy.acp.client_connection import (
 )
 from crushpy.acp.wire_types import (
     ClientCapabilities,
+    FilesClientCapabilities,
     InitializeParams,
     ListSessionsParams,
     McpServerParams,
@@ -80,6 +81,7 @@ class AcpServer:
             "session/new": (OpenSessionParams, self._new),
             "session/load": (OpenSessionParams, self._load),
             "session/resume": (OpenSessionParams, self._resume),
+            "session/fork": (OpenSessionParams, self._fork),
             "session/list": (ListSessionsParams, self._list),
             "session/delete": (SessionParams, self._delete),
             "session/close": (SessionParams, self._close),
@@ -121,7 +123,7 @@ class AcpServer:
                 "loadSession": True,
                 "promptCapabilities": {"image": True, "audio": False, "embeddedContext": True},
                 "mcpCapabilities": {"http": True, "sse": False},
-                "sessionCapabilities": {"list": {}, "delete": {}, "resume": {}, "close": {}},
+                "sessionCapabilities": {"list": {}, "delete": {}, "resume": {}, "fork": {}, "close": {}},
             },
             "authMethods": methods,
         }
@@ -166,15 +168,20 @@ class AcpServer:
     async def _resume(self, params: OpenSessionParams) -> Json:
         return _opened(await self._open(params, params.session_id))
 
+    async def _fork(self, params: OpenSessionParams) -> Json:
+        thread = await self._open(params, params.session_id, fork=True)
+        return {"sessionId": thread.id, **_opened(thread)}
+
     # --- sessions -----------------------------------------------------------------------------------------
 
-    async def _open(self, params: OpenSessionParams, session: str) -> "EditorThread":
+    async def _open(self, params: OpenSessionParams, session: str, *, fork: bool = False) -> "EditorThread":
+        from crushpy.acp.editor_files import EditorFiles
         from crushpy.acp.editor_thread import EditorThread
         from crushpy.bootstrap import HostAdditions, ProjectEnvironment, open_conversation
         from crushpy.core.start_options import StartOptions
         from crushpy.llm.provider_factory import find_endpoint, waits_for_keyring
 
-        if session in self._threads:
+        if session in self._threads and not fork:
             await self._threads.pop(session).close()
         folder = Path(params.cwd)
         if not folder.is_absolute() or not folder.is_dir():
@@ -182,9 +189,12 @@ class AcpServer:
         servers = params.mcp_servers or ()
         environment = ProjectEnvironment(folder, _server_flags(servers))
         environment.editor_servers = tuple(server.name for server in servers)
-        options = StartOptions(cwd=str(folder), session=session)
+        options = StartOptions(cwd=str(folder), session=session, fork=fork)
+        capabilities = self._capabilities or ClientCapabilities()
+        files = EditorFiles(self.client, capabilities.fs or FilesClientCapabilities(), folder.resolve())
+        additions = HostAdditions(answers=True, files=files)
         try:
-            conversation = await open_conversation(environment, options, HostAdditions(answers=True))
+            conversation = await open_conversation(environment, options, additions)
         except UsageError as error:
             raise RpcError(NOT_FOUND, error.message, {"hint": error.hint}) from error
         model, settings = conversation.info.model, conversation.settings
@@ -194,8 +204,9 @@ class AcpServer:
         except CrushpyError:
             await conversation.close()
             raise
-        capabilities = self._capabilities.session if self._capabilities is not None else None
-        thread = EditorThread(conversation, self.client, capabilities or SessionClientCapabilities())
+        features = capabilities.session or SessionClientCapabilities()
+        name = conversation.info.id if fork else session or conversation.info.root_id
+        thread = EditorThread(name, conversation, self.client, features, files)
         self._threads[thread.id] = thread
         return thread
 

@@ -18,7 +18,17 @@ class AuthClientCapabilities(Wire, frozen=True):
     terminal: bool = False
 
 
+class FilesClientCapabilities(Wire, frozen=True):
+    read_text_file: bool = False
+    write_text_file: bool = False
+
+
+class FileText(Wire, frozen=True):
+    content: str
+
+
 class ClientCapabilities(Wire, frozen=True):
+    fs: FilesClientCapabilities | None = None
     session: SessionClientCapabilities | None = None
     auth: AuthClientCapabilities | None = None
 

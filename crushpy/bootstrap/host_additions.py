@@ -7,6 +7,7 @@ import msgspec
 from crushpy.engine.hooks import Hooks
 from crushpy.llm.protocol import Provider
 from crushpy.tools.base import AnyTool
+from crushpy.tools.files.workspace_files import WorkspaceFiles
 
 
 def offer_all(tool: AnyTool) -> bool:
@@ -25,6 +26,8 @@ class HostAdditions(msgspec.Struct, frozen=True):
     """By the name of their model."""
     offers: Callable[[AnyTool], bool] = offer_all
     """Which tools the model gets."""
+    files: WorkspaceFiles | None = None
+    """How the tools read and write files; None: on disk."""
     answers: bool = False
     """The program answers approvals."""
     wrap_hooks: Callable[[Hooks], Hooks] = same_hooks

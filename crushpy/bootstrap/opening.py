@@ -137,6 +137,7 @@ def _build_runtime(
     workspaces = _Workspaces(environment, store, loaded.info.root_id)
     context = workspaces.tool_context(environment.cwd, workspaces.private)
     context.mcp = servers.connect(context.jobs, events)
+    context.files = additions.files or context.files
 
     def on_job_ended(job: ShellJob) -> None:
         command = job.process.command

@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Sequence
+from functools import partial
 
 from crushpy.bootstrap.mcp_servers import McpServers
 from crushpy.bootstrap.user_extensions import UserExtensions
@@ -14,7 +15,9 @@ from crushpy.core.mcp_names import MCP_PREFIX
 from crushpy.core.messages import ToolCall
 from crushpy.engine.agents.agent import Agent
 from crushpy.engine.event_bus import EventBus
+from crushpy.engine.hooks import HookEvent
 from crushpy.engine.runtime import CommandPrompt
+from crushpy.engine.turn.call_observer import ObservedCall
 from crushpy.llm.errors import ModelError
 from crushpy.security.sanitize import one_line
 from crushpy.tools.bash import BashArgs, BashTool
@@ -96,11 +99,19 @@ class SlashCommands:
         if not self._services.trusted:
             return self._not_run(name, line, "the project is not trusted")
         self._events.emit_now(Notice(f"/{name} runs: {line}"))
-        tool, args, context = BashTool(), BashArgs(line), self._services.workspace.with_path_cache()
+        services, approvals = self._services, self._services.approvals
+        tool, args, context = BashTool(), BashArgs(line), services.workspace.with_path_cache()
         call = ToolCall(new_id(), tool.name, {"command": line})
         try:
             accesses = tool.accesses(args, context)
-            ruling = await self._services.approvals.rule(call, accesses, lambda: tool.preview(args, context))
+            hooked = await approvals.hooks.fire(HookEvent("PreToolUse", call=call, accesses=accesses))
+            if hooked.args is not None:
+                return self._not_run(name, line, "a hook wants to change it")
+            preview = partial(tool.preview, args, context)
+            ruling = await approvals.rule(call, accesses, preview, hooked=hooked)
+            decided = approvals.decided(accesses, ruling)
+            session = self._agent.scope.session.info.id
+            await services.audit.record(ObservedCall(session, "", call, accesses, decided), ruling)
             if ruling.refusal:
                 self._agent.tools.denied_noninteractive |= ruling.denied_noninteractive
                 return self._not_run(name, line, ruling.refusal)

@@ -11,7 +11,7 @@ import msgspec
 
 from crushpy.core.access import Access, AnswerChoice, AnswerKind, Mode, Privileges
 from crushpy.core.events import ApprovalDone, ApprovalNeeded, Event, Notice
-from crushpy.core.messages import CallDecision, Data, Display, ToolCall, headline
+from crushpy.core.messages import CallDecision, Data, Display, Json, ToolCall, headline
 from crushpy.engine.environment import NAMES
 from crushpy.engine.hooks import NO_REPLY, HookEvent, HookReply, Hooks
 from crushpy.engine.session.session import LiveSession
@@ -60,8 +60,8 @@ class Ruling(Data, frozen=True):
     """Privileges granted to a command."""
     covers: str = ""
     """What the user's answer covers, in words."""
-    command: str = ""
-    """The user changed the command to this one: it has to be judged again."""
+    args: Json | None = None
+    """The user or a hook changed the arguments to these: the call has to be judged again."""
     ended: str = ""
     """How the turn ended while the question was open, in words: the caller must end too."""
 
@@ -93,6 +93,8 @@ class CallBatch:
         self.asked = 0
         self.allowed: frozenset[str] = frozenset()
         """Calls that the answer "all" covers."""
+        self.changed = set[str]()
+        """Calls that hooks have changed instead of consenting to them."""
         self.once = ""
         """The tool of the last call that was allowed once; empty after any other answer."""
 
@@ -202,6 +204,11 @@ class Approvals:
         if decision.verdict == "ask" and not hooked.decision and not any(one.reason for one in accesses):
             event = HookEvent("PermissionRequest", call=call, accesses=accesses, task=task)
             hooked = await self.hooks.fire(event)
+            if hooked.args not in (None, call.args) and hooked.decision != "deny":
+                if call.id not in batch.changed:
+                    batch.changed.add(call.id)
+                    return Ruling(decision, args=hooked.args)
+                hooked = NO_REPLY  # a hook that changes them again and again consents to nothing
         decision = self._with_hook(decision, hooked)
         if decision.verdict == "ask" and self.interactive:
             async with self._questions:  # an earlier answer may decide this one
@@ -294,7 +301,7 @@ class Approvals:
             words = answer.words or "Ask what they want instead, or go on without it."
             return Ruling(decision, f"The user denied this call. {words}".strip(), answer)
         if answer.command:
-            return Ruling(decision, answer=answer, command=answer.command)
+            return Ruling(decision, answer=answer, args={**call.args, "command": answer.command})
         if (now := self.judge(accesses, where)).verdict == "deny":  # the mode changed meanwhile
             return _denied(now)
         if chosen.kind == "once" and plain:

@@ -11,7 +11,7 @@ import msgspec
 
 from crushpy.context.overrides import SentState, sent_states
 from crushpy.core.access import Mode
-from crushpy.core.errors import CrushpyError
+from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.events import Error, JobEnded, ModeChanged, Notice, PlanReady, PromptQueued, TurnEnded
 from crushpy.core.messages import Image, Message, Note, Usage, headline
 from crushpy.core.templates import Templates
@@ -25,7 +25,7 @@ from crushpy.engine.hooks import HookEvent, HookReply
 from crushpy.engine.queued_prompts import QueuedPrompts
 from crushpy.engine.rewind.conversation_files import ConversationFiles
 from crushpy.engine.run_slot import RunSlot
-from crushpy.engine.runtime import CommandAccess, McpAccess, Runtime
+from crushpy.engine.runtime import CommandAccess, CommandPrompt, McpAccess, Runtime
 from crushpy.engine.session.session import user_message
 from crushpy.engine.side_calls import suggest_title
 from crushpy.engine.turn.limits import Spent
@@ -173,12 +173,24 @@ class Conversation:
     async def ask(self, text: str, images: Sequence[Image] = (), *, pasted: Sequence[str] = ()) -> TurnStatus:
         """Submits `text`, or the prompt that a `/command` stands for, to an idle conversation, and waits
         until that turn has ended."""
-        command = await self.commands.expand(text) if text.startswith("/") else None
+        command = await self.expand_command(text) if text.startswith("/") else None
         text, pasted = (command.text, (command.text,)) if command else (text, pasted)
         prompt = user_message(text, images, pasted)
         self.attachments.begin(prompt)
         model = command.model if command else ""
         return await asyncio.shield(self._run_slot.start(self._turn(prompt, model)))
+
+    async def expand_command(self, text: str) -> CommandPrompt | None:
+        """The prompt that `/name arguments` stands for; None if there is no such command. Raises UsageError,
+        also if it is interrupted."""
+        if self.busy:
+            return await self.commands.expand(text)
+        try:
+            return await self._run_slot.start(self.commands.expand(text))
+        except asyncio.CancelledError:
+            raise UsageError("The command was interrupted and not sent.") from None
+        finally:
+            self._run_slot.finish()
 
     def interrupt(self) -> bool:
         """Stops the running work; stored data stays, and the queue waits. False if idle."""

@@ -81,8 +81,9 @@ def _texts(path: Path, inside: Path | None, depth: int, seen: set[Path]) -> Iter
         for name in _IMPORT.findall(_CODE.sub("", text)):
             file = real.parent / name.rstrip(".")
             if not holds_variables(file.name) and not is_secret(Path(os.path.realpath(file)), inside):
+                shown = os.path.relpath(os.path.realpath(file), inside)
                 for number, imported in enumerate(_texts(file, inside, depth - 1, seen)):
-                    yield imported if number else f"# @{name}\n{imported}"
+                    yield imported if number else f"# @{shown}\n{imported}"
 
 
 def _read(path: Path, most: int) -> str:
@@ -131,6 +132,12 @@ def instruction_hashes(system: str) -> dict[str, str]:
 def instruction_texts(text: str) -> dict[str, str]:
     """The text of each context file in a system prompt, by path."""
     return dict(_INSTRUCTIONS.findall(text))
+
+
+def imported_texts(text: str) -> dict[str, str]:
+    """The files that the text of a rules file contains because it names them, by path in the project."""
+    _, *parts = re.split(r"(?:\A|\n\n)# @(\S+)\n", text)
+    return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
 def git_state(cwd: Path) -> str:

@@ -42,18 +42,22 @@ class Plugin(Data, frozen=True):
         for kind in ("skills", "commands", "agents", "hooks"):
             given = self.manifest.get(kind)
             names: list[Any] = cast("list[Any]", given) if isinstance(given, list) else [given]
-            inside = [name for name in names if isinstance(name, str) and self._is_inside(name)]
+            texts = [name for name in names if isinstance(name, str)]
+            inside = [name for name in texts if is_inside(self.folder / name, self.folder)]
             found[kind] = tuple(name for name in inside if os.path.normpath(name) != kind)
         return found
-
-    def _is_inside(self, name: str) -> bool:
-        return Path(os.path.realpath(self.folder / name)).is_relative_to(os.path.realpath(self.folder))
 
     @property
     def contents(self) -> tuple[str, ...]:
         """The kinds of extensions in it."""
         named = self.named
-        return tuple(kind for kind in CONTENTS if named.get(kind) or (self.folder / kind).exists())
+        found = tuple(kind for kind in CONTENTS if named.get(kind) or (self.folder / kind).exists())
+        return (*found, *(["mcpServers"] if self.manifest.get("mcpServers") else []))
+
+
+def is_inside(path: Path, folder: Path) -> bool:
+    """Whether a path leads, through all links, to something in the folder."""
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
 
 
 def read_plugin(folder: Path) -> Plugin:

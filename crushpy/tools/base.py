@@ -161,6 +161,9 @@ class ToolContext:
         self.find_skipped: FindSkipped = lambda _tool, _place, _real: None
         """Which files of a searchable folder may not be read."""
         self._fetch_output = fetch_output
+        from crushpy.tools.files.workspace_files import WorkspaceFiles
+
+        self.files = WorkspaceFiles()
         self.call_id = ""
         self.resolved: dict[str, str] | None = None
         """The resolved paths that permissions are decided on; None if they are not cached."""

@@ -14,7 +14,7 @@ from crushpy.security.sanitize import encodable
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.errors import ToolError
 from crushpy.tools.files.locate import locate, missing, real_path, reason
-from crushpy.tools.files.text_file import decode, normalize, read_regular, split_lines
+from crushpy.tools.files.text_file import decode, normalize, split_lines
 from crushpy.tools.truncate import MAX_RESULT_CHARS, cut_line
 from crushpy.util.images import ImageLimits, image_type, scale_image
 
@@ -70,7 +70,7 @@ def _view(args: ViewArgs, context: ToolContext) -> Outcome:
 
 def _read(path: Path, real: Path, shown: str, context: ToolContext) -> bytes:
     try:
-        return read_regular(real, shown)
+        return context.files.read(path, real, shown)
     except (FileNotFoundError, NotADirectoryError) as error:
         if path.is_symlink():
             raise ToolError(

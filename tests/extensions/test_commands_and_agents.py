@@ -1,5 +1,6 @@
 """Commands in Markdown files, and definitions of sub-agents."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,12 @@ from extensions.test_skills import add_skill, listed, results
 from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
 from support.command import Cli
-from support.headless import Run
+from support.headless import Run, until
+from support.talk import Talks
+
+from crushpy.core.errors import UsageError
+from crushpy.core.paths import Paths
+from crushpy.permissions.trust import add_trusted
 
 
 def add_command(folder: Path, name: str, body: str, **fields: str) -> None:
@@ -85,6 +91,39 @@ def test_a_command_is_judged_after_its_arguments_are_in_it(
     assert not (workspace / "evil").exists() and (workspace / "made").exists()
     assert prompt(llm).startswith("A $(touch evil); touch evil B $(touch evil); touch evil C [")
     assert "cannot be quoted inside it" in prompt(llm)
+
+
+def test_commands_in_a_text_are_audited_and_hooks_may_deny_them(
+    run: Run, llm: ScriptedLLM, home: Path, workspace: Path, cli: Cli
+) -> None:
+    add_command(home, "say", "A !`echo one` B !`echo two`")
+    group = {"matcher": "Bash", "hooks": [{"type": "command", "command": "! grep -q two || exit 2"}]}
+    (home / "hooks.json").write_text(json.dumps({"hooks": {"PreToolUse": [group]}}))
+    assert cli("trust").returncode == 0
+    llm.script("Done.")
+    assert run("--allow", "bash(echo)", "/say").code == 0
+    assert prompt(llm).startswith("A one B [`echo two` was not run: ")
+    recorded = json.loads(cli("audit", "show", "latest", "--json").stdout)
+    decided = [one for one in recorded if one["kind"] == "decision"]
+    assert [(one["touches"][0]["value"], one["verdict"]) for one in decided] == [
+        ("echo one", "allowed"),
+        ("echo two", "denied"),
+    ]
+
+
+async def test_a_command_that_hangs_is_interrupted(
+    talks: Talks, llm: ScriptedLLM, home: Path, workspace: Path
+) -> None:
+    add_command(home, "wait", "A !`touch began; sleep 300`")
+    add_trusted(Paths(), workspace)
+    talk = await talks(interactive=True, yolo=True)
+    expansion = asyncio.create_task(talk.conversation.expand_command("/wait"))
+    await asyncio.to_thread(until, (workspace / "began").exists, "the command runs")
+    assert talk.conversation.interrupt()
+    with pytest.raises(UsageError, match="was interrupted"):
+        await expansion
+    llm.script("Done.")
+    assert not talk.conversation.busy and await talk.ask("hi") == "done"
 
 
 def test_nothing_runs_in_an_untrusted_project(

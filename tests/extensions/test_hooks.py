@@ -169,6 +169,27 @@ def test_a_hook_answers_a_question_for_the_user(
     assert behavior == "allow" or "so be it" in results(llm)[0]
 
 
+@pytest.mark.parametrize(
+    ("command", "code", "said"),
+    [
+        ("echo other", 0, "other"),
+        ("rm x", 0, "denied by the rule bash(rm)"),
+        ("mkdir 'again'$RANDOM", 3, "Permission needed"),
+    ],
+)
+def test_a_hook_changes_what_it_is_asked_about_once(
+    run: Run, llm: ScriptedLLM, hooks: Path, home: Path, command: str, code: int, said: str
+) -> None:
+    decision = {"behavior": "allow", "updatedInput": {"command": command}}
+    about = {"hookEventName": "PermissionRequest", "decision": decision}
+    output = json.dumps({"hookSpecificOutput": about}).replace("'again'$RANDOM", "'$RANDOM'")
+    configure(hooks, {"PermissionRequest": ("Bash", f"echo '{output}'")})
+    (home / "config.toml").write_text('[sandbox]\nmode = "off"\n[permissions]\ndeny = ["bash(rm)"]\n')
+    llm.script(Reply(calls=[Call("bash", {"command": "mkdir made"})]), "Done.")
+    assert run("--allow", "bash(echo)", "do it").code == code
+    assert said in results(llm)[0]
+
+
 def test_changed_input_is_used_and_told(run: Run, llm: ScriptedLLM, hooks: Path) -> None:
     configure(hooks, {"PreToolUse": ("Bash", decides("allow", updatedInput={"command": "echo other"}))})
     llm.script(Reply(calls=[BASH]), "Done.")

@@ -6,15 +6,16 @@ from pathlib import Path
 
 import pytest
 from extensions.test_hooks import BASH, WRITE, configure
-from scripted_llm.replies import Reply
+from scripted_llm.replies import Overflow, Reply
 from scripted_llm.server import ScriptedLLM
 from support.headless import Run, until
 from support.talk import Talks
 
 from crushpy.core.access import AnswerKind
-from crushpy.core.events import ApprovalNeeded, Error, Notice, TurnEnded
+from crushpy.core.events import ApprovalNeeded, BoundaryCommitted, Error, Notice, TurnEnded
 from crushpy.core.paths import Paths
 from crushpy.engine.approvals import Answer
+from crushpy.extensions.hooks import command_hooks
 from crushpy.permissions.trust import add_trusted
 from crushpy.sandbox.finding import find_sandbox
 
@@ -62,6 +63,44 @@ async def test_a_question_is_notified_and_a_hook_may_ask_it(
     assert '"notification_type":"permission_prompt"' in told.read_text()
     listed = talk.conversation.hooks.describe()
     assert "Notification permission_prompt" in listed and "exit code 0" in listed
+
+
+async def test_an_idle_prompt_is_notified_until_the_next_one(
+    talks: Talks, llm: ScriptedLLM, home: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command_hooks, "IDLE_S", 0.05)
+    told = workspace / "told"
+    configure(home / "hooks.json", {"Notification": ("idle_prompt", f"cat >> {told}")})
+    llm.script("Done.", "Done.")
+    talk = await talks(interactive=True)
+    assert await talk.ask("do it") == "done"
+    await asyncio.to_thread(until, lambda: told.exists() and told.read_text(), "the hook has run")
+    assert '"notification_type":"idle_prompt"' in told.read_text()
+
+
+async def test_a_boundary_happens_although_a_hook_hangs(
+    talks: Talks, llm: ScriptedLLM, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert command_hooks.LONGEST_S["PreCompact"] == 10
+    monkeypatch.setitem(command_hooks.LONGEST_S, "PreCompact", 0.3)
+    configure(home / "hooks.json", {"PreCompact": "sleep 300"})
+    llm.script(Reply(calls=[BASH]), "Done.", "A summary.")
+    talk = await talks()
+    assert await talk.ask("do it") == "done"
+    await talk.conversation.context.compact()
+    assert len(talk.of(BoundaryCommitted)) == 1
+    assert any("took more than 0.3 s and was killed" in one.text for one in talk.of(Notice))
+
+
+async def test_no_hook_blocks_a_boundary_after_an_overflow(
+    talks: Talks, llm: ScriptedLLM, home: Path
+) -> None:
+    configure(home / "hooks.json", {"PreCompact": "exit 2"})
+    llm.script(Reply(calls=[BASH]), "Done.", Overflow(100_000, 100_001), "A summary.", "Done.")
+    talk = await talks()
+    assert await talk.ask("do it") == "done"
+    assert await talk.ask("go on") == "done"
+    assert [one.trigger for one in talk.of(BoundaryCommitted)] == ["overflow"]
 
 
 async def test_esc_while_a_hook_runs_keeps_the_prompt(

@@ -121,6 +121,8 @@ def test_skills_and_rules_survive_eight_boundaries(
     assert done.code == 0, done.stderr
     boundaries = done.of("boundary")
     assert len(boundaries) >= 8
+    for line in boundaries:
+        assert all(line["facts"].get(kind, [0, 0, 0])[1] == 0 for kind in ("skills", "nested_rules"))
     for line in boundaries[2:]:
         assert line["facts"]["skills"] == [10, 0, 10] and line["facts"]["nested_rules"] == [5, 0, 5]
     messages = json.dumps(llm.requests[-1].body["messages"])

@@ -283,3 +283,20 @@ def test_claude_codes_plugins_and_bad_ones(cli: Cli, tmp_path: Path) -> None:
     os.mkfifo(plugin / "pipe")
     assert "not a regular file" in cli("plugins", "add", str(plugin)).stderr
     assert "not a folder" in cli("plugins", "add", str(plugin / "nothing")).stderr
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_manifest_has_mcp_servers_or_names_their_file(cli: Cli, tmp_path: Path, named: bool) -> None:
+    servers = {"notes": {"command": "${CLAUDE_PLUGIN_ROOT}/serve", "args": ["--fast"]}}
+    plugin = tmp_path / "mine"
+    (plugin / ".claude-plugin").mkdir(parents=True)
+    (plugin / "their.json").write_text(json.dumps(servers))
+    manifest = {"name": "mine", "mcpServers": "./their.json" if named else servers}
+    (plugin / ".claude-plugin" / "plugin.json").write_text(json.dumps(manifest))
+    assert "with mcpServers" in cli("plugins", "add", str(plugin)).stdout
+    (one,) = json.loads(cli("mcp", "list", "--json").stdout)
+    assert one["name"] == "notes" and one["command"].endswith("plugins/mine/serve --fast")
+    manifest["mcpServers"] = "../../outside.json"
+    (plugin / ".claude-plugin" / "plugin.json").write_text(json.dumps(manifest))
+    cli("plugins", "add", str(plugin))
+    assert json.loads(cli("mcp", "list", "--json").stdout) == []

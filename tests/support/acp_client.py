@@ -20,6 +20,11 @@ RESULTS = {
     "session/load": acp_schema.LoadSessionResponse,
     "session/prompt": acp_schema.PromptResponse,
     "session/list": acp_schema.ListSessionsResponse,
+    "session/fork": acp_schema.ForkSessionResponse,
+}
+FILE_REQUESTS = {
+    "fs/read_text_file": acp_schema.ReadTextFileRequest,
+    "fs/write_text_file": acp_schema.WriteTextFileRequest,
 }
 
 
@@ -39,6 +44,10 @@ class AcpClient:
         self.questions: list[Json] = []
         self.decide: Callable[[Json], str | None] = lambda question: question["options"][0]["optionId"]
         """Chooses an option; None leaves the question open."""
+        self.files: list[tuple[str, str]] = []
+        """Requests about files."""
+        self.serve: Callable[[str, Json], Json | None] = lambda _method, _params: None
+        """Answers a request about a file; None leaves it open."""
         self._count = 0
         self._methods: dict[int, str] = {}
         self._answers: dict[Any, Json] = {}
@@ -93,6 +102,12 @@ class AcpClient:
             if chosen is not None:
                 outcome = {"outcome": "selected", "optionId": chosen}
                 self.send({"id": message["id"], "result": {"outcome": outcome}})
+        elif method in FILE_REQUESTS:
+            FILE_REQUESTS[method].model_validate(message["params"])
+            self.files.append((method, message["params"]["path"]))
+            answer = self.serve(method, message["params"])
+            if answer is not None:
+                self.send({"id": message["id"], **answer})
         elif method is None:
             number = message["id"]
             if "result" in message and (kind := RESULTS.get(self._methods.get(number, ""))) is not None:

@@ -1,5 +1,6 @@
 """Commands, skills, sub-agents and rules files in the app."""
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
 from textual.widgets import Input
 
+from crushpy.core.paths import Paths
+from crushpy.permissions.trust import add_trusted
 from crushpy.tui.command_palette import PaletteScreen
 from crushpy.tui.screens.choose import ChooseScreen
 
@@ -53,7 +56,13 @@ async def test_what_was_found_is_listed_with_its_problems(start: Start, llm: Scr
 async def test_memory_lists_rules_files_and_why_they_were_read(
     start: Start, llm: ScriptedLLM, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (workspace / "AGENTS.md").write_text("Root rule.")
+    add_trusted(Paths(), workspace)
+    (workspace / "AGENTS.md").write_text("Root rule. @more.md")
+    (workspace / "more.md").write_text("More.")
+    editor = workspace / "editor"
+    editor.write_text('#!/bin/sh\nprintf "Changed." > "$1"\n')
+    editor.chmod(0o700)
+    monkeypatch.setenv("VISUAL", str(editor))
     (workspace / "sub").mkdir()
     (workspace / "sub" / "AGENTS.md").write_text("Rule of sub.")
     (workspace / "sub" / "a.py").write_text("x = 1\n")
@@ -65,3 +74,8 @@ async def test_memory_lists_rules_files_and_why_they_were_read(
         await app.say("/memory")
         await app.shows(ChooseScreen)
         await app.sees("read at the beginning", "sub/AGENTS.md", "came with view")
+        await app.sees("more.md", "imported by")
+        monkeypatch.setattr(app.app, "suspend", nullcontext)  # a test has no terminal to give away
+        await app.press("enter")
+        await app.sees("was changed")
+        assert (workspace / "AGENTS.md").read_text() == "Changed.\n"

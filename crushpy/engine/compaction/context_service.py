@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -18,7 +19,7 @@ from crushpy.engine.agents.agent import Agent
 from crushpy.engine.compaction.draft import Rehearsal, Verdict
 from crushpy.engine.compaction.preparation import ORDINARY
 from crushpy.engine.compaction.window import WindowState
-from crushpy.engine.environment import instruction_texts
+from crushpy.engine.environment import imported_texts, instruction_texts
 from crushpy.engine.nested_rules import RULES_KEY, NestedRules
 from crushpy.engine.run_slot import RunSlot
 from crushpy.engine.session.branches import undo_boundary
@@ -121,7 +122,15 @@ class ContextService:
         for result in filter(None, (message.result for message in self._session.history)):
             why |= dict.fromkeys(result.loaded, f"came with {result.name} of a file in its folder")
         names = {key.removeprefix(RULES_KEY): text for key, text in why.items() if key.startswith(RULES_KEY)}
-        return found + [MemoryFile(name, text, count(rules.read(name))) for name, text in names.items()]
+        texts |= {name: rules.read(name) for name in names}
+        found += [MemoryFile(name, why, count(texts[name])) for name, why in names.items()]
+        cwd = Path(self._session.info.cwd)
+        for file, text in texts.items():
+            for name, part in imported_texts(text).items():
+                folder = next((one for one in (cwd, *cwd.parents) if (one / name).is_file()), cwd)
+                path = name if folder == cwd else str(folder / name)
+                found.append(MemoryFile(path, f"imported by {file}", count(part)))
+        return found
 
     # --- edits ------------------------------------------------------------------------------------------
 

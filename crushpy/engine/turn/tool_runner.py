@@ -161,11 +161,11 @@ class ToolRunner:
                 ruling = await self._approvals.rule(
                     call, accesses, preview, self._task, context.cwd, hooked, self._batch
                 )
-                if not ruling.command:
+                if ruling.args is None:
                     break
-                amended = f"The user changed the command before it ran: {ruling.command}\n"
-                changed = {**call.args, "command": ruling.command}
-                call = one.call = msgspec.structs.replace(call, args=changed)
+                if ruling.answer is not None:
+                    amended = f"The user changed the command before it ran: {ruling.args['command']}\n"
+                call = one.call = msgspec.structs.replace(call, args=ruling.args)
             observed = await self._record_decision(one, accesses, ruling)
             if ruling.refusal:
                 return Outcome(ruling.refusal, is_error=True)

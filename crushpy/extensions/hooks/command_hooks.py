@@ -34,6 +34,8 @@ from crushpy.util.spawn import spawn
 TIMEOUT_S = 60.0
 LONGEST_S = {"PreCompact": 10.0, "SessionEnd": 10.0}
 """How long these events wait at most; others for 10 minutes."""
+IDLE_S = 60.0
+"""After the end of a turn, until hooks are told that the prompt is idle."""
 MAX_OUTPUT_CHARS = 1_000_000
 MAX_TEXT_CHARS = 10_000
 MAX_SHOWN_RUNS = 100
@@ -65,10 +67,17 @@ class CommandHooks(Hooks):
         self._answers: dict[str, str] = {}
         """Why the project's hooks may not run, by digest; empty if they may."""
         self._asking = asyncio.Lock()
+        self._idle: asyncio.TimerHandle | None = None
         for problem in self._problems:
             emit(Notice(f"Hooks: {problem}", "warning"))
 
     async def fire(self, event: HookEvent) -> HookReply:
+        if self._idle is not None:
+            self._idle.cancel()
+        if event.name == "Stop" and self._approvals.interactive:
+            fields = {"notification_type": "idle_prompt", "message": "crushpy waits for your prompt"}
+            idle = HookEvent("Notification", "idle_prompt", fields)
+            self._idle = asyncio.get_running_loop().call_later(IDLE_S, lambda: spawn(self.fire(idle)))
         name, fields, names = event.name, event.fields, (event.subject,) if event.subject else ()
         call, outcome, given = event.call, event.outcome, dict[str, Any]()
         if call is not None:
@@ -181,6 +190,8 @@ class CommandHooks(Hooks):
         return redact(clean("\n".join(("**Hooks**", *lines, "\n**Last runs**", *self._runs))))
 
     async def close(self) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
         await self._own_jobs.close()
         await self._record()
 
@@ -203,7 +214,7 @@ def read_reply(hook: HookCommand, code: int | None, output: str, errors: str) ->
         said = msgspec.json.decode(text, type=dict[str, Any])
         own = msgspec.convert(said.get("hookSpecificOutput") or {}, dict[str, Any])
         asked = msgspec.convert(own.get("decision") or {}, dict[str, Any])
-        args = msgspec.convert(own.get("updatedInput"), dict[str, Any] | None)
+        args = msgspec.convert(own.get("updatedInput") or asked.get("updatedInput"), dict[str, Any] | None)
         evidence = msgspec.convert(own.get("evidence") or (), tuple[str, ...])
     except (msgspec.MsgspecError, RecursionError) as error:
         return NO_REPLY, f"its output cannot be used: {error}"
@@ -214,7 +225,7 @@ def read_reply(hook: HookCommand, code: int | None, output: str, errors: str) ->
     stop = (_text(said.get("stopReason")) or "no reason given") if stops else ""
     if stop and event == "PreToolUse":
         decision = "deny"
-    consents = event in ("PreToolUse", "PermissionRequest") and "updatedInput" not in asked
+    consents = event in ("PreToolUse", "PermissionRequest")
     if event in _OBSERVING or (decision == "allow" and (hook.project or not consents)):
         decision = ""
     reason = _text(next(filter(None, reasons), "")) or stop or "no reason given"

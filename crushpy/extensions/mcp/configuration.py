@@ -5,14 +5,14 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 
 from crushpy.core.errors import SettingsError
 from crushpy.core.mcp_names import PROJECT_FILE
 from crushpy.core.messages import Data
-from crushpy.extensions.plugins import MCP_FILES
+from crushpy.extensions.plugins import MANIFESTS, MCP_FILES, is_inside
 from crushpy.security.safe_open import open_regular
 from crushpy.settings.schema import McpServerSettings
 from crushpy.tools.shell.child_environment import is_secret_name
@@ -66,8 +66,9 @@ def configured_servers(
     entries = [
         ServerConfig(name, one, "editor" if name in of_editor else "user") for name, one in settings.items()
     ]
-    files = [(root / PROJECT_FILE, None)] if root is not None else []
-    for file, plugin in (*files, *((folder / name, folder) for folder in plugins for name in MCP_FILES)):
+    files: list[tuple[Path, Path | None]] = [(root / PROJECT_FILE, None)] if root is not None else []
+    files += [(folder / name, folder) for folder in plugins for name in (*MCP_FILES, *MANIFESTS)]
+    for file, plugin in files:
         try:
             entries += [
                 ServerConfig(name, one, "project") for name, one in read_project_file(file, plugin).items()
@@ -95,8 +96,8 @@ _PROJECT_KEYS = ("command", "args", "env", "cwd", "url", "headers")
 
 
 def read_project_file(file: Path, plugin: Path | None = None) -> dict[str, McpServerSettings]:
-    """The servers of a `.mcp.json`: sandboxed, without network. A plugin's may lack `mcpServers`. Raises
-    SettingsError."""
+    """The servers of a `.mcp.json`: sandboxed, without network. A plugin's may lack `mcpServers`; a manifest
+    may have them or name a file. Raises SettingsError."""
     read: dict[str, McpServerSettings] = {}
     try:
         with os.fdopen(open_regular(file.resolve()), "rb") as opened:
@@ -109,7 +110,13 @@ def read_project_file(file: Path, plugin: Path | None = None) -> dict[str, McpSe
         if plugin is not None:
             data = data.replace(b"${CLAUDE_PLUGIN_ROOT}", msgspec.json.encode(str(plugin))[1:-1])
         given = msgspec.json.decode(data, type=dict[str, Any])
-        entries: dict[str, Any] = given.get("mcpServers", given if plugin else None) or {}
+        bare = plugin is not None and str(file.relative_to(plugin)) not in MANIFESTS
+        said: Any = given.get("mcpServers", given if bare else None) or {}
+        if plugin is not None and isinstance(said, str) and not bare:
+            named = plugin / said
+            known = named.resolve() in [(plugin / name).resolve() for name in MCP_FILES]
+            return {} if known or not is_inside(named, plugin) else read_project_file(named, plugin)
+        entries = cast("dict[str, Any]", said)
         for name, entry in entries.items():
             used = {key: entry[key] for key in _PROJECT_KEYS if entry.get(key)}
             used |= {"enabled": not entry.get("disabled"), "sandbox": "project", "network": "url" in used}

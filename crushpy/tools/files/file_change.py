@@ -10,10 +10,9 @@ from crushpy.core.messages import Data, Diff
 from crushpy.security.sanitize import encodable
 from crushpy.tools.base import Args, Tool, ToolContext
 from crushpy.tools.errors import DoesNotFit, ToolError
-from crushpy.tools.files.atomic_write import write_file
 from crushpy.tools.files.line_diff import changed_lines, make_diff
 from crushpy.tools.files.locate import locate, real_path, reason
-from crushpy.tools.files.text_file import TextFile, decode, normalize, read_regular, split_lines
+from crushpy.tools.files.text_file import TextFile, decode, normalize, split_lines
 from crushpy.tools.truncate import cut_line
 from crushpy.util.uncancellable import in_thread
 
@@ -61,7 +60,7 @@ def open_original(context: ToolContext, file_path: str) -> OriginalFile:
     real = Path(real_path(context, file_path))
     shown = encodable(context.shown(path))
     try:
-        raw = read_regular(real, shown)
+        raw = context.files.read(path, real, shown)
     except (FileNotFoundError, NotADirectoryError):
         return OriginalFile(path, real, shown, None, TextFile(""))
     except OSError as error:
@@ -91,7 +90,7 @@ async def make_change(context: ToolContext, plan: PlanChange) -> tuple[FileChang
         original = change.original
         content = original.file.encode(change.text)
         diff = change.diff()
-        note = write_file(original.real, original.shown, content, original.raw)
+        note = context.files.write(original.path, original.real, original.shown, content, original.raw)
         context.memory.remember(original.real, content)
         if note:
             change = FileChange(original, change.text, (*change.notes, note))

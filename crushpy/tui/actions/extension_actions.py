@@ -14,7 +14,7 @@ class ExtensionCommands(CommandGroup):
     async def slash(self, argument: str) -> None:
         """Sends the prompt that `/name arguments` stands for."""
         try:
-            command = await self.conversation.commands.expand(argument.strip())
+            command = await self.conversation.expand_command(argument.strip())
         except UsageError as error:
             raise RefusedCommand(str(error)) from None
         if command is None:
