@@ -115,7 +115,9 @@ class ContextService:
         """The rules files that the model has read, and why."""
         await asyncio.to_thread(self._scope.gauge.load)
         count, rules = self._scope.gauge.count, NestedRules(self._scope.services)
-        texts = instruction_texts(self._session.info.system)
+        cwd = self._session.info.cwd
+        given = instruction_texts(self._session.info.system)
+        texts = {path.removeprefix(f"{cwd}/"): text for path, text in given.items()}
         found = [MemoryFile(path, "read at the beginning", count(text)) for path, text in texts.items()]
         carried = self._session.seed.loaded if self._session.seed else ()
         why = {one.key: "carried over a compaction" for one in carried}
@@ -124,12 +126,12 @@ class ContextService:
         names = {key.removeprefix(RULES_KEY): text for key, text in why.items() if key.startswith(RULES_KEY)}
         texts |= {name: rules.read(name) for name in names}
         found += [MemoryFile(name, why, count(texts[name])) for name, why in names.items()]
-        cwd = Path(self._session.info.cwd)
+        folders = (Path(cwd), *Path(cwd).parents)
         for file, text in texts.items():
             for name, part in imported_texts(text).items():
-                folder = next((one for one in (cwd, *cwd.parents) if (one / name).is_file()), cwd)
-                path = name if folder == cwd else str(folder / name)
-                found.append(MemoryFile(path, f"imported by {file}", count(part)))
+                path = next((str(one / name) for one in folders if (one / name).is_file()), name)
+                why_read = f"imported by {file}"
+                found.append(MemoryFile(path.removeprefix(f"{cwd}/"), why_read, count(part)))
         return found
 
     # --- edits ------------------------------------------------------------------------------------------
