@@ -13,6 +13,7 @@ from crushpy.core.access import Access, Privileges, ToolAccess
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Data, Display, Image, Json, Todo
 from crushpy.tools.errors import ToolError
+from crushpy.tools.files.workspace_files import WorkspaceFiles
 from crushpy.util.images import ImageLimits
 
 if TYPE_CHECKING:
@@ -161,8 +162,6 @@ class ToolContext:
         self.find_skipped: FindSkipped = lambda _tool, _place, _real: None
         """Which files of a searchable folder may not be read."""
         self._fetch_output = fetch_output
-        from crushpy.tools.files.workspace_files import WorkspaceFiles
-
         self.files = WorkspaceFiles()
         self.call_id = ""
         self.resolved: dict[str, str] | None = None

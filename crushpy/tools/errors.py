@@ -1,5 +1,6 @@
 """Errors that tools report to the model, and the question that a running tool may raise."""
 
+import errno
 from collections.abc import Callable
 
 from crushpy.core.access import Access
@@ -22,3 +23,12 @@ class ConsentNeeded(Exception):
         self.access = access
         self.preview = preview
         self.accept = accept
+
+
+def reason(error: Exception) -> str:
+    """The system's reason for an error, without its number."""
+    if isinstance(error, OSError) and error.errno == errno.ELOOP:
+        return "it has a loop of links, or a part of it became a link since it was checked"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror[0].lower() + error.strerror[1:]
+    return str(error)

@@ -13,8 +13,8 @@ from crushpy.core.messages import FileList
 from crushpy.security.safe_open import Folder, open_folder
 from crushpy.security.sanitize import encodable
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
-from crushpy.tools.errors import ToolError
-from crushpy.tools.files.locate import locate, missing, real_path, reason
+from crushpy.tools.errors import ToolError, reason
+from crushpy.tools.files.locate import locate, missing, real_path
 from crushpy.tools.search.files_below import NOT_SEARCHED, GlobPattern, changed_times
 from crushpy.tools.search.ripgrep import (
     ProgramEnd,

@@ -10,8 +10,8 @@ from crushpy.core.messages import FileList
 from crushpy.security.safe_open import open_folder
 from crushpy.security.sanitize import encodable
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
-from crushpy.tools.errors import ToolError
-from crushpy.tools.files.locate import locate, missing, real_path, reason
+from crushpy.tools.errors import ToolError, reason
+from crushpy.tools.files.locate import locate, missing, real_path
 from crushpy.tools.search.files_below import NOT_SEARCHED
 from crushpy.tools.search.ignore_rules import FolderEntries, IgnoreRules
 

@@ -12,8 +12,8 @@ from crushpy.core.errors import UsageError
 from crushpy.core.messages import Excerpt, counted
 from crushpy.security.sanitize import encodable
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
-from crushpy.tools.errors import ToolError
-from crushpy.tools.files.locate import locate, missing, real_path, reason
+from crushpy.tools.errors import ToolError, reason
+from crushpy.tools.files.locate import locate, missing, real_path
 from crushpy.tools.files.text_file import decode, normalize, split_lines
 from crushpy.tools.truncate import MAX_RESULT_CHARS, cut_line
 from crushpy.util.images import ImageLimits, image_type, scale_image

@@ -12,8 +12,8 @@ from crushpy.core.messages import Data, Message, Pin, ToolCall, counted
 from crushpy.engine.agents.scope import AgentScope
 from crushpy.security.redact import redact
 from crushpy.security.sanitize import encodable
-from crushpy.tools.errors import ToolError
-from crushpy.tools.files.locate import locate, real_path, reason
+from crushpy.tools.errors import ToolError, reason
+from crushpy.tools.files.locate import locate, real_path
 from crushpy.tools.files.text_file import decode, normalize, read_regular
 from crushpy.tools.view import ViewArgs, ViewTool
 from crushpy.util.images import image_type

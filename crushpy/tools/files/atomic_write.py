@@ -9,8 +9,7 @@ import stat
 from pathlib import Path
 
 from crushpy.security.safe_open import Folder, make_folders, open_folder, remove_if_empty
-from crushpy.tools.errors import ToolError
-from crushpy.tools.files.locate import reason
+from crushpy.tools.errors import ToolError, reason
 from crushpy.tools.files.text_file import read_regular_in
 
 _DISK_FULL_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}

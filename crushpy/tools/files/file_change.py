@@ -9,9 +9,9 @@ from crushpy.core.access import Access, ToolAccess
 from crushpy.core.messages import Data, Diff
 from crushpy.security.sanitize import encodable
 from crushpy.tools.base import Args, Tool, ToolContext
-from crushpy.tools.errors import DoesNotFit, ToolError
+from crushpy.tools.errors import DoesNotFit, ToolError, reason
 from crushpy.tools.files.line_diff import changed_lines, make_diff
-from crushpy.tools.files.locate import locate, real_path, reason
+from crushpy.tools.files.locate import locate, real_path
 from crushpy.tools.files.text_file import TextFile, decode, normalize, split_lines
 from crushpy.tools.truncate import cut_line
 from crushpy.util.uncancellable import in_thread

@@ -1,13 +1,12 @@
 """Resolves paths that a model wrote, and suggests names if there is no such file."""
 
-import errno
 import os
 from pathlib import Path
 
 from crushpy.security.safe_open import open_folder
 from crushpy.security.sanitize import encodable
 from crushpy.tools.base import ToolContext
-from crushpy.tools.errors import ToolError
+from crushpy.tools.errors import ToolError, reason
 
 _MAX_COMPARED_NAMES = 5_000
 """How many names of a folder are compared with a misspelt one."""
@@ -62,15 +61,6 @@ def missing(context: ToolContext, path: Path, real: Path) -> ToolError:
         return ToolError(f"{shown} does not exist. Use ls or glob to find the {what}.")
     names = ", ".join(encodable(context.shown(path.parent / name)) for name in similar)
     return ToolError(f"{shown} does not exist. Nearest: {names}.")
-
-
-def reason(error: Exception) -> str:
-    """The system's reason for an error, without its number."""
-    if isinstance(error, OSError) and error.errno == errno.ELOOP:
-        return "it has a loop of links, or a part of it became a link since it was checked"
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror[0].lower() + error.strerror[1:]
-    return str(error)
 
 
 def _list_names(folder: Path) -> list[str] | None:

@@ -11,8 +11,7 @@ from pathlib import Path
 from crushpy.core.messages import Data
 from crushpy.security.programs import find_program
 from crushpy.security.safe_open import Folder
-from crushpy.tools.errors import ToolError
-from crushpy.tools.files.locate import reason
+from crushpy.tools.errors import ToolError, reason
 from crushpy.tools.search.files_below import GlobPattern
 from crushpy.tools.search.ignore_rules import VERSION_CONTROL
 
