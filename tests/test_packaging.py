@@ -75,6 +75,7 @@ def test_a_wheel_holds_the_code_the_templates_and_nothing_else(wheel: Path) -> N
             next(name for name in names if name.endswith("entry_points.txt"))
         ).decode()
     assert {f"crushpy/_templates/{name}" for name in TEMPLATES} <= names
+    assert {f"crushpy/engine/session/page/page.{kind}" for kind in ("html", "css", "js")} <= names
     assert "tools/bash.md" in TEMPLATES
     code = subprocess.run(
         ["git", "ls-files", "crushpy/*.py"], capture_output=True, text=True, cwd=ROOT

@@ -118,31 +118,67 @@ async def show_command(
 async def export_command(
     session: SessionId,
     form: Annotated[
-        Literal["markdown", "json"], typer.Option("--format", help="Output format.")
+        Literal["markdown", "json", "html"], typer.Option("--format", help="Output format.")
     ] = "markdown",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite FILE if it exists.")] = False,
     keep_secrets: KeepSecrets = False,
+    thinking: Annotated[
+        bool, typer.Option("--thinking", help="html: include what the model thought.")
+    ] = False,
+    images: Annotated[bool, typer.Option("--images", help="html: include images.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="html: list what is redacted without asking.")
+    ] = False,
 ) -> None:
-    """Write a session and those it continues in full. Secrets are redacted."""
-    from crushpy.engine.session.export import export_pieces
+    """Write a session and those it continues in full; as html, its whole conversation as a page. Secrets are
+    redacted."""
+    from crushpy.engine.session.html_page import PageReport
+
+    if form != "html" and (thinking or images or yes):
+        raise UsageError("--thinking, --images and --yes are for pages", "Add --format html.")
+    page = PageReport(thinking=thinking, images=images, keep_secrets=keep_secrets) if form == "html" else None
+
+    async def approve() -> None:
+        if page is not None:
+            _confirm_page(page.lines, ask=not yes)
 
     async with open_browser() as browser:
         info = await find_session(browser, session)
         if output is not None:
             with _explain_write_errors(output):
-                count = await browser.export(info.id, output, form, keep_secrets=keep_secrets, replace=force)
+                count = await browser.export(
+                    info.id,
+                    output,
+                    form,
+                    keep_secrets=keep_secrets,
+                    replace=force,
+                    page=page,
+                    approve=approve,
+                )
             print(f"{counted(count, 'message')} {'is' if count == 1 else 'are'} in {output}")
             return
-        plain_ascii = sys.stdout.isatty()
-        pieces = export_pieces(
-            browser.store, info.id, form, keep_secrets=keep_secrets, plain_ascii=plain_ascii
+        pieces = browser.export_pieces(
+            info.id, form, keep_secrets=keep_secrets, page=page, plain_ascii=sys.stdout.isatty()
         )
+        if page is not None:  # nothing is printed before what is left out is known
+            text = "".join([piece.text async for piece in pieces])
+            await approve()
+            print_text(text)
+            return
         async for piece in pieces:
             if not print_text(piece.text):
                 return
+
+
+def _confirm_page(lines: "Sequence[str]", *, ask: bool) -> None:
+    """Lists what a page does not contain: as a question on a terminal."""
+    for line in lines:
+        print_note(one_line(line))
+    if ask and sys.stdin.isatty() and sys.stderr.isatty():
+        typer.confirm("Write the page?", abort=True, err=True)
 
 
 async def delete_command(

@@ -134,7 +134,9 @@ APP_COMMANDS: tuple[AppCommand, ...] = (
     AppCommand("Toggle Yolo", "toggle_yolo", "Allow everything that is not denied, or ask again.", "yolo"),
     AppCommand("Queue", "queue", "Send a prompt after the running turn.", "queue", "TEXT"),
     AppCommand("Theme", "theme", "Change the colours.", "theme", "[name]"),
-    AppCommand("Export", "export", "Write this conversation to a Markdown file.", "export", "[file]"),
+    AppCommand(
+        "Export", "export", "Write this conversation as Markdown, or as a page (.html).", "export", "[file]"
+    ),
     AppCommand("Copy Last Reply", "copy_reply", "Put the last reply on the clipboard.", "copy", key="f9"),
     AppCommand("Todos", "todos", "Open or fold the agent's todos.", "todos", key="f8"),
     AppCommand("Fold or Unfold All", "fold_all", "Open or close thinking and tool output.", "fold", key="f6"),

@@ -83,11 +83,12 @@ class Conversation:
     def export(
         self,
         file: str | Path,
-        form: Literal["markdown", "json"] = "markdown",
+        form: Literal["markdown", "json", "html"] = "markdown",
         *,
         keep_secrets: bool = False,
     ) -> int:
-        """Writes the session and those it continues to a file. Returns the number of messages."""
+        """Writes the session and those it continues to a file; as `html`, its whole conversation as a page.
+        Returns the number of messages."""
         target = Path(file).expanduser()
         return _browse(lambda browser: browser.export(self.id, target, form, keep_secrets=keep_secrets))
 

@@ -6,6 +6,7 @@ characters have possessive quantifiers: for groups, Python before 3.11.5 has a b
 
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
 
@@ -122,29 +123,40 @@ def redact_data(value: Any) -> Any:
 
 
 class Redactor:
-    """For many texts: our environment is read once."""
+    """For many texts: our environment is read once. `found` counts what was redacted, by kind."""
 
-    def __init__(self) -> None:
+    def __init__(self, found: "Counter[str] | None" = None) -> None:
+        self.found = found
         self._secrets = _known_secrets()
+
+    def _count(self, kind: str, before: str, after: str) -> str:
+        if self.found is not None and after is not before and after != before:
+            self.found[kind] += max(0, after.count(MARK) - before.count(MARK))
+        return after
 
     def text(self, text: str) -> str:
         for value in self._secrets:
-            text = text.replace(value, MARK)
+            text = self._count("known secret", text, text.replace(value, MARK))
         if len(text) < _MIN_TEXT_CHARS and text.isalnum():
             return text
         if len(text) < _MIN_TOKEN_CHARS and not _SEPARATOR.search(text):
             return text
-        text = _hide_tokens(_hide_private_keys(text))
+        text = self._count("private key", text, _hide_private_keys(text))
+        text = self._count("key or token", text, _hide_tokens(text))
         if not _SEPARATOR.search(text):
             return text
         lower = text.lower()
         shown = _hide_at(text, lower, _AUTHORIZATION, _hide_authorization, _headers)
-        shown = _URL_PASSWORD.sub(_hide_url_password, shown)
-        return _hide_at(shown, lower if shown is text else shown.lower(), _ASSIGNMENT, _hide_assigned, _names)
+        shown = self._count("authorization header", text, shown)
+        shown = self._count("password in an address", shown, _URL_PASSWORD.sub(_hide_url_password, shown))
+        lower = lower if shown is text else shown.lower()
+        hidden = _hide_at(shown, lower, _ASSIGNMENT, _hide_assigned, _names)
+        return self._count("value of a secret's name", shown, hidden)
 
     def data(self, value: Any, *, whole: bool = False) -> Any:
         if isinstance(value, str):
-            return MARK if whole and value else self.text(value)
+            named = whole and bool(value)
+            return self._count("value of a secret's name", value, MARK) if named else self.text(value)
         if isinstance(value, dict):
             items = cast("dict[str, Any]", value).items()
             return {key: self.data(item, whole=whole or bool(_SECRET_KEY.search(key))) for key, item in items}

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from crushpy.core.errors import UsageError
-from crushpy.core.messages import Data, Message, Text, ToolCall, parts_from_json
+from crushpy.core.messages import Data, Message, Note, Text, ToolCall, parts_from_json
 from crushpy.storage import session_rows
 from crushpy.storage.audit_store import append_audit
 from crushpy.storage.generated import statements as sql
-from crushpy.storage.generated.rows import MessagePlace
+from crushpy.storage.generated.rows import MessagePlace, MessageRow
 from crushpy.storage.record_store import OutputStore
 from crushpy.storage.records import EVERYTHING, CallStart
 from crushpy.storage.search_store import load_search_reach
@@ -44,11 +46,12 @@ class MessageStore(Subject):
     @stored
     def load_page(self, session_id: str, last: int, after: int) -> tuple[list[Message], int]:
         """Some messages of a session up to number `last` (see `boundaries.load_reach`), and where the next
-        page begins. The first page begins `after` 0; a page without messages is the last.
+        page begins. The first page begins `after` 0; a page without messages is the last. In place of a
+        message that is damaged there is a note.
         """
         page = {"last": last, "after": after, "many": _PAGE_ROWS}
         rows = self._db.execute(sql.PAGE_MESSAGES, session=session_id, **page).all()
-        return [session_rows.message_from_row(row) for row in rows], rows[-1].seq if rows else after
+        return [_readable(row) for row in rows], rows[-1].seq if rows else after
 
     @stored
     def load_lineage(self, session_id: str) -> list[Message]:
@@ -162,6 +165,13 @@ class MessageStore(Subject):
             with self._db.transaction(session=session_id):
                 session_rows.append_messages(self._db, session_id, message)
         return message
+
+
+def _readable(row: MessageRow) -> Message:
+    try:
+        return session_rows.message_from_row(row)
+    except msgspec.DecodeError as error:
+        return Message(row.id, "user", (Note(f"[This message is damaged: {error}]"),), row.created_at)
 
 
 class CallStore(Subject):

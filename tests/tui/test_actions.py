@@ -111,6 +111,25 @@ async def test_places_that_cannot_be_written_are_named_with_the_way_out(
         assert sorted(one.name for one in workspace.iterdir()) == ["docs", "file", "pipe"]
 
 
+async def test_an_export_to_an_html_file_is_a_page_once_the_user_agrees(
+    start: Start, llm: ScriptedLLM, workspace: Path
+) -> None:
+    llm.script("Hi.")
+    async with start(size=(140, 30)) as app:
+        await talked(app)
+        await command(app, "/export talk.html")
+        await app.shows(ChooseScreen)
+        await app.sees("Write the page? 0 redactions.", "left out: system prompts")
+        await app.press("escape")
+        await says(app, "Nothing was written.")
+        assert list(workspace.iterdir()) == []
+        await command(app, "/export talk.html")
+        await app.shows(ChooseScreen)
+        await app.press("enter")
+        await says(app, "2 messages exported to")
+    assert "Content-Security-Policy" in (workspace / "talk.html").read_text()
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 async def test_a_folder_of_somebody_else_is_told(start: Start, llm: ScriptedLLM, workspace: Path) -> None:
     llm.script("Hi.")

@@ -2,7 +2,7 @@
 
 import asyncio
 import shutil
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from crushpy.core.boundary import StoredBoundary
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.messages import Data, Message, Seed
 from crushpy.engine.session.branches import Branch, arrange_tree, fork_session, undo_boundary
-from crushpy.engine.session.export import ExportForm, export_pieces
+from crushpy.engine.session.export import ExportForm, ExportPiece, export_pieces
 from crushpy.security.private_files import new_file
 from crushpy.security.sanitize import one_line
 from crushpy.settings.schema import UndoSettings
@@ -20,6 +20,7 @@ from crushpy.storage.store import Store
 
 if TYPE_CHECKING:
     from crushpy.engine.rewind.rewinder import Rewinder
+    from crushpy.engine.session.html_page import PageReport
 
 MAX_SEARCH_HITS = 200
 """Messages that one search considers."""
@@ -301,14 +302,40 @@ class SessionBrowser:
         *,
         keep_secrets: bool = False,
         replace: bool = True,
+        page: "PageReport | None" = None,
+        approve: "Callable[[], Awaitable[None]] | None" = None,
     ) -> int:
-        """Exports to a file, atomically. Returns the number of messages. Raises OSError."""
+        """Exports to a file, atomically. Returns the number of messages. Raises OSError.
+
+        `page`: what an HTML page contains; it lists what was left out. `approve` is called before the file
+        gets its name; if it raises, no file is left.
+        """
         count = 0
         with new_file(file, replace=replace) as growing:
-            async for piece in export_pieces(self.store, session_id, form, keep_secrets=keep_secrets):
+            async for piece in self.export_pieces(session_id, form, keep_secrets=keep_secrets, page=page):
                 growing.write(piece.text.encode())
                 count += piece.messages
+            if approve is not None:
+                await approve()
         return count
+
+    def export_pieces(
+        self,
+        session_id: str,
+        form: ExportForm,
+        *,
+        keep_secrets: bool = False,
+        page: "PageReport | None" = None,
+        plain_ascii: bool = False,
+    ) -> AsyncIterator[ExportPiece]:
+        """An export in parts."""
+        if form != "html":
+            return export_pieces(
+                self.store, session_id, form, keep_secrets=keep_secrets, plain_ascii=plain_ascii
+            )
+        from crushpy.engine.session.html_page import PageReport, page_pieces
+
+        return page_pieces(self.store, self.tree, session_id, page or PageReport(keep_secrets=keep_secrets))
 
 
 def _remove(folders: list[Path]) -> None:

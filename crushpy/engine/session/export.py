@@ -32,7 +32,7 @@ from crushpy.storage.store import Store
 
 T = TypeVar("T")
 
-ExportForm = Literal["markdown", "json"]
+ExportForm = Literal["markdown", "json", "html"]
 
 States = Mapping[str, SentState]
 NONE: States = {}
@@ -342,7 +342,12 @@ class ExportPiece(Data, frozen=True):
 
 
 async def export_pieces(
-    store: Store, session_id: str, form: ExportForm, *, keep_secrets: bool, plain_ascii: bool = False
+    store: Store,
+    session_id: str,
+    form: Literal["markdown", "json"],
+    *,
+    keep_secrets: bool,
+    plain_ascii: bool = False,
 ) -> AsyncIterator[ExportPiece]:
     """A session and those it continues, one at a time, so that only one of them is in memory. Secrets are
     redacted unless kept."""

@@ -1,6 +1,8 @@
 """Commands about conversations: new, resume, session tree, search, export."""
 
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -11,6 +13,11 @@ from crushpy.storage.records import SessionBusy
 from crushpy.tui.actions.command_group import CommandGroup, RefusedCommand
 from crushpy.tui.actions.context import ContextCommands
 from crushpy.tui.screens.choose import Choice
+
+if TYPE_CHECKING:
+    from crushpy.engine.session.html_page import PageReport
+
+MAX_REDACTION_LINES = 8
 
 
 class SessionCommands(CommandGroup):
@@ -53,6 +60,8 @@ class SessionCommands(CommandGroup):
             await self.resume(going_on if going_on != conversation.info.id else None)
 
     async def export(self, argument: str) -> None:
+        from crushpy.engine.session.html_page import PageReport
+
         conversation = self.chat.conversation
         if conversation is None or not conversation.history:
             raise RefusedCommand("There is nothing to export yet.")
@@ -69,7 +78,14 @@ class SessionCommands(CommandGroup):
             if file.name != usual and file.exists() and not await self._wants_it_replaced(file):
                 self.say(f"Nothing was written: {file} is unchanged. Name another file.")
                 return
-            count = await conversation.sessions.export(conversation.info.id, file)
+            page = PageReport() if file.suffix == ".html" else None
+            count = await conversation.sessions.export(
+                conversation.info.id,
+                file,
+                "html" if page else "markdown",
+                page=page,
+                approve=partial(self._approve_page, page) if page else None,
+            )
         except FileNotFoundError:
             raise CrushpyError(
                 f"{file.parent} does not exist. Create it first, or name a file elsewhere."
@@ -77,6 +93,14 @@ class SessionCommands(CommandGroup):
         except OSError as error:
             raise CrushpyError(f"{file} cannot be written: {error.strerror}. Name another file.") from None
         self.say(f"{counted(count, 'message')} exported to {file}. Secrets are redacted.")
+
+    async def _approve_page(self, page: "PageReport") -> None:
+        *lines, total = page.lines
+        shown = lines if len(lines) <= MAX_REDACTION_LINES else [*lines[:MAX_REDACTION_LINES], "..."]
+        title = f"Write the page? {total} All are listed on the page."
+        choices = [Choice("write", "Write it"), Choice("cancel", "Cancel", "nothing is written")]
+        if await self.choose(title, choices, "\n".join(shown)) != "write":
+            raise RefusedCommand("Nothing was written.")
 
     async def _wants_it_replaced(self, file: Path) -> bool:
         keep = Choice("keep", "Keep it", "nothing is written")

@@ -1,0 +1,253 @@
+"""A conversation as one HTML file: no requests, no scripts but its own, and every text of others is inert.
+
+The file holds the conversation as JSON; `page/page.js` shows it, and renders a folded part when it is opened.
+"""
+
+import base64
+import hashlib
+import html
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from importlib.resources import files
+from typing import Any, cast
+
+import msgspec
+
+from crushpy.context.overrides import SentState
+from crushpy.core.messages import (
+    Data,
+    Diff,
+    Image,
+    Message,
+    Part,
+    Seed,
+    Thinking,
+    TodoList,
+    ToolCall,
+    ToolResult,
+    Usage,
+    counted,
+    headline,
+)
+from crushpy.engine.session.branches import Branch
+from crushpy.engine.session.export import ExportPiece, load_sent_states
+from crushpy.security.redact import Redactor
+from crushpy.security.sanitize import clean, one_line
+from crushpy.storage.records import EVERYTHING
+from crushpy.storage.store import Store
+
+POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'"
+ALWAYS_LEFT_OUT = (
+    "system prompts and tool definitions",
+    "signed and encrypted reasoning",
+    "approvals, and the full output of commands whose result was shortened",
+)
+
+
+class Redaction(Data, frozen=True, omit_defaults=False):
+    """How often one kind of secret was replaced at one place."""
+
+    kind: str
+    place: str
+    """In words: the session, the message, and the tool."""
+    count: int
+    session: str = ""
+    message: str = ""
+
+
+class PageReport:
+    """What a page contains on request, and what it does not show: complete once it is written."""
+
+    def __init__(self, *, thinking: bool = False, images: bool = False, keep_secrets: bool = False) -> None:
+        self.thinking = thinking
+        self.images = images
+        self.keep_secrets = keep_secrets
+        self.redactions: list[Redaction] = []
+        self._left_out: Counter[str] = Counter()
+        self._redactor = Redactor(Counter())
+
+    def leave_out(self, what: str) -> None:
+        self._left_out[what] += 1
+
+    @property
+    def left_out(self) -> list[str]:
+        flags = {"thinking block": "--thinking", "image": "--images"}
+        found = [f"{counted(many, what)} ({flags[what]} adds them)" for what, many in self._left_out.items()]
+        return [*sorted(found), *ALWAYS_LEFT_OUT]
+
+    @property
+    def lines(self) -> list[str]:
+        """For a person who decides whether to share the page."""
+        many = sum(one.count for one in self.redactions)
+        total = "Secrets are not redacted." if self.keep_secrets else f"{counted(many, 'redaction')}."
+        redacted = [f"redacted: {one.kind}, {one.count} in {one.place}" for one in self.redactions]
+        return [*redacted, *(f"left out: {what}" for what in self.left_out), total]
+
+    def safe(self, value: Any, place: str, session: str = "", message: str = "") -> Any:
+        """Plain data without control characters and secrets; what was redacted is recorded."""
+        value = _clean_data(value)  # first: removing a control character may join the halves of a key
+        if self.keep_secrets:
+            return value
+        value = self._redactor.data(value)
+        found = self._redactor.found
+        for kind, many in sorted(found.items()) if found else ():
+            self.redactions.append(Redaction(kind, place, many, session, message))
+        if found:
+            found.clear()
+        return value
+
+
+async def page_pieces(
+    store: Store, load_tree: Callable[[str], Awaitable[list[Branch]]], exported: str, report: PageReport
+) -> AsyncIterator[ExportPiece]:
+    """The file in parts, so that one session is in memory at a time. The same input gives the same bytes."""
+    states = await load_sent_states(store, exported)
+    lineage = {session.id for session in await store.sessions.load_lineage(exported)}
+    tree = await load_tree(exported)
+    root = tree[0].session
+    head: dict[str, Any] = {
+        "conversation": root.root_id,
+        "exported": exported,
+        "title": root.title,
+        "cwd": root.cwd,
+        "imported": root.imported,
+        "redacted": not report.keep_secrets,
+        "usage": msgspec.to_builtins(sum((one.session.usage for one in tree), Usage())),
+        "lineage": [number for number, one in enumerate(tree) if one.session.id in lineage],
+    }
+    head = report.safe(head, "the head of the page")
+    begin, end = _shell(head["title"] or head["conversation"], with_images=report.images)
+    yield ExportPiece(begin + _embedded(head)[:-1] + ',"sessions":[')
+    for number, branch in enumerate(tree):
+        yield ExportPiece(
+            ("," if number else "") + _embedded(_session(branch, report))[:-1] + ',"messages":['
+        )
+        page, after = await store.messages.load_page(branch.session.id, EVERYTHING, 0)
+        between = ""
+        while page:
+            texts = [_embedded(_message(message, branch.session.id, states, report)) for message in page]
+            yield ExportPiece(between + ",".join(texts), len(page))
+            between = ","
+            page, after = await store.messages.load_page(branch.session.id, EVERYTHING, after)
+        yield ExportPiece("]}")
+    rest = {"redactions": report.redactions, "left_out": report.left_out}
+    yield ExportPiece("]," + _embedded(rest)[1:] + end)
+
+
+def _shell(title: str, *, with_images: bool) -> tuple[str, str]:
+    """The file before and after the JSON."""
+    folder = files("crushpy.engine.session") / "page"
+    texts = {name: (folder / f"page.{name}").read_text("utf-8") for name in ("html", "css", "js")}
+    policy = f"{POLICY}; style-src {_digest(texts['css'])}; script-src {_digest(texts['js'])}"
+    policy += "; img-src data:" if with_images else ""
+    values = {
+        "csp": policy,
+        "title": html.escape(one_line(title)),
+        "style": texts["css"],
+        "script": texts["js"],
+    }
+    begin, end = texts["html"].split("{{data}}")
+    for name, value in values.items():
+        place = "{{" + name + "}}"
+        begin, end = (value.join(part.split(place)) for part in (begin, end))
+    return begin, end
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _embedded(value: Any) -> str:
+    """JSON that cannot end the script element around it, nor begin a comment in it."""
+    return msgspec.json.encode(value).decode().replace("<", "\\u003c")
+
+
+def _session(branch: Branch, report: PageReport) -> dict[str, Any]:
+    info, boundary = branch.session, branch.boundary
+    undone = boundary is not None and boundary.undone_at is not None
+    continues = branch.relation in ("first", "continues")
+    value = {
+        "id": info.id,
+        "under": branch.under,
+        "label": "" if continues else "undone" if undone else info.kind,
+        "tip": branch.tip,
+        "generation": info.generation,
+        "title": info.title,
+        "model": info.model,
+        "created_at": info.created_at,
+        "usage": msgspec.to_builtins(info.usage),
+    }
+    if boundary is not None and boundary.trigger != "fork":
+        value["boundary"] = msgspec.to_builtins(msgspec.structs.replace(boundary, tail=()))
+    return report.safe(value, f"session {info.id}", info.id)
+
+
+def _message(
+    message: Message, session_id: str, states: dict[str, SentState], report: PageReport
+) -> dict[str, Any]:
+    images: list[dict[str, Any]] = []
+    parts = [part for one in message.parts for part in _shown(one, images, report)]
+    value: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(message, parts=tuple(parts)))
+    if state := states.get(message.id):
+        value["state"] = state
+    names = [part.name for part in parts if isinstance(part, ToolResult)]
+    place = f"session {session_id}, message {message.id} ({', '.join([message.role, *names])})"
+    value = report.safe(value, place, session_id, message.id)
+    for plain in value["parts"]:
+        if plain["type"] == "tool_call":
+            plain["line"] = headline(plain["name"], plain.get("args", {}))
+    for plain, data in zip(_images(value["parts"]), images, strict=True):
+        plain.update(data)
+    return value
+
+
+def _shown(part: Part, images: list[dict[str, Any]], report: PageReport) -> Iterator[Part]:
+    """The part as the page has it, if it has it; bytes of images go to `images`."""
+
+    def without_bytes(image: Image) -> Image:
+        return msgspec.structs.replace(image, data="")
+
+    match part:
+        case Thinking():
+            if report.thinking:
+                yield Thinking(part.text, seconds=part.seconds)
+            elif part.text:
+                report.leave_out("thinking block")
+        case Image():
+            images.append(_bytes(part, report))
+            yield without_bytes(part)
+        case ToolResult():
+            images += [_bytes(image, report) for image in part.images]
+            display = part.display if isinstance(part.display, Diff | TodoList) else None
+            shown = tuple(map(without_bytes, part.images))
+            yield msgspec.structs.replace(part, display=display, decision=None, images=shown)
+        case ToolCall():
+            yield msgspec.structs.replace(part, opaque=None)
+        case Seed():
+            yield msgspec.structs.replace(part, signed=None)
+        case _:
+            yield part
+
+
+def _bytes(image: Image, report: PageReport) -> dict[str, Any]:
+    if not report.images:
+        report.leave_out("image")
+    return {"data": image.data if report.images else "", "size": image.info.size}
+
+
+def _images(parts: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for part in parts:
+        if part["type"] == "image":
+            yield part
+        yield from part.get("images", ())
+
+
+def _clean_data(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, dict):
+        items = cast("dict[str, Any]", value).items()
+        return {clean(key): _clean_data(item) for key, item in items}
+    if isinstance(value, list | tuple):
+        return [_clean_data(item) for item in cast("list[Any]", value)]
+    return value

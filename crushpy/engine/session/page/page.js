@@ -1,0 +1,640 @@
+"use strict";
+
+// Shows the conversation in the JSON of this page. Data of the conversation becomes text nodes only: nothing of
+// it is parsed as HTML, none of it becomes an address, and the page's policy allows no request.
+
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const sessions = data.sessions;
+  const main = document.getElementById("page");
+  const LONG_TEXT_CHARS = 8000;
+  const BATCH_MESSAGES = 100;
+  const OPEN_AT_FIRST = 300; // messages of sessions that are open when the page opens
+  const OPEN_DIFF_LINES = 60;
+  const MAX_HITS = 200;
+  const MAX_POINTS = 600;
+  const IMAGE_TYPES = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+
+  // --- elements ---------------------------------------------------------------------------------------------
+
+  function element(name, className, ...children) {
+    const made = document.createElement(name);
+    if (className) made.className = className;
+    made.append(...children.filter((child) => child !== null && child !== ""));
+    return made;
+  }
+
+  function button(className, act, ...children) {
+    const made = element("button", className, ...children);
+    made.type = "button";
+    made.addEventListener("click", act);
+    return made;
+  }
+
+  /** A folded part: `render` returns its content, and is called when it is first opened. */
+  function fold(title, render, className = "") {
+    const details = element("details", `fold ${className}`, element("summary", "", ...title));
+    let rendered = false;
+    details.fill = () => {
+      if (rendered) return;
+      rendered = true;
+      details.append(...render());
+    };
+    details.addEventListener("toggle", () => details.open && details.fill());
+    return details;
+  }
+
+  function openFold(details) {
+    details.fill();
+    details.open = true;
+  }
+
+  // --- words ------------------------------------------------------------------------------------------------
+
+  const numbers = new Intl.NumberFormat("en");
+  const dates = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+  const count = (number, word) => `${numbers.format(number)} ${word}${number === 1 ? "" : "s"}`;
+  const money = (dollars) => (dollars ? `$${dollars.toFixed(dollars < 1 ? 4 : 2)}` : "");
+  const moment = (seconds) => (seconds ? dates.format(seconds * 1000) : "");
+  const joined = (...words) => words.filter(Boolean).join(" · ");
+  const short = (number) =>
+    number >= 1e6 ? `${(number / 1e6).toFixed(1)}M` : number >= 1000 ? `${Math.round(number / 1000)}k` : `${number}`;
+  const inWindow = (usage) =>
+    usage.input_tokens + usage.output_tokens + usage.cache_read_tokens + usage.cache_write_tokens;
+
+  function sessionName(session) {
+    if (session.label) return `${session.label}: ${session.title || session.id}`;
+    return `Session ${session.generation + 1}`;
+  }
+
+  // --- text -------------------------------------------------------------------------------------------------
+
+  /** A text that is shown in full on request if it is very long. */
+  function long(text, show) {
+    if (text.length <= LONG_TEXT_CHARS) return [show(text)];
+    const rest = button("", () => shown.replaceChildren(show(text)), `Show all ${count(text.length, "character")}`);
+    const shown = element("div", "long", show(text.slice(0, LONG_TEXT_CHARS)), rest);
+    shown.fill = () => rest.isConnected && rest.click();
+    return [shown];
+  }
+
+  const plain = (text) => element("pre", "", text);
+
+  /** Prose of a model or a user: code blocks, code and headings are recognised, the rest is shown as written. */
+  function prose(text) {
+    const shown = element("div", "text");
+    for (const [number, block] of text.split(/^```.*$/m).entries()) {
+      if (number % 2) {
+        shown.append(element("pre", "", block.replace(/^\n|\n$/g, "")));
+        continue;
+      }
+      for (const piece of block.replace(/^\n+|\n+$/g, "").split(/(`[^`\n]+`|\*\*[^*\n]+\*\*|^#{1,6} .*$)/m)) {
+        if (piece.startsWith("`") && piece.length > 2) shown.append(element("code", "", piece.slice(1, -1)));
+        else if (/^\*\*.+\*\*$/.test(piece)) shown.append(element("strong", "", piece.slice(2, -2)));
+        else if (/^#{1,6} /.test(piece)) shown.append(element("span", "heading", piece.replace(/^#+ /, "")));
+        else shown.append(piece);
+      }
+    }
+    return shown;
+  }
+
+  function diff(unified) {
+    const shown = element("pre", "diff");
+    for (const line of unified.replace(/\n$/, "").split("\n")) {
+      let kind = "";
+      if (/^(@@|---|\+\+\+)/.test(line)) kind = "hunk";
+      else if (line.startsWith("+")) kind = "added";
+      else if (line.startsWith("-")) kind = "removed";
+      shown.append(element("span", kind, line));
+    }
+    return shown;
+  }
+
+  function image(part) {
+    const words = joined(part.name, part.media_type, part.width ? `${part.width}x${part.height}` : "", `${part.size} bytes`);
+    const drawable = IMAGE_TYPES.includes(part.media_type) && /^[A-Za-z0-9+/]+={0,2}$/.test(part.data);
+    if (!drawable) return element("p", "muted", `[image: ${words}]`);
+    const made = element("img", "");
+    made.alt = words;
+    made.src = `data:${part.media_type};base64,${part.data}`;
+    return made;
+  }
+
+  // --- messages ---------------------------------------------------------------------------------------------
+
+  function resultOf(result) {
+    const shown = [];
+    if (result.display && result.display.type === "todos") {
+      const mark = { completed: "[x]", in_progress: "[>]", pending: "[ ]" };
+      shown.push(plain(result.display.todos.map((todo) => `${mark[todo.status || "pending"]} ${todo.text}`).join("\n")));
+    }
+    if (result.text) shown.push(...long(result.text, plain));
+    return [...shown, ...(result.images || []).map(image)];
+  }
+
+  function toolFold(call, result) {
+    const failed = result && result.is_error;
+    const change = result && result.display && result.display.type === "diff" ? result.display : null;
+    const words = joined(
+      change ? `+${change.added || 0} -${change.removed || 0}` : "",
+      failed ? "failed" : "",
+      result ? "" : "no result",
+    );
+    const title = [element("strong", "", call.name), " ", element("code", "", call.line || ""), words ? `  ${words}` : ""];
+    const render = () => {
+      const args = call.bad_json || JSON.stringify(call.args || {}, null, 2);
+      const shown = call.args || call.bad_json ? long(args, plain) : [];
+      return [...shown, ...(result ? resultOf(result) : [])];
+    };
+    return fold(title, render, failed ? "failed" : "");
+  }
+
+  /** A change stands below its folded call; a long one is folded as well. */
+  function changeOf(result) {
+    if (!result || !result.display || result.display.type !== "diff") return [];
+    const { path, unified } = result.display;
+    const isShort = unified.length <= LONG_TEXT_CHARS && unified.split("\n").length <= OPEN_DIFF_LINES;
+    return isShort ? [diff(unified)] : [fold([`Changes in ${path}`], () => long(unified, diff))];
+  }
+
+  function seedFolds(seed) {
+    const rest = [
+      ["Standing rules", seed.rules],
+      ["Pins", seed.pins],
+      ["Evidence", seed.evidence],
+      ["Quotes", seed.quotes],
+      ["Earlier notes", (seed.earlier || []).map((note) => `- ${note.text}`).join("\n")],
+      ["Loaded", (seed.loaded || []).map((one) => [one.key, one.text].filter(Boolean).join("\n")).join("\n\n")],
+    ];
+    const summary = fold(["Summary"], () => long(seed.summary || "(none: evidence only)", prose));
+    return [summary, ...rest.filter(([, text]) => text).map(([title, text]) => fold([title], () => long(text, plain)))];
+  }
+
+  /** Calls with their results and where those are; the results are keys as well. Ids may occur again. */
+  function pairCalls(messages) {
+    const open = new Map();
+    const answers = new Map();
+    for (const [place, message] of messages.entries())
+      for (const part of message.parts) {
+        if (part.type === "tool_call") open.set(part.id, part);
+        const call = part.type === "tool_result" ? open.get(part.call_id) : null;
+        if (!call) continue;
+        answers.set(call, { result: part, place });
+        answers.set(part, null);
+        open.delete(part.call_id);
+      }
+    return answers;
+  }
+
+  /** The messages of a session as elements, made when its section is opened. */
+  class SessionView {
+    constructor(session, number) {
+      this.session = session;
+      this.number = number;
+      this.next = 0;
+      this.anchors = new Map(); // message number -> the element that shows it
+      this.answers = pairCalls(session.messages);
+      this.body = element("div", "body");
+      this.body.hidden = true;
+      const words = joined(
+        session.tip ? "tip" : "",
+        count(session.messages.length, "message"),
+        money(session.usage.cost),
+        session.model,
+        moment(session.created_at),
+      );
+      this.toggle = button("", () => this.show(this.body.hidden), `${sessionName(session)}  `, element("small", "", words));
+      this.toggle.setAttribute("aria-expanded", "false");
+      this.section = element("section", "session", element("h2", "", this.toggle), this.body);
+      this.section.id = `session-${number}`;
+      if (session.boundary) this.section.prepend(boundaryCard(session));
+    }
+
+    show(open) {
+      this.body.hidden = !open;
+      this.toggle.setAttribute("aria-expanded", `${open}`);
+      if (open) this.renderSome();
+    }
+
+    renderSome() {
+      this.render(Math.min(this.next + BATCH_MESSAGES, this.session.messages.length));
+      if (this.next < this.session.messages.length) setTimeout(() => !this.body.hidden && this.renderSome(), 0);
+    }
+
+    render(end) {
+      const added = [];
+      for (; this.next < end; this.next++) {
+        const shown = this.message(this.session.messages[this.next], this.next);
+        if (shown) added.push(shown);
+      }
+      this.body.append(...added);
+    }
+
+    message(message, number) {
+      const parts = message.parts.flatMap((part) => this.part(part, number));
+      if (!parts.length) return null;
+      const own = message.parts.every((part) => part.type === "seed" || part.type === "note");
+      const who = message.role === "user" && own ? "crushpy" : message.role;
+      const usage = message.usage;
+      const words = joined(
+        message.model || who,
+        moment(message.created_at),
+        usage ? `${short(inWindow(usage))} tokens` : "",
+        usage ? money(usage.cost) : "",
+        message.state === "cut" ? "sent shortened" : message.state === "dropped" ? "not sent" : "",
+        message.finish === "interrupted" ? "interrupted" : "",
+      );
+      const shown = element("article", who, element("div", "meta", words), ...parts);
+      shown.tabIndex = -1;
+      this.anchors.set(number, shown);
+      return shown;
+    }
+
+    part(part, number) {
+      switch (part.type) {
+        case "text":
+        case "note":
+          return part.text.trim() ? long(part.text, prose) : [];
+        case "thinking":
+          return part.text ? [fold(["Thinking"], () => long(part.text, plain))] : [];
+        case "image":
+          return [image(part)];
+        case "seed":
+          return this.session.boundary && number === 0 ? [] : seedFolds(part); // else it is on the card
+        case "tool_call": {
+          const answer = this.answers.get(part);
+          const folded = toolFold(part, answer && answer.result);
+          const shown = [folded, ...changeOf(answer && answer.result)];
+          if (answer) this.anchors.set(answer.place, element("div", "", ...shown));
+          return answer ? [this.anchors.get(answer.place)] : shown;
+        }
+        case "tool_result": // beside its call, unless that is missing
+          return this.answers.has(part) ? [] : [toolFold({ name: part.name }, part), ...changeOf(part)];
+        default:
+          return [];
+      }
+    }
+
+    /** Shows one message, with what is folded in it if `query` occurs there. */
+    reveal(number, query) {
+      this.show(true);
+      this.render(Math.max(this.next, number + 1));
+      const seedOnCard = number === 0 && !this.anchors.has(0) && this.section.querySelector(".card");
+      const shown = seedOnCard || this.anchors.get(number) || this.section;
+      if (query) {
+        for (const details of [shown, ...shown.querySelectorAll("details")]) {
+          if (!details.matches("details")) continue;
+          details.fill();
+          for (const part of details.querySelectorAll(".long")) part.fill();
+          if (details.textContent.toLowerCase().includes(query.toLowerCase())) details.open = true;
+        }
+        for (const part of shown.querySelectorAll(".long")) part.fill();
+        highlight(shown, query);
+      }
+      select(shown.closest("article, .card, section"));
+      (shown.querySelector("mark") || shown).scrollIntoView({ block: "center" });
+    }
+  }
+
+  const factsOf = (boundary) => Object.entries(boundary.coverage || {}).filter(([, [total]]) => total);
+
+  function boundaryWords(session) {
+    const boundary = session.boundary;
+    if (!boundary) return "";
+    const here = factsOf(boundary).filter(([kind]) => !kind.endsWith("_lineage"));
+    const total = here.reduce((sum, [, counts]) => sum + counts[0], 0);
+    const carried = here.reduce((sum, [, counts]) => sum + counts[2], 0);
+    return joined(
+      boundary.trigger,
+      `${short(boundary.tokens_before)} → ${short(boundary.tokens_after)} tokens`,
+      total ? `${carried} of ${count(total, "fact")} carried` : "",
+      boundary.summary_source ? `summary: ${joined(boundary.summary_source, boundary.summary_model)}` : "",
+      boundary.moment ? `at ${boundary.moment}` : "",
+      money(boundary.cost),
+      boundary.undone_at ? "undone" : "",
+    );
+  }
+
+  function boundaryCard(session) {
+    const boundary = session.boundary;
+    const facts = factsOf(boundary);
+    const made = boundary.trigger === "agent" ? "New session" : "Compacted";
+    const words = element("span", "meta", boundaryWords(session));
+    const card = element("div", "card", element("strong", "", made), " ", words);
+    if (boundary.undone_at) card.classList.add("undone");
+    card.tabIndex = -1;
+    if (facts.length) {
+      card.append(fold(["Facts carried"], () => [factTable(facts)]));
+    }
+    const seed = session.messages.length ? session.messages[0].parts.find((part) => part.type === "seed") : null;
+    if (seed) card.append(...seedFolds(seed));
+    if (boundary.problem) card.append(element("p", "muted", boundary.problem));
+    return card;
+  }
+
+  function factTable(facts) {
+    const row = (cell, ...words) =>
+      element("tr", "", ...words.map((word, place) => element(cell, place ? "number" : "", `${word}`)));
+    const rows = facts.map(([kind, [total, prose, carried]]) => row("td", kind.replaceAll("_", " "), total, prose, carried));
+    return element("table", "", row("th", "kind", "facts", "in the summary", "carried"), ...rows);
+  }
+
+  // --- head -------------------------------------------------------------------------------------------------
+
+  function head() {
+    const usage = data.usage;
+    const read = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens;
+    const words = joined(
+      count(sessions.length, "session"),
+      count(sessions.reduce((sum, one) => sum + one.messages.length, 0), "message"),
+      read ? `${short(read)} tokens in, ${short(usage.output_tokens)} out` : "",
+      money(usage.cost),
+      data.cwd,
+      data.imported ? `imported from ${data.imported}` : "",
+    );
+    const removed = data.redactions.reduce((sum, one) => sum + one.count, 0);
+    const title = data.redacted ? `${count(removed, "redaction")}, and what is left out` : "Secrets are not redacted";
+    const list = () => [
+      ...data.redactions.map((one) => {
+        const text = `${one.kind}: ${one.count} in ${one.place}`;
+        const place = places.get(one.message);
+        const jump = () => views[place[0]].reveal(place[1], "[redacted]");
+        return element("div", "", place ? button("", jump, text) : text);
+      }),
+      ...data.left_out.map((text) => element("div", "muted", `Left out: ${text}`)),
+    ];
+    main.append(element("h1", "", data.title || data.conversation), element("div", "meta", words), fold([title], list, "removed-list"));
+    const chart = windowChart();
+    main.append(chart || element("p", "muted", "No usage was recorded, so the window over time is not known."));
+  }
+
+  function windowChart() {
+    const points = [];
+    for (const number of data.lineage)
+      for (const [place, message] of sessions[number].messages.entries())
+        if (message.usage && inWindow(message.usage))
+          points.push({ number, place, tokens: inWindow(message.usage), cached: message.usage.cache_read_tokens });
+    if (!points.length) return null;
+    const width = 1000;
+    const height = 160;
+    const top = Math.max(...points.map((point) => point.tokens)) * 1.1;
+    const each = Math.ceil(points.length / MAX_POINTS);
+    const shown = points.filter((point, place) => place % each === 0 || points[place - 1].number !== point.number);
+    const x = (place) => (shown.length > 1 ? (place / (shown.length - 1)) * width : width / 2);
+    const y = (tokens) => height - (tokens / top) * (height - 16);
+    const chart = svg("svg", { viewBox: `0 0 ${width} ${height + 18}`, role: "img" });
+    chart.setAttribute("aria-label", `Tokens in the window over ${count(points.length, "model call")}`);
+    let line = "";
+    let cached = `M0 ${height}`;
+    for (const [place, point] of shown.entries()) {
+      const opens = place === 0 || shown[place - 1].number !== point.number;
+      line += `${opens ? "M" : "L"}${x(place).toFixed(1)} ${y(point.tokens).toFixed(1)}`;
+      cached += `L${x(place).toFixed(1)} ${y(point.cached).toFixed(1)}`;
+      if (opens && place) {
+        const between = (x(place) + x(place - 1)) / 2;
+        const mark = svg("line", { class: "boundary", x1: between, x2: between, y1: 0, y2: height });
+        mark.append(svg("title", {}, boundaryWords(sessions[point.number]) || sessionName(sessions[point.number])));
+        chart.append(mark);
+      }
+    }
+    chart.append(
+      svg("path", { class: "cached", d: `${cached}L${width} ${height}Z` }),
+      svg("line", { class: "axis", x1: 0, x2: width, y1: height, y2: height }),
+      svg("path", { class: "window", d: line }),
+      svg("text", { x: 2, y: 12 }, `${short(Math.round(top / 1.1))} tokens at most`),
+      svg("text", { x: 2, y: height + 14 }, "window over time; shaded: read from the cache; dashed: a boundary"),
+    );
+    chart.addEventListener("click", (event) => {
+      const box = chart.getBoundingClientRect();
+      const place = Math.round(((event.clientX - box.left) / box.width) * (shown.length - 1));
+      const point = shown[Math.min(Math.max(place, 0), shown.length - 1)];
+      views[point.number].reveal(point.place, "");
+    });
+    return chart;
+  }
+
+  function svg(name, attributes, text = "") {
+    const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, `${value}`);
+    if (text) made.append(text);
+    return made;
+  }
+
+  // --- the session tree --------------------------------------------------------------------------------------
+
+  function drawTree() {
+    const depths = new Map([["", -1]]);
+    for (const [number, session] of sessions.entries()) {
+      const depth = (depths.get(session.under) ?? -1) + 1;
+      depths.set(session.id, depth);
+      const words = joined(
+        session.boundary ? session.boundary.trigger : "",
+        session.boundary && session.boundary.undone_at ? "undone" : "",
+        count(session.messages.length, "message"),
+        money(session.usage.cost),
+        session.tip ? "tip" : "",
+      );
+      const go = () => {
+        views[number].show(true);
+        select(views[number].section);
+        views[number].section.scrollIntoView();
+      };
+      const entry = button(session.tip ? "tip" : "", go, sessionName(session), element("small", "", words));
+      entry.style.paddingLeft = `${0.4 + Math.min(depth, 12)}rem`;
+      if (session.id === data.exported) entry.classList.add("shown");
+      entries.push(entry);
+    }
+    document.getElementById("tree").append(...entries);
+  }
+
+  // --- selection and keys -------------------------------------------------------------------------------------
+
+  let selected = null;
+
+  function select(shown) {
+    if (selected) selected.classList.remove("target");
+    selected = shown;
+    if (!shown) return;
+    shown.classList.add("target");
+    const section = shown.closest("section");
+    for (const [number, entry] of entries.entries()) entry.classList.toggle("current", views[number].section === section);
+    shown.focus({ preventScroll: true });
+  }
+
+  function step(query, by) {
+    const all = [...main.querySelectorAll(query)].filter((one) => one.offsetParent !== null);
+    const here = all.indexOf(selected && (selected.matches(query) ? selected : selected.closest(query)));
+    const next = all[Math.min(Math.max(here + by, 0), all.length - 1)];
+    if (!next) return;
+    select(next);
+    next.scrollIntoView({ block: query === "article" ? "nearest" : "start" });
+  }
+
+  function toggleCalls() {
+    const folds = selected ? [...selected.querySelectorAll("details")] : [];
+    const open = folds.some((details) => !details.open);
+    for (const details of folds) {
+      if (open) openFold(details);
+      else details.open = false;
+    }
+  }
+
+  const openAll = () => views.forEach((view) => view.show(true));
+  const switchTheme = () => document.documentElement.classList.toggle("dark");
+  const dialog = document.getElementById("keys");
+  const keys = {
+    "/": () => search.focus(),
+    "?": () => dialog.showModal(),
+    j: () => step("article", 1),
+    k: () => step("article", -1),
+    n: () => step("section.session", 1),
+    p: () => step("section.session", -1),
+    o: toggleCalls,
+    a: openAll,
+    t: switchTheme,
+    Escape: () => closeSearch(),
+  };
+
+  document.addEventListener("keydown", (event) => {
+    const typing = event.target === search && event.key !== "Escape";
+    if (typing || dialog.open || event.ctrlKey || event.metaKey || event.altKey || !keys[event.key]) return;
+    event.preventDefault();
+    keys[event.key]();
+  });
+
+  // --- search -------------------------------------------------------------------------------------------------
+
+  const search = document.getElementById("search");
+  const found = document.getElementById("found");
+  const hitList = document.getElementById("hits");
+  let hits = [];
+  let at = -1;
+
+  /** All text of a message, as one string. */
+  function textOf(message) {
+    const texts = [];
+    const collect = (value) => {
+      if (typeof value === "string") texts.push(value);
+      else if (value && typeof value === "object") Object.values(value).forEach(collect);
+    };
+    for (const { type, data: _bytes, images, call_id, id, line, ...part } of message.parts) collect(part);
+    return texts.join("\n");
+  }
+
+  const contents = new Map();
+
+  function content(message) {
+    if (!contents.has(message)) {
+      const text = textOf(message);
+      contents.set(message, { text, lower: text.toLowerCase() });
+    }
+    return contents.get(message);
+  }
+
+  function runSearch() {
+    const query = search.value.trim().toLowerCase();
+    hits = [];
+    at = -1;
+    hitList.replaceChildren();
+    if (!query) {
+      found.textContent = "";
+      hitList.hidden = true;
+      return;
+    }
+    for (const [number, session] of sessions.entries())
+      for (const [place, message] of session.messages.entries()) {
+        const { text, lower } = content(message);
+        const start = lower.indexOf(query);
+        if (start >= 0) hits.push({ number, place, words: text.slice(Math.max(0, start - 40), start + query.length + 60) });
+      }
+    found.textContent = count(hits.length, "message");
+    hitList.hidden = false;
+    for (const [order, hit] of hits.slice(0, MAX_HITS).entries()) {
+      const where = joined(sessionName(sessions[hit.number]), sessions[hit.number].messages[hit.place].role);
+      hitList.append(button("", () => goTo(order), element("small", "", where), `…${hit.words}…`));
+    }
+    if (hits.length > MAX_HITS) hitList.append(element("p", "muted", `and ${count(hits.length - MAX_HITS, "more message")}`));
+  }
+
+  function goTo(order) {
+    if (!hits.length) return;
+    at = (order + hits.length) % hits.length;
+    found.textContent = `${at + 1} of ${count(hits.length, "message")}`;
+    views[hits[at].number].reveal(hits[at].place, search.value.trim());
+  }
+
+  function closeSearch() {
+    search.value = "";
+    search.blur();
+    runSearch();
+    clearHighlights();
+  }
+
+  function clearHighlights() {
+    for (const mark of main.querySelectorAll("mark")) {
+      const parent = mark.parentNode;
+      mark.replaceWith(mark.textContent);
+      parent.normalize();
+    }
+  }
+
+  function highlight(shown, query) {
+    clearHighlights();
+    const wanted = query.toLowerCase();
+    const walker = document.createTreeWalker(shown, NodeFilter.SHOW_TEXT);
+    const nodes = [];
+    while (walker.nextNode()) nodes.push(walker.currentNode);
+    for (let node of nodes) {
+      let start = node.data.toLowerCase().indexOf(wanted);
+      while (start >= 0 && start + wanted.length <= node.data.length) {
+        const hit = node.splitText(start);
+        const rest = hit.splitText(wanted.length);
+        const mark = element("mark", "");
+        hit.replaceWith(mark);
+        mark.append(hit);
+        node = rest;
+        start = node.data.toLowerCase().indexOf(wanted);
+      }
+    }
+  }
+
+  let pending = 0;
+  search.addEventListener("input", () => {
+    clearTimeout(pending);
+    pending = setTimeout(runSearch, 120);
+  });
+  search.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter") return;
+    event.preventDefault();
+    clearTimeout(pending);
+    if (at < 0) runSearch();
+    goTo(event.shiftKey ? at - 1 : at + 1);
+    search.focus();
+  });
+
+  // --- start --------------------------------------------------------------------------------------------------
+
+  document.documentElement.classList.toggle("dark", matchMedia("(prefers-color-scheme: dark)").matches);
+  document.getElementById("theme").addEventListener("click", switchTheme);
+  document.getElementById("unfold").addEventListener("click", openAll);
+  document.getElementById("help").addEventListener("click", () => dialog.showModal());
+  document.getElementById("close").addEventListener("click", () => dialog.close());
+  addEventListener("beforeprint", () => {
+    for (const view of views) if (!view.body.hidden) view.render(view.session.messages.length);
+  });
+
+  const entries = [];
+  const places = new Map();
+  for (const [number, session] of sessions.entries())
+    for (const [place, message] of session.messages.entries()) places.set(message.id, [number, place]);
+  const views = sessions.map((session, number) => new SessionView(session, number));
+  head();
+  drawTree();
+  main.append(...views.map((view) => view.section));
+  let open = 0;
+  for (const number of data.lineage) {
+    if (open && open + sessions[number].messages.length > OPEN_AT_FIRST) break;
+    views[number].show(true);
+    open += sessions[number].messages.length;
+  }
+})();

@@ -1,0 +1,191 @@
+"""The page of a conversation in a real browser."""
+
+import time
+from pathlib import Path
+
+import pytest
+from PIL import Image as Picture
+from support.conversations import begun, continued
+from support.stored import a_session, answered, replied, said
+from support.web_browser import BrowserPage, needs_chromium, open_web_browser
+
+from crushpy.core.ids import new_id
+from crushpy.core.messages import Diff, Image, Message, ToolCall, ToolResult, Usage
+from crushpy.engine.session.browser import SessionBrowser
+from crushpy.engine.session.html_page import PageReport
+from crushpy.storage.store import Store
+
+pytestmark = [needs_chromium, pytest.mark.timeout(180)]
+HOSTILE = "</script><script>window.bad = 1</script><img src=x onerror='window.bad = 2'><b>bold</b>"
+DOT = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+
+async def export(folder: Path, write, **options: bool) -> Path:
+    store = Store(folder / "pages.db")
+    tip = await write(store)
+    file = folder / "page.html"
+    browser = SessionBrowser(store, outputs=folder, undo=folder)
+    await browser.export(tip.id, file, "html", page=PageReport(**options))
+    await store.close()
+    return file
+
+
+async def converse(store: Store):
+    first = a_session(title=HOSTILE)
+    await store.sessions.create(first, said(f"please look {HOSTILE}"))
+    call = ToolCall("c1", "bash", {"command": "ls needles"})
+    edit = ToolCall("c2", "edit", {"file_path": "a.py"})
+    await store.messages.add(first.id, replied("I look.", call, edit, usage=Usage(900, 20, 300, 0, 0.01)))
+    await store.messages.add(first.id, answered(call, f"a needle in the output {HOSTILE}"))
+    diff = Diff("a.py", "@@ -1 +1 @@\n-old line\n+new line\n", 1, 1)
+    result = ToolResult("c2", "edit", "edited", images=(Image("image/png", DOT),), display=diff)
+    await store.messages.add(first.id, Message(new_id(), "tool", (result,), time.time()))
+    await store.messages.add(first.id, replied("Done `here`.", usage=Usage(2000, 30, 900, 0, 0.01)))
+    return await continued(store, first, f"## Goal\nThe summary {HOSTILE}", "go on", "Gone on.")
+
+
+async def no_complaints(page: BrowserPage, file: Path) -> None:
+    assert page.complaints == []
+    assert {address for address in page.requests if not address.startswith(("chrome:", "data:"))} == {
+        file.as_uri()
+    }
+
+
+async def test_it_shows_the_conversation_and_hostile_text_is_inert(tmp_path: Path) -> None:
+    file = await export(tmp_path, converse)
+    async with open_web_browser(tmp_path) as page:
+        await page.open(file)
+        assert await page.run("document.querySelector('h1').textContent") == HOSTILE
+        assert await page.run("document.title") == HOSTILE
+        assert await page.run("window.bad === undefined && !document.querySelector('img, b')")
+        assert await page.run("[...document.querySelectorAll('#tree button')].length") == 2
+        assert await page.run("document.querySelectorAll('article').length") == 5
+        assert await page.run("!!document.querySelector('svg .window')")
+        assert "4 of 5 facts carried" in await page.run("document.querySelector('.card').textContent")
+        assert await page.run("document.querySelector('.removed').textContent") == "-old line"
+        colours = "[...document.querySelectorAll('.added, .removed')].map(e => getComputedStyle(e).color)"
+        assert len(set(await page.run(colours))) == 2
+        picture = tmp_path / "page.png"
+        picture.write_bytes(await page.picture())
+        with Picture.open(picture) as shown:
+            assert shown.width >= 1000
+            assert len(shown.convert("RGB").getcolors(1_000_000) or ()) > 20
+        assert (await page.printed()).startswith(b"%PDF")
+        await no_complaints(page, file)
+
+
+async def test_a_folded_part_is_rendered_when_it_is_opened(tmp_path: Path) -> None:
+    file = await export(tmp_path, converse)
+    async with open_web_browser(tmp_path) as page:
+        await page.open(file)
+        body = "document.getElementById('page').textContent"
+        assert "a needle in the output" not in await page.run(body)
+        await page.run("document.querySelector('article details summary').click()")
+        await page.until(f"{body}.includes('a needle in the output')")
+        card = "document.querySelector('.card')"
+        assert "The summary" not in await page.run(f"{card}.textContent")
+        await page.run(f"{card}.querySelectorAll('summary').forEach(one => one.click())")
+        await page.until(f"{card}.textContent.includes('The summary')")
+        for words in ("files changed: a.py", "paths"):
+            assert words in await page.run(f"{card}.textContent")
+        toggle = "document.querySelector('section.session h2 button')"
+        await page.run(f"{toggle}.click()")
+        assert await page.run(f"{toggle}.getAttribute('aria-expanded')") == "false"
+        await no_complaints(page, file)
+
+
+async def test_search_opens_what_is_folded_and_marks_it(tmp_path: Path) -> None:
+    file = await export(tmp_path, converse)
+    async with open_web_browser(tmp_path) as page:
+        await page.open(file)
+        await page.press("/", "/")
+        assert await page.run("document.activeElement.id") == "search"
+        await page.type("NEEDLE in")
+        await page.until("document.getElementById('found').textContent === '1 message'")
+        await page.press("Enter")
+        await page.until("document.querySelectorAll('mark').length === 1")
+        assert await page.run("document.querySelector('mark').textContent") == "needle in"
+        assert await page.run("document.querySelector('mark').closest('details').open")
+        await page.press("Escape")
+        assert await page.run("document.querySelectorAll('mark').length") == 0
+        assert await page.run("document.getElementById('hits').hidden")
+        await page.press("/", "/")
+        await page.type("<img src=x")
+        await page.until("document.querySelectorAll('#hits button').length === 3")
+        assert await page.run("window.bad === undefined && !document.querySelector('img')")
+        await no_complaints(page, file)
+
+
+async def test_the_keyboard_moves_folds_and_switches_between_dark_and_light(tmp_path: Path) -> None:
+    file = await export(tmp_path, converse)
+    async with open_web_browser(tmp_path) as page:
+        await page.open(file)
+        for key in "jj":
+            await page.press(key, key)
+        assert "I look." in await page.run("document.querySelector('article.target').textContent")
+        await page.press("o", "o")
+        assert await page.run(
+            "[...document.querySelectorAll('article.target details')].every(one => one.open)"
+        )
+        await page.press("n", "n")
+        assert await page.run("document.querySelector('section.target').id") == "session-1"
+        back = "getComputedStyle(document.body).backgroundColor"
+        before = await page.run(back)
+        await page.press("t", "t")
+        assert await page.run(back) != before
+        await page.press("?", "?")
+        assert await page.run("document.getElementById('keys').open")
+        await page.run("document.getElementById('close').click()")
+        await no_complaints(page, file)
+
+
+async def test_images_are_drawn_if_they_were_exported(tmp_path: Path) -> None:
+    file = await export(tmp_path, converse, images=True)
+    async with open_web_browser(tmp_path) as page:
+        await page.open(file)
+        await page.run("document.querySelectorAll('article summary').forEach(one => one.click())")
+        await page.until("document.querySelector('img') && document.querySelector('img').naturalWidth === 1")
+        await no_complaints(page, file)
+
+
+async def test_a_page_of_ten_megabytes_renders_what_is_open(tmp_path: Path) -> None:
+    async def write(store: Store):
+        last = await begun(store, "long", "start", "started")
+        for number in range(40):
+            words = [f"{number} {place} " + "words " * 4_200 for place in range(10)]
+            last = await continued(store, last, f"summary {number}", *words)
+        return last
+
+    file = await export(tmp_path, write)
+    assert file.stat().st_size > 10_000_000
+    async with open_web_browser(tmp_path) as page:
+        await page.open(file)
+        assert await page.run("document.querySelectorAll('section.session').length") == 41
+        assert await page.run("document.querySelectorAll('article').length") <= 310
+        assert await page.run("document.getElementById('page').textContent.length") < 4_000_000
+        await page.press("/", "/")
+        await page.type("39 9 words")
+        await page.until("document.getElementById('found').textContent === '1 message'")
+        await page.press("Enter")
+        await page.until("document.querySelector('mark')")
+        assert await page.run("document.querySelector('mark').closest('section').id") == "session-40"
+        await no_complaints(page, file)
+
+
+async def test_damaged_and_empty_conversations_are_shown(tmp_path: Path) -> None:
+    async def write(store: Store):
+        info = a_session(title="")
+        await store.sessions.create(info)
+        await store.messages.add(
+            info.id, answered(ToolCall("gone", "bash", {}), "of a lost call", is_error=True)
+        )
+        await store.messages.add(info.id, replied("", ToolCall("open", "view", {}, bad_json="{oops")))
+        return info
+
+    file = await export(tmp_path, write)
+    async with open_web_browser(tmp_path) as page:
+        await page.open(file)
+        text = await page.run("document.getElementById('page').textContent")
+        for words in ("bash", "failed", "view", "no result", "No usage was recorded"):
+            assert words in text
+        await no_complaints(page, file)
