@@ -17,9 +17,13 @@ from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
 from support.headless import Start, until
 from support.process_state import marked
+from support.talk import Talks
 
 from crushpy.core.access import Privileges
-from crushpy.sandbox.finding import find_sandbox, working_sandbox
+from crushpy.core.events import ApprovalNeeded
+from crushpy.engine.approvals import Answer
+from crushpy.sandbox import finding
+from crushpy.sandbox.finding import Sandbox, find_sandbox, working_sandbox
 
 PYTHON = sys.executable
 
@@ -181,6 +185,23 @@ def test_commands_run_unasked_if_every_protection_holds(
     llm.script(Reply(calls=[Call("bash", {"command": "touch made"})]), "Done.")
     start("go", env={**os.environ, "CRUSHPY_SANDBOX__AUTO_ALLOW": "true"}).end()
     assert (workspace / "made").exists() == find_sandbox().runs_unasked
+
+
+async def test_a_missing_protection_asks_and_is_named(
+    talks: Talks, llm: ScriptedLLM, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = Sandbox("landlock", missing=("network", "signals"))
+    monkeypatch.setenv("CRUSHPY_SANDBOX__AUTO_ALLOW", "true")
+    monkeypatch.setattr(finding, "working_landlock", lambda _: kernel)  # as on an older kernel
+    working_sandbox.cache_clear()
+    llm.script(Reply(calls=[Call("bash", {"command": "touch made"})]), "Done.")
+    talk = await talks(interactive=True)
+    turn = asyncio.create_task(talk.ask("go"))
+    question = await talk.until_event(ApprovalNeeded)
+    assert "landlock does not protect here: network, signals" in question.reason
+    assert not (workspace / "made").exists()
+    talk.conversation.answer(question.id, Answer("once"))
+    assert await turn == "done" and (workspace / "made").exists()
 
 
 async def test_what_is_read_only_elsewhere_is_restored_after_a_command(scene: Path, home: Path) -> None:
