@@ -244,7 +244,7 @@ async def test_nothing_is_laid_out_while_text_arrives_and_nothing_ticks_afterwar
 async def test_the_first_piece_is_shown_at_once() -> None:
     async with stage() as here:
         key = here.view.add(ReplyItem("", done=False))
-        await here.pilot.pause(0.1)
+        await here.pilot.pause(1)  # a slow frame is followed by a longer pause
         here.view.stream(key, "Hello")
         assert here.lines()[0] == "  Hello"
 
