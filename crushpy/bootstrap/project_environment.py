@@ -11,7 +11,7 @@ from crushpy.core.templates import Templates
 from crushpy.engine.environment import context_files, describe
 from crushpy.permissions.decision import ExecutionContext
 from crushpy.permissions.trust import is_trusted
-from crushpy.sandbox.confinement import ResourceLimits, Unconfined, confine
+from crushpy.sandbox.confinement import ResourceLimits, Unconfined, confine_in
 from crushpy.sandbox.filesystem_view import SandboxConfig, writable_folders
 from crushpy.sandbox.finding import find_sandbox
 from crushpy.security.sanitize import encodable
@@ -122,7 +122,7 @@ class ProjectEnvironment:
             locks_own_code=chosen.own_code == "read-only",
         )
         limits = ResourceLimits(chosen.processes, chosen.memory_mb, chosen.file_mb)
-        return confine(chosen.mode, config, private, limits)
+        return confine_in(find_sandbox(chosen.mode), config, private, limits)
 
     def system_prompt(
         self, now: float, cwd: Path | None = None, window: Callable[[], int | None] = lambda: None

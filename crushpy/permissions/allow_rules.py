@@ -3,6 +3,7 @@
 import os
 import shlex
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from pathlib import Path
 
 from crushpy.core.access import ToolAccess
@@ -21,7 +22,11 @@ _SHELL_BUILTINS = word_set("true false : break continue return exit shift wait s
 def covers(rule: Sequence[str], command: SimpleCommand) -> bool:
     """True if a rule with these words covers the command."""
     rule, words = plain_git(rule, command.words)
-    if len(rule) > len(words) or not all(map(_matches_word, rule, words)):
+    if len(rule) > len(words):
+        return False
+    if any(
+        word.kind == "unknown" or word.text != spelled for spelled, word in zip(rule, words, strict=False)
+    ):
         return False
     if command.inner:
         if command.skip:
@@ -110,10 +115,6 @@ def without_globals(words: Sequence[str]) -> tuple[str, ...]:
     return (*words[:1], *words[start:])
 
 
-def _matches_word(rule: str, word: Word) -> bool:
-    return word.kind != "unknown" and word.text == rule
-
-
 _BASH_TOOLS = {RUN: ToolAccess("command", writes=True)}
 """The tool that suggestions for commands are about."""
 _NAME_ONLY_PROGRAMS = word_set(
@@ -130,21 +131,12 @@ _SUBCOMMAND_PROGRAMS = word_set(
 )
 _BUILD_PROGRAMS = frozenset(("make", "ninja", "just", "rake"))
 """Programs that do their usual job without arguments."""
-_TWO_SUBCOMMANDS = frozenset(
-    (
-        *(
-            ("npm", "run"),
-            ("pnpm", "run"),
-            ("yarn", "run"),
-            ("bun", "run"),
-            ("docker", "compose"),
-            ("uv", "pip"),
-        ),
-        *(("git", "stash"), ("git", "remote"), ("git", "worktree"), ("git", "submodule"), ("git", "config")),
-        *(("go", "mod"), ("go", "tool"), ("kubectl", "get"), ("gh", "pr"), ("gh", "issue"), ("gh", "run")),
-        *(("gh", "repo"), ("aws", "s3"), ("hatch", "env"), ("deno", "task"), ("composer", "run")),
-    )
+_TWO_SUBCOMMANDS = word_set(
+    "npm/run pnpm/run yarn/run bun/run docker/compose uv/pip git/stash git/remote git/worktree git/submodule"
+    " git/config go/mod go/tool kubectl/get gh/pr gh/issue gh/run gh/repo aws/s3 hatch/env deno/task"
+    " composer/run"
 )
+"""Programs with a subcommand that has subcommands of its own."""
 
 
 def suggest_rule(command: SimpleCommand) -> str | None:
@@ -173,7 +165,11 @@ def _prefixes(command: SimpleCommand) -> Iterator[tuple[str, ...]]:
                 yield (*known[: command.skip], *words)
     elif not command.inner:
         yield from _usual_prefixes(command.program, known)
-    if not _is_too_broad(command.program) or (len(known) == len(command.words) and _names_operand(command)):
+    is_too_broad = (
+        command.program in OPERANDS_MATTER | RUNNERS | RUNS_ANYTHING | _SUBCOMMAND_PROGRAMS
+        or is_interpreter(command.program)
+    )
+    if not is_too_broad or (len(known) == len(command.words) and _names_operand(command)):
         yield known
 
 
@@ -185,7 +181,7 @@ def _usual_prefixes(program: str, known: tuple[str, ...]) -> Iterator[tuple[str,
     if program in _NAME_ONLY_PROGRAMS:
         yield known[:1]
     elif program in _SUBCOMMAND_PROGRAMS and len(known) > 1 and not known[1].startswith("-"):
-        if known[:2] not in _TWO_SUBCOMMANDS:
+        if "/".join(known[:2]) not in _TWO_SUBCOMMANDS:
             yield known[:2]
         elif len(known) > 2 and not known[2].startswith("-"):
             yield known[:3]
@@ -201,21 +197,6 @@ def _names_operand(command: SimpleCommand) -> bool:
     return bool(operands) or (len(command.words) > 1 and command.program not in OPERANDS_MATTER)
 
 
-def _is_too_broad(program: str) -> bool:
-    return (
-        program in OPERANDS_MATTER
-        or program in RUNNERS
-        or program in RUNS_ANYTHING
-        or program in _SUBCOMMAND_PROGRAMS
-        or is_interpreter(program)
-    )
-
-
 def _known_words(words: Sequence[Word]) -> tuple[str, ...]:
     """The words before the first one that depends on an expansion."""
-    known: list[str] = []
-    for word in words:
-        if word.kind == "unknown":
-            break
-        known.append(word.text)
-    return tuple(known)
+    return tuple(word.text for word in takewhile(lambda word: word.kind != "unknown", words))

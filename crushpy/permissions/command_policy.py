@@ -62,7 +62,11 @@ class CommandPolicy:
             return [covered]
         if self.is_neutral(command):
             return []
-        return self._read_only.parts(command) or self._uncovered(command)
+        if parts := self._read_only.parts(command):
+            return parts
+        if not (command.inner and command.transparent):
+            return [_ask_about(command, self._read_only)]
+        return [part for each in command.inner for part in self.command(each) if part.verdict != "allow"]
 
     def covered(self, command: SimpleCommand) -> Decision | None:
         """The decision by the rule that covers a command; None if no rule does or the line is not literal."""
@@ -74,11 +78,6 @@ class CommandPolicy:
     def is_neutral(self, command: SimpleCommand) -> bool:
         """True if the command needs no rule beside other commands."""
         return covered_by((), command, self._cd_scope) is not None
-
-    def _uncovered(self, command: SimpleCommand) -> list[Decision]:
-        if not (command.inner and command.transparent):
-            return [_ask_about(command, self._read_only)]
-        return [part for each in command.inner for part in self.command(each) if part.verdict != "allow"]
 
 
 def why_not_literal(reading: ShellReading) -> str:

@@ -41,8 +41,6 @@ class ExecutionContext(Data, frozen=True):
     """The sandbox every command runs in; empty if there is none."""
     auto_allow: bool = True
     """Whether a command that stays inside the sandbox runs without a question."""
-    hosts: tuple[str, ...] = ()
-    """Hosts that every command may reach from inside the sandbox; `*` is any."""
     write: tuple[str, ...] = ()
     """Folders outside the workspace that every command may change, as absolute paths."""
 

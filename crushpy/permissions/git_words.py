@@ -15,16 +15,7 @@ _READS = word_set(
     " whatchanged range-diff check-ignore check-attr check-mailmap version help branch tag verify-commit"
     " verify-tag show-branch ls-remote var"
 )
-_RISKY_EVERYWHERE = (
-    "output",
-    "output-directory",
-    "ext-diff",
-    "upload-pack",
-    "receive-pack",
-    "exec",
-    "extcmd",
-    "template",
-)
+_RISKY_EVERYWHERE = word_set("output output-directory ext-diff upload-pack receive-pack exec extcmd template")
 _LISTING = ("list", "contains", "no-contains", "merged", "no-merged", "points-at", "format", "show-current")
 
 _RISKY_LETTERS = {
@@ -206,18 +197,9 @@ def _operand_risks(name: str, words: Sequence[Word], operands: list[int], listin
 
 def _config_risks(words: Sequence[Word], operands: list[int]) -> dict[int, str]:
     """`git config key` reads; nearly anything else can set what git executes."""
-    reads = (
-        "--get",
-        "--get-all",
-        "--get-regexp",
-        "--get-urlmatch",
-        "--list",
-        "-l",
-        "--show-origin",
-        "--global",
-    )
-    if all(word.text in reads for word in words if word.is_option):
-        is_get = any(word.text in reads[:6] for word in words)
+    reads = _CONFIG_READ_OPTIONS | {"--get-urlmatch"}
+    if all(word.text in reads | {"--show-origin", "--global"} for word in words if word.is_option):
+        is_get = any(word.text in reads for word in words)
         return dict.fromkeys(operands[2 if is_get else 1 :], "git config would set something git executes")
     return dict.fromkeys(range(2, len(words)), "git config would change settings, which git executes")
 

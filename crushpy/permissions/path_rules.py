@@ -8,6 +8,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 from crushpy.core.access import Access
+from crushpy.core.own_code import is_in_folder
 from crushpy.core.paths import WORKTREES
 from crushpy.permissions.rules import READ, WRITE, Rule, RuleSet, compiled, escaped
 from crushpy.sandbox.hidden_paths import holds_variables, secrets
@@ -189,7 +190,9 @@ def unreadable_below(
 
     def is_skipped(path: str) -> bool:
         found = str(real / path)
-        if any(_is_in(found, secret) for secret in hidden) or (outside and holds_variables(Path(path).name)):
+        if any(is_in_folder(found, secret) for secret in hidden) or (
+            outside and holds_variables(Path(path).name)
+        ):
             return True
         targets = [TouchedPath(each, workspace) for each in {found, str(place / path)}]
         return any(forbids(rule, reading, target) for rule in applicable for target in targets)
@@ -201,14 +204,11 @@ def secret_places_in(folder: Path) -> list[str]:
     """Known locations of secrets below a folder and crushpy's own files; none if the folder is one itself."""
     containing = str(folder)
     places = (*secrets(Path.home()), *map(str, crushpy_folders()))
-    return [place for place in places if _is_in(place, containing) and place != containing]
+    return [place for place in places if is_in_folder(place, containing) and place != containing]
 
 
 def is_secret(real: Path, workspace: Path) -> bool:
     """Whether a path is a known location of secrets, in a workspace that contains the home folder."""
     home = os.path.realpath(Path.home())
-    return _is_in(home, str(workspace)) and any(_is_in(str(real), place) for place in secrets(Path(home)))
-
-
-def _is_in(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
+    places = secrets(Path(home)) if is_in_folder(home, str(workspace)) else ()
+    return any(is_in_folder(str(real), place) for place in places)

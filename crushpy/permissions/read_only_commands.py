@@ -94,7 +94,8 @@ def is_plain_reader(command: SimpleCommand) -> bool:
     if command.words[0].kind != "literal" or command.inner:
         return False
     if name == "command":
-        return len(command.words) > 2 and command.words[1].text in ("-v", "-V") and _literal(command.words)
+        literal = all(word.kind == "literal" for word in command.words)
+        return literal and len(command.words) > 2 and command.words[1].text in ("-v", "-V")
     if risky_words(command):
         return False
     if name in _NO_FILE_PROGRAMS:
@@ -102,10 +103,6 @@ def is_plain_reader(command: SimpleCommand) -> bool:
         return not any(set(word.text[1:]) & set(letters) for word in command.words if word.is_option)
     reader = _find_reader(name)
     return reader is not None and not any(_is_refused(word, reader) for word in command.words[1:])
-
-
-def _literal(words: Sequence[Word]) -> bool:
-    return all(word.kind == "literal" for word in words)
 
 
 def _is_refused(word: Word, reader: Reader) -> bool:
@@ -215,10 +212,9 @@ class ReadOnlyPolicy:
         if not reads or None in paths or _is_in_workspace(name, self._workspace):
             return []
         allowed = Decision("allow", f"`{str(command)[:60]}` only reads")
-        return [
-            allowed,
-            *(part for path in dict.fromkeys(chain(*filter(None, paths))) for part in self._check_read(path)),
-        ]
+        reading = (Access(READ, "path", path) for path in dict.fromkeys(chain(*filter(None, paths))))
+        decided = (decide_path(access, self._rules, self._workspace) for access in reading)
+        return [allowed, *(one for one in decided if one.verdict != "allow")]
 
     def held_back(self, command: SimpleCommand) -> str:
         """Why a command that only reads still asks, as the end of a sentence."""
@@ -235,10 +231,6 @@ class ReadOnlyPolicy:
             return None
         paths = list(chain(*filter(None, per_folder)))
         return paths if self._has_file_rules else list(_one_per_folder(paths))
-
-    def _check_read(self, path: str) -> list[Decision]:
-        decided = decide_path(Access(READ, "path", path), self._rules, self._workspace)
-        return [] if decided.verdict == "allow" else [decided]
 
     @cached_property
     def _has_file_rules(self) -> bool:

@@ -22,8 +22,7 @@ class GrantedPrivileges:
     def __init__(self, rules: RuleSet, workspace: Path, guard: ExecutionContext) -> None:
         self._rules = rules
         self._workspace = workspace
-        rule_hosts = [rule.pattern or "*" for rule in rules.allow if rule.tool == NETWORK]
-        hosts = tuple(dict.fromkeys((*guard.hosts, *rule_hosts)))
+        hosts = tuple(dict.fromkeys(rule.pattern or "*" for rule in rules.allow if rule.tool == NETWORK))
         any_host = "*" in hosts
         folders = tuple(dict.fromkeys((*guard.write, *_writable_folders(rules, workspace))))
         self.needs = Privileges(any_host, () if any_host else hosts, folders)

@@ -1,9 +1,9 @@
 """Which projects may bring their own settings and templates: a private list of real paths."""
 
-import json
 import os
 from pathlib import Path
-from typing import cast
+
+import msgspec
 
 from crushpy.core.errors import CrushpyError, SettingsError, UsageError
 from crushpy.core.paths import PROJECT_FOLDER, Paths
@@ -11,10 +11,16 @@ from crushpy.security.private_files import write_private
 from crushpy.security.sanitize import clean
 
 
+class _TrustedProjects(msgspec.Struct):
+    """The content of the file."""
+
+    trusted: list[str]
+
+
 def is_trusted(paths: Paths, root: Path) -> bool:
     """True if the user trusts the project at `root`. A broken list trusts nothing."""
     try:
-        return _real_path(root) in _read(paths)
+        return os.path.realpath(root) in _read(paths)
     except CrushpyError:
         return False
 
@@ -26,10 +32,10 @@ def trusted(paths: Paths) -> list[Path]:
 
 def add_trusted(paths: Paths, root: Path) -> Path:
     """Trusts the project at `root` and returns its real path. Home folders and their parents are refused."""
-    real = Path(_real_path(root))
+    real = Path(os.path.realpath(root))
     if not real.is_dir():
         raise UsageError(f"{root} is not a folder.", "Name the folder of a project.")
-    home = Path(_real_path(Path.home()))
+    home = Path(os.path.realpath(Path.home()))
     if home.is_relative_to(real):
         what = "your home folder" if home == real else "a parent of your home folder"
         raise UsageError(
@@ -58,43 +64,29 @@ def list_project_files(root: Path) -> list[str]:
 
 def remove_trusted(paths: Paths, root: Path) -> bool:
     """Stops trusting the project at `root`; False if it was not trusted."""
-    projects = _read(paths)
-    if _real_path(root) not in projects:
-        return False
-    _write(paths, projects - {_real_path(root)})
-    return True
-
-
-def _real_path(root: Path) -> str:
-    return os.path.realpath(root)
+    projects, real = _read(paths), os.path.realpath(root)
+    if real in projects:
+        _write(paths, projects - {real})
+    return real in projects
 
 
 def _read(paths: Paths) -> set[str]:
     file = paths.trust_file
     try:
-        stored: object = json.loads(file.read_text())
+        return set(msgspec.json.decode(file.read_bytes(), type=_TrustedProjects).trusted)
     except FileNotFoundError:
         return set()
-    except (OSError, ValueError) as error:
-        raise _invalid_list(file, str(error)) from error
-    folders = cast("dict[str, object]", stored).get("trusted") if isinstance(stored, dict) else None
-    entries = cast("list[object]", folders) if isinstance(folders, list) else [None]
-    if not all(isinstance(folder, str) for folder in entries):
-        raise _invalid_list(file, 'it is not {"trusted": ["/path", ...]}')
-    return set(cast("list[str]", entries))
-
-
-def _invalid_list(file: Path, reason: str) -> SettingsError:
-    return SettingsError(
-        f"The list of trusted projects {file} cannot be read: {reason}",
-        "No project is trusted until it is fixed. Delete it to start with an empty list.",
-    )
+    except (OSError, msgspec.MsgspecError) as error:
+        raise SettingsError(
+            f"The list of trusted projects {file} cannot be read: {error}",
+            "No project is trusted until it is fixed. Delete it to start with an empty list.",
+        ) from error
 
 
 def _write(paths: Paths, folders: set[str]) -> None:
-    text = json.dumps({"trusted": sorted(folders)}, indent=2) + "\n"
+    data = msgspec.json.format(msgspec.json.encode(_TrustedProjects(sorted(folders)))) + b"\n"
     try:
-        write_private(paths.trust_file, text.encode())
+        write_private(paths.trust_file, data)
     except OSError as error:
         raise CrushpyError(
             f"{paths.trust_file} cannot be written: {error.strerror}",

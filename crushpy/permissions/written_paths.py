@@ -4,6 +4,7 @@ import os
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from pathlib import Path
 
 from crushpy.core.access import Access, Privileges
@@ -119,12 +120,7 @@ def _gives_script(words: Sequence[Word]) -> bool:
 
 
 def _before_first_test(words: Sequence[Word]) -> list[Word]:
-    starts: list[Word] = []
-    for word in words:
-        if word.text.startswith("-") or word.text in ("(", "!"):
-            break
-        starts.append(word)
-    return starts
+    return list(takewhile(lambda word: not re.match(r"-|[(!]$", word.text), words))
 
 
 _BUILD_OUTPUT = word_set(
@@ -132,19 +128,7 @@ _BUILD_OUTPUT = word_set(
     " htmlcov coverage .coverage .next .nuxt .turbo .parcel-cache .gradle .venv venv out tmp .tmp DerivedData"
 )
 """Folders of build output: no work is lost with them."""
-_BUILD_SUFFIXES = (
-    ".pyc",
-    ".o",
-    ".obj",
-    ".class",
-    ".log",
-    ".tmp",
-    ".egg-info",
-    ".so",
-    ".a",
-    ".swp",
-    "~",
-)
+_BUILD_SUFFIXES = (".pyc", ".o", ".obj", ".class", ".log", ".tmp", ".egg-info", ".so", ".a", ".swp", "~")
 _PRIVATE = tuple({os.path.realpath(folder) for folder in ("/tmp", "/var/tmp", tempfile.gettempdir())})  # noqa: S108
 """Each conversation has its own."""
 

@@ -1,7 +1,5 @@
 """Parses the ClientHello of a TLS connection for its server name. Pure."""
 
-from crushpy.core.messages import Data
-
 MAX_HELLO_BYTES = 1 << 16
 _RECORD_HEADER_BYTES, _HANDSHAKE, _CLIENT_HELLO = 5, 22, 1
 _SERVER_NAME, _HOST_NAME = 0, 0
@@ -14,20 +12,16 @@ class NotTls(ValueError):
     """The data is not the beginning of a TLS connection."""
 
 
-class Hello(Data, frozen=True):
-    """A ClientHello."""
+def read_server_name(data: bytes) -> str | None:
+    """The server name in a ClientHello, in lower case; empty if there is none, None while it is incomplete.
 
-    server_name: str
-    """In lower case; empty if there is none."""
-
-
-def read_hello(data: bytes) -> Hello | None:
-    """Parses the ClientHello; None while it is incomplete. Raises NotTls."""
+    Raises NotTls.
+    """
     message = _handshake(data)
     if message is None:
         return None
     try:
-        return Hello(_server_name(_Reader(message)))
+        return _server_name(_Reader(message))
     except (IndexError, UnicodeDecodeError):
         raise NotTls("its ClientHello is broken") from None
 

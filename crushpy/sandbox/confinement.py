@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from functools import cache, cached_property
+from functools import cached_property
 from importlib import import_module
 from itertools import cycle
 from pathlib import Path
@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 from crushpy.core.access import Privileges
 from crushpy.core.messages import Data
 from crushpy.sandbox.filesystem_view import FilesystemView, SandboxConfig
-from crushpy.sandbox.finding import NAMESPACES, Sandbox, find_overlay_kind, find_sandbox
+from crushpy.sandbox.finding import NAMESPACES, Sandbox, find_overlay_kind
 from crushpy.sandbox.mounts import Mount, OverlayKind, landlock_rules, seatbelt_profile
 from crushpy.sandbox.private_tmp import TMP, VAR_TMP, PrivateTmp, is_below
 from crushpy.sandbox.protected_files import ProtectedFiles
+from crushpy.sandbox.supervisor.process_control import HAS_PROC
 from crushpy.sandbox.supervisor_handle import Supervisor
 from crushpy.sandbox.tree_copies import TreeCopies
 
@@ -55,16 +56,6 @@ os.execvp(sys.argv[1], sys.argv[1:])
 """
 
 
-@cache
-def can_join_networks() -> bool:
-    return sys.platform.startswith("linux") and Path("/proc/self/task").exists()
-
-
-def join_network(pid: int, command: Sequence[str]) -> list[str]:
-    """The command line that runs `command` in the network namespace of the sandbox of process `pid`."""
-    return [sys.executable, "-I", "-S", "-c", _JOIN_NETWORK_SCRIPT, str(pid), *command]
-
-
 HOSTS_SOCKET, HOSTS_PORTS = "/run/crushpy-hosts", range(31_280, 32_768)
 """Where commands find the proxy to their hosts: a socket, and a loopback port."""
 
@@ -79,7 +70,8 @@ class ResourceLimits(Data, frozen=True):
 
     def words(self) -> list[str]:
         """As arguments of the supervisor."""
-        memory = self.memory_mb * 1_000_000 or _machine_memory() * 9 // 10
+        machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        memory = self.memory_mb * 1_000_000 or machine * 9 // 10
         return [
             f"processes={self.processes}",
             f"memory={memory}",
@@ -196,12 +188,12 @@ class Bubblewrap(Unconfined):
             self._signature = signature
         found = self._current.get(needs)
         if found is None or not found.alive:
+            self._config.outputs.mkdir(mode=0o700, parents=True, exist_ok=True)
             found = self._current[needs] = self._start(needs)
             self._started.append((needs, found))
         return found
 
     def _start(self, needs: Privileges) -> Supervisor:
-        self._config.outputs.mkdir(mode=0o700, parents=True, exist_ok=True)
         arguments = [*self._limits.words(), "sockets=1"]
         mounts: tuple[Mount, ...] = ()
         if needs.network:
@@ -214,8 +206,8 @@ class Bubblewrap(Unconfined):
         network: list[str] = []
         if not needs.network:
             peer = next((supervisor for supervisor in self._peers if supervisor.alive), None)
-            if peer is not None and can_join_networks():
-                wrapper = join_network(peer.pid, wrapper)
+            if peer is not None and HAS_PROC:
+                wrapper = [sys.executable, "-I", "-S", "-c", _JOIN_NETWORK_SCRIPT, str(peer.pid), *wrapper]
                 # The joined user namespace maps us to root: restore the real user.
                 network = ["--unshare-user", "--uid", str(os.getuid()), "--gid", str(os.getgid())]
             else:
@@ -331,7 +323,6 @@ class Landlock(Bubblewrap):
     """Runs commands that see the machine's file system and may open only what they were given."""
 
     def _start(self, needs: Privileges) -> Supervisor:
-        self._config.outputs.mkdir(mode=0o700, parents=True, exist_ok=True)
         arguments = [*self._limits.words(), f"network={int(needs.network)}"]
         return Supervisor(arguments, options=lambda: list(landlock_rules(self._view.view(needs))))
 
@@ -384,17 +375,9 @@ class Seatbelt(Landlock):
     """Runs commands on macOS, under a profile of `sandbox-exec`."""
 
     def _start(self, needs: Privileges) -> Supervisor:
-        self._config.outputs.mkdir(mode=0o700, parents=True, exist_ok=True)
         profile = self._private.root / f"profile-{len(self._current)}-{len(self._retired)}"
         profile.write_text(seatbelt_profile(self._view.view(needs), network=needs.network))
         return Supervisor(self._limits.words(), [self.sandbox.program, "-f", str(profile)])
-
-
-def confine(
-    mode: str, config: SandboxConfig, folder: Path, limits: ResourceLimits | None = None
-) -> Unconfined:
-    """The confinement of a conversation's commands under `sandbox.mode`."""
-    return confine_in(find_sandbox(mode), config, folder, limits)
 
 
 def confine_in(
@@ -408,7 +391,3 @@ def confine_in(
     if sandbox.name == "sandbox-exec":
         return Seatbelt(sandbox, config, folder, limits)
     return Unconfined(sandbox, ProtectedFiles(config.workspace, config.home, config.aside))
-
-
-def _machine_memory() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

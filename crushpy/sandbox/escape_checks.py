@@ -133,11 +133,6 @@ class Escape(Data, frozen=True):
     name: str
     script: str
 
-    @property
-    def is_checked_after(self) -> bool:
-        """It escaped only if the command left something in the workspace that other programs execute."""
-        return self.kind in ("git", "executed files")
-
 
 def _script(action: str) -> str:
     lines = "\n".join(f"    {line}" for line in action.splitlines())
@@ -222,8 +217,9 @@ class EscapeScene:
         traces = [place for place in self._traces if place.exists()]
         for place in traces:
             place.unlink()
-        if not escape.is_checked_after:
+        if escape.kind not in ("git", "executed files"):
             return not traces and (ESCAPED not in output or "crushpy-escaped" in escape.script)
+        # It escaped only if the command left something in the workspace that other programs execute.
         texts = (path.read_text(errors="replace") for path in self.workspace.rglob("*") if path.is_file())
         left = [text for text in texts if "crushpy-escaped" in text]
         return not left and before.items() <= self.repository().items()

@@ -6,14 +6,19 @@ same file can name programs; so can files it includes, hooks, attributes, and po
 
 import os
 import re
-import subprocess
 from collections.abc import Callable, Collection, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from crushpy.sandbox.repository import common_folder, entry_target, module_folders, read_pointer
-from crushpy.security.safe_git import git_command, git_environment, parse_settings
+from crushpy.sandbox.repository import (
+    common_folder,
+    entry_target,
+    list_names,
+    module_folders,
+    read_pointer,
+)
+from crushpy.security.safe_git import git_output, parse_settings
 
 Role = Literal[
     "entry",
@@ -28,7 +33,6 @@ Role = Literal[
     "instructions",
 ]
 """What a protected path is: entries and pointers lead to git folders; `todo` lists the steps of a rebase."""
-_GIT_TIMEOUT_S = 10
 _MAX_HOOK_FOLDERS = 50
 _USER_FILES = ("/etc/gitconfig", "~/.gitconfig", "~/.config/git/config", "$XDG_CONFIG_HOME/git/config")
 _HARMLESS_KEYS = {
@@ -164,18 +168,8 @@ def user_settings() -> tuple[tuple[str, str, str], ...]:
 
 @lru_cache(maxsize=4)
 def _list_user_settings(_files: tuple[object, ...]) -> tuple[tuple[str, str, str], ...]:
-    try:
-        printed = subprocess.run(
-            git_command(Path("/"), "config", "--list", "--show-origin", "--includes", "--null"),
-            capture_output=True,
-            stdin=subprocess.DEVNULL,
-            env=git_environment(),
-            timeout=_GIT_TIMEOUT_S,
-            check=False,
-        ).stdout
-    except (OSError, subprocess.SubprocessError):
-        return ()
-    fields = os.fsdecode(printed).split("\0")
+    printed = git_output(Path("/"), "config", "--list", "--show-origin", "--includes", "--null")
+    fields = os.fsdecode(printed or b"").split("\0")
     pairs = zip(fields[::2], (field.partition("\n") for field in fields[1::2]), strict=False)
     return tuple(
         (origin.removeprefix("file:"), name, value)
@@ -190,14 +184,6 @@ def _signature(file: str) -> tuple[int, ...]:
     except OSError:
         return ()
     return (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
-
-
-def list_names(folder: str) -> list[str]:
-    """The names in a folder; empty if there is none."""
-    try:
-        return os.listdir(folder)  # noqa: PTH208
-    except OSError:
-        return []
 
 
 def _expand(folder: str, name: str) -> str:

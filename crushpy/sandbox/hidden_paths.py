@@ -115,16 +115,12 @@ def _find_variable_files(home: Path, workspace: Path, end: float) -> Iterator[st
         for queue in list(filter(None, queues)) or [slow]:
             folder = queue.popleft()
             for entry in _scan(folder, end) if folder not in seen else ():
-                if holds_variables(entry.name) and not _is_environment(entry.path):
+                # `.env` may be a folder with a Python environment.
+                if holds_variables(entry.name) and not os.path.exists(f"{entry.path}/pyvenv.cfg"):  # noqa: PTH110
                     yield os.path.realpath(entry.path)
                 elif entry.is_dir(follow_symlinks=False):
                     (slow if entry.name in _SLOW_FOLDERS else queue).append(entry.path)
             seen.add(folder)
-
-
-def _is_environment(path: str) -> bool:
-    """Whether `.env` is a folder with a Python environment."""
-    return os.path.exists(f"{path}/pyvenv.cfg")  # noqa: PTH110
 
 
 def _scan(folder: str, end: float) -> Iterator["os.DirEntry[str]"]:

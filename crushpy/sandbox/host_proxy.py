@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from crushpy.core.messages import Data
 from crushpy.http.public_addresses import is_public
-from crushpy.sandbox.client_hello import ALERT, MAX_HELLO_BYTES, NotTls, read_hello
+from crushpy.sandbox.client_hello import ALERT, MAX_HELLO_BYTES, NotTls, read_server_name
 from crushpy.security.safe_open import open_folder
 from crushpy.util.spawn import spawn
 
@@ -37,10 +37,6 @@ class HostPort(Data, frozen=True):
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-    @property
-    def is_address(self) -> bool:
-        return is_address(self.host)
 
 
 class HostList:
@@ -301,7 +297,7 @@ class HostProxy:
     async def _read_matching_hello(self, reader: asyncio.StreamReader, wanted: HostPort) -> bytes:
         """The ClientHello, checked to name the requested host."""
         data = b""
-        while (hello := read_hello(data)) is None:
+        while (named := read_server_name(data)) is None:
             if len(data) > MAX_HELLO_BYTES:
                 raise NotTls("its ClientHello is too long")
             chunk = await reader.read(CHUNK_BYTES)
@@ -309,9 +305,8 @@ class HostProxy:
                 raise EOFError
             data += chunk
         # Clients do not send an address as the server name; an allowed address needs none.
-        if hello.server_name != wanted.host and (hello.server_name or not wanted.is_address):
-            detail = f"it names {hello.server_name}" if hello.server_name else "it names none"
-            raise NotTls(detail)
+        if named != wanted.host and (named or not is_address(wanted.host)):
+            raise NotTls(f"it names {named or 'none'}")
         return data
 
     async def _forward(
@@ -380,7 +375,7 @@ class HostProxy:
         except (OSError, UnicodeError, TimeoutError):
             raise ProxyRefusal("502 Bad Gateway", f"no host named {wanted.host} was found") from None
         addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
-        is_exact = self.hosts.spells(wanted) and (wanted.is_address or wanted.host == "localhost")
+        is_exact = self.hosts.spells(wanted) and (is_address(wanted.host) or wanted.host == "localhost")
         allowed = [one for one in addresses if is_exact or self._allow_private or is_public(one)]
         if not allowed:
             raise self._refusal(

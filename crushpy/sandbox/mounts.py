@@ -8,6 +8,7 @@ from typing import Literal
 
 from crushpy.core.ids import new_id
 from crushpy.core.messages import Data
+from crushpy.sandbox.repository import list_names
 
 _READ_ONLY_PROC = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/mtrr")
 _HIDDEN_PROC = (
@@ -162,17 +163,10 @@ def _grant_rules(mount: Mount, mounts: Mapping[str, Mount]) -> Iterator[str]:
         return
     if not hides:
         yield f"read {mount.place}"
-    for name in _list_names(mount.place):
+    for name in sorted(list_names(mount.place)):
         place = os.path.join(mount.place, name)  # noqa: PTH118
         if not os.path.islink(place):  # noqa: PTH114 - its target is granted by its own path
             yield from _grant_rules(mounts.get(place) or Mount(place, mount.kind), mounts)
-
-
-def _list_names(folder: str) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))  # noqa: PTH208
-    except OSError:
-        return []
 
 
 def _is_below(place: str, folder: str) -> bool:

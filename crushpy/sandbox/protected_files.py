@@ -23,13 +23,12 @@ from crushpy.sandbox.git_settings import (
     HostGit,
     Role,
     changed_settings,
-    list_names,
     new_alternates,
     new_drivers,
     new_executions,
 )
 from crushpy.sandbox.private_tmp import is_below
-from crushpy.sandbox.repository import common_folder, entry_target, git_folders
+from crushpy.sandbox.repository import common_folder, entry_target, git_folders, list_names
 from crushpy.security.safe_open import open_folder
 
 _IN_WORKSPACE = (".git", ".git/hooks", ".envrc", ".crushpy", ".vscode/tasks.json")

@@ -90,6 +90,14 @@ def is_git_folder(folder: str) -> bool:
     )
 
 
+def list_names(folder: str) -> list[str]:
+    """The names in a folder; empty if there is none."""
+    try:
+        return os.listdir(folder)  # noqa: PTH208
+    except OSError:
+        return []
+
+
 def module_folders(folder: str) -> list[str]:
     """The git folders of submodules inside a git folder; their names may contain slashes."""
     found: list[str] = []

@@ -42,11 +42,6 @@ class CommandListener(Protocol):
         """The supervisor is gone, and the command with it."""
 
 
-def supervisor_command(words: Sequence[str]) -> list[str]:
-    """The command line of a supervisor; `words` begin with the descriptor of its socket."""
-    return [sys.executable, "-I", "-S", "-c", _SUPERVISOR_SCRIPT, _ROOT, *words]
-
-
 class Supervisor:
     """One supervisor. `words` are its limits, `wrapper` the sandbox command line in front of its own.
 
@@ -83,7 +78,8 @@ class Supervisor:
             descriptors = [theirs.fileno()]
             options_file = _write_to_file(options) if options else None
             extra = () if self._wrapper or options_file is None else (f"landlock={options_file}",)
-            command = [*supervisor_command([str(theirs.fileno()), *self._words, *extra])]
+            command = [sys.executable, "-I", "-S", "-c", _SUPERVISOR_SCRIPT, _ROOT]
+            command += [str(theirs.fileno()), *self._words, *extra]
             if options_file is not None:
                 descriptors.append(options_file)
             if self._wrapper:

@@ -20,11 +20,8 @@ def write_private(path: Path, content: bytes) -> None:
     """
     target = Path(os.path.realpath(path))
     private_dir(target.parent)
-    temporary = write_beside(target, content, 0o600)
-    try:
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with new_file(target, replace=True) as file:
+        file.write(content)
 
 
 @contextmanager
@@ -35,7 +32,8 @@ def new_file(path: Path, *, replace: bool) -> Generator[BinaryIO]:
     """
     if not replace and os.path.lexists(path):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
-    temporary, handle = _open_beside(path, 0o600)
+    temporary = path.parent / f".crushpy-{os.urandom(6).hex()}.tmp"
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
@@ -47,25 +45,6 @@ def new_file(path: Path, *, replace: bool) -> Generator[BinaryIO]:
             os.link(temporary, path)  # unlike a rename, this fails if the target exists
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def write_beside(target: Path, content: bytes, mode: int) -> Path:
-    """A temporary file in the same folder, synced to disk, ready to replace `target`."""
-    temporary, handle = _open_beside(target, mode)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(handle)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    return temporary
-
-
-def _open_beside(target: Path, mode: int) -> tuple[Path, int]:
-    temporary = target.parent / f".crushpy-{os.urandom(6).hex()}.tmp"
-    return temporary, os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
 
 
 @contextmanager

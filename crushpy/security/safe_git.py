@@ -30,7 +30,7 @@ _FILTER_KEYS = (("clean", ""), ("smudge", ""), ("process", ""), ("required", "fa
 _PASSED_VARIABLES = ("HOME", "XDG_CONFIG_HOME", "LANG", "LC_ALL", "TMPDIR", "USER", "LOGNAME")
 FILTERS = ("config", "--null", "--name-only", "--get-regexp", r"^filter\.")
 """Lists the settings of filters; `filter_names` parses the output."""
-_GIT_TIMEOUT_S = 10
+_GIT_TIMEOUT_S = 30.0
 
 
 def git_command(folder: Path, *words: str) -> list[str]:
@@ -51,21 +51,28 @@ def git_environment(filters: Sequence[str] = ()) -> dict[str, str]:
     return variables
 
 
-@lru_cache(maxsize=512)
-def parse_settings(text: bytes) -> tuple[tuple[str, str], ...] | None:
-    """All settings in the text of a file, as git parses them, which runs no program; None if it cannot."""
+def git_output(folder: Path, *words: str, text: bytes = b"") -> bytes | None:
+    """What git prints if it gets `text` as its input; None if it fails."""
     try:
-        result = subprocess.run(
-            git_command(Path("/"), "config", "--file", "-", "--null", "--no-includes", "--list"),
+        return subprocess.run(
+            git_command(folder, *words),
             input=text,
             capture_output=True,
             env=git_environment(),
             timeout=_GIT_TIMEOUT_S,
             check=True,
-        )
+        ).stdout
     except (OSError, subprocess.SubprocessError):
         return None
-    records = (record.partition("\n") for record in os.fsdecode(result.stdout).split("\0") if record)
+
+
+@lru_cache(maxsize=512)
+def parse_settings(text: bytes) -> tuple[tuple[str, str], ...] | None:
+    """All settings in the text of a file, as git parses them, which runs no program; None if it cannot."""
+    printed = git_output(Path("/"), "config", "--file", "-", "--null", "--no-includes", "--list", text=text)
+    if printed is None:
+        return None
+    records = (record.partition("\n") for record in os.fsdecode(printed).split("\0") if record)
     return tuple((name, value) for name, _, value in records)
 
 

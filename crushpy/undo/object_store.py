@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import subprocess
 import zlib
 from contextlib import suppress
 from itertools import count
@@ -12,9 +11,7 @@ from crushpy.core.ids import new_id
 from crushpy.core.messages import Data
 from crushpy.core.paths import private_dir
 from crushpy.security.private_files import write_private
-from crushpy.security.safe_git import git_command, git_environment
-
-GIT_TIMEOUT_S = 30.0
+from crushpy.security.safe_git import git_output
 
 
 class Committed(Data, frozen=True):
@@ -44,7 +41,7 @@ def blob_id(content: bytes, *, long: bool = False) -> str:
 
 def committed(folder: Path) -> Committed:
     """The current commit below `folder`; empty without a repository or without git."""
-    listing = _git(folder, "ls-tree", "-r", "-z", "HEAD")
+    listing = git_output(folder, "ls-tree", "-r", "-z", "HEAD")
     if not listing:
         return Committed()
     blobs: set[str] = set()
@@ -67,22 +64,7 @@ def committed(folder: Path) -> Committed:
 
 def read_blob(folder: Path, blob: str) -> bytes | None:
     """The content of a git object, without filters; None if there is none."""
-    return _git(folder, "cat-file", "blob", blob) if blob.isalnum() else None
-
-
-def _git(folder: Path, *words: str) -> bytes | None:
-    try:
-        result = subprocess.run(
-            git_command(folder, *words),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            env=git_environment(),
-            timeout=GIT_TIMEOUT_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return result.stdout if result.returncode == 0 else None
+    return git_output(folder, "cat-file", "blob", blob) if blob.isalnum() else None
 
 
 PRUNE_INTERVAL_BYTES = 32_000_000

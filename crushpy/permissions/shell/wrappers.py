@@ -64,15 +64,8 @@ _WRAPPERS: dict[tuple[str, ...], _Wrapper] = {
         words: _wrapper(transparent=False)
         for words in (
             *(("uv", "run"), ("poetry", "run"), ("pipenv", "run"), ("pdm", "run"), ("hatch", "run")),
-            *(
-                ("rye", "run"),
-                ("bunx",),
-                ("pnpm", "exec"),
-                ("pnpm", "dlx"),
-                ("yarn", "exec"),
-                ("yarn", "dlx"),
-            ),
-            ("bundle", "exec"),
+            *(("rye", "run"), ("bunx",), ("pnpm", "exec"), ("pnpm", "dlx"), ("yarn", "exec")),
+            *(("yarn", "dlx"), ("bundle", "exec")),
         )
     },
 }

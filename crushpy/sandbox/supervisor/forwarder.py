@@ -12,13 +12,8 @@ _LOCAL, _INODE = 1, 9
 """Columns of /proc/net/tcp."""
 
 
-def is_own_client(port: int, listening: int) -> bool:
-    """Whether a process of this pid namespace holds the client at `port` of our port `listening`."""
-    inode = _client_inode(port, listening)
-    return bool(inode) and _is_open_here(f"socket:[{inode}]")
-
-
 def _client_inode(port: int, listening: int) -> str:
+    """Of the client's socket at `port`, connected to our port `listening`."""
     ends = (f":{port:04X}", f":{listening:04X}")
     with open("/proc/self/net/tcp") as table:
         for line in table:
@@ -29,6 +24,7 @@ def _client_inode(port: int, listening: int) -> str:
 
 
 def _is_open_here(name: str) -> bool:
+    """Whether a process of this pid namespace has it open."""
     for pid in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208
         try:
             with os.scandir(f"/proc/{pid}/fd") as handles:
@@ -67,7 +63,8 @@ def start_forwarder(port: int, path: str, link: socket.socket) -> int:
 
 def _forward(client: socket.socket, client_port: int, port: int, path: str) -> None:
     with client, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as outside:
-        if not is_own_client(client_port, port):
+        inode = _client_inode(client_port, port)
+        if not inode or not _is_open_here(f"socket:[{inode}]"):
             return
         try:
             outside.connect(path)

@@ -139,14 +139,11 @@ def _check(result: int) -> int:
     return result
 
 
-def isolate_abstract_sockets() -> bool:
+def isolate_abstract_sockets() -> None:
     """Cuts this process and its children off from the host's abstract sockets, if the kernel can (6.12)."""
-    if landlock_version() < _FIRST_WITH_SCOPES:
-        return False
-    attributes = (ctypes.c_uint64 * 3)(0, 0, _SCOPE_ABSTRACT_SOCKETS)
-    ruleset = _library.syscall(_CREATE_RULESET, ctypes.byref(attributes), ctypes.sizeof(attributes), 0)
-    if ruleset < 0:
-        return False
-    done = _library.syscall(_RESTRICT_SELF, ruleset, 0) == 0
-    os.close(ruleset)
-    return done
+    if landlock_version() >= _FIRST_WITH_SCOPES:
+        attributes = (ctypes.c_uint64 * 3)(0, 0, _SCOPE_ABSTRACT_SOCKETS)
+        ruleset = _library.syscall(_CREATE_RULESET, ctypes.byref(attributes), ctypes.sizeof(attributes), 0)
+        if ruleset >= 0:
+            _library.syscall(_RESTRICT_SELF, ruleset, 0)
+            os.close(ruleset)
