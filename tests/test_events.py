@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from support.event_json import KINDS as BY_TYPE
 from support.event_json import event_from_json
 
-from crushpy.core.events import Event, TaskEvent, event_to_json
+from crushpy.core.events import Event, TaskEvent
+from crushpy.core.messages import to_json
 
 KINDS = sorted(BY_TYPE.values(), key=lambda kind: kind.__name__)
 
@@ -64,12 +65,12 @@ def values_of(kind: Any) -> st.SearchStrategy[Any]:
 @given(data=st.data())
 def test_every_event_survives_json_with_its_type_first(kind: type[Event], data: st.DataObject) -> None:
     event = data.draw(values_of(kind))
-    encoded = event_to_json(event)
+    encoded = to_json(event)
     assert encoded.startswith(b'{"type":"')
     back = event_from_json(encoded)
     assert type(back) is kind
     assert back == event
-    assert event_to_json(back) == encoded
+    assert to_json(back) == encoded
     assert set(msgspec.json.decode(encoded)) == {"type", *kind.__struct_fields__}  # nothing is left out
 
 

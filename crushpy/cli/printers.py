@@ -27,9 +27,8 @@ from crushpy.core.events import (
     ToolFinished,
     ToolOutput,
     UsageReported,
-    event_to_json,
 )
-from crushpy.core.messages import Diff, headline
+from crushpy.core.messages import Diff, headline, to_json
 from crushpy.security.sanitize import clean, encodable, safe_json
 
 STREAMED = (
@@ -95,7 +94,7 @@ def print_result(event: Event) -> None:
 def _write_json(event: Event, *, task: str = "") -> None:
     """`task`: the name of the task, for events of a task list."""
     try:
-        line = event_to_json(event)
+        line = to_json(event)
         if task:
             line = line[:-1] + b',"task":' + msgspec.json.encode(task) + b"}"
     except UnicodeEncodeError:  # a file name may contain any bytes

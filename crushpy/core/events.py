@@ -7,8 +7,6 @@ what comes before and after; `tests/support/event_order.py` checks every recorde
 
 from typing import Any
 
-import msgspec
-
 from crushpy.core.access import Access, AnswerChoice, Mode
 from crushpy.core.boundary import Boundary, StoredBoundary, carried_share, prose_share
 from crushpy.core.messages import CallDecision, Data, Display, ImageInfo, Seed, Todo, Usage
@@ -386,7 +384,3 @@ class Result(Event, frozen=True, tag="result"):
     """Why the run failed."""
     tasks: tuple[ListedTaskChanged, ...] = ()
     """The final states of a task list, in list order."""
-
-
-def event_to_json(event: Event) -> bytes:
-    return msgspec.json.encode(event)

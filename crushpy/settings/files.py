@@ -9,6 +9,7 @@ from typing import Any
 
 from crushpy.core.errors import SettingsError, UsageError
 from crushpy.core.paths import Paths, project_dir, project_root
+from crushpy.util.login import user_name
 
 _PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 MAX_FILE_BYTES = 1_000_000
@@ -129,7 +130,7 @@ def guard_home(paths: Paths) -> list[str]:
             continue  # missing, or reported when it is opened
         if found.st_uid != os.geteuid():
             raise UsageError(
-                f"{folder} belongs to {_owner(found.st_uid)}, not to you ({_owner(os.geteuid())}).",
+                f"{folder} belongs to {user_name(found.st_uid)}, not to you ({user_name(os.geteuid())}).",
                 "Set CRUSHPY_HOME to a folder of your own, or change the owner with chown.",
             )
         if stat.S_ISDIR(found.st_mode) and found.st_mode & 0o077:
@@ -141,12 +142,3 @@ def guard_home(paths: Paths) -> list[str]:
                     f"{folder} is accessible to other users and cannot be made private: {error.strerror}."
                 )
     return notices
-
-
-def _owner(number: int) -> str:
-    import pwd
-
-    try:
-        return pwd.getpwuid(number).pw_name
-    except KeyError:
-        return f"user {number}"

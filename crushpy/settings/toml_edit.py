@@ -27,7 +27,7 @@ def set_key(text: str, path: KeyPath, value: object, file: Path) -> str:
     try:
         return _rewritten(text, wanted, path, file, lambda found: _put(_table(found, path), path[-1], value))
     except SettingsError:
-        if _has(before, path[:-1]):
+        if _find(before, path[:-1]) is not None:
             raise
         # A new table beside tables written as dotted keys can always be appended.
         return _checked(_with_new_table(text, path, value), wanted, path, file)
@@ -36,7 +36,7 @@ def set_key(text: str, path: KeyPath, value: object, file: Path) -> str:
 def unset_key(text: str, path: KeyPath, file: Path) -> str:
     """`text` without `path`, a value or a table; unchanged if it does not exist."""
     before = parse(text, file)
-    if not _has(before, path):
+    if _find(before, path) is None:
         return text
     wanted = _changed(before, path, lambda table: table.pop(path[-1]), file)
     return _rewritten(text, wanted, path, file, lambda document: _table(document, path).pop(path[-1]))
@@ -45,8 +45,8 @@ def unset_key(text: str, path: KeyPath, file: Path) -> str:
 def append_item(text: str, path: KeyPath, item: str, file: Path) -> str:
     """`text` with `item` appended to the list at `path`; unchanged if the list contains it."""
     before = parse(text, file)
-    present = _list(before, path)
-    if present is None:
+    present = _find(before, path)
+    if not isinstance(present, list):
         return set_key(text, path, [item], file)
     if item in present:
         return text
@@ -61,7 +61,8 @@ def remove_item(text: str, path: KeyPath, item: str, file: Path) -> str:
         for index in reversed([index for index, there in enumerate(items) if there == item]):
             del items[index]
 
-    if item not in (_list(before, path) or []):
+    present = _find(before, path)
+    if not isinstance(present, list) or item not in present:
         return text
     return _edit_list(text, before, path, take_out, file)
 
@@ -159,20 +160,12 @@ def _is_toml(text: str) -> bool:
 # --- reading back ---------------------------------------------------------------------------------------
 
 
-def _has(table: Table, path: KeyPath) -> bool:
-    value: Any = table
-    for name in path:
-        if not isinstance(value, dict) or name not in value:
-            return False
-        value = cast("Table", value)[name]
-    return True
-
-
-def _list(table: Table, path: KeyPath) -> list[Any] | None:
+def _find(table: Table, path: KeyPath) -> Any:
+    """The value of a key; None if it does not exist."""
     value: Any = table
     for name in path:
         value = cast("Table", value).get(name) if isinstance(value, dict) else None
-    return cast("list[Any]", value) if isinstance(value, list) else None
+    return value
 
 
 def _changed(before: Table, path: KeyPath, change: Callable[[Table], object], file: Path) -> Table:

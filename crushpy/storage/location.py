@@ -36,8 +36,6 @@ class Location:
         """Known once it was opened."""
         self.replaces_damaged = True
         """Whether a file that cannot be read is renamed, and a new one created."""
-        self.salvage: Callable[[Path, Path], int] = lambda damaged, new: 0
-        """Copies what can be read of a damaged file into a new one; how many messages."""
         self.known_state: FileState | None = None
         """The state of an open file, as far as its changes are known to be a database's own."""
 

@@ -207,7 +207,7 @@ class PostgresDatabase(Database):
             if is_lost(error, self._is_unusable()):
                 self._disconnect()
                 raise Interrupted(error, lost=True) from error
-            if is_collision(error):
+            if (error.sqlstate or "").startswith(_COLLISIONS):
                 raise Interrupted(error, lost=False) from error
             raise
 
@@ -329,10 +329,6 @@ class Interrupted(Exception):
 def is_lost(error: psycopg.Error, closed: bool) -> bool:
     state = error.sqlstate or ""
     return state.startswith(_LOST) or (closed and isinstance(error, psycopg.OperationalError))
-
-
-def is_collision(error: psycopg.Error) -> bool:
-    return (error.sqlstate or "").startswith(_COLLISIONS)
 
 
 def may_recover(error: psycopg.Error) -> bool:

@@ -18,7 +18,7 @@ from crushpy.core.timeline_notes import TimelineNote
 from crushpy.security.private_files import write_private
 from crushpy.storage.generated import statements as sql
 from crushpy.storage.records import ListedTask, StoredTaskList, TaskResult, TasksDone, UsageSum
-from crushpy.storage.session_rows import json_text, load_reach, usage_figures, usage_from_json
+from crushpy.storage.session_rows import json_text, load_reach, usage_figures
 from crushpy.storage.storage_thread import Subject, stored
 
 
@@ -186,7 +186,7 @@ class UsageStore(Subject):
     def load_lineage(self, session_id: str) -> list[tuple[str, Usage]]:
         """The usage that each model call from the root to this session reported, with its session."""
         return [
-            (session, usage_from_json(usage))
+            (session, msgspec.json.decode(usage, type=Usage))
             for session, last in load_reach(self._db, session_id)
             for usage in self._db.execute(sql.LIST_USAGE_UP_TO, session=session, last=last).scalars()
         ]
@@ -203,14 +203,11 @@ class UsageStore(Subject):
         conversation. Calls that left no message (titles, summaries) count on the last day of their session.
         """
         return [
-            UsageSum(_local_day(row.quarter), row.model, row.cwd, row.root_id, row.title, usage)
+            UsageSum(time.strftime("%Y-%m-%d", day), row.model, row.cwd, row.root_id, row.title, usage)
             for row in self._db.execute(sql.SUM_USAGE, since=moment)
             if (usage := _rounded(usage_figures(row))).total or usage.cost
+            for day in [time.localtime(row.quarter * _QUARTER_HOUR_S)]
         ]
-
-
-def _local_day(quarter: int) -> str:
-    return time.strftime("%Y-%m-%d", time.localtime(quarter * _QUARTER_HOUR_S))
 
 
 def _rounded(usage: Usage) -> Usage:

@@ -51,10 +51,6 @@ def folder_key(cwd: str) -> str:
     return cwd.encode("utf-8", "replace").decode()
 
 
-def usage_from_json(usage: str) -> Usage:
-    return _usage.decode(usage)
-
-
 def usage_figures(row: Any) -> Usage:
     """The usage columns of a row; NULL is zero."""
     return Usage(*(getattr(row, name) or 0 for name in _FIGURES))

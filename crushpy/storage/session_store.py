@@ -88,17 +88,12 @@ class SessionStore(Subject):
     # --- lists -----------------------------------------------------------------------------------------
 
     @stored
-    def list_tips(
-        self, cwd: str | None = None, limit: int | None = None, after: records.SessionInfo | None = None
-    ) -> list[records.SessionInfo]:
+    def list_tips(self, cwd: str | None = None, limit: int | None = None) -> list[records.SessionInfo]:
         """Conversations of this folder (or all), newest first, each as the session at its tip, which counts
-        the messages of all sessions that led to it. `after` is the last one of the previous page."""
-        moment, root = (after.updated_at, after.root_id) if after is not None else (float("inf"), "")
+        the messages of all sessions that led to it."""
         statement = sql.LIST_TIPS if cwd is None else sql.LIST_FOLDER_TIPS
         many = _NO_LIMIT if limit is None else limit
-        rows = self._db.execute(
-            statement, folder=session_rows.folder_key(cwd or ""), many=many, moment=moment, root=root
-        )
+        rows = self._db.execute(statement, folder=session_rows.folder_key(cwd or ""), many=many)
         return [session_rows.session_from_row(row) for row in rows]
 
     @stored

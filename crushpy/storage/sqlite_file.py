@@ -297,10 +297,12 @@ def _replace_damaged(location: Location) -> str:
 
 def _salvage(location: Location, new: Path) -> int:
     """How many messages were put into `new`; without any it does not exist."""
+    from crushpy.storage.salvage import salvage
+
     _make_private(new)
     saved = 0
     try:
-        saved = location.salvage(location.file, new)
+        saved = salvage(location.file, new)
     except (sqlite3.Error, OSError, StorageError):
         logging.getLogger(__name__).exception("nothing could be read of the damaged database")
     finally:
@@ -346,11 +348,6 @@ def _create_schema(connection: sqlite3.Connection) -> None:
 
 
 # --- the database: one connection, with its transactions and leases. Lives on the storage thread.
-
-
-def open_file(location: Location) -> "SqliteDatabase":
-    with explained(location.file):
-        return SqliteDatabase(location)
 
 
 def _lost(place: str, happened: str) -> DatabaseLost:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import wraps
-from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from crushpy.storage.database import NEVER, Database
@@ -232,16 +231,10 @@ def _open(location: Location) -> Database:
         from crushpy.storage.postgres_database import PostgresDatabase
 
         return PostgresDatabase(location, location.server)
-    from crushpy.storage.sqlite_file import open_file
+    from crushpy.storage.sqlite_file import SqliteDatabase, explained
 
-    location.salvage = _salvage
-    return open_file(location)
-
-
-def _salvage(damaged: Path, new: Path) -> int:
-    from crushpy.storage.salvage import salvage
-
-    return salvage(damaged, new)
+    with explained(location.file):
+        return SqliteDatabase(location)
 
 
 def _require_psycopg(place: str) -> None:

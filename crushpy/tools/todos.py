@@ -1,7 +1,7 @@
 """The tool `todos`: the model's to-do list."""
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from crushpy.core.access import ToolAccess
 from crushpy.core.messages import Todo, TodoList
@@ -9,13 +9,8 @@ from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.errors import ToolError
 
 
-class TodoItem(Args, frozen=True):
-    text: str
-    status: Literal["pending", "in_progress", "completed"] = "pending"
-
-
 class TodosArgs(Args, frozen=True):
-    todos: list[TodoItem]
+    todos: list[Todo]
 
 
 class TodosTool(Tool[TodosArgs]):

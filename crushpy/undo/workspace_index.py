@@ -298,7 +298,7 @@ class WorkspaceIndex:
             known = self._entries[path]
             self._set_entry(path, None)
             self._folders.pop(path, None)
-            if not _exists(path):  # otherwise it is ignored now
+            if not os.path.lexists(path):  # otherwise it is ignored now
                 found.append(Noticed(path, known.state, MISSING))
         return found
 
@@ -371,21 +371,9 @@ class WorkspaceIndex:
         found: list[IndexRow] = []
         for path in self._unsaved:
             entry = self._entries.get(path)
-            found.append(
-                (os.fsencode(path), entry.signature, entry.state)
-                if entry
-                else (os.fsencode(path), None, None)
-            )
+            found.append((os.fsencode(path), *(entry or (None, None))))
         self._unsaved.clear()
         return found
-
-
-def _exists(path: str) -> bool:
-    try:
-        os.lstat(path)
-    except OSError:
-        return False
-    return True
 
 
 def _was_ignored(path: str, state: FileState, earlier: dict[str, _Folder]) -> bool:

@@ -5,11 +5,16 @@ from functools import cache
 
 
 @cache
-def login_name() -> str:
-    """Return the login name for the process's user id; the environment is not consulted."""
+def user_name(number: int) -> str:
+    """Return the login name for a user id; the environment is not consulted."""
     import pwd
 
     try:
-        return pwd.getpwuid(os.getuid()).pw_name
+        return pwd.getpwuid(number).pw_name
     except KeyError:  # in a container the id may have no name
-        return f"uid {os.getuid()}"
+        return f"uid {number}"
+
+
+def login_name() -> str:
+    """Return the login name of the process's user."""
+    return user_name(os.getuid())

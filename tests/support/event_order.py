@@ -24,8 +24,8 @@ from crushpy.core.events import (
     ToolStarted,
     TurnEnded,
     UsageReported,
-    event_to_json,
 )
+from crushpy.core.messages import to_json
 from support.event_json import event_from_json
 
 
@@ -49,7 +49,7 @@ class _Order:
 
     def check(self) -> None:
         for index, event in enumerate(self.events):
-            assert event_from_json(event_to_json(event)) == event, f"{event} does not survive JSON"
+            assert event_from_json(to_json(event)) == event, f"{event} does not survive JSON"
             where = f"event {index}, {event}"
             if self.child_expected:
                 assert isinstance(event, SessionOpened), (

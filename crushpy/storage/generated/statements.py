@@ -431,10 +431,8 @@ LIST_TIPS: Statement[SessionRow] = Statement(
     session.input_tokens, session.output_tokens, session.cache_read_tokens, session.cache_write_tokens,
     session.cost, session.todos, session.grants, session.imported, session.breaker, session.mode, '' AS
     system
-    FROM conversation LEFT OUTER JOIN session ON session.id = conversation.tip_id
-    WHERE conversation.updated_at <= :moment AND (conversation.updated_at < :moment OR
-    conversation.root_id > :root) ORDER BY conversation.updated_at DESC, conversation.root_id LIMIT
-    :many
+    FROM conversation LEFT OUTER JOIN session ON session.id = conversation.tip_id ORDER BY
+    conversation.updated_at DESC, conversation.root_id LIMIT :many
     """,
     """
     SELECT session.id, session.root_id, session.parent_id, session.kind, session.generation,
@@ -443,10 +441,8 @@ LIST_TIPS: Statement[SessionRow] = Statement(
     session.input_tokens, session.output_tokens, session.cache_read_tokens, session.cache_write_tokens,
     session.cost, session.todos, session.grants, session.imported, session.breaker, session.mode, '' AS
     system
-    FROM conversation LEFT OUTER JOIN session ON session.id = conversation.tip_id
-    WHERE conversation.updated_at <= %(moment)s AND (conversation.updated_at < %(moment)s OR
-    conversation.root_id > %(root)s) ORDER BY conversation.updated_at DESC, conversation.root_id LIMIT
-    %(many)s
+    FROM conversation LEFT OUTER JOIN session ON session.id = conversation.tip_id ORDER BY
+    conversation.updated_at DESC, conversation.root_id LIMIT %(many)s
     """,
     SessionRow,
 )
@@ -459,9 +455,8 @@ LIST_FOLDER_TIPS: Statement[SessionRow] = Statement(
     session.cost, session.todos, session.grants, session.imported, session.breaker, session.mode, '' AS
     system
     FROM conversation LEFT OUTER JOIN session ON session.id = conversation.tip_id
-    WHERE conversation.updated_at <= :moment AND (conversation.updated_at < :moment OR
-    conversation.root_id > :root) AND conversation.cwd = :folder ORDER BY conversation.updated_at DESC,
-    conversation.root_id LIMIT :many
+    WHERE conversation.cwd = :folder ORDER BY conversation.updated_at DESC, conversation.root_id LIMIT
+    :many
     """,
     """
     SELECT session.id, session.root_id, session.parent_id, session.kind, session.generation,
@@ -471,9 +466,8 @@ LIST_FOLDER_TIPS: Statement[SessionRow] = Statement(
     session.cost, session.todos, session.grants, session.imported, session.breaker, session.mode, '' AS
     system
     FROM conversation LEFT OUTER JOIN session ON session.id = conversation.tip_id
-    WHERE conversation.updated_at <= %(moment)s AND (conversation.updated_at < %(moment)s OR
-    conversation.root_id > %(root)s) AND conversation.cwd = %(folder)s ORDER BY conversation.updated_at
-    DESC, conversation.root_id LIMIT %(many)s
+    WHERE conversation.cwd = %(folder)s ORDER BY conversation.updated_at DESC, conversation.root_id
+    LIMIT %(many)s
     """,
     SessionRow,
 )

@@ -1,7 +1,7 @@
 """Sessions, prompts, the rows that lists of conversations read, usage, and boundaries."""
 
 from sqlalchemy import Float, Integer, case, cast, exists, func, literal, null, union_all
-from sqlmodel import delete, insert, or_, select, update
+from sqlmodel import delete, insert, select, update
 
 from crushpy.core.messages import MessageOverride, Pin
 from crushpy.storage import tables as t
@@ -128,15 +128,9 @@ _conversations = row(
 )
 list_conversations = limited(_conversations)
 list_folder_conversations = limited(_conversations.where(_here))
-_page = (
-    _tips([*_counted, literal("").label("system")])
-    .where(
-        _C.updated_at <= p("moment", Float), or_(_C.updated_at < p("moment", Float), _C.root_id > p("root"))
-    )
-    .order_by(*_newest_first)
-)
-list_tips = limited(_page)
-list_folder_tips = limited(_page.where(_here))
+_all_tips = _tips([*_counted, literal("").label("system")]).order_by(*_newest_first)
+list_tips = limited(_all_tips)
+list_folder_tips = limited(_all_tips.where(_here))
 find_latest_tip = _tips([*_columns, _prompt]).where(_here, _C.is_open).order_by(*_newest_first)
 
 # --- usage

@@ -1,6 +1,7 @@
 """Compares two texts line by line: a unified diff, and the changed ranges. Pure."""
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 from crushpy.core.messages import Data, Diff
 from crushpy.security.sanitize import encodable
@@ -66,12 +67,8 @@ def _lines_with_ends(text: str) -> list[str]:
 
 
 def _common_prefix_length(a: Sequence[str], b: Sequence[str]) -> int:
-    count = 0
-    for x, y in zip(a, b, strict=False):
-        if x != y:
-            break
-        count += 1
-    return count
+    differing = (number for number, (x, y) in enumerate(zip(a, b, strict=False)) if x != y)
+    return next(differing, min(len(a), len(b)))
 
 
 def _compare_with_difflib(a: Sequence[str], b: Sequence[str]) -> Iterator[Change]:
@@ -84,15 +81,10 @@ def _compare_with_difflib(a: Sequence[str], b: Sequence[str]) -> Iterator[Change
 
 def _compare_equal_lengths(a: Sequence[str], b: Sequence[str]) -> Iterator[Change]:
     """Compares line by line, for replacements all over a file."""
-    start: int | None = None
-    for number, (x, y) in enumerate(zip(a, b, strict=True)):
-        if x != y and start is None:
-            start = number
-        elif x == y and start is not None:
-            yield Change(start, number, start, number)
-            start = None
-    if start is not None:
-        yield Change(start, len(a), start, len(a))
+    for differs, run in groupby(range(len(a)), lambda number: a[number] != b[number]):
+        if differs:
+            numbers = list(run)
+            yield Change(numbers[0], numbers[-1] + 1, numbers[0], numbers[-1] + 1)
 
 
 def _unified_rows(old: Sequence[str], new: Sequence[str], changes: Sequence[Change]) -> Iterator[str]:

@@ -90,7 +90,7 @@ def reindenter(quoted: Sequence[str], in_file: Sequence[str]) -> Callable[[str],
     It returns None if the difference does not follow a rule: guessing could change the meaning of a program.
     """
     pairs = [(_indent(a), _indent(b)) for a, b in zip(quoted, in_file, strict=True) if a.strip()]
-    rule = _same_rule(pairs) or _add_rule(pairs) or _remove_rule(pairs) or _scale_rule(pairs)
+    rule = _add_rule(pairs) or _remove_rule(pairs) or _scale_rule(pairs)
 
     def apply(new: str) -> str | None:
         if rule is None:
@@ -113,12 +113,8 @@ def reindenter(quoted: Sequence[str], in_file: Sequence[str]) -> Callable[[str],
 _Pairs = Sequence[tuple[str, str]]
 
 
-def _same_rule(pairs: _Pairs) -> _IndentRule | None:
-    return (lambda indent: indent) if all(a == b for a, b in pairs) else None
-
-
 def _add_rule(pairs: _Pairs) -> _IndentRule | None:
-    """The file has the same extra indentation on each line."""
+    """The file has the same extra indentation on each line, or none."""
     first, in_file = pairs[0]
     if not in_file.endswith(first):
         return None
@@ -204,12 +200,7 @@ def replace_passage(file: TextFile, old: str, new: str, *, everywhere: bool = Fa
 
 
 def _occurrences(text: str, old: str) -> list[int]:
-    starts: list[int] = []
-    at = text.find(old)
-    while at >= 0:
-        starts.append(at)
-        at = text.find(old, at + len(old))
-    return starts
+    return [found.start() for found in re.finditer(re.escape(old), text)]
 
 
 def _line_numbers(text: str, starts: list[int]) -> str:
@@ -243,14 +234,8 @@ def _apply_passages(file: TextFile, seen: str, passages: list[_Passage]) -> str:
 
 def _carriage_returns(text: str, seen: str) -> list[int]:
     """The positions in `seen` at which a carriage return of `text` was dropped."""
-    if len(text) == len(seen):
-        return []
-    positions: list[int] = []
-    at = text.find("\r\n")
-    while at >= 0:
-        positions.append(at - len(positions))
-        at = text.find("\r\n", at + 2)
-    return positions
+    found = re.finditer("\r\n", text) if len(text) != len(seen) else ()
+    return [one.start() - number for number, one in enumerate(found)]
 
 
 def _newline_near(file: TextFile, start: int, end: int) -> Newline:

@@ -110,16 +110,14 @@ def _load_spec(file: Path, folder: str) -> tuple[_IgnoreFile, ...]:
     except (OSError, ValueError):
         return ()
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
-    return (_IgnoreFile(folder, _parse_patterns(lines)),) if lines else ()
-
-
-def _parse_patterns(lines: list[str]) -> "GitIgnoreSpec":
+    if not lines:
+        return ()
     from pathspec import GitIgnoreSpec
 
     try:
-        return GitIgnoreSpec.from_lines(lines)
+        return (_IgnoreFile(folder, GitIgnoreSpec.from_lines(lines)),)
     except ValueError:
-        return GitIgnoreSpec.from_lines([line for line in lines if _is_pattern(line)])
+        return (_IgnoreFile(folder, GitIgnoreSpec.from_lines(filter(_is_pattern, lines))),)
 
 
 def _is_pattern(line: str) -> bool:

@@ -118,7 +118,8 @@ def _site(target: Target) -> str:
 
 async def _page_outcome(response: Response, url: str, context: ToolContext) -> Outcome:
     content_type = response.headers.get("content-type", "")
-    status = _describe_status(response.status)
+    phrase = next((one.phrase for one in HTTPStatus if one == response.status), "")
+    status = f"{response.status} {phrase}".strip()
     if response.status >= 300:
         return await _error_outcome(response, url, content_type, status)
     if not is_readable(content_type):
@@ -155,10 +156,3 @@ async def _error_outcome(response: Response, url: str, content_type: str, status
         body = truncate(page.text, _MAX_ERROR_CHARS).text
     text = f"{url} answered {status}."
     return Outcome(f"{text}\n\n{body}" if body else text, is_error=True, display=Excerpt(text, body))
-
-
-def _describe_status(code: int) -> str:
-    try:
-        return f"{code} {HTTPStatus(code).phrase}"
-    except ValueError:
-        return str(code)
