@@ -11,6 +11,13 @@ WORKTREES = "worktrees"
 """The name of the folder for worktrees of tasks."""
 
 
+def _in_data_dir(name: str) -> "cached_property[Path]":
+    def find(paths: "Paths") -> Path:
+        return paths.data_dir / name
+
+    return cached_property(find)
+
+
 class Paths:
     """The locations of one user's files. `CRUSHPY_HOME` puts all of them into one folder."""
 
@@ -38,93 +45,44 @@ class Paths:
         """Settings that the user writes."""
         return self.config_dir / "config.toml"
 
-    @property
-    def state_file(self) -> Path:
-        """Settings chosen in the app."""
-        return self.data_dir / "state.toml"
-
-    @property
-    def project_rules(self) -> Path:
-        """Permission rules that the user made for single projects, a file for each."""
-        return self.data_dir / "project_rules"
-
-    @property
-    def trust_file(self) -> Path:
-        """The projects whose settings and templates are used."""
-        return self.data_dir / "trusted.json"
-
-    @property
-    def mcp(self) -> Path:
-        """What is known of MCP servers, and which of them the user has accepted."""
-        return self.data_dir / "mcp"
-
-    @property
-    def plugins(self) -> Path:
-        """The plugins that the user has added."""
-        return self.data_dir / "plugins"
-
-    @property
-    def stored_keys(self) -> Path:
-        """The names of providers that have a key in the system keyring."""
-        return self.data_dir / "stored_keys.json"
-
-    @property
-    def key_file(self) -> Path:
-        """Keys that the user chose to store in a file, for want of a keyring."""
-        return self.data_dir / "keys.json"
-
-    @property
-    def model_lists(self) -> Path:
-        """A cache of the models that servers offer."""
-        return self.data_dir / "model_lists.json"
-
-    @property
-    def learnt_file(self) -> Path:
-        """Values learnt about models on their servers."""
-        return self.data_dir / "learnt.json"
-
-    @property
-    def database(self) -> Path:
-        return self.data_dir / "crushpy.db"
+    state_file = _in_data_dir("state.toml")
+    """Settings chosen in the app."""
+    project_rules = _in_data_dir("project_rules")
+    """Permission rules that the user made for single projects, a file for each."""
+    trust_file = _in_data_dir("trusted.json")
+    """The projects whose settings and templates are used."""
+    mcp = _in_data_dir("mcp")
+    """What is known of MCP servers, and which of them the user has accepted."""
+    plugins = _in_data_dir("plugins")
+    """The plugins that the user has added."""
+    stored_keys = _in_data_dir("stored_keys.json")
+    """The names of providers that have a key in the system keyring."""
+    key_file = _in_data_dir("keys.json")
+    """Keys that the user chose to store in a file, for want of a keyring."""
+    model_lists = _in_data_dir("model_lists.json")
+    """A cache of the models that servers offer."""
+    learnt_file = _in_data_dir("learnt.json")
+    """Values learnt about models on their servers."""
+    database = _in_data_dir("crushpy.db")
 
     @property
     def templates(self) -> Path:
         """The user's own templates."""
         return self.config_dir / "templates"
 
-    @property
-    def logs(self) -> Path:
-        return self.data_dir / "logs"
-
-    @property
-    def sandboxes(self) -> Path:
-        """The private /tmp of each running conversation."""
-        return self.data_dir / "sandboxes"
-
-    @property
-    def instructions_file(self) -> Path:
-        """Hashes of the instruction files that were read at the last start in each folder."""
-        return self.data_dir / "instructions.json"
-
-    @property
-    def put_aside(self) -> Path:
-        """Files that commands created in places from which they would be run automatically."""
-        return self.data_dir / "put_aside"
-
-    @property
-    def outputs(self) -> Path:
-        """Complete outputs that were too large for a message."""
-        return self.data_dir / "outputs"
-
-    @property
-    def worktrees(self) -> Path:
-        """The git worktrees of tasks."""
-        return self.data_dir / WORKTREES
-
-    @property
-    def undo(self) -> Path:
-        """File contents before changes."""
-        return self.data_dir / "undo"
+    logs = _in_data_dir("logs")
+    sandboxes = _in_data_dir("sandboxes")
+    """The private /tmp of each running conversation."""
+    instructions_file = _in_data_dir("instructions.json")
+    """Hashes of the instruction files that were read at the last start in each folder."""
+    put_aside = _in_data_dir("put_aside")
+    """Files that commands created in places from which they would be run automatically."""
+    outputs = _in_data_dir("outputs")
+    """Complete outputs that were too large for a message."""
+    worktrees = _in_data_dir(WORKTREES)
+    """The git worktrees of tasks."""
+    undo = _in_data_dir("undo")
+    """File contents before changes."""
 
 
 def private_dir(path: Path) -> Path:

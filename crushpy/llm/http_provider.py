@@ -86,10 +86,6 @@ class HttpProviderOptions(TypedDict, total=False):
     """The environment variable that holds the key, or the command that stored it, for hints."""
     key_header: str
     """The header for the key; empty: it is sent as a bearer token."""
-    headers: dict[str, str]
-    """Additional headers of every request."""
-    extra: Json
-    """Additional keys of every request's body."""
     timeouts: Timeouts | None
 
 
@@ -110,13 +106,11 @@ class HttpProvider(ABC):
         self._strip = options.get("strip", self.strip)
         self._key_variable = options.get("key_variable", self.key_variable)
         self._key_sent = bool(api_key)
-        self._extra = options.get("extra", {})
         self._headers = {
             "content-type": "application/json",
             "accept": "text/event-stream",
             **self.headers,
             **key_headers(options.get("key_header", self.key_header), api_key),
-            **options.get("headers", {}),
         }
         self._timeouts = options.get("timeouts") or Timeouts()
         self._client = Client(self._timeouts)
@@ -202,7 +196,7 @@ class HttpProvider(ABC):
                 response.close()
 
     def _encode(self, request: Request, unfinished: list[Json]) -> tuple[dict[str, str], bytes]:
-        body = {**self._body(request, unfinished), **self._extra}
+        body = self._body(request, unfinished)
         return {**self._headers, **self._request_headers(request, body)}, msgspec.json.encode(body)
 
     async def close(self) -> None:
@@ -368,12 +362,11 @@ def _translate(error: HttpError) -> ModelError:
 class EventReader:
     """Parses server-sent events from chunks that may end anywhere; returns the data of each complete event.
 
-    Raises CutStream for an event of more than `limit` bytes: an endless one would exhaust memory.
+    Raises CutStream for an event of more than `MAX_EVENT_BYTES`: an endless one would exhaust memory.
     """
 
-    def __init__(self, limit: int = MAX_EVENT_BYTES, *, ndjson: bool = False) -> None:
+    def __init__(self, *, ndjson: bool = False) -> None:
         """`ndjson`: each line is an event."""
-        self._limit = limit
         self._ndjson = ndjson
         self._rest: list[bytes] = []
         """Chunks of an incomplete line."""
@@ -396,8 +389,8 @@ class EventReader:
         if chunk:
             self._rest.append(chunk)
             self._held += len(chunk)
-        if self._held > self._limit:
-            raise CutStream(f"the server sent an event of more than {self._limit:,} bytes")
+        if self._held > MAX_EVENT_BYTES:
+            raise CutStream(f"the server sent an event of more than {MAX_EVENT_BYTES:,} bytes")
         return events
 
     def end(self) -> list[bytes]:

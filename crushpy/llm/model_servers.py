@@ -176,7 +176,7 @@ async def _loaded_windows(
     for answer in await asyncio.gather(*map(ask, paths)):
         for entry in (*as_objects(answer.get("data")), *as_objects(answer.get("models"))):
             found[_text(entry, "id", "name", "model")] = _count(entry, *_WINDOWS)
-        found[""] = found.get("") or _count(_object(answer, "default_generation_settings"), "n_ctx")
+        found[""] = found.get("") or _count(as_object(answer.get("default_generation_settings")), "n_ctx")
     return {name: window for name, window in found.items() if window}
 
 
@@ -212,7 +212,7 @@ async def _show_ollama(
     shown = as_object(await _get(client, f"{root}/api/show", headers, body))
     if not ("details" in shown or "model_info" in shown):
         raise ListFailed("it does not answer like Ollama")
-    facts = _object(shown, "model_info")
+    facts = as_object(shown.get("model_info"))
     limit = next((_count(facts, key) for key in facts if key.endswith(".context_length")), None)
     chosen = re.search(r"^num_ctx +(\d+)$", _text(shown, "parameters"), re.MULTILINE)
     usual = max(DEFAULT_NUM_CTX, next((loaded[key] for key in loaded if same_model(key, name)), 0))
@@ -344,7 +344,7 @@ def _entries(answer: Any, *names: str) -> Iterator[Json]:
 
 def _parse_model(entry: Json) -> ServedModel | None:
     """An entry of a list in OpenAI's form, with extensions of routers and servers; None if not for chat."""
-    shape, capable = _object(entry, "architecture"), _object(entry, "capabilities")
+    shape, capable = as_object(entry.get("architecture")), as_object(entry.get("capabilities"))
     if "text" not in shape.get("output_modalities", ["text"]) or capable.get("completion_chat") is False:
         return None
     if entry.get("type", "model") not in ("model", "chat", "language", "code", "llm", "vlm"):
@@ -352,12 +352,12 @@ def _parse_model(entry: Json) -> ServedModel | None:
     if entry.get("supports_chat") is False:
         return None
     takes = entry.get("supported_parameters")
-    top, meta = _object(entry, "top_provider"), _object(entry, "meta")
+    top, meta = as_object(entry.get("top_provider")), as_object(entry.get("meta"))
     return ServedModel(
         _text(entry, "id", "name"),
         _count(entry, *_WINDOWS) or _count(top, *_WINDOWS) or _count(meta, "n_ctx"),
         _count(entry, *_OUTPUTS) or _count(top, *_OUTPUTS),
-        *_prices(_object(entry, "pricing")),
+        *_prices(as_object(entry.get("pricing"))),
         tools="tools" in takes if isinstance(takes, list) else None,
         images="image" in shape["input_modalities"] if shape.get("input_modalities") else None,
         thinking="reasoning" in takes if isinstance(takes, list) else None,
@@ -377,11 +377,6 @@ def _dollars(value: object, tokens: int) -> float | None:
     except (TypeError, ValueError):
         return None
     return round(amount, 6) if 0 <= amount <= 1_000_000 else None  # -1: variable
-
-
-def _object(entry: Json, name: str) -> Json:
-    value = entry.get(name)
-    return cast(Json, value) if isinstance(value, dict) else {}
 
 
 def _count(entry: Json, *names: str) -> int | None:

@@ -27,11 +27,6 @@ all vendors behind it."""
 _HOISTED_BEHIND_ROUTER = ("anthropic/", "google/", "amazon/")
 
 
-def placement(model: str, settings: "Settings") -> str:
-    """`message`, `append` or `keep`: the user's choice, else the default of the protocol."""
-    return chosen_placement(model, settings) or usual_placement(model, settings)
-
-
 def chosen_placement(model: str, settings: "Settings") -> str:
     """The placement in the settings; empty if it is not set."""
     chosen = settings.compaction.status_placement
@@ -42,7 +37,7 @@ def chosen_placement(model: str, settings: "Settings") -> str:
 
 
 def usual_placement(model: str, settings: "Settings") -> str:
-    """The placement that the protocol of `model` accepts."""
+    """The placement that the protocol of `model` accepts: `message`, `append` or `keep`."""
     vendor = catalog.provider_of(model)
     if vendor == "openrouter":
         return "append" if model.partition("/")[2].startswith(_HOISTED_BEHIND_ROUTER) else "message"

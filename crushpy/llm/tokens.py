@@ -8,7 +8,6 @@ import os
 import re
 import threading
 from collections.abc import Callable
-from pathlib import Path
 
 import msgspec
 
@@ -73,7 +72,7 @@ class Counter:
         """The size of `text` in tokens, and whether that is exact (False: bytes/4)."""
         encode = self._vocabulary.encode
         if encode is None:
-            return _guess(text), False
+            return -(-len(text.encode("utf-8", "surrogatepass")) // BYTES_PER_TOKEN), False
         return sum(len(encode(text[at : at + _SLICE])) for at in range(0, len(text), _SLICE)), True
 
     def count_message(self, message: Message, count_image: CountImage = flat_tokens) -> tuple[int, bool]:
@@ -97,10 +96,6 @@ def sent_text(part: Part) -> str:
     if isinstance(part, ToolCall):
         return f"{part.name} {part.bad_json or msgspec.json.encode(part.args).decode()}"
     return part.text
-
-
-def _guess(text: str) -> int:
-    return -(-len(text.encode("utf-8", "surrogatepass")) // BYTES_PER_TOKEN)
 
 
 # --- vocabularies, one of each in a process --------------------------------------------------------------
@@ -143,7 +138,8 @@ def _load(name: str) -> Encode:
 
     import tiktoken
 
-    folder = shipped_vocabularies()
+    package = litellm_folder()
+    folder = package and package / "litellm_core_utils" / "tokenizers"
     file, sha256 = SHIPPED_FILES[name]
     if folder is None or hashlib.sha256((folder / file).read_bytes()).hexdigest() != sha256:
         raise FileNotFoundError(f"litellm does not ship the vocabulary {name}")
@@ -155,8 +151,3 @@ def _load(name: str) -> Encode:
         del os.environ["TIKTOKEN_CACHE_DIR"]
         if before is not None:
             os.environ["TIKTOKEN_CACHE_DIR"] = before
-
-
-def shipped_vocabularies() -> Path | None:
-    folder = litellm_folder()
-    return folder and folder / "litellm_core_utils" / "tokenizers"

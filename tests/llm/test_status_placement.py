@@ -13,7 +13,7 @@ from support.talk import Talks
 from crushpy.core.messages import Message, Text, ToolCall, ToolResult
 from crushpy.llm.openai.chat_request import chat_messages, chat_tools, litellm_dialect
 from crushpy.llm.protocol import Request, ToolSpec
-from crushpy.llm.status_placement import placement
+from crushpy.llm.status_placement import chosen_placement, usual_placement
 from crushpy.settings import Compaction, ModelSettings, ProviderSettings, Settings
 
 STATUS = '<context_status>{"used_pct":50,"remaining_tokens":100000,"context_window":200000}</context_status>'
@@ -39,7 +39,7 @@ def request(model: str, *, after_tool: bool) -> Request:
         messages=tuple(messages),
         tools=(ToolSpec("ls", "lists", {"type": "object", "properties": {}}),),
         status=STATUS,
-        status_placement=placement(model, Settings()),
+        status_placement=usual_placement(model, Settings()),
     )
 
 
@@ -101,15 +101,17 @@ def test_for_claude_the_status_is_inside_the_last_tool_result_and_after_the_last
 
 
 def test_what_the_user_chose_and_what_was_learnt_goes_before_the_providers_habit() -> None:
-    assert placement("openai/x", Settings()) == "message"
-    assert placement("anthropic/x", Settings()) == "append"
-    assert placement("openrouter/anthropic/x", Settings()) == "append"
-    assert placement("openrouter/qwen/x", Settings()) == "message"
-    assert placement("anthropic/x", Settings(compaction=Compaction(status_placement="message"))) == "message"
+    assert chosen_placement("openai/x", Settings()) == ""
+    assert usual_placement("openai/x", Settings()) == "message"
+    assert usual_placement("anthropic/x", Settings()) == "append"
+    assert usual_placement("openrouter/anthropic/x", Settings()) == "append"
+    assert usual_placement("openrouter/qwen/x", Settings()) == "message"
+    chosen = Settings(compaction=Compaction(status_placement="message"))
+    assert chosen_placement("anthropic/x", chosen) == "message"
     learnt = Settings(models={"openai/x": ModelSettings(status_placement="append")})
-    assert placement("openai/x", learnt) == "append"
+    assert chosen_placement("openai/x", learnt) == "append"
     own = Settings(providers={"mine": ProviderSettings(api_base="http://127.0.0.1:1/v1")})
-    assert placement("mine/x", own) == "message"
+    assert usual_placement("mine/x", own) == "message"
 
 
 @pytest.mark.parametrize(
@@ -121,15 +123,15 @@ def test_what_the_user_chose_and_what_was_learnt_goes_before_the_providers_habit
 )
 def test_the_protocol_decides_about_the_form_and_the_address_does_not(protocol: Any, expected: str) -> None:
     gateway = ProviderSettings(api_base="http://127.0.0.1:1/v1", protocol=protocol)
-    assert placement("mine/x", Settings(providers={"mine": gateway})) == expected
+    assert usual_placement("mine/x", Settings(providers={"mine": gateway})) == expected
 
 
 @pytest.mark.parametrize("vendor", ["anthropic", "gemini"])
 def test_a_gateway_gets_the_form_of_the_vendor_it_stands_for(vendor: str) -> None:
     gateway = Settings(providers={vendor: ProviderSettings(api_base="http://127.0.0.1:1")})
-    assert placement(f"{vendor}/x", gateway) == "append"
+    assert usual_placement(f"{vendor}/x", gateway) == "append"
     plain = Settings(providers={vendor: ProviderSettings(api_base="http://127.0.0.1:1", protocol="chat")})
-    assert placement(f"{vendor}/x", plain) == "message"
+    assert usual_placement(f"{vendor}/x", plain) == "message"
 
 
 @pytest.mark.parametrize(

@@ -222,7 +222,7 @@ class LiteLLMCalls:
         if self._access.api_key or self._access.api_base:
             # A local server may not need a key, but litellm does.
             arguments["api_key"] = self._access.api_key or "none"
-        return {**arguments, **self._access.extra}
+        return arguments
 
     def _to_model_error(self, error: Exception, request: Request, opened: bool) -> ModelError:
         """Convert an exception of litellm's, whose cause is levels deep. `opened`: the reply had begun."""

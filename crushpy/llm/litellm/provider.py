@@ -130,15 +130,11 @@ class LiteLLMProcess(HelperProcess["Piece | ModelError"]):
 
 
 class ProviderAccess(Data, frozen=True):
-    """How to reach a provider. litellm reads the environment if there is no key or address.
-
-    `extra` holds further arguments of every call.
-    """
+    """How to reach a provider. litellm reads the environment if there is no key or address."""
 
     api_base: str | None = None
     api_key: str | None = None
     key_variable: str = ""
-    extra: Json = msgspec.field(default_factory=dict[str, Any])
     timeouts: Timeouts = Timeouts()
 
 
