@@ -84,7 +84,8 @@ def covered(fact: str, carried: str) -> bool:
     start = carried.find(part)
     while start >= 0:
         before, after = carried[max(0, start - 1) : start], carried[start + len(part) : start + len(part) + 2]
-        if not (opens and _joins_before(before)) and not (closes and _joins_after(after)):
+        joins_before = opens and before and (_is_word(before) or before in "./-")
+        if not joins_before and not (closes and _joins_after(after)):
             return True
         start = carried.find(part, start + 1)
     return False
@@ -94,13 +95,8 @@ def _is_word(char: str) -> bool:
     return char.isalnum() or char == "_"
 
 
-def _joins_before(char: str) -> bool:
-    """Whether the character before a match makes it part of something longer."""
-    return bool(char) and (_is_word(char) or char in "./-")
-
-
 def _joins_after(chars: str) -> bool:
-    """The same for the characters after it: a full stop ends a sentence, but `.py` continues."""
+    """Whether a match goes on with these characters: a full stop ends a sentence, but `.py` continues."""
     if not chars:
         return False
     return _is_word(chars[0]) or chars[0] == "-" or (chars[0] in "./" and _is_word(chars[1:] or " "))

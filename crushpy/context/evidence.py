@@ -62,8 +62,8 @@ def build_evidence(
     """The evidence as text, at most `limit` tokens; a single request above `request_limit` is shortened."""
     first = ledger.first_reply
     found = _Facts(
-        [facts.UserRequest(one.id, redact(one.text)) for one in ledger.requests],
-        facts.Reply(first.id, redact(first.text)) if first else None,
+        [facts.Quote(one.id, redact(one.text)) for one in ledger.requests],
+        facts.Quote(first.id, redact(first.text)) if first else None,
         list(_sections(ledger, around, redact)),
         ledger.dropped,
         request_limit,
@@ -82,8 +82,8 @@ def build_evidence(
 class _Facts(Data, frozen=True):
     """Everything that evidence may contain, and how it is measured."""
 
-    asked: Sequence[facts.UserRequest]
-    reply: facts.Reply | None
+    asked: Sequence[facts.Quote]
+    reply: facts.Quote | None
     sections: Sequence[Section]
     gone: dict[str, int]
     """What is no longer carried because of its age, by kind."""
@@ -135,7 +135,7 @@ def _short_note(left_out: dict[str, int]) -> str:
 
 
 def _requests(
-    asked: Sequence[facts.UserRequest], room: int, request_limit: int, count: Count
+    asked: Sequence[facts.Quote], room: int, request_limit: int, count: Count
 ) -> tuple[dict[int, str], int]:
     """The first request, then the others from the newest back, by number; and their size.
 
@@ -158,11 +158,11 @@ def _requests(
     return kept, spent
 
 
-def _quoted(request: facts.UserRequest, limit: int, count: Count) -> str:
+def _quoted(request: facts.Quote, limit: int, count: Count) -> str:
     return element("request", quoted(request.text, limit, count, request.id))
 
 
-def _first_reply(reply: facts.Reply, limit: int, count: Count) -> str:
+def _first_reply(reply: facts.Quote, limit: int, count: Count) -> str:
     if limit < MIN_FIRST_REPLY_TOKENS:
         return ""
     return element("note", quoted(reply.text, limit, count, reply.id), id=reply.id, what="first answer")

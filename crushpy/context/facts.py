@@ -38,19 +38,12 @@ _TESTS = re.compile(
 )
 
 _JOBS = ("job_output", "job_kill")
-_SEARCHED_CHARS = 2_000
-"""Characters of a command that are searched: the rest is a script, not a call."""
+SEARCHED_CHARS = 2_000
+"""Characters of a command that are searched: the rest is a message or a script, not a call."""
 
 
-class UserRequest(Data, frozen=True):
-    """A user's own words."""
-
-    id: str
-    text: str
-
-
-class Reply(Data, frozen=True):
-    """What the model said."""
+class Quote(Data, frozen=True):
+    """What the user asked, or the model said, and the id of the message."""
 
     id: str
     text: str
@@ -71,7 +64,7 @@ class Command(Data, frozen=True):
 
     @property
     def is_test(self) -> bool:
-        return _TESTS.search(self.text[:_SEARCHED_CHARS]) is not None
+        return _TESTS.search(self.text[:SEARCHED_CHARS]) is not None
 
 
 class Touched(Data, frozen=True):
@@ -93,10 +86,10 @@ def calls(messages: Sequence[Message]) -> Iterator[tuple[ToolCall, ToolResult]]:
             yield waiting.pop(result.call_id), result
 
 
-def requests(messages: Sequence[Message]) -> list[UserRequest]:
+def requests(messages: Sequence[Message]) -> list[Quote]:
     """The user's prompts, oldest first, with a line for each picture. Seeds and notes are not the user's."""
     return [
-        UserRequest(message.id, text)
+        Quote(message.id, text)
         for message in messages
         if message.role == "user" and (text := request_text(message))
     ]

@@ -70,7 +70,7 @@ class Ledger(Data, frozen=True):
     generation: int = 0
     clock: int = 0
     messages: int = 0
-    requests: tuple[facts.UserRequest, ...] = ()
+    requests: tuple[facts.Quote, ...] = ()
     commands: tuple[RunFact, ...] = ()
     """In order of the last run."""
     files: tuple[FileFact, ...] = ()
@@ -82,7 +82,7 @@ class Ledger(Data, frozen=True):
     ended_jobs: tuple[tuple[str, str], ...] = ()
     dropped: dict[str, int] = msgspec.field(default_factory=dict[str, int])
     """How many facts of each kind are no longer held."""
-    first_reply: facts.Reply | None = None
+    first_reply: facts.Quote | None = None
     """The last text of the first turn."""
     rules: tuple[RuleFact, ...] | None = None
     """The user's standing rules, those that ended included. None if they were not searched for."""

@@ -37,8 +37,8 @@ class CommandFacts(Data, frozen=True):
 
 
 class MessageFacts(Data, frozen=True):
-    request: facts.UserRequest | None = None
-    reply: facts.Reply | None = None
+    request: facts.Quote | None = None
+    reply: facts.Quote | None = None
     """Text of a reply that may belong to the first turn of the conversation."""
     tool: str = ""
     """The tool that a call was answered by."""
@@ -78,17 +78,17 @@ class FactReader:
         if message.role == "user":
             text = facts.request_text(message)
             bounded = _bounded(text, message.id, MAX_REQUEST_CHARS)
-            request = facts.UserRequest(message.id, bounded) if text else None
+            request = facts.Quote(message.id, bounded) if text else None
             return self._said(message, request)
         if message.role == "assistant":
             text = message.text.strip() if self._asked <= 1 else ""  # a child may begin in the first turn
             bounded = _bounded(text, message.id, MAX_REPLY_CHARS)
-            return MessageFacts(reply=facts.Reply(message.id, bounded)) if text else NOTHING
+            return MessageFacts(reply=facts.Quote(message.id, bounded)) if text else NOTHING
         result = message.result
         call = self._waiting.get(result.call_id) if result is not None else None
         return self._of_call(call, result) if call is not None and result is not None else NOTHING
 
-    def _said(self, message: Message, request: facts.UserRequest | None) -> MessageFacts:
+    def _said(self, message: Message, request: facts.Quote | None) -> MessageFacts:
         if self._phrases is None:
             return MessageFacts(request=request) if request else NOTHING
         found = edits_in(message)

@@ -22,8 +22,6 @@ _ONLY_LOOKS = re.compile(r"(?:^|\s)(?:--dry-run|--help|-h)(?=\s|$)")
 _NOTHING_DONE = re.compile(
     r"nothing (?:added )?to commit|no changes added to commit|aborting commit", re.IGNORECASE
 )
-_SEARCHED_CHARS = 2_000
-"""Characters of a command that are searched: the rest is a message or a script."""
 
 
 def moment_at(history: Sequence[Message], before: Iterable[Todo], now: Iterable[Todo]) -> str:
@@ -58,7 +56,7 @@ def _completed(todos: Iterable[Todo]) -> Counter[str]:
 def _committed(command: facts.Command) -> bool:
     if command.failed or command.exit_code != 0 or command.background:
         return False
-    found = _COMMIT.search(command.text[:_SEARCHED_CHARS])
+    found = _COMMIT.search(command.text[: facts.SEARCHED_CHARS])
     return (
         found is not None
         and _ONLY_LOOKS.search(found["rest"]) is None

@@ -31,34 +31,25 @@ def image_line(image: Image, why: str = "cut") -> str:
 
 def apply_override(message: Message, override: MessageOverride) -> Message:
     """The message as a request shows it. Status and ids are unchanged; images become a line each."""
-    parts: list[Part] = []
-    for part in message.parts:
-        match part:
-            case ToolResult():
-                lines = "".join(f"\n{image_line(image)}" for image in part.images)
-                text = truncate_text(part.text, override) + lines
-                parts.append(msgspec.structs.replace(part, text=text, images=()))
-            case Image():
-                parts.append(Text(image_line(part)))
-            case Text():
-                parts.append(Text(truncate_text(part.text, override)))
-            case _:
-                parts.append(part)
-    return msgspec.structs.replace(message, parts=tuple(parts), tokens=0)
+    return _rewritten(message, lambda text: truncate_text(text, override), "cut")
 
 
 def without_images(message: Message, why: str) -> Message:
     """The message for a model that cannot look at pictures: each is a line. Everything else is unchanged."""
-    if not message.images:
-        return message
+    return _rewritten(message, lambda text: text, why) if message.images else message
+
+
+def _rewritten(message: Message, shorten: Callable[[str], str], why: str) -> Message:
     parts: list[Part] = []
     for part in message.parts:
         match part:
             case ToolResult():
                 lines = "".join(f"\n{image_line(image, why)}" for image in part.images)
-                parts.append(msgspec.structs.replace(part, text=part.text + lines, images=()))
+                parts.append(msgspec.structs.replace(part, text=shorten(part.text) + lines, images=()))
             case Image():
                 parts.append(Text(f"\n{image_line(part, why)}"))
+            case Text():
+                parts.append(msgspec.structs.replace(part, text=shorten(part.text)))
             case _:
                 parts.append(part)
     return msgspec.structs.replace(message, parts=tuple(parts), tokens=0)

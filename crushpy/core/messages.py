@@ -144,11 +144,6 @@ class Thinking(Data, frozen=True, tag="thinking"):
     seconds: int = 0
     """How long it took, in whole seconds."""
 
-    @property
-    def is_bound(self) -> bool:
-        """Whether its model accepts it only after an unchanged prefix."""
-        return any(BOUND_PREFIX in block for block in self.opaque)
-
 
 class ToolCall(Data, frozen=True, tag="tool_call"):
     """One call that a model asked for. `args` is what the model wrote, before validation."""
@@ -347,7 +342,9 @@ class Message(Data, frozen=True):
 
     @property
     def has_bound_thinking(self) -> bool:
-        return any(isinstance(part, Thinking) and part.is_bound for part in self.parts)
+        """Whether its model accepts it only after an unchanged prefix."""
+        thoughts = (part for part in self.parts if isinstance(part, Thinking))
+        return any(BOUND_PREFIX in block for thought in thoughts for block in thought.opaque)
 
     @property
     def says_something(self) -> bool:

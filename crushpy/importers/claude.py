@@ -23,7 +23,8 @@ from crushpy.importers.foreign import (
     Unmapped,
 )
 from crushpy.importers.foreign_files import LineTree, json_lines, jsonl_sessions
-from crushpy.importers.foreign_values import listing, mapping, seconds_of, text_of, whole
+from crushpy.importers.foreign_values import listing, seconds_of, whole
+from crushpy.util.read_json import as_object, as_text
 
 KNOWN_VERSION = 2
 _HEAD_LINES = 200
@@ -59,7 +60,7 @@ def _session(file: Path) -> ForeignSession:
     created_at = 0.0
     for line in islice(json_lines(file, Unmapped()), _HEAD_LINES):
         for key in ("cwd", "sessionId", "version"):
-            found[key] = found.get(key) or text_of(line.value.get(key))
+            found[key] = found.get(key) or as_text(line.value.get(key))
         created_at = created_at or seconds_of(line.value.get("timestamp"))
     own = file.stem if _UUID.fullmatch(file.stem.lower()) else found.get("sessionId") or file.stem
     return ForeignSession(
@@ -81,7 +82,7 @@ def _read(file: Path, unmapped: Unmapped) -> Iterator[Item]:
     counted: set[str] = set()
     for line in json_lines(file, unmapped):
         value = line.value
-        kind = text_of(value.get("type"))
+        kind = as_text(value.get("type"))
         if kind in _TITLES:
             continue
         if value.get("isSidechain") is True:
@@ -93,8 +94,8 @@ def _read(file: Path, unmapped: Unmapped) -> Iterator[Item]:
         elif line.number not in chosen:
             unmapped["message of another branch" if line.number in known else "repeated message"] += 1
         elif value.get("isCompactSummary") is True:
-            tokens = whole(mapping((boundary or {}).get("compactMetadata")).get("preTokens"))
-            summary = values.texts_in(mapping(value.get("message")).get("content"))
+            tokens = whole(as_object((boundary or {}).get("compactMetadata")).get("preTokens"))
+            summary = values.texts_in(as_object(value.get("message")).get("content"))
             at = seconds_of(value.get("timestamp"))
             yield ForeignCompaction(_id(value, line.number), summary, at, tokens_before=tokens)
             boundary = None
@@ -111,32 +112,32 @@ def _index(file: Path) -> tuple[LineTree, str]:
     tree = LineTree()
     titles: dict[str, str] = {}
     for number, value in json_lines(file, Unmapped()):
-        kind = text_of(value.get("type"))
+        kind = as_text(value.get("type"))
         if kind == "summary":
-            rank = kind if text_of(value.get("leafUuid")) in tree else "summary of another session"
-            titles[rank] = text_of(value.get("summary"))
+            rank = kind if as_text(value.get("leafUuid")) in tree else "summary of another session"
+            titles[rank] = as_text(value.get("summary"))
         elif kind in _TITLES:
-            titles[kind] = text_of(value.get("customTitle") or value.get("aiTitle"))
+            titles[kind] = as_text(value.get("customTitle") or value.get("aiTitle"))
         if value.get("isSidechain") is not True:
             _add_line(tree, number, value, kind)
     return tree, next((titles[rank] for rank in _TITLES if titles.get(rank)), "")
 
 
 def _add_line(tree: LineTree, number: int, value: Json, kind: str) -> None:
-    message = mapping(value.get("message"))
+    message = as_object(value.get("message"))
     is_message = kind in ("user", "assistant") and bool(message.get("content"))
-    has_id = bool(text_of(value.get("uuid")))
+    has_id = bool(as_text(value.get("uuid")))
     if not has_id and not is_message:
         return
     starts_over = value.get("isCompactSummary") is True or value.get("subtype") == "compact_boundary"
     blocks = _blocks(message.get("content"))
     # A reply with several calls branches into one line per result.
-    calls = [text_of(block.get("id") or block.get("tool_use_id")) for block in blocks]
-    reply = text_of(message.get("id")) if kind == "assistant" else ""
+    calls = [as_text(block.get("id") or block.get("tool_use_id")) for block in blocks]
+    reply = as_text(message.get("id")) if kind == "assistant" else ""
     tree.add(
         number,
         _id(value, number),
-        text_of(value.get("parentUuid") or value.get("logicalParentUuid")) if has_id else "",
+        as_text(value.get("parentUuid") or value.get("logicalParentUuid")) if has_id else "",
         is_message=is_message,
         follows=starts_over or not has_id,
         groups=[f"reply {reply}"] * bool(reply) + [f"call {call}" for call in calls if call],
@@ -144,17 +145,17 @@ def _add_line(tree: LineTree, number: int, value: Json, kind: str) -> None:
 
 
 def _id(value: Json, number: int) -> str:
-    return text_of(value.get("uuid")) or f"line {number}"
+    return as_text(value.get("uuid")) or f"line {number}"
 
 
 def _blocks(content: Any) -> list[Json]:
     given = [{"type": "text", "text": content}] if isinstance(content, str) else listing(content)
-    return [mapping(block) for block in given]
+    return [as_object(block) for block in given]
 
 
 def _reply(value: Json, own: str, unmapped: Unmapped, counted: set[str]) -> Iterator[Item]:
-    message = mapping(value.get("message"))
-    model = text_of(message.get("model"))
+    message = as_object(value.get("message"))
+    model = as_text(message.get("model"))
     if value.get("isApiErrorMessage") is True or model == "<synthetic>":
         unmapped["error message"] += 1
         return
@@ -168,9 +169,9 @@ def _reply(value: Json, own: str, unmapped: Unmapped, counted: set[str]) -> Iter
             case "text":
                 parts += values.text_parts(block.get("text"))
             case kind:
-                unmapped[f"block {text_of(kind)}".strip()] += 1
-    reply = text_of(message.get("id")) or own
-    used = None if reply in counted else _usage(mapping(message.get("usage")))
+                unmapped[f"block {as_text(kind)}".strip()] += 1
+    reply = as_text(message.get("id")) or own
+    used = None if reply in counted else _usage(as_object(message.get("usage")))
     counted.add(reply)  # every line of a reply repeats its usage
     model = f"anthropic/{model}" if model else ""
     yield Piece(own, "assistant", tuple(parts), seconds_of(value.get("timestamp")), reply, model, used)
@@ -182,13 +183,13 @@ def _prompt(value: Json, own: str, unmapped: Unmapped) -> Iterator[Item]:
         return
     at = seconds_of(value.get("timestamp"))
     parts: list[Part] = []
-    for block in _blocks(mapping(value.get("message")).get("content")):
+    for block in _blocks(as_object(value.get("message")).get("content")):
         if block.get("type") == "tool_result":
             call = block.get("tool_use_id")
             given = _shown(_blocks(block.get("content")), unmapped)
             result = values.tool_result(call, given, block.get("is_error") is True)
-            yield Piece(f"{own}/{text_of(call)}", "tool", (result,), at)
-        elif block.get("type") == "text" and _GENERATED_TEXT.match(text_of(block.get("text")).lstrip()):
+            yield Piece(f"{own}/{as_text(call)}", "tool", (result,), at)
+        elif block.get("type") == "text" and _GENERATED_TEXT.match(as_text(block.get("text")).lstrip()):
             unmapped["generated message"] += 1
         else:
             parts += _shown([block], unmapped)
@@ -199,13 +200,13 @@ def _prompt(value: Json, own: str, unmapped: Unmapped) -> Iterator[Item]:
 def _shown(blocks: list[Json], unmapped: Unmapped) -> Iterator[Part]:
     """Texts and attachments."""
     for block in blocks:
-        kind, source = text_of(block.get("type")), mapping(block.get("source"))
+        kind, source = as_text(block.get("type")), as_object(block.get("source"))
         if kind == "text":
-            yield from values.text_parts(text_of(block.get("text")).strip() and block.get("text"))
+            yield from values.text_parts(as_text(block.get("text")).strip() and block.get("text"))
         elif kind not in ("image", "document"):
             unmapped[f"block {kind}".strip()] += 1
         elif source.get("type") == "url":
-            yield Text(f"[{kind} {text_of(source.get('url'))[:200]}]")
+            yield Text(f"[{kind} {as_text(source.get('url'))[:200]}]")
         else:
             yield values.image(source.get("media_type"), source.get("data"))
 

@@ -25,7 +25,8 @@ from crushpy.importers.foreign import (
     Unmapped,
 )
 from crushpy.importers.foreign_files import json_lines, jsonl_sessions
-from crushpy.importers.foreign_values import listing, mapping, seconds_of, text_of, whole
+from crushpy.importers.foreign_values import listing, seconds_of, whole
+from crushpy.util.read_json import as_object, as_text
 
 KNOWN_VERSION = 0
 _HEAD_LINES = 20
@@ -65,15 +66,15 @@ def _session(file: Path) -> Found:
     meta: Json = {}
     for line in islice(json_lines(file, Unmapped()), _HEAD_LINES):
         if line.value.get("type") == "session_meta" or (line.number == 1 and "id" in line.value):
-            meta = mapping(line.value.get("payload")) or line.value
+            meta = as_object(line.value.get("payload")) or line.value
             break
-    if "subagent" in mapping(meta.get("source")):
+    if "subagent" in as_object(meta.get("source")):
         return SkippedSession(file)
-    vendor = text_of(meta.get("model_provider")) or "openai"
+    vendor = as_text(meta.get("model_provider")) or "openai"
     return ForeignSession(
-        id=text_of(meta.get("id")) or file.stem,
+        id=as_text(meta.get("id")) or file.stem,
         file=file,
-        cwd=text_of(meta.get("cwd")),
+        cwd=as_text(meta.get("cwd")),
         read=lambda unmapped: _Reader(vendor, unmapped).read(file),
         created_at=seconds_of(meta.get("timestamp")),
         note=values.newer_version("codex", meta.get("cli_version"), KNOWN_VERSION),
@@ -112,17 +113,17 @@ class _Reader:
 
     def _items(self, file: Path) -> Iterator[Item | Usage]:
         for number, value in json_lines(file, self._unmapped):
-            kind, payload = text_of(value.get("type")), mapping(value.get("payload"))
+            kind, payload = as_text(value.get("type")), as_object(value.get("payload"))
             own, at = f"line {number}", seconds_of(value.get("timestamp"))
             match kind:
                 case "session_meta":
                     pass
                 case "turn_context":
-                    self._model = text_of(payload.get("model")) or self._model
+                    self._model = as_text(payload.get("model")) or self._model
                 case "response_item":
                     yield from self._item(payload, own, at)
-                case "compacted" if text_of(payload.get("message")).strip():
-                    yield ForeignCompaction(own, text_of(payload["message"]), at)
+                case "compacted" if as_text(payload.get("message")).strip():
+                    yield ForeignCompaction(own, as_text(payload["message"]), at)
                 case "compacted":
                     self._unmapped["compaction without a readable summary"] += 1
                 case "event_msg":
@@ -135,11 +136,11 @@ class _Reader:
                     self._unmapped[kind] += 1
 
     def _event(self, event: Json) -> Iterator[Item | Usage]:
-        kind = text_of(event.get("type"))
+        kind = as_text(event.get("type"))
         if kind == "thread_name_updated":
-            yield Heading(text_of(event.get("thread_name")))
+            yield Heading(as_text(event.get("thread_name")))
         elif kind == "token_count":
-            used = _usage(mapping(mapping(event.get("info")).get("last_token_usage")))
+            used = _usage(as_object(as_object(event.get("info")).get("last_token_usage")))
             if used is not None:
                 yield used
         elif kind == "thread_rolled_back":
@@ -148,11 +149,11 @@ class _Reader:
             self._unmapped[f"event {kind}".strip()] += 1
 
     def _item(self, item: Json, own: str, at: float) -> Iterator[Item]:
-        kind = text_of(item.get("type"))
+        kind = as_text(item.get("type"))
         if kind == "message":
             yield from self._message(item, own, at)
         elif kind == "reasoning":
-            texts = [text_of(mapping(one).get("text")) for one in listing(item.get("summary"))]
+            texts = [as_text(as_object(one).get("text")) for one in listing(item.get("summary"))]
             if any(texts):
                 yield self._reply(own, at, Thinking("\n\n".join(filter(None, texts))))
         elif kind in _CALLS:
@@ -164,7 +165,7 @@ class _Reader:
 
     def _message(self, item: Json, own: str, at: float) -> Iterator[Item]:
         parts = _parts(item.get("content"))
-        role = text_of(item.get("role"))
+        role = as_text(item.get("role"))
         if role == "assistant" and parts:
             yield self._reply(own, at, *parts)
         elif role == "user" and parts:
@@ -187,8 +188,8 @@ def _is_summary(reply: Piece, compaction: ForeignCompaction) -> bool:
 
 def _parts(content: Any) -> list[Part]:
     parts: list[Part] = []
-    for block in map(mapping, listing(content)):
-        if block.get("type") in ("input_text", "output_text", "text") and text_of(block.get("text")).strip():
+    for block in map(as_object, listing(content)):
+        if block.get("type") in ("input_text", "output_text", "text") and as_text(block.get("text")).strip():
             parts.append(Text(block["text"]))
         elif block.get("type") == "input_image":
             parts.append(values.image_from_url(block.get("image_url")))
@@ -200,11 +201,11 @@ def _is_generated(part: Part) -> bool:
 
 
 def _call(item: Json, kind: str) -> ToolCall:
-    own = text_of(item.get("call_id")) or text_of(item.get("id"))
+    own = as_text(item.get("call_id")) or as_text(item.get("id"))
     if kind == "local_shell_call":
-        return ToolCall(own, "shell", {"command": mapping(item.get("action")).get("command", [])})
+        return ToolCall(own, "shell", {"command": as_object(item.get("action")).get("command", [])})
     if kind == "custom_tool_call":
-        return ToolCall(own, text_of(item.get("name")), {"input": text_of(item.get("input"))})
+        return ToolCall(own, as_text(item.get("name")), {"input": as_text(item.get("input"))})
     return values.tool_call(own, item.get("name"), item.get("arguments"))
 
 
@@ -212,14 +213,14 @@ def _result(item: Json) -> ToolResult:
     output: Any = item.get("output")
     if isinstance(output, list):
         return values.tool_result(item.get("call_id"), _parts(output), False)
-    text = text_of(mapping(output).get("content")) or text_of(output)
+    text = as_text(as_object(output).get("content")) or as_text(output)
     if text.startswith('{"output":'):  # a command in an early release
-        told = mapping(values.parsed(text))
-        code = mapping(told.get("metadata")).get("exit_code")
+        told = as_object(values.parsed(text))
+        code = as_object(told.get("metadata")).get("exit_code")
         if isinstance(told.get("output"), str):
             text = (f"Exit code: {code}\n" if isinstance(code, int) and code else "") + told["output"]
     found = _EXIT_CODE.search(text[:400])
-    failed = mapping(output).get("success") is False or (found is not None and found[1] != "0")
+    failed = as_object(output).get("success") is False or (found is not None and found[1] != "0")
     return values.tool_result(item.get("call_id"), [Text(text)], failed)
 
 

@@ -19,15 +19,9 @@ from crushpy.importers.foreign import (
     SkippedSession,
     Unmapped,
 )
-from crushpy.importers.foreign_files import (
-    LEADS_OUT,
-    ForeignDatabase,
-    Row,
-    leads_inside,
-    readable_sessions,
-    reading,
-)
-from crushpy.importers.foreign_values import listing, mapping, seconds_of, text_of
+from crushpy.importers.foreign_files import ForeignDatabase, Row, readable_sessions, reading
+from crushpy.importers.foreign_values import listing, seconds_of
+from crushpy.util.read_json import as_object, as_text
 
 KNOWN_SCHEMA = 20260127000000
 _FILE = "crush.db"
@@ -47,22 +41,16 @@ class Crush:
     def sessions(self, path: Path) -> Iterator[Found]:
         candidates = (path, path / _FILE, path / ".crush" / _FILE)
         file = next((file for file in candidates if file.is_file()), None)
-        if file and not leads_inside(file, path):
-            return iter([SkippedSession(file, LEADS_OUT)])
-        return readable_sessions(file, _sessions) if file else iter(())
+        return readable_sessions(file, path, _sessions) if file else iter(())
 
 
 def _projects(index: Path) -> list[Path]:
     """The data folders of the projects in which Crush was used."""
     with suppress(OSError, ValueError):
-        given = mapping(json.loads(index.read_text(encoding="utf-8")))
-        return [Path(folder) for one in listing(given.get("projects")) if (folder := _data_dir(mapping(one)))]
+        given = as_object(json.loads(index.read_text(encoding="utf-8")))
+        folders = [as_text(as_object(one).get("data_dir")) for one in listing(given.get("projects"))]
+        return [Path(folder) for folder in folders if folder.startswith("/") and "\0" not in folder]
     return []
-
-
-def _data_dir(project: Json) -> str:
-    folder = text_of(project.get("data_dir"))
-    return folder if folder.startswith("/") and "\0" not in folder else ""
 
 
 def _sessions(file: Path) -> Iterator[Found]:
@@ -109,7 +97,7 @@ def _read(file: Path, session: Row, summary: str, unmapped: Unmapped) -> Iterato
         marked = "is_summary_message" in database.columns("messages")
         statement = "SELECT * FROM messages WHERE session_id = ? ORDER BY created_at, rowid"
         for row in database.rows(statement, (session["id"],), unmapped):
-            parts = [mapping(part) for part in listing(values.parsed(row["parts"] or "[]"))]
+            parts = [as_object(part) for part in listing(values.parsed(row["parts"] or "[]"))]
             if not parts and row["parts"] not in ("[]", b"[]"):
                 unmapped[DAMAGED] += 1
             if (marked and row["is_summary_message"]) or (summary and row["id"] == summary):
@@ -123,7 +111,7 @@ def _read(file: Path, session: Row, summary: str, unmapped: Unmapped) -> Iterato
 
 
 def _data(part: Json) -> Json:
-    return mapping(part.get("data"))
+    return as_object(part.get("data"))
 
 
 def _message(row: Row, parts: list[Json], unmapped: Unmapped) -> Iterator[Item]:
@@ -140,7 +128,7 @@ def _message(row: Row, parts: list[Json], unmapped: Unmapped) -> Iterator[Item]:
         elif role in ("user", "assistant"):
             yield Piece(f"{own}/{place}", role, (made,), at, own, model)
         else:
-            unmapped[f"part of a {text_of(role)} message"] += 1
+            unmapped[f"part of a {as_text(role)} message"] += 1
 
 
 def _part(part: Json, unmapped: Unmapped) -> Part | None:
@@ -154,14 +142,14 @@ def _part(part: Json, unmapped: Unmapped) -> Part | None:
             return values.tool_call(data.get("id"), data.get("name"), data.get("input"))
         case "tool_result":
             shown = values.image(data.get("mime_type"), data.get("data")) if data.get("data") else None
-            parts = [Text(text_of(data.get("content"))), *([shown] if isinstance(shown, Image) else [])]
+            parts = [Text(as_text(data.get("content"))), *([shown] if isinstance(shown, Image) else [])]
             return values.tool_result(data.get("tool_call_id"), parts, data.get("is_error") is True)
         case "binary":
             return values.image(data.get("MIMEType"), data.get("Data"))
         case "image_url":
-            return Text(f"[image {text_of(data.get('url'))[:200]}]")
+            return Text(f"[image {as_text(data.get('url'))[:200]}]")
         case "shell_command":
-            return Note(f"The user ran `{text_of(data.get('command'))}`:\n{text_of(data.get('output'))}")
+            return Note(f"The user ran `{as_text(data.get('command'))}`:\n{as_text(data.get('output'))}")
         case kind:
-            unmapped[f"part {text_of(kind)}".strip()] += 1
+            unmapped[f"part {as_text(kind)}".strip()] += 1
             return None

@@ -13,9 +13,9 @@ from typing import BinaryIO, NamedTuple
 
 from crushpy.core.messages import Json
 from crushpy.importers.foreign import DAMAGED, Found, SkippedSession, Unmapped, UnreadableSource
-from crushpy.importers.foreign_values import mapping, parsed
+from crushpy.importers.foreign_values import parsed
+from crushpy.util.read_json import as_object
 
-LEADS_OUT = "it is a link that leads out of the folder"
 MAX_LINE_BYTES = 64 * 1024 * 1024
 """A longer line is counted as damaged."""
 Row = sqlite3.Row
@@ -58,7 +58,7 @@ def decoded_object(data: bytes | str | None, unmapped: Unmapped) -> Json | None:
     """A JSON object; None, and counted, if it is anything else."""
     value = parsed(data or "")
     if isinstance(value, dict):
-        return mapping(value)
+        return as_object(value)
     unmapped[DAMAGED] += 1
     return None
 
@@ -79,10 +79,7 @@ def jsonl_sessions(path: Path, look: Callable[[Path], Found | None]) -> Iterator
     """What `look` returns for the file `path`, or for each `.jsonl` file below it, in order. Links to folders
     or out of `path` are not followed; pipes and devices are ignored."""
     for file in [path] if _is_regular(path) else _jsonl_files(path):
-        if leads_inside(file, path):
-            yield from readable_sessions(file, lambda file: filter(None, [look(file)]))
-        else:
-            yield SkippedSession(file, LEADS_OUT)
+        yield from readable_sessions(file, path, lambda file: filter(None, [look(file)]))
 
 
 def leads_inside(file: Path, folder: Path) -> bool:
@@ -90,8 +87,11 @@ def leads_inside(file: Path, folder: Path) -> bool:
     return file == folder or Path(os.path.realpath(file)).is_relative_to(os.path.realpath(folder))
 
 
-def readable_sessions(file: Path, look: Callable[[Path], Iterable[Found]]) -> Iterator[Found]:
-    """The sessions in one file. An unreadable file does not affect the others."""
+def readable_sessions(file: Path, folder: Path, look: Callable[[Path], Iterable[Found]]) -> Iterator[Found]:
+    """The sessions in one file of a folder. An unreadable file does not affect the others."""
+    if not leads_inside(file, folder):
+        yield SkippedSession(file, "it is a link that leads out of the folder")
+        return
     try:
         yield from look(file)
     except UnreadableSource as error:

@@ -9,12 +9,9 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, cast
 
-import msgspec
-
 from crushpy.core.messages import Image, Json, Part, Text, Thinking, ToolCall, ToolResult, Usage
+from crushpy.util.read_json import as_object, as_text, decode_json, too_deep
 
-MAX_DEPTH = 64
-"""Of nested values in the arguments of a call."""
 _IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _YEAR_2100_S = 4_102_444_800.0
 """A later time is in milliseconds, or invalid."""
@@ -23,42 +20,30 @@ _YEAR_2100_S = 4_102_444_800.0
 def parsed(data: bytes | str) -> Any:
     """JSON as Python values; None if it is invalid."""
     try:
-        return msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        pass
-    try:
-        return json.loads(data)  # accepts lone surrogates, which our storage escapes
-    except (ValueError, RecursionError):
+        return decode_json(data)
+    except ValueError:
         return None
-
-
-def mapping(value: Any) -> Json:
-    return cast(Json, value) if isinstance(value, dict) else {}
 
 
 def listing(value: Any) -> list[Any]:
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
-def text_of(value: Any) -> str:
-    return value if isinstance(value, str) else ""
-
-
 def text_parts(value: Any) -> list[Part]:
     """One text, or none if it is empty."""
-    return [Text(text)] if (text := text_of(value)) else []
+    return [Text(text)] if (text := as_text(value)) else []
 
 
 def thinking_parts(value: Any) -> list[Part]:
-    return [Thinking(text)] if (text := text_of(value)) else []
+    return [Thinking(text)] if (text := as_text(value)) else []
 
 
 def texts_in(content: Any) -> str:
     """The text blocks of a message's content, joined."""
     if isinstance(content, str):
         return content
-    blocks = map(mapping, listing(content))
-    return "\n".join(text_of(block.get("text")) for block in blocks if block.get("type") == "text")
+    blocks = map(as_object, listing(content))
+    return "\n".join(as_text(block.get("text")) for block in blocks if block.get("type") == "text")
 
 
 def number(value: Any) -> float:
@@ -99,7 +84,7 @@ def usage(given: int, output: int, cache_read: int, cache_write: int, cost: floa
 
 def image(media_type: Any, data: Any) -> Part:
     """An image in a format that models accept, else a line describing the attachment."""
-    kind = re.sub(r"[^\w/+.-]", "", text_of(media_type))[:80] or "of unknown type"
+    kind = re.sub(r"[^\w/+.-]", "", as_text(media_type))[:80] or "of unknown type"
     if kind in _IMAGES and isinstance(data, str) and data:
         try:
             base64.b64decode(data, validate=True)
@@ -111,7 +96,7 @@ def image(media_type: Any, data: Any) -> Part:
 
 def image_from_url(url: Any, media_type: str = "") -> Part:
     """An image in a `data:` URL, else a line with the URL."""
-    address = text_of(url)
+    address = as_text(url)
     found = re.match(r"data:([\w/+.-]{1,80});base64,", address)
     if found:
         return image(found[1], address[found.end() :])
@@ -120,13 +105,13 @@ def image_from_url(url: Any, media_type: str = "") -> Part:
 
 def tool_call(own: Any, name: Any, arguments: Any) -> ToolCall:
     """A call; if its arguments are not a JSON object of sensible depth, it keeps their text instead."""
-    text = text_of(arguments)
+    text = as_text(arguments)
     args: Any = parsed(text) if text.strip() else arguments
     if args is None or args == "":
-        return ToolCall(text_of(own), text_of(name), {}, text)
-    if isinstance(args, dict) and _is_shallow(args):
-        return ToolCall(text_of(own), text_of(name), cast(Json, args))
-    return ToolCall(text_of(own), text_of(name), {}, (text or _as_text(args))[:100_000])
+        return ToolCall(as_text(own), as_text(name), {}, text)
+    if isinstance(args, dict) and not too_deep(args):
+        return ToolCall(as_text(own), as_text(name), cast(Json, args))
+    return ToolCall(as_text(own), as_text(name), {}, (text or _as_text(args))[:100_000])
 
 
 def tool_result(call_id: Any, parts: Iterable[Part], is_error: bool) -> ToolResult:
@@ -134,12 +119,7 @@ def tool_result(call_id: Any, parts: Iterable[Part], is_error: bool) -> ToolResu
     given = list(parts)
     text = "\n".join(part.text for part in given if isinstance(part, Text))
     images = tuple(part for part in given if isinstance(part, Image))
-    return ToolResult(text_of(call_id), "", text, is_error, images)
-
-
-def _is_shallow(value: Any, levels: int = MAX_DEPTH) -> bool:
-    children = mapping(value).values() or listing(value)
-    return levels > 0 and all(_is_shallow(child, levels - 1) for child in children)
+    return ToolResult(as_text(call_id), "", text, is_error, images)
 
 
 def _as_text(value: Any) -> str:
@@ -151,7 +131,7 @@ def _as_text(value: Any) -> str:
 
 def newer_version(program: str, version: Any, known: int) -> str:
     """A note if the major version (2 of `2.1.12`) is newer than the known one, else empty."""
-    shown = text_of(version) or str(whole(version))
+    shown = as_text(version) or str(whole(version))
     found = re.match(r"v?(\d{1,9})", shown)
     if found is None or int(found[1]) <= known:
         return ""

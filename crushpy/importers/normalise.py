@@ -24,7 +24,7 @@ from crushpy.core.messages import (
     ToolResult,
 )
 from crushpy.importers.foreign import ForeignCompaction, Heading, Item, Piece, Unmapped
-from crushpy.importers.foreign_values import mapping, text_of
+from crushpy.util.read_json import as_object, as_text
 
 INTERRUPTED = (
     "Interrupted: the imported session has no result for this call. Its effects are unknown; check before "
@@ -205,7 +205,7 @@ def _display(call: ToolCall, result: ToolResult) -> Display | None:
     if not path:
         return None
     if name in _WRITE_TOOLS:
-        return _diff(path, "", text_of(call.args.get("content")))
+        return _diff(path, "", as_text(call.args.get("content")))
     if name in _EDIT_TOOLS:
         return _edits(path, call.args)
     return None
@@ -231,7 +231,7 @@ def _exit_code(result: ToolResult) -> int | None:
 
 def _edits(path: str, args: Json) -> Diff:
     edits: list[Any] = args["edits"] if isinstance(args.get("edits"), list) else [args]
-    found = [_diff(path, *_change(mapping(edit))) for edit in edits]
+    found = [_diff(path, *_change(as_object(edit))) for edit in edits]
     unified = "".join(diff.unified for diff in found)
     return Diff(path, unified, sum(diff.added for diff in found), sum(diff.removed for diff in found))
 
@@ -244,7 +244,7 @@ def _change(edit: Json) -> tuple[str, str]:
 
 
 def _first_text(args: Json, *keys: str) -> str:
-    return next((text_of(args[key]) for key in keys if args.get(key)), "")
+    return next((as_text(args[key]) for key in keys if args.get(key)), "")
 
 
 def _diff(path: str, old: str, new: str) -> Diff:

@@ -19,7 +19,6 @@ from crushpy.importers.foreign import (
     Unmapped,
 )
 from crushpy.importers.foreign_files import (
-    LEADS_OUT,
     ForeignDatabase,
     decoded_object,
     json_files,
@@ -27,7 +26,8 @@ from crushpy.importers.foreign_files import (
     readable_sessions,
     reading,
 )
-from crushpy.importers.foreign_values import listing, mapping, seconds_of, text_of, whole
+from crushpy.importers.foreign_values import listing, seconds_of, whole
+from crushpy.util.read_json import as_object, as_text
 
 KNOWN_VERSION = 1
 _DEFAULT_TITLE = re.compile(r"(?:New|Child) session - ")
@@ -52,19 +52,13 @@ class OpenCode:
     def sessions(self, path: Path) -> Iterator[Found]:
         databases = [path] if path.is_file() and path.suffix != ".json" else sorted(path.glob("opencode*.db"))
         for file in databases:
-            if leads_inside(file, path):
-                yield from readable_sessions(file, _database_sessions)
-            else:
-                yield SkippedSession(file, LEADS_OUT)
+            yield from readable_sessions(file, path, _database_sessions)
         # Newer versions copied these into the database and left the files behind.
         for storage in (path, path / "storage"):
             for head in sorted((storage / "session").glob("*/*.json")):
-                if leads_inside(head, path):
-                    yield _file_session(storage, head)
-                else:
-                    yield SkippedSession(head, LEADS_OUT)
+                yield from readable_sessions(head, path, _file_sessions)
         if path.is_file() and path.suffix == ".json" and len(path.parents) > 2:
-            yield _file_session(path.absolute().parents[2], path)
+            yield from _file_sessions(path.absolute())
 
 
 def _database_sessions(file: Path) -> Iterator[Found]:
@@ -101,19 +95,21 @@ def _stored_rows(database: ForeignDatabase, own: str, unmapped: Unmapped) -> Ite
         yield message, data, list(decoded(_PARTS, message))
 
 
-def _file_session(storage: Path, head: Path) -> Found:
+def _file_sessions(head: Path) -> Iterator[Found]:
+    storage, own = head.parents[2], head.stem
     info = next(json_files([head], Unmapped()), ("", Json()))[1]
-    own = head.stem
     if not info or not _FILE_NAME.fullmatch(own):
-        return SkippedSession(head, "it cannot be read")
+        yield SkippedSession(head, "it cannot be read")
+        return
     if info.get("parentID"):
-        return SkippedSession(head)
+        yield SkippedSession(head)
+        return
 
     def read(unmapped: Unmapped) -> Iterator[Item]:
         return _items(info.get("title"), _stored_files(storage, own, unmapped), unmapped)
 
     note = values.newer_version("opencode", info.get("version"), KNOWN_VERSION)
-    return ForeignSession(own, head, text_of(info.get("directory")), read, _created(info), note)
+    yield ForeignSession(own, head, as_text(info.get("directory")), read, _created(info), note)
 
 
 def _stored_files(storage: Path, own: str, unmapped: Unmapped) -> Iterator[StoredMessage]:
@@ -125,17 +121,17 @@ def _stored_files(storage: Path, own: str, unmapped: Unmapped) -> Iterator[Store
 
 
 def _created(info: Json) -> float:
-    return seconds_of(mapping(info.get("time")).get("created"))
+    return seconds_of(as_object(info.get("time")).get("created"))
 
 
 def _items(title: Any, messages: Iterable[StoredMessage], unmapped: Unmapped) -> Iterator[Item]:
-    if text_of(title) and not _DEFAULT_TITLE.match(title):
+    if as_text(title) and not _DEFAULT_TITLE.match(title):
         yield Heading(title)
     keep_from = ""
     for own, info, parts in messages:
         for _, part in parts:
             if part.get("type") == "compaction":
-                keep_from = text_of(part.get("tail_start_id"))
+                keep_from = as_text(part.get("tail_start_id"))
         if info.get("role") == "assistant" and info.get("summary") is True:
             summary = values.texts_in([part for _, part in parts])
             if summary.strip():
@@ -157,7 +153,7 @@ def _items(title: Any, messages: Iterable[StoredMessage], unmapped: Unmapped) ->
 
 def _reply(own: str, info: Json, parts: list[tuple[str, Json]], unmapped: Unmapped) -> Iterator[Item]:
     """A message may hold several steps: each is a reply followed by the results of its calls."""
-    model = "/".join(filter(None, (text_of(info.get("providerID")), text_of(info.get("modelID")))))
+    model = "/".join(filter(None, (as_text(info.get("providerID")), as_text(info.get("modelID")))))
     at, used, step = _created(info), _usage(info), 0
     results: list[Piece] = []
     for name, part in parts:
@@ -173,7 +169,7 @@ def _reply(own: str, info: Json, parts: list[tuple[str, Json]], unmapped: Unmapp
 
 
 def _parts(part: Json, unmapped: Unmapped, *, is_reply: bool) -> list[Part]:
-    kind, text = text_of(part.get("type")), text_of(part.get("text"))
+    kind, text = as_text(part.get("type")), as_text(part.get("text"))
     match kind:
         case "text" if part.get("ignored") is True or not text.strip():
             return []
@@ -194,33 +190,33 @@ def _parts(part: Json, unmapped: Unmapped, *, is_reply: bool) -> list[Part]:
 
 
 def _state(part: Json) -> Json:
-    return mapping(part.get("state"))
+    return as_object(part.get("state"))
 
 
 def _result(call: str, state: Json) -> ToolResult | None:
     """None for a call that was still running."""
     if state.get("status") == "error":
-        return ToolResult(call, "", text_of(state.get("error")), is_error=True)
+        return ToolResult(call, "", as_text(state.get("error")), is_error=True)
     if state.get("status") != "completed":
         return None
-    code = mapping(state.get("metadata")).get("exit")
+    code = as_object(state.get("metadata")).get("exit")
     failed = isinstance(code, int) and code != 0
-    text = text_of(state.get("output")) + (f"\nExit code: {code}" if failed else "")
+    text = as_text(state.get("output")) + (f"\nExit code: {code}" if failed else "")
     images = [part for part in map(_attachment, listing(state.get("attachments"))) if isinstance(part, Image)]
     return values.tool_result(call, [Text(text), *images], failed)
 
 
 def _attachment(value: Any) -> Part:
-    part = mapping(value)
-    kind, url = text_of(part.get("mime")), text_of(part.get("url"))
+    part = as_object(value)
+    kind, url = as_text(part.get("mime")), as_text(part.get("url"))
     if kind.startswith("image/"):
         return values.image_from_url(url, kind)
-    return Text(f"[attachment {kind} {text_of(part.get('filename')) or url[:200]}]")
+    return Text(f"[attachment {kind} {as_text(part.get('filename')) or url[:200]}]")
 
 
 def _usage(info: Json) -> Usage | None:
-    given = mapping(info.get("tokens"))
-    cache = mapping(given.get("cache"))
+    given = as_object(info.get("tokens"))
+    cache = as_object(given.get("cache"))
     output = whole(given.get("output")) + whole(given.get("reasoning"))
     cached = whole(cache.get("read")), whole(cache.get("write"))
     return values.usage(whole(given.get("input")), output, *cached, values.number(info.get("cost")))

@@ -13,7 +13,8 @@ from crushpy.core.messages import Json, Note, Part, Text, Usage
 from crushpy.importers import foreign_values as values
 from crushpy.importers.foreign import ForeignCompaction, ForeignSession, Found, Heading, Item, Piece, Unmapped
 from crushpy.importers.foreign_files import LineTree, json_lines, jsonl_sessions
-from crushpy.importers.foreign_values import listing, mapping, seconds_of, text_of, whole
+from crushpy.importers.foreign_values import listing, seconds_of, whole
+from crushpy.util.read_json import as_object, as_text
 
 KNOWN_VERSION = 3
 _HEAD_LINES = 5
@@ -41,9 +42,9 @@ def _session(file: Path) -> ForeignSession:
     lines = islice(json_lines(file, Unmapped()), _HEAD_LINES)
     head = next((line.value for line in lines if line.value.get("type") == "session"), Json())
     return ForeignSession(
-        id=text_of(head.get("id")) or file.stem,
+        id=as_text(head.get("id")) or file.stem,
         file=file,
-        cwd=text_of(head.get("cwd")),
+        cwd=as_text(head.get("cwd")),
         read=lambda unmapped: _read(file, unmapped),
         created_at=seconds_of(head.get("timestamp")),
         note=values.newer_version("pi", head.get("version"), KNOWN_VERSION),
@@ -55,10 +56,10 @@ def _read(file: Path, unmapped: Unmapped) -> Iterator[Item]:
     title = ""
     for at, value in json_lines(file, Unmapped()):
         kind = value.get("type")
-        title = text_of(value.get("name")) or title if kind == "session_info" else title
+        title = as_text(value.get("name")) or title if kind == "session_info" else title
         if kind != "session":
             is_message, follows = kind not in _DETACHED, "id" not in value
-            parent = text_of(value.get("parentId"))
+            parent = as_text(value.get("parentId"))
             tree.add(at, _id(value, at), parent, is_message=is_message, follows=follows)
     if title:
         yield Heading(title)
@@ -67,19 +68,19 @@ def _read(file: Path, unmapped: Unmapped) -> Iterator[Item]:
     """Entries without a message: if kept messages begin with one, they begin with the next message."""
     first: dict[str, str] = {}
     for at, value in json_lines(file, unmapped):
-        own, kind = _id(value, at), text_of(value.get("type"))
+        own, kind = _id(value, at), as_text(value.get("type"))
         if kind in _IGNORED or kind in _COUNTED:
             following.append(own)
             unmapped.update([kind] if kind in _COUNTED else [])
         elif at not in chosen:
             unmapped["entry of another branch" if at in known else "repeated entry"] += 1
         elif kind == "compaction":
-            kept = text_of(value.get("firstKeptEntryId"))
+            kept = as_text(value.get("firstKeptEntryId"))
             if "firstKeptEntryIndex" in value:  # early files name a line number
                 kept = f"line {whole(value['firstKeptEntryIndex']) + 1}"
             yield ForeignCompaction(
                 own,
-                text_of(value.get("summary")),
+                as_text(value.get("summary")),
                 seconds_of(value.get("timestamp")),
                 first.get(kept, kept),
                 whole(value.get("tokensBefore")),
@@ -92,20 +93,20 @@ def _read(file: Path, unmapped: Unmapped) -> Iterator[Item]:
 
 
 def _id(value: Json, at: int) -> str:
-    return text_of(value.get("id")) or f"line {at}"
+    return as_text(value.get("id")) or f"line {at}"
 
 
 def _pieces(entry: Json, own: str, unmapped: Unmapped) -> Iterator[Piece]:
     at = seconds_of(entry.get("timestamp"))
     match entry.get("type"):
         case "message":
-            yield from _message(mapping(entry.get("message")), own, at, unmapped)
+            yield from _message(as_object(entry.get("message")), own, at, unmapped)
         case "custom_message":
             yield from _note(own, at, values.texts_in(entry.get("content")))
         case "branch_summary":
-            yield from _note(own, at, _branch_note(text_of(entry.get("summary"))))
+            yield from _note(own, at, _branch_note(as_text(entry.get("summary"))))
         case kind:
-            unmapped[text_of(kind) or "line without a type"] += 1
+            unmapped[as_text(kind) or "line without a type"] += 1
 
 
 def _message(message: Json, own: str, at: float, unmapped: Unmapped) -> Iterator[Piece]:
@@ -121,14 +122,14 @@ def _message(message: Json, own: str, at: float, unmapped: Unmapped) -> Iterator
             result = values.tool_result(message.get("toolCallId"), shown, message.get("isError") is True)
             yield Piece(own, "tool", (result,), at, own)
         case "bashExecution" if message.get("excludeFromContext") is not True:
-            command, output = text_of(message.get("command")), text_of(message.get("output"))
+            command, output = as_text(message.get("command")), as_text(message.get("output"))
             yield from _note(own, at, f"The user ran `{command}`:\n{output}")
         case "custom" | "hookMessage":
             yield from _note(own, at, values.texts_in(message.get("content")))
         case "branchSummary":
-            yield from _note(own, at, _branch_note(text_of(message.get("summary"))))
+            yield from _note(own, at, _branch_note(as_text(message.get("summary"))))
         case role:
-            unmapped[f"{text_of(role)} message".strip()] += 1
+            unmapped[f"{as_text(role)} message".strip()] += 1
 
 
 def _reply(message: Json, own: str, at: float, unmapped: Unmapped) -> Iterator[Piece]:
@@ -136,15 +137,15 @@ def _reply(message: Json, own: str, at: float, unmapped: Unmapped) -> Iterator[P
     if not parts:
         unmapped["empty reply"] += 1
         return
-    names = filter(None, (text_of(message.get("provider")), text_of(message.get("model"))))
-    yield Piece(own, "assistant", parts, at, own, "/".join(names), _usage(mapping(message.get("usage"))))
+    names = filter(None, (as_text(message.get("provider")), as_text(message.get("model"))))
+    yield Piece(own, "assistant", parts, at, own, "/".join(names), _usage(as_object(message.get("usage"))))
 
 
 def _parts(content: Any, unmapped: Unmapped) -> tuple[Part, ...]:
     if isinstance(content, str):
         return (Text(content),) if content.strip() else ()
     parts: list[Part] = []
-    for block in map(mapping, listing(content)):
+    for block in map(as_object, listing(content)):
         match block.get("type"):
             case "text":
                 parts += values.text_parts(block.get("text"))
@@ -155,7 +156,7 @@ def _parts(content: Any, unmapped: Unmapped) -> tuple[Part, ...]:
             case "toolCall":
                 parts.append(values.tool_call(block.get("id"), block.get("name"), block.get("arguments")))
             case kind:
-                unmapped[f"block {text_of(kind)}".strip()] += 1
+                unmapped[f"block {as_text(kind)}".strip()] += 1
     return tuple(parts)
 
 
@@ -170,4 +171,4 @@ def _note(own: str, at: float, text: str) -> Iterator[Piece]:
 
 def _usage(given: Json) -> Usage | None:
     counts = (whole(given.get(name)) for name in ("input", "output", "cacheRead", "cacheWrite"))
-    return values.usage(*counts, cost=values.number(mapping(given.get("cost")).get("total")))
+    return values.usage(*counts, cost=values.number(as_object(given.get("cost")).get("total")))

@@ -20,7 +20,7 @@ from crushpy.llm.encoded_history import EncodedHistories
 from crushpy.llm.errors import BadRequest, CutStream, ModelError, ReplyTooLarge, TimedOut, Unavailable
 from crushpy.llm.opaque_parts import sends_signed_parts
 from crushpy.llm.protocol import Done, Piece, Request, Sent, TextPiece, ThinkingPiece
-from crushpy.llm.read_json import decode_json
+from crushpy.util.read_json import decode_json
 
 if TYPE_CHECKING:
     from crushpy.llm.error_reader import ErrorBody, ErrorSource

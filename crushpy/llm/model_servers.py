@@ -10,7 +10,7 @@ import msgspec
 
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Data, Json
-from crushpy.llm.read_json import as_object, as_objects
+from crushpy.util.read_json import as_object, as_objects
 
 if TYPE_CHECKING:
     from crushpy.http import Client

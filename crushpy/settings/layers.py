@@ -148,7 +148,9 @@ class _Merge:
         for name in sorted(environ):
             if not name.startswith("CRUSHPY_") or name in NOT_SETTINGS or not environ[name]:
                 continue
-            path = _variable_path(name)
+            # CRUSHPY_COMPACTION__METHOD is compaction.method; a name in mixed case stays as it is.
+            parts = name.removeprefix("CRUSHPY_").split("__")
+            path = tuple(part.lower() if part.isupper() else part for part in parts)
             leaf = setting_keys.find_leaf(path)
             if leaf:
                 self._put(leaf, path, environ[name], "environment", name)
@@ -232,9 +234,3 @@ class _Merge:
         table[kind] = tuple(dict.fromkeys((*table.get(kind, ()), *added)))
         before = self.origins[leaf.key]
         self.origins[leaf.key] = origin if before == DEFAULT else f"{before}, {origin}"
-
-
-def _variable_path(name: str) -> KeyPath:
-    """`CRUSHPY_COMPACTION__METHOD` -> `compaction.method`; a name in mixed case stays as it is."""
-    parts = name.removeprefix("CRUSHPY_").split("__")
-    return tuple(part.lower() if part.isupper() else part for part in parts)

@@ -5,6 +5,7 @@ Files are replaced atomically under a lock, and the user's formatting is preserv
 
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Literal
 
@@ -80,14 +81,10 @@ def remove_rule(paths: Paths, rule: str, project: Path | None = None) -> list[Pa
     files = (*user_files(paths), *([project_rules_file(paths, project)] if project else []))
     with _lock(paths):
         texts = {file: read_text(file) for file in files}
-        changed = {file: _without_rule(text, rule.strip(), file) for file, text in texts.items()}
+        changed = dict(texts)
+        for file, kind in product(files, RULE_KINDS):
+            changed[file] = toml_edit.remove_item(changed[file], ("permissions", kind), rule.strip(), file)
         return _write_changed(texts, changed)
-
-
-def _without_rule(text: str, rule: str, file: Path) -> str:
-    for kind in RULE_KINDS:
-        text = toml_edit.remove_item(text, ("permissions", kind), rule, file)
-    return text
 
 
 def _known(key: str) -> tuple[KeyPath, Leaf]:

@@ -337,7 +337,8 @@ def _place(step: Step, snapshotter: FileSnapshotter) -> None:
             with suppress(OSError):
                 os.chmod(name, step.target.mode, dir_fd=folder.handle)  # just created, so not a link
         elif _changes_only_mode(step):
-            _set_mode(folder, name, step.target.mode)
+            with os.fdopen(folder.open_regular(name), "rb") as file:
+                os.fchmod(file.fileno(), step.target.mode)
         else:
             _move(step.staging, folder, name, replace=now.kind != "missing")
 
@@ -358,14 +359,6 @@ def _move(staging: str, folder: Folder, name: str, *, replace: bool) -> None:
                 if error.errno not in _NO_HARD_LINK_ERRORS:
                     raise
         os.rename(staged, name, src_dir_fd=staging_folder.handle, dst_dir_fd=folder.handle)
-
-
-def _set_mode(folder: Folder, name: str, mode: int) -> None:
-    handle = folder.open_regular(name)
-    try:
-        os.fchmod(handle, mode)
-    finally:
-        os.close(handle)
 
 
 def _require_same(now: FileState, step: Step) -> None:

@@ -19,20 +19,13 @@ async def uncancellable(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
     cancelled = False
     while not task.done():
         try:
-            await _completion_of(task)
+            await asyncio.wait([task])  # cancelling this does not cancel the task
         except asyncio.CancelledError:
             cancelled = True
     result = task.result()
     if cancelled:
         raise asyncio.CancelledError
     return result
-
-
-def _completion_of(task: asyncio.Future[Any]) -> asyncio.Future[None]:
-    """Return a future that completes with the task; cancelling it does not cancel the task."""
-    completion: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    task.add_done_callback(lambda _: None if completion.done() else completion.set_result(None))
-    return completion
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -28,8 +28,8 @@ from crushpy.llm.protocol import (
     ThinkingOpaque,
     ThinkingPiece,
 )
-from crushpy.llm.read_json import decode_json, too_deep
 from crushpy.llm.reply_limits import ReplyMeter
+from crushpy.util.read_json import decode_json, too_deep
 from crushpy.util.spawn import spawn
 from crushpy.util.uncancellable import uncancellable
 

@@ -117,7 +117,7 @@ class TokenAuth(httpx2.Auth):
         challenge = response.headers.get("www-authenticate", "")
         if response.status_code == 401 or (response.status_code == 403 and "insufficient_scope" in challenge):
             index = self._store.index()
-            index.scopes = _challenged_scopes(challenge)
+            index.scopes = challenge.partition('scope="')[2].partition('"')[0]
             await asyncio.to_thread(self._store.write_index, index)
             self.login_needed = True
             raise ConnectionError("it needs login")
@@ -286,12 +286,6 @@ def _with_token(request: httpx2.Request, login: Login | None) -> httpx2.Request:
     if login is not None:
         request.headers["Authorization"] = f"Bearer {login.access_token}"
     return request
-
-
-def _challenged_scopes(challenge: str) -> str:
-    """The `scope` of a WWW-Authenticate header."""
-    _, _, rest = challenge.partition('scope="')
-    return rest.partition('"')[0]
 
 
 def _origin(url: str) -> str:

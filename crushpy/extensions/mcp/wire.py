@@ -33,9 +33,7 @@ class ServerSpec(Data, frozen=True):
     """The folder for locks between processes that refresh the same token."""
 
 
-Verb = Literal[
-    "connect", "login", "call", "read", "prompt", "complete", "lists", "disconnect", "cancel", "answer"
-]
+Verb = Literal["connect", "login", "call", "read", "prompt", "lists", "disconnect", "cancel", "answer"]
 
 
 class McpOrder(Data, frozen=True):

@@ -9,7 +9,7 @@ from crushpy.core.messages import BOUND_PREFIX, Finish, Json, Usage
 from crushpy.llm.errors import Refused
 from crushpy.llm.opaque_parts import record_position
 from crushpy.llm.protocol import CallPiece, Done, Piece, TextPiece, ThinkingOpaque, ThinkingPiece
-from crushpy.llm.read_json import as_index, as_object, as_objects, as_text, first_count, is_json
+from crushpy.util.read_json import as_index, as_object, as_objects, as_text, first_count, is_json
 
 if TYPE_CHECKING:
     from crushpy.llm.anthropic.thinking_binding import BoundRequest

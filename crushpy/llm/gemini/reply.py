@@ -6,7 +6,7 @@ from crushpy.core.messages import Json, Usage
 from crushpy.llm.errors import CutStream, Refused
 from crushpy.llm.gemini.request import SIGNED_TEXT, stored_signature
 from crushpy.llm.protocol import CallPiece, Done, Piece, TextPiece, ThinkingOpaque, ThinkingPiece
-from crushpy.llm.read_json import as_object, as_objects, as_text, first_count
+from crushpy.util.read_json import as_object, as_objects, as_text, first_count
 
 BLOCKED = {
     "SAFETY": "its safety filter stopped the reply",

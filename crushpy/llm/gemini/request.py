@@ -11,7 +11,7 @@ from crushpy.core.messages import Image, Json, Message, Text, ToolCall, ToolResu
 from crushpy.llm.encoded_history import EncodedHistories
 from crushpy.llm.opaque_parts import accepts_signed_parts, opaque_blocks
 from crushpy.llm.protocol import Request, ToolSpec
-from crushpy.llm.read_json import as_object, as_text
+from crushpy.util.read_json import as_object, as_text
 
 SIGNED_TEXT = "signed_text"
 """Type of the stored block that holds the signature of some text, and where the text begins and ends."""

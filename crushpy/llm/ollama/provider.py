@@ -13,7 +13,7 @@ from crushpy.llm.model_servers import server_root
 from crushpy.llm.openai.chat_reply import ChunkReader
 from crushpy.llm.openai.chat_request import OLLAMA, chat_tools, encoded_chat_messages
 from crushpy.llm.protocol import Piece, Request
-from crushpy.llm.read_json import as_object, as_objects
+from crushpy.util.read_json import as_object, as_objects
 
 
 class OllamaProvider(HttpProvider):

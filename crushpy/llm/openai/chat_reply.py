@@ -10,7 +10,7 @@ import msgspec
 from crushpy.core.messages import Finish, Json, Usage
 from crushpy.llm.http_provider import Reported
 from crushpy.llm.protocol import CallPiece, Done, Piece, TextPiece, ThinkingOpaque, ThinkingPiece
-from crushpy.llm.read_json import as_object, as_objects, as_text, first_count, is_json
+from crushpy.util.read_json import as_object, as_objects, as_text, first_count, is_json
 
 FINISHES: dict[str, Finish] = {
     "stop": "stop",

@@ -8,7 +8,7 @@ from crushpy.llm.http_provider import Reported
 from crushpy.llm.opaque_parts import record_position
 from crushpy.llm.openai.responses_request import PHASE
 from crushpy.llm.protocol import CallPiece, Done, Piece, TextPiece, ThinkingOpaque, ThinkingPiece
-from crushpy.llm.read_json import as_index, as_object, as_objects, as_text, first_count
+from crushpy.util.read_json import as_index, as_object, as_objects, as_text, first_count
 
 
 class _Item(msgspec.Struct):
