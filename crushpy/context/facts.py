@@ -191,7 +191,6 @@ def direct(path: str) -> str:
 
 
 def absolute(path: str, cwd: str) -> str:
-    """The absolute form of `path`."""
     if path.startswith(("/", "~")) or re.match(r"^[A-Za-z]:[\\/]", path):
         return direct(path)
     return direct(f"{cwd}/{path}")

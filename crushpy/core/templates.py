@@ -74,7 +74,6 @@ def shipped_names() -> list[str]:
 
 
 def template_file(name: str) -> str:
-    """The file name of a template."""
     return f"{name}.toml" if name == PHRASES else f"{name}.md"
 
 

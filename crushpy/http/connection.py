@@ -112,7 +112,6 @@ class Connection(asyncio.BufferedProtocol):
             await self._wait(timeout_s, "accepted the request too slowly")
 
     async def receive_head(self, timeout_s: float) -> h11.Response:
-        """The head of the response."""
         try:
             event = await self._next_event(timeout_s, "did not answer")
         except ProtocolBroken:

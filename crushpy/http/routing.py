@@ -81,7 +81,6 @@ async def open_tunnel(connection: Connection, route: Route, proxy: Target, timeo
 
 
 def connect_failed(route: Route, error: OSError) -> ConnectFailed:
-    """The error for a failed connection."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return ConnectFailed(
             f"the certificate of {route} is not trusted: {error.verify_message}",

@@ -56,12 +56,11 @@ class FoundKey(Data, frozen=True):
 def find_key(
     provider: str,
     settings: "Settings",
-    environ: Mapping[str, str] | None = None,
+    environ: Mapping[str, str] = os.environ,
     *,
     open_keyring: bool = True,
 ) -> FoundKey:
     """The key of `provider`. Waits for the keyring, at most some seconds, only if the key is there."""
-    environ = os.environ if environ is None else environ
     place = locate_key(provider, settings, environ)
     if place.held:
         if not place.variable.upper().endswith("_API_KEY"):  # such variables are always redacted
@@ -84,9 +83,8 @@ def find_key(
     return FoundKey(place, key)
 
 
-def locate_key(provider: str, settings: "Settings", environ: Mapping[str, str] | None = None) -> KeyOrigin:
+def locate_key(provider: str, settings: "Settings", environ: Mapping[str, str] = os.environ) -> KeyOrigin:
     """The location of the key of `provider`. Fast; never opens the keyring."""
-    environ = os.environ if environ is None else environ
     chosen = settings.providers.get(provider) or ProviderSettings()
     variables = vendors.key_variables(provider, chosen.api_key_env)
     held = next((name for name in variables if environ.get(name)), "")

@@ -19,6 +19,7 @@ from crushpy.llm.protocol import ModelInfo
 from crushpy.llm.provider_factory import (
     UNNAMED,
     Endpoint,
+    custom_base,
     default_model,
     is_official,
     locate_endpoint,
@@ -71,26 +72,21 @@ class ListedModel(Data, frozen=True):
     """Whether its server lists it; None if unknown."""
 
 
-def list_models(
-    settings: "Settings", environ: Mapping[str, str] | None = None, lists: Sequence[ServerList] = ()
-) -> list[ListedModel]:
+def list_models(settings: "Settings", lists: Sequence[ServerList] = ()) -> list[ListedModel]:
     """All models of the catalog, the settings and `lists`, sorted by name. Contacts no server."""
-    environ = os.environ if environ is None else environ
     known = {info.name: info for info in catalog.all_models()}
-    default = default_model(settings, environ)
+    default = default_model(settings)
     named = {default, settings.small_model, settings.compaction.model, *settings.models} - {"", UNNAMED}
     for name in named:
         known[name] = catalog.lookup(name, settings.models.get(name))
     answered = {one.provider for one in lists if one.asked_at}
     rows = {
-        name: _list_model(
-            info, settings, environ, named=name in named, asked=name.partition("/")[0] in answered
-        )
+        name: _list_model(info, settings, named=name in named, asked=name.partition("/")[0] in answered)
         for name, info in known.items()
     }
     for name, (server, model) in served_models(lists).items():
         info = merge_model_info(name, model, settings)
-        base = custom_base(server.provider, settings, environ)
+        base = custom_base(server.provider, settings)
         rows[name] = ListedModel(info, True, _explain_access(server), base, True)
     return [rows[name] for name in sorted(rows, key=lambda name: (name != catalog.DEMO, name))]
 
@@ -99,22 +95,18 @@ def apply_learnt_windows(
     models: Sequence[ListedModel],
     settings: "Settings",
     learnt: LearntModels,
-    environ: Mapping[str, str] | None = None,
     *,
     add: bool = False,
 ) -> list[ListedModel]:
     """The models with the windows learnt from errors of their servers; `add`: also models known only from
     such errors."""
-    environ = os.environ if environ is None else environ
-    known = dict(learnt.windows(lambda name: server_address(name, settings, environ)))
+    known = dict(learnt.windows(lambda name: server_address(name, settings)))
     listed = {model.info.name for model in models}
     for model in models:
         if model.api_base and model.info.name not in known:  # it may have been learnt under another name
             known[model.info.name] = learnt.get(model.info.name, without_secrets(model.api_base))
     missing = [
-        _list_model(
-            catalog.lookup(name, settings.models.get(name)), settings, environ, named=True, asked=False
-        )
+        _list_model(catalog.lookup(name, settings.models.get(name)), settings, named=True, asked=False)
         for name in sorted(known)
         if add and name not in listed
     ]
@@ -134,13 +126,12 @@ def learn_listed_window(model: ListedModel, learnt: LearntModels) -> None:
 
 
 async def list_local_models(
-    settings: "Settings", environ: Mapping[str, str] | None = None, *, set_up: bool = True
+    settings: "Settings", environ: Mapping[str, str] = os.environ, *, set_up: bool = True
 ) -> list[ListedModel]:
     """The models of the servers on this machine, by the names they have once they are set up.
 
     Without `set_up`: only those of servers that are not set up yet.
     """
-    environ = os.environ if environ is None else environ
     bases = {name: provider.api_base for name, provider in settings.providers.items() if provider.api_base}
     if base := custom_base("openai", settings, environ):
         bases["openai"] = base
@@ -176,30 +167,21 @@ def merge_model_info(name: str, model: ServedModel, settings: "Settings") -> Mod
     return msgspec.structs.replace(info, **changes)
 
 
-def custom_base(provider: str, settings: "Settings", environ: Mapping[str, str]) -> str:
-    """The address of a provider, if it is not the default; else empty."""
-    chosen = settings.providers.get(provider) or ProviderSettings()
-    base = chosen.api_base or vendors.base_of(provider, environ)
-    return "" if provider == "openai" and is_official(base) else base
-
-
 def _explain_access(server: ServerList) -> str:
     if server.api_base and not (server.provider == "openai" and is_official(server.api_base)):
         return f"at {redact(server.api_base)}"
     return "its key is in the keyring" if server.key_origin == "keyring" else f"{server.key_origin} is set"
 
 
-def _list_model(
-    info: ModelInfo, settings: "Settings", environ: Mapping[str, str], *, named: bool, asked: bool
-) -> ListedModel:
+def _list_model(info: ModelInfo, settings: "Settings", *, named: bool, asked: bool) -> ListedModel:
     """Whether a model can be used, and why. `asked`: its server was asked and did not list it."""
     provider = catalog.provider_of(info.name)
     if provider == "demo":
         return ListedModel(info, True, "built in")
     chosen = settings.providers.get(provider) or ProviderSettings()
     variables = (chosen.api_key_env,) if chosen.api_key_env else vendors.variables_of(provider)
-    place = locate_key(provider, settings, environ)
-    base = custom_base(provider, settings, environ)
+    place = locate_key(provider, settings)
+    base = custom_base(provider, settings)
     offered = False if asked else None
     if asked and not named:
         return ListedModel(info, False, "its server does not offer it", offered=False)
@@ -221,15 +203,13 @@ def _list_model(
 # --- lists of configured servers, and their cache ---------------------------------------------------------
 
 
-def cached_lists(settings: "Settings", environ: Mapping[str, str] | None = None) -> list[ServerList]:
+def cached_lists(settings: "Settings") -> list[ServerList]:
     """The cached lists of any age. Contacts no server and opens no keyring."""
-    keys = {_empty_list(endpoint).cache_key for endpoint in _endpoints(settings, environ)}
+    keys = {_empty_list(endpoint).cache_key for endpoint in _endpoints(settings)}
     return [one for one in _read_cache() if one.cache_key in keys]
 
 
-async def ask_servers(
-    settings: "Settings", environ: Mapping[str, str] | None = None, *, refresh: bool = False
-) -> list[ServerList]:
+async def ask_servers(settings: "Settings", *, refresh: bool = False) -> list[ServerList]:
     """The list of each provider with a key or an address: from the cache, or requested concurrently."""
     known = {one.cache_key: one for one in _read_cache()}
 
@@ -238,25 +218,23 @@ async def ask_servers(
         before = known.get(empty.cache_key, empty)
         if not refresh and 0 <= time.time() - before.asked_at < CACHE_LIFETIME_S:
             return before
-        return await _update_list(before, endpoint, settings, environ)
+        return await _update_list(before, endpoint, settings)
 
-    lists = await asyncio.gather(*(ask(endpoint) for endpoint in _endpoints(settings, environ)))
+    lists = await asyncio.gather(*(ask(endpoint) for endpoint in _endpoints(settings)))
     _write_cache((known | {one.cache_key: one for one in lists}).values())
     return list(lists)
 
 
-async def _update_list(
-    before: ServerList, endpoint: Endpoint, settings: "Settings", environ: Mapping[str, str] | None
-) -> ServerList:
+async def _update_list(before: ServerList, endpoint: Endpoint, settings: "Settings") -> ServerList:
     if endpoint.key_stored:
-        endpoint = await asyncio.to_thread(locate_endpoint, f"{endpoint.vendor}/", settings, environ)
+        endpoint = await asyncio.to_thread(locate_endpoint, f"{endpoint.vendor}/", settings)
     if endpoint.key_problem:
         return msgspec.structs.replace(before, failure=endpoint.key_problem.rstrip("."))
     if endpoint.own_key_variable and not endpoint.key:
         return msgspec.structs.replace(before, failure=f"{endpoint.key_variable} is not set")
     protocol, base = _list_address(endpoint)
     try:
-        own = bool(custom_base(endpoint.vendor, settings, os.environ if environ is None else environ))
+        own = bool(custom_base(endpoint.vendor, settings))
         models = await ask_server(ListSource(protocol, base, endpoint.key, endpoint.bearer, own))
     except ListFailed as error:
         message = error.message.replace(endpoint.key, "[key]") if endpoint.key else error.message
@@ -264,10 +242,10 @@ async def _update_list(
     return msgspec.structs.replace(before, models=models, asked_at=time.time(), failure="")
 
 
-def _endpoints(settings: "Settings", environ: Mapping[str, str] | None) -> list[Endpoint]:
+def _endpoints(settings: "Settings") -> list[Endpoint]:
     """The endpoints of all providers with a key or an address of which the protocol is known."""
     names = dict.fromkeys((*vendors.BY_NAME, *settings.providers, *sorted(stored_names())))
-    found = [locate_endpoint(f"{name}/", settings, environ, open_keyring=False) for name in names]
+    found = [locate_endpoint(f"{name}/", settings, open_keyring=False) for name in names]
     usable = [one for one in found if one.key or one.key_stored or one.api_base]
     return [endpoint for endpoint in usable if _list_address(endpoint)[1]]
 
@@ -327,10 +305,7 @@ def local_model_commands(name: str, api_base: str, model: str) -> tuple[str, str
 
 
 async def find_local_servers(
-    environ: Mapping[str, str] | None = None,
-    bases: Mapping[str, str] | None = None,
-    *,
-    ask_bases: bool = True,
+    environ: Mapping[str, str], bases: Mapping[str, str] | None = None, *, ask_bases: bool = True
 ) -> list[ServerList]:
     """The servers on loopback that answer like a model server, asked concurrently.
 
@@ -347,9 +322,9 @@ async def find_local_servers(
     return [server for server in answers if server is not None]
 
 
-def local_ports(environ: Mapping[str, str] | None = None) -> dict[str, int]:
+def local_ports(environ: Mapping[str, str] = os.environ) -> dict[str, int]:
     """The ports of local servers, by server name."""
-    text = (os.environ if environ is None else environ).get(PORTS_VARIABLE)
+    text = environ.get(PORTS_VARIABLE)
     if text is None:
         return dict(DEFAULT_PORTS)
     found: dict[str, int] = {}

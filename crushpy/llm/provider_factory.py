@@ -112,7 +112,6 @@ def _create_ollama(endpoint: Endpoint) -> Provider:
 
 
 def _client_options(endpoint: Endpoint) -> "HttpProviderOptions":
-    """The options of a built-in client for this endpoint."""
     options: HttpProviderOptions = {"strip": f"{endpoint.vendor}/"}
     if endpoint.key_origin:
         options["key_variable"] = endpoint.key_origin
@@ -156,7 +155,7 @@ PROTOCOLS: dict[str, Callable[[Endpoint], Provider]] = {
 # --- endpoints -----------------------------------------------------------------------------------------
 
 
-def create_provider(model: str, settings: "Settings", environ: Mapping[str, str] | None = None) -> Provider:
+def create_provider(model: str, settings: "Settings", environ: Mapping[str, str] = os.environ) -> Provider:
     """The provider for `model`. Raises AuthenticationFailed or BadRequest if there is none."""
     endpoint = find_endpoint(model, settings, environ)
     return PROTOCOLS[endpoint_protocol(endpoint, settings)](endpoint)
@@ -182,9 +181,9 @@ def endpoint_protocol(endpoint: Endpoint, settings: "Settings") -> str:
     return "responses" if official and catalog.reasons_over_calls(endpoint.model) else "chat"
 
 
-def protocol_for(model: str, settings: "Settings", environ: Mapping[str, str] | None = None) -> str:
+def protocol_for(model: str, settings: "Settings") -> str:
     """The key in `PROTOCOLS` for `model`, even if there is no key for it."""
-    return endpoint_protocol(locate_endpoint(model, settings, environ, open_keyring=False), settings)
+    return endpoint_protocol(locate_endpoint(model, settings, open_keyring=False), settings)
 
 
 def warm_up(protocol: str) -> None:
@@ -200,9 +199,9 @@ def waits_for_keyring(model: str, settings: "Settings") -> bool:
     return locate_endpoint(model, settings, open_keyring=False).key_stored
 
 
-def server_address(model: str, settings: "Settings", environ: Mapping[str, str] | None = None) -> str:
+def server_address(model: str, settings: "Settings") -> str:
     """The address of the server of `model`, without secrets; empty for the vendor's default."""
-    endpoint = locate_endpoint(model, settings, environ, open_keyring=False)
+    endpoint = locate_endpoint(model, settings, open_keyring=False)
     base = endpoint.api_base.strip()
     if not base and VENDOR_PROTOCOLS.get(endpoint.vendor) == "ollama":
         base = vendors.OLLAMA_BASE
@@ -220,7 +219,7 @@ def without_secrets(base: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
 
 
-def find_endpoint(model: str, settings: "Settings", environ: Mapping[str, str] | None = None) -> Endpoint:
+def find_endpoint(model: str, settings: "Settings", environ: Mapping[str, str] = os.environ) -> Endpoint:
     """The endpoint of `model`. Raises AuthenticationFailed or BadRequest if it cannot be used."""
     if model.startswith("demo/"):
         if model != catalog.DEMO:
@@ -237,14 +236,13 @@ def find_endpoint(model: str, settings: "Settings", environ: Mapping[str, str] |
 def locate_endpoint(
     model: str,
     settings: "Settings",
-    environ: Mapping[str, str] | None = None,
+    environ: Mapping[str, str] = os.environ,
     *,
     open_keyring: bool = True,
 ) -> Endpoint:
     """The endpoint of `model`, or of a provider (`name/`), which may lack a key, or a vendor if unknown."""
     if model == catalog.DEMO:
         return Endpoint(model, "demo")
-    environ = os.environ if environ is None else environ
     vendor = catalog.provider_of(model)
     if not vendor and vendors.base_of("openai", environ):
         vendor = "openai"  # a bare name is passed to the user's own server
@@ -264,15 +262,11 @@ def locate_endpoint(
     )
 
 
-def default_model(settings: "Settings", environ: Mapping[str, str] | None = None) -> str:
+def default_model(settings: "Settings", environ: Mapping[str, str] = os.environ) -> str:
     """The model to use if none is named: from the settings, else by the available keys; may be `UNNAMED`."""
-    environ = os.environ if environ is None else environ
     if settings.model:
         return settings.model
-    own = (settings.providers.get("openai") or ProviderSettings()).api_base or vendors.base_of(
-        "openai", environ
-    )
-    has_own = bool(own) and not is_official(own)
+    has_own = bool(custom_base("openai", settings, environ))
     for vendor in vendors.PROVIDERS:
         chosen = settings.providers.get(vendor.name) or ProviderSettings()
         if any(environ.get(name) for name in (chosen.api_key_env, *vendor.variables)):
@@ -281,6 +275,13 @@ def default_model(settings: "Settings", environ: Mapping[str, str] | None = None
         return UNNAMED
     stored = stored_names()
     return next((vendor.default_model for vendor in vendors.PROVIDERS if vendor.name in stored), catalog.DEMO)
+
+
+def custom_base(provider: str, settings: "Settings", environ: Mapping[str, str] = os.environ) -> str:
+    """The address of a provider, if it is not the default; else empty."""
+    chosen = settings.providers.get(provider) or ProviderSettings()
+    base = chosen.api_base or vendors.base_of(provider, environ)
+    return "" if provider == "openai" and is_official(base) else base
 
 
 def is_official(base: str) -> bool:

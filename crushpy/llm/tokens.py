@@ -85,7 +85,6 @@ class Counter:
 
 
 def sent_text(part: Part) -> str:
-    """The text that is sent for a part."""
     if isinstance(part, Image):
         return ""
     if isinstance(part, Seed):

@@ -73,7 +73,6 @@ class Folder:
         return True
 
     def link_target(self, name: str) -> str:
-        """The target of a link."""
         return os.readlink(_require_name(name), dir_fd=self.handle)
 
     def folder(self, name: str) -> "Folder":

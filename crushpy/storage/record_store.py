@@ -142,7 +142,6 @@ class TaskStore(Subject):
 
     @stored
     def load_results(self, result_ids: Sequence[str]) -> dict[str, TaskResult]:
-        """Results of tasks, by id."""
         return {row.id: row for row in self._db.execute(sql.LIST_TASK_RESULTS, ids=json_text(result_ids))}
 
     @stored

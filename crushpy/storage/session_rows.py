@@ -38,7 +38,6 @@ _SESSION_FIELDS = tuple(name for name in SessionInfo.__struct_fields__ if name !
 
 
 def json_text(value: object) -> str:
-    """`value` as JSON text."""
     try:
         return msgspec.json.encode(value).decode()
     except UnicodeEncodeError:  # a lone surrogate, from a file name or a reply that is not Unicode

@@ -362,7 +362,6 @@ class WorkspaceIndex:
         return state.kind != "file" or bool(state.why)
 
     def rows(self) -> list[IndexRow]:
-        """All rows."""
         self._unsaved.clear()
         return [(os.fsencode(path), one.signature, one.state) for path, one in self._entries.items()]
 

@@ -126,7 +126,7 @@ def read_project_file(file: Path, plugin: Path | None = None) -> dict[str, McpSe
     return read
 
 
-def expanded(config: ServerConfig, environ: Mapping[str, str] = os.environ) -> McpServerSettings:
+def expanded(config: ServerConfig) -> McpServerSettings:
     """The settings with `${NAME}` and `${NAME:-default}` replaced. Raises SettingsError."""
 
     def value(found: "re.Match[str]") -> str:
@@ -136,8 +136,8 @@ def expanded(config: ServerConfig, environ: Mapping[str, str] = os.environ) -> M
                 f"{PROJECT_FILE}: {config.name}: a project's file cannot use ${{{name}}}: it may hold a key.",
                 f"Define the server in your own settings: crushpy mcp add {config.name} ...",
             )
-        if name in environ:
-            return environ[name]
+        if name in os.environ:
+            return os.environ[name]
         if default is None:
             raise SettingsError(f"The MCP server {config.name} needs the variable {name}, which is not set.")
         return default

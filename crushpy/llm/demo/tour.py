@@ -102,7 +102,6 @@ class Situation(Data, frozen=True):
 
 
 def next_reply(request: Request, fullness: float) -> DemoReply:
-    """The demo's reply to this request."""
     if summary.is_summary_request(request):
         return DemoReply(summary.write_summary(request))
     situation = _read_situation(request, fullness)

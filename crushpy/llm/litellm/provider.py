@@ -63,8 +63,6 @@ class LiteLLMProvider:
 
 
 class LiteLLMProcess(HelperProcess["Piece | ModelError"]):
-    """One litellm process."""
-
     def __init__(self) -> None:
         """Raises Unavailable if the process cannot be started."""
         self.ready, self.encode = False, encode_line

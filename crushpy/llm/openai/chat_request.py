@@ -29,7 +29,6 @@ OLLAMA = ChatDialect(ollama=True)
 
 
 def litellm_dialect(model: str) -> ChatDialect:
-    """The dialect of litellm for `model`."""
     provider, _, rest = model.lower().partition("/")
     marks = (
         provider == "anthropic"

@@ -40,8 +40,6 @@ class Redirect(Data, frozen=True):
 
 
 class SimpleCommand(Data, frozen=True):
-    """One simple command."""
-
     words: tuple[Word, ...]
     inner: tuple["SimpleCommand", ...] = ()
     """What it would run in turn, if that could be read (`env CI=1 git log`, `bash -c '...'`)."""

@@ -28,7 +28,6 @@ class Forms(NamedTuple):
 
 
 def p(name: str, type_: Any = Text) -> BindParameter[Any]:
-    """A named parameter."""
     return bindparam(name, type_=type_() if isinstance(type_, type) else type_)
 
 

@@ -81,8 +81,6 @@ _STDERR = 2
 
 
 class ProgramEnd(Data, frozen=True):
-    """How the program ended."""
-
     code: int
     errors: str
     """Its stderr, truncated."""

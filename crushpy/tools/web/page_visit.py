@@ -102,7 +102,6 @@ async def _request(client: Client, url: str, addresses: list[str]) -> Response:
 
 
 def _redirect_target(url: str, location: str) -> str:
-    """The target of a redirect."""
     try:
         target = urljoin(url, location)
     except ValueError:

@@ -26,8 +26,8 @@ from crushpy.llm.key_store import (
     store_key,
     variable_hint,
 )
-from crushpy.llm.model_listing import ListedModel, custom_base, list_local_models
-from crushpy.llm.provider_factory import BASE_VARIABLES
+from crushpy.llm.model_listing import ListedModel, list_local_models
+from crushpy.llm.provider_factory import BASE_VARIABLES, custom_base
 from crushpy.llm.system_keyring import KeyringUnusable
 from crushpy.security.redact import redact
 from crushpy.security.sanitize import clean, one_line
