@@ -2,6 +2,7 @@
 
 import zlib
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 
 import h11
 
@@ -88,10 +89,8 @@ class Response:
     async def finish(self, within: float) -> None:
         """Read the end of the body so that the connection can be reused; close it if that fails."""
         self.idle_timeout = within
-        try:
+        with suppress(HttpError):
             await self.read(limit=0)
-        except HttpError:
-            pass
 
     def close(self) -> None:
         """Close the socket, unless the response was read to its end."""

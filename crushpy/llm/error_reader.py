@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, cast
 
 import msgspec
@@ -226,10 +227,8 @@ def retry_after(headers: Mapping[str, str], text: str, now: float) -> float | No
     if value:
         from email.utils import parsedate_to_datetime
 
-        try:
+        with suppress(ValueError):
             return max(0.0, parsedate_to_datetime(value).timestamp() - now)
-        except ValueError:
-            pass
     found = re.search(r"(?:try again in |retryDelay\"?: ?\"?)([\d.]+) ?(ms|s|m)\b", text, re.IGNORECASE)
     if found and (amount := _number(found[1])) is not None:
         return amount * {"ms": 0.001, "s": 1, "m": 60}[found[2].lower()]

@@ -4,6 +4,7 @@ import asyncio
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -283,10 +284,8 @@ def _write_cache(lists: Iterable[ServerList]) -> None:
     answered = [msgspec.structs.replace(one, failure="") for one in lists if one.asked_at]
     if not answered or answered == _read_cache():
         return
-    try:
+    with suppress(OSError):  # the servers are asked again next time
         write_private(Paths().model_lists, msgspec.json.encode(answered))
-    except OSError:
-        pass  # the servers are asked again next time
 
 
 def served_models(lists: Sequence[ServerList]) -> dict[str, tuple[ServerList, ServedModel]]:

@@ -6,7 +6,7 @@ import shutil
 import socket
 import sys
 from collections.abc import AsyncIterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from crushpy.core.access import Privileges
@@ -355,11 +355,9 @@ class EscapeTrial:
             )
         finally:
             os.close(writing)
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(_ESCAPE_TIMEOUT_S):
                 await listener.exited.wait()
-        except TimeoutError:
-            pass
         supervisor.kill(name)
         os.set_blocking(reading, False)
         try:

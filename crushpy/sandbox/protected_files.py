@@ -12,6 +12,7 @@ import stat
 import time
 import weakref
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple, get_args
@@ -196,22 +197,19 @@ class _FolderIndex:
         is_code = not _CODE_FOLDERS.isdisjoint(parts)
         is_dependency = not _DEPENDENCIES.isdisjoint(parts)
         prefix = path.rstrip("/")
-        try:
-            with os.scandir(path) as entries:
-                for entry in entries:
-                    name = entry.name
-                    names.add(name)
-                    is_folder = entry.is_dir(follow_symlinks=False)
-                    if name.casefold() == ".git" or name == ".gitattributes":
-                        marked.append(f"{prefix}/{name}")
-                    elif is_folder:
-                        folders.append(f"{prefix}/{name}")
-                    elif not is_dependency and (
-                        is_code or name in _CODE_FILES or name in INSTRUCTION_FILES or name in _CODE_FOLDERS
-                    ):
-                        marked.append(f"{prefix}/{name}")
-        except OSError:
-            pass
+        with suppress(OSError), os.scandir(path) as entries:
+            for entry in entries:
+                name = entry.name
+                names.add(name)
+                is_folder = entry.is_dir(follow_symlinks=False)
+                if name.casefold() == ".git" or name == ".gitattributes":
+                    marked.append(f"{prefix}/{name}")
+                elif is_folder:
+                    folders.append(f"{prefix}/{name}")
+                elif not is_dependency and (
+                    is_code or name in _CODE_FILES or name in INSTRUCTION_FILES or name in _CODE_FOLDERS
+                ):
+                    marked.append(f"{prefix}/{name}")
         if names >= _BARE or names >= _POINTED:
             marked.append(prefix)
         return _Folder(is_watched, changed_at, inode, tuple(folders), tuple(marked))

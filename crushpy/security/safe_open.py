@@ -9,9 +9,8 @@ import os
 import stat
 import sys
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 
 _TRAVERSE_FLAGS = os.O_DIRECTORY | getattr(os, "O_PATH", os.O_RDONLY)
 """With O_PATH a folder that may be entered but not listed can still be traversed."""
@@ -32,9 +31,7 @@ class Folder:
     def __enter__(self) -> "Folder":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -75,10 +72,6 @@ class Folder:
     def link_target(self, name: str) -> str:
         return os.readlink(_require_name(name), dir_fd=self.handle)
 
-    def folder(self, name: str) -> "Folder":
-        """The folder `name` in this one. Raises ELOOP if it is a link."""
-        return Folder(self.path / name, _open_subfolder(self.handle, _require_name(name)))
-
     def descend(self, names: Sequence[str]) -> "Folder":
         """The folder at the end of these names. Raises ELOOP if one of them is a link."""
         handle = _descend(self.handle, [_require_name(name) for name in names])
@@ -103,10 +96,8 @@ class Folder:
 
     def remove(self, name: str) -> None:
         """Removes a file or a link, if it exists."""
-        try:
+        with suppress(FileNotFoundError):
             os.unlink(_require_name(name), dir_fd=self.handle)
-        except FileNotFoundError:
-            pass
 
     def remove_folder(self, name: str) -> None:
         """Removes an empty folder."""
@@ -173,12 +164,10 @@ def make_folders(path: Path) -> tuple[Folder, list[Path]]:
     try:
         while missing:
             name = missing.pop()
-            try:
+            with suppress(FileExistsError):  # another process just created it
                 folder.make_folder(name)
                 created.insert(0, folder.path / name)
-            except FileExistsError:
-                pass  # another process just created it
-            inner = folder.folder(name)
+            inner = folder.descend([name])
             folder.close()
             folder = inner
     except BaseException:
@@ -191,11 +180,8 @@ def make_folders(path: Path) -> tuple[Folder, list[Path]]:
 def remove_if_empty(folders: list[Path]) -> None:
     """Removes those of these folders that are empty; innermost first."""
     for path in folders:
-        try:
-            with open_folder(path.parent) as parent:
-                parent.remove_folder(path.name)
-        except OSError:
-            pass
+        with suppress(OSError), open_folder(path.parent) as parent:
+            parent.remove_folder(path.name)
 
 
 @contextmanager

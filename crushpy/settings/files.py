@@ -4,6 +4,7 @@ import hashlib
 import os
 import re
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,14 +49,12 @@ def repository_path(cwd: Path) -> Path:
         if not exists(entry):
             continue
         real = Path(os.path.realpath(folder))
-        try:
+        with suppress(OSError, ValueError):
             if entry.is_file():
                 own = Path(os.path.realpath(folder / entry.read_text().removeprefix("gitdir:").strip()))
                 back = Path(os.path.realpath((own / "gitdir").read_text().strip()))
                 if own.parent.name == "worktrees" and back == real / ".git":
                     return own.parent.parent.parent
-        except (OSError, ValueError):
-            pass
         return real
     return Path(os.path.realpath(project_root(cwd)))
 

@@ -1,6 +1,7 @@
 """Validates values against the schema and parses them from text."""
 
 import re
+from contextlib import suppress
 from typing import cast
 
 import msgspec
@@ -62,10 +63,8 @@ def _meant(leaf: Leaf, text: str) -> object:
     if text.startswith("{"):
         return _parsed(text)
     for number in (int, float):
-        try:
+        with suppress(ValueError):
             return number(text)
-        except ValueError:
-            pass
     return {"true": True, "false": False}.get(text.lower(), text)
 
 
@@ -83,10 +82,8 @@ def split_rules(text: str) -> list[str]:
 
 def _parsed(text: str) -> object:
     """A quoted text or list in JSON or TOML syntax, else `text` itself."""
-    try:
+    with suppress(msgspec.DecodeError):
         return msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        pass
     import tomllib
 
     try:

@@ -195,11 +195,8 @@ def _build_outcome(
             own_code=confinement.own_code_note,
         )
     shown_notes = [note for note in (*notes, why) if note]
-    seconds = round(process.seconds, 3)
     return Outcome(
         describe_output(taken, process.output.where, *shown_notes),
         is_error=is_error,
-        display=Terminal(
-            process.command, taken.text, process.exit_code, seconds, "; ".join(shown_notes), taken.lines
-        ),
+        display=process.display(taken.text, "; ".join(shown_notes), taken.lines),
     )

@@ -1,7 +1,6 @@
 """The tool `job_kill`: ends a background job and everything it started."""
 
 from crushpy.core.access import ToolAccess
-from crushpy.core.messages import Terminal
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.shell.process import cannot_kill
 
@@ -18,10 +17,5 @@ class JobKillTool(Tool[JobKillArgs]):
     async def run(self, args: JobKillArgs, context: ToolContext) -> Outcome:
         job = context.jobs.get(args.job_id)
         survivors = await job.kill()
-        process = job.process
         text = "; ".join(filter(None, (job.status, cannot_kill(survivors))))
-        return Outcome(
-            text + ".",
-            is_error=bool(survivors),
-            display=Terminal(process.command, "", process.exit_code, round(process.seconds, 3), text),
-        )
+        return Outcome(f"{text}.", is_error=bool(survivors), display=job.process.display("", text))

@@ -5,7 +5,6 @@ from typing import Annotated
 from msgspec import Meta
 
 from crushpy.core.access import ToolAccess
-from crushpy.core.messages import Terminal
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.shell.command_output import describe_output
 
@@ -25,16 +24,8 @@ class JobOutputTool(Tool[JobOutputArgs]):
     async def run(self, args: JobOutputArgs, context: ToolContext) -> Outcome:
         job = context.jobs.get(args.job_id)
         output = await job.read(args.wait)
-        process = job.process
         return Outcome(
-            describe_output(output, process.output.where, job.status),
+            describe_output(output, job.process.output.where, job.status),
             is_error=job.failed,
-            display=Terminal(
-                process.command,
-                output.text,
-                process.exit_code,
-                round(process.seconds, 3),
-                job.status,
-                output.lines,
-            ),
+            display=job.process.display(output.text, job.status, output.lines),
         )

@@ -104,11 +104,9 @@ class ObjectStore:
         digest = digest or hash_of(content)
         folder = f"{self._objects}/{digest[:2]}"
         file = f"{folder}/{digest[2:]}"
-        try:
+        with suppress(OSError):
             os.utime(file)  # recently used
             return digest
-        except OSError:
-            pass
         compressed = zlib.compress(content, 1)
         data = _COMPRESSED + compressed if len(compressed) < len(content) else _STORED + content
         temporary = f"{folder}/{self._temporary_prefix}-{next(self._numbers)}.tmp"

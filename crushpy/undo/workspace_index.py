@@ -265,20 +265,17 @@ class WorkspaceIndex:
         folders: list[str] = []
         committed = self._snapshotter.committed
         start = len(self.root.rstrip("/")) + 1
-        try:
-            with os.scandir(folder) as found:
-                for entry in found:
-                    if entry.name in VERSION_CONTROL:
+        with suppress(OSError), os.scandir(folder) as found:
+            for entry in found:
+                if entry.name in VERSION_CONTROL:
+                    continue
+                is_folder = entry.is_dir(follow_symlinks=False)
+                cache = is_folder and entry.name in CACHES
+                if cache or rules.ignores(entry.path, is_folder=is_folder):
+                    tracked = committed.folders if is_folder else committed.paths
+                    if entry.path[start:] not in tracked:
                         continue
-                    is_folder = entry.is_dir(follow_symlinks=False)
-                    cache = is_folder and entry.name in CACHES
-                    if cache or rules.ignores(entry.path, is_folder=is_folder):
-                        tracked = committed.folders if is_folder else committed.paths
-                        if entry.path[start:] not in tracked:
-                            continue
-                    (folders if is_folder else names).append(entry.name)
-        except OSError:
-            pass
+                (folders if is_folder else names).append(entry.name)
         listed = _Folder(stamp, tuple(names), tuple(folders), rules)
         self._folders[folder] = listed
         return listed
@@ -307,11 +304,9 @@ class WorkspaceIndex:
         if self._stopping:
             raise ScanStopped
         found: list[Noticed] = []
-        try:
-            with open_folder(Path(folder)) as opened:
-                found += (one for path in paths if (one := self._read(opened, path, now)))
-        except OSError:
-            pass  # the folder was removed meanwhile: the next scan notices
+        # If the folder was removed meanwhile, the next scan notices.
+        with suppress(OSError), open_folder(Path(folder)) as opened:
+            found += (one for path in paths if (one := self._read(opened, path, now)))
         return found
 
     def _read(self, folder: Folder, path: str, now: int) -> Noticed | None:

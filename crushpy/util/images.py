@@ -91,12 +91,11 @@ def image_type(raw: bytes) -> str | None:
 def read_picture(path: Path, shown: str) -> bytes:
     """Return the bytes of an image file. Pipes and devices are never opened."""
     try:
-        handle = open_regular(Path(os.path.realpath(path, strict=True)))
-        try:
-            status = os.fstat(handle)
-            raw = _read_file(handle)
-        finally:
-            os.close(handle)
+        with os.fdopen(open_regular(Path(os.path.realpath(path, strict=True))), "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            raw = file.read(_CHUNK_BYTES)
+            if image_type(raw) is not None:
+                raw += file.read(MAX_PICTURE_FILE + 1 - len(raw))
     except NotRegular as error:
         what = "a folder" if stat.S_ISDIR(error.mode) else "not a regular file"
         raise UsageError(f"{shown} is {what}.", ACCEPTED) from None
@@ -110,22 +109,10 @@ def read_picture(path: Path, shown: str) -> bytes:
         raise UsageError(f"{shown} is not a picture.", ACCEPTED)
     if len(raw) > MAX_PICTURE_FILE:
         raise UsageError(
-            f"{shown} is too large: {status.st_size:,} bytes; at most {MAX_PICTURE_FILE:,} are read.",
+            f"{shown} is too large: {size:,} bytes; at most {MAX_PICTURE_FILE:,} are read.",
             "Make a smaller copy.",
         )
     return raw
-
-
-def _read_file(handle: int) -> bytes:
-    """Read up to slightly more than the limit; stop at once if it is not an image."""
-    chunks: list[bytes] = []
-    size = 0
-    while size <= MAX_PICTURE_FILE and (chunk := os.read(handle, _CHUNK_BYTES)):
-        chunks.append(chunk)
-        size += len(chunk)
-        if len(chunks) == 1 and image_type(chunk) is None:
-            break
-    return b"".join(chunks)
 
 
 def scale_image(raw: bytes, name: str, limits: ImageLimits) -> ScaledImage:

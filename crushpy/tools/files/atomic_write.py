@@ -6,6 +6,7 @@ The path is resolved, and no link on the way is followed. Mode, owner and extend
 import errno
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 from crushpy.security.safe_open import Folder, make_folders, open_folder, remove_if_empty
@@ -97,40 +98,23 @@ def _copy_metadata(folder: Folder, name: str, handle: int, status: os.stat_resul
     """Gives the new file the owner, attributes and mode of the one it will replace."""
     own = os.fstat(handle)
     if (own.st_uid, own.st_gid) != (status.st_uid, status.st_gid):
-        _try_chown(handle, status.st_uid, status.st_gid)
+        try:
+            os.fchown(handle, status.st_uid, status.st_gid)
+        except OSError:
+            with suppress(OSError):  # only root can change the owner; the group can be kept by its members
+                os.fchown(handle, -1, status.st_gid)
     _copy_attributes(folder, name, handle)
     os.fchmod(handle, stat.S_IMODE(status.st_mode))
-
-
-def _try_chown(handle: int, user: int, group: int) -> None:
-    try:
-        os.fchown(handle, user, group)
-    except OSError:
-        # Only root can change the owner; the group can be kept by its members.
-        try:
-            os.fchown(handle, -1, group)
-        except OSError:
-            pass
 
 
 def _copy_attributes(folder: Folder, name: str, handle: int) -> None:
     """Copies ACLs, labels and other extended attributes, as far as the system allows."""
     if not hasattr(os, "listxattr"):
         return
-    try:
-        source = folder.open(name, os.O_RDONLY | os.O_NONBLOCK)
-    except OSError:
-        return
-    try:
-        for attribute in os.listxattr(source):
-            try:
-                os.setxattr(handle, attribute, os.getxattr(source, attribute))
-            except OSError:
-                continue
-    except OSError:
-        pass
-    finally:
-        os.close(source)
+    with suppress(OSError), os.fdopen(folder.open(name, os.O_RDONLY | os.O_NONBLOCK), "rb") as source:
+        for attribute in os.listxattr(source.fileno()):
+            with suppress(OSError):
+                os.setxattr(handle, attribute, os.getxattr(source.fileno(), attribute))
 
 
 def _write_error(error: OSError, shown: str, target: Path) -> ToolError:

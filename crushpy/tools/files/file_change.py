@@ -83,7 +83,6 @@ def require_read(context: ToolContext, original: OriginalFile) -> None:
 
 
 async def make_change(context: ToolContext, plan: PlanChange) -> tuple[FileChange, Diff]:
-
     def plan_and_write() -> tuple[FileChange, Diff]:
         change = plan()
         original = change.original

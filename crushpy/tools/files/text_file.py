@@ -5,6 +5,7 @@ import errno
 import os
 import re
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -91,10 +92,8 @@ def decode(raw: bytes) -> TextFile | None:
     head = raw[:_SNIFFED_BYTES]
     if b"\0" in head:
         return None
-    try:
+    with suppress(UnicodeDecodeError):
         return TextFile(raw.decode("utf-8"))
-    except UnicodeDecodeError:
-        pass
     if len(_CONTROL.findall(head)) * 20 > len(head):
         return None
     return _decode_damaged(raw) or _decode_single_byte(raw)

@@ -6,9 +6,11 @@ import os
 import signal
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from crushpy.core.messages import Terminal
 from crushpy.sandbox.supervisor_handle import Supervisor
 from crushpy.security.programs import find_program
 from crushpy.tools.errors import ToolError
@@ -126,6 +128,10 @@ class Process:
         """True while the shell runs, or a process it started has the output open."""
         return not (self.exited.is_set() and self.drained.is_set())
 
+    def display(self, text: str, note: str, lines: int = 0) -> Terminal:
+        """What a person sees of it, with `text` of its output."""
+        return Terminal(self.command, text, self.exit_code, round(self.seconds, 3), note, lines)
+
     async def finish(self, limit: float) -> bool:
         """Waits for the shell's exit; False if it did not exit within `limit` seconds.
 
@@ -145,12 +151,10 @@ class Process:
 
     async def wait(self, limit: float) -> None:
         """Waits up to `limit` seconds until the shell and all processes with its output have ended."""
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(limit):
                 await self.exited.wait()
                 await self.drained.wait()
-        except TimeoutError:
-            pass
 
     async def kill(self) -> list[int]:
         """Ends the command and everything it started; returns the processes that could not be ended.

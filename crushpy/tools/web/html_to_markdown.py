@@ -6,6 +6,7 @@ a line, then the markdown. It is run without crushpy's folder on its path, so it
 
 import re
 import sys
+from contextlib import suppress
 from urllib.parse import urljoin
 
 MAX_HTML_CHARS = 1_000_000
@@ -69,12 +70,10 @@ def main() -> None:
 
 
 def _limit_memory() -> None:
-    try:
+    with suppress(ImportError, OSError, ValueError):  # not every system has this limit
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY_BYTES, _MAX_MEMORY_BYTES))
-    except (ImportError, OSError, ValueError):
-        pass  # not every system has this limit
 
 
 if __name__ == "__main__":
