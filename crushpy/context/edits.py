@@ -4,6 +4,7 @@ Pure: says and refuses, changes nothing. A call and its results are one unit and
 together; the first request stays, and so does what a session started with.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
@@ -284,9 +285,7 @@ def offer_words(views: OldViews) -> str:
 
 def effect_words(effect: EditEffect) -> str:
     """An effect in a line, for people."""
-    done: dict[str, int] = {}
-    for one in effect.messages:
-        done[DONE[one.kind]] = done.get(DONE[one.kind], 0) + 1
+    done = Counter(DONE[one.kind] for one in effect.messages)
     what = ", ".join(f"{counted(number, 'message')} {word}" for word, number in done.items())
     sign = "freed" if effect.tokens_freed >= 0 else "more"
     along = f"; {', '.join(effect.along)} along: a call and its results stay together" if effect.along else ""

@@ -126,7 +126,8 @@ class SentHistory:
 
     def __init__(self) -> None:
         self._cache: PrefixCache[Message, _ShownHistory] = PrefixCache(_ShownHistory)
-        self._all: tuple[Message, ...] = ()
+        self.shown: tuple[Message, ...] = ()
+        """The same object until the next update that changes something."""
         self._made: tuple[Message, ...] | None = None
 
     def update(self, messages: tuple[Message, ...], key: object, show: Show) -> None:
@@ -136,13 +137,8 @@ class SentHistory:
         if not added and self._cache.state is before:
             return
         self._cache.state.shown += show(added)
-        self._all = tuple(self._cache.state.shown)
+        self.shown = tuple(self._cache.state.shown)
         self._made = None
-
-    @property
-    def shown(self) -> tuple[Message, ...]:
-        """The same object until the next update that changes something."""
-        return self._all
 
     @property
     def valid(self) -> tuple[Message, ...]:

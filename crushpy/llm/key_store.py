@@ -17,6 +17,7 @@ from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.messages import Data
 from crushpy.core.paths import Paths
 from crushpy.llm import vendors
+from crushpy.security.private_files import locked, read_stored, write_private
 from crushpy.settings.schema import ProviderSettings
 
 if TYPE_CHECKING:
@@ -106,18 +107,11 @@ def stored_names(paths: Paths | None = None) -> frozenset[str]:
 
 
 def _names_in_keyring(paths: Paths | None = None) -> frozenset[str]:
-    try:
-        text = (paths or Paths()).stored_keys.read_bytes()
-        return frozenset(msgspec.json.decode(text, type=list[str]))
-    except (OSError, msgspec.DecodeError):
-        return frozenset()
+    return frozenset(read_stored((paths or Paths()).stored_keys, list[str]) or ())
 
 
 def _keys_in_file(paths: Paths | None = None) -> dict[str, str]:
-    try:
-        return msgspec.json.decode((paths or Paths()).key_file.read_bytes(), type=dict[str, str])
-    except (OSError, msgspec.DecodeError):
-        return {}
+    return read_stored((paths or Paths()).key_file, dict[str, str]) or {}
 
 
 def store_key(provider: str, key: str, settings: "Settings", *, in_file: bool = False) -> None:
@@ -250,8 +244,6 @@ def _write_names(change: Callable[[], frozenset[str]]) -> None:
 
 def _write(file: Path, content: Callable[[], bytes]) -> None:
     """Replaces a file by what `content` makes of it, while no other process changes it."""
-    from crushpy.security.private_files import locked, write_private
-
     try:
         with locked(file.with_name(f"{file.name}.lock"), 10):
             write_private(file, content())

@@ -27,6 +27,7 @@ from crushpy.llm.provider_factory import (
     server_address,
     without_secrets,
 )
+from crushpy.security.private_files import read_stored, write_private
 from crushpy.security.redact import redact
 from crushpy.security.sanitize import one_line
 from crushpy.settings.schema import ProviderSettings
@@ -272,15 +273,10 @@ def _empty_list(endpoint: Endpoint) -> ServerList:
 
 
 def _read_cache() -> list[ServerList]:
-    try:
-        return msgspec.json.decode(Paths().model_lists.read_bytes(), type=list[ServerList])
-    except (OSError, msgspec.DecodeError):
-        return []
+    return read_stored(Paths().model_lists, list[ServerList]) or []
 
 
 def _write_cache(lists: Iterable[ServerList]) -> None:
-    from crushpy.security.private_files import write_private
-
     answered = [msgspec.structs.replace(one, failure="") for one in lists if one.asked_at]
     if not answered or answered == _read_cache():
         return

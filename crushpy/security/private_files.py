@@ -5,10 +5,13 @@ import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeVar
+
+import msgspec
 
 from crushpy.core.paths import private_dir
 
+T = TypeVar("T")
 _NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP}
 """Errors of file systems without locks."""
 
@@ -22,6 +25,14 @@ def write_private(path: Path, content: bytes) -> None:
     private_dir(target.parent)
     with new_file(target, replace=True) as file:
         file.write(content)
+
+
+def read_stored(path: Path, kind: type[T]) -> T | None:
+    """What was written there as JSON; None if it is missing or damaged."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (OSError, msgspec.MsgspecError, RecursionError):
+        return None
 
 
 @contextmanager

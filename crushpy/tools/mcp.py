@@ -15,6 +15,7 @@ from msgspec import Meta
 from crushpy.core.access import Access, ToolAccess
 from crushpy.core.mcp_names import BRIDGE, mcp_tool_name
 from crushpy.core.messages import Data, Json
+from crushpy.security.private_files import read_stored
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.errors import ToolError
 
@@ -53,9 +54,7 @@ class KnownServer(Data, frozen=True):
 
 def read_known_servers(file: Path) -> dict[str, KnownServer]:
     """The servers that were used before; a missing or damaged file knows none."""
-    with suppress(OSError, msgspec.MsgspecError, RecursionError):
-        return msgspec.json.decode(file.read_bytes(), type=dict[str, KnownServer])
-    return {}
+    return read_stored(file, dict[str, KnownServer]) or {}
 
 
 def is_offered(tool: str, allow: Sequence[str], deny: Sequence[str]) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from crushpy.core.messages import Data
-from crushpy.security.private_files import write_private
+from crushpy.security.private_files import read_stored, write_private
 from crushpy.undo.restoration import Step
 from crushpy.undo.states import path_from_stored, stored_path
 from crushpy.util.processes import started_at, still_runs
@@ -64,9 +64,7 @@ class Journal:
         """Those of a conversation or a workspace whose process is gone, oldest first."""
         found: list[JournalEntry] = []
         for file in self._folder.glob("*.json"):
-            try:
-                stored = msgspec.json.decode(file.read_bytes(), type=JournalEntry)
-            except (OSError, msgspec.MsgspecError):
+            if (stored := read_stored(file, JournalEntry)) is None:
                 continue
             entry = _with_paths(stored, path_from_stored)
             if (entry.root_id == root_id or entry.cwd == workspace) and not still_runs(

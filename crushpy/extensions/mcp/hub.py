@@ -26,6 +26,7 @@ from crushpy.extensions.mcp.definitions import (
 )
 from crushpy.extensions.mcp.mcp_process import McpError, McpProcess, mcp_process
 from crushpy.extensions.mcp.wire import McpOrder, McpReport, OAuthSpec, ServerSpec
+from crushpy.security.private_files import locked, read_stored, write_private
 from crushpy.security.redact import redact
 from crushpy.security.sanitize import encodable, one_line
 from crushpy.settings.schema import McpServerSettings
@@ -409,14 +410,10 @@ class McpHub:
 
 
 def read_consents(file: Path) -> frozenset[str]:
-    with suppress(OSError, msgspec.MsgspecError):
-        return frozenset(msgspec.json.decode(file.read_bytes(), type=list[str]))
-    return frozenset()
+    return frozenset(read_stored(file, list[str]) or ())
 
 
 def add_consent(file: Path, digest: str) -> None:
-    from crushpy.security.private_files import locked, write_private
-
     with locked(file.with_suffix(".lock")):
         write_private(file, msgspec.json.encode(sorted({*read_consents(file), digest})))
 

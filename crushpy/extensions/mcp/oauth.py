@@ -23,7 +23,7 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAu
 from crushpy.extensions.mcp.wire import ServerSpec
 from crushpy.http.public_addresses import is_public
 from crushpy.llm.system_keyring import KeyringUnusable, read_secret, write_secret
-from crushpy.security.private_files import locked, write_private
+from crushpy.security.private_files import locked, read_stored, write_private
 
 LOGIN_TIMEOUT_S = 300.0
 LOCK_TIMEOUT_S = REFRESH_TIMEOUT_S = 30.0
@@ -69,9 +69,7 @@ class LoginStore:
         self.lock_file = self._file.with_suffix(".lock")
 
     def index(self) -> LoginIndex:
-        with suppress(OSError, msgspec.MsgspecError):
-            return msgspec.json.decode(self._file.read_bytes(), type=LoginIndex)
-        return LoginIndex()
+        return read_stored(self._file, LoginIndex) or LoginIndex()
 
     def write_index(self, index: LoginIndex) -> None:
         write_private(self._file, msgspec.json.encode(index))
