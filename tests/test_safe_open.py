@@ -84,7 +84,7 @@ def test_in_a_folder_only_single_names_count(place: Path, name: str) -> None:
             lambda: folder.open(name, os.O_RDONLY),
             lambda: folder.status(name),
             lambda: folder.remove(name),
-            lambda: folder.folder(name),
+            lambda: folder.descend([name]),
             lambda: folder.rename("b", name),
         ):
             with pytest.raises(ValueError):
@@ -101,7 +101,7 @@ def test_a_folder_stays_itself_when_its_path_leads_elsewhere(place: Path) -> Non
             folder.write_new("new", b"x", 0o600)
         folder.rename("new", "newer")
         with pytest.raises(OSError) as error:
-            folder.folder("file-link")
+            folder.descend(["file-link"])
         assert error.value.errno == errno.ELOOP
     assert sorted(os.listdir(place / "moved" / "b")) == ["file", "file-link", "newer"]
     assert os.listdir(place / "elsewhere") == []

@@ -364,8 +364,8 @@ class WorkspaceIndex:
         """The rows that changed since the last call of this or of `rows`."""
         found: list[IndexRow] = []
         for path in self._unsaved:
-            entry = self._entries.get(path)
-            found.append((os.fsencode(path), *(entry or (None, None))))
+            signature, state = self._entries.get(path) or (None, None)
+            found.append((os.fsencode(path), signature, state))
         self._unsaved.clear()
         return found
 

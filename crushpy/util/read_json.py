@@ -7,7 +7,7 @@ import msgspec
 from crushpy.core.messages import Json
 
 
-def as_object(value: object) -> Json:
+def as_object(value: Any) -> Json:
     return cast(Json, value) if isinstance(value, dict) else {}
 
 
@@ -66,7 +66,7 @@ def decode_json(data: bytes | str) -> Any:
             raise ValueError("nested too deeply") from None
 
 
-def too_deep(value: object, most: int = 100) -> bool:
+def too_deep(value: Any, most: int = 100) -> bool:
     """Whether lists and objects are nested too deeply to be stored; real values are not."""
     level = [value]
     for _ in range(most):
