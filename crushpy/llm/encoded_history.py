@@ -24,23 +24,15 @@ MAX_INLINE_MESSAGES = 500
 """A request with more new messages is encoded in a thread."""
 
 Write = Callable[[Request], Sequence[Json]]
-
-
-class _Encoded:
-    """The JSON of the first messages of a history, separated by commas."""
-
-    def __init__(self) -> None:
-        self.data = bytearray()  # grows without being copied
-
-    def add(self, entries: bytes) -> None:
-        self.data += b"," + entries if self.data and entries else entries
+_Cache = PrefixCache[Message, bytearray]
+"""The JSON of the first messages of a history, separated by commas; it grows without being copied."""
 
 
 class EncodedHistories:
     """The cached histories of one provider."""
 
     def __init__(self) -> None:
-        self._caches: OrderedDict[tuple[str, str], PrefixCache[Message, _Encoded]] = OrderedDict()
+        self._caches: OrderedDict[tuple[str, str], _Cache] = OrderedDict()
         self._lock = Lock()
         """A thread may encode a large history while a sub-agent sends a request."""
 
@@ -63,20 +55,21 @@ class EncodedHistories:
         with self._lock:
             cache = self._find_cache(request)
             if cache is None or not (cache.is_prefix_of(messages) and _is_separate(messages, len(cache))):
-                cache = PrefixCache[Message, _Encoded](_Encoded)
+                cache = _Cache(bytearray)
             if added := cache.advance(messages[: _count_stable(messages)], request.return_thinking):
                 part = msgspec.structs.replace(request, messages=added, status="")
-                cache.state.add(_encode_entries(write(part)))
+                entries = _encode_entries(write(part))
+                cache.state.extend(b"," + entries if cache.state and entries else entries)
                 self._store((request.model, messages[0].id), cache)
             part = msgspec.structs.replace(request, messages=messages[len(cache) :])
             end = _encode_entries((write_end or write)(part))
-            entries = b",".join(part for part in (_encode_entries(first), cache.state.data, end) if part)
+            entries = b",".join(part for part in (_encode_entries(first), cache.state, end) if part)
             return [msgspec.Raw(entries)] if entries else []
 
-    def _find_cache(self, request: Request) -> PrefixCache[Message, _Encoded] | None:
+    def _find_cache(self, request: Request) -> _Cache | None:
         return self._caches.get((request.model, request.messages[0].id)) if request.messages else None
 
-    def _store(self, key: tuple[str, str], cache: PrefixCache[Message, _Encoded]) -> None:
+    def _store(self, key: tuple[str, str], cache: _Cache) -> None:
         self._caches[key] = cache
         self._caches.move_to_end(key)
         if len(self._caches) > MAX_HISTORIES:

@@ -89,7 +89,9 @@ class ListSource(Data, frozen=True):
 class ListFailed(CrushpyError):
     """The server's list of models cannot be read. `status`: that of its answer, if it is an error."""
 
-    status = 0
+    def __init__(self, message: str, hint: str = "", *, status: int = 0) -> None:
+        super().__init__(message, hint)
+        self.status = status
 
 
 async def ask_server(source: ListSource, timeout_s: float = LIST_TIMEOUT_S) -> tuple[ServedModel, ...]:
@@ -143,7 +145,7 @@ async def _openai(client: "Client", source: ListSource) -> list[ServedModel]:
     headers = source.key_headers()
     try:
         answer = await _get(client, address.url, headers)
-    except _ListRefused as error:
+    except ListFailed as error:
         if not address.switch(error.status, ""):
             raise
         answer = await _get(client, address.url, headers)
@@ -184,7 +186,7 @@ async def _ollama(client: "Client", source: ListSource) -> list[ServedModel]:
     root, headers = server_root(source.api_base), source.key_headers()
     try:
         answer = await _get(client, f"{root}/api/tags", headers)
-    except _ListRefused as error:
+    except ListFailed as error:
         if error.status not in (404, 405):
             raise
         return await _openai(client, source)
@@ -294,19 +296,13 @@ _LISTS = {"openai": _openai, "ollama": _ollama, "anthropic": _anthropic, "gemini
 # --- requests ------------------------------------------------------------------------------------------
 
 
-class _ListRefused(ListFailed):
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-
-
 async def _get(client: "Client", url: str, headers: Mapping[str, str], query: bytes = b"") -> Any:
     """The answer of a URL; `query` is sent in the body."""
     headers = {"accept": "application/json", "content-type": "application/json", **headers}
     with await client.request("POST" if query else "GET", url, headers, query) as response:
         body = await response.read(_MAX_RESPONSE_BYTES)
     if response.status != 200:
-        raise _ListRefused(response.status, _explain_refusal(response.status, body))
+        raise ListFailed(_explain_refusal(response.status, body), status=response.status)
     try:
         return msgspec.json.decode(body)
     except msgspec.DecodeError:
