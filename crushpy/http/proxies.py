@@ -5,6 +5,7 @@ import os
 from collections.abc import Mapping
 
 from crushpy.http.common import ConnectFailed, Target, parse_url
+from crushpy.http.public_addresses import read_address
 
 
 def proxy_for(target: Target, environ: Mapping[str, str] | None = None) -> Target | None:
@@ -30,7 +31,7 @@ def proxy_for(target: Target, environ: Mapping[str, str] | None = None) -> Targe
 def is_loopback(host: str) -> bool:
     if host == "localhost" or host.endswith(".localhost"):
         return True
-    address = _address(host)
+    address = read_address(host)
     return address is not None and address.is_loopback
 
 
@@ -54,7 +55,7 @@ def _excluded(target: Target, no_proxy: str) -> bool:
 
 
 def _matches(target: Target, rule: str) -> bool:
-    address = _address(target.host)
+    address = read_address(target.host)
     if "/" in rule:
         try:
             return address is not None and address in ipaddress.ip_network(rule, strict=False)
@@ -67,14 +68,7 @@ def _matches(target: Target, rule: str) -> bool:
         rule = name
     rule = rule.strip("[]")
     if address is not None:
-        return _address(rule) == address
+        return read_address(rule) == address
     name = rule.removeprefix("*").lstrip(".")
     host = target.host.lower()
     return host == name or host.endswith(f".{name}")
-
-
-def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        return ipaddress.ip_address(host)
-    except ValueError:
-        return None

@@ -45,6 +45,14 @@ _ISATAP = (0x0000_5EFE, 0x0200_5EFE)
 """The third quarter of an ISATAP address; the last quarter is an IPv4 address."""
 
 
+def read_address(text: str) -> IPv4Address | IPv6Address | None:
+    """An IP address; None if it is something else, such as a name."""
+    try:
+        return ip_address(text)
+    except ValueError:
+        return None
+
+
 def is_public(address: str) -> bool:
     """Whether an address is reachable from the whole internet, so not one of this machine or network."""
     ip = ip_address(address.partition("%")[0])

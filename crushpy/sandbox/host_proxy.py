@@ -11,12 +11,11 @@ import sys
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crushpy.core.messages import Data
-from crushpy.http.public_addresses import is_public
+from crushpy.http.public_addresses import is_public, read_address
 from crushpy.sandbox.client_hello import ALERT, MAX_HELLO_BYTES, NotTls, read_server_name
 from crushpy.security.safe_open import open_folder
 from crushpy.util.spawn import spawn
@@ -68,20 +67,12 @@ def read_host_port(text: str, default_port: int = 0) -> HostPort | None:
         return None
     if not 0 < number <= 65_535 or not _is_host(host):
         return None
-    return HostPort(str(ip_address(host)) if is_address(host) else host, number)
-
-
-def is_address(host: str) -> bool:
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True
+    return HostPort(str(read_address(host) or host), number)
 
 
 def _is_host(host: str) -> bool:
     if ":" in host:
-        return is_address(host) and "%" not in host
+        return read_address(host) is not None and "%" not in host
     return 0 < len(host) <= _MAX_CHARS and _HOST_CHARS.issuperset(host) and not host.startswith((".", "-"))
 
 
@@ -98,14 +89,14 @@ def _split_port(text: str) -> tuple[str, str]:
 def _parse_entry(entry: str) -> tuple[str, int]:
     host, port = _split_port(entry.strip().lower())
     host = host.rstrip(".")
-    return (str(ip_address(host)) if is_address(host) else host), int(port) if port.isdecimal() else 0
+    return str(read_address(host) or host), int(port) if port.isdecimal() else 0
 
 
 def _matches(pattern: str, host: str) -> bool:
     if pattern == "*":
         return True
     if pattern.startswith("*."):
-        return host.endswith(pattern[1:]) and not is_address(host)
+        return host.endswith(pattern[1:]) and read_address(host) is None
     return host == pattern
 
 
@@ -305,7 +296,7 @@ class HostProxy:
                 raise EOFError
             data += chunk
         # Clients do not send an address as the server name; an allowed address needs none.
-        if named != wanted.host and (named or not is_address(wanted.host)):
+        if named != wanted.host and (named or read_address(wanted.host) is None):
             raise NotTls(f"it names {named or 'none'}")
         return data
 
@@ -375,7 +366,8 @@ class HostProxy:
         except (OSError, UnicodeError, TimeoutError):
             raise ProxyRefusal("502 Bad Gateway", f"no host named {wanted.host} was found") from None
         addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
-        is_exact = self.hosts.spells(wanted) and (is_address(wanted.host) or wanted.host == "localhost")
+        is_address = wanted.host == "localhost" or read_address(wanted.host) is not None
+        is_exact = self.hosts.spells(wanted) and is_address
         allowed = [one for one in addresses if is_exact or self._allow_private or is_public(one)]
         if not allowed:
             raise self._refusal(

@@ -144,12 +144,11 @@ class ObjectStore:
     def prune(self) -> int:
         """Deletes the least recently used until the rest is small enough; returns the remaining bytes."""
         found: list[tuple[int, int, str]] = []
-        for folder in self._folders():
-            with suppress(OSError), os.scandir(folder) as entries:
-                for entry in entries:
-                    with suppress(OSError):
-                        status = entry.stat(follow_symlinks=False)
-                        found.append((status.st_mtime_ns, status.st_size, entry.path))
+        for folder, _, names in os.walk(self._objects):
+            for path in (f"{folder}/{name}" for name in names):
+                with suppress(OSError):
+                    status = os.lstat(path)
+                    found.append((status.st_mtime_ns, status.st_size, path))
         total = sum(size for _, size, _ in found)
         if total > self._max_bytes:
             for _, size, path in sorted(found):
@@ -159,13 +158,6 @@ class ObjectStore:
                 if total <= self._max_bytes * 0.9:
                     break
         return total
-
-    def _folders(self) -> list[str]:
-        try:
-            with os.scandir(self._objects) as entries:
-                return [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
-        except OSError:
-            return []
 
     def _file(self, digest: str) -> Path:
         return self._objects / digest[:2] / digest[2:]
