@@ -10,12 +10,10 @@ from typing import Any
 import msgspec
 
 from crushpy.core.messages import parts_from_json
-from crushpy.storage.database import handwritten
+from crushpy.storage.database import Database, handwritten
 from crushpy.storage.generated import statements as sql
-from crushpy.storage.location import Location
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.session_rows import insert_session, refresh_conversation
-from crushpy.storage.sqlite_file import SqliteDatabase
 
 _MAX_GAP = 2_000
 """Rows in sequence that cannot be read before the rest of a table is given up, if its end is unknown."""
@@ -32,24 +30,22 @@ _COUNT_MESSAGES = handwritten(
 _QUEUE_ALL = handwritten("INSERT INTO index_queue (number) SELECT number FROM message")
 
 
-def salvage(damaged: Path, target: Path) -> int:
-    """Fills `target`, an empty file; how many messages it has then. `damaged` is not changed."""
-    with closing(SqliteDatabase(Location(target, ""))) as db:
-        db.checkpoint()
-        work = target.with_name(f"{target.name}.work")
-        try:
-            for suffix in ("", "-wal"):
-                with suppress(FileNotFoundError):
-                    shutil.copyfile(f"{damaged}{suffix}", f"{work}{suffix}")
-            if not _is_readable(work):
-                _replace_first_page(work, target)
-            with db.transaction(durable=True), closing(_connect(work)) as source:
-                db.execute(handwritten("PRAGMA defer_foreign_keys = ON"))
-                _copy_rows(source, db)
-        finally:
-            for suffix in ("", "-wal", "-shm"):
-                Path(f"{work}{suffix}").unlink(missing_ok=True)
-        return db.execute(handwritten("SELECT count(*) FROM message")).scalar()
+def salvage(damaged: Path, target: Path, db: Database) -> int:
+    """Fills `db`, the empty file `target`; how many messages it has then. `damaged` is not changed."""
+    work = target.with_name(f"{target.name}.work")
+    try:
+        for suffix in ("", "-wal"):
+            with suppress(FileNotFoundError):
+                shutil.copyfile(f"{damaged}{suffix}", f"{work}{suffix}")
+        if not _is_readable(work):
+            _replace_first_page(work, target)
+        with db.transaction(durable=True), closing(_connect(work)) as source:
+            db.execute(handwritten("PRAGMA defer_foreign_keys = ON"))
+            _copy_rows(source, db)
+    finally:
+        for suffix in ("", "-wal", "-shm"):
+            Path(f"{work}{suffix}").unlink(missing_ok=True)
+    return db.execute(handwritten("SELECT count(*) FROM message")).scalar()
 
 
 def _connect(file: Path) -> sqlite3.Connection:
@@ -76,7 +72,7 @@ def _replace_first_page(file: Path, new: Path) -> None:
         out.write(page)
 
 
-def _copy_rows(source: sqlite3.Connection, db: SqliteDatabase) -> None:
+def _copy_rows(source: sqlite3.Connection, db: Database) -> None:
     for table in sql.COUNT_ROWS:  # each row after those it refers to
         for row in _rows(source, table):
             with suppress(sqlite3.IntegrityError, sqlite3.ProgrammingError, msgspec.MsgspecError):

@@ -302,7 +302,9 @@ def _salvage(location: Location, new: Path) -> int:
     _make_private(new)
     saved = 0
     try:
-        saved = salvage(location.file, new)
+        with closing(SqliteDatabase(Location(new, ""))) as db:
+            db.checkpoint()
+            saved = salvage(location.file, new, db)
     except (sqlite3.Error, OSError, StorageError):
         logging.getLogger(__name__).exception("nothing could be read of the damaged database")
     finally:
