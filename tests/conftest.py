@@ -17,6 +17,7 @@ pytest_plugins = [
     "support.databases",
     "support.talk",
     "support.headless",
+    "support.fleet_workers",
     "support.eager",
     "support.certificates",
     "support.keyrings",

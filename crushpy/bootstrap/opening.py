@@ -156,7 +156,7 @@ def _build_runtime(
     change_recorder = ChangeRecorder(store, undo_files, context.jobs, session, events)
     run_summary = RunSummary(store)
     approvals = Approvals(permissions, context, session, user_settings, events)
-    if not options.read_only and _has_hooks(environment):
+    if (additions.answers or not options.read_only) and _has_hooks(environment):
         from crushpy.extensions.hooks.command_hooks import CommandHooks
         from crushpy.extensions.hooks.hook_config import read_hooks
 

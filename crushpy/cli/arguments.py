@@ -15,6 +15,8 @@ from crushpy.core.start_options import StartFlag, StartOptions, start_flags
 
 COMMANDS = {
     "run": "Run a prompt without the app and print what happens.",
+    "worker": "Run tasks of a fleet on this machine.",
+    "fleet": "Show, steer and stop task lists on a fleet, and fetch their results.",
     "sessions": "List, show, search, export, rewind and delete sessions.",
     "compact": "Compact a session, or preview what would be kept.",
     "template": "Show, edit and check the texts sent to the model.",

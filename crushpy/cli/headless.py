@@ -37,13 +37,17 @@ from crushpy.engine.conversation import Conversation
 from crushpy.engine.event_bus import unexpected_error
 from crushpy.engine.turn.turn import TurnStatus
 from crushpy.security.sanitize import encodable
+from crushpy.storage.location import is_server
 
 if TYPE_CHECKING:
+    from crushpy.engine.agents.task_list_service import TaskFleet
     from crushpy.engine.structured_reply import ReplySchema
 
 Work = Callable[[Conversation, tuple[Image, ...]], Coroutine[Any, Any, TurnStatus]]
 STDIN_TIMEOUT_S = 3.0
 """For the first byte on stdin if there is a prompt: some callers never close stdin."""
+UNLIMITED_PARALLEL = 100_000
+"""On a fleet the slots of its workers are the limit."""
 INVALID_VALUE_EXIT, INTERRUPTED_EXIT, TERMINATED_EXIT = 6, 130, 143
 
 
@@ -55,6 +59,9 @@ class HeadlessRun(Data, frozen=True):
     parallel: int | None = None
     schema: str = ""
     """The file of a JSON schema that the answer has to match."""
+    fleet: bool = False
+    detach: bool = False
+    dirty: bool = True
 
 
 class ValueRequest:
@@ -80,7 +87,7 @@ def run_headless(options: StartOptions, run: HeadlessRun, *, form: str, quiet: b
     out = PrinterOutput(StreamPrinter() if form == "stream-json" else printer)
     _install_signal_handler(_raise_interrupt)
     try:
-        code = asyncio.run(_run_conversation(options, _choose_work(options, run), out))
+        code = asyncio.run(_run_conversation(options, _choose_work(options, run), out, detach=run.detach))
     except CrushpyError as error:
         code = _report_failure(out, error)
     except KeyboardInterrupt as stopped:
@@ -144,7 +151,11 @@ def _choose_work(options: StartOptions, run: HeadlessRun) -> Work:
         optional = continues or bool(options.image)
         full_prompt, pasted = _append_stdin(prompt, optional=optional, wait=not options.image)
         if continues and not full_prompt and wanted is None:
-            return lambda conversation, _: conversation.tasks.resume(parallel)
+            return lambda conversation, _: conversation.tasks.resume(
+                parallel, _fleet(conversation, options, run)
+            )
+        if run.fleet:
+            raise UsageError("--fleet is for lists of tasks.", "Give one with --tasks FILE.")
         if parallel is not None:
             raise UsageError(
                 "--parallel is for lists of tasks.",
@@ -161,7 +172,21 @@ def _choose_work(options: StartOptions, run: HeadlessRun) -> Work:
             "Put the prompts into the file. `crushpy run --resume ID` alone continues an unfinished list.",
         )
     task_list = read_tasks(tasks, working_folder(options.cwd))
-    return lambda conversation, _: conversation.tasks.work_through(task_list, parallel or 1)
+    if not run.fleet:
+        return lambda conversation, _: conversation.tasks.work_through(task_list, parallel or 1)
+    return lambda conversation, _: conversation.tasks.work_through(
+        task_list, parallel or UNLIMITED_PARALLEL, _fleet(conversation, options, run)
+    )
+
+
+def _fleet(conversation: Conversation, options: StartOptions, run: HeadlessRun) -> "TaskFleet | None":
+    """What runs a list on other machines; None if the conversation's database is a file."""
+    if not run.fleet and not is_server(conversation.settings.database_url):
+        return None
+    from crushpy.fleet.submitter import Submitter
+
+    cwd = working_folder(options.cwd)
+    return Submitter(cwd, options, conversation.settings, detach=run.detach, dirty=run.dirty)
 
 
 def _read_schema(file: str) -> "ReplySchema":
@@ -178,7 +203,9 @@ def _read_schema(file: str) -> "ReplySchema":
     return reply_schema(schema)
 
 
-async def _run_conversation(options: StartOptions, work: Work, out: PrinterOutput) -> int:
+async def _run_conversation(
+    options: StartOptions, work: Work, out: PrinterOutput, *, detach: bool = False
+) -> int:
     project = ProjectEnvironment(working_folder(options.cwd), options.setting_flags())
     images = await load_images(project, options)
     conversation = await open_conversation(project, options)
@@ -202,6 +229,8 @@ async def _run_conversation(options: StartOptions, work: Work, out: PrinterOutpu
         _ignore_signals(loop)  # only the result is left to print
     if isinstance(work, ValueRequest):
         observer.use_value(work)
+    if detach and status == "done":
+        observer.text = conversation.info.root_id
     if conversation.run_summary:
         out(RunSummarized(conversation.run_summary))
     out(observer.result(status))
@@ -216,7 +245,7 @@ class _RunObserver:
         self._out = out
         self._warnings = warnings
         self._opened = False
-        self._text = ""
+        self.text = ""
         self._tasks: dict[str, ListedTaskChanged] = {}
         """The state of each task of a list."""
         self._reports: dict[str, str] = {}
@@ -230,7 +259,7 @@ class _RunObserver:
     def __call__(self, event: Event) -> None:
         match event:
             case MessageCommitted() if event.text.strip():
-                self._text = event.text
+                self.text = event.text
             case ListedTaskChanged():
                 self._tasks[event.name] = event
             case TaskEvent(name, MessageCommitted() as message) if message.text.strip():
@@ -256,12 +285,12 @@ class _RunObserver:
         code = self.exit_code(status)
         tasks = sorted(self._tasks.values(), key=lambda task: task.number)
         done = [task.name for task in tasks if task.state == "done" and task.name in self._reports]
-        text = self._text or (self._reports[done[-1]] if done else "")
+        text = self.text or (self._reports[done[-1]] if done else "")
         return Result(*ids, text, usage, usage.cost, code, error, tuple(tasks))
 
     def use_value(self, request: ValueRequest) -> None:
         """The answer is a value; without a valid one the run has failed."""
-        self._text = request.value
+        self.text = request.value
         if request.problem:
             self._no_value = f"No value matched the schema: {request.problem}"
             self._out(Error("invalid_value", self._no_value, f"Its last attempt:\n{request.attempt}"))

@@ -42,6 +42,15 @@ def run_command(
             "worktree. [default: 1]",
         ),
     ] = None,
+    fleet: Annotated[
+        bool, typer.Option("--fleet", help="Run the list on workers (`crushpy worker`), on any machines.")
+    ] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="With --fleet: return at once with the id of the list.")
+    ] = False,
+    dirty: Annotated[
+        bool, typer.Option("--dirty/--no-dirty", help="With --fleet: send uncommitted changes as well.")
+    ] = True,
     schema: Annotated[
         str,
         typer.Option(
@@ -62,7 +71,7 @@ def run_command(
     gc.disable()  # collecting while modules load is wasted time; the engine enables it again
     from crushpy.cli.headless import HeadlessRun, run_headless
 
-    run = HeadlessRun(prompt, tasks, parallel, schema)
+    run = HeadlessRun(prompt, tasks, parallel, schema, fleet, detach, dirty)
     _exit_now(run_headless(options, run, form=form, quiet=quiet))
 
 

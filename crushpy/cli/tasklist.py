@@ -20,7 +20,8 @@ Strategy = Literal["", "full", "summarized"]
 MAX_BYTES = 1_000_000
 FORMAT_HINT = (
     'In TOML: a [[tasks]] with prompt = "..." for each; name, needs, worktree, read_only, model, '
-    "agent, context_strategy, report_strategy, max_steps, max_tokens and max_cost may follow. "
+    "agent, context_strategy, report_strategy, max_steps, max_tokens, max_cost, labels and retries may "
+    "follow. "
     "In any other text file: one task per line."
 )
 VALUE_KINDS = {
@@ -33,6 +34,8 @@ VALUE_KINDS = {
     "max_steps": "a whole number, 1 or more",
     "max_tokens": "a whole number, 1 or more",
     "max_cost": "a number, 0 or more",
+    "labels": 'a list of KEY=VALUE, such as ["gpu=yes"]',
+    "retries": "a whole number, 1 or more",
 }
 """What the value of a key must be, if not text."""
 MAX_NAME_CHARS = 60
@@ -57,6 +60,8 @@ class WrittenTask(Data, frozen=True, forbid_unknown_fields=True):
     max_steps: Annotated[int, Meta(ge=1)] | None = None
     max_tokens: Annotated[int, Meta(ge=1)] | None = None
     max_cost: Annotated[float, Meta(ge=0)] | None = None
+    labels: tuple[str, ...] = ()
+    retries: Annotated[int, Meta(ge=1)] = 3
 
 
 class TaskFile(Data, frozen=True, forbid_unknown_fields=True):
@@ -107,6 +112,8 @@ def _read_task(name: str, number: int, value: Any) -> TaskSpec:
         None if entry.needs is None else tuple(dict.fromkeys(entry.needs)),
         entry.worktree,
         Limits(entry.max_steps, entry.max_tokens, entry.max_cost),
+        entry.labels,
+        entry.retries,
     )
 
 

@@ -109,6 +109,17 @@ class Tasks(Data, frozen=True):
     ] = "full"
 
 
+class FleetSettings(Data, frozen=True):
+    """Task lists on several machines."""
+
+    wait: Annotated[
+        PositiveInt, Meta(description="Seconds after which a task that no worker can take fails.")
+    ] = 600
+    max_bundle_mb: Annotated[
+        PositiveInt, Meta(description="Largest bundle of code that is sent to workers, in MB.")
+    ] = 200
+
+
 class PermissionSettings(Data, frozen=True):
     """What tools may do. The lists of all layers are combined; deny beats ask beats allow."""
 
@@ -332,6 +343,7 @@ class Settings(Data, frozen=True):
     ] = "plain"
     compaction: Compaction = Compaction()
     tasks: Tasks = Tasks()
+    fleet: FleetSettings = FleetSettings()
     permissions: PermissionSettings = PermissionSettings()
     sandbox: SandboxSettings = SandboxSettings()
     undo: UndoSettings = UndoSettings()

@@ -296,8 +296,8 @@ class Leases:
     def _is_alive(self, row: Mapping[str, Any]) -> bool:
         if self._is_here(row):
             runs = still_runs(row["process"], row["started"])
-            return runs and (not self._on_server or row["silent"] < _lease_timeout())
-        return row["silent"] < (_lease_timeout() if self._on_server else FILE_LEASE_TIMEOUT_S)
+            return runs and (not self._on_server or row["silent"] < lease_timeout())
+        return row["silent"] < (lease_timeout() if self._on_server else FILE_LEASE_TIMEOUT_S)
 
     def confirm(self, place: str) -> None:
         """Inside a transaction that writes to a session or conversation: this is still its writer."""
@@ -332,7 +332,7 @@ class Leases:
             return None
         for token in self.tokens:
             self._db.execute(self._renew, token=token)
-        return min(HEARTBEAT_S, _lease_timeout() / 4)
+        return min(HEARTBEAT_S, lease_timeout() / 4)
 
     def move(self, parent_id: str, child_id: str) -> None:
         """Inside the transaction of a boundary: the writer of the parent continues in the child."""
@@ -354,7 +354,7 @@ class Leases:
         self._held.clear()
 
 
-def _lease_timeout() -> float:
+def lease_timeout() -> float:
     try:
         return max(0.0, float(os.environ["CRUSHPY_LEASE_SECONDS"])) or LEASE_TIMEOUT_S
     except (KeyError, ValueError):

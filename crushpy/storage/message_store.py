@@ -1,6 +1,6 @@
 """`store.messages` and `store.calls`: messages with their facts and drafts, and their tool calls."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -189,11 +189,17 @@ class CallStore(Subject):
         )
 
     async def finish(
-        self, session_id: str, message: Message, start: CallStart | None = None, facts: Data | None = None
+        self,
+        session_id: str,
+        message: Message,
+        start: CallStart | None = None,
+        facts: Data | None = None,
+        beside: Callable[[], None] | None = None,
     ) -> None:
         """Appends a tool message and ends the intent it answers, if one is open: both or neither.
 
-        `start`: of a call that changes nothing, its decision and its start, stored with it.
+        `start`: of a call that changes nothing, its decision and its start, stored with it. `beside` writes
+        more in the same transaction.
         """
 
         def write() -> None:
@@ -202,6 +208,8 @@ class CallStore(Subject):
                 session_rows.begin_call(self._db, session_id, start.message_id, start.call, start.at)
             known = {message.id: facts} if facts is not None else {}
             session_rows.append_messages(self._db, session_id, message, facts=known)
+            if beside is not None:
+                beside()
 
         await self._outputs.save_printed(message)
         self._thread.schedule_maintenance()

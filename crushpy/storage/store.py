@@ -6,6 +6,7 @@ from crushpy.storage import record_store
 from crushpy.storage.audit_store import AuditStore
 from crushpy.storage.boundary_store import BoundaryStore
 from crushpy.storage.file_changes import FileChangeStore
+from crushpy.storage.fleet_store import FleetStore
 from crushpy.storage.location import Location
 from crushpy.storage.message_store import CallStore, MessageStore
 from crushpy.storage.search_store import SearchStore, index_some
@@ -43,6 +44,7 @@ class Store:
         self.notes = record_store.NoteStore(thread)
         self.leases = record_store.LeaseStore(thread)
         self.tasks = record_store.TaskStore(thread)
+        self.fleet = FleetStore(thread)
         self.usage = record_store.UsageStore(thread)
         self.audit = AuditStore(thread)
         self.file_changes = FileChangeStore(thread)

@@ -459,6 +459,50 @@ class OutputTable(Table, table=True):
     data: bytes = Field(sa_type=LargeBinary)
 
 
+class FleetTaskTable(Table, table=True):
+    """On a server: what a fleet knows about one task of a list beside its state."""
+
+    __table_args__ = POSTGRES_ONLY
+
+    root_id: str = _session_key(primary_key=True)
+    number: int = _integer(primary_key=True, sa_column_kwargs={"autoincrement": False})
+    token: int = _integer(0)
+    """Of the worker's claim, from the sequence `lease_token`; 0: no worker has it."""
+    worker: str = _text("")
+    """The worker that has or had it last."""
+    deaths: str = _json("[]")
+    """Attempts that ended without a result, in words."""
+    queued: bool = Field(sa_column_kwargs={"server_default": text("false")})
+    """A job for it was deferred."""
+    stuck: str = _text("")
+    """What no worker has."""
+    stuck_since: float = _float(0.0)
+    line: str = _text("")
+    """Its last activity."""
+    question: str = _text("")
+    """JSON: the approval it waits for."""
+    answer: str = _text("")
+    inbox: str = _json("[]")
+    """Prompts for its next step."""
+    stopped: bool = Field(sa_column_kwargs={"server_default": text("false")})
+
+
+class FleetWorkerTable(Table, table=True):
+    """On a server: a worker, alive while its heartbeat is recent."""
+
+    __table_args__ = POSTGRES_ONLY
+
+    name: str = _text(primary_key=True)
+    host: str = _text()
+    version: str = _text()
+    labels: str = _json()
+    slots: int = _integer()
+    lacks: str = _json("[]")
+    """Models that it cannot serve, as far as known."""
+    heartbeat: float = _float()
+    draining: bool = Field(sa_column_kwargs={"server_default": text("false")})
+
+
 lease_token = Sequence("lease_token", metadata=SQLModel.metadata)
 
 OTHER_DDL = {

@@ -2,12 +2,12 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
 from crushpy.context import facts
-from crushpy.core.errors import CrushpyError
+from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.events import (
     BoundaryCommitted,
     Event,
@@ -21,17 +21,26 @@ from crushpy.core.events import (
     UsageReported,
 )
 from crushpy.core.ids import new_id
-from crushpy.core.messages import ChangedFile, Data, TaskReport, headline
+from crushpy.core.messages import ChangedFile, Data, Message, Note, TaskReport, ToolCall, headline
 from crushpy.engine.agents.agent import Agent
 from crushpy.engine.agents.scope import AgentScope, Services, new_gauge
 from crushpy.engine.agents.task_spec import AgentDefinition
-from crushpy.engine.session.session import LiveSession, LoadedSession, title_of, user_message
+from crushpy.engine.session.session import (
+    Checkpoint,
+    LiveSession,
+    LoadedSession,
+    load_session,
+    note_message,
+    title_of,
+    user_message,
+)
 from crushpy.engine.side_calls import ask_once
-from crushpy.engine.turn.limits import Limits, Spent
+from crushpy.engine.turn.limits import Limits, LoopGuard, Spent
 from crushpy.engine.turn.toolset import Toolset
 from crushpy.engine.turn.turn import TurnStatus
 from crushpy.llm.errors import ModelError
-from crushpy.storage.records import SessionInfo, TaskResult
+from crushpy.storage.records import SessionBusy, SessionInfo, TaskResult
+from crushpy.storage.store import Store
 from crushpy.tools.base import Delegation, Outcome
 from crushpy.tools.errors import ToolError
 
@@ -39,6 +48,14 @@ SHORT_REPORT_CHARS = 2_000
 """About 500 tokens: a report up to this length is never summarised."""
 SUMMARY_TOKENS = 400
 SUMMARY_TIMEOUT_S = 30.0
+LEASE_POLL_S = 1.0
+CONTINUED = (
+    "The machine that worked on this was lost. You continue on another one, with the files as they were "
+    "after the last result above. Calls marked as interrupted may have had effects elsewhere."
+)
+ANSWERED = "The user was asked about the last calls; their results are above."
+AddPrompts = Callable[[Spent], Awaitable[Sequence[str]]]
+"""Gets what the task has used; returns prompts for its next step."""
 NOT_FOR_TASKS = ("task", "new_session")
 """A sub-agent has no sub-agents, and crushpy decides when its session is compacted."""
 ENDS = {"error": "failed", "limit": "stopped at a limit of this run", "loop": "repeated the same call"}
@@ -50,6 +67,21 @@ class TaskWorkspace(Data, frozen=True):
     services: Services
     system: str
     cwd: str
+    checkpoint: Checkpoint | None = None
+
+
+class ContinuedTask(Data, frozen=True):
+    """The stored session of a task whose process has ended."""
+
+    loaded: LoadedSession
+    pending: Message | None = None
+    """A reply whose calls were not started: they run first."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether its last reply asks for nothing more."""
+        last = self.loaded.history[-1]
+        return last.role == "assistant" and last.finish != "interrupted" and not last.calls
 
 
 class FinishedTask(Data, frozen=True):
@@ -99,20 +131,42 @@ class Subagents:
         title: str = "",
         limits: Limits | None = None,
         workspace: TaskWorkspace | None = None,
+        continued: ContinuedTask | None = None,
+        session_id: str = "",
+        steer: AddPrompts | None = None,
     ) -> FinishedTask:
         """Runs a sub-agent until it stops. Its events go to `emit`, its questions to the user.
 
         `limits` apply beside those of the run; without a `workspace` it works where the conversation does.
+        `continued`: a stored session that it goes on with; `session_id`: of a new one. `steer` is awaited
+        between two steps.
         """
         info = self._parent.session.info
         here = workspace or TaskWorkspace(self._services, info.system, info.cwd)
-        agent = await self._new_agent(order, emit, title or title_of(order.prompt), here)
-        turn = agent.turn(Spent(limits, within=self.spent))
-        status = await turn.run(user_message(order.prompt))
+        loaded = continued.loaded if continued else None
+        title = title or title_of(order.prompt)
+        agent = await self._new_agent(order, emit, title, here, loaded, session_id)
+        spent = Spent(limits, within=self.spent)
+        turn = agent.turn(spent)
+        session = agent.scope.session
+
+        async def add_prompts() -> None:
+            for prompt in await steer(spent) if steer else ():
+                await session.add_prompt(user_message(prompt), steers=True)
+
+        status: TurnStatus = "done"
+        if continued is None:
+            status = await turn.run(user_message(order.prompt), add_prompts)
+        elif not continued.finished:
+            spent.steps, spent.used = sum(one.role == "assistant" for one in session.history), session.usage
+            session.announce()
+            if continued.pending is not None:
+                await agent.tools.run(continued.pending, LoopGuard())
+            note = Note(CONTINUED if continued.pending is None else ANSWERED)
+            status = await turn.run(note_message(note), add_prompts)
         await agent.policy.close()
         self.denied_noninteractive = self.denied_noninteractive or agent.tools.denied_noninteractive
         self._parent.session.spend(agent.scope.session.usage)
-        session = agent.scope.session
         session_id = session.info.id
         if not session.stored:  # it ended before its first request, for example at a limit
             return FinishedTask(
@@ -137,7 +191,13 @@ class Subagents:
         return order, found
 
     async def _new_agent(
-        self, order: Delegation, emit: Callable[[Event], None], title: str, workspace: TaskWorkspace
+        self,
+        order: Delegation,
+        emit: Callable[[Event], None],
+        title: str,
+        workspace: TaskWorkspace,
+        loaded: LoadedSession | None = None,
+        session_id: str = "",
     ) -> Agent:
         parent = self._parent.session.info
         order, kind = self._defined(order)
@@ -150,7 +210,7 @@ class Subagents:
             raise ToolError(f"{error.message} {error.hint}") from error
         now = time.time()
         info = SessionInfo(
-            id=new_id(),
+            id=session_id or new_id(),
             root_id=parent.root_id,
             parent_id=parent.id,
             kind="task",
@@ -169,10 +229,12 @@ class Subagents:
                 and (tool.in_reading_tasks if order.read_only else tool.name not in NOT_FOR_TASKS)
             )
         )
-        loaded, models = LoadedSession(info, stored=False), self._parent.models.for_tools(tools.specs)
+        loaded = loaded or LoadedSession(info, stored=False)
+        models = self._parent.models.for_tools(tools.specs)
         gauge = new_gauge(models, loaded)
         ids = self._parent.session.call_ids
         session = LiveSession(self._services.store, loaded, emit, gauge.exact_size, ids)
+        session.checkpoint = workspace.checkpoint
         scope = AgentScope(workspace.services, session, models, gauge, emit, order.call_id)
         return Agent(scope, tools.tools)
 
@@ -225,6 +287,35 @@ class Subagents:
         )
         await self._services.store.tasks.save_summary(result)
         return summary
+
+
+async def take_over(store: Store, session_id: str, *, parked: bool) -> ContinuedTask | None:
+    """The session that another process left, once its lease has expired; None if it left none.
+
+    A call whose intent is stored gets an error result and never runs again; after a question the calls that
+    were not started are still to run.
+    """
+    try:
+        info = await store.sessions.find_tip(session_id)
+    except UsageError:
+        return None
+    while True:
+        try:
+            await store.leases.acquire(info.id)
+            break
+        except SessionBusy:
+            await asyncio.sleep(LEASE_POLL_S)
+    loaded = await load_session(store, info, read_only=parked)
+    if not parked:
+        return ContinuedTask(loaded)
+    answered = {one.result.call_id for one in await store.messages.load(info.id) if one.result is not None}
+    asked = next(one for one in reversed(loaded.history) if one.role == "assistant")
+    waiting = {call.id for call in asked.calls} - answered
+    history = tuple(one for one in loaded.history if one.result is None or one.result.call_id not in waiting)
+    parts = tuple(part for part in asked.parts if not isinstance(part, ToolCall) or part.id in waiting)
+    return ContinuedTask(
+        msgspec.structs.replace(loaded, history=history), msgspec.structs.replace(asked, parts=parts)
+    )
 
 
 class TaskOutputPrinter:

@@ -5,16 +5,17 @@ Another process can continue a stored list.
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol, cast
 
 import msgspec
 
 from crushpy.core.errors import CrushpyError, UsageError
-from crushpy.core.events import Notice, TurnEnded
-from crushpy.core.messages import Note
-from crushpy.engine.agents.subagents import ENDS, FinishedTask, TaskWorkspace
+from crushpy.core.events import MessageCommitted, Notice, TaskEvent, TurnEnded
+from crushpy.core.messages import Note, Usage
+from crushpy.engine.agents.subagents import ENDS, AddPrompts, FinishedTask, TaskWorkspace, take_over
 from crushpy.engine.agents.task_reports import (
     TaskMonitor,
     TaskOutcome,
@@ -29,24 +30,42 @@ from crushpy.engine.agents.task_workspaces import Worktrees
 from crushpy.engine.event_bus import unexpected_error
 from crushpy.engine.run_slot import RunSlot
 from crushpy.engine.runtime import Runtime
-from crushpy.engine.session.session import title_of, user_message
+from crushpy.engine.session.session import Checkpoint, title_of, user_message
 from crushpy.engine.turn.limits import Spent
 from crushpy.engine.turn.turn import TurnStatus
 from crushpy.storage.records import ListedTask, StoredTaskList
+from crushpy.storage.store import Store
 from crushpy.tools.errors import ToolError
 from crushpy.util.spawn import spawn
 from crushpy.util.uncancellable import in_thread, uncancellable
 
 log = logging.getLogger(__name__)
 
-_STATES: dict[TurnStatus, TaskState] = {"done": "done", "limit": "limit", "interrupted": "interrupted"}
+TASK_STATES: dict[TurnStatus, TaskState] = {"done": "done", "limit": "limit", "interrupted": "interrupted"}
+
+
+class TaskFleet(Protocol):
+    """Runs the tasks of lists on other machines, which read everything they need from storage."""
+
+    def prepare(self, root_id: str, spec: TaskListSpec, model: str) -> tuple[TaskListSpec, list[str]]:
+        """The list with its terms, and warnings. In a thread. Raises UsageError if it is impossible."""
+        ...
+
+    async def publish(self, store: Store, root_id: str, spec: TaskListSpec) -> bool:
+        """Starts the tasks that can start. False if the caller does not follow them."""
+        ...
+
+    def follow(self, store: Store, root_id: str) -> AsyncIterator[tuple[ListedTask, str]]:
+        """Each change of a task, and a line about it, until all have ended. An interrupt ends it early."""
+        ...
 
 
 class TaskListRun:
     """One run through a list. The list is the first prompt of a conversation, which stores each report."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, fleet: TaskFleet | None = None) -> None:
         scope = runtime.scope
+        self._fleet = fleet
         self._subagents, self._open_workspace = runtime.subagents, runtime.open_workspace
         self._summary = runtime.run_summary
         self._session, self._store, self._emit = scope.session, scope.services.store, scope.emit
@@ -59,7 +78,10 @@ class TaskListRun:
     async def begin(self, spec: TaskListSpec, parallel: int, spent: Spent) -> TurnStatus:
         """Stores the list and works through it. Raises `UsageError` before that if it is impossible."""
         tasks = tuple(ListedTask(number, task.name) for number, task in enumerate(spec.tasks, 1))
-        warnings = await self._check(spec, tasks)
+        if self._fleet is not None:
+            spec, warnings = await self._prepare(spec)
+        else:
+            warnings = await self._check(spec, tasks)
         await self._session.add_prompt(user_message(_listed(spec)))
         self._emit(TurnEnded("done"))
         listed = StoredTaskList(msgspec.json.encode(spec).decode(), parallel, tasks)
@@ -76,9 +98,18 @@ class TaskListRun:
                 'Say what to do: crushpy run --resume ID "and now the docs"',
             )
         spec = msgspec.json.decode(listed.orders, type=TaskListSpec)
-        warnings = await self._check(spec, listed.tasks)
+        if spec.fleet is None:
+            self._fleet = None
+            warnings = await self._check(spec, listed.tasks)
+        else:
+            spec, warnings = await self._prepare(spec)
         self._session.announce()
         return await self._work_through(spec, listed.tasks, parallel or listed.parallel, spent, warnings)
+
+    async def _prepare(self, spec: TaskListSpec) -> tuple[TaskListSpec, list[str]]:
+        if self._fleet is None:
+            raise UsageError("This list runs on a fleet.", "Continue it with `crushpy run --resume ID`.")
+        return await in_thread(self._fleet.prepare, self._root, spec, self._session.info.model)
 
     async def _check(self, listed: TaskListSpec, tasks: Sequence[ListedTask]) -> list[str]:
         """Raises `UsageError` if a task wants a worktree and there can be none. Returns warnings."""
@@ -108,6 +139,8 @@ class TaskListRun:
         }
         for text in warnings:
             self._emit(Notice(text, "warning"))
+        if self._fleet is not None:
+            return await self._follow(self._fleet, spec, tasks)
         done = await self._recover(tasks)
         for monitor in self._monitors.values():
             monitor.emit_state()
@@ -117,17 +150,49 @@ class TaskListRun:
         finally:
             await in_thread(self._trees.close)
 
+    async def _follow(
+        self, fleet: TaskFleet, spec: TaskListSpec, tasks: tuple[ListedTask, ...]
+    ) -> TurnStatus:
+        """Has other machines work through the list, and reports what they do."""
+        await add_reports(self._store, self._reports, self._specs, tasks)
+        noted = {task.name for task in tasks if task.state == "done"}
+        for monitor in self._monitors.values():
+            monitor.emit_state()
+        if not await fleet.publish(self._store, self._root, spec):
+            self._emit(
+                Notice(
+                    f"List {self._root} runs on the fleet; `crushpy run --resume {self._root}` follows it."
+                )
+            )
+            return "done"
+        stopped = ""
+        try:
+            async for task, line in fleet.follow(self._store, self._root):
+                monitor = self._monitors[task.name]
+                before, monitor.task = monitor.task, task
+                used = Usage(task.tokens - before.tokens, cost=task.cost - before.cost)
+                self._session.spend(used)
+                if task.state == "done" and task.name not in noted:
+                    noted.add(task.name)
+                    await add_reports(self._store, self._reports, self._specs, [task])
+                    outcome = self._reports.outcome(task.name)
+                    await self._note_report(outcome)
+                    report = MessageCommitted(outcome.result.id, (outcome.result.raw,), "")
+                    self._emit(TaskEvent(task.name, report))
+                monitor.emit_state(line)
+        except asyncio.CancelledError:
+            stopped = "interrupted"
+        states: dict[str, TaskState] = {
+            name: cast(TaskState, monitor.task.state) for name, monitor in self._monitors.items()
+        }
+        self._schedule = TaskSchedule(spec.tasks, states=states)
+        return self._conclude(stopped)
+
     async def _recover(self, tasks: tuple[ListedTask, ...]) -> list[str]:
         """Restores the stored states: done tasks stay done, all others start again. Returns the done ones."""
-        results = await self._store.tasks.load_results(
-            [task.result_id for task in tasks if task.state == "done"]
-        )
-        done: list[str] = []
+        done = await add_reports(self._store, self._reports, self._specs, tasks)
         for task in tasks:
-            if task.state == "done" and task.result_id in results:
-                self._reports.add(TaskOutcome(self._specs[task.name], task, results[task.result_id]))
-                done.append(task.name)
-            elif task.state != "waiting":
+            if task.name not in done and task.state != "waiting":
                 if task.state == "running" and task.session_id:  # its process died
                     await self._store.sessions.update(task.session_id, end_reason="interrupted")
                 await self._store_state(task.name, ListedTask(task.number, task.name))
@@ -233,7 +298,7 @@ class TaskListRun:
         self._summary.files_on_branches += left.files
 
     async def _finished(self, spec: TaskSpec, monitor: TaskMonitor, task: FinishedTask) -> TaskState:
-        state = _STATES.get(task.status, "failed")
+        state = TASK_STATES.get(task.status, "failed")
         if state != "done":
             reason = task.failure.message if task.failure else ""
             monitor.update(error=reason or ENDS.get(task.status, task.status))
@@ -242,11 +307,14 @@ class TaskListRun:
         await self._store_state(spec.name, state="done")
         outcome = TaskOutcome(spec, monitor.task, task.result)
         self._reports.add(outcome)
-        where = f"{task_label(monitor.task)} (session {task.report.session_id})"
+        await self._note_report(outcome)
+        return "done"
+
+    async def _note_report(self, outcome: TaskOutcome) -> None:
+        where = f"{task_label(outcome.task)} (session {outcome.result.session_id})"
         await self._session.add_note(
             Note(f"{where} reports:\n\n{await self._reports.for_conversation(outcome)}")
         )
-        return "done"
 
     async def _store_state(self, name: str, replacement: ListedTask | None = None, state: str = "") -> None:
         monitor = self._monitors[name]
@@ -272,6 +340,17 @@ class TaskListRun:
         return "limit"
 
 
+async def add_reports(
+    store: Store, reports: TaskReports, specs: Mapping[str, TaskSpec], tasks: Sequence[ListedTask]
+) -> list[str]:
+    """Adds the stored reports of the tasks that are done. Returns their names."""
+    results = await store.tasks.load_results([task.result_id for task in tasks if task.state == "done"])
+    done = [task for task in tasks if task.state == "done" and task.result_id in results]
+    for task in done:
+        reports.add(TaskOutcome(specs[task.name], task, results[task.result_id]))
+    return [task.name for task in done]
+
+
 def _listed(spec: TaskListSpec) -> str:
     lines: list[str] = []
     for number, task in enumerate(spec.tasks, 1):
@@ -287,15 +366,61 @@ class TaskListService:
         self._runtime, self._scope = runtime, runtime.scope
         self._run_slot = run_slot
 
-    async def work_through(self, spec: TaskListSpec, parallel: int = 1) -> TurnStatus:
+    async def work_through(
+        self, spec: TaskListSpec, parallel: int = 1, fleet: TaskFleet | None = None
+    ) -> TurnStatus:
         """Works through a list in a new conversation, each task in its own session."""
-        run = TaskListRun(self._runtime)
+        run = TaskListRun(self._runtime, fleet)
         return await self._run(run, run.begin(spec, parallel, Spent(self._runtime.limits)))
 
-    async def resume(self, parallel: int | None = None) -> TurnStatus:
-        """Continues the list of this conversation."""
-        run = TaskListRun(self._runtime)
+    async def resume(self, parallel: int | None = None, fleet: TaskFleet | None = None) -> TurnStatus:
+        """Continues the list of this conversation; on the `fleet` if it was begun there."""
+        run = TaskListRun(self._runtime, fleet)
         return await self._run(run, run.resume(parallel, Spent(self._runtime.limits)))
+
+    async def work_on(
+        self,
+        listed: StoredTaskList,
+        number: int,
+        monitor: TaskMonitor,
+        cwd: Path,
+        *,
+        spent: Spent,
+        checkpoint: Checkpoint,
+        parked: bool,
+        steer: AddPrompts,
+    ) -> FinishedTask:
+        """Runs one task of a stored list in the folder `cwd`, for a worker of a fleet; continues its session
+        if an earlier attempt left one. `parked`: that one ended at a question. Raises ToolError."""
+        runtime = self._runtime
+        whole = msgspec.json.decode(listed.orders, type=TaskListSpec)
+        spec = whole.tasks[number - 1]
+        reports = TaskReports(whole, runtime.subagents.format_report)
+        store = self.store
+        await add_reports(store, reports, {task.name: task for task in whole.tasks}, listed.tasks)
+        runtime.subagents.spent = spent
+        work = msgspec.structs.replace(spec.work, prompt=await reports.prompt_for(spec))
+        workspace = msgspec.structs.replace(runtime.open_workspace(cwd), checkpoint=checkpoint)
+        title = f"{spec.name}: {title_of(spec.work.prompt)}"
+        session_id = monitor.task.session_id
+        continued = await take_over(store, session_id, parked=parked)
+        try:
+            return await runtime.subagents.work(
+                work,
+                monitor,
+                title=title,
+                limits=spec.limits,
+                workspace=workspace,
+                continued=continued,
+                session_id=session_id,
+                steer=steer,
+            )
+        finally:
+            await uncancellable(workspace.services.workspace.jobs.close())
+
+    @property
+    def store(self) -> Store:
+        return self._scope.services.store
 
     async def unfinished(self) -> tuple[ListedTask, ...]:
         """All tasks of this conversation's list if some are not done; else none."""

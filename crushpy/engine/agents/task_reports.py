@@ -73,6 +73,9 @@ class TaskReports:
     def add(self, outcome: TaskOutcome) -> None:
         self._done[outcome.spec.name] = outcome
 
+    def outcome(self, name: str) -> TaskOutcome:
+        return self._done[name]
+
     async def prompt_for(self, spec: TaskSpec) -> str:
         """The task's prompt with the reports it needs, each in the form that it should receive."""
         known = self._known_to(spec)

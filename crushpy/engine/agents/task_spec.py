@@ -6,6 +6,7 @@ meanwhile: the tasks that follow it find its changes.
 
 from collections.abc import Iterable, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
+from types import MappingProxyType
 from typing import Literal
 
 from crushpy.core.messages import Data
@@ -54,11 +55,32 @@ class TaskSpec(Data, frozen=True):
     worktree: bool = False
     """It works in its own git worktree and leaves a branch."""
     limits: Limits = Limits()
+    labels: tuple[str, ...] = ()
+    """What a worker of a fleet must have to take it."""
+    retries: int = 3
+    """On a fleet: attempts that may end without a result."""
 
     @property
     def exclusive(self) -> bool:
         """Whether it may change files that other tasks use."""
         return not (self.worktree or self.work.read_only)
+
+
+class FleetTerms(Data, frozen=True):
+    """What a list takes along to the workers of a fleet. No keys, and no passwords."""
+
+    version: str
+    """Of crushpy."""
+    model: str
+    base: str
+    """The commit that tasks start at."""
+    prefix: str = ""
+    """The project's folder below the repository's."""
+    allow: tuple[str, ...] = ()
+    mode: str = ""
+    yolo: bool = False
+    limits: Limits = Limits()
+    """Of the whole list."""
 
 
 class TaskListSpec(Data, frozen=True):
@@ -67,6 +89,8 @@ class TaskListSpec(Data, frozen=True):
     tasks: tuple[TaskSpec, ...]
     shared: Strategies = Strategies()
     """Defaults for tasks that set none."""
+    fleet: FleetTerms | None = None
+    """None: it runs in this process."""
 
     def strategy_between(self, receiver: TaskSpec, sender: TaskSpec) -> str:
         """How a report reaches a later task. A task's setting takes precedence over the list's, and the
@@ -86,13 +110,20 @@ class TaskListSpec(Data, frozen=True):
 class TaskSchedule:
     """The states of all tasks of one list. At most `parallel` run at a time."""
 
-    def __init__(self, tasks: Sequence[TaskSpec], parallel: int = 1, done: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        tasks: Sequence[TaskSpec],
+        parallel: int = 1,
+        done: Iterable[str] = (),
+        states: Mapping[str, TaskState] = MappingProxyType({}),
+    ) -> None:
+        """`states`: those of tasks that run elsewhere."""
         self._tasks = {task.name: task for task in tasks}
         self._parallel = max(1, parallel)
         self._stopped = False
         finished = set(done)
         self._states: dict[str, TaskState] = {
-            task.name: "done" if task.name in finished else "waiting" for task in tasks
+            task.name: "done" if task.name in finished else states.get(task.name, "waiting") for task in tasks
         }
 
     @property

@@ -139,7 +139,7 @@ class Worktrees:
         """Commits its changes and removes it. If that fails it stays, and the error says so."""
         self.open.pop(tree.name, None)
         try:
-            left = _committed(tree, title)
+            left = commit_worktree(tree, title)
         except (GitFailed, OSError) as error:
             raise GitFailed(
                 f"what {tree.name} changed could not be committed: {error}",
@@ -236,9 +236,9 @@ def _recover_folder(own: Path) -> Iterator[str]:
 def _remove_half_made(path: Path) -> None:
     with suppress(GitFailed):
         common = run_git(path, "rev-parse", "--path-format=absolute", "--git-common-dir").strip()
-        _erase(path)
+        erase_folder(path)
         run_git(Path(common), "worktree", "prune")
-    _erase(path)
+    erase_folder(path)
 
 
 def _lock_of(own: Path) -> Path:
@@ -248,7 +248,7 @@ def _lock_of(own: Path) -> Path:
 # --- git ---------------------------------------------------------------------------------------------------
 
 
-def _committed(tree: Worktree, title: str) -> BranchLeft:
+def commit_worktree(tree: Worktree, title: str) -> BranchLeft:
     """Commits everything in the worktree to its branch."""
     path = Path(tree.path)
     Path(tree.git_dir, "index.lock").unlink(missing_ok=True)  # its holder has ended
@@ -296,12 +296,12 @@ def _remove(tree: Worktree) -> None:
     try:
         run_git(repository, "worktree", "remove", "--force", "--force", tree.path)
     except GitFailed:
-        _erase(Path(tree.path))
+        erase_folder(Path(tree.path))
         with suppress(GitFailed):
             run_git(repository, "worktree", "prune")
 
 
-def _erase(folder: Path) -> None:
+def erase_folder(folder: Path) -> None:
     """Removes a folder, read-only folders included."""
     for place, _, _ in os.walk(folder):
         with suppress(OSError):

@@ -5,7 +5,7 @@ A message enters the history when its record is committed.
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,8 @@ from crushpy.storage.records import AuditEntry, BreakerState, CallStart, Databas
 from crushpy.storage.store import Store
 
 Emit = Callable[[Event], None]
+Checkpoint = Callable[[], Awaitable[Callable[[], None] | None]]
+"""Prepares a write for the transaction that stores a result; None if nothing changed."""
 TITLE_LENGTH = 80
 COUNT_INLINE_CHARS = 65_536
 """Replies longer than this have their tokens counted in a thread."""
@@ -78,6 +80,8 @@ class LiveSession:
         self.call_ids |= {call.id for message in self.history for call in message.calls}
         self.unstored: list[Message] = []
         """Messages that could not be stored because the database was lost."""
+        self.checkpoint: Checkpoint | None = None
+        """Of a task on a fleet: what is stored with the result of a call that may have changed files."""
         self.rescued: set[str] = set()
         """Ids of the messages that were saved elsewhere after that."""
 
@@ -251,7 +255,8 @@ class LiveSession:
         """Commits the result of a call; `start` is how it began, if that is not stored yet."""
         message = self._sized(result_message(result))
         facts = self.facts_of(message)
-        await self._commit(message, self._store.calls.finish(self.info.id, message, start, facts))
+        beside = await self.checkpoint() if self.checkpoint is not None and start is None else None
+        await self._commit(message, self._store.calls.finish(self.info.id, message, start, facts, beside))
 
     async def record(self, entries: Sequence[AuditEntry]) -> None:
         """Adds to the audit of the conversation."""

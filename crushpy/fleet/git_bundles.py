@@ -1,0 +1,323 @@
+"""Code as git bundles: what a list starts from, what each step changed, and what a task leaves.
+
+No program that a repository configures runs, and a bundle can only add objects: refs are set by name, here.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from crushpy.core.errors import UsageError
+from crushpy.core.messages import Data
+from crushpy.core.paths import private_dir
+from crushpy.engine.agents.task_workspaces import (
+    PREFIX,
+    BranchLeft,
+    GitFailed,
+    Worktree,
+    commit_worktree,
+    erase_folder,
+    git_succeeds,
+    known_filters,
+    run_git,
+)
+from crushpy.sandbox.hidden_paths import holds_variables, secrets
+from crushpy.security.safe_git import git_command, git_environment
+
+MAX_BUNDLE_BYTES = 200_000_000
+GIT_TIMEOUT_S = 600
+STEP_REF = "refs/crushpy/step"
+_IDENTITY = {
+    f"GIT_{who}_{what}": value
+    for who in ("AUTHOR", "COMMITTER")
+    for what, value in (("NAME", "crushpy"), ("EMAIL", "crushpy@localhost"))
+}
+_READ_BYTES = 1_000_000
+_ID, _NAME = re.compile(r"[0-9a-z]+"), re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_COMMIT = re.compile(r"[0-9a-f]{40,64}")
+
+
+def _git(folder: Path, *words: str, index: Path | None = None, given: bytes = b"") -> str:
+    """The output of git. `index`: used in place of the repository's own."""
+    variables = {**git_environment(known_filters(folder)), **_IDENTITY, "LC_ALL": "C"}
+    if index is not None:
+        variables["GIT_INDEX_FILE"] = str(index)
+    done = subprocess.run(
+        git_command(folder, *words),
+        input=given,
+        capture_output=True,
+        env=variables,
+        timeout=GIT_TIMEOUT_S,
+        check=False,
+    )
+    if done.returncode:
+        lines = done.stderr.decode(errors="replace").strip().splitlines()
+        raise GitFailed(f"git {words[0]}: {lines[-1] if lines else done.returncode}")
+    return os.fsdecode(done.stdout)
+
+
+def require_safe_names(root_id: str, name: str, base: str = "0" * 40) -> None:
+    """Raises if a name from the database is more than a name: it becomes part of paths and refs here."""
+    plain = (_ID.fullmatch(root_id), _NAME.fullmatch(name), _COMMIT.fullmatch(base))
+    if not all(plain) or ".." in name:
+        raise UsageError(f"Task {name!r} of list {root_id!r} has an invalid name.", "It was not run.")
+
+
+# --- what a list starts from
+
+
+class ListBase(Data, frozen=True):
+    """The commit that the tasks of a list start at."""
+
+    commit: str
+    prefix: str
+    files: tuple[str, ...] = ()
+    """Uncommitted files that it contains."""
+    left_out: tuple[str, ...] = ()
+    """Untracked files that stay here because commands may not see them."""
+
+
+def base_ref(root_id: str) -> str:
+    return f"refs/crushpy/{root_id}/base"
+
+
+def make_base(cwd: Path, root_id: str, *, dirty: bool) -> ListBase:
+    """Finds the commit; with `dirty`, uncommitted changes become one on a hidden ref."""
+    prefix = run_git(cwd, "rev-parse", "--show-prefix").rstrip("\n")
+    top = Path(run_git(cwd, "rev-parse", "--show-toplevel").rstrip("\n"))
+    base = ListBase(run_git(top, "rev-parse", "HEAD").strip(), prefix)
+    if dirty:
+        base = _with_changes(top, base)
+    _git(top, "update-ref", base_ref(root_id), base.commit)
+    return base
+
+
+def _with_changes(top: Path, base: ListBase) -> ListBase:
+    listed = _git(top, "ls-files", "-z", "--others", "--exclude-standard").split("\0")
+    hidden = set(secrets(Path.home()))
+    untracked = [name for name in listed if name]
+    left_out = tuple(name for name in untracked if _is_hidden(top / name, hidden))
+    with tempfile.TemporaryDirectory(prefix="crushpy-") as folder:
+        index = Path(folder) / "index"
+        _git(top, "read-tree", "HEAD", index=index)
+        _git(top, "add", "-u", index=index)
+        travels = [name for name in untracked if name not in left_out]
+        if travels:
+            names = b"\0".join(map(os.fsencode, travels))
+            words = ("--pathspec-from-file=-", "--pathspec-file-nul")
+            _git(top, "--literal-pathspecs", "add", *words, index=index, given=names)
+        tree = _git(top, "write-tree", index=index).strip()
+    if tree == run_git(top, "rev-parse", "HEAD^{tree}").strip():
+        return ListBase(base.commit, base.prefix, (), left_out)
+    commit = _git(top, "commit-tree", tree, "-p", "HEAD", "-m", "Uncommitted changes").strip()
+    changed = _git(top, "diff-tree", "-r", "-z", "--name-only", "--no-renames", "HEAD", commit).split("\0")
+    return ListBase(commit, base.prefix, tuple(filter(None, changed)), left_out)
+
+
+def _is_hidden(file: Path, hidden: Iterable[str]) -> bool:
+    real = os.path.realpath(file)
+    return holds_variables(file.name) or any(real == one or real.startswith(f"{one}/") for one in hidden)
+
+
+def make_bundle(folder: Path, ref: str, known: Sequence[str] = (), most: int = MAX_BUNDLE_BYTES) -> bytes:
+    """Everything that `ref` reaches and the commits `known` do not; empty if that is nothing."""
+    if known and not run_git(folder, "rev-list", "--max-count=1", ref, "--not", *known).strip():
+        return b""
+    process = subprocess.Popen(
+        git_command(folder, "bundle", "create", "-q", "-", ref, *(("--not", *known) if known else ())),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=git_environment(),
+        start_new_session=True,
+    )
+    pieces: list[bytes] = []
+    with process:
+        assert process.stdout is not None
+        while piece := process.stdout.read(_READ_BYTES):
+            pieces.append(piece)
+            if sum(map(len, pieces)) > most:
+                process.kill()
+                raise UsageError(
+                    f"The bundle of {ref} is larger than {most // 1_000_000} MB.",
+                    "Raise fleet.max_bundle_mb, or start from a repository with less history.",
+                )
+    if process.returncode:
+        raise GitFailed(f"git bundle of {ref} failed with {process.returncode}")
+    return b"".join(pieces)
+
+
+def add_bundle(folder: Path, data: bytes) -> str:
+    """Adds the objects of a bundle to a repository, and no refs. Returns its first commit."""
+    with tempfile.NamedTemporaryFile(prefix="crushpy-", suffix=".bundle") as file:
+        file.write(data)
+        file.flush()
+        refs = _git(folder, "bundle", "unbundle", file.name).split()
+    if not refs:
+        raise GitFailed("a bundle names no commit")
+    return refs[0]
+
+
+# --- on a worker
+
+
+def cached_base(folder: Path, root_id: str) -> Path:
+    """The repository with the base of a list on this machine; `fill_cache` makes it."""
+    return folder / f"{root_id}.git"
+
+
+def fill_cache(folder: Path, root_id: str, data: bytes) -> None:
+    """Call it with a lock. A half-made one is removed first."""
+    cache, making = cached_base(folder, root_id), folder / f"{root_id}.making"
+    erase_folder(making)
+    run_git(folder, "init", "-q", "--bare", "--template=", str(making))
+    add_bundle(making, data)
+    making.rename(cache)
+
+
+class TaskCheckout:
+    """A repository of its own for one task, with the base checked out on the task's branch."""
+
+    def __init__(self, folder: Path, root_id: str, name: str, base: str) -> None:
+        self.top = folder / name
+        self.branch = f"{PREFIX}/{root_id}/{name}"
+        self._index = folder / f"{name}.index"
+        self._base = base
+        self._git_dir = self.top / ".git"
+        self._sent = [base]
+        self._last = ("", "")
+        """The commit and the tree that were stored last."""
+
+    def create(self, cache: Path, steps: Sequence[bytes]) -> None:
+        """Starts at the base, or where the last of `steps` left the files."""
+        erase_folder(self.top)
+        self._index.unlink(missing_ok=True)
+        run_git(private_dir(self.top.parent), "init", "-q", "--template=", str(self.top))
+        shutil.copytree(cache / "objects", self._git_dir / "objects", dirs_exist_ok=True)
+        found = [add_bundle(self.top, data) for data in steps]
+        self._sent += found
+        start = f"{found[-1]}^1" if found else self._base
+        self._run("checkout", "-q", "-B", self.branch, start)
+        if found:
+            self._run("read-tree", "--reset", "-u", found[-1])
+            self._run("reset", "-q")
+            self._run("update-ref", STEP_REF, found[-1])
+            self._last = (self._head(), self._run("rev-parse", f"{found[-1]}^{{tree}}").strip())
+
+    def checkpoint(self) -> bytes:
+        """Commits all files to a hidden ref. Returns what is new as a bundle; empty if nothing changed."""
+        self._add_all()
+        now = (self._head(), self._run("write-tree", index=self._index).strip())
+        if now == self._last or (not self._last[1] and now == (self._base, self._base_tree())):
+            return b""
+        commit = self._run("commit-tree", now[1], "-p", now[0], "-m", "step").strip()
+        self._run("update-ref", STEP_REF, commit)
+        data = make_bundle(self._git_dir, STEP_REF, self._sent)
+        self._sent.append(commit)
+        self._last = now
+        return data
+
+    def _add_all(self) -> None:
+        try:
+            self._run("add", "--all", "--ignore-errors", index=self._index)
+        except GitFailed as error:  # a file that cannot be read, or a nested repository
+            if "adding files failed" not in error.message and "embedded" not in error.message:
+                raise
+
+    def leave(self, title: str) -> tuple[BranchLeft, bytes]:
+        """Commits what the task changed. Returns its branch, and that as a bundle."""
+        tree = Worktree(
+            self.top.name, str(self.top), self.branch, self._base, str(self._git_dir), str(self._git_dir)
+        )
+        left = commit_worktree(tree, title)
+        if not left.branch:
+            return left, b""
+        return left, make_bundle(self._git_dir, f"refs/heads/{self.branch}", [self._base])
+
+    def remove(self) -> None:
+        erase_folder(self.top)
+        self._index.unlink(missing_ok=True)
+
+    def _head(self) -> str:
+        return self._run("rev-parse", "HEAD").strip()
+
+    def _base_tree(self) -> str:
+        return self._run("rev-parse", f"{self._base}^{{tree}}").strip()
+
+    def _run(self, *words: str, index: Path | None = None) -> str:
+        """Its `.git` cannot be replaced by a file that names another repository."""
+        place = ("--git-dir", str(self._git_dir), "--work-tree", str(self.top))
+        return _git(self.top, *place, *words, index=index)
+
+
+# --- results
+
+
+def fetch_branch(cwd: Path, branch: str, data: bytes) -> None:
+    """Sets a branch of the user's repository to that of a bundle; nothing else of it is used."""
+    with tempfile.NamedTemporaryFile(prefix="crushpy-", suffix=".bundle") as file:
+        file.write(data)
+        file.flush()
+        options = ("-c", "protocol.file.allow=always", "-c", "fetch.fsckObjects=true", "-c", "gc.auto=0")
+        words = ("fetch", "-q", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head", file.name)
+        _git(cwd, *options, *words, f"+refs/heads/{branch}:refs/heads/{branch}")
+
+
+class MergeReport(Data, frozen=True):
+    """What `merge_branches` did."""
+
+    merged: tuple[str, ...]
+    conflicts: tuple[tuple[str, str, str], ...]
+    """Branches, and the files in which they conflict."""
+
+
+def find_conflicts(cwd: Path, base: str, branches: Sequence[str]) -> list[tuple[str, str, str]]:
+    """Each pair of branches that changes the same file in ways that git cannot merge."""
+    changed = {
+        branch: set(
+            filter(None, _git(cwd, "diff", "--name-only", "-z", "--no-renames", base, branch).split("\0"))
+        )
+        for branch in branches
+    }
+    found: list[tuple[str, str, str]] = []
+    for place, first in enumerate(branches):
+        for second in branches[place + 1 :]:
+            if changed[first] & changed[second] and (files := _merge(cwd, first, second)[1]):
+                found.append((first, second, files))
+    return found
+
+
+def merge_branches(cwd: Path, root_id: str, base: str, branches: Sequence[str]) -> MergeReport:
+    """Merges those without conflicts, in order, into the new branch `crushpy/ID/merged`, one commit each."""
+    target = f"{PREFIX}/{root_id}/merged"
+    if git_succeeds(cwd, "show-ref", "--verify", "--quiet", f"refs/heads/{target}"):
+        raise UsageError(f"The branch {target} exists.", f"Rename or delete it: git branch -D {target}")
+    conflicts = find_conflicts(cwd, base, branches)
+    bad = {branch for pair in conflicts for branch in pair[:2]}
+    head, merged = base, list[str]()
+    for branch in branches:
+        tree, files = _merge(cwd, head, branch)
+        if branch in bad or files:
+            conflicts += [] if branch in bad else [(target, branch, files)]
+            continue
+        head = _git(cwd, "commit-tree", tree, "-p", head, "-p", branch, "-m", f"Merge {branch}").strip()
+        merged.append(branch)
+    if merged:
+        _git(cwd, "update-ref", f"refs/heads/{target}", head, "0" * 40)
+    return MergeReport(tuple(merged), tuple(conflicts))
+
+
+def _merge(cwd: Path, first: str, second: str) -> tuple[str, str]:
+    """The tree of a merge, and the files in conflict; touches neither the index nor the working tree."""
+    words = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", first, second)
+    variables = {**git_environment(known_filters(cwd)), "LC_ALL": "C"}
+    done = subprocess.run(
+        git_command(cwd, *words), capture_output=True, env=variables, timeout=GIT_TIMEOUT_S, check=False
+    )
+    if done.returncode not in (0, 1):
+        raise GitFailed(done.stderr.decode(errors="replace").strip() or "git merge-tree failed")
+    tree, *files = filter(None, os.fsdecode(done.stdout).split("\0"))
+    return tree, ", ".join(dict.fromkeys(files)) if done.returncode else ""

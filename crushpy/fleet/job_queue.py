@@ -1,0 +1,118 @@
+"""The job queue inside PostgreSQL. A job carries two ids; storage decides what becomes of it.
+
+The only module that imports procrastinate.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from itertools import combinations
+
+from crushpy.core.errors import UsageError
+from crushpy.storage.fleet_store import QUEUE_SCHEMA
+from crushpy.storage.location import Location, ServerAddress
+from crushpy.storage.store import Store
+
+STALLED_S = 30.0
+"""Three heartbeats of the queue's own. Tasks have heartbeats of ours: this only concerns jobs."""
+MAX_LABELS = 8
+"""A worker listens to one queue for each set of its labels."""
+_JOB = "crushpy.task"
+RunJob = Callable[[str, int], Awaitable[None]]
+
+
+def queue_name(version: str, labels: Iterable[str]) -> str:
+    """Only workers of that version with these labels listen to it."""
+    return " ".join((version, *sorted(set(labels))))
+
+
+def queue_names(version: str, labels: Sequence[str]) -> list[str]:
+    """All queues of a worker."""
+    wanted = sorted(set(labels))
+    sets = (chosen for many in range(len(wanted) + 1) for chosen in combinations(wanted, many))
+    return [queue_name(version, chosen) for chosen in sets]
+
+
+def require_queue(location: Location) -> ServerAddress:
+    """The server of a fleet. Raises UsageError if there is none, or if procrastinate is not installed."""
+    if location.server is None:
+        raise UsageError(
+            f"A fleet needs a PostgreSQL server: other machines cannot read the file {location.place}.",
+            "Set database_url to postgresql://user@host/database; docs/storage.md shows how.",
+        )
+    try:
+        import procrastinate as _  # noqa: F401
+    except ImportError as error:
+        raise UsageError(
+            f"A fleet needs procrastinate, which is not installed: {error}",
+            "Install it with `pip install 'crushpy[fleet]'`.",
+        ) from error
+    return location.server
+
+
+class JobQueue:
+    """Opened with `open`. `run` is called with each job of a worker."""
+
+    def __init__(self, store: Store, run: RunJob | None = None) -> None:
+        server = require_queue(store.location)
+        from procrastinate import App, PsycopgConnector, RetryStrategy
+
+        for name in ("procrastinate", "psycopg.pool"):  # our own log says what matters
+            logging.getLogger(name).propagate = False
+            logging.getLogger(name).addHandler(logging.NullHandler())
+        self._store = store
+        options = {"options": f"-c search_path={QUEUE_SCHEMA}", "application_name": "crushpy fleet"}
+        connector = PsycopgConnector(conninfo=server.url, min_size=1, max_size=4, timeout=60, kwargs=options)
+        self.app: App = App(connector=connector)
+        if run is not None:
+            self.app.task(name=_JOB, retry=RetryStrategy(wait=2))(run)  # the database was lost meanwhile
+
+    async def open(self) -> None:
+        from procrastinate import __version__
+        from procrastinate.schema import SchemaManager
+
+        version = f"procrastinate {'.'.join(__version__.split('.')[:2])}"
+        await self._store.fleet.prepare_queue(version, SchemaManager.get_schema())
+        await self.app.open_async()
+
+    async def close(self) -> None:
+        await self.app.close_async()
+
+    async def defer(self, queue: str, root_id: str, number: int, *, delay_s: int = 0) -> None:
+        """Adds a job, unless one for that task waits already."""
+        from procrastinate.exceptions import AlreadyEnqueued
+        from procrastinate.types import TimeDeltaParams
+
+        delay: TimeDeltaParams | None = {"seconds": delay_s} if delay_s else None
+        lock = f"{root_id} {number}"
+        task = self.app.configure_task(_JOB, queue=queue, queueing_lock=lock, schedule_in=delay)
+        try:
+            await task.defer_async(root_id=root_id, number=number)
+        except AlreadyEnqueued:
+            pass
+
+    async def work(self, queues: Sequence[str], slots: int, name: str, *, once: bool) -> None:
+        """Runs jobs until it is cancelled (it waits for those that run) or, `once`, until there are none."""
+        await self.app.run_worker_async(
+            queues=queues,
+            concurrency=slots,
+            name=name,
+            wait=not once,
+            delete_jobs="always",
+            install_signal_handlers=False,
+            stalled_worker_timeout=STALLED_S,
+        )
+
+    async def drop_stalled(self) -> None:
+        """Removes the jobs of dead workers, or lets them run again if no worker had claimed their task."""
+        from procrastinate.jobs import Status
+
+        manager = self.app.job_manager
+        for job in await manager.get_stalled_jobs(task_name=_JOB, seconds_since_heartbeat=STALLED_S):
+            rows = await self._store.fleet.load(str(job.task_kwargs["root_id"]))
+            row = next((row for row in rows if row.task.number == job.task_kwargs["number"]), None)
+            if row is not None and row.alive:  # its worker lost the queue's connection, and ends it itself
+                continue
+            if row is not None and row.queued and not row.token:
+                await manager.retry_job(job)
+            elif job.id is not None:
+                await manager.finish_job_by_id_async(job.id, Status.ABORTED, delete_job=True)

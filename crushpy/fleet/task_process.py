@@ -1,0 +1,233 @@
+"""The process of one task: its checkout, its conversation, and what is stored of both."""
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from crushpy.bootstrap import ProjectEnvironment, open_conversation
+from crushpy.bootstrap.host_additions import HostAdditions
+from crushpy.core.errors import CrushpyError
+from crushpy.core.events import ApprovalNeeded, Event, ListedTaskChanged
+from crushpy.core.ids import new_id
+from crushpy.core.messages import Usage
+from crushpy.core.paths import Paths, private_dir
+from crushpy.core.start_options import StartOptions
+from crushpy.engine.agents.subagents import ENDS, FinishedTask
+from crushpy.engine.agents.task_list_service import TASK_STATES
+from crushpy.engine.agents.task_reports import TaskMonitor
+from crushpy.engine.agents.task_spec import FleetTerms, TaskListSpec
+from crushpy.engine.approvals import Answer
+from crushpy.engine.conversation import Conversation
+from crushpy.engine.session.session import title_of
+from crushpy.engine.turn.limits import Spent
+from crushpy.fleet.git_bundles import TaskCheckout, cached_base, fill_cache, require_safe_names
+from crushpy.fleet.worker_process import POLL_S, TaskOrder, worker_folder
+from crushpy.security.private_files import locked
+from crushpy.storage.fleet_store import BASE_BUNDLE, ClaimLost, StepState
+from crushpy.storage.records import ListedTask, StorageError, StoredTaskList
+from crushpy.storage.store import Store
+from crushpy.tools.errors import ToolError
+from crushpy.util.spawn import spawn
+
+
+def main() -> None:
+    order = msgspec.json.decode(sys.stdin.buffer.readline(), type=TaskOrder)
+    threading.Thread(target=_end_with_worker, daemon=True).start()
+    try:
+        asyncio.run(_run(order))
+    except ClaimLost:  # another worker has it: nothing is stored from here
+        os._exit(0)
+    except CrushpyError as error:
+        print(error.message, file=sys.stderr, flush=True)
+        os._exit(1)
+    os._exit(0)
+
+
+def _end_with_worker() -> None:
+    """Waits for the end of the pipe from the worker, which comes however the worker ends."""
+    sys.stdin.buffer.read()
+    os.killpg(0, signal.SIGKILL)
+
+
+async def _run(order: TaskOrder) -> None:
+    folder = private_dir(Paths().data_dir / "fleet")
+    store = ProjectEnvironment(folder).store()
+    try:
+        listed = await store.tasks.load_list(order.root_id)
+        row = (await store.fleet.load(order.root_id))[order.number - 1]
+        assert listed is not None
+        spec = msgspec.json.decode(listed.orders, type=TaskListSpec)
+        assert spec.fleet is not None
+        name = spec.tasks[order.number - 1].name
+        require_safe_names(order.root_id, name, spec.fleet.base)
+        place = Paths().worktrees / worker_folder(order.worker) / order.root_id
+        checkout = TaskCheckout(place, order.root_id, name, spec.fleet.base)
+        steps = await _check_out(store, folder, order, checkout)
+    finally:
+        await store.close()
+    cwd = Path(os.path.realpath(checkout.top / spec.fleet.prefix))
+    if not cwd.is_relative_to(os.path.realpath(checkout.top)):
+        raise CrushpyError(f"the folder {spec.fleet.prefix} of list {order.root_id} is not in its code")
+    try:
+        await TaskRun(order, listed, row.task, checkout, steps).run(cwd, spec.fleet)
+    finally:
+        await asyncio.to_thread(checkout.remove)
+
+
+async def _check_out(store: Store, folder: Path, order: TaskOrder, checkout: TaskCheckout) -> int:
+    """Makes the checkout as the last step left it. Returns the number of steps that are stored."""
+    root_id, cache = order.root_id, cached_base(folder, order.root_id)
+    if not cache.exists():
+        data = await store.outputs.load(root_id, BASE_BUNDLE)
+        if data is None:
+            raise CrushpyError(f"the code of list {root_id} is not in the database")
+        with locked(folder / f"{root_id}.lock"):
+            if not cache.exists():
+                await asyncio.to_thread(fill_cache, folder, root_id, data)
+    names = await store.fleet.list_steps(root_id, order.number)
+    steps = [await store.outputs.load(root_id, name) or b"" for name in names]
+    await asyncio.to_thread(checkout.create, cache, steps)
+    return len(steps)
+
+
+class TaskRun:
+    """One attempt at a task. It exchanges news with the store every two seconds and between steps."""
+
+    def __init__(
+        self, order: TaskOrder, listed: StoredTaskList, task: ListedTask, checkout: TaskCheckout, steps: int
+    ) -> None:
+        self._order, self._listed, self._checkout, self._steps = order, listed, checkout, steps
+        self._line = ""
+        self._prompts: list[str] = []
+        self._answer = order.answer
+        # Stored before the session exists: whatever happens in it, the next attempt finds it.
+        task = msgspec.structs.replace(task, session_id=task.session_id or new_id())
+        self._monitor = TaskMonitor(task, len(listed.tasks), self._note_line)
+        self._spent = Spent()
+        self._lock = asyncio.Lock()
+
+    def _note_line(self, event: Event) -> None:
+        if isinstance(event, ListedTaskChanged):
+            self._line = event.line
+
+    async def run(self, cwd: Path, terms: FleetTerms) -> None:
+        order, limits = self._order, terms.limits
+        self._spent = Spent(limits)
+        options = StartOptions(
+            session=order.root_id,
+            read_only=True,
+            allow=terms.allow,
+            mode=terms.mode,
+            yolo=terms.yolo and order.accept_yolo,
+        )
+        flags = options.setting_flags() | ({"sandbox.mode": "off"} if order.no_sandbox else {})
+        environment = ProjectEnvironment(cwd, flags)
+        conversation = await open_conversation(environment, options, HostAdditions(answers=True))
+        self._store = conversation.tasks.store
+        self._fleet = self._store.fleet
+        conversation.subscribe(lambda event: self._handle_question(conversation, event))
+        work = spawn(self._work(conversation, cwd))
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, work.cancel)
+        news = spawn(self._exchange_regularly())
+        try:
+            ended, _ = await asyncio.wait([work, news], return_when=asyncio.FIRST_COMPLETED)
+            if work not in ended:  # the claim is lost
+                news.result()
+            task = work.result()
+        finally:
+            news.cancel()
+        await self._finish(task)
+        await conversation.close()
+
+    async def _work(self, conversation: Conversation, cwd: Path) -> FinishedTask | str:
+        """The task's end; in words if it has none."""
+        try:
+            await self._exchange()  # the limits of the list may be reached
+            return await conversation.tasks.work_on(
+                self._listed,
+                self._order.number,
+                self._monitor,
+                cwd,
+                spent=self._spent,
+                checkpoint=self._checkpoint,
+                parked=self._order.parked,
+                steer=self._steer,
+            )
+        except asyncio.CancelledError:
+            return "interrupted"
+        except ToolError as error:
+            return str(error)
+
+    async def _finish(self, task: FinishedTask | str) -> None:
+        """Stores the end of the task and its branch: accepted once, by the worker that has the claim."""
+        monitor = self._monitor
+        if isinstance(task, str):
+            monitor.update(state="interrupted" if task == "interrupted" else "failed", error=task)
+        else:
+            state = TASK_STATES.get(task.status, "failed")
+            reason = task.failure.message if task.failure else ENDS.get(task.status, task.status)
+            monitor.update(state=state, error="" if state == "done" else reason)
+            if state == "done":
+                monitor.update(result_id=task.result.id)
+        spec = msgspec.json.decode(self._listed.orders, type=TaskListSpec).tasks[self._order.number - 1]
+        title = f"{spec.name}: {title_of(spec.work.prompt)}"
+        left, bundle = await asyncio.to_thread(self._checkout.leave, title)
+        monitor.update(branch=left.branch, changes=left.changes)
+        await self._fleet.accept(self._order.root_id, self._order.token, monitor.task, bundle)
+
+    # --- between steps -----------------------------------------------------------------------------------
+
+    async def _checkpoint(self):
+        """What a call changed, stored in the transaction of its result."""
+        data = await asyncio.to_thread(self._checkout.checkpoint)
+        if not data:
+            return None
+        self._steps += 1
+        return self._fleet.step_writer(self._order.root_id, self._order.number, self._steps, data)
+
+    async def _steer(self, spent: Spent) -> list[str]:
+        await self._exchange()
+        prompts, self._prompts = self._prompts, []
+        return prompts
+
+    async def _exchange(self) -> None:
+        """Stores the progress; learns what the whole list has spent, and what the user says."""
+        async with self._lock:
+            order = self._order
+            task = msgspec.structs.replace(self._monitor.task, state="running")
+            news: StepState = await self._fleet.step(order.root_id, order.token, task, self._line)
+            self._spent.steps, self._spent.used = news.steps, Usage(news.tokens, cost=news.cost)
+            self._prompts += news.prompts
+
+    async def _exchange_regularly(self) -> None:
+        while True:
+            await asyncio.sleep(POLL_S)
+            with suppress(StorageError):  # the turn itself waits for the database
+                await self._exchange()
+
+    # --- questions ---------------------------------------------------------------------------------------
+
+    def _handle_question(self, conversation: Conversation, event: Event) -> None:
+        """Answers a question if the user has; else parks the task, so that its slot is free."""
+        if not isinstance(event, ApprovalNeeded):
+            return
+        if self._answer:
+            answer, self._answer = msgspec.json.decode(self._answer, type=Answer), ""
+            asyncio.get_running_loop().call_soon(conversation.answer, event.id, answer)
+        else:
+            spawn(self._park(event))
+
+    async def _park(self, question: ApprovalNeeded) -> None:
+        async with self._lock:
+            order = self._order
+            text = msgspec.json.encode(question).decode()
+            await self._store.leases.release_all()
+            await self._fleet.park(order.root_id, order.token, self._monitor.task, text)
+            await asyncio.to_thread(self._checkout.remove)
+        os._exit(0)

@@ -1,0 +1,272 @@
+"""`crushpy worker`: claims tasks, and runs each in a process of its own that ends with the worker."""
+
+import asyncio
+import logging
+import os
+import platform
+import signal
+import subprocess
+import sys
+import time
+from asyncio.subprocess import Process
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+import crushpy
+from crushpy.bootstrap import ProjectEnvironment
+from crushpy.core.errors import CrushpyError, UsageError
+from crushpy.core.ids import new_id
+from crushpy.core.messages import Data, counted
+from crushpy.core.paths import Paths, private_dir
+from crushpy.engine.agents.task_spec import TaskListSpec
+from crushpy.engine.agents.task_workspaces import erase_folder
+from crushpy.fleet.dispatch import dispatch
+from crushpy.fleet.job_queue import MAX_LABELS, JobQueue, queue_name, queue_names
+from crushpy.llm.errors import ModelError
+from crushpy.llm.provider_factory import find_endpoint
+from crushpy.storage.fleet_store import FleetTask, FleetWorker
+from crushpy.util.spawn import spawn
+
+log = logging.getLogger(__name__)
+
+POLL_S = 2.0
+"""How often the store is asked about running tasks; also the heartbeat."""
+JANITOR_S = 5.0
+KILL_DELAY_S = 10.0
+"""Between the request to end and the end of a task's processes."""
+RETRY_DELAY_S = 2
+OUTAGE_S, STEADY_DELAY_S = 10.0, 15.0
+MAX_REASON_CHARS = 300
+
+
+def worker_folder(worker: str) -> str:
+    """The name of the folder with its checkouts."""
+    return f"fleet-{worker}"
+
+
+class WorkerOptions(Data, frozen=True):
+    slots: int = 1
+    labels: tuple[str, ...] = ()
+    once: bool = False
+    grace_s: float = 600.0
+    accept_yolo: bool = False
+    no_sandbox: bool = False
+
+
+class TaskOrder(Data, frozen=True):
+    """What a worker tells the process of a task."""
+
+    root_id: str
+    number: int
+    token: int
+    worker: str
+    accept_yolo: bool
+    no_sandbox: bool
+    answer: str = ""
+    parked: bool = False
+
+
+class Worker:
+    """One worker, for as long as its process lives."""
+
+    def __init__(self, options: WorkerOptions, say: Callable[[str], None]) -> None:
+        self._options, self._say = options, say
+        self._environment = ProjectEnvironment(private_dir(Paths().data_dir / "fleet"))
+        self._check(options)
+        self._store = self._environment.store()
+        self._queue = JobQueue(self._store, self._run_job)
+        name = f"{platform.node()}-{new_id()[-4:]}"
+        self.me = FleetWorker(name, platform.node(), crushpy.__version__, options.labels, options.slots)
+        self._children: dict[tuple[str, int], tuple[int, Process]] = {}
+        """The tokens and processes of running tasks."""
+        self._claiming: set[tuple[str, int]] = set()
+        self._steady_at = 0.0
+        """Not before this time are others declared dead: after an outage all heartbeats are old."""
+        self._jobs_run = 0
+        self._draining = asyncio.Event()
+
+    def _check(self, options: WorkerOptions) -> None:
+        if len(options.labels) > MAX_LABELS:
+            raise UsageError(f"A worker has at most {MAX_LABELS} labels.", "Leave some out.")
+        if wrong := [label for label in options.labels if "=" not in label or " " in label]:
+            raise UsageError(f"--label {wrong[0]!r} is not KEY=VALUE.", "For example: --label gpu=yes")
+        guard = self._environment.guard()
+        if not guard.sandbox and not options.no_sandbox:
+            why = guard.why_not or "sandbox.mode is off"
+            raise UsageError(
+                f"No sandbox works here ({why}), so this worker takes no tasks.",
+                "Fix it (`crushpy doctor` shows what is missing), or give --no-sandbox: tasks then run with "
+                "all rights of this user.",
+            )
+
+    async def run(self) -> None:
+        """Until it is drained or, with `once`, until there is nothing left to do."""
+        await self._queue.open()
+        await self._beat()
+        alive = {worker_folder(worker.name) for worker in await self._store.fleet.list_workers()}
+        for folder in Paths().worktrees.glob(worker_folder("*")):
+            if folder.name not in alive:  # of a worker that was killed
+                await asyncio.to_thread(erase_folder, folder)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._draining.set)
+        self._say(f"Worker {self.me.name}: crushpy {self.me.version}, {counted(self.me.slots, 'slot')}")
+        helpers = [spawn(self._poll()), spawn(self._clean_up())]
+        try:
+            await self._work()
+        finally:
+            for helper in helpers:
+                helper.cancel()
+            with suppress(CrushpyError):
+                await self._store.fleet.sign_off(self.me.name)
+            await self._queue.close()
+            await self._store.close()
+
+    async def _work(self) -> None:
+        queues = queue_names(self.me.version, self.me.labels)
+        while not self._draining.is_set():
+            before = self._jobs_run
+            work = spawn(self._queue.work(queues, self.me.slots, self.me.name, once=self._options.once))
+            stop = spawn(self._draining.wait())
+            await asyncio.wait([work, stop], return_when=asyncio.FIRST_COMPLETED)
+            stop.cancel()
+            if self._draining.is_set():
+                await self._drain(work)
+            elif work.exception() is not None:  # the server was restarted: running tasks went on
+                log.warning("the queue was interrupted: %s", work.exception())
+                await asyncio.sleep(RETRY_DELAY_S)
+            elif self._options.once and self._jobs_run == before:
+                return
+
+    async def _drain(self, work: "asyncio.Task[None]") -> None:
+        """Takes no new tasks; running ones have some time, then they are parked."""
+        self._say(
+            f"Worker {self.me.name} takes no more tasks; {counted(len(self._children), 'task')} running."
+        )
+        work.cancel()
+        ended, _ = await asyncio.wait([work], timeout=self._options.grace_s)
+        if not ended:
+            for (root_id, number), (token, process) in list(self._children.items()):
+                await self._store.fleet.abandon(root_id, number, token, "")
+                _kill(process)
+            await asyncio.wait([work])
+
+    # --- one task --------------------------------------------------------------------------------------
+
+    async def _run_job(self, root_id: str, number: int) -> None:
+        """A job carries ids only: whether there is anything to do is asked of the store."""
+        self._jobs_run += 1
+        listed = await self._store.tasks.load_list(root_id)
+        spec = msgspec.json.decode(listed.orders, type=TaskListSpec) if listed else None
+        if spec is None or spec.fleet is None:
+            return
+        task = spec.tasks[number - 1]
+        if not self._serves(task.work.model or spec.fleet.model):
+            queue = queue_name(spec.fleet.version, task.labels)
+            await self._queue.defer(queue, root_id, number, delay_s=RETRY_DELAY_S)
+            return
+        self._claiming.add((root_id, number))
+        try:
+            row = await self._store.fleet.claim(root_id, number, self.me.name)
+            if row is not None:
+                await self._run_task(root_id, row)
+        finally:
+            self._claiming.discard((root_id, number))
+        await dispatch(self._store, self._queue, root_id, self._environment.settings.fleet.wait)
+
+    def _serves(self, model: str) -> bool:
+        try:
+            find_endpoint(model, self._environment.settings, os.environ)
+        except ModelError:
+            if model not in self.me.lacks:
+                self.me = msgspec.structs.replace(self.me, lacks=(*self.me.lacks, model))
+            return False
+        return True
+
+    async def _run_task(self, root_id: str, row: FleetTask) -> None:
+        place, name = (root_id, row.task.number), row.task.name
+        options = self._options
+        order = TaskOrder(
+            *place,
+            row.token,
+            self.me.name,
+            options.accept_yolo,
+            options.no_sandbox,
+            row.answer,
+            parked=bool(row.question),
+        )
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-c", "from crushpy.fleet.task_process import main; main()"),
+            stdin=subprocess.PIPE,  # its end tells the process that the worker has ended
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            cwd=private_dir(Paths().data_dir / "fleet"),
+            env={**os.environ, "PYTHONPATH": str(Path(crushpy.__file__).parents[1])},
+            start_new_session=True,
+        )
+        self._children[place] = (row.token, process)
+        self._say(f"{name} of {root_id} started")
+        assert process.stdin is not None and process.stderr is not None
+        process.stdin.write(msgspec.json.encode(order) + b"\n")
+        told = await _read_end(process.stderr)
+        code = await process.wait()
+        _kill(process)
+        del self._children[place]
+        reason = ""
+        if code:
+            reason = f"{self.me.name}: {told or f'its process ended with {code}'}"
+        await self._store.fleet.abandon(*place, row.token, reason)  # unless its end is stored
+        self._say(f"{name} of {root_id} ended{f': {reason}' if reason else ''}")
+
+    # --- meanwhile -------------------------------------------------------------------------------------
+
+    async def _poll(self) -> None:
+        while True:
+            began = time.monotonic()
+            await asyncio.sleep(POLL_S)
+            with suppress(CrushpyError):  # the server cannot be reached: tried again
+                await self._beat()
+            if time.monotonic() - began > OUTAGE_S:
+                self._steady_at = time.monotonic() + STEADY_DELAY_S
+
+    async def _beat(self) -> None:
+        drains, held = await self._store.fleet.beat(self.me)
+        if drains:
+            self._draining.set()
+        for place in held.keys() - self._claiming:  # its end could not be stored
+            await self._store.fleet.abandon(*place, held[place], f"{self.me.name} lost the database")
+        for place, (token, process) in list(self._children.items()):
+            if held.get(place) != token and process.returncode is None:
+                process.terminate()  # it was stopped, or another worker has it
+                asyncio.get_running_loop().call_later(KILL_DELAY_S, _kill, process)
+
+    async def _clean_up(self) -> None:
+        """Looks after tasks of dead workers, and lists whose submitter has gone."""
+        while True:
+            await asyncio.sleep(JANITOR_S)
+            with suppress(CrushpyError):
+                if time.monotonic() > self._steady_at:
+                    await self._store.fleet.reap()
+            try:
+                await self._queue.drop_stalled()
+                for root_id in await self._store.fleet.list_active():
+                    await dispatch(self._store, self._queue, root_id, self._environment.settings.fleet.wait)
+            except Exception as error:  # the queue's own errors are not ours
+                log.warning("cleaning up failed: %s", error)
+
+
+async def _read_end(stream: asyncio.StreamReader) -> str:
+    """The last line that a process wrote."""
+    last = b""
+    while piece := await stream.read(65_536):
+        last = (last + piece)[-4_096:]
+    lines = last.decode(errors="replace").strip().splitlines()
+    return lines[-1][:MAX_REASON_CHARS] if lines else ""
+
+
+def _kill(process: Process) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)

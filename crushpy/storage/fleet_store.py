@@ -1,0 +1,453 @@
+"""`store.fleet`: tasks that run on several machines, their claims, bundles and workers. PostgreSQL only.
+
+A worker claims a task with a token. Every later write of the worker names that token: after another worker
+has claimed the task, nothing the first one writes is accepted.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from crushpy.core.errors import UsageError
+from crushpy.core.messages import Data
+from crushpy.storage.database import Rows, Statement, handwritten, lease_timeout
+from crushpy.storage.generated import statements as sql
+from crushpy.storage.records import ListedTask
+from crushpy.storage.session_rows import json_text
+from crushpy.storage.storage_thread import Subject, stored
+
+T = TypeVar("T")
+WORKER_TIMEOUT_S = min(30.0, lease_timeout() * 2 / 3)
+"""A worker without a heartbeat for this time counts as dead."""
+_PIECE_BYTES = 8_000_000
+QUEUE_SCHEMA = "crushpy_queue"
+"""Holds the tables of the job queue."""
+_NOW = "extract(epoch FROM clock_timestamp())"
+_TASKS = f"""
+SELECT l.number, l.name, l.state, l.session_id, l.result_id, l.branch, l.changes, l.error, l.steps, l.tokens,
+    l.cost, f.token, f.worker, f.deaths, f.queued, f.stuck, f.line, f.question, f.answer, f.stopped,
+    CASE WHEN f.stuck = '' THEN 0 ELSE {_NOW} - f.stuck_since END::float8 AS stuck_s,
+    f.token <> 0 AND coalesce(w.heartbeat > {_NOW} - {WORKER_TIMEOUT_S}, false) AS alive
+FROM listed_task l JOIN fleet_task f USING (root_id, number) LEFT JOIN fleet_worker w ON w.name = f.worker
+"""  # noqa: S608  # our own figures
+_LISTED = {field.name for field in msgspec.structs.fields(ListedTask)}
+
+
+class FleetTask(Data, frozen=True):
+    """One task of a list on a fleet."""
+
+    task: ListedTask
+    token: int
+    worker: str
+    deaths: tuple[str, ...]
+    queued: bool
+    stuck: str
+    line: str
+    question: str
+    answer: str
+    stopped: bool
+    stuck_s: float
+    """For how long no worker can take it."""
+    alive: bool
+    """A worker that is alive has it."""
+
+
+class FleetWorker(Data, frozen=True):
+    """A worker that is alive."""
+
+    name: str
+    host: str
+    version: str
+    labels: tuple[str, ...]
+    slots: int
+    lacks: tuple[str, ...] = ()
+    draining: bool = False
+    running: int = 0
+    silent: float = 0.0
+    """Seconds since its heartbeat."""
+
+
+class StepState(Data, frozen=True):
+    """What a task learns between two steps."""
+
+    steps: int
+    tokens: int
+    cost: float
+    """Of the whole list."""
+    prompts: tuple[str, ...]
+    answer: str = ""
+
+
+class ClaimLost(UsageError):
+    """Another worker has the task now, or it was stopped: this one must end."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"task {number} was taken over by another worker", "Nothing is stored from here.")
+
+
+class FleetStore(Subject):
+    # --- lists -----------------------------------------------------------------------------------------
+
+    @stored
+    def publish(self, root_id: str, orders: str) -> None:
+        """Hands a stored list to the fleet. Tasks that ended without success start again."""
+        with self._db.transaction(durable=True, session=root_id):
+            self._run(
+                "UPDATE task_list SET orders = :orders WHERE root_id = :root", root=root_id, orders=orders
+            )
+            self._run(
+                "INSERT INTO fleet_task (root_id, number) SELECT root_id, number FROM listed_task "
+                "WHERE root_id = :root ON CONFLICT DO NOTHING",
+                root=root_id,
+            )
+            for one in self._load("WHERE l.root_id = :root", root=root_id):
+                if one.task.state not in ("done", "running", "waiting") or one.stopped:
+                    again = ListedTask(one.task.number, one.task.name)
+                    self._delete_steps(root_id, again.number)
+                    self._free(root_id, again, "waiting", deaths="[]", stopped=False, question="", answer="")
+
+    @stored
+    def load(self, root_id: str) -> list[FleetTask]:
+        """All tasks of a list, in order; empty if it does not run on a fleet."""
+        return list(self._load("WHERE l.root_id = :root ORDER BY l.number", root=root_id))
+
+    @stored
+    def list_active(self) -> list[str]:
+        """The lists that workers have to look after, oldest first."""
+        return self._run(
+            "SELECT root_id FROM task_list WHERE root_id IN (SELECT f.root_id FROM fleet_task f "
+            "JOIN listed_task l USING (root_id, number) WHERE l.state IN ('waiting', 'running') "
+            "AND NOT f.stopped) ORDER BY created_at"
+        ).scalars()
+
+    @stored
+    def list_recent(self, many: int) -> list[str]:
+        """The latest lists on the fleet."""
+        return self._run(
+            "SELECT root_id FROM task_list WHERE root_id IN (SELECT root_id FROM fleet_task) "
+            "ORDER BY created_at DESC LIMIT :many",
+            many=many,
+        ).scalars()
+
+    @stored
+    def mark_queued(self, root_id: str, number: int) -> None:
+        self._set(root_id, number, queued=True)
+
+    @stored
+    def mark_stuck(self, root_id: str, number: int, stuck: str) -> None:
+        """What no worker has for this task; empty if one can take it."""
+        self._run(
+            f"UPDATE fleet_task SET stuck = :stuck, stuck_since = {_NOW} "  # noqa: S608
+            "WHERE root_id = :root AND number = :number AND stuck <> :stuck",
+            root=root_id,
+            number=number,
+            stuck=stuck,
+        )
+
+    @stored
+    def end_unstarted(self, root_id: str, number: int, state: str, error: str) -> bool:
+        """Ends a task that waits; False if a worker has it meanwhile."""
+        with self._db.transaction(durable=True, session=root_id):
+            one = self._one(root_id, number)
+            if one.task.state != "waiting" or one.token:
+                return False
+            self._free(root_id, msgspec.structs.replace(one.task, error=error), state)
+            return True
+
+    # --- claims ----------------------------------------------------------------------------------------
+
+    @stored
+    def claim(self, root_id: str, number: int, worker: str) -> FleetTask | None:
+        """Gives a task to a worker; None if it has ended, waits for an answer, or a live worker has it."""
+        with self._db.transaction(durable=True, session=root_id):
+            one = self._one(root_id, number)
+            waits = bool(one.question) and not one.answer
+            if one.task.state not in ("waiting", "running") or one.alive or one.stopped or waits:
+                return None
+            if one.token and self._count_death(root_id, one, f"{one.worker} was lost") != "waiting":
+                return None
+            token = self._run("SELECT nextval('lease_token')").scalar()
+            self._set(root_id, number, token=token, worker=worker, queued=False, stuck="")
+            self._save(root_id, msgspec.structs.replace(one.task, state="running"))
+            return self._one(root_id, number)
+
+    @stored
+    def abandon(self, root_id: str, number: int, token: int, reason: str) -> None:
+        """Frees a claim. With a reason it counts as a dead attempt; else the task is parked."""
+        with self._db.transaction(durable=True, session=root_id):
+            one = self._one(root_id, number)
+            if one.token == token and reason:
+                self._count_death(root_id, one, reason)
+            elif one.token == token:
+                self._free(root_id, one.task, "interrupted" if one.stopped else "waiting")
+
+    @stored
+    def reap(self) -> list[tuple[str, int]]:
+        """Counts the attempts of dead workers, and frees their tasks. Returns those."""
+        found = f"WHERE f.token <> 0 AND NOT coalesce(w.heartbeat > {_NOW} - {WORKER_TIMEOUT_S}, false)"
+        places = self._run(
+            "SELECT f.root_id, f.number FROM fleet_task f LEFT JOIN fleet_worker w "  # noqa: S608
+            f"ON w.name = f.worker {found}"
+        ).dicts()
+        freed: list[tuple[str, int]] = []
+        for place in list(places):
+            root_id, number = place["root_id"], place["number"]
+            with self._db.transaction(durable=True, session=root_id):
+                one = self._one(root_id, number)
+                if one.token and not one.alive:
+                    self._count_death(root_id, one, f"{one.worker} was lost")
+                    freed.append((root_id, number))
+        return freed
+
+    def _count_death(self, root_id: str, one: FleetTask, reason: str) -> str:
+        """Inside a transaction. Returns the task's new state."""
+        deaths = (*one.deaths, reason)
+        orders = self._db.execute(sql.FIND_TASK_LIST, root=root_id).one().orders
+        tasks = msgspec.json.decode(orders)["tasks"]
+        state = "waiting" if len(deaths) < tasks[one.task.number - 1].get("retries", 3) else "failed"
+        error = f"{len(deaths)} attempts ended without a result: {'; '.join(deaths)}"
+        task = msgspec.structs.replace(one.task, error=error if state == "failed" else "")
+        self._free(root_id, task, "interrupted" if one.stopped else state, deaths=json_text(deaths))
+        return state
+
+    def _free(self, root_id: str, task: ListedTask, state: str, **changes: Any) -> None:
+        self._set(root_id, task.number, token=0, queued=False, stuck="", **changes)
+        self._save(root_id, msgspec.structs.replace(task, state=state))
+
+    def _claimed(self, root_id: str, number: int, token: int) -> FleetTask:
+        one = self._one(root_id, number)
+        if one.token != token:
+            raise ClaimLost(number)
+        return one
+
+    # --- a running task --------------------------------------------------------------------------------
+
+    @stored
+    def step(self, root_id: str, token: int, task: ListedTask, line: str) -> StepState:
+        """Stores the progress of a task, takes its prompts, and sums up the whole list. `ClaimLost`."""
+        with self._db.transaction(session=root_id):
+            self._claimed(root_id, task.number, token)
+            self._save(root_id, task)
+            inbox, answer = self._take_messages(root_id, task.number, line)
+            total = self._run(
+                "SELECT sum(steps)::bigint AS steps, sum(tokens)::bigint AS tokens, sum(cost) AS cost "
+                "FROM listed_task WHERE root_id = :root",
+                root=root_id,
+            ).dicts()
+            return StepState(**next(iter(total)), prompts=inbox, answer=answer)
+
+    def _take_messages(self, root_id: str, number: int, line: str) -> tuple[tuple[str, ...], str]:
+        found = next(
+            self._run(
+                "SELECT inbox, answer FROM fleet_task WHERE root_id = :root AND number = :number",
+                root=root_id,
+                number=number,
+            ).dicts()
+        )
+        self._set(root_id, number, line=line, inbox="[]", answer="", question="")
+        return msgspec.json.decode(found["inbox"], type=tuple[str, ...]), found["answer"]
+
+    @stored
+    def park(self, root_id: str, token: int, task: ListedTask, question: str) -> None:
+        """Frees a task that waits for an approval: its slot is free, and the answer starts it again."""
+        with self._db.transaction(durable=True, session=root_id):
+            self._claimed(root_id, task.number, token)
+            self._free(root_id, task, "waiting", question=question, answer="")
+
+    @stored
+    def accept(self, root_id: str, token: int, task: ListedTask, bundle: bytes) -> None:
+        """Stores how a task ended with the bundle of its branch: both or neither, and once. `ClaimLost`."""
+        with self._db.transaction(durable=True, session=root_id):
+            if self._claimed(root_id, task.number, token).stopped:
+                task = msgspec.structs.replace(task, state="interrupted", error="stopped")
+            self._delete_steps(root_id, task.number)
+            if bundle:
+                self.write_bundle(root_id, result_name(task.number), bundle)
+            self._free(root_id, task, task.state, question="", answer="")
+
+    @stored
+    def send(self, root_id: str, number: int, *, prompt: str = "", answer: str = "") -> None:
+        """A prompt or an answer for a task; it reads them between two steps, or when it starts again."""
+        with self._db.transaction(durable=True, session=root_id):
+            if prompt:
+                self._run(
+                    "UPDATE fleet_task SET inbox = (inbox::jsonb || to_jsonb(:prompt::text))::text "
+                    "WHERE root_id = :root AND number = :number",
+                    root=root_id,
+                    number=number,
+                    prompt=prompt,
+                )
+            if answer:
+                self._set(root_id, number, answer=answer, queued=False)
+
+    @stored
+    def stop(self, root_id: str, numbers: Sequence[int]) -> None:
+        """Stops tasks: those that wait end now, workers end those that run."""
+        with self._db.transaction(durable=True, session=root_id):
+            for number in numbers:
+                one = self._one(root_id, number)
+                self._set(root_id, number, stopped=one.task.state in ("waiting", "running"))
+                if one.task.state == "waiting":
+                    stopped = msgspec.structs.replace(one.task, error="stopped")
+                    self._free(root_id, stopped, "interrupted")
+
+    # --- bundles ---------------------------------------------------------------------------------------
+
+    def write_bundle(self, root_id: str, name: str, data: bytes) -> None:
+        """On the storage thread, inside a transaction: replaces a bundle."""
+        self._db.execute(sql.DELETE_OUTPUT, root=root_id, output=name)
+        for piece, start in enumerate(range(0, max(len(data), 1), _PIECE_BYTES)):
+            part = data[start : start + _PIECE_BYTES]
+            self._db.execute(sql.INSERT_OUTPUT, root_id=root_id, name=name, piece=piece, data=part)
+
+    def step_writer(self, root_id: str, number: int, step: int, data: bytes) -> Callable[[], None]:
+        """Writes the bundle of a step inside the transaction that stores its result."""
+        return lambda: self.write_bundle(root_id, step_name(number, step), data)
+
+    @stored
+    def save_bundle(self, root_id: str, name: str, data: bytes) -> None:
+        with self._db.transaction(session=root_id):
+            self.write_bundle(root_id, name, data)
+
+    def _delete_steps(self, root_id: str, number: int) -> None:
+        where = "WHERE root_id = :root AND name LIKE :name"
+        self._run(f"DELETE FROM output {where}", root=root_id, name=_step_pattern(number))  # noqa: S608
+
+    @stored
+    def list_steps(self, root_id: str, number: int) -> list[str]:
+        """The bundles of the steps of an unfinished task, in order."""
+        return self._run(
+            "SELECT DISTINCT name FROM output WHERE root_id = :root AND name LIKE :name ORDER BY name",
+            root=root_id,
+            name=_step_pattern(number),
+        ).scalars()
+
+    # --- the queue ---------------------------------------------------------------------------------------
+
+    @stored
+    def prepare_queue(self, version: str, ddl: str) -> None:
+        """Creates the tables of the job queue in a schema of their own, unless they exist."""
+        with self._db.transaction(durable=True):
+            self._db.lock_sequence(QUEUE_SCHEMA)
+            found = self._run(
+                "SELECT obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = :name",
+                name=QUEUE_SCHEMA,
+            ).scalars()
+            if found and found[0] != version:
+                raise UsageError(
+                    f"the schema {QUEUE_SCHEMA} of {self._db.place} has tables of {found[0]}, "
+                    f"but this crushpy uses {version}",
+                    f"Update crushpy everywhere, stop all workers, then DROP SCHEMA {QUEUE_SCHEMA} CASCADE: "
+                    "lists and results are not in it.",
+                )
+            if not found:
+                self._run(f"CREATE SCHEMA {QUEUE_SCHEMA}")
+                self._run(f"COMMENT ON SCHEMA {QUEUE_SCHEMA} IS '{version}'")
+                self._run(f"SET LOCAL search_path = {QUEUE_SCHEMA}")
+                self._db.execute(Statement[Any]("", ddl.replace("%", "%%"), None))
+                self._run("UPDATE crushpy.fleet_task SET queued = false")
+
+    # --- workers ---------------------------------------------------------------------------------------
+
+    @stored
+    def beat(self, worker: FleetWorker) -> tuple[bool, dict[tuple[str, int], int]]:
+        """A sign of life. Returns whether the worker should drain, and the tokens of its tasks by place; a
+        task that was stopped is missing."""
+        values = {"labels": json_text(worker.labels), "lacks": json_text(worker.lacks)}
+        draining = self._run(
+            "INSERT INTO fleet_worker (name, host, version, labels, slots, lacks, heartbeat) "  # noqa: S608
+            f"VALUES (:name, :host, :version, :labels, :slots, :lacks, {_NOW}) "
+            "ON CONFLICT (name) DO UPDATE SET lacks = :lacks, heartbeat = excluded.heartbeat "
+            "RETURNING draining",
+            name=worker.name,
+            host=worker.host,
+            version=worker.version,
+            slots=worker.slots,
+            **values,
+        ).scalar()
+        held = self._run(
+            "SELECT root_id, number, token FROM fleet_task WHERE worker = :name AND token <> 0 "
+            "AND NOT stopped",
+            name=worker.name,
+        ).dicts()
+        return draining, {(one["root_id"], one["number"]): one["token"] for one in held}
+
+    @stored
+    def sign_off(self, worker: str) -> None:
+        self._run("DELETE FROM fleet_worker WHERE name = :name", name=worker)
+
+    @stored
+    def drain(self, worker: str) -> bool:
+        """Tells a worker to take no more tasks; False if there is none of that name."""
+        return bool(
+            self._run("UPDATE fleet_worker SET draining = true WHERE name = :name", name=worker).rowcount
+        )
+
+    @stored
+    def list_workers(self) -> list[FleetWorker]:
+        """Those alive, by name."""
+        rows = self._run(
+            f"SELECT name, host, version, labels, slots, lacks, draining, ({_NOW} - heartbeat)::float8 "  # noqa: S608
+            "AS silent, (SELECT count(*) FROM fleet_task f WHERE f.worker = w.name AND f.token <> 0) "
+            f"AS running FROM fleet_worker w WHERE heartbeat > {_NOW} - {WORKER_TIMEOUT_S} ORDER BY name"
+        ).dicts()
+        return [_with_lists(FleetWorker, row, "labels", "lacks") for row in rows]
+
+    # --- statements ------------------------------------------------------------------------------------
+
+    def _run(self, statement: str, **values: Any) -> Rows[Any]:
+        return self._db.execute(handwritten(statement), **values)
+
+    def _set(self, root_id: str, number: int, **changes: Any) -> None:
+        columns = ", ".join(f"{name} = :{name}" for name in changes)
+        where = "WHERE root_id = :root AND number = :place"
+        self._run(f"UPDATE fleet_task SET {columns} {where}", root=root_id, place=number, **changes)  # noqa: S608
+
+    def _save(self, root_id: str, task: ListedTask) -> None:
+        self._db.execute(sql.SAVE_LISTED_TASK, root_id=root_id, **msgspec.structs.asdict(task))
+
+    def _one(self, root_id: str, number: int) -> FleetTask:
+        found = self._load("WHERE l.root_id = :root AND l.number = :number", root=root_id, number=number)
+        one = next(iter(found), None)
+        if one is None:
+            raise UsageError(
+                f"there is no task {number} in list {root_id}", "`crushpy fleet status` lists them."
+            )
+        return one
+
+    def _load(self, where: str, **values: Any) -> Iterator[FleetTask]:
+        for row in list(self._run(f"{_TASKS} {where}", **values).dicts()):
+            yield _fleet_task(row)
+
+
+def _fleet_task(row: Mapping[str, Any]) -> FleetTask:
+    task = ListedTask(**{name: row[name] for name in _LISTED})
+    own = {name: value for name, value in row.items() if name not in _LISTED}
+    return _with_lists(FleetTask, {**own, "task": task}, "deaths")
+
+
+def _with_lists(kind: type[T], row: Mapping[str, Any], *lists: str) -> T:
+    """A record of a row, some of whose columns hold JSON lists."""
+    values: dict[str, Any] = {**row, **{name: _texts(row[name]) for name in lists}}
+    return kind(**values)
+
+
+def _texts(value: str) -> tuple[str, ...]:
+    return msgspec.json.decode(value, type=tuple[str, ...])
+
+
+BASE_BUNDLE = "fleet-base.bundle"
+
+
+def result_name(number: int) -> str:
+    return f"fleet-result-{number}.bundle"
+
+
+def _step_pattern(number: int) -> str:
+    return f"fleet-step-{number}-%"
+
+
+def step_name(number: int, step: int) -> str:
+    """Sorted by step."""
+    return f"fleet-step-{number}-{step:04}"

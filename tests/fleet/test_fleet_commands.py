@@ -1,0 +1,107 @@
+"""`crushpy fleet`: what the user says reaches tasks on workers through the store."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripted_llm import Reply, ScriptedLLM
+from support.command import Cli
+from support.fleet_workers import Fleet, git, listed, named
+from support.headless import Run, until
+from support.task_model import asked, runs, writes
+
+pytestmark = pytest.mark.xdist_group("postgres")
+
+
+def states(fleet: Fleet) -> dict[str, str]:
+    return dict(fleet.query("SELECT name, state FROM listed_task"))
+
+
+def test_a_question_parks_the_task_and_the_answer_continues_it(
+    run: Run, cli: Cli, llm: ScriptedLLM, repository: Path, fleet: Fleet
+) -> None:
+    call = runs("touch x.txt")
+    llm.always(lambda body: call if body["messages"][-1]["role"] == "user" else Reply("Touched."))
+    fleet.worker()
+    root = run("--tasks", listed(repository, named("ask")), "--fleet", "--detach", env=fleet.env).result[
+        "text"
+    ]
+    until(lambda: fleet.query("SELECT token FROM fleet_task WHERE question <> ''") == [(0,)], "it is parked")
+    assert "touch x.txt" in cli("fleet", "answer", root, env=fleet.env).stdout
+    assert cli("fleet", "answer", root, "ask", "once", env=fleet.env).returncode == 0
+    until(lambda: states(fleet) == {"ask": "done"}, "it is done")
+    assert len(llm.requests) == 2
+    assert cli("fleet", "fetch", root, env=fleet.env).stdout == f"crushpy/{root}/ask\n"
+    assert "x.txt" in git(repository, "ls-tree", "--name-only", f"crushpy/{root}/ask")
+    logs = cli("fleet", "logs", root, "ask", env=fleet.env).stdout
+    assert "touch x.txt" in logs
+    assert "Touched." in logs
+
+
+def test_prompts_reach_a_running_task_and_stop_ends_one(
+    run: Run, cli: Cli, llm: ScriptedLLM, repository: Path, fleet: Fleet
+) -> None:
+    def answer(body: dict[str, Any]) -> Any:
+        if asked(body) == "endless":
+            return runs("sleep 300")
+        steered = any("turn left" in str(message.get("content")) for message in body["messages"])
+        return Reply("Left.") if steered else runs(f"sleep 0.{len(body['messages'])}")
+
+    llm.always(answer)
+    fleet.worker("--slots", "2")
+    file = listed(repository, named("endless"), named("walk"))
+    flags = ("--fleet", "--detach", "--allow", "bash(sleep)")
+    root = run("--tasks", file, *flags, env=fleet.env).result["text"]
+    until(lambda: fleet.query("SELECT count(DISTINCT session_id) FROM tool_run") == [(2,)], "both run")
+    assert cli("fleet", "steer", root, "walk", "turn left", env=fleet.env).returncode == 0
+    assert cli("fleet", "stop", root, "endless", env=fleet.env).returncode == 0
+    until(lambda: states(fleet) == {"endless": "interrupted", "walk": "done"}, "both have ended")
+    shown = json.loads(cli("fleet", "status", "--json", env=fleet.env).stdout)
+    [worker] = shown["workers"]
+    assert cli("fleet", "drain", worker["name"], env=fleet.env).returncode == 0
+    assert fleet.workers[0].wait(60) == 0
+
+
+def test_branches_without_conflicts_are_merged_and_the_others_are_named(
+    run: Run, cli: Cli, llm: ScriptedLLM, repository: Path, fleet: Fleet
+) -> None:
+    files = {"left": "b.txt", "right": "b.txt", "free": "c.txt"}
+
+    def answer(body: dict[str, Any]) -> Any:
+        first = body["messages"][-1]["role"] == "user"
+        return writes(files[asked(body)], asked(body)) if first else Reply("ok")
+
+    llm.always(answer)
+    fleet.worker("--slots", "3")
+    done = run(
+        "--tasks", listed(repository, *map(named, files)), "--fleet", "--allow", "write", env=fleet.env
+    )
+    assert done.code == 0, (done.stderr, fleet.told())
+    root = done.result["root_id"]
+    merged = cli("fleet", "merge", root, env=fleet.env)
+    assert merged.returncode == 1
+    assert f"crushpy/{root}/left and crushpy/{root}/right in b.txt" in merged.stderr
+    assert git(repository, "ls-tree", "--name-only", f"crushpy/{root}/merged").split() == ["a.txt", "c.txt"]
+    assert git(repository, "status", "--porcelain") == ""
+
+
+def test_the_rules_of_the_worker_are_a_ceiling(
+    run: Run, llm: ScriptedLLM, repository: Path, fleet: Fleet
+) -> None:
+    call = runs("touch x.txt")
+    llm.always(lambda body: call if body["messages"][-1]["role"] == "user" else Reply("ok"))
+    fleet.worker("--accept-yolo", env={"CRUSHPY_PERMISSIONS__DENY": '["bash(touch)"]'})
+    done = run("--tasks", listed(repository, named("t")), "--fleet", "--yolo", env=fleet.env)
+    assert done.code == 0, (done.stderr, fleet.told())
+    assert "Denied" in str(llm.requests[-1].body["messages"][-1]["content"])
+    assert done.result["tasks"][0]["branch"] == ""
+
+
+def test_yolo_counts_only_on_workers_that_accept_it(
+    run: Run, llm: ScriptedLLM, repository: Path, fleet: Fleet
+) -> None:
+    llm.always(lambda body: runs("touch x.txt") if body["messages"][-1]["role"] == "user" else Reply("ok"))
+    fleet.worker()
+    run("--tasks", listed(repository, named("t")), "--fleet", "--yolo", "--detach", env=fleet.env)
+    until(lambda: fleet.query("SELECT count(*) FROM fleet_task WHERE question <> ''") == [(1,)], "it asks")

@@ -1,0 +1,108 @@
+"""A database of its own, a repository to work in, and workers as processes with homes of their own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crushpy.sandbox.finding import find_sandbox
+from support.headless import PATIENCE, is_alive
+from support.postgres_server import Server
+
+
+def git(folder: Path, *words: str) -> str:
+    return subprocess.run(
+        ["git", "-C", str(folder), *words], check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+@pytest.fixture
+def repository(workspace: Path) -> Path:
+    git(workspace, "init", "-q", "-b", "main")
+    git(workspace, "config", "user.name", "Ada")
+    git(workspace, "config", "user.email", "ada@example.org")
+    (workspace / "a.txt").write_text("one\n")
+    git(workspace, "add", "-A")
+    git(workspace, "commit", "-qm", "first")
+    return workspace
+
+
+def listed(folder: Path, *tasks: dict[str, Any]) -> str:
+    """A file with these tasks."""
+    (folder.parent / "list.json").write_text(json.dumps(tasks))
+    return str(folder.parent / "list.json")
+
+
+def named(name: str, **more: Any) -> dict[str, Any]:
+    return {"prompt": name, "name": name, **more}
+
+
+class Fleet:
+    """The database, and what runs against it."""
+
+    def __init__(self, server: Server, name: str, folder: Path, env: dict[str, str]) -> None:
+        self.server, self.name = server, name
+        self._folder, self._env = folder, env
+        self.env = {"CRUSHPY_DATABASE_URL": server.url(name), "CRUSHPY_LEASE_SECONDS": "12"}
+        self.workers: list[subprocess.Popen[str]] = []
+
+    def query(self, statement: str) -> list[tuple[Any, ...]]:
+        import psycopg
+
+        with psycopg.connect(
+            self.env["CRUSHPY_DATABASE_URL"], options="-c search_path=crushpy"
+        ) as connection:
+            return connection.execute(statement.encode()).fetchall()
+
+    def worker(
+        self, *args: str, env: dict[str, str] | None = None, launcher: tuple[str, ...] = ()
+    ) -> "subprocess.Popen[str]":
+        home = self._folder / f"machine-{len(self.workers)}"
+        home.mkdir(mode=0o700)
+        sandbox = () if find_sandbox("on").on else ("--no-sandbox",)
+        with (home / "output.txt").open("w") as output:
+            process = subprocess.Popen(
+                [*launcher, sys.executable, "-m", "crushpy", "worker", *sandbox, *args],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                text=True,
+                cwd=home,
+                env={**os.environ, **self._env, **self.env, "CRUSHPY_HOME": str(home), **(env or {})},
+            )
+        self.workers.append(process)
+        return process
+
+    def told(self, number: int = 0) -> str:
+        """What a worker printed."""
+        return (self._folder / f"machine-{number}" / "output.txt").read_text()
+
+    def close(self) -> None:
+        for process in self.workers:
+            if process.poll() is None:
+                process.send_signal(signal.SIGCONT)
+                process.kill()
+            process.wait(PATIENCE)
+
+
+@pytest.fixture
+def fleet(postgres: Server, tmp_path: Path, llm_env: dict[str, str]) -> Iterator[Fleet]:
+    pytest.importorskip("procrastinate")
+    name = postgres.fresh()
+    fleet = Fleet(postgres, name, tmp_path, llm_env)
+    yield fleet
+    fleet.close()
+    postgres.drop(name)
+
+
+def children(process: int) -> list[int]:
+    found = subprocess.run(
+        ["ps", "-o", "pid=", "--ppid", str(process)], capture_output=True, text=True
+    ).stdout
+    return [int(one) for one in found.split() if is_alive(int(one))]
