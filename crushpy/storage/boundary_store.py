@@ -138,9 +138,7 @@ class BoundaryStore(Subject):
     @stored
     def load_conversation(self, root_id: str) -> list[StoredBoundary]:
         """All boundaries of a conversation, oldest first."""
-        return [
-            session_rows.boundary_from_row(row) for row in self._db.execute(sql.LIST_BOUNDARIES, root=root_id)
-        ]
+        return list(map(session_rows.boundary_from_row, self._db.execute(sql.LIST_BOUNDARIES, root=root_id)))
 
     @stored
     def load_reach(self, session_id: str) -> list[tuple[str, int]]:

@@ -32,10 +32,8 @@ class MessageStore(Subject):
     @stored
     def load(self, session_id: str) -> list[Message]:
         """The session's own messages, in order."""
-        return [
-            session_rows.message_from_row(row)
-            for row in self._db.execute(sql.LIST_MESSAGES, session=session_id)
-        ]
+        rows = self._db.execute(sql.LIST_MESSAGES, session=session_id)
+        return [session_rows.message_from_row(row) for row in rows]
 
     @stored
     def load_ends(self, session_id: str, many: int) -> list[Message]:

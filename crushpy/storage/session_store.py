@@ -112,9 +112,7 @@ class SessionStore(Subject):
 
     def _load_conversation(self, root_id: str) -> list[records.SessionInfo]:
         """Every session of a conversation, oldest first: continuations, branches, tasks."""
-        return [
-            session_rows.session_from_row(row) for row in self._db.execute(sql.LIST_SESSIONS, root=root_id)
-        ]
+        return list(map(session_rows.session_from_row, self._db.execute(sql.LIST_SESSIONS, root=root_id)))
 
     load_conversation = stored(_load_conversation)
 
