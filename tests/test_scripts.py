@@ -87,6 +87,23 @@ def test_what_is_set_up_already_is_left_alone(checkout: Path) -> None:
             assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+@pytest.mark.parametrize("installer", ["uv", "pip"])
+def test_the_installer_shows_its_progress(checkout: Path, tmp_path: Path, installer: str) -> None:
+    """Nothing silences the installer: its bar is what the first start shows."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", checkout / ".venv"], check=True)
+    (tmp_path / "programs").mkdir()
+    told = 'case "$1" in --version) echo "uv 1.0";; *) echo "progress of $@";; esac\n'
+    program(tmp_path / "programs/uv", f"#!/bin/sh\n{told}")
+    (checkout / ".venv/bin/python").unlink()
+    program(checkout / ".venv/bin/python", '#!/bin/sh\n[ "$2" = pip ] && echo "progress of $@"\nexit 0\n')
+    path = f"{tmp_path}/programs:{os.environ['PATH']}"
+    done = run(checkout / "bin/setup", PATH=path, INSTALLER=installer)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "", "what crushpy prints may be piped"
+    assert done.stderr.count("progress of") >= 2
+    assert "--quiet" not in done.stderr
+
+
 def test_a_folder_that_is_no_environment_is_not_removed(checkout: Path) -> None:
     (checkout / ".venv").mkdir()
     (checkout / ".venv/mine").touch()

@@ -49,7 +49,7 @@ from crushpy.engine.user_settings import UserSettings
 from crushpy.llm.errors import ModelError
 from crushpy.llm.learnt import LearntModels
 from crushpy.llm.provider_factory import UNNAMED, default_model, find_endpoint
-from crushpy.permissions.rules import RuleSet, escaped
+from crushpy.permissions.rules import WEB_SEARCH_RULE, RuleSet, escaped
 from crushpy.sandbox.repository import git_folders
 from crushpy.security.private_files import write_private
 from crushpy.security.sanitize import encodable
@@ -78,6 +78,8 @@ async def open_conversation(
     conversation = Conversation(runtime)
     if not loaded.stored and (new := _new_instructions(environment.paths.instructions_file, loaded.info)):
         runtime.events(Notice(f"New or changed instructions since the last start here: {', '.join(new)}"))
+    for name in options.add_dir:
+        await conversation.add_folder(name)
     if not options.read_only and any_unfinished(environment.paths.undo):
         await conversation.files.recover()
     if not options.read_only and environment.paths.worktrees.is_dir():
@@ -145,8 +147,11 @@ def _build_runtime(
 
     context.jobs.on_ended = on_job_ended
     user_settings = UserSettings(settings, paths, environment.cwd)
+    rules = _rules(environment, options, workspaces, additions.tools)
+    forbidden = any(rule.tool == WEB_SEARCH_RULE for rule in (*rules.deny, *rules.ask))
+    models.web_search = settings.web_search == "on" and not forbidden
     permissions = PermissionOptions(
-        _rules(environment, options, workspaces, additions.tools),
+        rules,
         options.interactive or additions.answers,
         options.yolo,
         loaded.info.mode or settings.permissions.mode,
@@ -156,6 +161,8 @@ def _build_runtime(
     change_recorder = ChangeRecorder(store, undo_files, context.jobs, session, events)
     run_summary = RunSummary(store)
     approvals = Approvals(permissions, context, session, user_settings, events)
+    for folder in approvals.folders:
+        undo_files.add(folder)
     if (additions.answers or not options.read_only) and _has_hooks(environment):
         from crushpy.extensions.hooks.command_hooks import CommandHooks
         from crushpy.extensions.hooks.hook_config import read_hooks

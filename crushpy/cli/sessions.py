@@ -335,7 +335,8 @@ def _branch_line(branch: "Branch") -> str:
     if boundary is None or boundary.trigger == "fork":
         words.append(one_line(session.title))
     else:
-        words.append(f"{boundary.trigger}: {boundary.tokens_before:,} -> {boundary.tokens_after:,} tokens")
+        tokens = boundary.tokens_words(boundary.reported_after).replace("→", "->")
+        words.append(f"{boundary.trigger}: {tokens or 'unknown'} tokens")
         facts = of_this_boundary(boundary.facts).values()
         total, carried = sum(count.total for count in facts), sum(count.carried for count in facts)
         if total:

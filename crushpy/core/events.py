@@ -47,6 +47,8 @@ class PromptCommitted(Event, frozen=True, tag="prompt"):
     images: tuple[ImageInfo, ...] = ()
     """A description of each picture."""
     steers: bool = False
+    pasted: tuple[tuple[int, int], ...] = ()
+    """Start and end of what is not the user's own words."""
 
 
 class TextDelta(Event, frozen=True, tag="text"):

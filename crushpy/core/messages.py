@@ -341,6 +341,11 @@ class Message(Data, frozen=True):
         return "".join(part.text for part in self.parts if isinstance(part, Text))
 
     @property
+    def pasted(self) -> tuple[tuple[int, int], ...]:
+        """Start and end, in `text`, of what is not the user's own words."""
+        return next((part.pasted for part in self.parts if isinstance(part, Text)), ())
+
+    @property
     def has_bound_thinking(self) -> bool:
         """Whether its model accepts it only after an unchanged prefix."""
         thoughts = (part for part in self.parts if isinstance(part, Thinking))

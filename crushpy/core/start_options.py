@@ -76,6 +76,10 @@ class StartOptions(Data, frozen=True):
             setting="permissions.mode",
         ),
     ] = ""
+    add_dir: Annotated[
+        tuple[str, ...],
+        StartFlag(("--add-dir",), "Work in this folder as well: the same rules. Repeatable.", "DIR"),
+    ] = ()
     yolo: Annotated[bool, StartFlag(("--yolo",), "Allow everything that no rule denies.")] = False
     image: Annotated[
         tuple[str, ...],

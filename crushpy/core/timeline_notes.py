@@ -101,7 +101,7 @@ def decision_words(decision: CallDecision) -> str:
         how = {"allowed": "allowed", "denied": "denied", "unasked": "not allowed, no user to ask"}
         verdict = how[decision.verdict]
         said = [f"{verdict}, {moment}", decision.reason.removeprefix(f"{verdict} ")]
-    if decision.mode not in ("", "ask"):
+    if decision.mode not in ("", "ask") and "the mode" not in decision.reason:
         said.append({"edits": "edits allowed", "plan": "plan mode"}.get(decision.mode, decision.mode))
     if decision.sandbox:
         said.append(f"sandbox {decision.sandbox}" if decision.sandbox != "none" else "no sandbox")

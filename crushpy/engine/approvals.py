@@ -1,6 +1,7 @@
 """Decides whether a call may run: by rules, then by asking the user, whose answer may be remembered."""
 
 import asyncio
+import os
 import shlex
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -10,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from crushpy.core.access import Access, AnswerChoice, AnswerKind, Mode, Privileges
+from crushpy.core.errors import UsageError
 from crushpy.core.events import ApprovalDone, ApprovalNeeded, Event, Notice
 from crushpy.core.messages import CallDecision, Data, Display, Json, ToolCall, headline
 from crushpy.engine.environment import NAMES
@@ -18,8 +20,9 @@ from crushpy.engine.session.session import LiveSession
 from crushpy.engine.user_settings import UserSettings
 from crushpy.permissions.decide import decide
 from crushpy.permissions.decision import Decision, ExecutionContext, missing_needs
-from crushpy.permissions.path_rules import unreadable_below
-from crushpy.permissions.rules import RuleSet, in_mode
+from crushpy.permissions.path_rules import crushpy_folders, unreadable_below
+from crushpy.permissions.rules import FOLDER, RuleSet, escaped, in_mode
+from crushpy.sandbox.filesystem_view import writable_folders
 from crushpy.tools.base import ToolContext
 from crushpy.tools.errors import ConsentNeeded
 from crushpy.util.spawn import spawn
@@ -118,6 +121,7 @@ class Approvals:
     ) -> None:
         self._options, self._rules = options, options.rules
         self._workspace, self._jobs = context.cwd, context.jobs
+        self._jobs.folders = lambda: self.folders
         self._session = session
         self._user_settings = user_settings
         self._emit = emit
@@ -184,6 +188,24 @@ class Approvals:
             granted = RuleSet.from_strings(allow=(*self.grants, *self._always))
             rules = msgspec.structs.replace(rules, allow=(*rules.allow, *granted.allow))
         return in_mode(self.mode, rules)
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Folders that count as the workspace, beside it."""
+        return self._in_force().folders
+
+    async def add_folder(self, name: str) -> Path:
+        """Makes a second folder part of the workspace, for this conversation. Raises UsageError."""
+        folder = Path(os.path.realpath(self._workspace / Path(name).expanduser()))
+        if not folder.is_dir():
+            raise UsageError(f"{name} is not a folder.", "Name a folder that exists.")
+        writable_folders((str(folder),), crushpy_folders(), "--add-dir")
+        await self._grant((f"{FOLDER}({escaped(str(folder))})",))
+        return folder
+
+    async def _grant(self, rules: tuple[str, ...]) -> None:
+        self.grants = tuple(dict.fromkeys((*self.grants, *rules)))
+        await self._session.update(grants=self.grants)
 
     async def rule(
         self,
@@ -308,8 +330,7 @@ class Approvals:
             batch.once = call.name
             batch.allowed = frozenset(one.id for one in alike) if chosen.key == ALL else batch.allowed
         if chosen.kind == "conversation":
-            self.grants = tuple(dict.fromkeys((*self.grants, *chosen.rules)))
-            await self._session.update(grants=self.grants)
+            await self._grant(chosen.rules)
         if chosen.kind == "always":
             self._always = (*self._always, *chosen.rules)
             self._user_settings.allow_rules(chosen)

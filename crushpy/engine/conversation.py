@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -429,6 +430,22 @@ class Conversation:
     def running_jobs(self) -> tuple[RunningJob, ...]:
         """Background commands that have not ended."""
         return self._workspace.jobs.running()
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """The added folders."""
+        return self._approvals.folders
+
+    async def add_folder(self, name: str) -> Path:
+        """Makes a second folder part of the workspace: the same rules, sandbox and undo. Stored with the
+        conversation. Raises UsageError."""
+        folder = await self._approvals.add_folder(name)
+        self._runtime.undo_files.add(folder)
+        return folder
+
+    async def stop_job(self, job_id: str) -> None:
+        """Ends a background command and everything it started."""
+        await self._workspace.jobs.get(job_id).kill()
 
     @property
     def sandbox(self) -> str:

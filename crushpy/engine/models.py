@@ -65,6 +65,8 @@ class Models:
         self._served: dict[str, ServedModel] = {}
         """The models that servers described before the first request."""
         self._protocols: dict[str, str] = {}
+        self.web_search = False
+        """Offer web search: the settings want it, and no rule forbids it."""
 
     def for_tools(self, tool_specs: ToolSpecs) -> "Models":
         """The same models and connections, with other tools."""
@@ -246,6 +248,7 @@ class Models:
             system=session.system,
             messages=messages,
             tools=self._tool_specs(self._terms(session) if session.compaction == "llm" else None),
+            web_search=self.web_search,
             max_output_tokens=self.info(session.model).max_output_tokens,
             effort=self.settings.effort,
         )
@@ -267,11 +270,12 @@ class Models:
             limits.longest_summary,
         )
 
-    def priced(self, message: Message) -> Message:
-        """The reply with the cost of its usage filled in."""
+    def priced(self, message: Message, search_cost: float = 0.0) -> Message:
+        """The reply with the cost of its usage filled in, and of web searches."""
         if message.usage is None:
             return message
-        return msgspec.structs.replace(message, usage=self.with_cost(message.model, message.usage))
+        usage = self.with_cost(message.model, message.usage) + Usage(cost=search_cost)
+        return msgspec.structs.replace(message, usage=usage)
 
     def with_cost(self, model: str, usage: Usage) -> Usage:
         """`usage` with its cost, unless the provider reported it."""

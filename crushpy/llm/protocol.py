@@ -23,6 +23,8 @@ class Request(Data, frozen=True):
     system: str
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
+    web_search: bool = False
+    """Offer the vendor's own web search, if its protocol has one."""
     max_output_tokens: int | None = None
     effort: str = ""
     """Thinking effort if the model supports it: low, medium, high. Empty: the provider's default."""
@@ -79,6 +81,8 @@ class Done(Data, frozen=True, tag="done"):
     finish: Finish
     usage: Usage | None = None
     """None if the provider reported none."""
+    search_cost: float = 0.0
+    """Of web searches, in US dollars."""
     status_moved: bool = False
     """The server refused a trailing system message, so the status was appended to the last one instead."""
     thinking_dropped: bool = False

@@ -52,7 +52,7 @@ class ExecutionContext(Data, frozen=True):
 
 def decide_path(access: Access, rules: RuleSet, workspace: Path) -> Decision:
     """Reading inside the workspace needs no rule; any other access to a path does."""
-    target = TouchedPath(access.value, workspace)
+    target = TouchedPath(access.value, workspace, rules.folders)
     decided = strictest(
         rules, lambda rule: forbids(rule, access, target), lambda rule: allows(rule, access, target)
     )

@@ -3,7 +3,7 @@
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
 
@@ -26,11 +26,16 @@ _IGNORES_CASE = sys.platform in ("darwin", "win32")
 class TouchedPath:
     """A path a call would touch, as written and with links resolved."""
 
-    def __init__(self, path: str, workspace: Path) -> None:
+    def __init__(self, path: str, workspace: Path, folders: Sequence[Path] = ()) -> None:
+        """`folders` count as the workspace for the paths in them: rules are relative to them."""
         self._path = os.path.join(workspace, path)  # noqa: PTH118  # on the path of every call: a third faster
         self.real = Path(os.path.realpath(self._path))
         self.workspace = workspace
         self.root = Path(os.path.realpath(workspace))
+        around = [folder for folder in folders if self.real.is_relative_to(folder)]
+        self._is_added = bool(around) and not self.real.is_relative_to(self.root)
+        if self._is_added:
+            self.root = self.workspace = around[0]
 
     @cached_property
     def written(self) -> Path:
@@ -52,7 +57,8 @@ class TouchedPath:
     @property
     def shown(self) -> str:
         """For display: relative if inside the workspace."""
-        return str(self.real.relative_to(self.root)) if self.inside else str(self.real)
+        relative = self.inside and not self._is_added
+        return str(self.real.relative_to(self.root)) if relative else str(self.real)
 
 
 def applies_to(rule: Rule, access: Access) -> bool:
@@ -179,7 +185,7 @@ def unreadable_below(
     Rules about the folder itself were applied when the search was decided.
     """
     reading = Access(tool, "path", str(real))
-    folder = TouchedPath(str(place), workspace)
+    folder = TouchedPath(str(place), workspace, rules.folders)
     ask_rules = () if yolo else (rule for rule in rules.ask if not forbids(rule, reading, folder))
     applicable = [rule for rule in (*rules.deny, *ask_rules) if applies_to(rule, reading)]
     hidden = secret_places_in(real)
@@ -194,7 +200,7 @@ def unreadable_below(
             outside and holds_variables(Path(path).name)
         ):
             return True
-        targets = [TouchedPath(each, workspace) for each in {found, str(place / path)}]
+        targets = [TouchedPath(each, workspace, rules.folders) for each in {found, str(place / path)}]
         return any(forbids(rule, reading, target) for rule in applicable for target in targets)
 
     return is_skipped

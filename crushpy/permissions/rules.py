@@ -1,9 +1,11 @@
 """Permission rules: `tool` or `tool(pattern)` in three lists, and the rules each mode adds."""
 
+import os
 import re
 from collections.abc import Collection, Iterable
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -43,9 +45,15 @@ def escaped(path: str) -> str:
 READ, WRITE, RUN, TALK = "view", "write", "bash", "fetch"
 """Rules for these tools apply to every tool that reads files, writes files, runs commands or fetches."""
 
-NETWORK = "network"
-RIGHTS: ToolTable = {NETWORK: ToolAccess("host", writes=True)}
-"""What rules can name besides tools: what commands get beyond the sandbox."""
+NETWORK, FOLDER = "network", "folder"
+WEB_SEARCH_RULE = "web_search"
+RIGHTS: ToolTable = {
+    NETWORK: ToolAccess("host", writes=True),
+    FOLDER: ToolAccess("path", writes=True),
+    WEB_SEARCH_RULE: ToolAccess("none"),
+}
+"""What rules can name besides tools: what commands get beyond the sandbox, folders that count as the
+workspace, and searches by the model's vendor."""
 
 RUNS_ANYTHING = word_set(
     "sh bash dash zsh ksh fish eval exec source . sudo doas su xargs nohup parallel busybox"
@@ -117,6 +125,12 @@ class RuleSet(Data, frozen=True):
     deny: tuple[Rule, ...] = ()
     closed: str = ""
     """Why anything that could change something is denied instead of asked about; empty if it asks."""
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Folders that count as the workspace, beside it."""
+        named = [re.sub(r"\\(.)", r"\1", rule.pattern) for rule in self.allow if rule.tool == FOLDER]
+        return tuple(Path(os.path.realpath(Path(name).expanduser())) for name in named if name)
 
     @staticmethod
     def from_strings(

@@ -191,6 +191,7 @@ def _names_host(rule: Rule, host: str) -> bool:
 
 def _writable_folders(rules: RuleSet, workspace: Path) -> Iterator[str]:
     """The folders outside the workspace that allow rules open as a whole."""
+    yield from map(str, rules.folders)
     for rule in rules.allow:
         folder, rest = rule.pattern[:-3], rule.pattern[-3:]
         if rule.tool == WRITE and rest == "/**" and re.match(r"~?/", folder):

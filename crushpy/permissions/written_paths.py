@@ -169,7 +169,7 @@ class WritePolicy:
         return parts, needs
 
     def _decide_path(self, path: str, *, creates: bool = False) -> tuple[list[Decision], Privileges]:
-        target = TouchedPath(path, self._workspace)
+        target = TouchedPath(path, self._workspace, self._rules.folders)
         if not target.inside:
             if any(target.real.is_relative_to(folder) for folder in _PRIVATE):
                 return [], Privileges()

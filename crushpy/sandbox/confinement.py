@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from crushpy.core.access import Privileges
 from crushpy.core.messages import Data
+from crushpy.core.paths import private_dir
 from crushpy.sandbox.filesystem_view import FilesystemView, SandboxConfig
 from crushpy.sandbox.finding import NAMESPACES, Sandbox, find_overlay_kind
 from crushpy.sandbox.mounts import Mount, OverlayKind, landlock_rules, seatbelt_profile
@@ -188,7 +189,7 @@ class Bubblewrap(Unconfined):
             self._signature = signature
         found = self._current.get(needs)
         if found is None or not found.alive:
-            self._config.outputs.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private_dir(self._config.outputs)
             found = self._current[needs] = self._start(needs)
             self._started.append((needs, found))
         return found

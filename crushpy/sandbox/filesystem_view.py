@@ -115,8 +115,10 @@ class SandboxConfig(Data, frozen=True):
     """Whether an allowed host may resolve to this machine or its network."""
 
 
-def writable_folders(names: Iterable[str], own_folders: Iterable[Path]) -> tuple[str, ...]:
-    """The folders of the setting `sandbox.write`. Raises SettingsError for one that would open too much."""
+def writable_folders(
+    names: Iterable[str], own_folders: Iterable[Path], setting: str = "sandbox.write"
+) -> tuple[str, ...]:
+    """The folders of a setting or flag. Raises SettingsError for one that would open too much."""
     folders = [str(Path(name).expanduser()) for name in names]
     if not folders:  # there may be no home folder
         return ()
@@ -125,7 +127,7 @@ def writable_folders(names: Iterable[str], own_folders: Iterable[Path]) -> tuple
         real = "/" if "\0" in folder else os.path.realpath(folder)
         if is_below(home, real.rstrip("/")) or any(is_below(real, each) for each in own):
             raise SettingsError(
-                f"sandbox.write: {clean(folder)} is a folder that commands must not change as a whole.",
+                f"{setting}: {clean(folder)} is a folder that commands must not change as a whole.",
                 "Name folders of projects, not the home folder, one above it, or crushpy's own.",
             )
     return tuple(folders)

@@ -45,6 +45,8 @@ PROJECT_MAY_NOT = frozenset(
         ("providers",),
         ("mcp",),
         ("hooks",),
+        ("status_line",),
+        ("web_search",),
         ("database_url",),
         ("permissions", "allow"),
         ("permissions", "private_hosts"),

@@ -234,6 +234,18 @@ class ProviderSettings(Data, frozen=True):
     ] = "auto"
 
 
+class StatusLine(Data, frozen=True):
+    """A line of the user's own in the status bar."""
+
+    command: Annotated[
+        str,
+        Meta(
+            description="A shell command whose first line of output the status bar shows; it gets the state "
+            "as JSON on its input and has 300 ms. Only in your own settings."
+        ),
+    ] = ""
+
+
 class McpTools(Data, frozen=True):
     """Which tools of a server are offered; names may contain `*`."""
 
@@ -313,6 +325,13 @@ class Settings(Data, frozen=True):
         Literal["", "low", "medium", "high"],
         Meta(description="Effort of a reasoning model; empty: the model's default."),
     ] = ""
+    web_search: Annotated[
+        Literal["off", "on"],
+        Meta(
+            description="Offer the vendor's own web search (Anthropic, OpenAI Responses, Gemini), which "
+            "costs money for each search; a deny or ask rule `web_search` switches it off."
+        ),
+    ] = "off"
     database_url: Annotated[
         str,
         Meta(
@@ -347,6 +366,7 @@ class Settings(Data, frozen=True):
     permissions: PermissionSettings = PermissionSettings()
     sandbox: SandboxSettings = SandboxSettings()
     undo: UndoSettings = UndoSettings()
+    status_line: StatusLine = StatusLine()
     models: dict[str, ModelSettings] = msgspec.field(default_factory=dict[str, ModelSettings])
     providers: dict[str, ProviderSettings] = msgspec.field(default_factory=dict[str, ProviderSettings])
     mcp: dict[str, McpServerSettings] = msgspec.field(default_factory=dict[str, McpServerSettings])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from crushpy.core.errors import CrushpyError
 from crushpy.tui.terminal.clipboard import existing_images
+from crushpy.tui.widgets.completer import what_becomes_of
 from crushpy.util.mentions import mentioned_files
 
 if TYPE_CHECKING:
@@ -110,11 +111,12 @@ class Attaching:
             self._chat.attachments.add(image, tokens)
 
 
-def _existing(names: list[str], folder: str) -> tuple[str, ...]:
-    """The names that are files: a decorator or a user name is not."""
-    found: list[str] = []
+def _existing(names: list[str], folder: str) -> tuple[tuple[str, str], ...]:
+    """The names that are files, and what becomes of each: a decorator or a user name is not."""
+    found: list[tuple[str, str]] = []
     for name in names:
         with suppress(OSError, ValueError, RuntimeError):  # an unknown home folder, or not a valid path
-            if (folder / Path(name).expanduser()).is_file():
-                found.append(name)
+            path = folder / Path(name).expanduser()
+            if path.is_file():
+                found.append((name, what_becomes_of(path)))
     return tuple(found)

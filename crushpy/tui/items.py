@@ -20,6 +20,23 @@ OWN_COMMAND = "!"
 """The name of a `ToolItem` for a command of the user, which the model does not see."""
 
 
+MAX_PASTE_LINES, MAX_PASTE_CHARS = 10, 1_000
+"""A paste larger than either is folded to a mark."""
+
+
+def line_count(text: str) -> int:
+    return text.count("\n") + (not text.endswith("\n"))
+
+
+def too_large(text: str) -> bool:
+    return len(text) > MAX_PASTE_CHARS or line_count(text) > MAX_PASTE_LINES
+
+
+def paste_label(text: str) -> str:
+    size = line_count(text)
+    return f"pasted {size:,} lines" if size > 1 else f"pasted {len(text):,} characters"
+
+
 class UserItem(messages.Data, frozen=True):
     """A prompt, as the user wrote it. Long ones are folded."""
 
@@ -27,6 +44,20 @@ class UserItem(messages.Data, frozen=True):
     images: tuple[messages.ImageInfo, ...] = ()
     message_id: str = ""
     sent: SentState = ""
+    pasted: tuple[tuple[int, int], ...] = ()
+    """Start and end of what was pasted."""
+
+    @property
+    def without_pastes(self) -> str:
+        """The text with a mark for each large paste; unchanged if it consists of pastes only."""
+        parts: list[str] = []
+        typed, end = "", 0
+        for start, stop in self.pasted:
+            if too_large(self.text[start:stop]):
+                parts += [self.text[end:start].strip(), f"[{paste_label(self.text[start:stop])}]"]
+                typed, end = typed + parts[-2], stop
+        rest = self.text[end:].strip()
+        return " ".join(filter(None, (*parts, rest))) if parts and (typed or rest) else self.text
 
 
 class ReplyItem(messages.Data, frozen=True):
@@ -163,6 +194,8 @@ class BoundaryItem(messages.Data, frozen=True):
     sessions_before: int = 0
     messages_before: int = 0
     """Sessions and messages before it that are not shown."""
+    reported: int | None = None
+    """The tokens that the first reply after it reported; None: not yet."""
     reach: str = ""
     """How to get to its keys."""
     offers: tuple[ItemAction, ...] = ALL_BOUNDARY_ACTIONS

@@ -1,18 +1,26 @@
 """Updates the status bar from events and from the state of the conversation."""
 
 import asyncio
+import os
+from asyncio.subprocess import DEVNULL, PIPE
+from contextlib import suppress
 from pathlib import Path
+from signal import SIGKILL
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from crushpy.context.forecast import turns_left_hint
 from crushpy.core import events
+from crushpy.security.sanitize import one_line
 from crushpy.tui.widgets.status_bar import MODE_WORDS, Reading, StatusBar
 
 if TYPE_CHECKING:
     from crushpy.engine.conversation import Conversation
 
+COMMAND_TIMEOUT_S = 0.3
+MAX_LINE_BYTES = 2_000
+"""For the user's own command."""
 READING_PAUSE_S = 0.1
 """Between two readings of the gauge while calls end."""
 _REFRESHED_BY = (
@@ -35,6 +43,8 @@ class StatusPresenter:
         self._conversation: Conversation | None = None
         self._questions: set[str] = set()
         self._reading_due = False
+        self._told = b""
+        """What the user's command was told last: it runs again once something else is to be told."""
 
     def follow(self, conversation: "Conversation", *, yolo: bool) -> None:
         self._conversation = conversation
@@ -65,6 +75,34 @@ class StatusPresenter:
             reading=_reading(conversation),
             forecast=turns_left_hint(conversation.context.forecast(costs=False)),
         )
+        if conversation.settings.status_line.command:
+            self._run_command(conversation)
+
+    def _run_command(self, conversation: "Conversation") -> None:
+        """Runs the user's command for the status bar, unless it would be told what it was told last."""
+        info, reading = conversation.info, self._bar.state.reading
+        context, cost = {"used": reading.used, "window": reading.window}, conversation.usage.cost
+        state = {"session_id": info.id, "cwd": info.cwd, "model": info.model, "mode": conversation.mode}
+        told = msgspec.json.encode({**state, "context": context, "cost": cost})
+        if told != self._told and self._bar.is_running:
+            self._told = told
+            command = conversation.settings.status_line.command
+            self._bar.run_worker(self._show_line(command, info.cwd, told), group="line", exclusive=True)
+
+    async def _show_line(self, command: str, cwd: str, told: bytes) -> None:
+        """The last line stays if the command fails or takes too long."""
+        process = await asyncio.create_subprocess_shell(
+            command, PIPE, PIPE, stderr=DEVNULL, cwd=cwd, start_new_session=True
+        )
+        try:
+            output, _ = await asyncio.wait_for(process.communicate(told), COMMAND_TIMEOUT_S)
+            if process.returncode == 0:
+                self.set(line=one_line(output[:MAX_LINE_BYTES].decode(errors="replace").split("\n")[0]))
+        except TimeoutError:
+            pass
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, SIGKILL)  # also what it started
 
     def _clear_questions(self) -> None:
         self._questions.clear()

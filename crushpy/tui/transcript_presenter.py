@@ -60,6 +60,8 @@ class TranscriptPresenter:
         self._tools: dict[str, tuple[int, ToolItem]] = {}
         self._marks = NoteMaker()
         self._last_message = ""
+        self._card: int | None = None
+        """The card whose tokens the next reply reports."""
         self._stored: dict[int, str] = {}
         """Ids of messages that were shown before they were stored, by their keys in the view."""
 
@@ -116,7 +118,7 @@ class TranscriptPresenter:
         `opening` is the boundary it begins with, `states` tells which messages are not sent whole, and
         `marks` what happened between its messages.
         """
-        self._reply = self._thinking = None
+        self._reply = self._thinking = self._card = None
         self._tools.clear()
         self._stored.clear()
         self._view.set_items(
@@ -155,14 +157,12 @@ class TranscriptPresenter:
                     shown = (key for key in (self._thinking, self._reply) if key is not None)
                     self._stored.update(dict.fromkeys(shown, event.message_id))
                 self._end_reply()
-                if isinstance(event, events.MessageCommitted) and event.interrupted:
-                    self.show(NoticeItem(CUT_REPLY))
             case events.Retry():
                 self._drop_reply()
                 if event.status is None and event.attempt == 1:  # no answer: more than a busy server
                     self.show(NoticeItem(event.reason, "warning"))
             case events.PromptCommitted():
-                self.show(UserItem(event.text, event.images, event.message_id))
+                self.show(UserItem(event.text, event.images, event.message_id, pasted=event.pasted))
             case events.ToolCalled():
                 self._add_tool(event)
             case events.ToolStarted():
@@ -175,13 +175,21 @@ class TranscriptPresenter:
             case events.ToolFinished():
                 self._finish_tool(event)
             case events.BoundaryCommitted():
-                self.show(
-                    self._placed(BoundaryItem(event, event.summary, event.evidence, event.pins, event.rules))
-                )
+                card = BoundaryItem(event, event.summary, event.evidence, event.pins, event.rules)
+                self._card = self._view.add(self._placed(card))
+            case events.UsageReported():
+                self._report_size(event.call.total)
             case _:
                 pass
         if type(event) is not events.TextDelta and (mark := self._marks.make_note(event)) is not None:
             self.show(_mark_item(mark))
+
+    def _report_size(self, tokens: int) -> None:
+        """Replaces the estimate on the card of the last boundary."""
+        card = None if self._card is None else self._view.item(self._card)
+        if self._card is not None and isinstance(card, BoundaryItem) and tokens:
+            self._view.replace(self._card, msgspec.structs.replace(card, reported=tokens))
+        self._card = None
 
     def _end_thinking(self) -> None:
         if self._thinking is None:
@@ -251,7 +259,9 @@ def stored_items(
     for message in messages:
         if message.role != "tool":
             early = [mark for mark in behind.get(message.id, ()) if mark.early]
-            yield from _message_items(message, results, opening, states, early)
+            yield from _message_items(
+                message, results, opening, states, early, noted=bool(behind.get(message.id))
+            )
         yield from (_mark_item(mark) for mark in behind.get(message.id, ()) if not mark.early)
 
 
@@ -261,7 +271,10 @@ def _message_items(
     opening: "OpeningBoundary | None",
     states: Mapping[str, SentState],
     early: Sequence[TimelineNote],
+    *,
+    noted: bool,
 ) -> Iterable[TranscriptItem]:
+    """`noted`: a note after the message tells how its turn ended."""
     for part in message.parts:
         match part:
             case Seed():
@@ -277,11 +290,11 @@ def _message_items(
     if message.role == "user":
         if message.text or message.images:
             images = tuple(image.info for image in message.images)
-            yield UserItem(message.text, images, message.id, sent)
+            yield UserItem(message.text, images, message.id, sent, message.pasted)
         return
     if message.says_something:
         yield ReplyItem(message.text, message_id=message.id, sent=sent)
-    if message.finish == "interrupted":
+    if message.finish == "interrupted" and not noted:
         yield NoticeItem(CUT_REPLY)
     yield from map(_mark_item, early)
     for call in message.calls:
@@ -335,5 +348,6 @@ def stored_boundary_item(seed: Seed, opening: "OpeningBoundary | None") -> Bound
         undone=opening.boundary.undone_at is not None,
         sessions_before=opening.sessions,
         messages_before=opening.messages,
+        reported=opening.boundary.reported_after,
         offers=tuple(one for one in ALL_BOUNDARY_ACTIONS if opening.own or one != "undo"),
     )

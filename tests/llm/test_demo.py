@@ -368,6 +368,13 @@ async def test_a_summariser_request_gets_what_was_asked_touched_and_left() -> No
     assert summary == await written("Write a summary of the session below.", TRANSCRIPT * 5)
 
 
+async def test_a_summary_has_the_sections_of_an_edited_template() -> None:
+    system = "Write a summary with these sections:\n## What the user wants\nIt.\n## Risks\nThem.\n## Files\n"
+    reply = await written(system, TRANSCRIPT * 5)
+    assert re.findall("^## (.+)$", reply, re.MULTILINE) == ["What the user wants", "Risks", "Files"]
+    assert "- User: " in reply
+
+
 async def test_a_summary_of_little_is_less_but_keeps_what_was_asked_and_is_open() -> None:
     summary = await written("Write a summary.", TRANSCRIPT)
     assert len(summary) < len(TRANSCRIPT) / 2

@@ -61,7 +61,17 @@ def frames(reply: Reply, call_ids: list[str], usage: Usage | None, model: str) -
         }
         events += _block(index, start, [delta])
     elif reply.text:
+        if reply.source:
+            asked = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}
+            found = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
+            events += _block(index, asked, [{"type": "input_json_delta", "partial_json": '{"query": "x"}'}])
+            events += _block(index + 1, found, [])
+            index += 2
         deltas = [{"type": "text_delta", "text": piece} for piece in split(reply.text, reply.chunk)]
+        if reply.source:
+            url, title = reply.source
+            place = {"type": "web_search_result_location", "url": url, "title": title, "cited_text": "x"}
+            deltas += [{"type": "citations_delta", "citation": place}] * 2
         events += _block(index, {"type": "text", "text": ""}, deltas)
         index += 1
     for call, call_id in zip(reply.calls, call_ids, strict=True):

@@ -38,6 +38,10 @@ def ending(reply: Reply, usage: Usage | None, model: str) -> list[Frame]:
         end["candidates"][0]["finishReason"] = FINISH_REASONS.get(reply.finish_reason, reply.finish_reason)
     if usage is not None:
         end["usageMetadata"] = usage_object(usage)
+    if reply.source:
+        chunk = {"web": {"uri": reply.source[0], "title": reply.source[1]}}
+        grounding = {"webSearchQueries": ["x"], "groundingChunks": [chunk, chunk]}
+        end["candidates"][0]["groundingMetadata"] = grounding
     return [end]
 
 

@@ -36,6 +36,8 @@ class Reply:
     """Text, thinking and arguments are split every so many characters; 0: one piece each."""
     delay: float = 0.0
     """Seconds between two pieces."""
+    source: tuple[str, str] | None = None
+    """Address and title of a page: the reply searches the web first, and cites it."""
     is_summary: bool = False
     """Anthropic: the text is that of a signed compaction block."""
 

@@ -91,8 +91,12 @@ def _items(reply: Reply, call_ids: list[str]) -> list[Frame]:
         items.append(
             {"type": "reasoning", "id": "rs_1", "summary": summary, "encrypted_content": reply.signature}
         )
+    if reply.source:
+        items.append({"type": "web_search_call", "id": "ws_1", "action": {"type": "search", "query": "x"}})
     if reply.text:
-        content = [{"type": "output_text", "text": reply.text, "annotations": []}]
+        found = {"type": "url_citation", "start_index": 0, "end_index": 1}
+        named = [{**found, "url": reply.source[0], "title": reply.source[1]}] if reply.source else []
+        content = [{"type": "output_text", "text": reply.text, "annotations": named}]
         items.append({"type": "message", "id": "msg_1", "role": "assistant", "content": content})
     for number, (call, call_id) in enumerate(zip(reply.calls, call_ids, strict=True)):
         arguments = call.args if isinstance(call.args, str) else json.dumps(call.args)
@@ -112,6 +116,10 @@ def _deltas(item: Frame, size: int) -> list[Frame]:
             kind, text = "response.reasoning_summary_text.delta", item["summary"][0]["text"]
         case "message":
             kind, text = "response.output_text.delta", item["content"][0]["text"]
+        case "web_search_call":
+            return [{"type": "response.web_search_call.searching"}]
         case _:
             kind, text = "response.function_call_arguments.delta", item["arguments"]
-    return [{"type": kind, "delta": piece} for piece in split(text, size)]
+    cited = item["content"][0]["annotations"] if item["type"] == "message" else []
+    added = [{"type": "response.output_text.annotation.added", "annotation": one} for one in cited]
+    return [*({"type": kind, "delta": piece} for piece in split(text, size)), *added]

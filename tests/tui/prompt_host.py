@@ -79,6 +79,12 @@ class Host(App[None]):
         ]
 
     @property
+    def above(self) -> str:
+        """The note above the prompt; empty if there is none."""
+        lists = [shown for shown in self.query(CompletionList) if shown.display and not shown.choices]
+        return "\n".join(shown.render().plain for shown in lists)
+
+    @property
     def notices(self) -> str:
         return "\n".join(notice.message for notice in self._notifications)
 

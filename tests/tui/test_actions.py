@@ -10,6 +10,7 @@ from scripted_llm.server import ScriptedLLM
 
 from crushpy.core.messages import Usage
 from crushpy.tui.screens.choose import ChooseScreen
+from crushpy.tui.screens.overlay import PanelScreen
 from crushpy.tui.screens.sessions import SessionsScreen
 
 __all__ = ["start"]
@@ -78,16 +79,26 @@ async def test_the_export_with_the_usual_name_is_written_anew(
     llm.script("Hi.", "Again.")
     async with start() as app:
         await talked(app)
-        await command(app, "/export")
-        await says(app, "2 messages exported to")
+        for keys, said in (((), "2 messages exported to"), (("down",), "2 messages exported to")):
+            await command(app, "/export")
+            await app.shows(ChooseScreen)
+            await app.press(*keys, "enter")
+            await says(app, said)
+        (file,) = Path.home().glob("crushpy-*.md")
+        assert [one.name for one in workspace.iterdir()] == [file.name], "only where the user chose it"
         await app.say("more")
         await app.sees("Again.")
         await app.rests()
         await command(app, "/export")
+        await app.shows(ChooseScreen)
+        await app.press("enter")
         await says(app, "4 messages exported to")
-        (file,) = workspace.iterdir()
         assert file.name == f"crushpy-{app.conversation.info.id}.md"
         assert "Again." in file.read_text()
+        await command(app, "/export")
+        await app.shows(ChooseScreen)
+        await app.press("escape")
+        await app.shows(type(app.chat))
 
 
 async def test_places_that_cannot_be_written_are_named_with_the_way_out(
@@ -206,15 +217,21 @@ async def test_cost_tells_tokens_and_money_and_what_lies_ahead(
     llm.script(Reply("Hi.", usage=Usage(13_000, 100)))
     async with start(size=(140, 30)) as app:
         await command(app, "/cost")
-        await says(app, "no forecast yet")
+        await app.sees("no forecast yet")
+        await app.press("escape")
         await talked(app)
         assert "turns left" not in app.text
         await command(app, "/cost")
-        await says(app, "This conversation: 13,100 tokens (13,000 in, 100 out), $0.0270")
-        await says(app, "tokens a turn")
-        await says(app, "compacting now")
-        await says(app, "13,100 tokens, $0.0270 (the last 30 days)")
-        await says(app, "By conversation")
+        await app.shows(PanelScreen)
+        await app.sees(
+            "Cost",
+            "This conversation: 13,100 tokens (13,000 in, 100 out), $0.0270",
+            "tokens a turn",
+            "compacting now",
+            "13,100 tokens, $0.0270 (the last 30 days)",
+            "By conversation",
+        )
+        await app.press("escape")
         await command(app, "/cost soon")
         await says(app, "'soon' is not a number of days.")
 

@@ -43,7 +43,8 @@ async def to_the_card(app: Driven) -> None:
     await app.press("tab", "home")
     await app.until(lambda: app.chat.transcript.has_focus, "the transcript to have the focus")
     for _ in range(20):
-        if "p Parent" in app.text:
+        transcript = app.chat.transcript
+        if isinstance(transcript.item(transcript.interaction.cursor or 0), BoundaryItem):
             return
         await app.press("down")
         await app.pilot.pause()
@@ -114,13 +115,57 @@ async def test_u_undoes_the_last_fresh_start_only(start: Start, llm: ScriptedLLM
 
 
 async def test_an_undo_says_nothing_twice(start: Start, llm: ScriptedLLM) -> None:
-    async with start() as app:
+    async with start(toasts=True) as app:
         await handed_off(app, llm)
         await to_the_card(app)
         await app.press("u")
+        await app.sees("Press u or click again to undo this compaction", "session 2")
+        await app.press("u")
         await app.sees("Compaction undone", "The answer is 42.")
         await app.sees_no("session 2")
+        assert "Undo" not in app.text, "the keys of the card are gone"
         assert app.text.count("continues where it was") == 1
+
+
+async def test_keys_of_a_card_in_view_work_while_the_cursor_is_elsewhere(
+    start: Start, llm: ScriptedLLM
+) -> None:
+    async with start(size=(100, 50)) as app:
+        await handed_off(app, llm)
+        llm.script("Still 42.")
+        await app.say("sure?")
+        await app.sees("Still 42.", "Tab and ↑ to this card, or click")
+        await app.rests()
+        await app.press("tab")
+        await app.sees("p Pin", "u Undo", "l Lineage")
+        await app.press("l")
+        await app.shows(SessionTreeScreen)
+
+
+async def test_a_click_on_undo_asks_once(start: Start, llm: ScriptedLLM) -> None:
+    async with start(toasts=True) as app:
+        await handed_off(app, llm)
+        (y,) = [y for y, line in enumerate(app.text.split("\n")) if "u undo" in line]
+        place = (app.text.split("\n")[y].index("u undo") + 3, y)
+        await app.pilot.click(offset=place)
+        await app.sees("Press u or click again to undo this compaction", "session 2")
+        app.app._click_chain_last_time = None
+        await app.pilot.click(offset=place)
+        await app.sees("Compaction undone")
+
+
+async def test_an_estimate_says_so_until_a_reply_reports_the_size(start: Start, llm: ScriptedLLM) -> None:
+    async with start() as app:
+        card = await handed_off(app, llm)
+        after = card.boundary.tokens_after
+        assert f"→ ~{after:,} tokens (estimated)" in app.text
+        assert app.conversation.context.budget().used == after, "as the gauge and the inspector say"
+        llm.script(Reply("Still 42.", usage=Usage(5_990, 10)))
+        await app.say("sure?")
+        await app.sees("Still 42.", "→ 6,000 tokens,")
+        assert app.conversation.context.budget().used == 6_000
+    async with start(resume_latest=True) as app:
+        await app.sees("→ 6,000 tokens,")
 
 
 async def test_the_card_of_a_session_that_is_read_is_whole_and_offers_its_parent(
@@ -130,7 +175,7 @@ async def test_the_card_of_a_session_that_is_read_is_whole_and_offers_its_parent
     second = await continued(store, root, "## Goal\nRepair it.", "go on", "yes", summary_model="test/model")
     third = await continued(store, second, "## Goal\nNearly.", "more", "sure", trigger="agent", cost=0.25)
     async with shown(SessionReaderScreen(library, third.id), (100, 30)) as screen:
-        for part in ("started by the agent", "75,000 → 9,000 tokens", " facts kept; not kept: "):
+        for part in ("started by the agent", "75,000 → ~9,000 tokens", " facts kept; not kept: "):
             assert part in screen.text
         assert "$0.2500" in screen.text
         assert "before this: 4 messages in 2 sessions" in screen.text

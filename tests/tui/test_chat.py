@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 from driving import MODEL, Start, start
+from prompt_host import send
 from scripted_llm.replies import Call, Fail, Reply, Stall
 from scripted_llm.server import ScriptedLLM
+from support.headless import is_alive
+from textual import events
 
 from crushpy.core.messages import Usage
 from crushpy.tui.screens.choose import ChooseScreen
@@ -425,3 +428,60 @@ async def test_a_prompt_that_no_model_could_be_asked_is_shown_and_kept(
         await app.sees("There is no key for anthropic")
         assert "▌ the question of my life" in app.text
         assert app.chat.conversation is not None and app.chat.conversation.history
+
+
+# --- a large paste ---------------------------------------------------------------------------------------
+
+
+async def test_after_a_large_paste_the_question_is_in_view_and_the_paste_can_be_opened(
+    start: Start, llm: ScriptedLLM
+) -> None:
+    llm.script("A log.")
+    pasted = "".join(f"line {number} of the log\n" for number in range(5_000))
+    async with start(size=(100, 30)) as app:
+        await send(app.pilot, events.Paste(pasted))
+        await app.type("what is this?")
+        await app.press("enter")
+        await app.sees("[pasted 5,000 lines] what is this?", "A log.")
+        assert "line 17 of the log" not in app.text
+        assert "line 4999 of the log" in said_to(llm)
+    async with start(size=(100, 30), resume_latest=True) as app:
+        await app.sees("[pasted 5,000 lines] what is this?")
+        await app.press("tab", "home", "enter")
+        await app.sees("line 17 of the log")
+
+
+# --- the user's own line ---------------------------------------------------------------------------------
+
+
+async def test_a_command_of_the_user_s_own_settings_adds_a_line_to_the_status_bar(
+    start: Start, llm: ScriptedLLM, home: Path, workspace: Path
+) -> None:
+    home.mkdir(mode=0o700, exist_ok=True)
+    count = workspace / "runs"
+    command = f"cat > {workspace}/told; echo x >> {count}; printf 'my \\033[31mline\\nsecond'"
+    (home / "config.toml").write_text(f"[status_line]\ncommand = {json.dumps(command)}\n")
+    llm.script("Hello.")
+    async with start(size=(160, 30)) as app:
+        await app.sees("my line")
+        assert "second" not in app.text
+        told = json.loads((workspace / "told").read_text())
+        assert (told["model"], told["cwd"]) == (MODEL, str(workspace))
+        before = count.read_text()
+        app.chat.status.refresh()
+        await app.say("hi")
+        await app.sees("Hello.")
+        await app.rests()
+        await app.until(lambda: json.loads((workspace / "told").read_text() or "{}")["context"]["used"] > 0)
+        assert len(count.read_text()) > len(before)
+
+
+async def test_a_line_that_takes_too_long_is_left_out(start: Start, home: Path, workspace: Path) -> None:
+    home.mkdir(mode=0o700, exist_ok=True)
+    command = f"echo $$ > {workspace}/pid; sleep 1000; echo late"
+    (home / "config.toml").write_text(f"[status_line]\ncommand = {json.dumps(command)}\n")
+    async with start(size=(160, 30)) as app:
+        await app.until(lambda: (workspace / "pid").exists() and (workspace / "pid").read_text(), "its start")
+        process = int((workspace / "pid").read_text())
+        await app.until(lambda: not is_alive(process), "its end")
+        assert "late" not in app.text

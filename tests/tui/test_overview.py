@@ -9,6 +9,9 @@ from driving import Driven, Start, start
 from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
 
+from crushpy.tui.actions.overview import WatchScreen
+from crushpy.tui.screens.choose import ChooseScreen
+from crushpy.tui.screens.overlay import PanelScreen
 from crushpy.tui.screens.sessions import SessionsScreen
 
 __all__ = ["start"]
@@ -32,8 +35,12 @@ async def test_status_permissions_and_config_tell_how_things_stand(
         await app.sees(
             "openai/test-model", "thinking effort low", str(workspace)[-20:], "of 128,000", "sandbox", "mode"
         )
+        await app.shows(PanelScreen)
+        await app.press("escape")
         await command(app, "/permissions")
-        await app.sees("allow  bash(make)")
+        await app.shows(PanelScreen)
+        await app.sees("Permissions", "allow  bash(make)")
+        await app.press("escape")
         await command(app, "/config")
         await app.sees("effort = 'low'", "config.toml")
         await command(app, "/config effort high")
@@ -49,12 +56,15 @@ async def test_diff_shows_what_was_changed_and_review_sends_it(
     llm.script(WRITE, "Made.", "It is fine.")
     async with start(size=(120, 40), yolo=True) as app:
         await command(app, "/diff")
-        await app.sees("has not changed any file")
+        await app.sees("Changes", "has not changed any file")
+        await app.press("escape")
         await app.say("make it")
         await app.sees("Made.")
         await app.rests()
         await command(app, "/diff")
-        await app.sees("+x = 1")
+        await app.sees("Changes", "+x = 1")
+        await app.press("escape")
+        await app.sees("Made.")
         await command(app, "/review names")
         await app.sees("It is fine.")
         await app.rests()
@@ -96,9 +106,34 @@ async def test_jobs_are_in_the_status_line_listed_with_output_and_named_when_lea
         await app.sees("1 job")
         await app.until(lambda: "hello" in app.conversation.running_jobs[0].last_lines, "its output")
         await command(app, "/jobs")
-        await app.sees("job1", "    hello from the job")
+        await app.sees("Jobs", "job1 echo hello from the job; sleep 1000")
+        await app.press("enter")
+        await app.sees("Watch its output", "Stop it")
+        await app.press("enter")
+        await app.shows(WatchScreen)
+        await app.sees("hello from the job")
+        await app.press("escape")
+        await app.shows(ChooseScreen)
+        await app.press("escape")
+        await app.shows(type(app.chat))
         await app.chat.leave()
         assert "Stopped: job1, echo hello from the job; sleep 1000" in app.chat.farewell
+
+
+async def test_a_job_can_be_stopped(start: Start, llm: ScriptedLLM) -> None:
+    job = Call("bash", {"command": "sleep 1000", "background": True})
+    llm.script(Reply(calls=[job]), "It runs.")
+    async with start(size=(140, 30), yolo=True) as app:
+        await app.say("start it")
+        await app.sees("It runs.")
+        await app.rests()
+        await command(app, "/jobs")
+        await app.sees("job1 sleep 1000")
+        await app.press("enter")
+        await app.sees("Stop it")
+        await app.press("down", "enter")
+        await app.sees("No job is running.")
+        assert app.conversation.running_jobs == ()
 
 
 async def test_the_number_of_jobs_falls_when_one_ends_while_the_agent_rests(

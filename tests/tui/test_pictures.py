@@ -14,6 +14,7 @@ from test_clipboard import program, programs
 from textual import events
 
 from crushpy.tui.terminal.clipboard import existing_images, may_be_images
+from crushpy.util.images import MAX_PICTURE_FILE
 
 __all__ = ["programs", "start"]
 
@@ -210,6 +211,12 @@ async def test_a_mentioned_file_says_whether_it_is_attached_or_only_named(
         await app.sees("notes.txt", "only named")
         await app.type(" @a")
         await app.sees("a shot.png", "attached")
+        with (workspace / "big.png").open("wb") as file:
+            file.truncate(MAX_PICTURE_FILE + 1)
+        await app.press("escape")
+        await app.press("ctrl+u")
+        await app.type("see @big.png ")
+        await app.sees("@big.png · too large to attach: only named")
         await app.press("escape")
         await app.press("ctrl+u")
         await app.type('see @notes.txt, @property and @"a shot.png" ')

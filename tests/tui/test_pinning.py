@@ -128,3 +128,21 @@ async def test_a_pin_before_the_first_prompt_is_made_with_it(start: Start, llm: 
         await app.sees("Pinned as 1")
         await app.rests()
         assert await pinned(app) == [("text", "Never touch main.")]
+
+
+async def test_the_sizes_of_pins_add_up_to_what_is_said_of_all_of_them(
+    start: Start, llm: ScriptedLLM
+) -> None:
+    llm.script("Hello.")
+    async with start(size=(140, 40)) as app:
+        await app.say("hi")
+        await app.sees("Hello.")
+        await app.rests()
+        for text in ("Never touch main.", "The port is 7071."):
+            await command(app, f"/pin {text}")
+            await app.rests()
+        listed = await app.conversation.pins.listed()
+        assert sum(pin.tokens for pin in listed.pins) == listed.tokens
+        await says(app, f"Pins use {listed.tokens:,} of {listed.limit:,} tokens")
+        await command(app, "/pins")
+        await says(app, f"Pins: {listed.tokens:,} of {listed.limit:,} tokens")

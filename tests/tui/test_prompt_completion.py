@@ -1,7 +1,9 @@
 """Completion of files after @ and of commands after /."""
 
+import asyncio
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,11 +11,18 @@ from prompt_host import COMMANDS, Host, type_text
 from textual.pilot import Pilot
 
 from crushpy.core.app_commands import AppCommand
+from crushpy.tui.widgets import file_finder
 from crushpy.tui.widgets.completer import MAX_PATHS_AT_ONCE, CompletionList
 from crushpy.tui.widgets.file_finder import FileFinder
 from crushpy.tui.widgets.prompt import PromptInput
 
 PATHS = ["README.md", "src/main.py", "src/prompt_view.py", "src/my notes.txt", "tests/test_main.py"]
+
+
+async def until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():
+            await pilot.pause(0.01)
 
 
 def host(paths: list[str] | None = None) -> Host:
@@ -29,10 +38,10 @@ async def test_tab_and_enter_put_the_path_in_the_place_of_what_was_typed():
         await type_text(pilot, "see @main")
         assert app.offered == ["src/main.py", "tests/test_main.py"]
         await pilot.press("tab")
-        assert app.prompt.text == "see src/main.py "
+        assert app.prompt.text == "see @src/main.py "
         await type_text(pilot, "and @testm")
         await pilot.press("enter", "enter")
-        assert app.heard == [("submitted", "see src/main.py and tests/test_main.py")]
+        assert app.heard == [("submitted", "see @src/main.py and @tests/test_main.py")]
 
 
 async def test_arrows_choose_and_escape_closes_without_reaching_the_app():
@@ -40,13 +49,13 @@ async def test_arrows_choose_and_escape_closes_without_reaching_the_app():
     async with app.run_test() as pilot:
         await type_text(pilot, "@main")
         await pilot.press("down", "tab")
-        assert app.prompt.text == "tests/test_main.py "
+        assert app.prompt.text == "@tests/test_main.py "
         await type_text(pilot, "@re")
         await pilot.press("escape")
         assert app.offered == []
         assert app.heard == []
         await pilot.press("a", "enter")
-        assert app.heard == [("submitted", "tests/test_main.py @rea")]
+        assert app.heard == [("submitted", "@tests/test_main.py @rea")]
 
 
 async def test_a_path_with_spaces_is_quoted():
@@ -54,7 +63,7 @@ async def test_a_path_with_spaces_is_quoted():
     async with app.run_test() as pilot:
         await type_text(pilot, "@notes")
         await pilot.press("tab")
-        assert app.prompt.text == '"src/my notes.txt" '
+        assert app.prompt.text == '@"src/my notes.txt" '
 
 
 async def test_the_first_letters_of_words_find_a_file_and_so_do_scattered_ones():
@@ -72,7 +81,7 @@ async def test_a_folder_can_be_chosen():
     async with app.run_test() as pilot:
         await type_text(pilot, "@tests")
         await pilot.press("tab")
-        assert app.prompt.text == "tests/ "
+        assert app.prompt.text == "@tests/ "
 
 
 async def test_an_address_offers_nothing():
@@ -99,7 +108,7 @@ async def test_a_click_on_a_row_takes_it():
         await type_text(pilot, "@main")
         await pilot.click(CompletionList, offset=(3, 1))
         await pilot.pause()
-        assert app.prompt.text == "tests/test_main.py "
+        assert app.prompt.text == "@tests/test_main.py "
 
 
 async def test_the_list_stands_above_the_prompt_and_moves_nothing():
@@ -123,7 +132,7 @@ async def test_at_most_eight_are_shown_and_no_more_than_there_is_room_for():
         assert shown.region.height == 5
         assert "main7.py" in str(shown.render())
         await pilot.press("tab")
-        assert app.prompt.text == "main7.py "
+        assert app.prompt.text == "@main7.py "
 
 
 async def test_more_choices_than_are_shown_are_told_of():
@@ -152,7 +161,7 @@ async def test_where_one_row_is_all_there_is_room_for_it_is_a_choice():
     async with app.run_test(size=(20, 2)) as pilot:
         await type_text(pilot, "@main")
         await pilot.press("down", "tab")
-        assert app.prompt.text == "main1.py "
+        assert app.prompt.text == "@main1.py "
 
 
 async def listed(pilot: Pilot[None]) -> None:
@@ -207,7 +216,7 @@ async def test_a_hundred_thousand_files_are_searched_between_keys():
         await listed(pilot)
         assert app.offered == ["deep/down/needle_in_hay.txt"]
         await pilot.press("tab")
-        assert app.prompt.text == "deep/down/needle_in_hay.txt "
+        assert app.prompt.text == "@deep/down/needle_in_hay.txt "
 
 
 class Slow(FileFinder):
@@ -250,7 +259,7 @@ async def test_the_list_does_not_change_under_the_hands_of_who_moves_in_it():
         finder.may_go_on.set()
         await listed(pilot)
         await pilot.press("tab")
-        assert app.prompt.text == "fa/fair.py "
+        assert app.prompt.text == "@fa/fair.py "
 
 
 def test_what_was_typed_so_far_narrows_the_search_and_never_loses_a_file():
@@ -340,7 +349,36 @@ async def test_a_command_nobody_knows_is_kept_and_said():
         await type_text(pilot, "/nonsense\n")
         assert app.heard == []
         assert app.prompt.text == "/nonsense"
-        assert "no command /nonsense" in app.notices
+        assert "There is no command /nonsense." in app.above
+        await pilot.press("x")
+        await pilot.pause()
+        assert app.above == "", "the next key removes it"
+        assert app.prompt.text == "/nonsensex"
+
+
+async def test_tab_with_nothing_to_complete_stays_in_the_prompt():
+    app = host()
+    async with app.run_test() as pilot:
+        for text in ("see @nosuchfile", "/nonsense"):
+            app.prompt.draft = ""
+            await type_text(pilot, text)
+            await pilot.press("tab")
+            assert app.prompt.has_focus
+            assert app.prompt.text == text
+
+
+async def test_a_file_that_was_created_a_moment_ago_is_offered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_finder, "LIST_TTL_S", 0.0)
+    (tmp_path / "old.py").touch()
+    app = Host(PromptInput(files=FileFinder(tmp_path)))
+    async with app.run_test() as pilot:
+        await type_text(pilot, "@")
+        await until(pilot, lambda: app.offered == ["old.py"])
+        (tmp_path / "older.py").touch()
+        await type_text(pilot, "old")
+        await until(pilot, lambda: app.offered == ["old.py", "older.py"])
 
 
 async def test_a_path_is_a_prompt_and_so_is_a_slash_behind_a_space():

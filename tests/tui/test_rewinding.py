@@ -69,7 +69,7 @@ async def test_rewind_shows_the_prompts_and_brings_one_back(
         (workspace / "b.txt").write_text("mine now\n")
         await app.press("escape", "escape")
         await app.shows(RewindScreen)
-        await app.sees("make another", "1 file since", "make two", "3 files since")
+        await app.sees("make another", "c.txt +1 -0", "make two", "a.txt +1 -0  b.txt +1 -0")
         await app.press("down", "enter")
         await app.shows(ChooseScreen)
         await app.press("enter")

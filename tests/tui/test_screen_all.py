@@ -24,13 +24,16 @@ from crushpy.engine.rewind.rewinder import PointSummary
 from crushpy.engine.session.browser import SessionBrowser
 from crushpy.settings import Settings
 from crushpy.storage.store import Store
+from crushpy.tools.shell.jobs import RunningJob
 from crushpy.tui import screens
+from crushpy.tui.actions.overview import WatchScreen
 from crushpy.tui.screens.compare import CompareScreen
 from crushpy.tui.screens.connect import ConnectScreen, KeyScreen
 from crushpy.tui.screens.help import GlossaryScreen, HelpScreen
 from crushpy.tui.screens.inspector import InspectorScreen
 from crushpy.tui.screens.message_search import SearchScreen
 from crushpy.tui.screens.models import ModelsScreen
+from crushpy.tui.screens.overlay import PanelScreen
 from crushpy.tui.screens.rewind import RestorationScreen, RewindScreen
 from crushpy.tui.screens.server_form import ServerForm
 from crushpy.tui.screens.session_reader import SessionReaderScreen
@@ -48,6 +51,8 @@ VIEWS = (
     FileView("a.py", "changed", 1, 1, unified="@@ -1,1 +1,1 @@\n-a\n+b"),
     FileView("b" * 200, "conflict", note="changed since"),
 )
+
+
 SCREENS: dict[str, Callable[[SessionBrowser, str], Screen[Any]]] = {
     "sessions": lambda library, _: SessionsScreen(library, "/work"),
     "lineage": SessionTreeScreen,
@@ -80,6 +85,8 @@ SCREENS: dict[str, Callable[[SessionBrowser, str], Screen[Any]]] = {
             },
         },
     ),
+    "watch": lambda *_: WatchScreen(RunningJob("job1", "make", 3.0, "done\n"), lambda: ()),
+    "panel": lambda *_: PanelScreen("Status", "model  demo/tour"),
     "restoration": lambda *_: RestorationScreen("Undo", VIEWS, lambda: Palette(lambda *_: Style())),
 }
 

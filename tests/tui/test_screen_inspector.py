@@ -1,6 +1,8 @@
 """What fills the window, drawn: from made-up figures, and from a real conversation."""
 
+import asyncio
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hosting import EVIL, EVIL_SHOWN, SIZES, shown
@@ -9,7 +11,7 @@ from support.talk import Talks
 
 from crushpy.context.budget import Budget
 from crushpy.context.inspect import Inspection, Row
-from crushpy.tui.screens.inspector import InspectorScreen, bar, threshold_marks
+from crushpy.tui.screens.inspector import ContextControls, InspectorScreen, bar, threshold_marks
 
 ROWS = (
     Row("tool", "bash", 500, True),
@@ -122,3 +124,19 @@ async def test_in_a_very_small_terminal_there_are_rows_to_see() -> None:
     async with shown(inspector(), (30, 8)) as screen:
         assert "50,000" in screen.text
         assert sum(f"{row.tokens:,}" in screen.text for row in ROWS) >= 3
+
+
+async def test_estimates_are_shown_at_once_and_replaced_once_all_is_counted() -> None:
+    counted = asyncio.Event()
+
+    async def nothing(*_: object, **__: object) -> Any:
+        return ()
+
+    def read() -> Inspection:
+        return Inspection(Budget(50 if counted.is_set() else 60, 100, not counted.is_set(), True), ())
+
+    controls = ContextControls(nothing, nothing, nothing, nothing, counted.wait)
+    async with shown(InspectorScreen(read, "auto", controls=controls)) as screen:
+        assert "~60 of 100 tokens (~60%)" in screen.text
+        counted.set()
+        await screen.until(lambda: "50 of 100 tokens (50%)" in screen.text)

@@ -58,7 +58,7 @@ async def test_the_tree_tells_triggers_sizes_coverage_undone_and_the_tip(
     async with shown(SessionTreeScreen(library, family.tip.id), (160, 40)) as screen:
         first, second, undone, tip = tree(screen)
         assert "session 1" in first
-        assert "session 2 · auto 75k → 9.0k · 4/5 facts" in second
+        assert "session 2 · auto 75k → ~9.0k · 4/5 facts" in second
         assert "branch of session 2" in undone
         assert "undone" in undone
         assert "● session 3 · tip · here · agent" in tip
@@ -78,7 +78,12 @@ async def test_every_key_is_named_at_every_size(
 
 async def test_the_preview_follows_the_cursor(family: Family, library: SessionBrowser) -> None:
     async with shown(SessionTreeScreen(library, family.tip.id), (140, 40)) as screen:
-        for part in ("75,000 → 9,000 tokens", "All of it.", "user: and now?", "paths 3/4 (2 in prose)"):
+        for part in (
+            "75,000 → ~9,000 tokens (estimated)",
+            "All of it.",
+            "user: and now?",
+            "paths 3/4 (2 in prose)",
+        ):
             assert part in screen.text
         await screen.press("home")
         for part in ("user: message 0", "… 6 more …", "assistant: message 11", "Continued in session 3"):

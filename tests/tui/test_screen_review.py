@@ -131,8 +131,9 @@ async def test_typing_on_decides_nothing_and_every_letter_is_kept(monkeypatch: p
         await paste(screen, " pasted")
         assert screen.results == []
         assert "".join(kept) == "read there vadrex\x7f pasted"
-        assert "## Goal" in screen.text
-        assert "x## Goal" not in screen.text
+        assert "Goal" in screen.text
+        assert "##" not in screen.text, "headings, not their marks"
+        assert "xGoal" not in screen.text
         assert "a.py" not in screen.text
         monkeypatch.setattr(grace_period, "GRACE", 0.001)
         await screen.press("l")

@@ -403,7 +403,7 @@ def test_what_can_be_gone_back_to(picture: Picture, llm: ScriptedLLM) -> None:
         await changed(app)
         await app.say("/rewind")
         await app.shows(RewindScreen)
-        await app.sees("1 file since")
+        await app.sees(" +1 -")
 
     assert picture(act)
 

@@ -2,6 +2,7 @@
 
 import re
 
+import msgspec
 import pytest
 from rich.console import Console
 from textual.color import Color
@@ -9,6 +10,7 @@ from transcript_host import DIFF, EVERYTHING, stage
 
 from crushpy.core.boundary import Boundary
 from crushpy.core.messages import (
+    CallDecision,
     ChangedFile,
     Diff,
     Display,
@@ -20,6 +22,7 @@ from crushpy.core.messages import (
     Todo,
     TodoList,
 )
+from crushpy.core.timeline_notes import decision_words
 from crushpy.tui.items import (
     BoundaryItem,
     ErrorItem,
@@ -239,7 +242,7 @@ async def test_the_card_of_a_fresh_start_says_who_why_how_much_and_what_can_be_d
     text = await shown(card, opened=False)
     assert "── Context compacted · automatic at 75% ──" in text
     assert "the window reached the threshold" in text
-    assert "150,000 → 20,500 tokens · $0.0312 · 4.2s" in text
+    assert "150,000 → ~20,500 tokens (estimated) · $0.0312 · 4.2s" in text
     assert "summary by claude · template summary.md" in text
     assert "p parent   u undo   t template   l lineage" in text
     assert "Goal" not in text
@@ -409,3 +412,13 @@ async def test_a_call_that_ends_between_two_frames_is_drawn_as_ended() -> None:
         here.view.finish(key)
         await here.settle()
         assert "✓ task look" in here.text() and "2 steps" in here.text()
+
+
+async def test_who_allowed_an_edit_is_said_once() -> None:
+    decision = CallDecision("allowed", "user", 0.0, answer="once")
+    edit = ToolItem("1", "edit", "a.py", "done", Diff("a.py", "@@ -1,1 +1,1 @@\n-a\n+b", 1, 1))
+    item = msgspec.structs.replace(edit, answer="allowed once", decision=decision)
+    assert (await shown(item, opened=True)).count("allowed once") == 1
+    assert (await shown(item, opened=False)).count("allowed once") == 1
+    rule = "allowed by write(./**) of the mode that allows edits"
+    assert "edits allowed" not in decision_words(CallDecision("allowed", "rules", 0.0, rule, mode="edits"))

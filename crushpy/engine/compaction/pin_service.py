@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from crushpy.context.pins import CarriedPins, PinContent, carry_pins, pin_limit, pins_text
@@ -112,10 +113,9 @@ class PinService:
         return await self._store.pins.remove(self._root, number)
 
     async def listed(self) -> PinList:
-        contents = await self._contents(await self._pins())
-        return PinList(
-            tuple(map(self._view, contents)), self._gauge.count(pins_text(contents)), self._limit()
-        )
+        await asyncio.to_thread(self._gauge.load)
+        pins = self._views(await self._contents(await self._pins()))
+        return PinList(pins, sum(pin.tokens for pin in pins), self._limit())
 
     async def texts(self) -> list[str]:
         """All pinned sentences."""
@@ -181,7 +181,7 @@ class PinService:
             self._require_room(others, new)
             added = await self._store.pins.add(self._root, pin, [one.number for one in pins])
             if added is not None:  # else another process pinned something meanwhile
-                return self._view(PinContent(added, new.name, new.text, new.problem))
+                return self._views([*others, PinContent(added, new.name, new.text, new.problem)])[-1]
 
     def _require_room(self, others: list[PinContent], new: PinContent) -> None:
         limit, count = self._limit(), self._gauge.count
@@ -218,16 +218,20 @@ class PinService:
         decision = self._approvals.judge(accesses)
         return "" if decision.verdict == "allow" else decision.reason, accesses[0].value
 
-    def _view(self, content: PinContent) -> PinView:
-        pin = content.pin
-        return PinView(
-            pin.number,
-            pin.kind,
-            content.name,
-            content.text,
-            content.problem,
-            self._gauge.count(content.text),
-            pin.created_at,
+    def _views(self, contents: list[PinContent]) -> tuple[PinView, ...]:
+        """Each with the tokens that it adds to all before it, so that they add up to what is carried."""
+        sizes = [self._gauge.count(pins_text(contents[:number])) for number in range(len(contents) + 1)]
+        return tuple(
+            PinView(
+                one.pin.number,
+                one.pin.kind,
+                one.name,
+                one.text,
+                one.problem,
+                after - before,
+                one.pin.created_at,
+            )
+            for one, (before, after) in zip(contents, pairwise(sizes), strict=True)
         )
 
 

@@ -94,6 +94,8 @@ class PointSummary(Data, frozen=True):
     message: Message
     files: int = 0
     paths: tuple[str, ...] = ()
+    turn: tuple[NetChange, ...] = ()
+    """What its own turn changed."""
 
 
 class Rewinder:
@@ -118,10 +120,18 @@ class Rewinder:
         """Every prompt that led to a session, oldest first."""
         log = await self._log(session_id)
         found: list[PointSummary] = []
-        for point in log.points:
+        for place, point in enumerate(log.points):
             net = [one for one in log.net_since(point.number) if not _is_folder(one)]
-            found.append(PointSummary(point.prompt, len(net), tuple(one.path for one in net)))
+            turn = [one for one in net_changes(log.turn(place)) if not (one.none or _is_folder(one))]
+            found.append(PointSummary(point.prompt, len(net), tuple(one.path for one in net), tuple(turn)))
         return found
+
+    async def view_turn(self, point: PointSummary) -> list[FileView]:
+        """What the turn of a prompt did to each file."""
+        workspace = str(self._files.workspace)
+        return await in_thread(
+            lambda: [view_change(one, self._files.snapshotter, workspace) for one in point.turn]
+        )
 
     async def changes(self, session_id: str) -> tuple[ChangeLog, list[tuple[NetChange, FileView]]]:
         """The net changes to files by a session's conversation."""

@@ -39,6 +39,7 @@ class UndoFiles:
         self._looking = threading.Lock()
         self._snapshotter: FileSnapshotter | None = None
         self._index: WorkspaceIndex | None = None
+        self._added: list[UndoFiles] = []
         self._stopped = False
         self._holds_index = False
         """The index of this process is on disk."""
@@ -46,6 +47,11 @@ class UndoFiles:
     def elsewhere(self, workspace: str) -> "UndoFiles":
         """The same for another workspace, with its own index."""
         return UndoFiles(self.folder, Path(workspace), self._settings)
+
+    def add(self, folder: Path) -> None:
+        """Also records what commands change in this folder."""
+        if folder not in [self.workspace, *(one.workspace for one in self._added)]:
+            self._added.append(self.elsewhere(str(folder)))
 
     @property
     def records_commands(self) -> bool:
@@ -96,11 +102,14 @@ class UndoFiles:
     def look(self) -> list[Noticed]:
         """Scans the workspace for changes since the last scan. Raises TooManyFiles, ScanStopped."""
         with self._looking:
-            return self._opened_index().scan()
+            found = self._opened_index().scan()
+        return found + [one for files in self._added for one in files.look()]
 
     def stop(self) -> None:
         """Stops the current scan, and every later one."""
         self._stopped = True
+        for files in self._added:
+            files.stop()
         if self._index is not None:
             self._index.stop()
 
@@ -109,9 +118,14 @@ class UndoFiles:
         with self._looking:
             if self._index is not None:
                 self._index.note(path, self.snapshotter.read_state(path, keep=True))
+        for files in self._added:
+            if Path(path).is_relative_to(files.workspace):
+                files.note(path)
 
     def close(self) -> None:
         """Stores the index for the next process."""
+        for files in self._added:
+            files.close()
         with self._looking:
             index = self._index
             if index is not None and (self._holds_index or index.fresh):

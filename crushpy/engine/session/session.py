@@ -201,7 +201,7 @@ class LiveSession:
                 self._emit(Notice(warning, "warning"))
         self.announce()
         images = tuple(image.info for image in prompt.images)
-        self._emit(PromptCommitted(prompt.id, prompt.text, images, steers))
+        self._emit(PromptCommitted(prompt.id, prompt.text, images, steers, prompt.pasted))
 
     async def _create(self, prompt: Message) -> None:
         await self._store.sessions.create(self.info, prompt, await self._facts_of_prompt(prompt))

@@ -5,6 +5,7 @@ import msgspec
 
 from crushpy.core.messages import Message, Note
 from crushpy.engine.agents.scope import AgentScope
+from crushpy.security.sanitize import encodable
 
 
 class ModeNotes:
@@ -21,7 +22,7 @@ class ModeNotes:
 
     def with_prompt(self, prompt: Message) -> Message:
         """The prompt, preceded by the notes that are due."""
-        notes = [note for note in (self._due_note(), self._new_skills()) if note]
+        notes = [note for note in (self._due_note(), self._new_folders(), self._new_skills()) if note]
         return msgspec.structs.replace(prompt, parts=(*notes, *prompt.parts)) if notes else prompt
 
     def _new_skills(self) -> Note | None:
@@ -29,9 +30,19 @@ class ModeNotes:
         system = self._session.info.system
         if "\n<skills>\n" not in system:
             return None
-        earlier = [part.text for one in self._session.history for part in one.parts if isinstance(part, Note)]
-        new = self._find_new_skills("\n".join((system, *earlier)))
+        new = self._find_new_skills(f"{system}\n{self._earlier_notes()}")
         return Note(f"New skills, which skill(name) loads:\n{new}") if new else None
+
+    def _earlier_notes(self) -> str:
+        return "\n".join(
+            part.text for one in self._session.history for part in one.parts if isinstance(part, Note)
+        )
+
+    def _new_folders(self) -> Note | None:
+        folders = self._approvals.folders
+        earlier = self._earlier_notes() if folders else ""
+        new = "\n".join(f"- {folder}" for folder in folders if f"- {folder}\n" not in f"{earlier}\n")
+        return Note(f"The user added these folders to the workspace:\n{encodable(new)}") if new else None
 
     async def add_due_note(self) -> None:
         """Adds a note before the next request if the mode changed, or a boundary dropped the last note."""

@@ -59,6 +59,7 @@ class Draft:
         self.calls: dict[int, list[CallPiece]] = {}
         self.finish: Finish = ""
         self.usage: Usage | None = None
+        self.search_cost = 0.0
         self.status_moved = False
         """The server refused the status at its usual place and accepted it at the other."""
         self.thinking_dropped = False
@@ -263,6 +264,7 @@ class ModelCall:
             case Done():
                 draft.stop_thinking()
                 draft.finish, draft.usage = piece.finish, piece.usage
+                draft.search_cost = piece.search_cost
                 draft.status_moved, draft.thinking_dropped = piece.status_moved, piece.thinking_dropped
                 draft.dropped_thoughts = piece.dropped_thoughts
             case Sent():

@@ -9,6 +9,7 @@ from crushpy.core.messages import BOUND_PREFIX, Finish, Json, Usage
 from crushpy.llm.errors import Refused
 from crushpy.llm.opaque_parts import record_position
 from crushpy.llm.protocol import CallPiece, Done, Piece, TextPiece, ThinkingOpaque, ThinkingPiece
+from crushpy.llm.web_search import SEARCH_COST, WEB_SEARCH, cite
 from crushpy.util.read_json import as_index, as_object, as_objects, as_text, first_count, is_json
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class _Block(msgspec.Struct):
     slices: list[str] = []
     """Text, thinking or arguments."""
     signature: str = ""
+    citations: list[Json] = []
     position: tuple[int, int] = (0, 0)
     """Characters of text and number of calls before it."""
 
@@ -69,6 +71,8 @@ class MessageReader:
         """Blocks of the turn's earlier requests."""
         self._calls: list[_Block] = []
         self._text_chars = 0
+        self._searches = 0
+        self._cited: set[str] = set()
 
     @property
     def finished(self) -> bool:
@@ -123,13 +127,16 @@ class MessageReader:
         finish = FINISHES.get(self._stop_reason, "stop")
         if self._calls and finish == "stop":
             finish = "tool_calls"
-        return Done(finish, self.usages[-1] if self.usages[-1].total else None)
+        usage = self.usages[-1] if self.usages[-1].total else None
+        return Done(finish, usage, self._searches * SEARCH_COST)
 
     # --- blocks
 
     def _open(self, index: int, start: Json) -> list[Piece]:
         kind = as_text(start.get("type"))
-        block = _Block(start, kind, slices=[], position=(self._text_chars, len(self._calls)))
+        cited = as_objects(start.get("citations"))
+        self._searches += kind == "server_tool_use" and start.get("name") == WEB_SEARCH
+        block = _Block(start, kind, slices=[], citations=cited, position=(self._text_chars, len(self._calls)))
         self._open_blocks[index] = block
         self._blocks.append(block)
         if kind == "tool_use":
@@ -158,6 +165,8 @@ class MessageReader:
                 return [CallPiece(block.call, args=piece)] if piece and block.call >= 0 else []
             case "thinking_delta":
                 return self._add_thinking(block, as_text(delta.get("thinking")))
+            case "citations_delta":
+                block.citations.append(as_object(delta.get("citation")))
             case "signature_delta":
                 block.signature += as_text(delta.get("signature"))
             case "compaction_delta":
@@ -183,6 +192,8 @@ class MessageReader:
     def _close(self, block: _Block | None) -> list[Piece]:
         if block is None:
             return []
+        if block.kind == "text" and block.citations:
+            return self._add_text(block, "".join([cite(one, self._cited) for one in block.citations]))
         if block.kind == "redacted_thinking" or (block.kind == "thinking" and block.signature):
             bound, data = self._bound(), record_position(_as_received(block), *block.position)
             return [ThinkingOpaque({**data, BOUND_PREFIX: bound.prefix} if bound is not None else data)]

@@ -15,6 +15,7 @@ from crushpy.llm.anthropic.thinking_binding import COMPACTION, binds_thinking
 from crushpy.llm.encoded_history import EncodedHistories
 from crushpy.llm.opaque_parts import accepts_signed_parts, opaque_blocks, ordered_parts
 from crushpy.llm.protocol import Request, ToolSpec
+from crushpy.llm.web_search import MAX_SEARCHES, WEB_SEARCH
 
 CACHE_CONTROL: Json = {"type": "ephemeral"}
 SIGNED_KINDS = frozenset({"thinking", "redacted_thinking"})
@@ -68,6 +69,9 @@ def messages_body(
         body["system"] = [{"type": "text", "text": request.system, "cache_control": CACHE_CONTROL}]
     if request.tools:
         body["tools"] = _tools(request.tools, quirks)
+        if request.web_search:
+            search = {"type": "web_search_20250305", "name": WEB_SEARCH, "max_uses": MAX_SEARCHES}
+            body["tools"].insert(0, search)
     if histories is None:
         body["messages"] = write_end(request)
     else:

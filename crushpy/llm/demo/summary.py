@@ -26,6 +26,11 @@ _INSTRUCTIONS = re.compile(r"<instructions>[^<]*+</instructions>")
 _PREVIOUS = re.compile(r"<(previous_\w+)>(.*?)</\1>", re.DOTALL)
 _PATH = re.compile(r"(?<![\w/:.@+-])(?:[\w.@+-]+/)*[\w@+-][\w.@+-]*\.[A-Za-z][A-Za-z0-9]{0,5}\b(?!/)")
 
+_HEADING = re.compile(r"^#{1,6} +(\S.*?) *$", re.MULTILINE)
+_TITLES = ("Goal, in the user's words", "Remaining", "Key tool calls", "Files and paths", "Next step")
+_UNTOLD = ("Done", "In progress", "Decisions and why")
+"""Headings of the shipped template that need a real model: left out, as it asks for empty sections."""
+
 MAX_REQUESTS, MAX_FILES, MAX_COMMANDS = 8, 20, 8
 MAX_LINE_CHARS, MAX_TITLE_CHARS = 160, 50
 
@@ -49,7 +54,8 @@ def write_summary(request: Request) -> str:
     if kind is not None and not kind[1]:
         first = next(iter(_USER.findall(source) or source.strip().splitlines()), "")
         return _shorten(first.strip(" \"'`.#*"), MAX_TITLE_CHARS)
-    return _summarize(source, max_chars=len(transcript) * 2 // 5)
+    titles = _HEADING.findall(_PREVIOUS.sub("", request.system))
+    return _summarize(source, titles or _TITLES, max_chars=len(transcript) * 2 // 5)
 
 
 def summarize_messages(messages: Sequence[Message], unfinished: str = "") -> str:
@@ -64,23 +70,26 @@ def summarize_messages(messages: Sequence[Message], unfinished: str = "") -> str
     return _summarize("\n".join(lines))
 
 
-def _summarize(text: str, max_chars: int | None = None) -> str:
-    """Sections in the order of a summary; the last ones are left out above `max_chars`."""
+def _summarize(text: str, titles: Sequence[str] = _TITLES, max_chars: int | None = None) -> str:
+    """The sections that a template asks for; the last ones are left out above `max_chars`."""
     todos = dict.fromkeys(OPEN_TODO.findall(text), "pending") | dict(_TODO.findall(text))
     still_open = [item for item, status in todos.items() if status != "completed"]
     requests = _last(_USER.findall(text), MAX_REQUESTS)
-    sections = {
-        "Goal, in the user's words": [f"User: {request}" for request in requests],
-        "Remaining": [f"[ ] {item}" for item in still_open],
-        "Key tool calls": [f"ran: {one or two}" for one, two in _last(_COMMAND.findall(text), MAX_COMMANDS)],
-        "Files and paths": _last(_PATH.findall(text), MAX_FILES),
-        "Next step": [f"do this: {still_open[0]}" if still_open else "wait for the next request"],
+    known = {
+        "goal|request|want|user": [f"User: {request}" for request in requests],
+        "remain|to.?do|open|left": [f"[ ] {item}" for item in still_open],
+        "tool|command|call": [
+            f"ran: {one or two}" for one, two in _last(_COMMAND.findall(text), MAX_COMMANDS)
+        ],
+        "file|path": _last(_PATH.findall(text), MAX_FILES),
+        "next": [f"do this: {still_open[0]}" if still_open else "wait for the next request"],
     }
-    blocks = [
-        "\n".join([f"## {title}", *(f"- {_shorten(line, MAX_LINE_CHARS)}" for line in lines)])
-        for title, lines in sections.items()
-        if lines
-    ]
+    blocks: list[str] = []
+    for title in dict.fromkeys(titles):
+        topic = next((words for words in known if re.search(words, title, re.IGNORECASE)), "")
+        lines = known.pop(topic, [] if title in _UNTOLD else ["(the demo model has nothing to say here)"])
+        if lines:
+            blocks.append("\n".join([f"## {title}", *(f"- {_shorten(x, MAX_LINE_CHARS)}" for x in lines)]))
     while len(blocks) > 2 and max_chars is not None and sum(map(len, blocks)) > max_chars:
         blocks.pop()
     return "\n\n".join(blocks) or "- nothing was asked yet"

@@ -125,7 +125,7 @@ def _read_situation(request: Request, fullness: float) -> Situation:
             if isinstance(part, Text) and summary.is_carried(part.text):
                 carried, prompt = part.text, None
             elif isinstance(part, Text) and not part.text.startswith("<note>"):
-                prompt = _EARLIER_REPORTS.split(part.text)[0].strip() or prompt
+                prompt = _MENTION.sub("", _EARLIER_REPORTS.split(part.text)[0]).strip() or prompt
     steps = tuple(_taken_steps(request.messages[after:]))
     opening = not carried and not any(message.role == "assistant" for message in request.messages[:after])
     return Situation(request, fullness, prompt, carried, steps, opening)
@@ -321,6 +321,8 @@ _SOME = rf"(?:{_QUOTED}|.+?)"
 _PATH = rf"(?:{_QUOTED}|[^\s,;:]*[\w)~\]])"
 _FILE = rf"(?:{_QUOTED}|[^\s,;:]*[./][^\s,;:]*[\w)\]])"
 """A path that looks like one: it has a dot or a slash in it."""
+_MENTION = re.compile(r"(?<!\S)@(?=\S)")
+"""What precedes the name of a file."""
 _POLITE = re.compile(r"^(?:(?:please|now|ok|then|and)[,\s]+|(?:can|could|would|will) you )+", re.IGNORECASE)
 
 REQUESTS: tuple[tuple[str, Callable[..., Plan]], ...] = (

@@ -6,6 +6,7 @@ from crushpy.core.messages import Json, Usage
 from crushpy.llm.errors import CutStream, Refused
 from crushpy.llm.gemini.request import SIGNED_TEXT, stored_signature
 from crushpy.llm.protocol import CallPiece, Done, Piece, TextPiece, ThinkingOpaque, ThinkingPiece
+from crushpy.llm.web_search import GEMINI_SEARCH_COST, cite
 from crushpy.util.read_json import as_object, as_objects, as_text, first_count
 
 BLOCKED = {
@@ -34,6 +35,8 @@ class ContentReader:
         self._usage: Usage | None = None
         self._calls = 0
         self._text_chars = 0
+        self._search_cost = 0.0
+        self._cited: set[str] = set()
 
     @property
     def finished(self) -> bool:
@@ -51,6 +54,7 @@ class ContentReader:
         pieces: list[Piece] = []
         for part in as_objects(as_object(candidate.get("content")).get("parts")):
             pieces += self._part(part)
+        pieces += self._sources(as_object(candidate.get("groundingMetadata")))
         if reason := as_text(candidate.get("finishReason")):
             self._finish, self._finish_message = reason, as_text(candidate.get("finishMessage"))
         return pieces
@@ -69,8 +73,17 @@ class ContentReader:
         if self._finish in MALFORMED:
             raise CutStream(f"{self._model} wrote a call that cannot be parsed ({self._finish}){detail}.")
         if self._finish == "MAX_TOKENS":
-            return Done("length", self._usage)
-        return Done("tool_calls" if self._calls else "stop", self._usage)
+            return Done("length", self._usage, self._search_cost)
+        return Done("tool_calls" if self._calls else "stop", self._usage, self._search_cost)
+
+    def _sources(self, grounding: Json) -> list[Piece]:
+        """The pages of a web search, which the server names at the end."""
+        queries: list[str] = grounding.get("webSearchQueries") or []
+        self._search_cost += GEMINI_SEARCH_COST * len(queries)
+        pages = [as_object(each.get("web")) for each in as_objects(grounding.get("groundingChunks"))]
+        links = "".join([cite(page, self._cited, "uri") for page in pages])
+        self._text_chars += len(links)
+        return [TextPiece(links)] if links else []
 
     def _part(self, part: Json) -> list[Piece]:
         signature = as_text(part.get("thoughtSignature"))

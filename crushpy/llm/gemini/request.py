@@ -46,6 +46,7 @@ def content_body(
         body["systemInstruction"] = {"parts": [{"text": request.system}]}
     if request.tools:
         body["tools"] = [{"functionDeclarations": [_tool(tool) for tool in request.tools]}]
+        body["tools"] += [{"googleSearch": {}}] if request.web_search else []
     config: Json = {}
     if request.max_output_tokens:
         config["maxOutputTokens"] = request.max_output_tokens

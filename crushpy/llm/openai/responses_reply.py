@@ -8,6 +8,7 @@ from crushpy.llm.http_provider import Reported
 from crushpy.llm.opaque_parts import record_position
 from crushpy.llm.openai.responses_request import PHASE
 from crushpy.llm.protocol import CallPiece, Done, Piece, TextPiece, ThinkingOpaque, ThinkingPiece
+from crushpy.llm.web_search import SEARCH_COST, cite
 from crushpy.util.read_json import as_index, as_object, as_objects, as_text, first_count
 
 
@@ -37,6 +38,9 @@ class ResponseReader:
         """By the server's index."""
         self._calls = 0
         self._text_chars = 0
+        self._texts: list[str] = []
+        self._searches = 0
+        self._cited: set[str] = set()
 
     @property
     def finished(self) -> bool:
@@ -57,6 +61,8 @@ class ResponseReader:
                 return self._open(as_index(event.get("output_index")), as_object(event.get("item")))
             case "response.output_item.done":
                 return self._close(as_index(event.get("output_index")), as_object(event.get("item")))
+            case "response.output_text.annotation.added":
+                return self._cite(self._item(event, "message"), as_object(event.get("annotation")))
             case "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled":
                 return self._finish(as_object(event.get("response")))
             case "error":
@@ -73,8 +79,8 @@ class ResponseReader:
         if self._status == "incomplete":
             if self._incomplete_reason == "content_filter":
                 raise Refused(f"{self._model} gave no answer: the content filter stopped it.")
-            return Done("length", self._usage)
-        return Done("tool_calls" if self._calls else "stop", self._usage)
+            return Done("length", self._usage, self._searches * SEARCH_COST)
+        return Done("tool_calls" if self._calls else "stop", self._usage, self._searches * SEARCH_COST)
 
     # --- items
 
@@ -88,6 +94,7 @@ class ResponseReader:
     def _open(self, index: int, given: Json) -> list[Piece]:
         item = _Item(as_text(given.get("type")), position=(self._text_chars, self._calls))
         self._items[index] = item
+        self._searches += item.kind == "web_search_call"
         if item.kind == "message" and (phase := as_text(given.get("phase"))):
             return [ThinkingOpaque(record_position({"type": PHASE, "phase": phase}, *item.position))]
         if item.kind != "function_call":
@@ -113,13 +120,22 @@ class ResponseReader:
                 parts = as_objects(given.get("content"))
                 texts = [as_text(part.get("text")) or as_text(part.get("refusal")) for part in parts]
                 pieces += self._add_text(item, "".join(texts))
+                for source in (each for part in parts for each in as_objects(part.get("annotations"))):
+                    pieces += self._cite(item, source)
             case _:
                 pass
         return pieces
 
+    def _cite(self, item: _Item, source: Json) -> list[Piece]:
+        """A source of a web search, unless the text itself names it, as it mostly does."""
+        if as_text(source.get("url")) in "".join(self._texts):
+            return []
+        return self._add_text(item, cite(source, self._cited))
+
     def _add_text(self, item: _Item, text: str) -> list[Piece]:
         item.streamed = item.streamed or bool(text)
         self._text_chars += len(text)
+        self._texts.append(text)
         return [TextPiece(text)] if text else []
 
     def _add_thinking(self, item: _Item, text: str) -> list[Piece]:

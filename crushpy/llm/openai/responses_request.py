@@ -11,6 +11,7 @@ from crushpy.core.messages import Image, Json, Message, Text, ToolCall, ToolResu
 from crushpy.llm.encoded_history import EncodedHistories
 from crushpy.llm.opaque_parts import accepts_signed_parts, ordered_parts
 from crushpy.llm.protocol import Request
+from crushpy.llm.web_search import WEB_SEARCH
 
 REASONING = "reasoning"
 PHASE = "phase"
@@ -54,6 +55,7 @@ def responses_body(
             }
             for tool in request.tools
         ]
+        body["tools"] += [{"type": WEB_SEARCH}] if request.web_search else []
         body["parallel_tool_calls"] = True
     if request.max_output_tokens:
         body["max_output_tokens"] = max(MIN_OUTPUT_TOKENS, request.max_output_tokens)

@@ -101,6 +101,8 @@ class Jobs:
         self._closed = False
         self._messages: list[str] = []
         self._end_watchers: set[asyncio.Task[None]] = set()
+        self.folders: Callable[[], Sequence[Path]] = lambda: ()
+        """Folders that count as the workspace, beside it: commands see them as they are."""
         self.on_ended: Callable[[ShellJob], None] = lambda _: None
         """Called with each job that has ended by itself."""
 
@@ -169,7 +171,9 @@ class Jobs:
 
     def file_tool_path(self, path: Path) -> Path:
         """The path at which file tools find what commands see at `path`: commands may have a private /tmp."""
-        return self.confinement.inside(path) if is_temporary(path) else path
+        if not is_temporary(path) or any(path.is_relative_to(folder) for folder in self.folders()):
+            return path
+        return self.confinement.inside(path)
 
     def command_path(self, path: Path) -> Path:
         """The path at which commands see the file `path`."""

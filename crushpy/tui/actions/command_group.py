@@ -5,8 +5,11 @@ from typing import TYPE_CHECKING
 
 from crushpy.core.errors import CrushpyError
 from crushpy.tui.screens.choose import Choice, ChooseScreen
+from crushpy.tui.screens.overlay import PanelScreen
 
 if TYPE_CHECKING:
+    from textual.widget import Widget
+
     from crushpy.engine.conversation import Conversation
     from crushpy.tui.screens.chat_host import ChatHost
 
@@ -35,3 +38,8 @@ class CommandGroup:
 
     async def choose(self, title: str, choices: Sequence[Choice], hint: str = "") -> str | None:
         return await self.show(ChooseScreen(title, choices, hint=hint))
+
+    async def show_panel(self, heading: str, body: "str | Widget") -> None:
+        """Shows what a command reports until Esc closes it."""
+        self.chat.status.refresh()  # the gauge shows the same figures
+        await self.show(PanelScreen(heading, body))

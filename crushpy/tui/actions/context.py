@@ -154,7 +154,11 @@ class ContextCommands(CommandGroup):
         from crushpy.tui.screens.inspector import ContextControls, InspectorScreen
 
         conversation = self.conversation
-        await conversation.context.count_exactly()
+
+        async def count() -> None:
+            await conversation.context.count_exactly()
+            self.chat.status.refresh()  # the gauge shows the same figures
+
         wanted = conversation.settings.compaction
         thresholds = {"fallback": wanted.fallback_threshold}
         if not isinstance(wanted.threshold, str):
@@ -164,6 +168,7 @@ class ContextCommands(CommandGroup):
             conversation.context.edit,
             lambda: conversation.sessions.requests(conversation.info.id),
             lambda: self.rules(""),
+            count,
         )
         before, read = conversation.sent_states, conversation.context.inspect
         await self.show(InspectorScreen(read, conversation.info.compaction, thresholds, controls))
@@ -187,7 +192,7 @@ class ContextCommands(CommandGroup):
             raise RefusedCommand(told) from None
         room = self.chat.transcript.size.width - NOTICE_MARGIN_COLUMNS
         width = min(MAX_CHART_COLUMNS, max(MIN_CHART_COLUMNS, room))
-        self.say("\n".join([*here, "", *usage_chart(report, width)]))
+        await self.show_panel("Cost", "\n".join([*here, "", *usage_chart(report, width)]))
 
     async def edit_template(self, argument: str) -> None:
         from crushpy.core.templates import Template

@@ -1,19 +1,56 @@
 """Commands about the app and its state: help, status, settings, rules, jobs, changes."""
 
+import asyncio
+from collections import deque
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.widgets import Static
 
 from crushpy.core.messages import counted
 from crushpy.security.redact import redact
 from crushpy.security.sanitize import clean, one_line
 from crushpy.tui.actions.command_group import CommandGroup, RefusedCommand
 from crushpy.tui.items import ReplyItem
+from crushpy.tui.screens.choose import Choice
+from crushpy.tui.screens.overlay import PanelScreen
 from crushpy.tui.textual_adapter import app_of, write_to_terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from crushpy.tools.shell.jobs import RunningJob
+    from crushpy.tui.transcript.render.canvas import Canvas
 
 MAX_DIFF_CHARS = 60_000
 """Characters of a diff that are shown or sent; the rest is only counted."""
+
+
+MAX_LAST_CHARS = 300
+"""Characters of a job's output that are shown before it is watched or stopped."""
+WATCH_PAUSE_S = 0.5
+"""Time between two readings of a job's output."""
+
+
+class WatchScreen(PanelScreen):
+    """The end of a job's output as it comes. `read` returns the running jobs."""
+
+    def __init__(self, job: "RunningJob", read: "Callable[[], Sequence[RunningJob]]") -> None:
+        super().__init__(f"{job.id} {one_line(job.command)}", job.last_lines or "(no output yet)")
+        self._job, self._read = job, read
+
+    def on_mount(self) -> None:
+        self.spawn(self._follow, group="follow")
+
+    async def _follow(self) -> None:
+        while jobs := [one for one in self._read() if one.id == self._job.id]:
+            self.query_one("VerticalScroll Static", Static).update(Content(clean(jobs[0].last_lines)))
+            self.query_one(VerticalScroll).scroll_end(animate=False)
+            await asyncio.sleep(WATCH_PAUSE_S)
+        self.set_heading(self.heading, "ended")
 
 
 class OverviewCommands(CommandGroup):
@@ -75,7 +112,8 @@ class OverviewCommands(CommandGroup):
             "sandbox": conversation.sandbox or no_sandbox,
             "jobs": ", ".join(job.id for job in conversation.running_jobs) or "none",
         }
-        self.say("\n".join(f"{name:<8} {one_line(value)}" for name, value in rows.items()))
+        lines = [f"{name:<8} {one_line(value)}" for name, value in rows.items()]
+        await self.show_panel("Status", "\n".join(lines))
 
     async def config(self, argument: str) -> None:
         """Shows the settings that were changed and where; with a key and a value, sets one."""
@@ -100,23 +138,49 @@ class OverviewCommands(CommandGroup):
         rows.append("`crushpy permissions revoke RULE` removes a rule; `crushpy permissions test` tries it.")
         if conversation.info.grants:
             rows.append(f"Granted here: `crushpy permissions revoke RULE --session {conversation.info.id}`.")
-        self.say("\n".join(rows))
+        await self.show_panel("Permissions", "\n".join(rows))
+
+    async def add_dir(self, argument: str) -> None:
+        """Adds a folder to the workspace, or lists the added ones."""
+        conversation = self.conversation
+        if argument.strip():
+            folder = await conversation.add_folder(argument.strip())
+            self.say(f"{folder} is part of the workspace now: the same rules, sandbox and undo.")
+        else:
+            listed = "\n".join(map(str, conversation.folders))
+            self.say(listed or "No folder was added. /add-dir DIR adds one.")
 
     async def jobs(self, argument: str) -> None:
-        """The running background jobs, with the last lines of their output."""
-        rows: list[str] = []
-        for job in self.conversation.running_jobs:
-            rows.append(f"{job.id}  {job.seconds:.0f} s  {one_line(job.command)}")
-            rows += [f"    {line}" for line in clean(job.last_lines).splitlines()[-5:]]
-        self.say("\n".join(rows) or "No job is running.")
+        """Lists the running background jobs; a chosen one can be watched or stopped."""
+        conversation = self.conversation
+        while jobs := {job.id: job for job in conversation.running_jobs}:
+            rows = [Choice(key, f"{key} {job.command}", f"{job.seconds:,.0f} s") for key, job in jobs.items()]
+            job = jobs.get(await self.choose("Jobs", rows, "Enter offers to watch or stop one") or "")
+            if job is None:
+                return
+            choices = [Choice("watch", "Watch its output"), Choice("stop", "Stop it", "and what it started")]
+            match await self.choose(f"{job.id} {job.command}", choices, job.last_lines[-MAX_LAST_CHARS:]):
+                case "watch":
+                    await self.show(WatchScreen(job, lambda: conversation.running_jobs))
+                case "stop":
+                    await conversation.stop_job(job.id)
+                    self.chat.status.refresh()
+                case _:
+                    pass
+        self.say("No job is running.")
 
     async def diff(self, argument: str) -> None:
         """What this conversation changed in files."""
+        from crushpy.tui.transcript.drawn_display import DrawnDisplay
+        from crushpy.tui.transcript.render.draw_item import draw_item
+
         text = await self._changes()
-        if text:
-            self.chat.transcript.add(ReplyItem(f"```diff\n{text}\n```"))
-        else:
-            self.say("This conversation has not changed any file.")
+        item = ReplyItem(f"```diff\n{text}\n```" if text else "This conversation has not changed any file.")
+
+        def draw(canvas: "Canvas") -> None:
+            deque(draw_item(item, canvas, opened=True), 0)
+
+        await self.show_panel("Changes", DrawnDisplay(draw, self.chat.transcript.current_palette))
 
     async def review(self, argument: str) -> None:
         """Asks the agent to review what this conversation changed."""

@@ -73,7 +73,7 @@ class RewindCommands(CommandGroup):
         if not points:
             self.say("There is no prompt to go back to yet.")
             return
-        chosen = await self.show(RewindScreen(points, conversation.info.cwd))
+        chosen = await self.show(RewindScreen(points, conversation.info.cwd, rewinder.view_turn))
         if chosen is None:
             return
         choices = [

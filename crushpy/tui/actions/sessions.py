@@ -13,6 +13,10 @@ from crushpy.storage.records import SessionBusy
 from crushpy.tui.actions.command_group import CommandGroup, RefusedCommand
 from crushpy.tui.actions.context import ContextCommands
 from crushpy.tui.screens.choose import Choice
+from crushpy.tui.status_presenter import home_relative
+
+EXPORT_FORMATS = {"md": "Markdown", "html": "a page"}
+"""The endings of exported files, each with the name of its format; the first is the default."""
 
 if TYPE_CHECKING:
     from crushpy.engine.session.html_page import PageReport
@@ -65,17 +69,20 @@ class SessionCommands(CommandGroup):
         conversation = self.chat.conversation
         if conversation is None or not conversation.history:
             raise RefusedCommand("There is nothing to export yet.")
-        usual = f"crushpy-{conversation.info.id}.md"
-        folder = Path(self.chat.options.cwd)
-        file = folder / _from_home(Path(argument.strip() or usual))
+        folder, name = Path(self.chat.options.cwd), f"crushpy-{conversation.info.id}"
+        usual = [f"{name}.{ending}" for ending in EXPORT_FORMATS]
+        wanted = argument.strip() or await self._choose_export(folder, usual)
+        if not wanted:
+            return
+        file = folder / _from_home(Path(wanted))
         try:
             if file.is_dir():
-                inside = file / usual
+                inside = file / usual[0]
                 typed = inside.relative_to(folder) if inside.is_relative_to(folder) else inside
                 raise CrushpyError(f"{file} is a folder. Name a file in it: /export {typed}")
             if file.exists() and not file.is_file():
                 raise CrushpyError(f"{file} is not a regular file. Name another one.")
-            if file.name != usual and file.exists() and not await self._wants_it_replaced(file):
+            if file.name not in usual and file.exists() and not await self._wants_it_replaced(file):
                 self.say(f"Nothing was written: {file} is unchanged. Name another file.")
                 return
             page = PageReport() if file.suffix == ".html" else None
@@ -101,6 +108,16 @@ class SessionCommands(CommandGroup):
         choices = [Choice("write", "Write it"), Choice("cancel", "Cancel", "nothing is written")]
         if await self.choose(title, choices, "\n".join(shown)) != "write":
             raise RefusedCommand("Nothing was written.")
+
+    async def _choose_export(self, folder: Path, names: list[str]) -> str | None:
+        """Asks where to write: by default outside the project, so that nothing of it is committed."""
+        places = {Path.home(): "your home folder", folder: "this folder"}
+        choices = [
+            Choice(str(place / name), home_relative(place / name), f"{form}, in {where}")
+            for name, form in zip(names, EXPORT_FORMATS.values(), strict=True)
+            for place, where in places.items()
+        ]
+        return await self.choose("Export to which file?", choices, "/export FILE names another one")
 
     async def _wants_it_replaced(self, file: Path) -> bool:
         keep = Choice("keep", "Keep it", "nothing is written")

@@ -22,7 +22,7 @@ from crushpy.security.sanitize import one_line
 from crushpy.tui.attaching import Attaching
 from crushpy.tui.chat_events import ChatEvents
 from crushpy.tui.items import BoundaryItem, ItemAction, NoticeItem, TranscriptItem
-from crushpy.tui.notify import dismiss_toasts
+from crushpy.tui.notify import dismiss_toasts, tell
 from crushpy.tui.screens.chat_host import ChatHost
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.transcript.widget import Transcript
@@ -99,6 +99,8 @@ class ChatScreen(ChatHost):
         """Those of files and of MCP servers."""
         self.recent_actions: list[str] = []
         """Commands by their action, the latest first."""
+        self._undo_asked = ""
+        """The session whose compaction the next `undo` on its card undoes."""
 
     def compose(self) -> ComposeResult:
         # Set before the first layout: changing a class later would apply all styles again.
@@ -349,8 +351,15 @@ class ChatScreen(ChatHost):
                     "This is not the last compaction. The session tree (l) can undo any of them.",
                     warning=True,
                 )
-                return
-            await self.perform("undo_boundary")
+            elif not (dismiss_toasts(self) and self._undo_asked == item.boundary.child_id):
+                self._undo_asked = item.boundary.child_id
+                tell(
+                    self,
+                    "Press u or click again to undo this compaction: the session before it continues where "
+                    "it ended, this one stays as a branch, files are not touched.",
+                )
+            else:
+                await self.perform("undo_boundary")
         else:
             await self.perform(action if action in ("edit_template", "glossary") else "lineage")
 
@@ -426,6 +435,7 @@ class ChatScreen(ChatHost):
         from crushpy.tui.actions import ACTIONS
 
         dismiss_toasts(self)
+        self._undo_asked = ""
         self.recent_actions = [action, *(one for one in self.recent_actions if one != action)]
         greeted, shown = self.greeter.card_key, self.transcript.keys()
         if action not in ENGINE_FREE_ACTIONS:

@@ -67,7 +67,7 @@ class ChatHost(TranscriptScreen):
         self.bar = StatusBar()
         self.focus_controller = FocusController(self, self.prompt, self._question)
         self.transcript.focus_controller = self.queue.focus_controller = self.focus_controller
-        self.feed = TranscriptPresenter(self.transcript, reach="Tab first, or click")
+        self.feed = TranscriptPresenter(self.transcript, reach="Tab and ↑ to this card, or click")
         self.status = StatusPresenter(self.bar)
         self.activity = ActivityLine(self.transcript.current_palette, lambda: self.status.in_use)
         self.greeter = Greeter(self.transcript)

@@ -186,6 +186,8 @@ class ContextControls:
     """The sizes of the requests sent so far."""
     rules: Callable[[], Awaitable[None]]
     """Shows the standing rules, to pin or drop them. May raise CrushpyError."""
+    count: Callable[[], Awaitable[None]]
+    """Replaces estimates by counts: loading the vocabulary takes half a second the first time."""
 
 
 class InspectorScreen(OverlayScreen[None]):
@@ -258,10 +260,16 @@ class InspectorScreen(OverlayScreen[None]):
         yield Static(id="effect")
         yield RowList()
 
-    async def on_mount(self) -> None:
+    def on_mount(self) -> None:
         if self._controls is not None:
-            self._requests = await self._controls.requests()
-            self._show()
+            self.call_after_refresh(self.spawn, self._load, self._controls, group="load")
+
+    async def _load(self, controls: ContextControls) -> None:
+        """What is not needed for the first frame."""
+        self._requests = await controls.requests()
+        self._show()
+        await controls.count()
+        self.action_refresh_figures()
 
     def on_resize(self) -> None:
         self._show()
@@ -273,7 +281,7 @@ class InspectorScreen(OverlayScreen[None]):
         self.set_heading(f"Context  {figures(inspection.budget)}", detail)
         forecast = inspection.forecast
         lines = forecast_lines(forecast) if forecast and forecast.turns else []
-        words = ". ".join([*dropped_words(inspection), *lines])
+        words = " · ".join([*dropped_words(inspection), *lines])
         self.query_one("#forecast", Static).update(Content.styled(words, "$text-muted"))
         self.query_one("#forecast").display = bool(words)
         self._show_time(width)

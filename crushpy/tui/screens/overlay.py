@@ -12,10 +12,11 @@ from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.screen import Screen
+from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from crushpy.core.errors import CrushpyError
-from crushpy.security.sanitize import one_line
+from crushpy.security.sanitize import clean, one_line
 from crushpy.tui.notify import tell
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.widgets.fields import LineField
@@ -260,6 +261,33 @@ class TextScreen(OverlayScreen[None]):
 
     def show_text(self) -> None:
         self.query_one("#text", Static).update(self.text(app_of(self).size.width - 4))
+
+
+class PanelScreen(TextScreen):
+    """What a command reports, with a heading."""
+
+    def __init__(self, heading: str, body: str | Widget) -> None:
+        super().__init__()
+        self.heading = heading
+        self._body = body
+
+    def compose_body(self) -> ComposeResult:
+        with VerticalScroll():
+            yield Static(Content(clean(self._body))) if isinstance(self._body, str) else self._body
+
+    def show_text(self) -> None:
+        """It does not depend on the width."""
+
+
+def with_headings(markdown: str) -> Content:
+    """A text with its headings in bold, without their marks."""
+    lines = clean(markdown).strip().split("\n")
+    return Content("\n").join(
+        [
+            Content.styled(line.lstrip("# "), "bold") if line.startswith("#") else Content(line)
+            for line in lines
+        ]
+    )
 
 
 def spread(left: Content, right: Content, width: int) -> Content:

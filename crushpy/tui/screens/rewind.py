@@ -1,6 +1,6 @@
 """Going back: the prompts to rewind to, and the review of files before they are restored."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import ClassVar
 
 from textual import on
@@ -42,18 +42,52 @@ class RewindScreen(ListScreen[PointSummary, str]):
     heading = "Rewind: go back to before which prompt?"
     placeholder = "type to filter your prompts"
 
-    def __init__(self, points: Sequence[PointSummary], folder: str) -> None:
+    def __init__(
+        self,
+        points: Sequence[PointSummary],
+        folder: str,
+        view: Callable[[PointSummary], Awaitable[Sequence[FileView]]] | None = None,
+    ) -> None:
+        """`view` tells what the turn of a prompt did to files."""
         super().__init__()
         self.all_rows = list(reversed(points))
         self._folder = folder.rstrip("/") + "/"
+        self._view = view
+        self._views: dict[str, Sequence[FileView]] = {}
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        self.spawn(self._load_views, group="views")
+
+    async def _load_views(self) -> None:
+        """The latest first; each row shows its figures as soon as they are known."""
+        for row in self.all_rows:
+            if self._view is not None and row.turn:
+                self._views[row.message.id] = await self._view(row)
+                self.rows.refresh()
 
     def row_text(self, row: PointSummary) -> str:
         return row.message.text
 
     def draw_row(self, row: PointSummary, width: int) -> Content:
-        files = f"{counted(row.files, 'file')} since" if row.files else "no files since"
         prompt = Content(one_line(row.message.text) or "(an image)")
-        return spread(prompt, Content.styled(files, "$text-muted"), width)
+        return spread(prompt, self._turn_figures(row, width * 2 // 3), width)
+
+    def _turn_figures(self, row: PointSummary, width: int) -> Content:
+        """What the turn changed: tax.py +3 -1, and how many files are not named for want of room."""
+        views = self._views.get(row.message.id, ())
+        if not views:
+            words = counted(len(row.turn), "file") if row.turn else "no changes"
+            return Content.styled(words, "$text-muted")
+        shown = Content("")
+        for number, view in enumerate(views):
+            figures = ((f" +{view.added}", "$text-success"), (f" -{view.removed}", "$text-error"))
+            label = one_line(view.path).rpartition("/")[2]
+            more = Content.assemble("  " if shown else "", (label, "$text-muted"), *figures)
+            if shown.cell_length + more.cell_length > width - 10 and number:
+                return shown + Content.styled(f"  {len(views) - number} more", "$text-muted")
+            shown += more
+        return shown
 
     def describe_row(self, row: PointSummary) -> Content:
         if not row.paths:

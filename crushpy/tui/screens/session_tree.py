@@ -22,7 +22,7 @@ from crushpy.engine.session.export import age
 from crushpy.security.sanitize import clean, one_line
 from crushpy.tui.items import image_label
 from crushpy.tui.notify import tell
-from crushpy.tui.screens.overlay import OverlayScreen
+from crushpy.tui.screens.overlay import OverlayScreen, with_headings
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.widgets.status_bar import short
 
@@ -36,11 +36,6 @@ def coverage_words(boundary: StoredBoundary) -> str:
     total, carried = sum(count.total for count in facts), sum(count.carried for count in facts)
     words = f"{carried}/{total} facts" if total else ""
     return f"{words} since the root {since}".lstrip() if since else words
-
-
-def tokens_words(boundary: StoredBoundary) -> str:
-    after = f"{short(boundary.tokens_after)}"
-    return f"{short(boundary.tokens_before)} → {after}" if boundary.tokens_before else ""
 
 
 def preview_text(preview: Preview, note: str = "") -> Content:
@@ -60,7 +55,7 @@ def preview_text(preview: Preview, note: str = "") -> Content:
         blocks += ["", *_boundary(preview.boundary)]
     if preview.seed is not None:
         blocks += ["", _heading("Summary")]
-        blocks.append(Content(clean(preview.seed.summary).strip() or "(none: evidence only)"))
+        blocks.append(with_headings(preview.seed.summary) or Content("(none: evidence only)"))
     if preview.first:
         blocks += ["", _heading("Messages"), *map(_message, preview.first)]
     if preview.left_out:
@@ -71,10 +66,8 @@ def preview_text(preview: Preview, note: str = "") -> Content:
 
 def _boundary(boundary: StoredBoundary) -> list[Content]:
     lines = [_heading(f"Compacted: {boundary.trigger}{' (undone)' if boundary.undone_at else ''}")]
-    tokens = f"{boundary.tokens_before:,} → {boundary.tokens_after:,} tokens"
-    if boundary.reported_after is not None:
-        tokens += f" (reported {boundary.reported_after:,})"
-    lines.append(Content(tokens))
+    estimated = "" if boundary.reported_after is not None else " (estimated)"
+    lines.append(Content(f"{boundary.tokens_words(boundary.reported_after) or 'unknown'} tokens{estimated}"))
     if words := coverage_words(boundary):
         kinds = ", ".join(
             f"{kind} {carried}/{total} ({prose} in prose)"
@@ -108,9 +101,9 @@ def _message(message: messages.Message) -> Content:
 def _part(part: object) -> Content | None:
     match part:
         case messages.Text() | messages.Note():
-            return Content(_bounded(clean(part.text).strip()))
+            return with_headings(_bounded(part.text.strip()))
         case messages.Seed():
-            return Content(_bounded(clean(part.summary).strip()))
+            return with_headings(_bounded(part.summary.strip()))
         case messages.ToolCall():
             return _muted(f"› {one_line(part.name)} {one_line(messages.headline(part.name, part.args))}")
         case messages.ToolResult():
@@ -239,7 +232,8 @@ class SessionTreeScreen(OverlayScreen[TreeChoice | None]):
             case _:
                 words.append(f"session {session.generation + 1}")
         if boundary is not None and boundary.trigger != "fork":
-            words += [f"{boundary.trigger} {tokens_words(boundary)}".strip(), coverage_words(boundary)]
+            tokens = boundary.tokens_words(boundary.reported_after, short)
+            words += [f"{boundary.trigger} {tokens}".strip(), coverage_words(boundary)]
             words.append("undone" if boundary.undone_at is not None else "")
         words += [f"{session.message_count} msg", age(time.time() - session.updated_at)]
         words[1:1] = ["here"] if session.id == self._here else []

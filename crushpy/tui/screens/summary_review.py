@@ -15,7 +15,7 @@ from crushpy.core.messages import counted
 from crushpy.engine.compaction.draft import Verdict
 from crushpy.security.sanitize import clean, one_line
 from crushpy.tui.notify import tell
-from crushpy.tui.screens.overlay import OverlayScreen
+from crushpy.tui.screens.overlay import OverlayScreen, with_headings
 from crushpy.tui.widgets.fields import AreaField, LineField
 from crushpy.tui.widgets.grace_period import GracePeriod
 
@@ -26,14 +26,6 @@ PLACEHOLDERS = {
 KEYS = ("a", "e", "r", "d", "v", "escape")
 
 
-class SummaryField(AreaField):
-    """A paste into a read-only summary belongs to the draft."""
-
-    def on_paste(self, event: events.Paste) -> None:
-        if self.read_only:
-            event.prevent_default()
-
-
 class ReviewScreen(OverlayScreen[Verdict]):
     """Always returns a `Verdict`: closing it declines, and nothing changes.
 
@@ -41,6 +33,10 @@ class ReviewScreen(OverlayScreen[Verdict]):
     """
 
     DEFAULT_CSS = """
+    ReviewScreen #reading { height: 1fr; padding: 0 1; }
+    ReviewScreen #reading Static { height: auto; }
+    ReviewScreen AreaField, ReviewScreen.-editing #reading { display: none; }
+    ReviewScreen.-editing AreaField { display: block; }
     ReviewScreen #fold { height: 1; padding: 0 1; color: $text-muted; }
     ReviewScreen #evidence { display: none; height: 1fr; padding: 0 1; }
     ReviewScreen #evidence Static { height: auto; }
@@ -58,7 +54,7 @@ class ReviewScreen(OverlayScreen[Verdict]):
         Binding("escape", "back", "Back"),
         Binding("escape", "decline", "Decline"),
     ]
-    AUTO_FOCUS = "AreaField"
+    AUTO_FOCUS = "#reading"
 
     def __init__(self, event: ReviewNeeded, typed: Callable[[str], None] = lambda _: None) -> None:
         super().__init__()
@@ -72,7 +68,9 @@ class ReviewScreen(OverlayScreen[Verdict]):
 
     def compose_body(self) -> ComposeResult:
         event = self._event
-        yield SummaryField(self._summary, read_only=True)
+        with VerticalScroll(id="reading"):
+            yield Static(id="summary")
+        yield AreaField(self._summary)
         yield Static(id="fold")
         with VerticalScroll(id="evidence"):
             yield Static(Content(clean(event.evidence).strip() or "(none)"))
@@ -82,6 +80,7 @@ class ReviewScreen(OverlayScreen[Verdict]):
         event = self._event
         tokens = f"{event.tokens_before:,} → {event.tokens_after:,} tokens"
         self.set_heading(f"Compaction ({one_line(event.trigger)})", tokens)
+        self._set_editing(False)
         self._say_fold()
         self._grace.begin()
 
@@ -137,8 +136,9 @@ class ReviewScreen(OverlayScreen[Verdict]):
 
     def _set_editing(self, editing: bool) -> None:
         self._editing = editing
-        self._area.read_only = not editing
-        self._area.focus()
+        self.set_class(editing, "-editing")
+        self.query_one("#summary", Static).update(with_headings(self._area.text))
+        (self._area if editing else self.query_one("#reading")).focus()
         self.refresh_bindings()
 
     def action_ask(self, kind: str) -> None:

@@ -262,9 +262,23 @@ class Interaction:
     # --- keys --------------------------------------------------------------------------------------------
 
     def activate(self, action: ItemAction) -> None:
-        index = self.cursor_index()
+        index = self._card_for(action)
+        index = self.cursor_index() if index is None else index
         if index is not None:
             self._widget.post_message(self._widget.ItemActivated(self._model[index].key, action))
+
+    def _card_for(self, action: ItemAction) -> int | None:
+        """The card that a key acts on: the one at the cursor, else the last one in view. None if neither
+        offers the action."""
+        if not self._model.total:
+            return None
+        first, last = self._view.visible_entries(self._widget.top_row)
+        at_cursor = [] if (index := self.cursor_index()) is None else [index]
+        for index in (*at_cursor, *range(last, first - 1, -1)):
+            entry = self._model.entries[index]
+            if entry is not None and isinstance(entry.item, BoundaryItem) and action in entry.item.actions:
+                return index
+        return None
 
     def open_link(self) -> None:
         """Opens the first link of the item at the cursor; called again, the next one."""
@@ -293,7 +307,7 @@ class Interaction:
             case "fork":
                 return item is not None and is_message(item)
             case _:
-                return isinstance(item, BoundaryItem) and action in item.actions
+                return self._card_for(action) is not None
 
     def step(self, step: int) -> None:
         """Moves to the next item; first through the one at the cursor, if it is taller than the screen."""

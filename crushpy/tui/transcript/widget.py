@@ -103,10 +103,12 @@ class Transcript(InteractionHost, can_focus=True):
     def set_items(self, items: Sequence[TranscriptItem]) -> None:
         """Shows these items instead of all others, from the end."""
         self.cache.reset(items)
-        self.interaction.cursor = None
+        had_cursor, self.interaction.cursor = self.interaction.cursor is not None, None
         self.view.reset()
         self.following = True
         self.show_changes()
+        if self.has_focus and had_cursor:  # the keys of an item that is gone are no longer offered
+            self.interaction.pull_cursor()
 
     def add(self, item: TranscriptItem) -> int:
         """Appends an item; returns its key."""

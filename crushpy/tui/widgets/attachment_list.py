@@ -10,7 +10,6 @@ from textual.widget import Widget
 
 from crushpy.core.messages import Image
 from crushpy.security.sanitize import one_line
-from crushpy.tui.widgets.completer import what_becomes_of
 from crushpy.tui.widgets.fitting import window
 from crushpy.tui.widgets.status_bar import short
 
@@ -20,6 +19,7 @@ REMOVE = " ✕"
 _FATE = {
     "attached": "attached when the prompt is sent",
     "only named": "only named: the agent reads it if needed",
+    "too large to attach": "too large to attach: only named",
 }
 
 
@@ -45,8 +45,8 @@ class AttachmentList(Widget):
     }
     """
 
-    mentions: reactive[tuple[str, ...]] = reactive(())
-    """Files that the draft mentions."""
+    mentions: reactive[tuple[tuple[str, str], ...]] = reactive(())
+    """Files that the draft mentions, and what becomes of each."""
     reading: reactive[int] = reactive(0)
     """How many images are still being read."""
 
@@ -91,7 +91,7 @@ class AttachmentList(Widget):
 
     def _mention_lines(self) -> list[str]:
         most = len(self.mentions) if len(self.mentions) <= MAX_MENTIONS else MAX_MENTIONS - 1
-        lines = [f"@{one_line(name)} · {_FATE[what_becomes_of(name)]}" for name in self.mentions[:most]]
+        lines = [f"@{one_line(name)} · {_FATE[fate]}" for name, fate in self.mentions[:most]]
         left = len(self.mentions) - most
         return [*lines, f"and {left} more files are mentioned"] if left else lines
 

@@ -2,10 +2,14 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from textwrap import wrap
 from typing import Literal
 
 from textual import events
 from textual.content import Content
+from textual.geometry import Region
 from textual.message import Message
 from textual.message_pump import MessagePump
 from textual.widget import Widget
@@ -17,7 +21,7 @@ from crushpy.core.messages import Data
 from crushpy.security.sanitize import one_line
 from crushpy.tui.widgets.file_finder import FileFinder
 from crushpy.tui.widgets.fitting import POINTER, end_of, pointed, window
-from crushpy.util.images import SUFFIXES
+from crushpy.util.images import MAX_PICTURE_FILE, SUFFIXES
 
 MAX_ROWS = 8
 ROOM_FOR_DETAIL = 36
@@ -98,19 +102,22 @@ def did_you_mean(commands: Sequence[AppCommand], name: str) -> str:
     return f"Did you mean {' or '.join(f'/{one}' for one in near[:2])}?" if near else ""
 
 
-def file_completions(paths: Sequence[str]) -> list[Completion]:
-    return [Completion(f"{_written(path)} ", path, what_becomes_of(path), is_path=True) for path in paths]
+def file_completions(paths: Sequence[str], folder: Path) -> list[Completion]:
+    quoted = [f'"{path}"' if " " in path else path for path in paths]
+    return [
+        Completion(f"@{written} ", path, what_becomes_of(folder / path), is_path=True)
+        for path, written in zip(paths, quoted, strict=True)
+    ]
 
 
-def what_becomes_of(path: str) -> str:
+def what_becomes_of(path: Path) -> str:
     """Whether a file is attached to the prompt or only named in it."""
-    return "attached" if path.lower().endswith(SUFFIXES) else "only named"
-
-
-def _written(path: str) -> str:
-    """A path as inserted into the prompt. An image keeps its `@`, by which it is attached."""
-    quoted = f'"{path}"' if " " in path else path
-    return f"@{quoted}" if path.lower().endswith(SUFFIXES) else quoted
+    if not path.name.lower().endswith(SUFFIXES):
+        return "only named"
+    with suppress(OSError):
+        if path.stat().st_size > MAX_PICTURE_FILE:
+            return "too large to attach"
+    return "attached"
 
 
 class CompletionList(Widget):
@@ -136,16 +143,17 @@ class CompletionList(Widget):
         self._owner = owner
         self._rows = MAX_ROWS
         self.choices: Sequence[Completion] = ()
-        self.note = ""
+        self._note_lines: list[str] = []
         self.highlighted = 0
         self.moved = False
         """Whether the user moved the cursor: the choices must not change any more."""
 
-    def offer(self, choices: Sequence[Completion], note: str, room: int) -> None:
-        """Shows the choices, or a note if there are none. `room`: rows above the prompt."""
-        self._rows = max(1, min(MAX_ROWS, room))
-        self.choices, self.note, self.highlighted, self.moved = choices, note, 0, False
-        height = min(self._rows, len(choices)) or 1
+    def offer(self, choices: Sequence[Completion], note: str, prompt: Region) -> None:
+        """Shows the choices, or a note if there are none, above the prompt."""
+        self._rows = max(1, min(MAX_ROWS, prompt.y))
+        self.choices, self.highlighted, self.moved = choices, 0, False
+        self._note_lines = wrap(note, max(1, prompt.width - 2)) if note else []
+        height = min(self._rows, len(choices) or len(self._note_lines)) or 1
         self.styles.offset = (0, -height)
         self.display = bool(choices or note)
         self.refresh(layout=True)
@@ -157,7 +165,7 @@ class CompletionList(Widget):
 
     def render(self) -> Content:
         if not self.choices:
-            return Content.styled(self.note, "$text-muted").truncate(self._width, ellipsis=True)
+            return Content.styled("\n".join(self._note_lines[: self._rows]), "$warning")
         shown = self._shown
         rows = [self._row(index) for index in shown]
         if len(shown) < len(self.choices) and self._rows > 1:
@@ -225,6 +233,11 @@ class Completer:
         return shown.choices[shown.highlighted] if shown is not None and shown.choices else None
 
     @property
+    def is_completing(self) -> bool:
+        """Whether the word at the cursor asks for completion, also if nothing matches it."""
+        return self._token is not None
+
+    @property
     def is_open(self) -> bool:
         return self._list is not None and self._list.display
 
@@ -259,6 +272,10 @@ class Completer:
         if self._list is not None:
             self._list.move(by)
 
+    def say(self, note: str) -> None:
+        """Shows a note above the prompt, until the next key."""
+        self._offer([], note)
+
     def pick(self, index: int) -> None:
         """Highlights a row that was clicked."""
         if self._list is not None and index < len(self._list.choices):
@@ -290,7 +307,7 @@ class Completer:
             self._offer([], self.files.problem or "listing files …")
             return
         if self.files.count <= MAX_PATHS_AT_ONCE:
-            found = file_completions(self.files.search(token.typed))
+            found = file_completions(self.files.search(token.typed), self.files.cwd)
             self._offer([*found, *self._resources(token.typed)])
             return
         seen = self._list.choices if self._list is not None else ()
@@ -319,16 +336,15 @@ class Completer:
         self._searching = False
         moved = self._list is not None and self._list.moved
         if self._token == token and not moved and not self._is_dismissed(token):
-            self._offer([*file_completions(found), *self._resources(token.typed)])
+            self._offer([*file_completions(found, self.files.cwd), *self._resources(token.typed)])
 
     async def _list_files(self) -> None:
-        first = not self.files.ready
         try:
             await asyncio.to_thread(self.files.load)
         finally:
             self._listing = False
-        token = self._token
-        if first and token is not None and token.kind == "file" and not self._is_dismissed(token):
+        token, moved = self._token, self._list is not None and self._list.moved
+        if token is not None and token.kind == "file" and not moved and not self._is_dismissed(token):
             self._search(token)
 
     # --- the list ----------------------------------------------------------------------------------------
@@ -340,7 +356,7 @@ class Completer:
                 return
             self._list = CompletionList(self._prompt)
             parent.mount(self._list, before=self._prompt)
-        self._list.offer(choices, note, self._prompt.region.y)
+        self._list.offer(choices, note, self._prompt.region)
 
 
 def _place(token: Token | None) -> tuple[int, int] | None:

@@ -1,5 +1,6 @@
 """The files of a folder, and which of them match what was typed."""
 
+import math
 import re
 import subprocess
 import time
@@ -72,7 +73,7 @@ MAX_PATHS = 300_000
 LIMIT = 8
 SPREAD = 4
 """How far apart the typed letters may be, on average."""
-LIST_TTL_S = 20.0
+LIST_TTL_S = 1.0
 """Time until the files are listed again."""
 
 
@@ -88,6 +89,7 @@ class FileFinder:
         self._process: subprocess.Popen[bytes] | None = None
         self._closed = False
         self._tried_at: float | None = None
+        self._ttl = LIST_TTL_S if paths is None else math.inf
         self._paths: list[tuple[str, str]] | None = None
         """Each as it is and in lower case."""
         if paths is not None:
@@ -105,7 +107,7 @@ class FileFinder:
     @property
     def stale(self) -> bool:
         """Whether it is time to list the files again."""
-        return self._tried_at is None or time.monotonic() - self._tried_at > LIST_TTL_S
+        return self._tried_at is None or time.monotonic() - self._tried_at > self._ttl
 
     def load(self) -> None:
         """Lists the files; to be called in a thread. Searches use the previous list meanwhile."""

@@ -11,11 +11,9 @@ from textual.widgets import TextArea
 from textual.widgets.text_area import EditResult, Location, Selection
 
 from crushpy.security.sanitize import clean
+from crushpy.tui.items import paste_label, too_large
 from crushpy.tui.textual_adapter import app_of, bindings_with_keymap
 
-MAX_LINES = 10
-MAX_CHARS = 1_000
-"""A paste larger than either is folded to a mark."""
 MAX_SHOWN = 20_000
 """Unfolded characters a prompt may hold; beyond that editing would become slow."""
 
@@ -29,21 +27,11 @@ def plain_breaks(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def line_count(text: str) -> int:
-    return text.count("\n") + (not text.endswith("\n"))
-
-
-def too_large(text: str) -> bool:
-    return len(text) > MAX_CHARS or line_count(text) > MAX_LINES
-
-
 class Folded:
     """A folded text. It may be megabytes, so it is sanitized in the background, or when needed."""
 
     def __init__(self, number: int, raw: str) -> None:
-        size = line_count(raw)
-        counted = f"{size:,} lines" if size > 1 else f"{len(raw):,} characters"
-        self.mark = f"[pasted {counted} #{number}]"
+        self.mark = f"[{paste_label(raw)} #{number}]"
         self._raw = raw
         self._text = raw if _harmless(raw) else None
 

@@ -177,6 +177,8 @@ class PromptInput(FoldingTextArea):
         self.placeholder = Content(placeholder)
         self._editing = False
         self._ignored = "", 0.0
+        self._noted = False
+        """A note stands above the prompt."""
         self._vim: VimKeys | None = None
         self._editing_word = ""
         self._completer = Completer(self, commands, files or FileFinder(cwd or Path.cwd()))
@@ -301,7 +303,8 @@ class PromptInput(FoldingTextArea):
             return self.Command(name, args)
         meant = did_you_mean(commands, name) or "Type / for the list."
         hint = "To send it as a prompt, put a space before it."
-        tell(self, f"There is no command /{name}. {meant} {hint}", "warning")
+        self._completer.say(f"There is no command /{name}. {meant} {hint}")
+        self._noted = True
         return None
 
     # --- images ------------------------------------------------------------------------------------------
@@ -359,13 +362,18 @@ class PromptInput(FoldingTextArea):
 
     def intercept(self, key: str) -> bool:
         completer = self._completer
+        if self._noted:
+            self._noted = False
+            completer.say("")
+            if key in ("escape", "tab"):
+                return True
         if key == self._ignored[0] and not self.text and time.monotonic() < self._ignored[1]:
             return True
         if key == "question_mark" and not self.text:
             self.post_message(self.KeysAsked())
             return True
         if not completer.is_open:
-            return False
+            return key == "tab" and completer.is_completing
         choice = completer.choice
         if key == "escape":
             completer.close()

@@ -52,6 +52,8 @@ class StatusBarState(Data, frozen=True):
     """Lines of the transcript below the visible part."""
     folder: str = ""
     branch: str = ""
+    line: str = ""
+    """The output of the user's own command."""
     unconfined: bool = False
     """A sandbox is configured, but none works here."""
 
@@ -87,7 +89,7 @@ def gauge(reading: Reading, *, bar: bool = True, tokens: bool = True) -> Content
 
 
 SHRINKING = (
-    *("folder", "folder", "forecast", "below", "session", "method", "model", "gauge", "folder"),
+    *("folder", "folder", "line", "forecast", "below", "session", "method", "model", "gauge", "folder"),
     *("model", "session", "gauge", "below", "model", "method", "cost"),
 )
 """The order in which parts are shortened if the line is too narrow."""
@@ -108,6 +110,7 @@ def parts(state: StatusBarState) -> dict[str, list[Content]]:
         "model": _forms(model, name, name if len(name) <= 12 else f"{name[:11]}…", ""),
         "method": _forms(f"compaction {state.method}", state.method, ""),
         "folder": _forms(*_where(state), style="$text-disabled"),
+        "line": _forms(*((state.line, f"{state.line[:30]}…", "") if state.line else ())),
         "gauge": [
             gauge(state.reading),
             gauge(state.reading, bar=False),
@@ -142,7 +145,7 @@ def _forms(*texts: str, style: str = "") -> list[Content]:
 
 PLACES = (
     ("asks", "editing", "below", "model", "method"),
-    ("folder",),
+    ("folder", "line"),
     ("gauge", "forecast", "jobs", "session", "cost", "mode", "sandbox", "yolo"),
 )
 """The parts at the left, in the middle and at the right."""

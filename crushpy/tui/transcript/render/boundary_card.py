@@ -50,7 +50,7 @@ def draw_boundary_card(item: BoundaryItem, canvas: Canvas, margin: Margin, *, op
     for words, style in (
         (kept, palette.text),
         (since and f"since the start {since} facts", palette.text),
-        (_figures(boundary), palette.text),
+        (_figures(boundary, item.reported), palette.text),
         (_origin(boundary), palette.muted),
     ):
         if words:
@@ -130,10 +130,11 @@ def _many(number: int, one: str) -> str:
     return f"1 {one}" if number == 1 else f"{number} {first}s{space}{rest}"
 
 
-def _figures(boundary: Boundary) -> str:
-    known = boundary.tokens_before or boundary.tokens_after
-    more = ", more than before" if boundary.tokens_after > boundary.tokens_before > 0 else ""
-    parts = [f"{boundary.tokens_before:,} → {boundary.tokens_after:,} tokens{more}"] if known else []
+def _figures(boundary: Boundary, reported: int | None) -> str:
+    tokens = boundary.tokens_words(reported)
+    after = boundary.tokens_after if reported is None else reported
+    more = ", more than before" if after > boundary.tokens_before > 0 else ""
+    parts = [f"{tokens} tokens{' (estimated)' if reported is None else ''}{more}"] if tokens else []
     if boundary.cost:
         parts.append(f"${boundary.cost:.4f}")
     if boundary.prepared:

@@ -38,9 +38,13 @@ def is_foldable(item: items.TranscriptItem) -> bool:
         case items.BoundaryItem():
             return bool(item.summary or item.evidence)
         case items.UserItem(text=text):
-            return len(text) > MAX_PROMPT_CHARS or text.count("\n") >= MAX_PROMPT_LINES
+            return _is_long(text) or item.without_pastes != text
         case _:
             return False
+
+
+def _is_long(prompt: str) -> bool:
+    return len(prompt) > MAX_PROMPT_CHARS or prompt.count("\n") >= MAX_PROMPT_LINES
 
 
 def is_open_at_first(item: items.TranscriptItem) -> bool:
@@ -63,7 +67,8 @@ def estimate(item: items.TranscriptItem, width: int, *, opened: bool) -> int:
         case items.ReadingItem():
             return 1
         case items.UserItem() if is_foldable(item) and not opened:
-            return MAX_PROMPT_LINES // 2 + 1
+            text = item.without_pastes
+            return MAX_PROMPT_LINES // 2 + 1 if _is_long(text) else text.count("\n") + 1
         case items.BoundaryItem() if not opened:
             return 7
         case _:
@@ -142,18 +147,18 @@ def _user(item: items.UserItem, canvas: Canvas, opened: bool) -> Iterator[None]:
     style = canvas.palette["user"]
     bar = Segment("▌ ", canvas.palette["user-bar"])
     margin = Margin((bar,), (bar,))
-    lines = lines_of(item.text.strip("\n")) if item.text else iter(())
     folded = is_foldable(item) and not opened
-    if folded:
-        half = MAX_PROMPT_LINES // 2
-        first = lines_of(item.text.strip("\n")[:MAX_PROMPT_CHARS])
-        lines = islice(first, half)
+    text = (item.without_pastes if folded else item.text).strip("\n")
+    shortened = folded and _is_long(text)
+    lines = lines_of(text[:MAX_PROMPT_CHARS] if shortened else text) if text else iter(())
+    if shortened:
+        lines = islice(lines, MAX_PROMPT_LINES // 2)
     for at, line in enumerate(lines):
         canvas.prose([[(line.expandtabs(4), style)]], margin, style)
         if at % 100 == 99:
             yield
     lines_in_all = counted(item.text.count("\n") + 1, "line")
-    more = [f"… {lines_in_all}, {counted(len(item.text), 'character')} in all"] if folded else []
+    more = [f"… {lines_in_all}, {counted(len(item.text), 'character')} in all"] if shortened else []
     sent = [f"· {items.NOT_WHOLE[item.sent]}"] if item.sent else []
     muted = canvas.palette.over(style, canvas.palette.dim)
     for line in (*more, *map(items.image_label, item.images), *sent):

@@ -70,7 +70,7 @@ def draw_tool(item: ToolItem, canvas: Canvas, margin: Margin, *, opened: bool) -
         (f"{one_line(item.name)} ", palette.over(words, BOLD)),
         (one_line(item.headline[:2_000]), words),
     ]
-    right = _beside(item, palette, canvas.room(margin))
+    right = _beside(item, palette, canvas.room(margin), opened=opened)
     canvas.rows.append(headline_row(head, right, margin, canvas, copied_from=2))
     yield
     inside = margin.add(Segment("    ", palette.text))
@@ -123,10 +123,13 @@ def draw_reading(item: ReadingItem, canvas: Canvas, margin: Margin, *, opened: b
         canvas.rows.append(headline_row(head, [], margin, canvas, copied_from=2))
 
 
-def _beside(item: ToolItem, palette: Palette, room: int) -> list[tuple[str, Style]]:
-    """The right end of the line: the user's answer, if there is one, and the result."""
+def _beside(item: ToolItem, palette: Palette, room: int, *, opened: bool) -> list[tuple[str, Style]]:
+    """The right end of the line: the user's answer, if there is one, and the result. An opened call says
+    below who allowed it."""
     result = [span for span in _summary(item, palette) if span[0]]
     answer = item.answer or ("denied" if item.state == "denied" else "")
+    if opened and item.decision is not None and item.decision.by == "user" and item.state == "done":
+        answer = ""
     answer = " · ".join(words for words in (NOT_WHOLE[item.sent], answer) if words)
     if not answer:
         return result
