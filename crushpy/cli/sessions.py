@@ -327,7 +327,7 @@ def _draw_tree(branches: "list[Branch]") -> list[str]:
 
 
 def _branch_line(branch: "Branch") -> str:
-    from crushpy.context.coverage import lineage_words
+    from crushpy.context.coverage import lineage_words, tokens_words
     from crushpy.core.boundary import of_this_boundary
 
     session, boundary = branch.session, branch.boundary
@@ -335,7 +335,7 @@ def _branch_line(branch: "Branch") -> str:
     if boundary is None or boundary.trigger == "fork":
         words.append(one_line(session.title))
     else:
-        tokens = boundary.tokens_words(boundary.reported_after).replace("→", "->")
+        tokens = tokens_words(boundary, boundary.reported_after).replace("→", "->")
         words.append(f"{boundary.trigger}: {tokens or 'unknown'} tokens")
         facts = of_this_boundary(boundary.facts).values()
         total, carried = sum(count.total for count in facts), sum(count.carried for count in facts)

@@ -1,6 +1,6 @@
 """Measures how many facts are carried across a boundary, by exact match."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from crushpy.context import facts
 from crushpy.context.earlier_notes import bullets, contains_note
@@ -56,6 +56,17 @@ def lineage_coverage(
     held = len(ledger.files) + len(ledger.commands) + len(ledger.requests) + sum(map(len, said.values()))
     total = held + sum(ledger.dropped.values())
     return (total, found + sum(count.carried for count in kinds.values())), kinds
+
+
+def tokens_words(
+    boundary: Boundary, reported: int | None, number: Callable[[int], str] = "{:,}".format
+) -> str:
+    """Tokens before and after a boundary; an estimate is marked until the first reply has reported them.
+    Empty if unknown."""
+    after = boundary.tokens_after if reported is None else reported
+    if not (boundary.tokens_before or after):
+        return ""
+    return f"{number(boundary.tokens_before)} → {'~' if reported is None else ''}{number(after)}"
 
 
 def lineage_words(boundary: Boundary) -> str:

@@ -1,6 +1,6 @@
 """One compaction or new session as data: storage, the event and the card share this definition."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -75,14 +75,6 @@ class Boundary(Data, frozen=True, omit_defaults=False):
     """How full the window was allowed to be; 0 if the boundary was made for another reason."""
     facts: dict[str, FactCount] = msgspec.field(default_factory=dict[str, FactCount])
     """Counts of the facts in the summarised messages, by kind, and those since the root."""
-
-    def tokens_words(self, reported: int | None, number: Callable[[int], str] = "{:,}".format) -> str:
-        """Tokens before and after it; an estimate is marked until the first reply has reported them. Empty
-        if unknown."""
-        after = self.tokens_after if reported is None else reported
-        if not (self.tokens_before or after):
-            return ""
-        return f"{number(self.tokens_before)} → {'~' if reported is None else ''}{number(after)}"
 
 
 class StoredBoundary(Boundary, frozen=True, omit_defaults=False, kw_only=True):

@@ -12,7 +12,7 @@ from textual.content import Content
 from textual.widgets import Static, Tree
 from textual.widgets.tree import TreeNode
 
-from crushpy.context.coverage import lineage_words
+from crushpy.context.coverage import lineage_words, tokens_words
 from crushpy.core import messages
 from crushpy.core.boundary import StoredBoundary, of_this_boundary
 from crushpy.core.errors import CrushpyError
@@ -67,7 +67,7 @@ def preview_text(preview: Preview, note: str = "") -> Content:
 def _boundary(boundary: StoredBoundary) -> list[Content]:
     lines = [_heading(f"Compacted: {boundary.trigger}{' (undone)' if boundary.undone_at else ''}")]
     estimated = "" if boundary.reported_after is not None else " (estimated)"
-    lines.append(Content(f"{boundary.tokens_words(boundary.reported_after) or 'unknown'} tokens{estimated}"))
+    lines.append(Content(f"{tokens_words(boundary, boundary.reported_after) or 'unknown'} tokens{estimated}"))
     if words := coverage_words(boundary):
         kinds = ", ".join(
             f"{kind} {carried}/{total} ({prose} in prose)"
@@ -232,7 +232,7 @@ class SessionTreeScreen(OverlayScreen[TreeChoice | None]):
             case _:
                 words.append(f"session {session.generation + 1}")
         if boundary is not None and boundary.trigger != "fork":
-            tokens = boundary.tokens_words(boundary.reported_after, short)
+            tokens = tokens_words(boundary, boundary.reported_after, short)
             words += [f"{boundary.trigger} {tokens}".strip(), coverage_words(boundary)]
             words.append("undone" if boundary.undone_at is not None else "")
         words += [f"{session.message_count} msg", age(time.time() - session.updated_at)]

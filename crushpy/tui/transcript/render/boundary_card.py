@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from rich.segment import Segment
 from rich.style import Style
 
-from crushpy.context.coverage import lineage_words
+from crushpy.context.coverage import lineage_words, tokens_words
 from crushpy.core.boundary import Boundary, of_this_boundary
 from crushpy.core.messages import counted
 from crushpy.security.sanitize import one_line
@@ -131,7 +131,7 @@ def _many(number: int, one: str) -> str:
 
 
 def _figures(boundary: Boundary, reported: int | None) -> str:
-    tokens = boundary.tokens_words(reported)
+    tokens = tokens_words(boundary, reported)
     after = boundary.tokens_after if reported is None else reported
     more = ", more than before" if after > boundary.tokens_before > 0 else ""
     parts = [f"{tokens} tokens{' (estimated)' if reported is None else ''}{more}"] if tokens else []
