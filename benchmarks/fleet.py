@@ -23,7 +23,8 @@ from support.postgres_server import Server
 
 def answer(body: dict[str, Any]) -> Reply:
     name = str(body["messages"][1]["content"]).split("\n")[0]
-    if any(message["role"] == "tool" for message in body["messages"]):
+    results = [str(message["content"]) for message in body["messages"] if message["role"] == "tool"]
+    if results and results[-1].startswith("Created"):  # a call that was cut off is asked for again
         return Reply(f"{name} is done.")
     return Reply(calls=[Call("write", {"file_path": f"{name}.txt", "content": name})])
 
@@ -70,6 +71,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--slots", type=int, default=2)
     parser.add_argument("--restart", action="store_true", help="Restart PostgreSQL in the middle.")
+    parser.add_argument("--reasons", action="store_true", help="List the dead attempts.")
     parser.add_argument("--idle", type=float, default=10, help="Seconds for which an idle worker is watched.")
     options = parser.parse_args()
     server = Server(max_connections=200)
@@ -157,8 +159,11 @@ def run(
     )[0][0]
     results = ask("SELECT count(DISTINCT name) FROM output WHERE name LIKE 'fleet-result-%'")[0][0]
     deaths = ask("SELECT sum(jsonb_array_length(deaths::jsonb)) FROM fleet_task")[0][0]
+    reasons = ask("SELECT deaths FROM fleet_task WHERE deaths <> '[]'")
     print(f"{options.tasks} tasks in {seconds:.0f} s on {options.workers} workers, {kills} killed: {states}")
     print(f"results: {reports[0]}, branches: {results}, dead attempts: {deaths}, calls run twice: {twice}")
+    for (reason,) in reasons if options.reasons else ():
+        print(f"  {reason}")
 
 
 if __name__ == "__main__":

@@ -5,8 +5,10 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -35,6 +37,9 @@ from crushpy.storage.store import Store
 from crushpy.tools.errors import ToolError
 from crushpy.util.spawn import spawn
 
+SERVER_ATTEMPTS = 30
+T = TypeVar("T")
+
 
 def main() -> None:
     order = msgspec.json.decode(sys.stdin.buffer.readline(), type=TaskOrder)
@@ -59,7 +64,7 @@ async def _run(order: TaskOrder) -> None:
     folder = private_dir(Paths().data_dir / "fleet")
     store = ProjectEnvironment(folder).store()
     try:
-        listed = await store.tasks.load_list(order.root_id)
+        listed = await _when_reachable(lambda: store.tasks.load_list(order.root_id))
         row = (await store.fleet.load(order.root_id))[order.number - 1]
         assert listed is not None
         spec = msgspec.json.decode(listed.orders, type=TaskListSpec)
@@ -78,6 +83,15 @@ async def _run(order: TaskOrder) -> None:
         await TaskRun(order, listed, row.task, checkout, steps).run(cwd, spec.fleet)
     finally:
         await asyncio.to_thread(checkout.remove)
+
+
+async def _when_reachable(load: Callable[[], Awaitable[T]]) -> T:
+    """Waits for a server that is being restarted: opening a database does not."""
+    for _ in range(SERVER_ATTEMPTS):
+        with suppress(StorageError):
+            return await load()
+        await asyncio.sleep(POLL_S)
+    return await load()
 
 
 async def _check_out(store: Store, folder: Path, order: TaskOrder, checkout: TaskCheckout) -> int:
@@ -183,7 +197,7 @@ class TaskRun:
 
     # --- between steps -----------------------------------------------------------------------------------
 
-    async def _checkpoint(self):
+    async def _checkpoint(self) -> Callable[[], None] | None:
         """What a call changed, stored in the transaction of its result."""
         data = await asyncio.to_thread(self._checkout.checkpoint)
         if not data:

@@ -76,7 +76,6 @@ class StepState(Data, frozen=True):
     cost: float
     """Of the whole list."""
     prompts: tuple[str, ...]
-    answer: str = ""
 
 
 class ClaimLost(UsageError):
@@ -229,24 +228,18 @@ class FleetStore(Subject):
         with self._db.transaction(session=root_id):
             self._claimed(root_id, task.number, token)
             self._save(root_id, task)
-            inbox, answer = self._take_messages(root_id, task.number, line)
+            inbox = self._run(
+                "SELECT inbox FROM fleet_task WHERE root_id = :root AND number = :number",
+                root=root_id,
+                number=task.number,
+            ).scalar()
+            self._set(root_id, task.number, line=line, inbox="[]", answer="", question="")
             total = self._run(
                 "SELECT sum(steps)::bigint AS steps, sum(tokens)::bigint AS tokens, sum(cost) AS cost "
                 "FROM listed_task WHERE root_id = :root",
                 root=root_id,
             ).dicts()
-            return StepState(**next(iter(total)), prompts=inbox, answer=answer)
-
-    def _take_messages(self, root_id: str, number: int, line: str) -> tuple[tuple[str, ...], str]:
-        found = next(
-            self._run(
-                "SELECT inbox, answer FROM fleet_task WHERE root_id = :root AND number = :number",
-                root=root_id,
-                number=number,
-            ).dicts()
-        )
-        self._set(root_id, number, line=line, inbox="[]", answer="", question="")
-        return msgspec.json.decode(found["inbox"], type=tuple[str, ...]), found["answer"]
+            return StepState(**next(iter(total)), prompts=_texts(inbox))
 
     @stored
     def park(self, root_id: str, token: int, task: ListedTask, question: str) -> None:

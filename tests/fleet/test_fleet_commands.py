@@ -14,6 +14,10 @@ from support.task_model import asked, runs, writes
 pytestmark = pytest.mark.xdist_group("postgres")
 
 
+def has_result(body: dict[str, Any]) -> bool:
+    return any(message["role"] == "tool" for message in body["messages"])
+
+
 def states(fleet: Fleet) -> dict[str, str]:
     return dict(fleet.query("SELECT name, state FROM listed_task"))
 
@@ -21,8 +25,7 @@ def states(fleet: Fleet) -> dict[str, str]:
 def test_a_question_parks_the_task_and_the_answer_continues_it(
     run: Run, cli: Cli, llm: ScriptedLLM, repository: Path, fleet: Fleet
 ) -> None:
-    call = runs("touch x.txt")
-    llm.always(lambda body: call if body["messages"][-1]["role"] == "user" else Reply("Touched."))
+    llm.always(lambda body: Reply("Touched.") if has_result(body) else runs("touch x.txt"))
     fleet.worker()
     root = run("--tasks", listed(repository, named("ask")), "--fleet", "--detach", env=fleet.env).result[
         "text"
@@ -105,3 +108,10 @@ def test_yolo_counts_only_on_workers_that_accept_it(
     fleet.worker()
     run("--tasks", listed(repository, named("t")), "--fleet", "--yolo", "--detach", env=fleet.env)
     until(lambda: fleet.query("SELECT count(*) FROM fleet_task WHERE question <> ''") == [(1,)], "it asks")
+
+
+def test_a_worker_without_a_sandbox_takes_no_tasks(cli: Cli) -> None:
+    refused = cli("worker", "--once", env={"CRUSHPY_SANDBOX__MODE": "off"})
+    assert refused.returncode == 2
+    assert "takes no tasks" in refused.stderr
+    assert "--no-sandbox" in refused.stderr

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from support.fleet_workers import git
 
+from crushpy.core.errors import UsageError
 from crushpy.engine.agents.task_workspaces import GitFailed
 from crushpy.fleet.git_bundles import (
     TaskCheckout,
@@ -14,6 +15,7 @@ from crushpy.fleet.git_bundles import (
     fill_cache,
     make_base,
     make_bundle,
+    require_safe_names,
 )
 
 
@@ -101,3 +103,12 @@ def test_a_tree_that_names_gits_own_folder_is_not_checked_out(repository: Path, 
     with pytest.raises(GitFailed):
         TaskCheckout(tmp_path / "trees", "evil", "task", commit).create(cached_base(tmp_path, "evil"), ())
     assert not (tmp_path / "trees" / "task" / ".git" / "hooks").exists()
+
+
+@pytest.mark.parametrize(
+    ("root_id", "name"),
+    [("../up", "task"), ("list", "../../up"), ("list", "x:refs/heads/main"), ("list", "")],
+)
+def test_names_from_the_database_cannot_leave_their_folder_or_branch(root_id: str, name: str) -> None:
+    with pytest.raises(UsageError):
+        require_safe_names(root_id, name)
