@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -55,7 +55,7 @@ from crushpy.security.private_files import write_private
 from crushpy.security.sanitize import encodable
 from crushpy.storage.records import BreakerState, SessionInfo
 from crushpy.storage.store import Store
-from crushpy.tools.base import AnyTool, ToolContext
+from crushpy.tools.base import AnyTool, McpService, ToolContext
 from crushpy.tools.files.file_memory import FileMemory
 from crushpy.tools.registry import all_tools, tool_table
 from crushpy.tools.shell.jobs import Jobs, ShellJob
@@ -138,7 +138,7 @@ def _build_runtime(
     events.record = NoteRecorder(store, session).record
     workspaces = _Workspaces(environment, store, loaded.info.root_id)
     context = workspaces.tool_context(environment.cwd, workspaces.private)
-    context.mcp = servers.connect(context.jobs, events)
+    context.mcp = workspaces.mcp = servers.connect(context.jobs, events)
     context.files = additions.files or context.files
 
     def on_job_ended(job: ShellJob) -> None:
@@ -226,6 +226,8 @@ class _Workspaces:
         self.outputs = environment.paths.outputs / root_id
         self.private = environment.paths.sandboxes / new_id()
         """Worktrees of tasks have private folders that begin with the same name."""
+        self.mcp: Callable[[], McpService] | None = None
+        """The servers, which all agents share."""
 
     def tool_context(self, cwd: Path, private: Path, shown: tuple[str, ...] = ()) -> ToolContext:
         settings = self._environment.settings
@@ -244,7 +246,9 @@ class _Workspaces:
     def worktree_context(self, cwd: Path) -> ToolContext:
         repository = git_folders(cwd)  # nothing has run there yet: it is as git made it
         private = self.private.with_name(f"{self.private.name}-{new_id()}")
-        return self.tool_context(cwd, private, repository.folders if repository else ())
+        context = self.tool_context(cwd, private, repository.folders if repository else ())
+        context.mcp = self.mcp or context.mcp
+        return context
 
     async def _fetch_output(self, name: str) -> None:
         """Fetches an output that another machine stored, as a local file."""

@@ -1,6 +1,7 @@
 """Tools of MCP servers: found, described, called, refused, and carried across boundaries."""
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,20 @@ def test_few_known_tools_are_offered_by_their_own_names(run: Run, llm: ScriptedL
     assert done.code == 0
     assert tools_of(llm.requests[-1])[-3:] == ["mcp", "mcp__many__tool_000", "mcp__many__tool_001"]
     assert results(llm) == ['tool_001 got {"x": 1}']
+
+
+def test_tasks_in_worktrees_share_the_servers(
+    run: Run, llm: ScriptedLLM, home: Path, workspace: Path
+) -> None:
+    configure(home, "2")
+    git = ["git", "-C", str(workspace), "-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "one"], check=True)
+    (workspace / "tasks.json").write_text(json.dumps([{"prompt": "use it", "worktree": True}]))
+    llm.script(use(tool="tool_001", server="many"), "Done.")
+    done = run("--allow", "mcp__many", "--tasks", "tasks.json")
+    assert done.code == 0, done.stderr
+    assert results(llm) == ["tool_001 got {}"]
 
 
 @pytest.mark.parametrize(
