@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from crushpy.context.overrides import apply_overrides, by_message, truncate_largest
 from crushpy.context.partition import Parts, Size, partition, tail_budget
 from crushpy.context.tags import element, quoted
@@ -71,6 +73,24 @@ class Plan(Data, frozen=True):
     quotes: str
 
 
+def leaves_no_room(limits: TokenBudget, ratio: float | None) -> bool:
+    """Whether the fixed part leaves a child no room below its threshold, however little it carries.
+
+    A `ratio` of reported to estimated tokens above two points to a wrong usage report rather than to another
+    tokenizer; the circuit breaker handles that.
+    """
+    fixed = int(limits.fixed_tokens / max(1.0, (ratio or 1.0) / 2))
+    return msgspec.structs.replace(limits, fixed_tokens=fixed).carried <= FRAME_TOKENS
+
+
+def limits_before_threshold(limits: TokenBudget, used: int, *, is_early: bool) -> tuple[TokenBudget, int]:
+    """The limits of a plan made before the threshold, and the tokens that will come until then if it is
+    early: they will be part of the tail, so that less of the present messages is kept."""
+    coming = max(0, int(limits.threshold * limits.window) - used) if is_early else 0
+    keep = max(0, min(limits.keep_recent_tokens, limits.window // 5) - coming)
+    return msgspec.structs.replace(limits, keep_recent_tokens=keep), coming
+
+
 def make_plan(
     history: Sequence[Message],
     limits: TokenBudget,
@@ -95,6 +115,14 @@ def make_plan(
     evidence = max(0, min(limits.evidence, room - 2 * quote_room))
     quotes = last_words(parts, limit=quote_room, count=count)
     return Plan(parts, keep, minimal_tail, limits.summary_target, evidence, quotes)
+
+
+def without_tail(plan: Plan, limits: TokenBudget, *, summary_size: int) -> Plan:
+    """The plan if the agent or the user wrote what to carry: no tail beside it."""
+    room = limits.carried - FRAME_TOKENS - limits.pinned - summary_size
+    parts = Parts(plan.parts.head, (*plan.parts.middle, *plan.parts.tail), ())
+    evidence = max(0, min(limits.evidence, room))
+    return msgspec.structs.replace(plan, parts=parts, quotes="", evidence_tokens=evidence)
 
 
 def plan_after(

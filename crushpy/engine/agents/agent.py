@@ -31,7 +31,7 @@ class Agent:
     ) -> None:
         self.scope = scope
         self.view = ContextView(scope)
-        self.thresholds = Thresholds(scope)
+        self.thresholds = Thresholds(lambda: scope.settings, scope.session)
         self.planner = BoundaryPlanner(scope, self.view, self.thresholds, pins)
         preparations = Preparations(scope, self.view, self.planner)
         builder = BoundaryBuilder(scope, self.planner, preparations)

@@ -14,7 +14,7 @@ from crushpy.context.earlier_notes import unmentioned_notes
 from crushpy.context.loaded import loaded_facts
 from crushpy.context.message_facts import NOTHING
 from crushpy.context.overrides import apply_overrides, by_message, override_kind
-from crushpy.context.plan import FRAME_TOKENS, overrides_to_fit
+from crushpy.context.plan import leaves_no_room, overrides_to_fit
 from crushpy.context.render import message_text, seed_text
 from crushpy.core.boundary import StoredBoundary
 from crushpy.core.events import MAKING_SUMMARY, BoundaryCommitted, Compacting, Notice, boundary_event
@@ -88,14 +88,8 @@ class BoundaryBuilder:
         return draft.rehearsal()
 
     def cannot_help(self, state: WindowState) -> bool:
-        """Whether the fixed part leaves a child no room below its threshold, however little it carries.
-
-        A ratio of reported to estimated tokens above two points to a wrong usage report rather than to
-        another tokenizer; the circuit breaker handles that.
-        """
-        limits = self._planner.token_budget(state)
-        fixed = int(limits.fixed_tokens / max(1.0, (self._gauge.calibration.ratio or 1.0) / 2))
-        return msgspec.structs.replace(limits, fixed_tokens=fixed).carried <= FRAME_TOKENS
+        """Whether the fixed part leaves a child no room below its threshold."""
+        return leaves_no_room(self._planner.token_budget(state), self._gauge.calibration.ratio)
 
     def too_long(self, summary: str, state: WindowState) -> str:
         """Why a summary cannot be carried as it is; empty if it can."""

@@ -13,7 +13,7 @@ from crushpy.context.ledger import Ledger
 from crushpy.context.loaded import carry_loaded, loaded_text
 from crushpy.context.overrides import apply_overrides
 from crushpy.context.pins import CarriedPins
-from crushpy.context.plan import FRAME_TOKENS, Plan, TokenBudget, make_plan, plan_after
+from crushpy.context.plan import Plan, TokenBudget, make_plan, plan_after, without_tail
 from crushpy.context.render import seed_text
 from crushpy.context.standing_rules import CarriedRules
 from crushpy.core.boundary import FactCount, carried_share, of_this_boundary, prose_share
@@ -30,6 +30,7 @@ from crushpy.engine.compaction.window import ContextView, Thresholds, Trigger, W
 from crushpy.engine.hooks import HookEvent
 from crushpy.engine.nested_rules import NestedRules
 from crushpy.security.redact import redact
+from crushpy.settings.schema import Compaction
 from crushpy.storage.records import SessionInfo
 from crushpy.tools.errors import ToolError
 
@@ -152,6 +153,14 @@ class Declined(Exception):
         self.words = words
 
 
+def limits_of(
+    compaction: Compaction, planned: float, window: int, fixed_tokens: int, pinned: int
+) -> TokenBudget:
+    """How much a child may start with, by the settings."""
+    texts = compaction.keep_recent_tokens, compaction.summary_tokens, compaction.evidence_tokens
+    return TokenBudget(window, planned, *texts, fixed_tokens, pinned)
+
+
 class BoundaryPlanner:
     """Plans boundaries of one session. Changes nothing."""
 
@@ -190,16 +199,9 @@ class BoundaryPlanner:
         return carry_loaded(sources, self._gauge.window(self._session.info.model), self._gauge.count)
 
     def token_budget(self, state: WindowState) -> TokenBudget:
-        compaction = self._scope.settings.compaction
-        return TokenBudget(
-            state.budget.window,
-            self._thresholds.planned,
-            compaction.keep_recent_tokens,
-            compaction.summary_tokens,
-            compaction.evidence_tokens,
-            state.fixed_tokens,
-            self._gauge.count(self.pins.text + loaded_text(self.loaded)) + self.rules.tokens,
-        )
+        pinned = self._gauge.count(self.pins.text + loaded_text(self.loaded)) + self.rules.tokens
+        compaction, planned = self._scope.settings.compaction, self._thresholds.planned
+        return limits_of(compaction, planned, state.budget.window, state.fixed_tokens, pinned)
 
     async def evidence(self, state: WindowState, most: int | None = None) -> str:
         """The evidence by the facts last read, in at most `most` tokens."""
@@ -243,20 +245,9 @@ class BoundaryPlanner:
             count=self._gauge.count,
             minimal_tail=options.minimal_tail,
         )
-        plan = self._with_stored_middle(plan)
-        if not options.summary:
-            return plan
-        # The agent or the user wrote what to carry: no tail beside it.
-        parts = plan.parts
-        stored = {message.id: message for message in history}
-        everything = (*parts.middle, *(stored[message.id] for message in parts.tail))
-        room = limits.carried - FRAME_TOKENS - limits.pinned - self._gauge.count(options.summary)
-        return msgspec.structs.replace(
-            plan,
-            parts=msgspec.structs.replace(parts, middle=everything, tail=()),
-            quotes="",
-            evidence_tokens=max(0, min(limits.evidence, room)),
-        )
+        if options.summary:
+            plan = without_tail(plan, limits, summary_size=self._gauge.count(options.summary))
+        return self._with_stored_middle(plan)
 
     def plan_after(
         self, summarised: int, limits: TokenBudget, expected: int, summary: str | None = None

@@ -29,9 +29,12 @@ class Gauge:
         ratios: Callable[[str, bool], Sequence[float]],
         count_image: Callable[[str, Image], int],
         model: str = "",
+        fixed_tokens: int | None = None,
     ) -> None:
         """`ratios` gives those learnt for a model: against counts, or (False) against estimates by bytes.
-        `count_image` counts a picture as a model's vendor does."""
+        `count_image` counts a picture as a model's vendor does. `fixed_tokens`: our count of prompt and
+        tools, if the request does not have them."""
+        self._fixed_tokens = fixed_tokens
         self._window = window
         self._ratios = ratios
         self._count_image_for = count_image
@@ -102,6 +105,8 @@ class Gauge:
         return known[0]
 
     def _counted_fixed(self, request: Request) -> int:
+        if self._fixed_tokens is not None:
+            return self._fixed_tokens
         text = request.system + to_json(request.tools).decode()
         known = self._fixed.get(text)
         if known is None or (not known[1] and self.exact):

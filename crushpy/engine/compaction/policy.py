@@ -6,7 +6,6 @@ How is in `boundary_builder.py`.
 import logging
 from collections.abc import Callable
 
-from crushpy.context.moments import moment_at
 from crushpy.context.overrides import truncate_oldest
 from crushpy.core.errors import CrushpyError
 from crushpy.core.events import Notice
@@ -69,39 +68,38 @@ class CompactionPolicy:
         moment = self._moment(state)
         if await self._breaker.blocks(state.budget.used):
             return
-        if state.budget.reaches(threshold) and self._builder.cannot_help(state):
-            await self._warn_fixed_part_too_large(state, "Compaction would not help, so it was skipped.")
-        elif state.budget.reaches(threshold):
-            await self._make_boundary(
-                BoundaryOptions(self._thresholds.trigger, review=self._asks_first, threshold=threshold), state
-            )
-        elif self._thresholds.trigger == "fallback":
-            self._view.moment = moment
-        elif moment and not self._asks_first and self._preparations.ready(state):
-            await self._make_boundary(BoundaryOptions("auto", moment=moment), state)
-        else:
-            self._preparations.discard_stale(state)
-            self._prepare(state, moment)
+        match self._thresholds.next_step(
+            state.budget,
+            moment,
+            cannot_help=lambda: self._builder.cannot_help(state),
+            is_ready=lambda: not self._asks_first and self._preparations.ready(state),
+        ):
+            case "too_large":
+                await self._warn_fixed_part_too_large(state, "Compaction would not help, so it was skipped.")
+            case "boundary":
+                trigger = self._thresholds.trigger
+                options = BoundaryOptions(trigger, review=self._asks_first, threshold=threshold)
+                await self._make_boundary(options, state)
+            case "hint":
+                self._view.moment = moment
+            case "moment":
+                await self._make_boundary(BoundaryOptions("auto", moment=moment), state)
+            case "prepare":
+                self._preparations.discard_stale(state)
+                self._prepare(state, moment)
 
     def _moment(self, state: WindowState) -> str:
         """The current natural moment; empty if there is none or the window is not full enough."""
         before, self._todos = self._todos, self._session.info.todos
-        soft = self._thresholds.soft
-        if soft is None or not state.budget.reaches(soft):
-            return ""
-        return moment_at(self._session.history, before, self._todos)
+        return self._thresholds.moment(state.budget, self._session.history, before, self._todos)
 
     def _prepare(self, state: WindowState, moment: str = "") -> None:
         """Starts the next summary in the background: at a natural moment, or early enough that it is written
         when the threshold is reached."""
-        budget, latest = state.budget, self._thresholds.prepare_from()
         expected = self._pace.tokens_per_second * self._preparations.expected_seconds
-        start = self._thresholds.prepare_from(expected / budget.window)
-        if latest is None or start is None or not (moment or budget.reaches(start)):
-            return
-        if self._may_prepare and not self._builder.cannot_help(state):
-            is_early = not moment and not budget.reaches(latest)
-            self._preparations.begin(moment, is_early=is_early)
+        begins = self._thresholds.preparation(state.budget, expected, moment)
+        if begins and self._may_prepare and not self._builder.cannot_help(state):
+            self._preparations.begin(moment, is_early=begins == "early")
 
     @property
     def _may_prepare(self) -> bool:

@@ -3,23 +3,24 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, Protocol
 
 import msgspec
 
 from crushpy.context.budget import Budget, output_limit, status_text, threshold_of
 from crushpy.context.history import SentHistory, well_formed
 from crushpy.context.inspect import Inspection, inspect
+from crushpy.context.moments import moment_at
 from crushpy.context.overrides import apply_overrides
 from crushpy.context.render import seed_text
 from crushpy.core.defaults import DEFAULT_THRESHOLD
 from crushpy.core.events import Notice
-from crushpy.core.messages import Data, Json, Message, SentStatus, to_json
+from crushpy.core.messages import Data, Json, Message, SentStatus, Todo, to_json
 from crushpy.engine.agents.scope import AgentScope
-from crushpy.engine.session.session import LiveSession
 from crushpy.llm.protocol import Request
-from crushpy.storage.records import BreakerState
+from crushpy.settings import Settings
+from crushpy.storage.records import BreakerState, SessionInfo
 
 Trigger = Literal["agent", "auto", "manual", "overflow", "fallback"]
 PREPARE_FROM_SHARE, PREPARE_BY_SHARE = 0.5, 0.85
@@ -31,6 +32,19 @@ REARM_GROWTH = 1.25
 RETRY_AFTER_S = 60.0
 """Pause after a summariser that could not be reached."""
 MAX_FUTILE_BOUNDARIES = 2
+
+
+NextStep = Literal["too_large", "boundary", "hint", "moment", "prepare"]
+"""Of a model call: nothing helps, compact at the threshold or at a moment, tell the agent, or prepare."""
+
+
+class WindowOwner(Protocol):
+    """The session whose window fills: live, or replayed."""
+
+    info: SessionInfo
+    held: bool
+
+    async def set_breaker(self, breaker: BreakerState) -> None: ...
 
 
 class WindowState(Data, frozen=True):
@@ -208,9 +222,9 @@ class Thresholds:
     """The shares of the window at which a session ends by itself. Computed on each access: settings and
     compaction method may change between two requests."""
 
-    def __init__(self, scope: AgentScope) -> None:
-        self._scope = scope
-        self._session = scope.session
+    def __init__(self, settings: Callable[[], Settings], session: WindowOwner) -> None:
+        self._settings = settings
+        self._session = session
 
     @property
     def trigger(self) -> Trigger:
@@ -220,10 +234,10 @@ class Thresholds:
     @property
     def in_force(self) -> float | None:
         """The share at which the session ends; None if only an overflow ends it."""
-        compaction = self._scope.settings.compaction
+        compaction = self._settings().compaction
         if self.trigger == "fallback":
             return compaction.fallback_threshold
-        model = self._scope.settings.models.get(self._session.info.model)
+        model = self._settings().models.get(self._session.info.model)
         threshold = threshold_of(compaction.threshold, model.threshold if model else None)
         if threshold is not None and self._session.held:
             return max(threshold, compaction.fallback_threshold)
@@ -232,7 +246,7 @@ class Thresholds:
     def prepare_from(self, added_share: float = 0.0) -> float | None:
         """The share from which on the next boundary is prepared; None if preparation is off. `added_share`
         of the window is expected to be added until the summary is written."""
-        if self.trigger == "fallback" or not self._scope.settings.compaction.prepare:
+        if self.trigger == "fallback" or not self._settings().compaction.prepare:
             return None
         threshold = self.in_force
         if threshold is None:
@@ -243,10 +257,35 @@ class Thresholds:
     @property
     def soft(self) -> float | None:
         """The share from which on a natural moment counts; None if none does."""
-        compaction, threshold = self._scope.settings.compaction, self.in_force
+        compaction, threshold = self._settings().compaction, self.in_force
         if not compaction.moments or threshold is None or self._session.held:
             return None
         return compaction.soft_threshold if threshold > compaction.soft_threshold else None
+
+    def moment(
+        self, budget: Budget, history: Sequence[Message], before: Iterable[Todo], now: Iterable[Todo]
+    ) -> str:
+        """The natural moment that the history ends with, if the window is full enough for one."""
+        soft = self.soft
+        return moment_at(history, before, now) if soft is not None and budget.reaches(soft) else ""
+
+    def next_step(
+        self, budget: Budget, moment: str, *, cannot_help: Callable[[], bool], is_ready: Callable[[], bool]
+    ) -> NextStep:
+        """What a model call begins with. `is_ready`: whether a boundary need not wait for its summary."""
+        threshold = self.in_force
+        if threshold is not None and budget.reaches(threshold):
+            return "too_large" if cannot_help() else "boundary"
+        if self.trigger == "fallback":
+            return "hint"
+        return "moment" if moment and is_ready() else "prepare"
+
+    def preparation(self, budget: Budget, expected: float, moment: str) -> Literal["", "early", "due"]:
+        """Whether to begin a preparation, if `expected` tokens are added while the summary is written."""
+        latest, start = self.prepare_from(), self.prepare_from(expected / budget.window)
+        if latest is None or start is None or not (moment or budget.reaches(start)):
+            return ""
+        return "due" if moment or budget.reaches(latest) else "early"
 
     @property
     def planned(self) -> float:
@@ -257,14 +296,15 @@ class Thresholds:
 class Pace:
     """How fast the running turn fills the window."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._readings: deque[tuple[float, int]] = deque(maxlen=PACE_READINGS)
 
     def add(self, used: int) -> None:
         """A model call is about to be made with `used` tokens."""
         if self._readings and used < self._readings[-1][1]:
             self._readings.clear()
-        self._readings.append((time.monotonic(), used))
+        self._readings.append((self._clock(), used))
 
     def reset(self) -> None:
         """The turn ended: time spent waiting for the user does not count."""
@@ -286,7 +326,7 @@ class CircuitBreaker:
     carried across boundaries, so that one prompt per process cannot make boundaries forever.
     """
 
-    def __init__(self, session: LiveSession) -> None:
+    def __init__(self, session: WindowOwner) -> None:
         self._session = session
         self._not_before = 0.0
 
