@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from crushpy.cli import session_context, session_import
+from crushpy.cli import session_context, session_import, session_replay
 from crushpy.cli.command_helpers import (
     AsJson,
     SessionId,
@@ -52,6 +52,7 @@ def register(app: typer.Typer) -> None:
         "tree": tree_command,
         "search": search_command,
         "undo": undo_command,
+        "replay": session_replay.replay_command,
     }
     rewinding = {"changes": changes_command, "rewind": rewind_command}
     add_group(app, "sessions", commands | session_context.COMMANDS | session_import.COMMANDS | rewinding)

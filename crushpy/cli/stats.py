@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 
 from crushpy.cli.command_helpers import AsJson, add_command, open_store, print_json, print_text
+from crushpy.cli.session_replay import replay_all
+from crushpy.core.errors import UsageError
 
 MAX_WIDTH_CHARS = 100
 
@@ -19,8 +21,22 @@ def register(app: typer.Typer) -> None:
     add_command(app, "stats", stats_command)
 
 
-async def stats_command(days: Days = 30, as_json: AsJson = False) -> None:
+async def stats_command(
+    days: Days = 30,
+    replay: Annotated[
+        bool, typer.Option("--replay", help="Replay the conversations of DAYS with other thresholds.")
+    ] = False,
+    replayed: Annotated[
+        int | None, typer.Argument(metavar="[DAYS]", min=0, max=99_999, help="With --replay; 0: all days.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
     """Show tokens and cost by day, model, project and conversation."""
+    if replayed is not None and not replay:
+        raise UsageError("DAYS belongs to --replay", f"Use --days {replayed}.")
+    if replay:
+        await replay_all(days if replayed is None else replayed, as_json=as_json)
+        return
     from crushpy.engine.session.usage_report import EIGHTHS, PLAIN, usage_chart, usage_report
 
     async with open_store() as store:

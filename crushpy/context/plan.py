@@ -83,14 +83,6 @@ def leaves_no_room(limits: TokenBudget, ratio: float | None) -> bool:
     return msgspec.structs.replace(limits, fixed_tokens=fixed).carried <= FRAME_TOKENS
 
 
-def limits_before_threshold(limits: TokenBudget, used: int, *, is_early: bool) -> tuple[TokenBudget, int]:
-    """The limits of a plan made before the threshold, and the tokens that will come until then if it is
-    early: they will be part of the tail, so that less of the present messages is kept."""
-    coming = max(0, int(limits.threshold * limits.window) - used) if is_early else 0
-    keep = max(0, min(limits.keep_recent_tokens, limits.window // 5) - coming)
-    return msgspec.structs.replace(limits, keep_recent_tokens=keep), coming
-
-
 def make_plan(
     history: Sequence[Message],
     limits: TokenBudget,

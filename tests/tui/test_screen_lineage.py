@@ -1,12 +1,18 @@
 """The tree of a conversation, with real keys on a real one."""
 
+from pathlib import Path
+
 import pytest
 from hosting import EVIL, EVIL_SHOWN, SIZES, Shown, shown
 from support.conversations import begun, continued
 from support.stored import a_session
 
 from crushpy.core.messages import Data
+from crushpy.engine.compaction.replay import Replay, ReplayChanges, replay_session
+from crushpy.engine.models import Models
 from crushpy.engine.session.browser import SessionBrowser
+from crushpy.llm.learnt import LearntModels
+from crushpy.settings import Settings
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
 from crushpy.tui.screens.compare import CompareScreen, pair_lines
@@ -269,3 +275,19 @@ async def test_it_opens_at_here_whatever_keys_come_at_once(family: Family, libra
             assert tree.cursor_node.data is not None
             assert tree.cursor_node.data.session.id == session.id
             assert screen.messages == []
+
+
+async def test_r_charts_a_replay_with_other_thresholds(
+    family: Family, library: SessionBrowser, store: Store, home: Path
+) -> None:
+    models = Models(Settings(), lambda _: (), LearntModels(home / "learnt.json"))
+
+    async def replay(session_id: str) -> list[Replay]:
+        changes = (ReplayChanges(), ReplayChanges(threshold=0.5))
+        return await replay_session(store, session_id, Settings(), models, changes)
+
+    async with shown(SessionTreeScreen(library, family.tip.id, replay), (200, 60)) as screen:
+        await screen.press("r")
+        await screen.until(lambda: "A replay cannot know" in screen.text)
+        for words in ("as recorded: 0 compactions", "threshold 0.5: 0 compactions", "requests", "cached"):
+            assert words in screen.text

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -26,6 +27,11 @@ from crushpy.engine.session.branches import undo_boundary
 from crushpy.engine.session.session import load_session
 from crushpy.llm.protocol import ModelInfo
 from crushpy.util.uncancellable import uncancellable
+
+if TYPE_CHECKING:
+    from crushpy.engine.compaction.replay import Replay
+
+REPLAYED_THRESHOLDS = (0.5, 0.9)
 
 
 class MemoryFile(Data, frozen=True):
@@ -208,6 +214,14 @@ class ContextService:
             await self._session.update(mode=mode)
         await self._agent.policy.boundary_undone()
         return True
+
+    async def replay(self, session_id: str) -> "list[Replay]":
+        """The conversation up to a session as it was recorded, and with other thresholds."""
+        from crushpy.engine.compaction.replay import ReplayChanges, replay_session
+
+        changes = [ReplayChanges(), *(ReplayChanges(threshold=one) for one in REPLAYED_THRESHOLDS)]
+        scope = self._scope
+        return await replay_session(self._store, session_id, scope.settings, scope.models, changes)
 
     @property
     def just_compacted(self) -> bool:

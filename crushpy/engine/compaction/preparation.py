@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from crushpy.context.plan import Plan, TokenBudget, limits_before_threshold
+from crushpy.context.plan import Plan, TokenBudget
 from crushpy.core.events import PreparationChanged
 from crushpy.core.messages import Data, Message
 from crushpy.engine.agents.scope import AgentScope
@@ -109,8 +109,9 @@ class Preparations:
         await self._planner.read_carried()
         state = await self._view.counted()  # last: the history must not grow between here and the plan
         limits = self._planner.token_budget(state)
-        before, coming = limits_before_threshold(limits, state.budget.used, is_early=is_early)
-        plan = self._planner.plan(ORDINARY, before)
+        coming = max(0, int(limits.threshold * limits.window) - state.budget.used) if is_early else 0
+        keep = max(0, min(limits.keep_recent_tokens, limits.window // 5) - coming)
+        plan = self._planner.plan(ORDINARY, msgspec.structs.replace(limits, keep_recent_tokens=keep))
         length = len(plan.parts.head) + len(plan.parts.middle)
         if self._planner.plan_after(length, limits, limits.longest_summary + coming) is None:
             return None

@@ -296,15 +296,14 @@ class Thresholds:
 class Pace:
     """How fast the running turn fills the window."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._readings: deque[tuple[float, int]] = deque(maxlen=PACE_READINGS)
 
     def add(self, used: int) -> None:
         """A model call is about to be made with `used` tokens."""
         if self._readings and used < self._readings[-1][1]:
             self._readings.clear()
-        self._readings.append((self._clock(), used))
+        self._readings.append((time.monotonic(), used))
 
     def reset(self) -> None:
         """The turn ended: time spent waiting for the user does not count."""

@@ -45,7 +45,8 @@ class SessionCommands(CommandGroup):
         from crushpy.tui.screens.session_tree import SessionTreeScreen
 
         conversation = self.conversation
-        chosen = await self.show(SessionTreeScreen(conversation.sessions, conversation.info.id))
+        screen = SessionTreeScreen(conversation.sessions, conversation.info.id, conversation.context.replay)
+        chosen = await self.show(screen)
         if chosen is not None and chosen.action == "undo":
             await ContextCommands(self.chat).undo_boundary("")
         elif chosen is not None:

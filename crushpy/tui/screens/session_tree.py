@@ -1,7 +1,7 @@
 """The session tree of a conversation: its sessions, its branches, and what each boundary carried over."""
 
 import time
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from rich.text import Text as RichText
 from textual import on
@@ -25,6 +25,13 @@ from crushpy.tui.notify import tell
 from crushpy.tui.screens.overlay import OverlayScreen, with_headings
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.widgets.status_bar import short
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from crushpy.engine.compaction.replay import Replay
+
+    ReplaySession = Callable[[str], Awaitable[list[Replay]]]
 
 MAX_MESSAGE_CHARS = 600
 """Characters of a message in the preview."""
@@ -163,6 +170,7 @@ class SessionTreeScreen(OverlayScreen[TreeChoice | None]):
         Binding("u", "undo", "Undo compaction"),
         Binding("space", "mark", "Mark"),
         Binding("c", "compare", "Compare"),
+        Binding("r", "replay", "Replay", show=False),
         Binding("escape", "close", "Close"),
     ]
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]
@@ -170,9 +178,13 @@ class SessionTreeScreen(OverlayScreen[TreeChoice | None]):
     AUTO_FOCUS = "SessionTree"
     heading = "Session tree"
 
-    def __init__(self, library: SessionBrowser, session_id: str) -> None:
+    def __init__(
+        self, library: SessionBrowser, session_id: str, replay: "ReplaySession | None" = None
+    ) -> None:
+        """`replay` walks the conversation up to a session under other settings."""
         super().__init__()
         self._library = library
+        self._replay = replay
         self._here = session_id
         self._branches: dict[str, Branch] = {}
         self._drawn: dict[str, TreeNode[Branch]] = {}
@@ -338,6 +350,27 @@ class SessionTreeScreen(OverlayScreen[TreeChoice | None]):
     async def _undo(self, session_id: str) -> None:
         self._continue_in((await self._library.undo(session_id)).id)
 
+    def action_replay(self) -> None:
+        self.spawn(self._show_replay, self._current.session.id, group="preview")
+
+    async def _show_replay(self, session_id: str) -> None:
+        from crushpy.tui.screens.inspector import window_chart
+
+        assert self._replay is not None
+        found = await self._replay(session_id)
+        width = self.query_one("#preview-pane").size.width - 2
+        blocks: list[Content] = []
+        for one in found:
+            cost = f", ${one.usage.cost:.2f}" if one.usage.cost else ""
+            many = messages.counted(len(one.boundaries), "compaction")
+            blocks += [
+                _heading(f"{one.label}: {many}{cost}"),
+                window_chart(one.requests, one.window, width, 6),
+            ]
+        unknown = dict.fromkeys(text for one in found for text in one.unknown)
+        blocks += [_heading("A replay cannot know"), *map(_muted, unknown)]
+        self.query_one("#preview", Static).update(Content("\n").join(blocks))
+
     def action_mark(self) -> None:
         """Marks a session to compare; a third mark replaces the first."""
         session_id = self._current.session.id
@@ -366,7 +399,9 @@ class SessionTreeScreen(OverlayScreen[TreeChoice | None]):
         app_of(self).push_screen(CompareScreen((names[0], names[1]), seeds))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action not in ("read", "go_on", "fork", "undo", "mark", "compare"):
+        if action == "replay" and self._replay is None:
+            return False
+        if action not in ("read", "go_on", "fork", "undo", "mark", "compare", "replay"):
             return True
         branch = self._at_cursor() if self._drawn else None
         if branch is None:

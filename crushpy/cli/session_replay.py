@@ -1,0 +1,163 @@
+"""`crushpy sessions replay` and `crushpy stats --replay`: what other settings would have done."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import msgspec
+import typer
+
+from crushpy.cli.command_helpers import AsJson, SessionId, find_session, open_browser, print_json, print_text
+from crushpy.cli.workspace import load_here
+from crushpy.core.errors import UsageError
+from crushpy.core.messages import counted
+from crushpy.core.paths import Paths
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from crushpy.engine.compaction.replay import Replay, ReplayChanges
+    from crushpy.engine.models import Models
+    from crushpy.settings import Settings
+
+SETTINGS = "method=auto|llm, threshold=0.6|off, window=N, prepare=true|false, template=FILE"
+THRESHOLDS = (0.5, 0.6, 0.7, 0.8, 0.9)
+LEVELS = " ▁▂▃▄▅▆▇█"
+LINE_COLUMNS = 60
+
+
+async def replay_command(
+    session: SessionId,
+    method: Annotated[Literal["auto", "llm"] | None, typer.Option("--method", help="Who compacts.")] = None,
+    threshold: Annotated[str, typer.Option("--threshold", metavar="T", help="In (0, 1], or off.")] = "",
+    template: Annotated[str, typer.Option("--template", metavar="FILE", help="A summary template.")] = "",
+    window: Annotated[str, typer.Option("--window", metavar="N", help="Tokens of the window.")] = "",
+    prepare: Annotated[
+        bool | None, typer.Option("--prepare/--no-prepare", help="Whether summaries are prepared.")
+    ] = None,
+    compare: Annotated[str, typer.Option("--compare", metavar="SETTINGS", help=f"Others: {SETTINGS}.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Walk a stored conversation under other settings, without a model. Nothing is changed."""
+    from crushpy.engine.compaction.replay import ReplayChanges, replay_session
+
+    given = {"method": method or "", "threshold": threshold, "template": template, "window": window}
+    given["prepare"] = "" if prepare is None else str(prepare).lower()
+    pairs = (one.partition("=") for one in compare.split(",") if one.strip())
+    changes = [ReplayChanges(), _read_changes({name: value for name, value in given.items() if value})]
+    changes.append(_read_changes({name.strip(): value.strip() for name, _, value in pairs}))
+    settings, models = _configured()
+    async with open_browser() as browser:
+        info = await find_session(browser, session)
+        found = await replay_session(browser.store, info.id, settings, models, dict.fromkeys(changes))
+    if as_json:
+        print_json({"session": info.id, "replays": found})
+    else:
+        print_text("\n".join(_report(found)) + "\n")
+
+
+def _read_changes(values: "Mapping[str, str]") -> "ReplayChanges":
+    from crushpy.core.templates import template_from_file
+    from crushpy.engine.compaction.replay import ReplayChanges
+
+    try:
+        changes = msgspec.convert(values, ReplayChanges, strict=False)
+    except msgspec.ValidationError as error:
+        words = ", ".join(f"{name}={value}" for name, value in values.items())
+        raise UsageError(f"{words} cannot be replayed: {error}", f"Use {SETTINGS}.") from None
+    text = template_from_file("summary", Path(changes.template)).text if changes.template else ""
+    return msgspec.structs.replace(changes, template=text)
+
+
+def _configured() -> "tuple[Settings, Models]":
+    from crushpy.engine.models import Models
+    from crushpy.llm.learnt import LearntModels
+
+    settings = load_here().settings
+    return settings, Models(settings, lambda _: (), LearntModels(Paths().learnt_file))
+
+
+def _report(found: "Sequence[Replay]") -> list[str]:
+    rows = [
+        ("", [one.label for one in found]),
+        ("compactions", [str(len(one.boundaries)) for one in found]),
+        ("largest request", [f"{one.peak:,}" for one in found]),
+        ("input tokens", [f"{one.usage.total - one.usage.output_tokens:,}" for one in found]),
+        ("  cached", [f"{one.usage.cache_read_tokens:,}" for one in found]),
+        ("output tokens", [f"{one.usage.output_tokens:,}" for one in found]),
+        ("cost", [f"${one.usage.cost:.4f}" if one.usage.cost else "-" for one in found]),
+        ("facts carried", [f"{one.facts[1]} of {one.facts[0]}" for one in found]),
+    ]
+    width = max(len(cell) for _, row in rows for cell in row) + 2
+    lines = [f"{name:<15}{''.join(cell.rjust(width) for cell in row)}" for name, row in rows]
+    for one in found:
+        lines += ["", f"{one.label}: {_line(one)}"]
+        for made in one.boundaries:
+            at = f"{made.trigger} ({made.moment})" if made.moment else made.trigger
+            place = f"after {counted(made.number, 'message')}, before {made.before_message or 'the end'}"
+            sizes = f"{made.tokens_before:,} -> {made.tokens_after:,} tokens"
+            lines.append(f"  {place}: {at}, {sizes}, {made.carried} of {made.facts} facts carried")
+    return [*lines, *_unknown(found)]
+
+
+def _unknown(found: "Iterable[Replay]") -> list[str]:
+    return ["", "A replay cannot know:", *dict.fromkeys(f"  {text}" for one in found for text in one.unknown)]
+
+
+def _line(replay: "Replay") -> str:
+    """The window over time in one line."""
+    many, top = len(replay.requests), max(1, replay.peak)
+    columns = [replay.requests[place * many // LINE_COLUMNS] for place in range(LINE_COLUMNS)] if many else []
+    return "".join(LEVELS[round(one.tokens * 8 / top)] for one in columns) or "no requests"
+
+
+async def replay_all(days: int, *, as_json: bool) -> None:
+    """Replays the conversations of the last `days` days (0: all) with other thresholds."""
+    from crushpy.engine.compaction.replay import Replay, ReplayChanges, replay_session
+
+    changes = [ReplayChanges(), *(ReplayChanges(threshold=one) for one in THRESHOLDS)]
+    settings, models = _configured()
+    totals: dict[str, list[Replay]] = {one.label: [] for one in changes}
+    async with open_browser() as browser:
+        for info in await browser.store.sessions.list_tips():
+            if not days or info.updated_at >= time.time() - days * 86_400:
+                for one in await replay_session(browser.store, info.id, settings, models, changes):
+                    totals[one.label].append(one)
+    sums = [_Sum.of(label, found) for label, found in totals.items()]
+    base, unknown = totals["as recorded"], _unknown(one for found in totals.values() for one in found)
+    if as_json:
+        told = [text.strip() for text in unknown[2:]]
+        print_json({"conversations": len(base), "days": days, "replays": sums, "unknown": told})
+        return
+    now, *others = sums
+    span = f"the last {days} days" if days else "all days"
+    figures = f"{counted(now.compactions, 'compaction')}, {now.input_tokens:,} input tokens, ${now.cost:.2f}"
+    lines = [f"{counted(len(base), 'conversation')} of {span}: {figures} with the recorded settings."]
+    lines += [f"{one.label} would have {_difference(now, one)}" for one in others] if base else []
+    print_text("\n".join([*lines, *unknown]) + "\n")
+
+
+class _Sum(msgspec.Struct):
+    """Of many replays with the same settings."""
+
+    label: str
+    compactions: int
+    input_tokens: int
+    cost: float
+
+    @classmethod
+    def of(cls, label: str, found: "Sequence[Replay]") -> "_Sum":
+        tokens = sum(one.usage.total - one.usage.output_tokens for one in found)
+        cost = round(sum(one.usage.cost for one in found), 6)
+        return cls(label, sum(len(one.boundaries) for one in found), tokens, cost)
+
+
+def _difference(now: _Sum, other: _Sum) -> str:
+    verb, before, after = "read", now.input_tokens, other.input_tokens
+    if now.cost:
+        verb, before, after = "cost", now.cost, other.cost
+    share = round((after - before) * 100 / before) if before else 0
+    money = f"{verb} {abs(share)}% {'more' if share > 0 else 'less'}" if share else f"{verb} the same"
+    more = other.compactions - now.compactions
+    times = f"{counted(abs(more), 'time')} {'more' if more > 0 else 'less'}" if more else "as often"
+    return f"{money} and compacted {times}"
