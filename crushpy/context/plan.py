@@ -73,16 +73,6 @@ class Plan(Data, frozen=True):
     quotes: str
 
 
-def leaves_no_room(limits: TokenBudget, ratio: float | None) -> bool:
-    """Whether the fixed part leaves a child no room below its threshold, however little it carries.
-
-    A `ratio` of reported to estimated tokens above two points to a wrong usage report rather than to another
-    tokenizer; the circuit breaker handles that.
-    """
-    fixed = int(limits.fixed_tokens / max(1.0, (ratio or 1.0) / 2))
-    return msgspec.structs.replace(limits, fixed_tokens=fixed).carried <= FRAME_TOKENS
-
-
 def make_plan(
     history: Sequence[Message],
     limits: TokenBudget,

@@ -14,7 +14,7 @@ from crushpy.context.earlier_notes import unmentioned_notes
 from crushpy.context.loaded import loaded_facts
 from crushpy.context.message_facts import NOTHING
 from crushpy.context.overrides import apply_overrides, by_message, override_kind
-from crushpy.context.plan import leaves_no_room, overrides_to_fit
+from crushpy.context.plan import overrides_to_fit
 from crushpy.context.render import message_text, seed_text
 from crushpy.core.boundary import StoredBoundary
 from crushpy.core.events import MAKING_SUMMARY, BoundaryCommitted, Compacting, Notice, boundary_event
@@ -29,6 +29,7 @@ from crushpy.engine.compaction.draft import (
     Rehearsal,
     SummaryReview,
     child_of,
+    leaves_no_room,
     summary_source,
 )
 from crushpy.engine.compaction.preparation import Preparations

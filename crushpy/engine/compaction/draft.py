@@ -13,7 +13,7 @@ from crushpy.context.ledger import Ledger
 from crushpy.context.loaded import carry_loaded, loaded_text
 from crushpy.context.overrides import apply_overrides
 from crushpy.context.pins import CarriedPins
-from crushpy.context.plan import Plan, TokenBudget, make_plan, plan_after, without_tail
+from crushpy.context.plan import FRAME_TOKENS, Plan, TokenBudget, make_plan, plan_after, without_tail
 from crushpy.context.render import seed_text
 from crushpy.context.standing_rules import CarriedRules
 from crushpy.core.boundary import FactCount, carried_share, of_this_boundary, prose_share
@@ -159,6 +159,16 @@ def limits_of(
     """How much a child may start with, by the settings."""
     texts = compaction.keep_recent_tokens, compaction.summary_tokens, compaction.evidence_tokens
     return TokenBudget(window, planned, *texts, fixed_tokens, pinned)
+
+
+def leaves_no_room(limits: TokenBudget, ratio: float | None) -> bool:
+    """Whether the fixed part leaves a child no room below its threshold, however little it carries.
+
+    A `ratio` of reported to estimated tokens above two points to a wrong usage report rather than to another
+    tokenizer; the circuit breaker handles that.
+    """
+    fixed = int(limits.fixed_tokens / max(1.0, (ratio or 1.0) / 2))
+    return msgspec.structs.replace(limits, fixed_tokens=fixed).carried <= FRAME_TOKENS
 
 
 class BoundaryPlanner:

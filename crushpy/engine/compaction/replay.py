@@ -19,13 +19,13 @@ from crushpy.context.ledger import Ledger
 from crushpy.context.message_facts import FactReader, MessageFacts
 from crushpy.context.overrides import apply_overrides, by_message
 from crushpy.context.pins import pin_limit
-from crushpy.context.plan import TokenBudget, leaves_no_room, make_plan, overrides_to_fit, without_tail
+from crushpy.context.plan import TokenBudget, make_plan, overrides_to_fit, without_tail
 from crushpy.context.render import message_text, seed_text
 from crushpy.context.standing_rules import RulePhrases, carry_rules
 from crushpy.core.boundary import FactCount, StoredBoundary, of_this_boundary
 from crushpy.core.messages import Data, Message, MessageOverride, Seed, Todo, TodoList, Usage
 from crushpy.core.templates import Templates
-from crushpy.engine.compaction.draft import child_of, limits_of
+from crushpy.engine.compaction.draft import child_of, leaves_no_room, limits_of
 from crushpy.engine.compaction.gauge import Gauge
 from crushpy.engine.compaction.rule_service import rule_phrases
 from crushpy.engine.compaction.window import CircuitBreaker, Thresholds
