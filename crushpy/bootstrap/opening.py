@@ -17,6 +17,7 @@ from crushpy.bootstrap.project_environment import ProjectEnvironment
 from crushpy.bootstrap.slash_commands import SlashCommands
 from crushpy.bootstrap.user_extensions import skill_tools
 from crushpy.core.access import Mode
+from crushpy.core.boundary import RETURN
 from crushpy.core.errors import UsageError
 from crushpy.core.events import JobEnded, Notice
 from crushpy.core.ids import new_id
@@ -337,6 +338,9 @@ async def _find_session(
     """The session to continue or to branch from, with the flags applied; None for a new one."""
     if options.session:
         info = await store.sessions.find_tip(options.session)
+        if options.fork or options.at:  # what came of a branch is not what it held
+            named = await store.sessions.find(options.session)
+            info = named if named.end_reason == RETURN else info
     elif options.resume_latest:
         info = await store.sessions.find_latest(str(environment.cwd))
         if info is None:

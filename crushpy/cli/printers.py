@@ -11,6 +11,8 @@ import msgspec
 from crushpy.cli.task_table import TaskTable, task_line
 from crushpy.core.events import (
     BoundaryCommitted,
+    BranchOpened,
+    BranchReturned,
     Error,
     Event,
     ListedTaskChanged,
@@ -39,6 +41,8 @@ STREAMED = (
     ToolFinished,
     UsageReported,
     BoundaryCommitted,
+    BranchOpened,
+    BranchReturned,
     Notice,
     Retry,
     Error,

@@ -301,7 +301,7 @@ async def undo_command(session: SessionId) -> None:
         info = await find_session(browser, session)
         _, left = await browser.messages(info.id)
         parent = await browser.undo(info.id)
-    print(f"Undone: {parent.id} continues where it was. {info.id} stays as a branch; files were not changed.")
+    print(f"Undone: {parent.id} continues where it was. What came after stays stored; no file was changed.")
     print(thoughts_left_behind(left))
     print(f"  crushpy run --session {parent.id} ...   continues it")
 
@@ -329,12 +329,12 @@ def _draw_tree(branches: "list[Branch]") -> list[str]:
 
 def _branch_line(branch: "Branch") -> str:
     from crushpy.context.coverage import lineage_words, tokens_words
-    from crushpy.core.boundary import of_this_boundary
+    from crushpy.core.boundary import KEEPS_CONTEXT, RETURN, of_this_boundary
 
     session, boundary = branch.session, branch.boundary
     words = [session.id, _format_age(session.updated_at), counted(session.message_count, "message")]
-    if boundary is None or boundary.trigger == "fork":
-        words.append(one_line(session.title))
+    if boundary is None or boundary.trigger in KEEPS_CONTEXT:
+        words.append(one_line((boundary.moment if boundary else "") or session.title))
     else:
         tokens = tokens_words(boundary, boundary.reported_after).replace("→", "->")
         words.append(f"{boundary.trigger}: {tokens or 'unknown'} tokens")
@@ -348,10 +348,10 @@ def _branch_line(branch: "Branch") -> str:
             words.append(f"at {boundary.moment!r}")
         if boundary.prepared:
             words.append("prepared")
-        if boundary.undone_at is not None:
-            words.append("undone")
-    if session.kind in ("fork", "task"):
-        words.append("branch" if session.kind == "fork" else "task")
+    if branch.relation not in ("first", "continues"):
+        words.append(branch.relation)
+    if session.end_reason == RETURN:
+        words.append("returned")
     if branch.tip:
         words.append("<- tip")
     return "  ".join(words)
@@ -470,7 +470,7 @@ async def rewind_command(
     ],
     files: Annotated[bool, typer.Option("--files", help="Restore the files.")] = False,
     conversation: Annotated[
-        bool, typer.Option("--conversation", help="Continue in a branch that ends there.")
+        bool, typer.Option("--conversation", help="Continue in a fork that ends there.")
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would change; change nothing.")
@@ -537,7 +537,7 @@ def _describe_rewind(
     if conversation:
         quote = one_line(target.message.text)[:60] or target.message.id
         lines.append(
-            f"The conversation continues in a branch that ends {position} {target.message.role} {quote!r}."
+            f"The conversation continues in a fork that ends {position} {target.message.role} {quote!r}."
         )
     if planned is not None:
         lines.append(

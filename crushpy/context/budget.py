@@ -97,8 +97,9 @@ def threshold_of(value: float | str, override: float | str | None) -> float | No
 TAG = "context_status"
 
 
-def status_text(budget: Budget, moment: str = "") -> str:
-    """One line of JSON in a tag. It goes with a request and is never stored. `moment` is a hint."""
+def status_text(budget: Budget, moment: str = "", depth: int = 0) -> str:
+    """One line of JSON in a tag. It goes with a request and is never stored. `moment` is a hint, `depth` the
+    number of open branches."""
     facts: dict[str, int | str | bool] = {
         "used_pct": budget.used_pct,
         "remaining_tokens": budget.remaining,
@@ -106,6 +107,8 @@ def status_text(budget: Budget, moment: str = "") -> str:
     }
     if not budget.window_known:
         facts["window_known"] = False
+    if depth:
+        facts["branch_depth"] = depth
     if moment:
         facts["moment"] = moment
     return f"<{TAG}>{json.dumps(facts, separators=(',', ':'))}</{TAG}>"

@@ -155,6 +155,8 @@ class _Writer:
 
     def add(self, found: MessageFacts) -> None:
         """The facts of one message."""
+        for one in found.branch:
+            self.add(one)
         if found.request is not None:
             self._requests.append(found.request)
         self._say(found)

@@ -54,6 +54,8 @@ class MessageFacts(Data, frozen=True):
     message_id: str = ""
     at: float = 0.0
     """The message and its time, if there are statements."""
+    branch: "tuple[MessageFacts, ...]" = ()
+    """Of a returned branch: the facts of its messages, in their order."""
 
 
 NOTHING = MessageFacts()

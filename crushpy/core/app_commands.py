@@ -46,6 +46,19 @@ APP_COMMANDS: tuple[AppCommand, ...] = (
     ),
     AppCommand("Hand Off", "handoff", "Continue in a new session with your own summary.", "handoff", "TEXT"),
     AppCommand(
+        "Branch", "branch", "Work on something in a branch; only its result returns.", "branch", "GOAL"
+    ),
+    AppCommand(
+        "Return", "return_to_parent", "End the branch with TEXT or the last reply.", "return", "[TEXT]"
+    ),
+    AppCommand(
+        "Side Question",
+        "ask_aside",
+        "Ask about the context, also during a turn; adds nothing.",
+        "btw",
+        "QUESTION",
+    ),
+    AppCommand(
         "Pin",
         "pin",
         "Carry a text or a file verbatim across every compaction.",

@@ -7,6 +7,10 @@ import msgspec
 
 from crushpy.core.messages import Data
 
+FORK, BRANCH, RETURN = "fork", "branch", "return"
+KEEPS_CONTEXT = (FORK, BRANCH)
+"""Triggers of boundaries whose child begins with the whole context of its parent: nothing was compacted."""
+
 
 class FactCount(NamedTuple):
     """Of `total` facts, how many the summary alone contains, and how many all that is carried contains."""
@@ -49,8 +53,8 @@ class Boundary(Data, frozen=True, omit_defaults=False):
     parent_id: str
     child_id: str
     trigger: str
-    """agent, auto, manual, overflow or fallback; fork if the user made a branch; imported if another
-    agent had compacted."""
+    """agent, auto, manual, overflow or fallback; branch and return if the child keeps the context and folds
+    back; fork if the user forked; imported if another agent had compacted."""
     tokens_before: int = 0
     tokens_after: int = 0
     """Estimated."""
@@ -68,7 +72,7 @@ class Boundary(Data, frozen=True, omit_defaults=False):
     prepared: bool = False
     """The summary was ready when the boundary was due."""
     moment: str = ""
-    """The natural moment it was made at: todo done, git commit, tests green or new prompt; empty: none."""
+    """The natural moment it was made at: todo done, git commit, tests green, new prompt; or a goal."""
     waited_ms: int = 0
     """How long the turn waited for it."""
     threshold: float = 0.0

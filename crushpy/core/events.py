@@ -9,7 +9,7 @@ from typing import Any
 
 from crushpy.core.access import Access, AnswerChoice, Mode
 from crushpy.core.boundary import Boundary, StoredBoundary, carried_share, prose_share
-from crushpy.core.messages import CallDecision, Data, Display, ImageInfo, Seed, Todo, Usage
+from crushpy.core.messages import BranchReport, CallDecision, Data, Display, ImageInfo, Seed, Todo, Usage
 
 
 class Event(Data, frozen=True, tag_field="type", omit_defaults=False):
@@ -328,6 +328,37 @@ def boundary_event(boundary: StoredBoundary, seed: Seed) -> BoundaryCommitted:
         pins=seed.pins,
         rules=seed.rules,
     )
+
+
+class BranchOpened(Event, frozen=True, tag="branch"):
+    """A branch is open and stored; its `session` follows at once. Between two steps, or outside a turn."""
+
+    session_id: str
+    parent_id: str
+    goal: str
+    depth: int
+    """1 for a branch of the conversation itself."""
+
+
+class BranchReturned(Event, frozen=True, tag="return"):
+    """A branch ended, and its parent continues with the result, stored. Every call has its result."""
+
+    session_id: str
+    """The branch."""
+    parent_id: str
+    """The session that continues."""
+    chars: int
+    """Of the returned text."""
+    interrupted: bool
+    report: BranchReport
+
+
+class SideAnswer(Event, frozen=True, tag="btw"):
+    """The answer to a side question, which is not part of the context. Anywhere after `session`."""
+
+    question: str
+    text: str
+    usage: Usage
 
 
 class Notice(Event, frozen=True, tag="notice"):

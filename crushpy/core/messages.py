@@ -83,8 +83,29 @@ class TaskReport(Data, frozen=True, tag="task"):
     steps: int = 0
     cost: float = 0.0
 
+    def __str__(self) -> str:
+        words = [counted(self.steps, "step"), *([counted(len(self.changed), "file")] if self.changed else [])]
+        return " · ".join([*words, *([f"${self.cost:.2f}"] if self.cost >= 0.005 else [])])
 
-Display = Diff | Terminal | FileList | TodoList | Excerpt | TaskReport
+
+class BranchReport(TaskReport, frozen=True, tag="branch"):
+    """What a branch returned and used. `session_id` is the branch, `steps` its model calls."""
+
+    goal: str = ""
+    calls: int = 0
+    tokens: int = 0
+    """Of all its messages."""
+    folded: int = 0
+    """Tokens that are left of them in the parent."""
+    thoughts: int = 0
+    """Replies whose signed thinking is no longer sent."""
+
+    def __str__(self) -> str:
+        words = f"{counted(self.calls, 'call')}, {short_count(self.tokens)} tokens, folded to "
+        return words + short_count(self.folded)
+
+
+Display = Diff | Terminal | FileList | TodoList | Excerpt | TaskReport | BranchReport
 
 
 # --- parts of a message --------------------------------------------------------------------------------
@@ -429,7 +450,7 @@ def headline(name: str, args: Json, *, more: str = "") -> str:
     """A call in one line: its most informative argument. `more` is appended if that has several lines."""
     if name == "todos":
         return counted(len(args.get("todos") or ()), "item")
-    for key in _TELLING:
+    for key in ("goal", *_TELLING):
         lines = str(args.get(key) or "").strip().splitlines()
         if lines:
             line = lines[0] + (more if len(lines) > 1 else "")
@@ -440,6 +461,13 @@ def headline(name: str, args: Json, *, more: str = "") -> str:
 def counted(number: int, word: str) -> str:
     """A number with its noun: 1 line, 1,200 lines."""
     return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+def short_count(number: int) -> str:
+    """240, 1.2k, 31k."""
+    if number < 1_000:
+        return str(number)
+    return f"{number / 1_000:.1f}k" if number < 9_950 else f"{round(number / 1_000):,}k"
 
 
 def to_json(value: object) -> bytes:

@@ -41,13 +41,13 @@ class StartOptions(Data, frozen=True):
         StartFlag(("--resume",), "Pick a conversation to continue; with an ID, continue that one."),
     ] = False
     fork: Annotated[
-        bool, StartFlag(("--fork",), "With -c or -s: continue in a branch; the session is unchanged.")
+        bool, StartFlag(("--fork",), "With -c or -s: continue in a fork; the session is unchanged.")
     ] = False
     at: Annotated[
         str,
         StartFlag(
             ("--at",),
-            "With -c or -s: continue in a branch that ends at this message. Implies --fork.",
+            "With -c or -s: continue in a fork that ends at this message. Implies --fork.",
             "MESSAGE",
         ),
     ] = ""

@@ -11,9 +11,10 @@ from crushpy.core.events import (
     JobEnded,
     Notice,
     PromptCommitted,
+    SideAnswer,
     TurnEnded,
 )
-from crushpy.core.messages import CallDecision, Data, headline
+from crushpy.core.messages import CallDecision, Data, counted, headline
 
 CUT_REPLY = "The reply was interrupted."
 INTERRUPTED = "Interrupted."
@@ -22,9 +23,11 @@ INTERRUPTED = "Interrupted."
 class TimelineNote(Data, frozen=True):
     """One thing that happened."""
 
-    kind: Literal["info", "warning", "error"]
+    kind: Literal["info", "warning", "error", "aside"]
+    """aside: the answer to a side question."""
     text: str
     hint: str = ""
+    """Of an error: what to do about it. Of an aside: the question and its cost."""
     after: str = ""
     """The message it follows; empty: before all."""
     early: bool = False
@@ -53,6 +56,9 @@ class NoteMaker:
                 return TimelineNote("warning" if event.level == "warning" else "info", event.text)
             case Error():
                 return TimelineNote("error", event.message, event.hint)
+            case SideAnswer():
+                cost = f"${event.usage.cost:.4f}" if event.usage.cost else counted(event.usage.total, "token")
+                return TimelineNote("aside", event.text, f"{event.question} ({cost})")
             case JobEnded():
                 return TimelineNote("info", event.text)
             case TurnEnded(status="interrupted"):

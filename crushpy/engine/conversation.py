@@ -27,8 +27,8 @@ from crushpy.engine.queued_prompts import QueuedPrompts
 from crushpy.engine.rewind.conversation_files import ConversationFiles
 from crushpy.engine.run_slot import RunSlot
 from crushpy.engine.runtime import CommandAccess, CommandPrompt, McpAccess, Runtime
-from crushpy.engine.session.session import user_message
-from crushpy.engine.side_calls import suggest_title
+from crushpy.engine.session.session import OpenBranch, user_message
+from crushpy.engine.side_calls import answer_aside, suggest_title
 from crushpy.engine.turn.limits import Spent
 from crushpy.engine.turn.turn import TurnStatus
 from crushpy.settings import Settings
@@ -267,6 +267,31 @@ class Conversation:
         except CrushpyError as error:
             log.info("no title: %s", error.message)
 
+    # --- branches and side questions --------------------------------------------------------------------
+
+    async def open_branch(self, goal: str) -> None:
+        """Opens a branch and works on `goal` there, until `return_to_parent`."""
+        if await self._run_slot.run_exclusively(self._agent.policy.branches.open(goal)):
+            self.submit(goal)
+
+    async def return_to_parent(self, text: str = "") -> bool:
+        """Ends the innermost branch with `text`, or with what the agent said last."""
+        return await self._run_slot.run_exclusively(self._agent.policy.branches.close(text)) or False
+
+    async def ask_aside(self, question: str) -> str:
+        """Answers a side question from the context, also during a turn. It does not enter the context. Empty
+        if it failed, which is reported."""
+        history, model = self._agent.view.shown(), self._session.info.model
+        try:
+            answer = await answer_aside(self._models, self.templates, model, history, question)
+            if self._session.stored:
+                await self._session.count(answer.usage)
+            self._emit(answer)
+            return answer.text
+        except CrushpyError as error:
+            self._emit(Notice(f"The side question was not answered: {error}", "warning"))
+            return ""
+
     # --- approvals --------------------------------------------------------------------------------------
 
     def answer(self, call_id: str, answer: Answer) -> bool:
@@ -385,6 +410,11 @@ class Conversation:
     @property
     def history(self) -> tuple[Message, ...]:
         return tuple(self._session.history)
+
+    @property
+    def branches(self) -> tuple[OpenBranch, ...]:
+        """The open branches that lead to the current session, the outermost first."""
+        return self._session.branches
 
     @property
     def timeline_notes(self) -> tuple[TimelineNote, ...]:

@@ -13,7 +13,7 @@ from crushpy.context.overrides import without_images
 from crushpy.context.plan import TokenBudget
 from crushpy.core.defaults import DEFAULT_WINDOW
 from crushpy.core.messages import Image, Message, Usage
-from crushpy.engine.turn.toolset import NEW_SESSION, NewSessionTerms
+from crushpy.engine.turn.toolset import LLM_TOOLS, NewSessionTerms
 from crushpy.llm import catalog
 from crushpy.llm.catalog import cost, explain_unknown, lookup
 from crushpy.llm.errors import BadRequest
@@ -253,10 +253,10 @@ class Models:
             effort=self.settings.effort,
         )
 
-    def new_session_tool(self, session: SessionInfo) -> ToolSpec | None:
-        """`new_session` as it is offered in `llm`, whatever the method is now; None if the agent has none."""
-        last = self._tool_specs(self._terms(session))[-1]
-        return last if last.name == NEW_SESSION else None
+    def llm_tools(self, session: SessionInfo) -> tuple[ToolSpec, ...]:
+        """The tools that are offered only in `llm`, whatever the method is now; none for a task."""
+        specs = self._tool_specs(self._terms(session))
+        return tuple(tool for tool in specs if tool.name in LLM_TOOLS)
 
     def _terms(self, session: SessionInfo) -> NewSessionTerms:
         """The terms for `new_session`."""

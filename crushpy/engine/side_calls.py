@@ -2,8 +2,11 @@
 
 import asyncio
 import time
+from collections.abc import Sequence
 
+from crushpy.context.render import message_text, seed_text
 from crushpy.context.tags import element
+from crushpy.core.events import SideAnswer
 from crushpy.core.messages import Message, Text, Usage
 from crushpy.core.templates import Templates
 from crushpy.engine.models import Models
@@ -16,6 +19,7 @@ from crushpy.security.sanitize import one_line
 from crushpy.settings import Settings
 
 TITLE_TOKENS = 60
+ASIDE_TOKENS = 2_000
 TITLE_EXCERPT_CHARS = 1_500
 """Of the prompt and of the reply."""
 PROBE_TIMEOUT_S = 60.0
@@ -25,13 +29,14 @@ PROBE_OUTPUT_TOKENS = 16
 
 
 async def ask_once(
-    models: Models, model: str, system: str, tag: str, text: str, limit: int
+    models: Models, model: str, system: str, tag: str, text: str, limit: int, question: str = ""
 ) -> tuple[str, Usage]:
-    """The reply of `model` to `text`, sent as data inside a tag. Raises ModelError."""
+    """The reply of `model` to `text`, sent as data inside a tag, and to the `question` after it. Raises
+    ModelError."""
     request = Request(
         model=model,
         system=system,
-        messages=(Message("aside", "user", (Text(element(tag, text)),)),),
+        messages=(Message("aside", "user", (Text(element(tag, text) + question),)),),
         max_output_tokens=limit,
     )
     await models.prepare(model)
@@ -51,6 +56,15 @@ async def suggest_title(models: Models, templates: Templates, model: str, prompt
     answer, _ = await ask_once(models, model, templates.render("title"), "transcript", text, TITLE_TOKENS)
     title = one_line(answer).strip().strip("\"'`*# ").rstrip(".")
     return title if 0 < len(title) <= TITLE_LENGTH else ""
+
+
+async def answer_aside(
+    models: Models, templates: Templates, model: str, history: Sequence[Message], question: str
+) -> SideAnswer:
+    """The answer to a side question about a conversation. Raises ModelError."""
+    text = "\n\n".join(seed_text(one.seed) if one.seed else message_text(one) for one in history)
+    asked = (templates.render("aside"), "transcript", text, ASIDE_TOKENS, f"\n\n{question}")
+    return SideAnswer(question, *await ask_once(models, model, *asked))
 
 
 async def probe_model(model: str, settings: Settings) -> str:

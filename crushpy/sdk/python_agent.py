@@ -27,7 +27,7 @@ from crushpy.engine.approvals import Answer
 from crushpy.engine.conversation import Conversation
 from crushpy.engine.hooks import HookEvent
 from crushpy.engine.structured_reply import ask_for_value, reply_schema
-from crushpy.engine.turn.toolset import NEW_SESSION
+from crushpy.engine.turn.toolset import LLM_TOOLS
 from crushpy.sdk.background_loop import BACKGROUND
 from crushpy.sdk.function_hooks import FunctionHooks, check_hooks
 from crushpy.sdk.function_tool import FunctionTool
@@ -142,7 +142,7 @@ class Agent:
         self._additions = HostAdditions(
             own,
             providers,
-            lambda tool: tool.in_reading_tasks or tool.name == NEW_SESSION or not reads_only,
+            lambda tool: tool.in_reading_tasks or tool.name in LLM_TOOLS or not reads_only,
             answers=permission is not None,
             wrap_hooks=lambda configured: FunctionHooks(functions, configured) if functions else configured,
         )

@@ -22,7 +22,8 @@ from crushpy.storage.storage_thread import Subject, stored
 _IS_STORED = handwritten("SELECT 1 FROM session WHERE root_id = :root AND kind <> 'deleted'")
 _CALLS = (
     "FROM tool_run JOIN session ON session.id = tool_run.session_id "
-    "WHERE session.kind <> 'deleted' AND tool_run.name <> 'new_session'"  # needs no decision
+    "WHERE session.kind <> 'deleted' "
+    "AND tool_run.name NOT IN ('new_session', 'branch', 'return_to_parent')"  # need no decision
 )
 _HAS_CALLS = handwritten(f"SELECT 1 {_CALLS} AND session.root_id = :root LIMIT 1")
 _UNRECORDED = handwritten(

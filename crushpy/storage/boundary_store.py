@@ -6,12 +6,12 @@ from types import MappingProxyType
 
 import msgspec
 
-from crushpy.core.boundary import StoredBoundary
+from crushpy.core.boundary import BRANCH, FORK, RETURN, StoredBoundary
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import Data, Message, MessageOverride
 from crushpy.storage import session_rows
 from crushpy.storage.generated import statements as sql
-from crushpy.storage.records import Carried, SessionInfo, StorageError
+from crushpy.storage.records import Carried, SessionInfo
 from crushpy.storage.storage_thread import Subject, stored
 
 END_REASONS = {"agent": "new_session"}
@@ -30,40 +30,39 @@ class BoundaryStore(Subject):
         result: Message | None = None,
         ledger: str = "",
         facts: Mapping[str, Data] = MappingProxyType({}),
+        fork: StoredBoundary | None = None,
     ) -> None:
         """Ends the parent and opens the child, in one transaction: the parent's last `result`, its end, the
-        child, its seed, the boundary, the facts of all sessions before the child (`ledger`), its overrides
-        (`overrides`) and the lease. `facts` are those of result and seed."""
+        child, its first message (`seed`), the boundary, the facts of all sessions before the child
+        (`ledger`), its overrides and the lease. `facts` are those of result and seed. For a branch that
+        returns the child is the session it left, open again as it is now, or a `fork` of that."""
         db, parent_id = self._db, boundary.parent_id
         with db.transaction(durable=True, session=parent_id):
             if result is not None:
                 session_rows.append_messages(db, parent_id, result, facts=facts)
-            if boundary.trigger != session_rows.FORK:
-                self._refuse_second(parent_id)
+            if boundary.trigger != FORK:
+                session_rows.refuse_second(db, parent_id)
                 reason = END_REASONS.get(boundary.trigger, boundary.trigger)
                 ended = db.execute(
                     sql.END_SESSION, session=parent_id, reason=reason, moment=boundary.created_at
                 )
                 session_rows.require_session(db, ended.rowcount, parent_id)
-            session_rows.insert_session(db, child)
+            if boundary.trigger == RETURN and fork is None:
+                reopened = db.execute(sql.UPDATE_SESSION, **session_rows.reopened(child))
+                session_rows.require_session(db, reopened.rowcount, child.id)
+            else:
+                session_rows.insert_session(db, child)
             session_rows.refresh_conversation(db, child.root_id)
             if seed is not None:
                 session_rows.append_messages(db, child.id, seed, facts=facts)
-            db.execute(sql.INSERT_BOUNDARY, **session_rows.boundary_to_row(boundary))
+            for one in (boundary, fork):
+                if one is not None:
+                    db.execute(sql.INSERT_BOUNDARY, **session_rows.boundary_to_row(one))
             if ledger:
                 db.execute(sql.INSERT_LEDGER, session_id=child.id, facts=ledger)
             self._save_overrides(child.id, overrides)
-            if boundary.trigger != session_rows.FORK:
+            if boundary.trigger != FORK:
                 db.leases.move(parent_id, child.id)
-
-    def _refuse_second(self, parent_id: str) -> None:
-        """A session continues in one child only."""
-        child = session_rows.find_continuation(self._db, parent_id)
-        if child is not None:
-            raise StorageError(
-                f"session {parent_id} continues in {child} already",
-                f"Another process continued it: open {child}, or undo that compaction.",
-            )
 
     @stored
     def record_reported_tokens(self, child_id: str, tokens: int) -> None:
@@ -72,8 +71,9 @@ class BoundaryStore(Subject):
             self._db.execute(sql.SET_REPORTED_TOKENS, session=child_id, tokens=tokens)
 
     @stored
-    def undo(self, boundary_id: str, note: Message) -> None:
-        """Makes the parent the tip again, with `note` as its next message; the child stays as a fork.
+    def undo(self, boundary_id: str, *notes: Message) -> None:
+        """Makes the parent the tip again, with `notes` as its next messages; the child stays as a fork. After
+        a return the branch is the tip again, and its parent waits for it.
 
         The caller holds the lease of the parent.
         """
@@ -84,9 +84,12 @@ class BoundaryStore(Subject):
             if row.undone_at is not None:
                 raise UsageError(f"The compaction before session {row.child_id} was undone already.")
             db.execute(sql.SET_BOUNDARY_UNDONE, boundary=boundary_id, now=time.time())
-            db.execute(sql.SET_SESSION_KIND, session=row.child_id, new_kind=session_rows.FORK)
+            if row.trigger == RETURN:
+                db.execute(sql.END_SESSION, session=row.child_id, reason=BRANCH, moment=time.time())
+            else:
+                db.execute(sql.SET_SESSION_KIND, session=row.child_id, new_kind=FORK)
             db.execute(sql.END_SESSION, session=row.parent_id, reason="", moment=None)  # open again
-            session_rows.append_messages(db, row.parent_id, note)
+            session_rows.append_messages(db, row.parent_id, *notes)
             session_rows.refresh_conversation_of(db, row.parent_id)
 
     # --- overrides -------------------------------------------------------------------------------------
@@ -133,12 +136,14 @@ class BoundaryStore(Subject):
         """The boundary that opened this session, undone or not; None for a root and for a session that the
         user forked."""
         boundary = session_rows.find_opening(self._db, session_id)
-        return None if boundary is None or boundary.trigger == session_rows.FORK else boundary
+        return None if boundary is None or boundary.trigger == FORK else boundary
 
     @stored
-    def load_conversation(self, root_id: str) -> list[StoredBoundary]:
-        """All boundaries of a conversation, oldest first."""
-        return list(map(session_rows.boundary_from_row, self._db.execute(sql.LIST_BOUNDARIES, root=root_id)))
+    def load_conversation(self, root_id: str, *, returns: bool = False) -> list[StoredBoundary]:
+        """All boundaries that opened sessions of a conversation, oldest first; or the `returns` of its
+        branches, without those undone."""
+        rows = self._db.execute(sql.LIST_RETURNS if returns else sql.LIST_BOUNDARIES, root=root_id)
+        return list(map(session_rows.boundary_from_row, rows))
 
     @stored
     def load_reach(self, session_id: str) -> list[tuple[str, int]]:

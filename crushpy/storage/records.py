@@ -56,7 +56,7 @@ class SessionInfo(Data, frozen=True, omit_defaults=False):
     """The first session of its conversation; its own id if it is the first."""
     parent_id: str | None
     kind: str
-    """root, continuation, task or fork."""
+    """root, continuation, branch, task or fork."""
     generation: int
     """0 for a root, one more for each continuation."""
     title: str
@@ -164,7 +164,7 @@ class SessionBusy(UsageError):
     def __init__(self, session_id: str, process: str) -> None:
         super().__init__(
             f"session {session_id} is in use by another crushpy ({process})",
-            "Continue there, end it, or work on a branch of your own with --fork. "
+            "Continue there, end it, or work on a fork of your own with --fork. "
             "`crushpy sessions show` reads it without writing.",
         )
         self.session_id = session_id

@@ -12,13 +12,13 @@ from typing import Any
 
 import msgspec
 
-from crushpy.core.boundary import FactCount, StoredBoundary
+from crushpy.core.boundary import FORK, FactCount, StoredBoundary
 from crushpy.core.messages import Data, Message, Part, Todo, ToolCall, Usage
 from crushpy.security.sanitize import encodable
 from crushpy.storage.database import Database, session_missing
 from crushpy.storage.generated import statements as sql
 from crushpy.storage.generated.rows import BoundaryRow, CandidateRow, DraftRow, MessageRow, SessionRow
-from crushpy.storage.records import EVERYTHING, BreakerState, SessionInfo
+from crushpy.storage.records import EVERYTHING, BreakerState, SessionInfo, StorageError
 
 _parts = msgspec.json.Decoder(tuple[Part, ...])
 _usage = msgspec.json.Decoder(Usage)
@@ -102,13 +102,18 @@ def boundary_from_row(row: BoundaryRow) -> StoredBoundary:
     return StoredBoundary(**{field: columns[column] for field, column in _BOUNDARY_COLUMNS.items()})
 
 
-FORK = "fork"
-
-
 def insert_session(db: Database, info: SessionInfo) -> None:
     """A new session, and its prompt if no other session has the same."""
     row = session_to_row(info) | {"system": "", "system_hash": keep_prompt(db, info.system)}
     db.execute(sql.INSERT_SESSION, **row)
+
+
+def reopened(info: SessionInfo) -> dict[str, Any]:
+    """The parameters of `UPDATE_SESSION` that open a session again, with its state as it is now."""
+    values = {name: getattr(info, name) for name in ("title", "model", "compaction", "mode")}
+    values |= {name: json_text(getattr(info, name)) for name in _SESSION_JSON}
+    values |= {"end_reason": "", "ended_at": None, "system_hash": None}
+    return {"session": info.id, **{f"new_{name}": value for name, value in values.items()}}
 
 
 def require_session(db: Database, found: int | None, session_id: str) -> None:
@@ -174,8 +179,18 @@ def find_continuation(db: Database, session_id: str) -> str | None:
     return db.execute(sql.FIND_CONTINUATION, session=session_id).scalar()
 
 
+def refuse_second(db: Database, parent_id: str) -> None:
+    """A session continues in one child only."""
+    child = find_continuation(db, parent_id)
+    if child is not None:
+        raise StorageError(
+            f"session {parent_id} continues in {child} already",
+            f"Another process continued it: open {child}, or undo that compaction.",
+        )
+
+
 def find_opening(db: Database, session_id: str) -> StoredBoundary | None:
-    """The boundary (or fork) that opened this session."""
+    """The boundary (or fork) that opened this session; branches that returned into it do not count."""
     row = db.execute(sql.FIND_BOUNDARY_OF_CHILD, session=session_id).first()
     return boundary_from_row(row) if row else None
 

@@ -15,6 +15,7 @@ from crushpy.tools.errors import ToolError
 def all_tools() -> tuple[AnyTool, ...]:
     """The tools of the main agent, in the order in which the model sees them."""
     from crushpy.tools.bash import BashTool
+    from crushpy.tools.branch import BranchTool
     from crushpy.tools.edit import EditTool
     from crushpy.tools.fetch import FetchTool
     from crushpy.tools.glob import GlobTool
@@ -25,6 +26,7 @@ def all_tools() -> tuple[AnyTool, ...]:
     from crushpy.tools.multiedit import MultiEditTool
     from crushpy.tools.new_session import NewSessionTool
     from crushpy.tools.recall import RecallTool
+    from crushpy.tools.return_to_parent import ReturnTool
     from crushpy.tools.task import TaskTool
     from crushpy.tools.todos import TodosTool
     from crushpy.tools.view import ViewTool
@@ -45,6 +47,8 @@ def all_tools() -> tuple[AnyTool, ...]:
         TodosTool(),
         TaskTool(),
         RecallTool(),
+        BranchTool(),
+        ReturnTool(),
         NewSessionTool(),
     )
 

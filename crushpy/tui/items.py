@@ -18,6 +18,8 @@ NOT_WHOLE: dict[SentState, str] = {"": "", "cut": "sent shortened", "dropped": "
 
 OWN_COMMAND = "!"
 """The name of a `ToolItem` for a command of the user, which the model does not see."""
+ASIDE = "btw"
+"""The name of a `ToolItem` for a side question and its answer, which the model does not see."""
 
 
 MAX_PASTE_LINES, MAX_PASTE_CHARS = 10, 1_000
@@ -226,7 +228,7 @@ def is_message(item: TranscriptItem) -> bool:
         case UserItem() | ReplyItem() | ThinkingItem():
             return True
         case ToolItem():
-            return item.name != OWN_COMMAND
+            return item.name not in (OWN_COMMAND, ASIDE)
         case _:
             return False
 

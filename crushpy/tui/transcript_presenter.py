@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,6 +15,7 @@ from crushpy.core.messages import Data, Message, Note, Seed, TaskReport, Thinkin
 from crushpy.core.timeline_notes import CUT_REPLY, NoteMaker, TimelineNote, answer_words
 from crushpy.tui.items import (
     ALL_BOUNDARY_ACTIONS,
+    ASIDE,
     BoundaryItem,
     ErrorItem,
     ItemAction,
@@ -29,6 +31,7 @@ from crushpy.tui.items import (
 
 if TYPE_CHECKING:
     from crushpy.engine.session.browser import OpeningBoundary
+    from crushpy.engine.session.session import OpenBranch
     from crushpy.tui.transcript.widget import Transcript
 
 NO_STATES: Mapping[str, SentState] = {}
@@ -58,6 +61,10 @@ class TranscriptPresenter:
         self._thinking: int | None = None
         self._thinking_since = self._thinking_until = 0.0
         self._tools: dict[str, tuple[int, ToolItem]] = {}
+        self._branch_call: tuple[int, ToolItem] | None = None
+        """The call that opened the next branch."""
+        self._branches: list[tuple[int, ToolItem]] = []
+        """The lines of the open branches, the outermost first."""
         self._marks = NoteMaker()
         self._last_message = ""
         self._card: int | None = None
@@ -112,21 +119,31 @@ class TranscriptPresenter:
         opening: "OpeningBoundary | None" = None,
         states: Mapping[str, SentState] = NO_STATES,
         marks: Sequence[TimelineNote] = (),
+        branches: "Sequence[OpenBranch]" = (),
     ) -> None:
         """Shows a stored session.
 
-        `opening` is the boundary it begins with, `states` tells which messages are not sent whole, and
-        `marks` what happened between its messages.
+        `opening` is the boundary it begins with, `states` tells which messages are not sent whole,
+        `marks` what happened between its messages, and `branches` which of them are in a branch.
         """
-        self._reply = self._thinking = self._card = None
+        self._reply = self._thinking = self._card = self._branch_call = None
         self._tools.clear()
         self._stored.clear()
+        self._branches.clear()
+        first = {one.first: one for one in branches}
+        starts = [number for number, message in enumerate(history) if message.id in first]
+        shown = history[: starts[0]] if starts else history
         self._view.set_items(
             [
                 self._placed(item) if isinstance(item, BoundaryItem) else item
-                for item in stored_items(history, opening, states, marks)
+                for item in stored_items(shown, opening, states, marks)
             ]
         )
+        for start, end in pairwise([*starts, len(history)]):
+            self._open_branch(first[history[start].id].goal)
+            inside = history[start + 1 : end]
+            for item in stored_items(inside, opening, states, [one for one in marks if one.after]):
+                self.show(item)
 
     def _placed(self, card: BoundaryItem) -> BoundaryItem:
         """A card with the actions available here."""
@@ -180,7 +197,7 @@ class TranscriptPresenter:
             case events.UsageReported():
                 self._report_size(event.call.total)
             case _:
-                pass
+                self._change_branch(event)
         if type(event) is not events.TextDelta and (mark := self._marks.make_note(event)) is not None:
             self.show(_mark_item(mark))
 
@@ -190,6 +207,32 @@ class TranscriptPresenter:
         if self._card is not None and isinstance(card, BoundaryItem) and tokens:
             self._view.replace(self._card, msgspec.structs.replace(card, reported=tokens))
         self._card = None
+
+    def _change_branch(self, event: events.Event) -> None:
+        if isinstance(event, events.BranchOpened):
+            self._open_branch(event.goal)
+        elif isinstance(event, events.BranchReturned) and self._branches:
+            self._fold_branch(event)
+
+    def _open_branch(self, goal: str) -> None:
+        """What follows is shown indented below the line of the branch."""
+        item = ToolItem("", "branch", goal, "running")
+        if self._branch_call is None:
+            self._branches.append((self._view.add(item), item))
+        else:
+            key, call = self._branch_call
+            self._branches.append((key, msgspec.structs.replace(item, id=call.id)))
+            self._view.replace(key, self._branches[-1][1])
+        self._branch_call = None
+        self._view.open_branch()
+
+    def _fold_branch(self, event: events.BranchReturned) -> None:
+        """Replaces the items of a branch by one line: what it used, and what is left of it."""
+        self._view.fold_branch()
+        key, item = self._branches.pop()
+        ended: Any = "interrupted" if event.interrupted else ""
+        result = ToolResult(item.id, "branch", event.report.text, display=event.report, ended=ended)
+        self._view.replace(key, _finished(item, result))
 
     def _end_thinking(self) -> None:
         if self._thinking is None:
@@ -235,6 +278,8 @@ class TranscriptPresenter:
         if event.id not in self._tools:
             return
         key, item = self._tools.pop(event.id)
+        if event.name == "branch" and not event.is_error:
+            self._branch_call = key, item
         ended: Any = event.ended
         result = ToolResult(
             event.id, event.name, event.text, event.is_error, (), event.display, event.decision, ended
@@ -307,6 +352,8 @@ def _message_items(
 
 
 def _mark_item(mark: TimelineNote) -> TranscriptItem:
+    if mark.kind == "aside":
+        return ToolItem("", ASIDE, mark.hint, output=mark.text)
     return ErrorItem(mark.text, mark.hint) if mark.kind == "error" else NoticeItem(mark.text, mark.kind)
 
 

@@ -22,7 +22,7 @@ def test_run_goes_on_in_a_branch_that_ends_at_a_message(run: Run, cli: Cli, llm:
     after = json.loads(cli("sessions", "show", source, "--json").stdout)
     assert after["messages"] == shown["messages"]
     (branch,) = (line for line in cli("sessions", "tree", source).stdout.splitlines() if opened["id"] in line)
-    assert "the first request  branch" in branch
+    assert "the first request  fork" in branch
 
 
 def test_at_needs_a_session_and_a_message_that_is_there(run: Run, cli: Cli, llm: ScriptedLLM) -> None:

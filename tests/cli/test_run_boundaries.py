@@ -188,3 +188,35 @@ def test_a_preparation_that_hangs_is_ended_at_its_limit_and_the_run_comes_to_its
         request for request in llm.requests if "<transcript>" in json.dumps(request.body["messages"][-1])
     ]
     assert [request.closed_early for request in asked] == [True]
+
+
+@both_databases
+def test_a_branch_headless_folds_and_its_return_can_be_undone(run: Run, cli: Cli, llm: ScriptedLLM) -> None:
+    llm.script(
+        Reply(calls=[Call("branch", {"goal": "look round"})]),
+        Reply(calls=[Call("bash", {"command": "echo needle in the branch"})]),
+        Reply(calls=[Call("return_to_parent", {"result": "all quiet"})]),
+        "All done.",
+    )
+    done = run("--yolo", "--compaction", "llm", "look")
+    assert done.code == 0
+    told = [line["type"] for line in done.lines if line["type"] in ("session", "branch", "return", "result")]
+    assert told == ["session", "branch", "session", "return", "result"]
+    (root, child), (opened,), (back,) = done.of("session"), done.of("branch"), done.of("return")
+    assert opened == {
+        "type": "branch",
+        "session_id": child["id"],
+        "parent_id": root["id"],
+        "goal": "look round",
+        "depth": 1,
+    }
+    assert (back["session_id"], back["parent_id"], back["chars"]) == (child["id"], root["id"], 9)
+    assert back["interrupted"] is False and done.result["session_id"] == root["id"]
+    tree = cli("sessions", "tree", root["id"]).stdout
+    assert "look round  branch  returned" in tree
+    assert child["id"] in cli("sessions", "search", "needle", "--all").stdout
+    assert child["id"] in cli("sessions", "undo", root["id"]).stdout
+    llm.script(Reply(calls=[Call("return_to_parent", {"result": "not so quiet"})]), "Done again.")
+    again = run("--yolo", "-s", root["id"], "look again")
+    assert again.code == 0 and next(line["id"] for line in again.of("session")) == child["id"]
+    assert "not so quiet" in json.dumps(llm.requests[-1].body) and again.result["session_id"] != root["id"]

@@ -9,7 +9,7 @@ from scripted_llm.replies import Answer, Call, Overflow, Reply
 from scripted_llm.server import ScriptedLLM
 from support.talk import MODEL, Talk, Talks
 
-from crushpy.core.events import BoundaryCommitted, ReviewNeeded
+from crushpy.core.events import BoundaryCommitted, BranchOpened, ReviewNeeded
 from crushpy.core.messages import Usage
 from crushpy.core.paths import Paths
 from crushpy.engine.session.session import load_session
@@ -80,7 +80,8 @@ async def check(talk: Talk) -> None:
         held = [message.id for message in conversation.history]
         # Calls that were never begun get their results when a session is loaded.
         assert stored[: len(held)] == held
-        assert len(await store.boundaries.load_conversation(tip.root_id)) == len(talk.of(BoundaryCommitted))
+        opened = talk.of(BoundaryCommitted, BranchOpened)
+        assert len(await store.boundaries.load_conversation(tip.root_id)) == len(opened)
         assert await store.check() == []
     finally:
         await store.close()
@@ -180,7 +181,34 @@ async def test_esc_anywhere_in_a_new_session(talks: Talks, llm: ScriptedLLM) -> 
         script,
         lambda talk: talk.ask("work"),
         flags={"compaction.method": "llm"},
-        expect=("_open_new_session", "new_session", "make_boundary"),
+        expect=("_change_session", "new_session", "make_boundary"),
+    )
+
+
+async def test_esc_anywhere_in_a_branch(talks: Talks, llm: ScriptedLLM) -> None:
+    def script() -> Callable[[dict[str, Any]], Answer]:
+        steps = iter(
+            (
+                Reply(
+                    "Aside.", calls=[Call("branch", {"goal": "look"}), Call("bash", {"command": "echo 1"})]
+                ),
+                Reply("Look.", calls=[Call("bash", {"command": "echo 2"})]),
+                Reply("Back.", calls=[Call("return_to_parent", {"result": "seen"})]),
+            )
+        )
+        return lambda body: next(steps, Reply("Done."))
+
+    async def work(talk: Talk) -> None:
+        await talk.ask("work")
+        assert talk.conversation.info.kind == "root"
+
+    await esc_everywhere(
+        talks,
+        llm,
+        script,
+        work,
+        flags={"compaction.method": "llm"},
+        expect=("_change_session", "open", "close"),
     )
 
 

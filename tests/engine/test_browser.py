@@ -190,7 +190,7 @@ async def test_a_line_of_continuations_stays_at_one_depth_and_branches_go_deeper
         root.id: ("first", "", False),
         one.id: ("continues", "", False),
         two.id: ("continues", "", True),
-        fork.id: ("branch", one.id, False),
+        fork.id: ("fork", one.id, False),
         beyond.id: ("continues", one.id, False),
         task.id: ("task", two.id, False),
     }
@@ -209,7 +209,7 @@ async def test_what_was_undone_is_a_branch_and_its_parent_the_tip(
     parent = await library.undo(child.id)
     assert parent.id == root.id
     branches = {branch.session.id: branch for branch in await library.tree(child.id)}
-    assert (branches[child.id].relation, branches[root.id].tip) == ("branch", True)
+    assert (branches[child.id].relation, branches[root.id].tip) == ("undone", True)
     undone = branches[child.id].boundary
     assert undone is not None
     assert undone.undone_at is not None

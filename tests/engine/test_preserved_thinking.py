@@ -1,5 +1,6 @@
 """Thinking that a model binds to everything before it reaches the model again, request after request."""
 
+import asyncio
 import itertools
 from pathlib import Path
 
@@ -17,10 +18,11 @@ from support.binding_claude import (
     thoughts,
     visible_statuses,
 )
+from support.digressions import digress
 from support.talk import Talk, Talks
 
 from crushpy.context.edits import ContextEdit, effect_words, thoughts_left_behind
-from crushpy.core.events import BoundaryCommitted, Notice, PromptCommitted
+from crushpy.core.events import BoundaryCommitted, BranchReturned, Notice, PromptCommitted
 from crushpy.engine.conversation import TOOLS_CHANGE
 from crushpy.llm.anthropic.thinking_binding import binds_thinking
 
@@ -228,3 +230,41 @@ async def test_thinking_refused_although_it_fits_is_dropped_with_a_notice_and_no
 )
 def test_which_models_bind_their_thinking(model: str, binds: bool) -> None:
     assert binds_thinking(model) is binds
+
+
+async def test_a_branch_keeps_all_thinking_and_drops_its_own_when_it_returns(
+    talks: Talks, llm: ScriptedLLM
+) -> None:
+    claude = BindingClaude(llm, digress)
+    talk = await open_talk(talks, llm, compaction__method="llm")
+    assert await talk.ask("Hello.") == "done"
+    assert await talk.ask("Digress.") == "done"
+    assert claude.refusals == [] and all(mismatches(body) == [] for body in claude.answered)
+    assert [len(thoughts(body)) for body in claude.answered] == [0, 1, 2, 3, 4, 3, 2]
+    assert [len(visible_statuses(body)) for body in claude.answered] == [1] * 7
+    assert [event.report.thoughts for event in talk.of(BranchReturned)] == [2, 2]
+
+
+@pytest.mark.parametrize("first", ["llm", "auto"])
+async def test_the_tools_of_llm_come_and_go_together_inside_a_branch(
+    first: str, talks: Talks, llm: ScriptedLLM
+) -> None:
+    claude = BindingClaude(llm, steps_of_a_turn)
+    talk = await open_talk(talks, llm, compaction__method=first)
+    await talk.ask("one")
+    for number, method in enumerate(["auto", "llm", "auto", "llm"]):
+        await talk.conversation.select_compaction(method)
+        await talk.conversation.open_branch(f"look {number}") if number == 1 else await talk.ask("more")
+        while talk.conversation.busy:
+            await asyncio.sleep(0)
+        if number == 2:
+            assert await talk.conversation.return_to_parent("seen")
+    assert claude.refusals == [] and all(mismatches(body) == [] for body in claude.answered)
+    changes = [
+        block["tool"].get("name") or block["tool"]["definition"]["name"]
+        for message in claude.answered[-1]["messages"]
+        if message["role"] == "system" and isinstance(message["content"], list)
+        for block in message["content"]
+        if block["type"] == "tool_addition"
+    ]
+    assert changes[-3:] == ["branch", "return_to_parent", "new_session"]

@@ -120,3 +120,30 @@ async def test_refused_signatures_are_left_out_of_that_request_only(
     assert any("thinking" in notice.text for notice in talk.of(Notice))
     await talk.ask("three")
     assert server.refused == 2 and server.returned[-1] == 3
+
+
+@pytest.mark.parametrize("vendor", VENDORS)
+async def test_signatures_and_results_stay_valid_in_a_branch_and_after_it(
+    vendor: str, talks: Talks, llm: ScriptedLLM
+) -> None:
+    talk, server = await open_talk(talks, llm, vendor, **{"compaction.method": "llm"})
+    steps = iter(
+        [
+            Call("branch", {"goal": "look aside"}),
+            Call("ls", {"path": "."}),
+            Call("return_to_parent", {"result": "nothing there"}),
+        ]
+    )
+
+    def answer(body: Body) -> Answer:
+        checked = server.answer(body)
+        call = next(steps, None)
+        if isinstance(checked, Fail) or call is None:
+            return checked if isinstance(checked, Fail) else Reply("That is all.")
+        return Reply("Looking.", thinking="Let me see.", signature=sign(call.args), calls=[call])
+
+    llm.always(answer)
+    assert await talk.ask("digress") == "done"
+    assert server.refused == 0 and server.returned == [0, 1, 2, 1]
+    last = json.dumps(llm.requests[-1].body)
+    assert "nothing there" in last and last.count("look aside") == 1

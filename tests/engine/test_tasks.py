@@ -82,7 +82,8 @@ async def test_a_task_works_in_a_session_of_its_own_and_its_report_comes_back(
     assert [of_task(body) for body in (first, *inner, last)] == [False, True, True, False]
     assert inner[0]["messages"][1] == {"role": "user", "content": "What does a.py print?"}
     assert "task" in tools(first) and "new_session" in tools(first)
-    assert tools(inner[0]) == tools(first) - {"task", "new_session"}
+    only_main = {"task", "new_session", "branch", "return_to_parent"}
+    assert tools(inner[0]) == tools(first) - only_main
     assert "context_status" in json.dumps(first) and "context_status" not in json.dumps(inner)
     assert "It prints a." in json.dumps(last) and "print('a')" not in json.dumps(last)
 

@@ -6,6 +6,8 @@ from crushpy.core.events import (
     ApprovalDone,
     ApprovalNeeded,
     BoundaryCommitted,
+    BranchOpened,
+    BranchReturned,
     Error,
     Event,
     MessageCommitted,
@@ -116,7 +118,9 @@ class _Order:
                 assert self.calls.get(event.id) == "started", f"{where}: that task does not run"
             case TodosChanged():
                 assert self.finished, f"{where}: before the result that changed them"
-            case BoundaryCommitted():
+            case BranchReturned():
+                assert not self.calls, f"{where}: while calls are open"
+            case BoundaryCommitted() | BranchOpened():
                 assert not self.calls, f"{where}: while calls are open"
                 self.child_expected = True
             case Error():

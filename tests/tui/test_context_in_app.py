@@ -128,7 +128,7 @@ async def test_a_key_in_the_transcript_goes_on_in_a_branch_that_ends_there(
         await app.sees("b Fork here")
         await go_to(app, app.conversation.history[1].id)
         await app.press("b")
-        await app.sees("This is a branch that ends here")
+        await app.sees("This is a fork that ends here")
         assert app.conversation.info.parent_id == before and app.conversation.info.kind == "fork"
         assert [one.text for one in app.conversation.history] == ["the first request", "The first answer."]
         await app.sees_no("The second answer.")

@@ -65,7 +65,7 @@ async def test_the_tree_tells_triggers_sizes_coverage_undone_and_the_tip(
         first, second, undone, tip = tree(screen)
         assert "session 1" in first
         assert "session 2 · auto 75k → ~9.0k · 4/5 facts" in second
-        assert "branch of session 2" in undone
+        assert "undone after session 2" in undone
         assert "undone" in undone
         assert "● session 3 · tip · here · agent" in tip
         assert "Repair the parser  4 sessions" in screen.text

@@ -12,6 +12,7 @@ from crushpy.engine.compaction.preparation import Preparations
 from crushpy.engine.compaction.window import ContextView, Thresholds
 from crushpy.engine.session.recall import recall
 from crushpy.engine.turn.limits import Spent
+from crushpy.engine.turn.session_calls import SessionCalls
 from crushpy.engine.turn.tool_runner import ToolRunner
 from crushpy.engine.turn.turn import Turn
 from crushpy.tools.base import AnyTool, Delegate, ToolContext
@@ -37,7 +38,8 @@ class Agent:
         builder = BoundaryBuilder(scope, self.planner, preparations)
         self.reviews = builder.reviews
         self.policy = CompactionPolicy(scope, self.view, self.thresholds, builder, preparations)
-        self.tools = ToolRunner(scope, tools, self._tool_context(delegate), self.policy, pins)
+        session_calls = SessionCalls(scope, tools, self.policy, pins)
+        self.tools = ToolRunner(scope, tools, self._tool_context(delegate), session_calls)
 
     def _tool_context(self, delegate: Delegate | None) -> ToolContext:
         scope, services = self.scope, self.scope.services

@@ -36,7 +36,7 @@ from crushpy.engine.session.session import (
 )
 from crushpy.engine.side_calls import ask_once
 from crushpy.engine.turn.limits import Limits, LoopGuard, Spent
-from crushpy.engine.turn.toolset import Toolset
+from crushpy.engine.turn.toolset import LLM_TOOLS, Toolset
 from crushpy.engine.turn.turn import TurnStatus
 from crushpy.llm.errors import ModelError
 from crushpy.storage.records import SessionBusy, SessionInfo, TaskResult
@@ -56,7 +56,7 @@ CONTINUED = (
 ANSWERED = "The user was asked about the last calls; their results are above."
 AddPrompts = Callable[[Spent], Awaitable[Sequence[str]]]
 """Gets what the task has used; returns prompts for its next step."""
-NOT_FOR_TASKS = ("task", "new_session")
+NOT_FOR_TASKS = ("task", *LLM_TOOLS)
 """A sub-agent has no sub-agents, and crushpy decides when its session is compacted."""
 ENDS = {"error": "failed", "limit": "stopped at a limit of this run", "loop": "repeated the same call"}
 

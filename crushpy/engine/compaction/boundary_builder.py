@@ -262,9 +262,10 @@ class BoundaryBuilder:
             options.on_stored(answer.result)
         made = boundary_event(boundary, draft.seed)
         self._emit(made)
-        history, before = (seed_message, *tail), session.usage
+        history, before, branches = (seed_message, *tail), session.usage, session.branches
+        size = len(history)
         session.continue_in(
-            LoadedSession(child, history, draft.overrides, inherited=len(history), before=before)
+            LoadedSession(child, history, draft.overrides, inherited=size, before=before, branches=branches)
         )
         return made
 

@@ -31,7 +31,7 @@ async def load_ledger(session: LiveSession, store: Store, *, store_missing: bool
     phrases = session.phrases() if session.phrases else None
 
     async def read(session_id: str, last: int = EVERYTHING) -> Sequence[MessageFacts]:
-        return await _stored_facts(
+        return await stored_facts(
             store, session_id, FactReader(info.cwd, (), session.phrases), last, store_missing
         )
 
@@ -57,8 +57,8 @@ async def _ledger_of_ancestors(
     return Ledger().merged(found, messages=len(found), generation=generation, phrases=phrases)
 
 
-async def _stored_facts(
-    store: Store, session_id: str, reader: FactReader, last: int, store_missing: bool
+async def stored_facts(
+    store: Store, session_id: str, reader: FactReader, last: int = EVERYTHING, store_missing: bool = False
 ) -> Sequence[MessageFacts]:
     """The facts of each message of a session up to number `last`; `reader` extracts those not stored."""
     rows = await store.messages.load_facts(session_id, last)

@@ -13,6 +13,7 @@ from crushpy.core.messages import Message, ToolResult
 from crushpy.core.templates import Template
 from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.compaction.boundary_builder import BoundaryBuilder
+from crushpy.engine.compaction.branch_service import BranchService
 from crushpy.engine.compaction.draft import BoundaryOptions, Declined, Rehearsal
 from crushpy.engine.compaction.preparation import Preparations
 from crushpy.engine.compaction.summarizer import Postponed
@@ -44,6 +45,7 @@ class CompactionPolicy:
         self._builder = builder
         self._preparations = preparations
         self._breaker = CircuitBreaker(scope.session)
+        self.branches = BranchService(scope, view, preparations)
         self._pace = Pace()
         self._overflow_attempts = 0
         self._todos = scope.session.info.todos
@@ -193,10 +195,14 @@ class CompactionPolicy:
     async def recover_from_overflow(self, error: ContextOverflow) -> None:
         """Makes the next request smaller than the one that was refused. Raises if nothing helps.
 
-        First truncates old results, then compacts, then carries evidence alone. A reply resets the count.
+        First truncates old results, then compacts, then carries evidence alone. A reply resets the count. A
+        branch of the agent's returns instead.
         """
         if error.limit:
             self._models.learn_window(self._session.info.model, error.limit)
+        if self.branches.opened_by_agent:
+            await self.branches.close("", "overflow")
+            return
         while self._overflow_attempts < MAX_OVERFLOW_ATTEMPTS:
             self._overflow_attempts += 1
             if await self._shrink(self._overflow_attempts):

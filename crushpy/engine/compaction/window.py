@@ -121,11 +121,14 @@ class ContextView:
         request = msgspec.structs.replace(
             self._with_seed(state.request),
             messages=self._sent.valid,
-            status=status_text(state.budget, self.moment) if info.compaction == "llm" else "",
+            status=self._status(state.budget) if info.compaction == "llm" else "",
             status_placement=self._models.placement(info.model),
             max_output_tokens=output_limit(state.budget, limit) if limit else None,
         )
         return self._append_only(request) if request.status_placement == "keep" else request
+
+    def _status(self, budget: Budget) -> str:
+        return status_text(budget, self.moment, len(self._session.branches))
 
     def prefix_request(self, count: int) -> Request:
         """The request that the first messages were sent in, for a summary of them."""
@@ -152,24 +155,28 @@ class ContextView:
         request = msgspec.structs.replace(request, statuses=statuses)
         if not any(message.role == "assistant" for message in self._session.own_messages):
             return request
-        new_session = self._models.new_session_tool(self._session.info)
-        if new_session is None:
+        own = self._models.llm_tools(self._session.info)
+        if not own:
             return request
+        names = tuple(tool.name for tool in own)
         changes = [one for one in statuses if one.added or one.removed]
         was_first = not changes[0].added if changes else bool(statuses)
         is_offered = bool(changes[-1].added) if changes else was_first
-        others = tuple(tool for tool in request.tools if tool.name != new_session.name)
-        request = msgspec.structs.replace(request, tools=(*others, new_session) if was_first else others)
+        others = tuple(tool for tool in request.tools if tool.name not in names)
+        request = msgspec.structs.replace(request, tools=(*others, *own) if was_first else others)
         if is_offered == bool(request.status):
             return request
         # A message that changes tools cannot be cleared later, so it has no status beside it.
-        definition: Json = {"name": new_session.name}
+        definitions: list[Json] = [{"name": name} for name in names]
         if not was_first:
-            definition |= {"description": new_session.description, "input_schema": new_session.parameters}
+            definitions = [
+                {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
+                for tool in own
+            ]
         change = SentStatus(
             request.messages[-1].id,
-            added=(definition,) if request.status else (),
-            removed=() if request.status else (new_session.name,),
+            added=tuple(definitions) if request.status else (),
+            removed=() if request.status else names,
         )
         return msgspec.structs.replace(request, status="", tool_changes=change)
 

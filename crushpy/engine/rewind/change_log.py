@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from crushpy.context.partition import units
+from crushpy.core.boundary import BRANCH
 from crushpy.core.messages import Data, Message
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
@@ -25,7 +26,8 @@ class ChangeLog(Data, frozen=True):
     points: tuple[RewindPoint, ...]
     changes: tuple[RecordedChange, ...]
     reach: dict[str, int]
-    """The sessions that led here and their tasks, each with the number of its last message that did."""
+    """The sessions that led here, their tasks and branches, each with the number of its last message that
+    did."""
 
     def since(self, number: int) -> list[RecordedChange]:
         """The changes of the whole conversation from a message on, including branches: they are on disk."""
@@ -88,9 +90,11 @@ async def read_log(store: Store, session_id: str) -> ChangeLog:
         RewindPoint(one, numbers[one.id]) for one in messages if is_prompt(one) and one.id in numbers
     )
     reach = dict(await store.boundaries.load_reach(info.id))
-    for one in await store.sessions.load_conversation(info.root_id):
-        if one.kind == "task" and one.parent_id in reach:
-            reach.setdefault(one.id, reach[one.parent_id])
+    aside = set[str]()
+    for one in await store.sessions.load_conversation(info.root_id):  # parents come first
+        if one.parent_id in aside or (one.kind in ("task", BRANCH) and one.parent_id in reach):
+            reach.setdefault(one.id, reach[one.parent_id or ""])
+            aside.add(one.id)
     return ChangeLog(info, points, tuple(await store.file_changes.load(info.root_id)), reach)
 
 

@@ -212,7 +212,7 @@ class Rewinder:
     async def rewind(
         self, session: SessionInfo, target: RewindTarget, planned: PlannedRestoration | None
     ) -> RewindOutcome:
-        """Restores the files of `planned`, then continues in a branch that ends at `target`."""
+        """Restores the files of `planned`, then continues in a fork that ends at `target`."""
         fork = JournalFork(session.id, target.message.id, new_id())
         outcome = await uncancellable(self._apply(session, planned or PlannedRestoration(), fork))
         if planned is None and outcome.session is not None:

@@ -1,4 +1,5 @@
-"""Branches of a conversation: forking a session, undoing a boundary, and the tree. No message is copied."""
+"""The tree of a conversation: forking a session, undoing a boundary, and how sessions are related. No message
+is copied."""
 
 import time
 from typing import Literal
@@ -7,11 +8,17 @@ import msgspec
 
 from crushpy.context import facts
 from crushpy.context.partition import units
-from crushpy.core.boundary import StoredBoundary
+from crushpy.core.boundary import BRANCH, FORK, RETURN, StoredBoundary
 from crushpy.core.errors import UsageError
 from crushpy.core.ids import new_id
-from crushpy.core.messages import Data, Message, Note, Usage
-from crushpy.engine.session.session import LoadedSession, load_session, note_message
+from crushpy.core.messages import Data, Message, Note, ToolResult, Usage
+from crushpy.engine.session.session import (
+    LoadedSession,
+    load_open_branches,
+    load_session,
+    note_message,
+    result_message,
+)
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
 
@@ -59,9 +66,9 @@ async def fork_session(
     boundary = StoredBoundary(new_id(), point.parent.id, info.id, "fork", created_at=now, tail=tail)
     await store.boundaries.add(boundary, info, None, overrides=overrides)
     notes = tuple(note for note in point.viewed.notes if note.after in set(tail))
-    return LoadedSession(
-        info, point.history, overrides, inherited=len(tail), before=point.before, notes=notes
-    )
+    branches = await load_open_branches(store, info, await store.sessions.load_conversation(info.root_id))
+    loaded = LoadedSession(info, point.history, overrides, inherited=len(tail), before=point.before)
+    return msgspec.structs.replace(loaded, notes=notes, branches=branches)
 
 
 async def _at_end(store: Store, source: SessionInfo) -> _ForkPoint:
@@ -102,11 +109,12 @@ def _up_to(loaded: LoadedSession, message_id: str, *, before: bool) -> tuple[Mes
 
 async def undo_boundary(store: Store, session_id: str, *, follow: bool = False) -> SessionInfo:
     """Undoes the boundary that opened this session: the parent is the tip again, and is returned. The child
-    stays as a branch; files are not changed.
+    stays, marked undone; files are not changed. A return is undone first, that of this branch or the last one
+    into this session: then the branch is the place to continue.
 
     With `follow` this process continues in the parent: it keeps the parent's lease and drops the child's.
     """
-    boundary = await store.boundaries.find_opening(session_id)
+    boundary = await _last_return(store, session_id) or await store.boundaries.find_opening(session_id)
     if boundary is None:
         raise UsageError(
             f"There is no compaction to undo before session {session_id}.",
@@ -119,12 +127,17 @@ async def undo_boundary(store: Store, session_id: str, *, follow: bool = False) 
             f"Continue in the branch with --session {boundary.child_id}, or in {boundary.parent_id}.",
         )
     tip = await store.sessions.find_tip(boundary.child_id)
+    if boundary.trigger == RETURN and tip.id != boundary.child_id:
+        raise UsageError(
+            f"Session {boundary.child_id} continues in {tip.id}, after the branch returned to it.",
+            f"Undo that first, or continue in a fork of the branch: --session {boundary.parent_id} --fork.",
+        )
     taken: list[str] = []
     try:
         for one in (tip.id, boundary.parent_id):  # not while another process works there
             if await store.leases.acquire(one):
                 taken.append(one)
-        await store.boundaries.undo(boundary.id, await _undo_note(store, boundary.child_id))
+        await store.boundaries.undo(boundary.id, *await _undo_notes(store, boundary))
         taken = [tip.id] if follow else taken
     finally:
         for one in taken:
@@ -132,15 +145,34 @@ async def undo_boundary(store: Store, session_id: str, *, follow: bool = False) 
     return await store.sessions.find(boundary.parent_id)
 
 
-async def _undo_note(store: Store, child_id: str) -> Message:
-    """What the parent's next request says about it."""
-    changed = await _changed_since(store, child_id)
-    note = "The user undid the compaction: this session continues where it was."
+async def _last_return(store: Store, session_id: str) -> StoredBoundary | None:
+    """The last return of this branch, or into this session."""
+    root_id = (await store.sessions.find(session_id)).root_id
+    for one in reversed(await store.boundaries.load_conversation(root_id, returns=True)):
+        chain = (await store.sessions.load_lineage(one.parent_id))[::-1]
+        length = next((number for number, session in enumerate(chain, 1) if session.kind == BRANCH), 0)
+        if session_id in (one.child_id, *(session.id for session in chain[:length])):
+            return one
+    return None
+
+
+async def _undo_notes(store: Store, boundary: StoredBoundary) -> list[Message]:
+    """What the next request says about it."""
+    if boundary.trigger == RETURN:
+        return [note_message(Note("The user undid the return: this branch continues where it was."))]
+    what = "branch" if boundary.trigger == BRANCH else "compaction"
+    changed = await _changed_since(store, boundary.child_id)
+    note = f"The user undid the {what}: this session continues where it was."
     if changed:
         note += " Meanwhile these files were changed; read them again before you rely on them:\n" + "\n".join(
             changed
         )
-    return note_message(Note(note))
+    messages = [note_message(Note(note))]
+    first = (await store.messages.load_ends(boundary.child_id, 1))[0].result if what == BRANCH else None
+    if first is not None:  # the call has no other result in the parent
+        answer = ToolResult(first.call_id, first.name, "The user undid this branch.", is_error=True)
+        messages.insert(0, result_message(answer))
+    return messages
 
 
 async def _changed_since(store: Store, child_id: str) -> list[str]:
@@ -156,7 +188,7 @@ async def _changed_since(store: Store, child_id: str) -> list[str]:
 
 # --- the tree ------------------------------------------------------------------------------------------
 
-Relation = Literal["first", "continues", "branch", "task"]
+Relation = Literal["first", "continues", "branch", "fork", "undone", "task"]
 
 
 class Branch(Data, frozen=True):
@@ -166,10 +198,10 @@ class Branch(Data, frozen=True):
     boundary: StoredBoundary | None
     """The boundary that opened it; None for the first session and for tasks."""
     relation: Relation
-    """Its relation to its parent. An undone continuation is a branch."""
+    """Its relation to its parent. A branch folds back, a fork does not; undone: the boundary was undone."""
     under: str
     """Id of the session it is drawn below; empty for the first. A continuation follows its session in the
-    same column; only branches go deeper."""
+    same column; all others go deeper."""
     tip: bool
     """The conversation continues here."""
 
@@ -210,5 +242,6 @@ def arrange_tree(
 def _relation(session: SessionInfo, boundary: StoredBoundary | None) -> Relation:
     if session.kind == "task":
         return "task"
-    undone = boundary is not None and boundary.undone_at is not None
-    return "branch" if session.kind == "fork" or undone else "continues"
+    if boundary is not None and boundary.undone_at is not None:
+        return "undone"
+    return BRANCH if session.kind == BRANCH else FORK if session.kind == FORK else "continues"

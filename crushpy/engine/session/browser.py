@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crushpy.context.inspect import RequestMade, requests_made
-from crushpy.core.boundary import StoredBoundary
+from crushpy.core.boundary import KEEPS_CONTEXT, StoredBoundary
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.messages import Data, Message, Seed
 from crushpy.engine.session.branches import Branch, arrange_tree, fork_session, undo_boundary
@@ -256,7 +256,7 @@ class SessionBrowser:
             one.child_id: one for one in await self.store.boundaries.load_conversation(lineage[-1].root_id)
         }
         opened = [boundaries.get(session.id) for session in lineage]
-        compacted = [boundary is not None and boundary.trigger != "fork" for boundary in opened]
+        compacted = [boundary is not None and boundary.trigger not in KEEPS_CONTEXT for boundary in opened]
         if True not in compacted:
             return None
         place = len(compacted) - 1 - compacted[::-1].index(True)
@@ -274,7 +274,7 @@ class SessionBrowser:
         return seed
 
     async def fork(self, session_id: str, at: str = "") -> SessionInfo:
-        """A new branch that continues this session, at its end or at the message `at`."""
+        """A fork that continues this session, at its end or at the message `at`."""
         return (await fork_session(self.store, await self.store.sessions.find(session_id), at)).info
 
     def rewinder(self, info: SessionInfo, folder: Path, settings: UndoSettings) -> "Rewinder":

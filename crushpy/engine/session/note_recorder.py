@@ -24,7 +24,7 @@ class NoteRecorder:
             return
         note = self._notes.make_note(event)
         lasting = self._notes.lasting or isinstance(event, JobEnded)
-        if note is not None and lasting and self._session.stored:
+        if note is not None and (lasting or note.kind == "aside") and self._session.stored:
             history = self._session.history
             note = msgspec.structs.replace(
                 note,

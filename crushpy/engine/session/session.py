@@ -15,6 +15,7 @@ from crushpy.context.history import missing_results
 from crushpy.context.message_facts import FactReader, MessageFacts
 from crushpy.context.overrides import by_message, override_kind
 from crushpy.context.standing_rules import RulePhrases
+from crushpy.core.boundary import BRANCH
 from crushpy.core.events import (
     Event,
     MessageCommitted,
@@ -47,6 +48,7 @@ Emit = Callable[[Event], None]
 Checkpoint = Callable[[], Awaitable[Callable[[], None] | None]]
 """Prepares a write for the transaction that stores a result; None if nothing changed."""
 TITLE_LENGTH = 80
+NOT_RETURNED = "The branch has not returned yet."
 COUNT_INLINE_CHARS = 65_536
 """Replies longer than this have their tokens counted in a thread."""
 
@@ -95,6 +97,8 @@ class LiveSession:
         """Context statuses that stay in requests, by the message they follow."""
         self.held = loaded.held
         """A boundary of this session was undone: it ends late, on overflow, or on request only."""
+        self.branches = loaded.branches
+        """The open branches that lead here, the outermost first."""
         self._inherited = loaded.inherited
         self._before = loaded.before
         self._facts = FactReader(self.info.cwd, self.own_messages, self.phrases)
@@ -167,12 +171,19 @@ class LiveSession:
 
     def continue_in(self, loaded: "LoadedSession") -> None:
         """Switches to another session: a child after a boundary, or the parent after an undo."""
-        self._take_over(loaded)
-        shown = {message.id for message in self.history}
-        carried = [note for note in self.notes if note.after in shown]
-        self.notes = sorted({*loaded.notes, *carried}, key=lambda note: note.at)
-        self._unreported = True
+        self.return_to(loaded)
+        self._announced, self._unreported = False, True
         self.announce()
+
+    def return_to(self, loaded: "LoadedSession") -> None:
+        """Switches back to the parent of a branch, which was announced before. Messages that are known stay
+        the same objects, so that what was derived from them stays valid."""
+        known = {message.id: message for message in self.history}
+        history = tuple(known.get(message.id, message) for message in loaded.history)
+        self._take_over(msgspec.structs.replace(loaded, history=history))
+        carried = [note for note in self.notes if note.after in {message.id for message in history}]
+        self.notes = sorted({*loaded.notes, *carried}, key=lambda note: note.at)
+        self._announced, self._unreported = True, False
 
     async def add_overrides(self, overrides: Sequence[MessageOverride]) -> None:
         """Stores overrides. Usage reports made before them describe another request."""
@@ -291,6 +302,18 @@ class LiveSession:
             await self.update(breaker=breaker)
 
 
+class OpenBranch(Data, frozen=True):
+    """A branch that a session is part of."""
+
+    session_id: str
+    parent_id: str
+    goal: str
+    first: str
+    """Its first message."""
+    call_id: str = ""
+    """The call that opened it, in its parent; empty if the user did."""
+
+
 class LoadedSession(Data, frozen=True):
     """A session and the content of its requests."""
 
@@ -305,6 +328,7 @@ class LoadedSession(Data, frozen=True):
     notes: tuple[TimelineNote, ...] = ()
     stored: bool = True
     statuses: tuple[SentStatus, ...] = ()
+    branches: tuple[OpenBranch, ...] = ()
 
 
 async def load_session(store: Store, info: SessionInfo, *, read_only: bool = False) -> LoadedSession:
@@ -316,8 +340,9 @@ async def load_session(store: Store, info: SessionInfo, *, read_only: bool = Fal
     if draft is not None:
         own.append(draft)
     for result in missing_results(own, await store.calls.list_open(info.id)):
-        message = result_message(result)
-        if not read_only:
+        waits = info.end_reason == BRANCH and result.name == BRANCH
+        message = result_message(ToolResult(result.call_id, BRANCH, NOT_RETURNED) if waits else result)
+        if not read_only and not waits:
             await store.calls.finish(info.id, message)
         own.append(message)
     carried = await store.boundaries.load_carried(info.id)
@@ -332,6 +357,12 @@ async def load_session(store: Store, info: SessionInfo, *, read_only: bool = Fal
     ]
     before = others if info.kind != "task" else []
     tasks = await store.usage.sum_tasks(info.root_id) if info.kind != "task" else Usage()
+    statuses = tuple(await store.statuses.load(info.id))
+    parent = next((one for one in others if one.id == info.parent_id), None)
+    if info.kind == BRANCH and parent is not None:  # its requests begin as those of its parent did
+        above = await load_session(store, parent, read_only=True)
+        inherited, shown = above.inherited, {message.id for message in history}
+        statuses = (*(one for one in above.statuses if one.message_id in shown), *statuses)
     return LoadedSession(
         info,
         history,
@@ -340,8 +371,26 @@ async def load_session(store: Store, info: SessionInfo, *, read_only: bool = Fal
         inherited,
         sum((one.usage for one in before), tasks),
         tuple(await store.notes.load(info.id, [message.id for message in carried.tail])),
-        statuses=tuple(await store.statuses.load(info.id)),
+        statuses=statuses,
+        branches=await load_open_branches(store, info, others),
     )
+
+
+async def load_open_branches(
+    store: Store, info: SessionInfo, others: Sequence[SessionInfo]
+) -> tuple[OpenBranch, ...]:
+    """The branches that lead to a session, the outermost first. `others` are those of its conversation."""
+    known, found = {one.id: one for one in others}, list[OpenBranch]()
+    session: SessionInfo | None = info
+    while session is not None:
+        if session.kind == BRANCH and session.parent_id is not None:
+            opening = await store.boundaries.find_opening(session.id)
+            first = (await store.messages.load_ends(session.id, 1))[0]
+            call_id = first.result.call_id if first.result is not None else ""
+            goal = opening.moment if opening is not None else ""
+            found.append(OpenBranch(session.id, session.parent_id, goal, first.id, call_id))
+        session = known.pop(session.parent_id or "", None)  # a cycle of parents ends here
+    return tuple(reversed(found))
 
 
 def _without_foreign_usage(messages: list[Message], last: str) -> list[Message]:

@@ -16,13 +16,12 @@ from crushpy.core.events import ToolCalled, ToolFinished, ToolOutput, ToolStarte
 from crushpy.core.messages import CallDecision, Message, ToolCall, ToolResult
 from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.approvals import CallBatch, Ruling
-from crushpy.engine.compaction.pin_service import PinService
-from crushpy.engine.compaction.policy import CompactionPolicy
 from crushpy.engine.hooks import HookEvent, with_feedback
 from crushpy.engine.nested_rules import NestedRules
 from crushpy.engine.turn.call_observer import ObservedCall
 from crushpy.engine.turn.limits import LoopGuard
-from crushpy.engine.turn.toolset import NEW_SESSION
+from crushpy.engine.turn.session_calls import ONLY_ONE, SessionCalls
+from crushpy.engine.turn.toolset import LLM_TOOLS
 from crushpy.storage.records import CallStart, StorageError
 from crushpy.tools.base import AnyTool, Args, Outcome, ToolContext
 from crushpy.tools.errors import ConsentNeeded, ToolError
@@ -41,7 +40,6 @@ ANNOUNCE_BATCH = 50
 KEY_PAUSE_S = 0.001
 """A pause in which key presses are handled: one takes more than one round of the event loop."""
 
-ONLY_ONE = "Only one new_session in a reply counts; this one was not carried out."
 TRUNCATED = (
     "Not run: the reply was cut off at the output limit, so this call may be incomplete. "
     "Call again with less at once (smaller edits, a file in several parts)."
@@ -75,14 +73,13 @@ class ToolRunner:
         scope: AgentScope,
         tools: tuple[AnyTool, ...],
         context: ToolContext,
-        policy: CompactionPolicy,
-        pins: PinService | None,
+        session_calls: SessionCalls,
     ) -> None:
         self._session, self._emit, self._task = scope.session, scope.emit, scope.task
         self._approvals, self._audit = scope.services.approvals, scope.services.audit
         self._observers, self._verify_database = scope.services.observers, scope.services.store.verify
         self._tools = {tool.name: tool for tool in tools}
-        self._context, self._policy, self._pins = context, policy, pins
+        self._context, self._session_calls = context, session_calls
         self._rules = NestedRules(scope.services, scope.session.has_loaded)
         self._batch = CallBatch()
         self.denied_noninteractive = False
@@ -93,8 +90,7 @@ class ToolRunner:
         """Runs the calls of `message` in order; neighbours whose tools allow it run in parallel."""
         self.stopped = ""
         calls = [RunningCall(message, call) for call in message.calls]
-        new_sessions = [one for one in calls if one.call.name == NEW_SESSION]
-        others = [one for one in calls if one.call.name != NEW_SESSION]
+        others = [one for one in calls if one.call.name not in LLM_TOOLS]
         self._batch = CallBatch(
             [one.call for one in others], partial(accesses_of, self._tools, self._context)
         )
@@ -110,7 +106,7 @@ class ToolRunner:
                 else:
                     for one in group:
                         await self._run_one(one, guard)
-            await self._open_new_session(new_sessions, guard)
+            await self._change_session([one for one in calls if one.call.name in LLM_TOOLS], guard)
         except asyncio.CancelledError:
             self._announce(unannounced)
             for one in calls:
@@ -281,45 +277,27 @@ class ToolRunner:
         if outcome.todos is not None:
             await self._session.set_todos(outcome.todos)
 
-    # --- new_session ------------------------------------------------------------------------------------
+    # --- calls that end or open a session ---------------------------------------------------------------
 
-    async def _open_new_session(self, calls: list[RunningCall], guard: LoopGuard) -> None:
-        """Carries out `new_session` once all other calls are done and stored. Only the first one counts."""
+    async def _change_session(self, calls: list[RunningCall], guard: LoopGuard) -> None:
+        """Carries out the first of these calls once all others are done and stored."""
         for later in calls[1:]:
             await self._record(later, Outcome(ONLY_ONE, is_error=True))
         for one in calls[:1]:
-            call = one.call
-            problem = TRUNCATED if one.message.finish == "length" else self._problem_with(call)
-            if problem:
-                await self._record(one, Outcome(problem, is_error=True), guard)
-                continue
-            if self._pins is not None:
-                await self._pins.offer(call, tuple(call.args.get("pin") or ()))
-            await self._session.begin_call(one.message, call)
-            self._emit(ToolStarted(call.id))
+            refused = (
+                TRUNCATED if one.message.finish == "length" else self._session_calls.problem_with(one.call)
+            )
+            if not refused:
 
-            def on_stored(result: ToolResult, one: RunningCall = one) -> None:
-                one.recorded = True  # stored with the boundary
-                self._emit(ToolFinished(result.call_id, result.name, result.is_error, result.text))
+                def on_stored(result: ToolResult, one: RunningCall = one) -> None:
+                    one.recorded = True  # stored with the boundary
+                    guard.record(one.call, result.text)
+                    self._emit(ToolFinished(result.call_id, result.name, result.is_error, result.text))
 
-            pending = ToolResult(call.id, call.name, "")  # stored with the boundary, with the child's id
-            refused = await self._policy.new_session(pending, str(call.args["summary"]), on_stored)
+                self._emit(ToolStarted(one.call.id))
+                refused = await self._session_calls.carry_out(one.message, one.call, on_stored)
             if refused:
                 await self._record(one, Outcome(refused, is_error=True), guard)
-
-    def _problem_with(self, call: ToolCall) -> str:
-        """Why this `new_session` is refused; empty if it is not."""
-        if self._session.info.compaction != "llm":
-            return "new_session is not available: crushpy decides when to compact (method auto)."
-        try:
-            check_call(self._tools, call)
-        except ToolError as error:
-            return str(error)
-        if not str(call.args["summary"]).strip():
-            return "The summary is empty. Write down what the next session needs, in the shape described."
-        if self._session.seed is not None and not self._session.has_worked():
-            return "This session was just opened. Do some work in it before you start another."
-        return ""
 
 
 def _failure(call: ToolCall, error: ToolError | OSError) -> Outcome:

@@ -10,6 +10,9 @@ from crushpy.tools.base import AnyTool
 from crushpy.tools.registry import schema
 
 NEW_SESSION = "new_session"
+LLM_TOOLS = ("branch", "return_to_parent", NEW_SESSION)
+"""Offered only in `llm`, all of them, so that the tools stay the same. They end or open sessions: the engine
+executes them, last in their batch."""
 
 
 class NewSessionTerms(Data, frozen=True):
@@ -37,6 +40,7 @@ class Toolset:
         self._tools = tools
         self._templates = templates
         self._unchanging: tuple[ToolSpec, ...] | None = None
+        self._of_branches: tuple[ToolSpec, ...] = ()
         self._last_text = ""
         self._on_edit = on_edit
 
@@ -49,21 +53,18 @@ class Toolset:
         return Toolset(tuple(tool for tool in self._tools if wanted(tool)), self._templates)
 
     def specs(self, terms: "NewSessionTerms | None") -> tuple[ToolSpec, ...]:
-        """The tools offered to an agent; `new_session` last, if it is one of them and there are terms."""
+        """The tools offered to an agent; if there are terms, those of `llm` come last."""
         if self._unchanging is None:
-            self._unchanging = tuple(
-                ToolSpec(
-                    tool.name,
-                    tool.description(partial(self._templates.render, f"tools/{tool.name}")),
-                    tool.parameters() or schema(tool.args),
-                )
-                for tool in self._tools
-                if tool.name != NEW_SESSION
-            )
+            self._unchanging = tuple(self._spec(tool) for tool in self._tools if tool.name not in LLM_TOOLS)
+            self._of_branches = tuple(self._spec(tool) for tool in self._tools if tool.name in LLM_TOOLS[:-1])
         tool = next((tool for tool in self._tools if tool.name == NEW_SESSION), None)
         if terms is None or tool is None:
             return self._unchanging
-        return (*self._unchanging, self._new_session(tool, terms))
+        return (*self._unchanging, *self._of_branches, self._new_session(tool, terms))
+
+    def _spec(self, tool: AnyTool) -> ToolSpec:
+        text = tool.description(partial(self._templates.render, f"tools/{tool.name}"))
+        return ToolSpec(tool.name, text, tool.parameters() or schema(tool.args))
 
     def _new_session(self, tool: AnyTool, terms: "NewSessionTerms") -> ToolSpec:
         text = self._templates.render(

@@ -85,6 +85,8 @@ class Turn:
         commit = Once(add_prompt)
         try:
             status = await self._until_stopped(prompt, commit)
+            with suppress(asyncio.CancelledError):  # a second interrupt changes nothing
+                await uncancellable(self._policy.branches.return_all(status))
         except CrushpyError as error:
             if self._scope.interactive and not commit.done:  # the user sees the prompt, so it is stored
                 with suppress(CrushpyError):
@@ -129,16 +131,22 @@ class Turn:
             if not message.calls:
                 if message.finish == "length":
                     self._emit(Notice("The reply was cut off at the output limit.", "warning"))
+                if self._policy.branches.opened_by_agent:
+                    await self._policy.branches.close(message.text)
+                    continue
                 hooks = self._scope.services.approvals.hooks
                 if reason := await sent_back(hooks, self._scope.task, message.text, times, self._emit):
                     times += 1
                     await self._session.add_note(Note(reason))
                     continue
                 return "done"
+            branches = self._session.branches
             await self._tools.run(message, guard)
             if self._tools.stopped:
                 self._emit(Notice(f"Stopped by a hook: {self._tools.stopped}", "warning"))
                 return "done"
+            if branches and not branches[-1].call_id and branches[-1] not in self._session.branches:
+                return "done"  # the agent returned from the user's branch
             if guard.stuck:
                 self._emit(Notice("Stopped: the same call gave the same result ten times.", "warning"))
                 return "loop"

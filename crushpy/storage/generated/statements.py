@@ -666,7 +666,7 @@ FIND_BOUNDARY_OF_CHILD: Statement[BoundaryRow] = Statement(
     boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
     boundary.threshold
     FROM boundary
-    WHERE boundary.child_id = :session
+    WHERE boundary.child_id = :session AND boundary."trigger" != 'return'
     """,
     """
     SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary.trigger, boundary.created_at,
@@ -676,7 +676,7 @@ FIND_BOUNDARY_OF_CHILD: Statement[BoundaryRow] = Statement(
     boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
     boundary.threshold
     FROM boundary
-    WHERE boundary.child_id = %(session)s
+    WHERE boundary.child_id = %(session)s AND boundary.trigger != 'return'
     """,
     BoundaryRow,
 )
@@ -685,13 +685,17 @@ FIND_CONTINUATION: Statement[Any] = Statement(
     SELECT boundary.child_id
     FROM boundary
     WHERE boundary.parent_id = :session AND boundary.undone_at IS NULL AND boundary."trigger" != 'fork'
-    ORDER BY boundary.created_at DESC
+    AND (boundary."trigger" != 'branch' OR (SELECT session.end_reason
+    FROM session
+    WHERE session.id = :session) = 'branch') ORDER BY boundary.created_at DESC
     """,
     """
     SELECT boundary.child_id
     FROM boundary
     WHERE boundary.parent_id = %(session)s AND boundary.undone_at IS NULL AND boundary.trigger != 'fork'
-    ORDER BY boundary.created_at DESC
+    AND (boundary.trigger != 'branch' OR (SELECT session.end_reason
+    FROM session
+    WHERE session.id = %(session)s) = 'branch') ORDER BY boundary.created_at DESC
     """,
     None,
 )
@@ -699,12 +703,14 @@ FIND_UNDONE_BOUNDARY: Statement[Any] = Statement(
     """
     SELECT boundary.id
     FROM boundary
-    WHERE boundary.parent_id = :session AND boundary.undone_at IS NOT NULL LIMIT :many
+    WHERE boundary.parent_id = :session AND boundary.undone_at IS NOT NULL AND (boundary."trigger" NOT
+    IN ('branch', 'return')) LIMIT :many
     """,
     """
     SELECT boundary.id
     FROM boundary
-    WHERE boundary.parent_id = %(session)s AND boundary.undone_at IS NOT NULL LIMIT %(many)s
+    WHERE boundary.parent_id = %(session)s AND boundary.undone_at IS NOT NULL AND (boundary.trigger NOT
+    IN ('branch', 'return')) LIMIT %(many)s
     """,
     None,
 )
@@ -717,7 +723,7 @@ LIST_BOUNDARIES: Statement[BoundaryRow] = Statement(
     boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
     boundary.threshold
     FROM boundary JOIN session ON session.id = boundary.child_id
-    WHERE session.root_id = :root ORDER BY boundary.created_at
+    WHERE session.root_id = :root AND boundary."trigger" != 'return' ORDER BY boundary.created_at
     """,
     """
     SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary.trigger, boundary.created_at,
@@ -727,7 +733,32 @@ LIST_BOUNDARIES: Statement[BoundaryRow] = Statement(
     boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
     boundary.threshold
     FROM boundary JOIN session ON session.id = boundary.child_id
-    WHERE session.root_id = %(root)s ORDER BY boundary.created_at
+    WHERE session.root_id = %(root)s AND boundary.trigger != 'return' ORDER BY boundary.created_at
+    """,
+    BoundaryRow,
+)
+LIST_RETURNS: Statement[BoundaryRow] = Statement(
+    """
+    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary."trigger", boundary.created_at,
+    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template_name,
+    boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
+    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.coverage,
+    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
+    boundary.threshold
+    FROM boundary JOIN session ON session.id = boundary.child_id
+    WHERE session.root_id = :root AND boundary."trigger" = 'return' AND boundary.undone_at IS NULL ORDER
+    BY boundary.created_at
+    """,
+    """
+    SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary.trigger, boundary.created_at,
+    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template_name,
+    boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
+    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.coverage,
+    boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
+    boundary.threshold
+    FROM boundary JOIN session ON session.id = boundary.child_id
+    WHERE session.root_id = %(root)s AND boundary.trigger = 'return' AND boundary.undone_at IS NULL
+    ORDER BY boundary.created_at
     """,
     BoundaryRow,
 )
@@ -1334,7 +1365,7 @@ LIST_TASKS_OF_LINEAGE: Statement[Any] = Statement(
     WITH RECURSIVE reach (id, last) AS MATERIALIZED (SELECT key, value FROM json_each(:reach)),
     task (id) AS (
         SELECT session.id FROM session JOIN reach ON session.parent_id = reach.id
-        WHERE session.kind = 'task'
+        WHERE session.kind IN ('task', 'branch')
         AND coalesce((SELECT min(number) FROM message WHERE session_id = session.id), 0) <= reach.last
         UNION SELECT session.id FROM session JOIN task ON session.parent_id = task.id
     )
@@ -1345,7 +1376,7 @@ LIST_TASKS_OF_LINEAGE: Statement[Any] = Statement(
     json_each_text(CAST(%(reach)s AS json))),
     task (id) AS (
         SELECT session.id FROM session JOIN reach ON session.parent_id = reach.id
-        WHERE session.kind = 'task'
+        WHERE session.kind IN ('task', 'branch')
         AND coalesce((SELECT min(number) FROM message WHERE session_id = session.id), 0) <= reach.last
         UNION SELECT session.id FROM session JOIN task ON session.parent_id = task.id
     )

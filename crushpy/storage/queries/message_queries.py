@@ -131,12 +131,13 @@ list_candidates = row(
 
 
 def _list_tasks(pairs: str):
-    """Tasks of the sessions that led to one, started before each was left, and all their descendants."""
+    """Tasks and branches of the sessions that led to one, started before each was left, and all their
+    descendants."""
     return text(f"""
 WITH RECURSIVE reach (id, last) AS MATERIALIZED ({pairs}),
 task (id) AS (
     SELECT session.id FROM session JOIN reach ON session.parent_id = reach.id
-    WHERE session.kind = 'task'
+    WHERE session.kind IN ('task', 'branch')
     AND coalesce((SELECT min(number) FROM message WHERE session_id = session.id), 0) <= reach.last
     UNION SELECT session.id FROM session JOIN task ON session.parent_id = task.id
 )

@@ -1,7 +1,7 @@
 """Sessions, prompts, the rows that lists of conversations read, usage, and boundaries."""
 
 from sqlalchemy import Float, Integer, case, cast, exists, func, literal, null, union_all
-from sqlmodel import delete, insert, select, update
+from sqlmodel import delete, insert, or_, select, update
 
 from crushpy.core.messages import MessageOverride, Pin
 from crushpy.storage import tables as t
@@ -199,19 +199,26 @@ _B = t.BoundaryTable
 
 insert_boundary = insert(_B)
 get_boundary = select(_B).where(_B.id == p("boundary"))
-find_boundary_of_child = select(_B).where(_B.child_id == p("session"))
+_opens = _B.trigger != "return"
+find_boundary_of_child = select(_B).where(_B.child_id == p("session"), _opens)
+# A session continues in a branch only until that returns: then it is open again, or ends in another way.
+_waits = select(_S.end_reason).where(_S.id == p("session")).scalar_subquery() == "branch"
 find_continuation = (
     select(_B.child_id)
     .where(_B.parent_id == p("session"), _B.undone_at.is_(None), _B.trigger != "fork")
+    .where(or_(_B.trigger != "branch", _waits))
     .order_by(_B.created_at.desc())
 )
-find_undone_boundary = limited(select(_B.id).where(_B.parent_id == p("session"), _B.undone_at.is_not(None)))
-list_boundaries = (
-    select(_B)
-    .join(t.SessionTable, t.SessionTable.id == _B.child_id)
-    .where(t.SessionTable.root_id == p("root"))
-    .order_by(_B.created_at)
+find_undone_boundary = limited(
+    select(_B.id)
+    .where(_B.parent_id == p("session"), _B.undone_at.is_not(None))
+    .where(_B.trigger.not_in(["branch", "return"]))
 )
+_of_conversation = (
+    select(_B).join(_S, _S.id == _B.child_id).where(_S.root_id == p("root")).order_by(_B.created_at)
+)
+list_boundaries = _of_conversation.where(_opens)
+list_returns = _of_conversation.where(~_opens, _B.undone_at.is_(None))
 set_reported_tokens = (
     update(_B)
     .where(_B.child_id == p("session"), _B.reported_after.is_(None))

@@ -10,7 +10,9 @@ from crushpy.core.messages import Message
 from crushpy.engine.compaction.draft import Rehearsal
 from crushpy.tui.actions.command_group import CommandGroup, RefusedCommand
 from crushpy.tui.items import ReplyItem, ToolItem, TranscriptItem, UserItem
+from crushpy.tui.notify import tell
 from crushpy.tui.screens.choose import Choice
+from crushpy.util.spawn import spawn
 
 if TYPE_CHECKING:
     from crushpy.engine.compaction.pin_service import PinService, PinView
@@ -20,6 +22,7 @@ MAX_PIN_CHARS_SHOWN = 600
 PIN_USAGE = (
     "/pin TEXT pins text, /pin @FILE a file; p pins a message in the transcript (Tab) or the inspector."
 )
+MAX_TOAST_CHARS = 400
 MAX_DAYS_DIGITS = 5
 MAX_CHART_COLUMNS, MIN_CHART_COLUMNS = 90, 24
 NOTICE_MARGIN_COLUMNS = 6
@@ -141,14 +144,40 @@ class ContextCommands(CommandGroup):
         await self.conversation.context.compact(summary=argument.strip())
         self.chat.status.refresh()
 
+    async def branch(self, argument: str) -> None:
+        if not argument.strip():
+            raise RefusedCommand("The goal is missing. Run /branch with what the branch is to do.")
+        await self.conversation.open_branch(argument.strip())
+        self.chat.status.refresh()
+
+    async def return_to_parent(self, argument: str) -> None:
+        await self.conversation.return_to_parent(argument)
+        self.chat.status.refresh()
+
+    async def ask_aside(self, argument: str) -> None:
+        """Shows the answer for a while; in the transcript it is folded. Nothing waits for it."""
+        if not argument.strip():
+            raise RefusedCommand("The question is missing. Run /btw with a question about the context.")
+
+        async def ask() -> None:
+            if answer := await self.conversation.ask_aside(argument.strip()):
+                tell(self.chat, answer[:MAX_TOAST_CHARS])
+
+        spawn(ask())
+
     async def undo_boundary(self, argument: str) -> None:
         from crushpy.context.edits import thoughts_left_behind
 
-        lost = thoughts_left_behind(self.conversation.history)
+        lost, depth = thoughts_left_behind(self.conversation.history), len(self.conversation.branches)
         if await self.conversation.context.undo():
             await self.chat.show_history(self.conversation)
             self.chat.status.refresh()
-            self.say(f"Compaction undone. What came after it stays as a branch (/lineage). {lost}")
+            more = len(self.conversation.branches) - depth
+            what = "Return" if more > 0 else "Branch" if more < 0 else "Compaction"
+            lost = lost if what == "Compaction" else ""
+            self.say(
+                f"{what} undone. What came after it stays in the session tree (/lineage). {lost}".strip()
+            )
 
     async def inspect(self, argument: str) -> None:
         from crushpy.tui.screens.inspector import ContextControls, InspectorScreen

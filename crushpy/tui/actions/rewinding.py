@@ -105,7 +105,7 @@ class RewindCommands(CommandGroup):
         if outcome.session is not None:
             await SessionCommands(self.chat).resume(outcome.session.id)
             self.chat.take_back(target.message)
-            self.say(f"This is a branch that ends here; session {session_id} is unchanged (/lineage).")
+            self.say(f"This is a fork that ends here; session {session_id} is unchanged (/lineage).")
         if outcome.restored or outcome.conflicts:
             self._tell(outcome, "restored")
 

@@ -133,7 +133,7 @@ class SessionCommands(CommandGroup):
             await self._go_over(msgspec.structs.replace(self._new_options(), session=session_id, model=""))
 
     async def fork_here(self, message_id: str) -> None:
-        """Continues in a branch that ends at a message of the open conversation."""
+        """Continues in a fork that ends at a message of the open conversation."""
         conversation = self.chat.conversation
         if conversation is None or not message_id:
             raise RefusedCommand("This message is not stored, so no branch can end here.")
@@ -144,9 +144,7 @@ class SessionCommands(CommandGroup):
         except CrushpyError as error:
             raise RefusedCommand(str(error)) from None
         await self.resume(made.id)
-        self.say(
-            f"This is a branch that ends here. Session {before} and your files are unchanged (/lineage)."
-        )
+        self.say(f"This is a fork that ends here. Session {before} and your files are unchanged (/lineage).")
 
     async def start_elsewhere(self, options: StartOptions, error: SessionBusy) -> None:
         """Asks about a conversation that is in use at start-up, with a new one in the meantime."""
@@ -188,7 +186,7 @@ class SessionCommands(CommandGroup):
         """Offers to read or fork a conversation that another process holds. This one stays open meanwhile."""
         choices = [
             Choice("read", "Read it", "nothing is changed"),
-            Choice("fork", "Fork it", "continue in a branch of your own"),
+            Choice("fork", "Fork it", "continue in a fork of your own"),
             Choice("cancel", "Cancel", "stay here"),
         ]
         title = "This conversation is open elsewhere"

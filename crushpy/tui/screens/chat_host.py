@@ -109,7 +109,8 @@ class ChatHost(TranscriptScreen):
             with suppress(CrushpyError):
                 opening = await conversation.sessions.opening_boundary(conversation.info.id)
         notes = conversation.timeline_notes
-        self.feed.load(conversation.history, opening, conversation.sent_states, notes)
+        states = conversation.sent_states
+        self.feed.load(conversation.history, opening, states, notes, conversation.branches)
 
     def reveal(self, place: "FoundPlace") -> bool:
         """Scrolls to a message in the transcript; False if it is not there."""

@@ -14,7 +14,7 @@ from textual.widgets.tree import TreeNode
 
 from crushpy.context.coverage import lineage_words, tokens_words
 from crushpy.core import messages
-from crushpy.core.boundary import StoredBoundary, of_this_boundary
+from crushpy.core.boundary import BRANCH, KEEPS_CONTEXT, RETURN, StoredBoundary, of_this_boundary
 from crushpy.core.errors import CrushpyError
 from crushpy.engine.session.branches import Branch
 from crushpy.engine.session.browser import Preview, SessionBrowser
@@ -72,7 +72,10 @@ def preview_text(preview: Preview, note: str = "") -> Content:
 
 
 def _boundary(boundary: StoredBoundary) -> list[Content]:
-    lines = [_heading(f"Compacted: {boundary.trigger}{' (undone)' if boundary.undone_at else ''}")]
+    undone = " (undone)" if boundary.undone_at else ""
+    if boundary.trigger == BRANCH:
+        return [_heading(f"Branch{undone}"), Content(one_line(boundary.moment))]
+    lines = [_heading(f"Compacted: {boundary.trigger}{undone}")]
     estimated = "" if boundary.reported_after is not None else " (estimated)"
     lines.append(Content(f"{tokens_words(boundary, boundary.reported_after) or 'unknown'} tokens{estimated}"))
     if words := coverage_words(boundary):
@@ -239,14 +242,16 @@ class SessionTreeScreen(OverlayScreen[TreeChoice | None]):
         match branch.relation:
             case "task":
                 words.append(f"task: {one_line(session.title)[:40]}")
-            case "branch":
-                words.append(f"branch of session {self._number(session.parent_id)}")
+            case "branch" | "fork" | "undone":
+                after = "after" if branch.relation == "undone" else "of"
+                words.append(f"{branch.relation} {after} session {self._number(session.parent_id)}")
             case _:
                 words.append(f"session {session.generation + 1}")
-        if boundary is not None and boundary.trigger != "fork":
+        if boundary is not None and boundary.trigger not in KEEPS_CONTEXT:
             tokens = tokens_words(boundary, boundary.reported_after, short)
             words += [f"{boundary.trigger} {tokens}".strip(), coverage_words(boundary)]
-            words.append("undone" if boundary.undone_at is not None else "")
+        elif boundary is not None:
+            words += [one_line(boundary.moment)[:40], "returned" if session.end_reason == RETURN else ""]
         words += [f"{session.message_count} msg", age(time.time() - session.updated_at)]
         words[1:1] = ["here"] if session.id == self._here else []
         words[1:1] = ["tip"] if branch.tip else []
@@ -340,7 +345,7 @@ class SessionTreeScreen(OverlayScreen[TreeChoice | None]):
             tell(
                 self,
                 f"Press u again to undo this compaction: session {before} continues where it ended, "
-                "this one stays as a branch, files are not touched.",
+                "this one stays, marked undone; files are not touched.",
             )
         elif session.id == self._here:
             self.dismiss(TreeChoice("undo", session.id))

@@ -39,8 +39,10 @@ rows of a reply of two megabytes takes up to a second, in which no key is handle
 class Drawing:
     """The rows of an item. Large ones are drawn over several calls of `advance`."""
 
-    def __init__(self, item: TranscriptItem, palette: Palette, width: int, *, opened: bool) -> None:
-        self.canvas = Canvas(palette, width)
+    def __init__(
+        self, item: TranscriptItem, palette: Palette, width: int, depth: int, *, opened: bool
+    ) -> None:
+        self.canvas = Canvas(palette, width, depth)
         self.complete = False
         self.dropped = False
         """No longer needed: its colours need not be computed."""
@@ -62,8 +64,8 @@ class Drawing:
 class LiveDrawing(Drawing):
     """A reply, or opened thoughts, that still grow."""
 
-    def __init__(self, item: ReplyItem | ThinkingItem, palette: Palette, width: int) -> None:
-        super().__init__(item, palette, width, opened=True)
+    def __init__(self, item: ReplyItem | ThinkingItem, palette: Palette, width: int, depth: int) -> None:
+        super().__init__(item, palette, width, depth, opened=True)
         if isinstance(item, ThinkingItem):
             draw_thinking_head(item, self.canvas, opened=True)
             self._stream = open_thinking(self.canvas)
@@ -305,12 +307,14 @@ class RenderCache:
         self._streamed_to.add(entry.key)
         item = entry.item
         if isinstance(item, ReplyItem) or (isinstance(item, ThinkingItem) and entry.opened):
-            live = self._live[entry.key] = LiveDrawing(item, self._palette, self.model.width)
+            live = self._live[entry.key] = LiveDrawing(item, self._palette, self.model.width, entry.depth)
             live.feed(item.text + "".join(entry.streamed or ()))
 
     def _draw(self, entry: ItemState) -> Drawing:
         assert self._palette is not None
-        drawing = Drawing(entry.current_item(), self._palette, self.model.width, opened=entry.opened)
+        drawing = Drawing(
+            entry.current_item(), self._palette, self.model.width, entry.depth, opened=entry.opened
+        )
         self._advance(entry.key, drawing)
         return drawing
 

@@ -63,11 +63,13 @@ class Heights:
 class ItemState:
     """One item in its place."""
 
-    __slots__ = ("hidden", "item", "key", "run", "streamed", "unfolded")
+    __slots__ = ("depth", "hidden", "item", "key", "run", "streamed", "unfolded")
 
-    def __init__(self, key: int, item: TranscriptItem) -> None:
+    def __init__(self, key: int, item: TranscriptItem, depth: int = 0) -> None:
         self.key = key
         self.item = item
+        self.depth = depth
+        """How many branches deep it is."""
         self.hidden = False
         """Not shown: part of a collapsed run, or the header of a run that is too short to need one."""
         self.run: int | None = None
@@ -108,6 +110,8 @@ class TranscriptModel:
         self.heights = Heights()
         self.width = 0
         """Columns for which heights are estimated."""
+        self.depth = 0
+        """Of items that are added."""
         self._first_key = 0
 
     def __getitem__(self, index: int) -> ItemState:
@@ -119,7 +123,7 @@ class TranscriptModel:
 
     def reset(self, items: Sequence[TranscriptItem]) -> None:
         self._first_key += len(self.entries)
-        self.entries = []
+        self.entries, self.depth = [], 0
         for item in items:
             self._append(item)
         for index, entry in enumerate(self.entries):
@@ -149,7 +153,7 @@ class TranscriptModel:
         return entry.key
 
     def _append_entry(self, item: TranscriptItem) -> ItemState:
-        entry = ItemState(self._first_key + len(self.entries), item)
+        entry = ItemState(self._first_key + len(self.entries), item, self.depth)
         self.entries.append(entry)
         return entry
 
@@ -177,7 +181,12 @@ class TranscriptModel:
     def _last_run(self) -> int | None:
         """Index of the header of the run that a reading call added now belongs to."""
         last = self.entries[-1] if self.entries else None
-        if last is None or last.run is None or len(self.entries) - last.run > MAX_COLLAPSED_READS:
+        if (
+            last is None
+            or last.run is None
+            or last.depth != self.depth
+            or len(self.entries) - last.run > MAX_COLLAPSED_READS
+        ):
             return None
         return last.run
 

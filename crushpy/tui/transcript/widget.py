@@ -54,7 +54,7 @@ class Transcript(InteractionHost, can_focus=True):
         Binding("end", "scroll_end", "To the end", show=False),
         Binding("c", "activate('copy')", "Copy", tooltip="copy the item"),
         Binding("p", "activate('pin')", "Pin", tooltip="pin the message: every compaction carries it"),
-        Binding("b", "activate('fork')", "Fork here", tooltip="continue in a branch that ends here"),
+        Binding("b", "activate('fork')", "Fork here", tooltip="continue in a fork that ends here"),
         Binding("y", "activate('copy_block')", "Copy code", tooltip="copy a code block; again, the next"),
         Binding("s", "activate('open_task')", "Sub-agent", tooltip="read what the sub-agent of a task does"),
         Binding("o", "interact('open_link')", "Open link", tooltip="open its link; again, the next one"),
@@ -124,6 +124,21 @@ class Transcript(InteractionHost, can_focus=True):
 
     def remove_item(self, key: int) -> None:
         self._change(key, self.cache.remove)
+
+    def open_branch(self) -> None:
+        """Items that are added from now on are one branch deeper."""
+        self.model.depth += 1
+
+    def fold_branch(self) -> None:
+        """Removes the items of the innermost branch; what follows belongs to its parent."""
+        depth = self.model.depth = max(0, self.model.depth - 1)
+        for index in range(len(self.model.entries) - 1, -1, -1):
+            entry = self.model.entries[index]
+            if entry is not None and entry.depth <= depth:
+                break
+            if entry is not None:
+                self.cache.remove(index)
+        self._request_frame()
 
     def stream(self, key: int, text: str) -> None:
         """Appends to a reply, to thinking, or to a tool's output. Cheap; drawn at most every 50 ms."""

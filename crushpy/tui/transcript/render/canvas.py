@@ -127,9 +127,11 @@ class Margin(NamedTuple):
 class Canvas:
     """Collects rows for one width and one palette."""
 
-    def __init__(self, palette: Palette, width: int) -> None:
+    def __init__(self, palette: Palette, width: int, depth: int = 0) -> None:
         self.palette = palette
         self.width = width
+        self.depth = depth
+        """How many branches deep it is drawn: indented."""
         self.rows: list[TextRow] = []
         self.pending: list[Pending] = []
 

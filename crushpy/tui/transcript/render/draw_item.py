@@ -11,7 +11,7 @@ from crushpy.tui import items
 from crushpy.tui.transcript.markdown.stream import MarkdownStream
 from crushpy.tui.transcript.render.boundary_card import draw_boundary_card
 from crushpy.tui.transcript.render.canvas import Canvas, Margin, headline_row, lines_of, listed
-from crushpy.tui.transcript.render.styles import BOLD, Palette
+from crushpy.tui.transcript.render.styles import BOLD
 from crushpy.tui.transcript.render.tool_calls import (
     closed_height,
     draw_reading,
@@ -25,6 +25,8 @@ MAX_PROMPT_CHARS = 4_000
 """A prompt with more lines or characters is folded to its first lines."""
 FEED_CHARS = 50_000
 """Characters of a reply that are sanitized at once: for two megabytes that would take a tenth of a second."""
+BRANCH_BAR = "┊ "
+"""At the left of items in a branch."""
 GUTTER_COLUMNS = 2
 """Columns at the left of every row: one for the cursor, and an empty one."""
 
@@ -78,7 +80,7 @@ def estimate(item: items.TranscriptItem, width: int, *, opened: bool) -> int:
 
 def draw_item(item: items.TranscriptItem, canvas: Canvas, *, opened: bool) -> Iterator[None]:
     """Draws `item` on `canvas` in steps, between which the caller may pause."""
-    margin = gutter(canvas.palette)
+    margin = gutter(canvas)
     match item:
         case items.ReplyItem():
             if item.sent:
@@ -111,9 +113,10 @@ def draw_item(item: items.TranscriptItem, canvas: Canvas, *, opened: bool) -> It
             yield from draw_boundary_card(item, canvas, margin, opened=opened)
 
 
-def gutter(palette: Palette) -> Margin:
-    blank = Segment(" " * GUTTER_COLUMNS, palette.text)
-    return Margin((blank,), (blank,))
+def gutter(canvas: Canvas) -> Margin:
+    blank = Segment(" " * GUTTER_COLUMNS, canvas.palette.text)
+    margin = Margin((blank,), (blank,))
+    return margin.add(Segment(BRANCH_BAR * canvas.depth, canvas.palette.muted)) if canvas.depth else margin
 
 
 def draw_thinking_head(item: items.ThinkingItem, canvas: Canvas, *, opened: bool) -> None:
@@ -129,24 +132,24 @@ def draw_thinking_head(item: items.ThinkingItem, canvas: Canvas, *, opened: bool
         (label, palette.muted),
         (f"  {preview}" if preview else "", palette.over(palette.muted, "comment")),
     ]
-    canvas.rows.append(headline_row(spans, [], gutter(palette), canvas))
+    canvas.rows.append(headline_row(spans, [], gutter(canvas), canvas))
 
 
 def open_reply(canvas: Canvas) -> MarkdownStream:
     """The stream for the text of a reply."""
-    return MarkdownStream(canvas, gutter(canvas.palette), canvas.palette.text)
+    return MarkdownStream(canvas, gutter(canvas), canvas.palette.text)
 
 
 def open_thinking(canvas: Canvas) -> MarkdownStream:
     """The stream for the text of thinking, below its headline."""
-    margin = gutter(canvas.palette).add(Segment("│ ", canvas.palette.muted))
+    margin = gutter(canvas).add(Segment("│ ", canvas.palette.muted))
     return MarkdownStream(canvas, margin, canvas.palette.muted, breaks=True)
 
 
 def _user(item: items.UserItem, canvas: Canvas, opened: bool) -> Iterator[None]:
     style = canvas.palette["user"]
     bar = Segment("▌ ", canvas.palette["user-bar"])
-    margin = Margin((bar,), (bar,))
+    margin = gutter(canvas).add(bar) if canvas.depth else Margin((bar,), (bar,))
     folded = is_foldable(item) and not opened
     text = (item.without_pastes if folded else item.text).strip("\n")
     shortened = folded and _is_long(text)

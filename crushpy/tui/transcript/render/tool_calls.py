@@ -161,9 +161,8 @@ def _summary(item: ToolItem, palette: Palette) -> list[tuple[str, Style]]:
             return [(f"{done}/{len(todos)}", muted)]
         case Excerpt(text=text):
             return [(counted(text.count("\n") + 1, "line"), muted)]
-        case TaskReport(changed=changed, steps=steps, cost=cost):
-            words = [counted(steps, "step"), *([counted(len(changed), "file")] if changed else [])]
-            return [(" · ".join([*words, *([f"${cost:.2f}"] if cost >= 0.005 else [])]), muted)]
+        case TaskReport():
+            return [(str(item.display), muted)]
         case _:
             return []
 

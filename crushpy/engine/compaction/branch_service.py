@@ -1,0 +1,250 @@
+"""Branches: a child session with the whole context, for a digression that folds back into its parent.
+
+Opening and returning are one transaction each. The requests of a branch begin with the same bytes as those of
+its parent, so that the provider's cache and signed thinking stay valid.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from crushpy.context.message_facts import NOTHING, FactReader, MessageFacts
+from crushpy.core.boundary import BRANCH, FORK, RETURN, StoredBoundary
+from crushpy.core.errors import UsageError
+from crushpy.core.events import BranchOpened, BranchReturned
+from crushpy.core.ids import new_id
+from crushpy.core.messages import BranchReport, Message, Note, ToolResult, Usage
+from crushpy.engine.agents.scope import AgentScope
+from crushpy.engine.compaction.draft import child_of
+from crushpy.engine.compaction.evidence_sources import stored_facts
+from crushpy.engine.compaction.preparation import Preparations
+from crushpy.engine.compaction.window import ContextView
+from crushpy.engine.session.session import (
+    LoadedSession,
+    OpenBranch,
+    load_session,
+    note_message,
+    result_message,
+)
+from crushpy.storage.records import SessionInfo
+from crushpy.tools.truncate import truncate
+from crushpy.util.uncancellable import uncancellable
+
+MAX_DEPTH = 3
+OnStored = Callable[[ToolResult], None]
+_ENDINGS = {
+    "interrupted": "The user interrupted the branch",
+    "overflow": "The branch was ended because its context was full",
+    "limit": "The branch was ended at a limit of this run",
+    "loop": "The branch was ended because it repeated the same call",
+}
+_CARRIED = ("title", "model", "compaction", "mode", "todos", "grants")
+"""What a parent takes over from its branch."""
+
+
+class BranchService:
+    """The branches of one agent."""
+
+    def __init__(self, scope: AgentScope, view: ContextView, preparations: Preparations) -> None:
+        self._session, self._gauge, self._emit = scope.session, scope.gauge, scope.emit
+        self._store = scope.services.store
+        self._view, self._preparations = view, preparations
+
+    @property
+    def opened_by_agent(self) -> bool:
+        """Whether the innermost branch is the agent's: it returns when the turn ends. The user returns from
+        their own."""
+        branches = self._session.branches
+        return bool(branches and branches[-1].call_id)
+
+    def why_not(self, goal: str) -> str:
+        """Why no branch can be opened here; empty if one can."""
+        if not self._session.stored:
+            return "There is nothing to branch from yet. Send a prompt first."
+        if not goal.strip():
+            return "The goal is empty. Say in a sentence what the branch is to do."
+        if len(self._session.branches) >= MAX_DEPTH:
+            return f"Branches may be {MAX_DEPTH} deep, and this one is. Do it here, or return first."
+        return ""
+
+    # --- opening ----------------------------------------------------------------------------------------
+
+    async def open(self, goal: str, call_id: str = "", on_stored: OnStored = lambda _: None) -> bool:
+        """Continues in a branch. `call_id` is the agent's call, which `on_stored` gets the result of. Raises
+        UsageError if there can be none here."""
+        if problem := self.why_not(goal):
+            raise UsageError(problem)
+        await uncancellable(self._open(goal.strip(), call_id, on_stored))
+        return True
+
+    async def _open(self, goal: str, call_id: str, on_stored: OnStored) -> None:
+        session, now = self._session, time.time()
+        parent, depth = session.info, len(session.branches) + 1
+        info = msgspec.structs.replace(child_of(parent, now), kind=BRANCH, generation=parent.generation)
+        text = _opening_text(goal, depth, by_agent=bool(call_id))
+        result = ToolResult(call_id, BRANCH, text)
+        first = result_message(result) if call_id else note_message(Note(text))
+        used, tail = self._view.now().budget.used, tuple(message.id for message in session.history)
+        boundary = StoredBoundary(
+            new_id(), parent.id, info.id, BRANCH, used, used, created_at=now, tail=tail, moment=goal
+        )
+        overrides = tuple(session.overrides.values())
+        await self._store.boundaries.add(
+            boundary, info, first, overrides=overrides, facts={first.id: NOTHING}
+        )
+        if call_id:
+            on_stored(result)
+        self._emit(BranchOpened(info.id, parent.id, goal, depth))
+        session.continue_in(
+            LoadedSession(
+                info,
+                (*session.history, first),
+                overrides,
+                session.held,
+                len(session.history) - len(session.own_messages),
+                session.usage,
+                tuple(session.notes),
+                statuses=tuple(session.statuses.values()),
+                branches=(*session.branches, OpenBranch(info.id, parent.id, goal, first.id, call_id)),
+            )
+        )
+
+    # --- returning --------------------------------------------------------------------------------------
+
+    def _last_text(self) -> str:
+        """The last thing the agent said in the innermost branch; empty if it said nothing."""
+        first = self._session.branches[-1].first
+        for message in reversed(self._session.history):
+            if message.role == "assistant" and message.says_something:
+                return message.text.strip()
+            if message.id == first:
+                break
+        return ""
+
+    async def return_all(self, ending: str) -> None:
+        """The turn ended, with that status: returns from every branch that the agent opened."""
+        while self.opened_by_agent:
+            await self.close("", ending)
+
+    async def close(
+        self,
+        text: str,
+        ending: str = "",
+        pending: ToolResult | None = None,
+        on_stored: OnStored = lambda _: None,
+    ) -> bool:
+        """Ends the innermost branch: its parent continues with `text`, or with what the agent said last.
+        `pending` is the result of the call that asked for it, without text yet."""
+        if not self._session.branches:
+            raise UsageError("This is not a branch.", "/branch GOAL opens one.")
+        await uncancellable(self._close(text.strip() or self._last_text(), ending, pending, on_stored))
+        return True
+
+    async def _close(self, text: str, ending: str, pending: ToolResult | None, on_stored: OnStored) -> None:
+        session, store, now = self._session, self._store, time.time()
+        branch, branch_tip = session.branches[-1], session.info
+        parent = await store.sessions.find(branch.parent_id)
+        opening = await store.boundaries.find_opening(branch.session_id)
+        tail = opening.tail if opening is not None else ()
+        chain = await self._chain(branch)
+        messages = [message for one in chain for message in await store.messages.load(one.id)]
+        returned = self._returned_text(branch, text, ending, messages)
+        report = self._report(branch, returned, chain, messages)
+        answer = _answer(branch, returned, report, ending)
+        carried = {name: getattr(branch_tip, name) for name in _CARRIED}
+        last = (await store.messages.load_ends(parent.id, 1))[-1:]
+        fork, overrides = None, ()
+        if parent.end_reason == BRANCH and all(message.id in tail for message in last):
+            info = msgspec.structs.replace(parent, **carried, end_reason="", ended_at=None)
+        else:  # it went on without this branch: what came since stays there
+            info = msgspec.structs.replace(
+                child_of(parent, now), kind=FORK, generation=parent.generation, **carried
+            )
+            fork = StoredBoundary(new_id(), parent.id, info.id, FORK, created_at=now, tail=tail)
+            overrides = (await store.boundaries.load_carried(branch.session_id)).overrides
+        facts = {answer.id: MessageFacts(tool=BRANCH, branch=tuple(await self._facts(chain)))}
+        result = None
+        if pending is not None:
+            pending = msgspec.structs.replace(pending, text=f"returned to {info.id}")
+            result = result_message(pending)
+            facts[result.id] = NOTHING
+        used, problem = self._view.now().budget.used, _ENDINGS.get(ending, "")
+        after = (opening.tokens_before if opening is not None else 0) + report.folded
+        ids, sizes = (new_id(), branch_tip.id, info.id), (used, after, report.cost)
+        boundary = StoredBoundary(*ids, RETURN, *sizes, created_at=now, problem=problem, moment=branch.goal)
+        await store.boundaries.add(
+            boundary, info, answer, result=result, facts=facts, fork=fork, overrides=overrides
+        )
+        if pending is not None:
+            on_stored(pending)
+        self._emit(BranchReturned(branch.session_id, info.id, len(returned), ending == "interrupted", report))
+        loaded = await load_session(store, await store.sessions.find(info.id))
+        if fork is None:
+            session.return_to(loaded)
+        else:
+            session.continue_in(loaded)
+        self._gauge.reset()
+        self._gauge.restore(session.history, session.overrides, loaded.inherited, info.model)
+        self._preparations.renew()
+
+    async def _chain(self, branch: OpenBranch) -> list[SessionInfo]:
+        """The sessions of a branch: a boundary inside continues it."""
+        lineage = await self._store.sessions.load_lineage(self._session.info.id)
+        start = next(number for number, one in enumerate(lineage) if one.id == branch.session_id)
+        return lineage[start:]
+
+    async def _facts(self, chain: Sequence[SessionInfo]) -> list[MessageFacts]:
+        readers = ((one.id, FactReader(one.cwd, (), self._session.phrases)) for one in chain)
+        return [fact for one, reader in readers for fact in await stored_facts(self._store, one, reader)]
+
+    def _returned_text(self, branch: OpenBranch, text: str, ending: str, messages: Sequence[Message]) -> str:
+        """What the parent gets: the text, how the branch ended, and what the user said in it."""
+        cut = truncate(text)
+        returned = cut.text or "(no text)"
+        if cut.truncated_chars:
+            returned += f"\n[The whole text: recall {self._session.history[-1].id}]"
+        if ending in _ENDINGS:
+            returned = f"{_ENDINGS[ending]}. Its last text:\n{returned}"
+        prompts = [one.text.strip() for one in messages if one.role == "user" and one.says_something]
+        if prompts and branch.call_id:
+            said = truncate("\n".join(f"- {prompt}" for prompt in prompts)).text
+            returned += f"\n\nThe user wrote in the branch:\n{said}"
+        return returned
+
+    def _report(
+        self, branch: OpenBranch, text: str, chain: Sequence[SessionInfo], messages: Sequence[Message]
+    ) -> BranchReport:
+        replies = [message for message in messages if message.role == "assistant"]
+        return BranchReport(
+            branch.session_id,
+            text,
+            steps=len(replies),
+            cost=sum((one.usage for one in chain), Usage()).cost,
+            goal=branch.goal,
+            calls=sum(len(message.calls) for message in replies),
+            tokens=sum(self._gauge.size(message) for message in messages),
+            folded=self._gauge.count(text),
+            thoughts=sum(message.has_bound_thinking for message in replies),
+        )
+
+
+def _opening_text(goal: str, depth: int, *, by_agent: bool) -> str:
+    where = f"Branch at depth {depth} of {MAX_DEPTH}: {goal}\n"
+    if by_agent:
+        return where + (
+            "All that was said so far is in view. Do this and nothing else, then call return_to_parent with "
+            "the result: the parent session gets only that text and continues after this call."
+        )
+    return where + (
+        "The user opened this branch. All that was said so far is in view. The session that it branched from "
+        "gets only its result, when the user returns."
+    )
+
+
+def _answer(branch: OpenBranch, text: str, report: BranchReport, ending: str) -> Message:
+    """The message that the parent gets: the result of the call, or a note if the user opened the branch."""
+    if not branch.call_id:
+        return note_message(Note(f"The user's branch “{branch.goal}” returned ({report}):\n{text}"))
+    ended = "interrupted" if ending == "interrupted" else ""
+    return result_message(ToolResult(branch.call_id, BRANCH, text, display=report, ended=ended))

@@ -1,0 +1,92 @@
+"""Branches in the app: indented while they are open, one line afterwards; /branch, /return and /btw."""
+
+import json
+from typing import Any
+
+from driving import Start, start
+from scripted_llm.replies import Call, Reply, Stall
+from scripted_llm.server import ScriptedLLM
+
+from crushpy.core.messages import Usage
+from crushpy.tui.screens.session_reader import SessionReaderScreen
+from crushpy.tui.screens.session_tree import SessionTreeScreen
+
+__all__ = ["start"]
+
+
+def line(text: str, words: str) -> str:
+    return next(one for one in text.splitlines() if words in one)
+
+
+async def test_a_branch_is_indented_and_then_folded(start: Start, llm: ScriptedLLM) -> None:
+    back = Call("return_to_parent", {"result": "the cause is in a.py"})
+    llm.script(
+        Reply("I step aside.", calls=[Call("branch", {"goal": "find the cause"})]),
+        Reply("Looking inside.", calls=[Call("bash", {"command": "echo in the branch"})]),
+        Stall(Reply("Nearly there.", calls=[back]), after=1),
+        Reply("All is well."),
+    )
+    async with start(size=(120, 40), yolo=True, compaction="llm") as app:
+        await app.say("fix it")
+        await app.sees("Looking inside.", "Nearly there.")
+        assert "┊" in line(app.text, "Looking inside.") and "┊" in line(app.text, "echo in the branch")
+        assert "┊" not in line(app.text, "I step aside.")
+        llm.release()
+        await app.sees("All is well.")
+        await app.rests()
+        assert "Looking inside." not in app.text and "┊" not in app.text
+        folded = line(app.text, "find the cause")
+        assert "2 calls, " in folded and "tokens, folded to " in folded
+        await app.press("ctrl+l")
+        await app.shows(SessionTreeScreen)
+        await app.sees("branch of session 1", "find the cause", "returned")
+        await app.press("escape", "tab", "up", "s")
+        await app.shows(SessionReaderScreen)
+        await app.sees("Looking inside.")
+
+
+async def test_the_users_branch_and_a_side_question(start: Start, llm: ScriptedLLM) -> None:
+    def answer(body: dict[str, Any]) -> Any:
+        last = json.dumps(body["messages"][-1])
+        if "<transcript>" in last:
+            return Reply("It is blue.", usage=Usage(700, 9))
+        return Reply("Reply to " + ("the goal." if "look aside" in last else "that."))
+
+    llm.always(answer)
+    async with start(size=(120, 40), yolo=True) as app:
+        await app.say("hello")
+        await app.sees("Reply to that.")
+        await app.rests()
+        await app.say("/branch look aside")
+        await app.sees("Reply to the goal.")
+        await app.rests()
+        assert "┊" in line(app.text, "Reply to the goal.") and app.conversation.branches
+        await app.say("/btw which colour?")
+        await app.sees("btw", "which colour?", "709 tokens")
+        assert "It is blue." in app.text or "It is blue." not in line(app.text, "which colour?")
+        await app.say("/return it was nothing")
+        await app.sees("folded to")
+        assert "Reply to the goal." not in app.text and not app.conversation.branches
+        await app.say("/return")
+        await app.sees("This is not a branch")
+        await app.say("and now")
+        await app.rests()
+        sent = json.dumps(llm.requests[-1].body["messages"])
+        assert "it was nothing" in sent and "colour" not in sent
+
+
+async def test_an_open_branch_is_indented_after_a_restart(start: Start, llm: ScriptedLLM) -> None:
+    llm.always(lambda body: Reply("Inside." if "aside" in json.dumps(body["messages"][-1]) else "Outside."))
+    async with start(size=(120, 40), yolo=True) as app:
+        await app.say("hello")
+        await app.sees("Outside.")
+        await app.rests()
+        await app.say("/branch look aside")
+        await app.sees("Inside.")
+        await app.rests()
+    async with start(size=(120, 40), yolo=True, resume_latest=True) as app:
+        await app.sees("Inside.")
+        assert "┊" in line(app.text, "Inside.") and "┊" not in line(app.text, "Outside.")
+        await app.say("/return")
+        await app.sees("folded to")
+        assert "┊" not in app.text
