@@ -48,16 +48,14 @@ class BoundaryStore(Subject):
                 )
                 session_rows.require_session(db, ended.rowcount, parent_id)
             if boundary.trigger == RETURN and fork is None:
-                reopened = db.execute(sql.UPDATE_SESSION, **session_rows.reopened(child))
-                session_rows.require_session(db, reopened.rowcount, child.id)
+                db.execute(sql.UPDATE_SESSION, **session_rows.reopened(child))
             else:
                 session_rows.insert_session(db, child)
             session_rows.refresh_conversation(db, child.root_id)
             if seed is not None:
                 session_rows.append_messages(db, child.id, seed, facts=facts)
-            for one in (boundary, fork):
-                if one is not None:
-                    db.execute(sql.INSERT_BOUNDARY, **session_rows.boundary_to_row(one))
+            for one in filter(None, (boundary, fork)):
+                db.execute(sql.INSERT_BOUNDARY, **session_rows.boundary_to_row(one))
             if ledger:
                 db.execute(sql.INSERT_LEDGER, session_id=child.id, facts=ledger)
             self._save_overrides(child.id, overrides)

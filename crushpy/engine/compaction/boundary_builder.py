@@ -262,11 +262,9 @@ class BoundaryBuilder:
             options.on_stored(answer.result)
         made = boundary_event(boundary, draft.seed)
         self._emit(made)
-        history, before, branches = (seed_message, *tail), session.usage, session.branches
-        size = len(history)
-        session.continue_in(
-            LoadedSession(child, history, draft.overrides, inherited=size, before=before, branches=branches)
-        )
+        history, branches = (seed_message, *tail), session.branches
+        opened = LoadedSession(child, history, draft.overrides, inherited=len(history), branches=branches)
+        session.continue_in(msgspec.structs.replace(opened, before=session.usage))
         return made
 
 

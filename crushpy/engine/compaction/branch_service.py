@@ -58,6 +58,10 @@ class BranchService:
         branches = self._session.branches
         return bool(branches and branches[-1].call_id)
 
+    def left_users(self, before: Sequence[OpenBranch]) -> bool:
+        """Whether the agent returned from a branch of the user's, the innermost one `before`."""
+        return bool(before) and not before[-1].call_id and before[-1] not in self._session.branches
+
     def why_not(self, goal: str) -> str:
         """Why no branch can be opened here; empty if one can."""
         if not self._session.stored:

@@ -195,8 +195,7 @@ class CompactionPolicy:
     async def recover_from_overflow(self, error: ContextOverflow) -> None:
         """Makes the next request smaller than the one that was refused. Raises if nothing helps.
 
-        First truncates old results, then compacts, then carries evidence alone. A reply resets the count. A
-        branch of the agent's returns instead.
+        First truncates old results, then compacts, then carries evidence alone. A branch returns instead.
         """
         if error.limit:
             self._models.learn_window(self._session.info.model, error.limit)

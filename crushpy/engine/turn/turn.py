@@ -145,8 +145,8 @@ class Turn:
             if self._tools.stopped:
                 self._emit(Notice(f"Stopped by a hook: {self._tools.stopped}", "warning"))
                 return "done"
-            if branches and not branches[-1].call_id and branches[-1] not in self._session.branches:
-                return "done"  # the agent returned from the user's branch
+            if self._policy.branches.left_users(branches):
+                return "done"
             if guard.stuck:
                 self._emit(Notice("Stopped: the same call gave the same result ten times.", "warning"))
                 return "loop"
