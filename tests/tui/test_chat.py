@@ -150,7 +150,7 @@ async def test_a_slash_command_switches_the_compaction_method_and_it_is_remember
 async def test_an_unknown_command_is_named_and_the_draft_stays(start: Start, llm: ScriptedLLM) -> None:
     async with start() as app:
         await app.say("/nonsense")
-        await app.until(lambda: "There is no command /nonsense" in app.notices)
+        await app.sees("There is no command /nonsense")
         assert app.chat.prompt.draft == "/nonsense"
         assert not llm.requests
 

@@ -116,7 +116,7 @@ async def test_an_unknown_command_says_what_may_have_been_meant(
 ) -> None:
     async with start() as app:
         await app.say(typed)
-        await app.until(lambda: "Did you mean" in app.notices and meant in app.notices, "the question")
+        await app.sees("Did you mean", meant)
         assert app.chat.prompt.draft == typed
 
 

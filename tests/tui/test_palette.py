@@ -117,6 +117,6 @@ async def test_a_command_that_was_typed_is_recent_too(start: Start) -> None:
         await app.opened()
         await app.say("/status")
         await app.sees("sandbox")
-        await app.press("ctrl+p")
+        await app.press("escape", "ctrl+p")
         await app.shows(PaletteScreen)
         await app.until(lambda: listed(app.chat.app.screen)[:1] == ["Status"], "what was used")

@@ -113,8 +113,10 @@ class PinService:
         return await self._store.pins.remove(self._root, number)
 
     async def listed(self) -> PinList:
-        await asyncio.to_thread(self._gauge.load)
-        pins = self._views(await self._contents(await self._pins()))
+        contents = await self._contents(await self._pins())
+        if contents:
+            await asyncio.to_thread(self._gauge.load)
+        pins = self._views(contents)
         return PinList(pins, sum(pin.tokens for pin in pins), self._limit())
 
     async def texts(self) -> list[str]:
