@@ -28,7 +28,7 @@ from crushpy.core.messages import (
     ToolResult,
     Usage,
 )
-from crushpy.storage.records import StorageError
+from crushpy.storage.records import StorageError, TaskResult
 from crushpy.storage.store import Store
 
 LS = ToolCall("call_1", "bash", {"command": "ls", "deep": [1, None, {"x": 2.5}]})
@@ -79,6 +79,15 @@ async def test_usage_and_message_count_add_up(store: Store) -> None:
     stored = await store.sessions.find(info.id)
     assert stored.usage == Usage(30, 3, 300, 15, 0.75)
     assert stored.message_count == 4
+
+
+async def test_a_task_that_reports_again_keeps_its_first_report(store: Store) -> None:
+    info = a_session()
+    await store.sessions.create(info, said())
+    result = TaskResult("r1", info.id, "the report", 1.0)
+    await store.tasks.add_result(result)
+    await store.tasks.add_result(TaskResult("r1", info.id, "the report again", 2.0))
+    assert await store.tasks.load_results(["r1"]) == {"r1": result}
 
 
 async def test_text_that_is_not_unicode_is_stored_with_a_mark_in_its_place(store: Store) -> None:

@@ -2823,12 +2823,13 @@ LIST_AUDITED_WITHOUT_END: Statement[Any] = Statement(
 INSERT_TASK_RESULT: Statement[Any] = Statement(
     """
     INSERT INTO task_result (id, session_id, raw, context_summary, summary_model, cost, created_at)
-    VALUES (:id, :session_id, :raw, :context_summary, :summary_model, :cost, :created_at)
+    VALUES (:id, :session_id, :raw, :context_summary, :summary_model, :cost, :created_at) ON CONFLICT DO
+    NOTHING
     """,
     """
     INSERT INTO task_result (id, session_id, raw, context_summary, summary_model, cost, created_at)
     VALUES (%(id)s, %(session_id)s, %(raw)s, %(context_summary)s, %(summary_model)s, %(cost)s,
-    %(created_at)s)
+    %(created_at)s) ON CONFLICT DO NOTHING
     """,
     None,
 )

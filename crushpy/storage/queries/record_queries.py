@@ -5,7 +5,7 @@ from sqlmodel import delete, insert, or_, select, update
 
 from crushpy.core.timeline_notes import TimelineNote
 from crushpy.storage import tables as t
-from crushpy.storage.queries import is_one_of, limited, p, read, row, upsert
+from crushpy.storage.queries import insert_or_ignore, is_one_of, limited, p, read, row, upsert
 
 # --- timeline notes
 
@@ -30,7 +30,7 @@ list_audited_without_end = select(_A.root_id).where(_A.root_id.not_in(select(_E.
 # --- tasks
 
 _T, _L = t.TaskResultTable, t.ListedTaskTable
-insert_task_result = insert(_T)
+insert_task_result = insert_or_ignore(_T)  # a task that was taken over may report again
 summarize_task_result = (
     update(_T)
     .where(_T.id == p("result"))
