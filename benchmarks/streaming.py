@@ -76,12 +76,16 @@ def child(part: str) -> None:
     from textual.app import App, ComposeResult
     from textual.widgets import Input
 
+    from crushpy.tui.themes import STRIP_DARK
     from crushpy.tui.transcript.widget import Transcript
 
     figures: dict[str, str] = {}
 
     class Host(App[None]):
         CSS = "Input { dock: bottom; }"
+
+        def get_theme_variable_defaults(self) -> dict[str, str]:
+            return STRIP_DARK
 
         def compose(self) -> ComposeResult:
             yield Transcript()

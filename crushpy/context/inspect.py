@@ -1,7 +1,7 @@
 """What fills the window, part by part: the data behind the inspector."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import msgspec
@@ -17,6 +17,16 @@ _INSTRUCTIONS = re.compile(
     r'(?<!\n)\n*<instructions path="(?P<path>[^"]*)">\n.*?\n</instructions>', re.DOTALL
 )
 NAME_LENGTH = 80
+WINDOW_PARTS: dict[str, tuple[str, ...]] = {
+    "system": ("system",),
+    "tools": ("tool", "skill"),
+    "rules": ("context file", "rules", "pins"),
+    "summary": ("summary", "evidence", "hook"),
+    "conversation": ("user", "assistant", "note"),
+    "tool output": ("tool output",),
+}
+"""The parts of the window in the order in which they are drawn, each with the kinds of rows in it."""
+FREE = "free"
 
 
 class Row(Data, frozen=True, omit_defaults=False):
@@ -84,29 +94,62 @@ def inspect(
         seen = sent <= cached and state != "dropped"
         rows.append(Row(kind, name, tokens, seen, message_id, state, whole or tokens))
 
-    for name, schema in tools:
-        add("tool", name, count(schema))
-    add("system", "system prompt", count(_INSTRUCTIONS.sub("", system)))
-    for block in _INSTRUCTIONS.finditer(system):
-        add("context file", block["path"], count(block[0]))
+    for kind, name, text in fixed_texts(system, tools):
+        add(kind, name, count(text))
     for message in history:
-        seed = next((part for part in message.parts if isinstance(part, Seed)), None)
-        if seed is not None:
-            add("summary", "summary", count(seed.notes + seed.quotes), message.id)
-            if seed.rules:
-                add("rules", "rules", count(seed.rules), message.id)
-            if seed.pins:
-                add("pins", "pins", count(seed.pins), message.id)
-            for one in seed.loaded:
-                add(one.kind, one.name, count(one.text), message.id)
-            add("evidence", "evidence", count(seed.evidence), message.id)
-        else:
+        texts = seed_texts(message)
+        for kind, name, text in texts:
+            add(kind, name, count(text), message.id)
+        if not texts:
             state = states.get(message.id, "")
             shown = sum(size(one) for one in apply_overrides((message,), overrides))
-            add(_kind(message), _name(message), shown, message.id, state, size(message))
+            add(kind_of(message), _name(message), shown, message.id, state, size(message))
     offered = old_views(history, overrides, cwd=cwd, size=size)
     thoughtful = {message.id for message in history if message.has_bound_thinking}
     return Inspection(budget, tuple(_with_costs(rows, thoughtful)), old_views=offered)
+
+
+def fixed_texts(system: str, tools: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str, str]]:
+    """What precedes the messages: kind, name and text of each row."""
+    for name, schema in tools:
+        yield "tool", name, schema
+    yield "system", "system prompt", _INSTRUCTIONS.sub("", system)
+    for block in _INSTRUCTIONS.finditer(system):
+        yield "context file", block["path"], block[0]
+
+
+def seed_texts(message: Message) -> list[tuple[str, str, str]]:
+    """Kind, name and text of each row of a seed; none for other messages."""
+    seed = next((part for part in message.parts if isinstance(part, Seed)), None)
+    if seed is None:
+        return []
+    return [
+        ("summary", "summary", seed.notes + seed.quotes),
+        *([("rules", "rules", seed.rules)] if seed.rules else []),
+        *([("pins", "pins", seed.pins)] if seed.pins else []),
+        *((one.kind, one.name, one.text) for one in seed.loaded),
+        ("evidence", "evidence", seed.evidence),
+    ]
+
+
+def window_parts(by_kind: Mapping[str, int], budget: Budget) -> dict[str, int]:
+    """Tokens of each part of the window, and what is free: together the window. Counts are scaled to what is
+    used, which the provider may have reported."""
+    counts = dict.fromkeys(WINDOW_PARTS, 0)
+    for kind, tokens in by_kind.items():
+        counts[part_of(kind)] += tokens
+    counted, so_far, placed = sum(counts.values()) or 1, 0, 0
+    found: dict[str, int] = {}
+    for part, tokens in counts.items():
+        so_far += tokens
+        found[part] = budget.used * so_far // counted - placed
+        placed += found[part]
+    return found | {FREE: budget.window - placed}
+
+
+def part_of(kind: str) -> str:
+    """The part of the window that a kind of row belongs to."""
+    return next((part for part, kinds in WINDOW_PARTS.items() if kind in kinds), "conversation")
 
 
 def _with_costs(rows: Sequence[Row], thoughtful: set[str]) -> list[Row]:
@@ -121,7 +164,7 @@ def _with_costs(rows: Sequence[Row], thoughtful: set[str]) -> list[Row]:
     return found[::-1]
 
 
-def _kind(message: Message) -> str:
+def kind_of(message: Message) -> str:
     if message.role == "tool":
         return "tool output"
     return "note" if all(isinstance(part, Note) for part in message.parts) else message.role

@@ -32,7 +32,7 @@ APP_COMMANDS: tuple[AppCommand, ...] = (
     AppCommand(
         "Select Compaction Method",
         "select_compaction",
-        "Who decides when to compact: crushpy (auto) or the model (llm).",
+        "Who decides when to compact: crushpy or the model.",
         "compaction",
         "[auto|llm]",
         "ctrl+t",
@@ -61,7 +61,7 @@ APP_COMMANDS: tuple[AppCommand, ...] = (
     AppCommand(
         "Pin",
         "pin",
-        "Carry a text or a file verbatim across every compaction.",
+        "Keep a text or a file verbatim in every compaction.",
         "pin",
         "TEXT|@FILE",
     ),
@@ -70,7 +70,7 @@ APP_COMMANDS: tuple[AppCommand, ...] = (
     AppCommand(
         "Edit Summary Template",
         "edit_template",
-        "Edit the sections of summaries; applies from the next compaction on.",
+        "Edit the sections of later summaries.",
         "template",
     ),
     AppCommand(
@@ -90,6 +90,13 @@ APP_COMMANDS: tuple[AppCommand, ...] = (
         aliases=("resume",),
     ),
     AppCommand(
+        "Resume Last",
+        "resume_last",
+        "Resume the latest conversation of this folder.",
+        "continue",
+        key="f2",
+    ),
+    AppCommand(
         "Lineage",
         "lineage",
         "The tree of this conversation's sessions and branches.",
@@ -99,12 +106,12 @@ APP_COMMANDS: tuple[AppCommand, ...] = (
     AppCommand(
         "Undo Changes",
         "undo_files",
-        "Undo the file changes of the last turn; shows the diff first.",
+        "Undo the last turn's file changes; shows the diff.",
         "undo",
         "[FILE|all]",
     ),
     AppCommand("Redo Changes", "redo_files", "Redo undone changes.", "redo", "[FILE|all]"),
-    AppCommand("Rewind", "rewind", "Go back to one of your prompts: conversation, files or both.", "rewind"),
+    AppCommand("Rewind", "rewind", "Go back to a prompt: conversation, files or both.", "rewind"),
     AppCommand("Undo Compaction", "undo_boundary", "Undo the last compaction.", "undo-boundary"),
     AppCommand(
         "Search",
@@ -118,7 +125,7 @@ APP_COMMANDS: tuple[AppCommand, ...] = (
     AppCommand(
         "Cost",
         "show_cost",
-        "Tokens and money: this conversation, the forecast, and the last days.",
+        "Tokens and money: here, forecast and past days.",
         "cost",
         "[days]",
     ),

@@ -15,7 +15,7 @@ from crushpy.tui.notify import save_title
 from crushpy.tui.screens.chat import ChatScreen
 from crushpy.tui.terminal.raw_mode import EarlyKeys, count_colours, guess_light_background
 from crushpy.tui.textual_adapter import AdaptedApp, BackgroundReported
-from crushpy.tui.themes import OWN_THEMES, TERMINAL_THEMES, fitting_theme
+from crushpy.tui.themes import OWN_THEMES, STRIP_DARK, STRIP_LIGHT, TERMINAL_THEMES, fitting_theme
 from crushpy.util.processes import ENDING_SIGNALS
 
 if TYPE_CHECKING:
@@ -95,6 +95,9 @@ class CrushpyApp(AdaptedApp):
     def available_themes(self) -> "dict[str, Theme]":
         return super().available_themes | TERMINAL_THEMES | OWN_THEMES
 
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return STRIP_DARK if self.current_theme.dark else STRIP_LIGHT
+
     def get_default_screen(self) -> Screen[str | None]:
         self._chat = ChatScreen(self._options, self.early_keys.typed, self._images)
         return self._chat
@@ -152,6 +155,7 @@ class CrushpyApp(AdaptedApp):
                 text = f"keys.{action}: {key!r} is not a key. Examples of keys: f5, ctrl+g."
                 self.chat.say(text, warning=True)
         self.set_keymap(self.keys)
+        self.chat.chip.key = self.keys.get("switch_mode", self.chat.chip.key)
 
     def describe_crash(self, error: BaseException | None) -> str:
         log.error("the app failed", exc_info=error)

@@ -4,31 +4,40 @@ import asyncio
 import time
 from contextlib import suppress
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 import msgspec
+from rich.cells import cell_len
+from textual.geometry import Size
 
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Data
 from crushpy.security.sanitize import one_line
 from crushpy.tui.items import GreetingItem, GreetingLine, NoticeItem
 from crushpy.tui.status_presenter import home_relative
+from crushpy.tui.terminal.raw_mode import is_ascii_only
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.transcript.render.canvas import MAX_PROSE_COLUMNS
+from crushpy.tui.widgets.context_strip import strip_cells, strip_spans
+from crushpy.tui.widgets.status_bar import short
 
 if TYPE_CHECKING:
     from crushpy.engine.conversation import Conversation
     from crushpy.tui.transcript.widget import Transcript
 
-TRY = (
-    ("Explain this project", "a prompt in your own words"),
-    ("@", "names a file, ! runs a shell command, / lists all commands"),
-    ("Ctrl+P", "all commands; ? shows the keys"),
+WORDMARK = (
+    "█▀▀ █▀█ █ █ █▀▀ █ █ █▀█ █ █",
+    "█   █▀▄ █ █ ▀▀█ █▀█ █▀▀ ▀█▀",
+    "▀▀▀ ▀ ▀ ▀▀▀ ▀▀▀ ▀ ▀ ▀    ▀ ",
 )
-LABEL_COLUMNS = 11
-MIN_ROWS = 16
-"""In a terminal with fewer rows no card is shown."""
-MIN_ROWS_FOR_LONG_CARD = 30
+KEYS = "? keys   Ctrl+P commands   @ file   ! shell"
+LABEL_COLUMNS = 10
+MAX_COLUMNS = 64
+MIN_ROWS, MIN_ROWS_FOR_WORDMARK = 16, 22
+"""In a terminal with fewer rows no card is shown, or one without the wordmark and empty lines."""
+ROWS_BELOW = 6
+"""Rows of the strip, the prompt and the lines around them."""
 LAST_CONVERSATION_DELAY_S = 0.3
 """Delay before the hint about the previous conversation."""
 WELCOME = (
@@ -53,8 +62,10 @@ class Greeting(Data, frozen=True):
     """Names of the context files the agent has read."""
     last: str = ""
     """The last conversation of this folder, and when; empty if there was none."""
-    no_sandbox: str = ""
-    """Why commands run without a sandbox, and what to do about it; empty if they do not."""
+    sandbox: str = "…"
+    """What commands run in; why there is none, and what to do about it; empty if none is wanted."""
+    window: int = 0
+    thresholds: tuple[float, ...] = ()
 
     @property
     def where(self) -> str:
@@ -72,15 +83,15 @@ class Greeter:
         self._welcome_key: int | None = None
 
     @property
-    def _rows(self) -> int:
-        return app_of(self._view).size.height
+    def _size(self) -> Size:
+        return app_of(self._view).size
 
     def show_card(self, conversation: "Conversation") -> None:
         """Shows the card of a new conversation if the terminal is tall enough."""
-        if not conversation.history and self._rows >= MIN_ROWS:
+        if not conversation.history and self._size.height >= MIN_ROWS:
             self.end_card()
             self._greeting = make_greeting(conversation)
-            self.card_key = self._view.add(_card(self._greeting, self._rows))
+            self.card_key = self._view.add(card(self._greeting, self._size))
             self._view.run_worker(self._add_last(conversation), group="greeting", exclusive=True)
 
     async def _add_last(self, conversation: "Conversation") -> None:
@@ -88,14 +99,15 @@ class Greeter:
         await asyncio.sleep(LAST_CONVERSATION_DELAY_S)
         last = await describe_last(conversation)
         why_not = await asyncio.to_thread(lambda: conversation.why_no_sandbox)
-        if self._greeting is not None and (last or why_not):
-            self._greeting = msgspec.structs.replace(self._greeting, last=last, no_sandbox=why_not)
+        sandbox = f"none, commands ask: {why_not}" if why_not else conversation.sandbox
+        if self._greeting is not None:
+            self._greeting = msgspec.structs.replace(self._greeting, last=last, sandbox=sandbox)
             self.fit_card()
 
     def fit_card(self) -> None:
         """Chooses the card for the present number of rows."""
         if self.card_key is not None and self._greeting is not None:
-            item = _card(self._greeting, self._rows)
+            item = card(self._greeting, self._size)
             if item != self._view.item(self.card_key):
                 self._view.replace(self.card_key, item)
 
@@ -134,8 +146,17 @@ def make_greeting(conversation: "Conversation") -> Greeting:
     info = conversation.info
     cwd, files = Path(info.cwd), map(Path, instruction_files(info.system))
     names = [str(one.relative_to(cwd)) if one.is_relative_to(cwd) else home_relative(one) for one in files]
-    folder, branch = home_relative(cwd), git_branch(cwd)
-    return Greeting(__version__, folder, branch, info.model, info.compaction, tuple(names))
+    context = conversation.context
+    return Greeting(
+        __version__,
+        home_relative(cwd),
+        git_branch(cwd),
+        info.model,
+        info.compaction,
+        tuple(names),
+        window=context.budget().window,
+        thresholds=context.thresholds,
+    )
 
 
 async def describe_last(conversation: "Conversation") -> str:
@@ -152,54 +173,34 @@ async def describe_last(conversation: "Conversation") -> str:
     return f"“{rows[0].title[:60]}”, {ago if ago == 'now' else f'{ago} ago'}"
 
 
-def _card(greeting: Greeting, rows: int) -> GreetingItem:
-    return (card if rows >= MIN_ROWS_FOR_LONG_CARD else short_card)(greeting)
-
-
-def short_card(greeting: Greeting) -> GreetingItem:
-    """The card in three rows."""
-    about = [
-        f"reads {', '.join(map(one_line, greeting.files))}" if greeting.files else "no AGENTS.md here: /init"
-    ]
-    about += [f"last here: {one_line(greeting.last)}"] if greeting.last else []
-    about += [f"no sandbox: {one_line(greeting.no_sandbox)}"] if greeting.no_sandbox else []
-    keys = "? keys  Ctrl+P commands  @ file  ! shell command"
-    return GreetingItem(
-        (
-            (*_name(greeting), (f"  {greeting.where}", "text")),
-            ((f"  {' · '.join(about)}", "muted"),),
-            ((f"  {keys}", "muted"),),
-        )
+def card(greeting: Greeting, size: Size) -> GreetingItem:
+    """The card in the middle of the transcript, row by row."""
+    columns = min(MAX_COLUMNS, size.width - 4)
+    roomy = size.height >= MIN_ROWS_FOR_WORDMARK
+    name = f"crushpy {greeting.version} · {greeting.where}"
+    lines = [_centred(line, "cursor", columns) for line in WORDMARK if roomy and not is_ascii_only()]
+    lines += [_centred(name, "muted" if lines else "cursor", columns), ()]
+    lines.append(strip_spans(strip_cells({}, columns, greeting.thresholds)))
+    about = " · ".join(
+        [f"{short(greeting.window)} window", *map("compacts at {:.0%}".format, greeting.thresholds)]
     )
+    lines += [_centred(about, "muted", columns), ()] if roomy else []
+    rows = {
+        "model": f"{one_line(greeting.model)} · compaction {greeting.method}",
+        "sandbox": one_line(greeting.sandbox) or "none: commands run with your privileges",
+        "reads": ", ".join(map(one_line, greeting.files)) or "no AGENTS.md here; /init writes one",
+        "last here": f"{one_line(greeting.last)} · F2 resumes it" if greeting.last else "",
+    }
+    for label, text in rows.items():
+        for number, line in enumerate(wrap(text, max(20, columns - LABEL_COLUMNS))):
+            lines.append(((f"{'' if number else label:<{LABEL_COLUMNS}}", "muted"), (line, "text")))
+    lines += [(), _centred(KEYS, "muted", columns)]
+    above = max(0, (size.height - ROWS_BELOW - len(lines)) // 2) if roomy else 0
+    return GreetingItem((*([()] * above), *lines), columns)
 
 
-def card(greeting: Greeting) -> GreetingItem:
-    """The card, row by row."""
-    files = ", ".join(map(one_line, greeting.files)) or "no AGENTS.md here; /init writes one"
-    lines: list[GreetingLine] = [
-        _name(greeting),
-        ((f"  {greeting.where}", "text"),),
-        (),
-        _line("model", f"{one_line(greeting.model)} · compaction {greeting.method}"),
-        _line("reads", files),
-    ]
-    if greeting.last:
-        lines.append(_line("last here", f"{one_line(greeting.last)} · /sessions resumes it"))
-    if greeting.no_sandbox:
-        lines.append(_line("sandbox", f"none, commands ask: {one_line(greeting.no_sandbox)}"))
-    lines.append(())
-    for number, (what, why) in enumerate(TRY):
-        label = "try" if not number else ""
-        lines.append(((f"  {label:<{LABEL_COLUMNS}}", "muted"), (what, "running"), (f"  {why}", "muted")))
-    return GreetingItem(tuple(lines))
-
-
-def _name(greeting: Greeting) -> GreetingLine:
-    return (("◆ crushpy", "cursor"), (f" {greeting.version}", "muted"))
-
-
-def _line(label: str, text: str) -> GreetingLine:
-    return ((f"  {label:<{LABEL_COLUMNS}}", "muted"), (text, "text"))
+def _centred(text: str, style: str, columns: int) -> GreetingLine:
+    return ((" " * ((columns - cell_len(text)) // 2) + text, style),)
 
 
 async def unfinished_list(conversation: "Conversation", width: int) -> NoticeItem | None:

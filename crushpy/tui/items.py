@@ -141,14 +141,16 @@ class ErrorItem(messages.Data, frozen=True):
     hint: str = ""
 
 
-GreetingLine = tuple[tuple[str, Literal["text", "muted", "running", "cursor"]], ...]
+GreetingLine = tuple[tuple[str, str], ...]
 """Words, each with the name of its style in the transcript."""
 
 
 class GreetingItem(messages.Data, frozen=True):
-    """Version, folder, model and suggestions, at the top of a new conversation."""
+    """Version, folder, model and suggestions, in the middle of a new conversation."""
 
     lines: tuple[GreetingLine, ...]
+    columns: int = 0
+    """Their width; they are centred."""
 
     @property
     def text(self) -> str:

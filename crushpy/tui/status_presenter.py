@@ -1,4 +1,4 @@
-"""Updates the status bar from events and from the state of the conversation."""
+"""Updates status bar, context strip and mode chip from events and from the state of the conversation."""
 
 import asyncio
 import os
@@ -13,7 +13,9 @@ import msgspec
 from crushpy.context.forecast import turns_left_hint
 from crushpy.core import events
 from crushpy.security.sanitize import one_line
-from crushpy.tui.widgets.status_bar import MODE_WORDS, Reading, StatusBar
+from crushpy.tui.widgets.context_strip import ContextStrip
+from crushpy.tui.widgets.mode_chip import ModeChip
+from crushpy.tui.widgets.status_bar import Reading, StatusBar
 
 if TYPE_CHECKING:
     from crushpy.engine.conversation import Conversation
@@ -36,10 +38,10 @@ _REFRESHED_BY = (
 
 
 class StatusPresenter:
-    """Sets the bar's state when something changed: nothing is drawn while the agent is idle."""
+    """Sets the widgets' state when something changed: nothing is drawn while the agent is idle."""
 
-    def __init__(self, bar: StatusBar) -> None:
-        self._bar = bar
+    def __init__(self, bar: StatusBar, strip: ContextStrip, chip: ModeChip) -> None:
+        self._bar, self._strip, self._chip = bar, strip, chip
         self._conversation: Conversation | None = None
         self._questions: set[str] = set()
         self._reading_due = False
@@ -48,7 +50,7 @@ class StatusPresenter:
 
     def follow(self, conversation: "Conversation", *, yolo: bool) -> None:
         self._conversation = conversation
-        self.set(yolo=yolo)
+        self._chip.yolo = yolo
         self._locate(conversation)
         self.refresh()
 
@@ -65,13 +67,13 @@ class StatusPresenter:
         info = conversation.info
         if not conversation.busy:
             self._clear_questions()
+        self._chip.mode = conversation.mode
         self.set(
             model=info.model,
             method=info.compaction,
             generation=info.generation,
             cost=conversation.usage.cost,
             jobs=len(conversation.running_jobs),
-            mode=MODE_WORDS[conversation.mode] if info.mode or conversation.mode != "ask" else "",
             reading=_reading(conversation),
             forecast=turns_left_hint(conversation.context.forecast(costs=False)),
         )
@@ -154,13 +156,14 @@ class StatusPresenter:
     def set(self, **changes: object) -> None:
         """Changes fields of the bar's state."""
         self._bar.state = msgspec.structs.replace(self._bar.state, **changes)
+        self._strip.reading = self._bar.state.reading
 
 
 def _reading(conversation: "Conversation") -> Reading:
-    budget = conversation.context.budget()
-    return Reading(
-        budget.used, budget.window, budget.estimated, budget.window_known, conversation.context.preparation
-    )
+    context = conversation.context
+    budget, parts = context.parts()
+    known = budget.used, budget.window, budget.estimated, budget.window_known
+    return Reading(*known, context.preparation, parts, context.thresholds)
 
 
 def home_relative(path: Path) -> str:

@@ -17,20 +17,28 @@ ROLES = (
 )
 
 
-def _theme(name: str, colours: str, **variables: str) -> Theme:
-    """A theme with a colour for each of `ROLES`. The colours of texts and borders that are not among the
-    variables are derived from the main ones."""
-    roles = dict(zip(ROLES, colours.split(), strict=True))
+def _theme(name: str, **colours: str) -> Theme:
+    """A theme with a colour for each of `ROLES`; the others are variables. Colours of texts and borders that
+    are not among them are derived from the main ones."""
+    roles = {role: colours.pop(role) for role in ROLES}
     texts = ("primary", "secondary", "success", "warning", "error")
     named = {f"text-{role}": roles[role] for role in texts} | {"text-accent": roles["primary"]}
-    named |= {name.replace("_", "-"): value for name, value in variables.items()}
+    named |= {name.replace("_", "-"): value for name, value in colours.items()}
     derived = {"border": roles["primary"], "footer-key-foreground": named["text-primary"]}
     return Theme(name=name, dark="dark" in name, accent=roles["primary"], variables=derived | named, **roles)
 
 
 DARK = _theme(
     "crushpy-dark",
-    "#4ad2c0 #a9b1d0 #e6e8f0 #13151d #1c1f2a #282c3a #9bd06b #f0c35a #ff7b86",
+    primary="#4ad2c0",
+    secondary="#a9b1d0",
+    foreground="#e6e8f0",
+    background="#13151d",
+    surface="#1c1f2a",
+    panel="#282c3a",
+    success="#9bd06b",
+    warning="#f0c35a",
+    error="#ff7b86",
     text_muted="#a2a8bd",
     text_disabled="#959bb0",
     text_secondary="#b9c0dc",
@@ -43,7 +51,15 @@ DARK = _theme(
 )
 LIGHT = _theme(
     "crushpy-light",
-    "#006d62 #4a5170 #22242d #fbfaf7 #f0eee8 #e4e1d8 #2c6b2f #7a4f00 #a8201a",
+    primary="#006d62",
+    secondary="#4a5170",
+    foreground="#22242d",
+    background="#fbfaf7",
+    surface="#f0eee8",
+    panel="#e4e1d8",
+    success="#2c6b2f",
+    warning="#7a4f00",
+    error="#a8201a",
     text_muted="#565b6b",
     text_disabled="#5c6171",
     text_primary="#00665c",
@@ -56,7 +72,15 @@ LIGHT = _theme(
 )
 DARK_256 = _theme(
     "crushpy-dark-256",
-    "#5fd7af #afafd7 #e4e4e4 #121212 #1c1c1c #303030 #87d75f #ffd75f #ff8787",
+    primary="#5fd7af",
+    secondary="#afafd7",
+    foreground="#e4e4e4",
+    background="#121212",
+    surface="#1c1c1c",
+    panel="#303030",
+    success="#87d75f",
+    warning="#ffd75f",
+    error="#ff8787",
     text_muted="#a8a8a8",
     text_disabled="#a8a8a8",
     block_cursor_background="#005f5f",
@@ -67,7 +91,15 @@ DARK_256 = _theme(
 )
 LIGHT_256 = _theme(
     "crushpy-light-256",
-    "#005f5f #4e4e4e #1c1c1c #ffffff #eeeeee #e4e4e4 #005f00 #5f5f00 #af0000",
+    primary="#005f5f",
+    secondary="#4e4e4e",
+    foreground="#1c1c1c",
+    background="#ffffff",
+    surface="#eeeeee",
+    panel="#e4e4e4",
+    success="#005f00",
+    warning="#5f5f00",
+    error="#af0000",
     text_muted="#585858",
     text_disabled="#585858",
     block_cursor_background="#d7ffff",
@@ -78,12 +110,42 @@ LIGHT_256 = _theme(
 )
 
 OWN_THEMES = {theme.name: theme for theme in (DARK, LIGHT, DARK_256, LIGHT_256)}
+
+STRIP_DARK = {
+    "strip-system": "#5f86d9",
+    "strip-tools": "#8f7fd8",
+    "strip-rules": "#cf7fb0",
+    "strip-summary": "#4ad2c0",
+    "strip-conversation": "#9bd06b",
+    "strip-tool-output": "#dba552",
+    "strip-free": "#2f3445",
+}
+"""The parts of the context strip in a dark theme; every theme has these variables."""
+STRIP_LIGHT = {
+    "strip-system": "#3467c2",
+    "strip-tools": "#7457c0",
+    "strip-rules": "#b5478c",
+    "strip-summary": "#00857a",
+    "strip-conversation": "#5a8f2a",
+    "strip-tool-output": "#b97a10",
+    "strip-free": "#d6d2c6",
+}
+STRIP_16 = {
+    "strip-system": "ansi_blue",
+    "strip-tools": "ansi_magenta",
+    "strip-rules": "ansi_bright_magenta",
+    "strip-summary": "ansi_cyan",
+    "strip-conversation": "ansi_green",
+    "strip-tool-output": "ansi_yellow",
+}
 _CURSORS = {"ansi-dark": ("ansi_bright_white", "ansi_blue"), "ansi-light": ("ansi_black", "ansi_bright_cyan")}
 TERMINAL_THEMES = {
     name: replace(
         BUILTIN_THEMES[name],
         variables={
             **BUILTIN_THEMES[name].variables,
+            **STRIP_16,
+            "strip-free": "ansi_bright_black" if name == "ansi-dark" else "ansi_white",
             "block-cursor-foreground": text,
             "block-cursor-background": ground,
             "block-cursor-blurred-background": ground,

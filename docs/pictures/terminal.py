@@ -79,7 +79,7 @@ class Terminal:
     def _screen(self) -> str:
         reading, writing = os.pipe()
         self._start(
-            *("Xvfb", "-displayfd", str(writing), "-screen", "0", "1600x1000x24", "-nolisten", "tcp"),
+            *("Xvfb", "-displayfd", str(writing), "-screen", "0", "2000x1200x24", "-nolisten", "tcp"),
             pass_fds=(writing,),
         )
         os.close(writing)

@@ -63,6 +63,11 @@ class Driven:
         return "\n".join(str(one.message) for one in self.app._notifications)
 
     @property
+    def mode_shown(self) -> str:
+        """The word on the chip at the prompt's left."""
+        return self.chat.chip.render().plain.split()[0]
+
+    @property
     def approval(self) -> ApprovalPanel | None:
         return next(iter(self.chat.query(ApprovalPanel)), None)
 

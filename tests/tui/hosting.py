@@ -9,6 +9,8 @@ from textual.app import App
 from textual.pilot import Pilot
 from textual.screen import Screen
 
+from crushpy.tui.themes import STRIP_DARK
+
 SIZES = [(80, 24), (40, 12)]
 EVIL = "[bold]x[/] [@click=app.quit]y \x1b]52;c;aGk=\x07\x1b[31mred \u202etxet"
 """Markup that would act, escape sequences, and letters that turn others round."""
@@ -22,6 +24,9 @@ class Host(App[None]):
         super().__init__()
         self._first = screen
         self.results: list[Any] = []
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return STRIP_DARK
 
     def on_mount(self) -> None:
         self.push_screen(self._first, self.results.append)

@@ -11,12 +11,14 @@ __all__ = ["start"]
 WRITE = Call("write", {"file_path": "made.txt", "content": "made\n"})
 
 
-async def test_shift_tab_goes_round_the_modes_and_the_status_line_says_which(start: Start) -> None:
+async def test_shift_tab_goes_round_the_modes_and_the_chip_at_the_prompt_says_which(start: Start) -> None:
     async with start() as app:
-        assert "plan mode" not in app.text
-        for words in ("edits allowed", "plan mode", "ask", "edits allowed"):
+        for word in ("edits", "plan", "ask", "edits"):
             await app.press("shift+tab")
-            await app.until(lambda words=words: words in app.text.splitlines()[-1], words)
+            await app.until(lambda word=word: app.mode_shown == word, word)
+            lines = app.text.splitlines()
+            (row,) = [at for at, line in enumerate(lines) if line.startswith(f"  {word} ")]
+            assert lines[row + 1].startswith(" Shift+Tab")
 
 
 async def test_a_plan_is_accepted_with_edits_allowed(start: Start, llm: ScriptedLLM, workspace: Path) -> None:
@@ -25,7 +27,8 @@ async def test_a_plan_is_accepted_with_edits_allowed(start: Start, llm: Scripted
         await app.say("plan it")
         await app.sees("The plan is ready", "Esc stays in plan mode")
         await app.press("2")
-        await app.sees("Made.", "edits allowed")
+        await app.sees("Made.")
+        assert app.mode_shown == "edits"
         assert "The plan is ready" not in app.text
     assert (workspace / "made.txt").read_text() == "made\n"
 
@@ -66,7 +69,8 @@ async def test_esc_leaves_the_plan_and_it_is_offered_again_after_a_resume(
         await app.sees_no("The plan is ready")
         assert app.conversation.mode == "plan"
     async with start(resume_latest=True) as app:
-        await app.sees("The plan is ready", "plan mode")
+        await app.sees("The plan is ready")
+        assert app.mode_shown == "plan"
 
 
 async def test_a_question_that_stands_is_not_answered_into_plan_mode(
@@ -77,7 +81,7 @@ async def test_a_question_that_stands_is_not_answered_into_plan_mode(
         await app.say("make it")
         await app.asked()
         await app.press("shift+tab", "shift+tab")
-        await app.sees("plan mode")
+        await app.until(lambda: app.mode_shown == "plan", "plan")
         await app.asked()
         await app.press("y")
         await app.sees("Not made.")
@@ -92,7 +96,7 @@ async def test_the_mode_can_be_switched_while_the_agent_works(
         await app.say("make it")
         await app.sees("I am about to")
         await app.press("shift+tab")
-        await app.sees("plan mode")
+        await app.until(lambda: app.mode_shown == "plan", "plan")
         llm.release()
         await app.sees("A plan.")
     assert not (workspace / "made.txt").exists()
@@ -102,13 +106,13 @@ async def test_the_mode_can_be_switched_while_the_agent_works(
 async def test_a_new_conversation_goes_on_planning_but_asks_about_edits_again(start: Start) -> None:
     async with start() as app:
         await app.press("shift+tab")
-        await app.sees("edits allowed")
+        await app.until(lambda: app.mode_shown == "edits", "edits")
         await app.say("/new")
-        await app.sees_no("edits allowed")
+        await app.until(lambda: app.mode_shown != "edits", "another mode")
         await app.press("shift+tab", "shift+tab")
-        await app.sees("plan mode")
+        await app.until(lambda: app.mode_shown == "plan", "plan")
         before = app.conversation
         await app.say("/new")
         await app.until(lambda: app.chat.conversation not in (None, before), "the new one")
-        await app.sees("plan mode")
+        await app.until(lambda: app.mode_shown == "plan", "plan")
         assert app.conversation.mode == "plan"

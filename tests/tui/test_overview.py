@@ -86,7 +86,7 @@ async def test_init_has_the_agent_write_instructions_and_shows_them_first(
         assert not (workspace / "AGENTS.md").exists()
         await app.press("escape")
         await app.until(lambda: not app.conversation.busy and app.conversation.mode == "edits", "its mode")
-        await app.sees("edits allowed")
+        await app.until(lambda: app.mode_shown == "edits", "the chip")
     async with start(resume_latest=True) as app:
         assert app.conversation.mode == "edits"
     assert "AGENTS.md" in json.dumps(llm.requests[0].body["messages"])

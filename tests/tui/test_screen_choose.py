@@ -26,7 +26,7 @@ async def test_the_row_of_the_cursor_is_in_view_at_every_size(size: tuple[int, i
 @pytest.mark.parametrize("size", SIZES)
 async def test_the_keys_are_named(size: tuple[int, int]) -> None:
     async with shown(dialog(), size) as screen:
-        assert "Enter choose  Esc cancel" in screen.text
+        assert "Enter Choose  Esc Cancel" in screen.text
         await screen.press("escape")
         assert screen.results == [None]
 

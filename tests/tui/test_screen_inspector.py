@@ -1,7 +1,6 @@
 """What fills the window, drawn: from made-up figures, and from a real conversation."""
 
 import asyncio
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ from support.talk import Talks
 
 from crushpy.context.budget import Budget
 from crushpy.context.inspect import Inspection, Row
-from crushpy.tui.screens.inspector import ContextControls, InspectorScreen, bar, threshold_marks
+from crushpy.tui.screens.inspector import ContextControls, InspectorScreen
 
 ROWS = (
     Row("tool", "bash", 500, True),
@@ -35,7 +34,9 @@ async def test_the_figures_the_bar_and_the_keys_are_there_at_every_size(size: tu
         assert "~50,000 of 100,000? tokens" in screen.text
         assert "auto" in screen.text
         if size[1] >= 16:  # below, the rows go before the bar
-            assert screen.lines[1].count("·") == (size[0] - 2) // 2
+            free = screen.lines[2].count("▀")
+            assert free == size[0] - 4 - len(THRESHOLDS)
+            assert "75% auto" in screen.text and "90% fallback" in screen.text
         for key in ("s Largest first or in order", "k Kinds or parts", "r Refresh", "Esc Close"):
             assert key in screen.text
         await screen.press("escape")
@@ -82,37 +83,12 @@ async def test_foreign_text_is_shown_and_does_nothing() -> None:
         assert "\x1b" not in screen.text
 
 
-@pytest.mark.parametrize("width", [1, 5, 38, 78, 298])
-@pytest.mark.parametrize("used", [0, 1, 49_999, 100_000])
-def test_the_bar_is_as_long_as_the_gauge_says(width: int, used: int) -> None:
-    drawn = bar(Inspection(Budget(used, 100_000, True, True), ROWS), width).plain
-    assert len(drawn) == width
-    assert drawn.count("·") == width - round(used / 100_000 * width)
-
-
-def test_neighbours_in_the_bar_differ_without_colours() -> None:
-    from crushpy.tui.screens.inspector import KINDS
-
-    glyphs = [glyph for glyph, _ in KINDS.values()]
-    assert all(one != other for one, other in pairwise(glyphs))
-
-
-@pytest.mark.parametrize("width", [1, 5, 20, 38, 78, 298])
-def test_every_threshold_has_its_mark_below_the_bar(width: int) -> None:
-    line = threshold_marks(THRESHOLDS, width).plain
-    assert len(line) == width
-    for share in THRESHOLDS.values():
-        assert line[min(width - 1, round(share * width))] == "▲"
-    if width >= 78:
-        assert "▲75% auto" in line
-
-
 async def test_a_real_conversation_is_shown_part_by_part(talks: Talks, llm: ScriptedLLM) -> None:
     llm.always("An answer of some words.")
     talk = await talks()
     await talk.ask("What is this about?")
     async with shown(
-        InspectorScreen(talk.conversation.context.inspect, talk.conversation.info.compaction)
+        InspectorScreen(talk.conversation.context.inspect, talk.conversation.info.compaction), (80, 40)
     ) as screen:
         await screen.press("s", "t")
         for part in ("system", "bash", "What is this about?", "An answer of some words."):

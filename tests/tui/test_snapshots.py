@@ -129,6 +129,7 @@ def picture(
     for name, value in {"CRUSHPY_SMALL_MODEL": "demo/tour", **llm.env}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("TZ", "UTC")
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
     monkeypatch.setenv("CRUSHPY_SANDBOX__MODE", "off")  # the same with and without one
     time.tzset()
     _freeze(monkeypatch)
@@ -442,7 +443,7 @@ def test_a_plan(picture: Picture, llm: ScriptedLLM) -> None:
 
     async def act(app: Driven) -> None:
         await app.press("shift+tab", "shift+tab")
-        await app.sees("plan mode")
+        await app.until(lambda: app.mode_shown == "plan", "plan")
         await app.say("use the reduced rate")
         await app.sees("Run the tests.")
         await app.rests()

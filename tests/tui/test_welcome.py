@@ -55,17 +55,21 @@ async def test_a_dialog_that_is_left_leaves_the_greeting(start: Start) -> None:
     async with start(size=(120, 36), pick=True) as app:
         await app.shows(SessionsScreen)
         await app.press("escape")
-        await app.sees("◆ crushpy", "Explain this project")
+        await app.sees("crushpy 0", "Ctrl+P commands")
         await app.say("/status")
         await app.sees("sandbox")
-        await app.sees_no("◆ crushpy")
+        await app.sees_no("crushpy 0")
 
 
-async def test_the_last_conversation_is_a_command_away(start: Start, llm: ScriptedLLM) -> None:
+async def test_the_last_conversation_is_a_key_away(start: Start, llm: ScriptedLLM) -> None:
     llm.script("Hello.")
     async with start(size=(120, 36)) as app:
         await app.say("greet me")
         await app.sees("Hello.")
         await app.rests()
         await app.say("/new")
-        await app.sees("“greet me”", "/sessions resumes it")
+        await app.sees("“greet me”", "F2 resumes it")
+        await app.press("f2")
+        await app.sees("Hello.")
+        await app.press("f2")
+        await app.sees("There is no later conversation in this folder.")

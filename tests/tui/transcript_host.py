@@ -23,6 +23,7 @@ from crushpy.tui.items import (
     TranscriptItem,
     UserItem,
 )
+from crushpy.tui.themes import STRIP_DARK
 from crushpy.tui.transcript.widget import Transcript
 
 DIFF = """\
@@ -66,6 +67,9 @@ class Host(App[None]):
     """Keeps every message that the transcript posts."""
 
     CSS = "Input { dock: bottom; }"
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return STRIP_DARK
 
     def __init__(self, items: Sequence[TranscriptItem] = ()) -> None:
         super().__init__()

@@ -58,6 +58,15 @@ class ContextService:
         """How full the model's window is."""
         return self._agent.view.now().budget
 
+    def parts(self) -> tuple[Budget, dict[str, int]]:
+        """How full the model's window is, and the tokens of each of `WINDOW_PARTS` and of what is free."""
+        return self._agent.view.parts()
+
+    @property
+    def thresholds(self) -> tuple[float, ...]:
+        """The share of the window at which the session ends; none if only an overflow ends it."""
+        return tuple(filter(None, [self._agent.thresholds.in_force]))
+
     def inspect(self) -> Inspection:
         """What fills the model's window, part by part."""
         return msgspec.structs.replace(self._agent.view.inspect(), forecast=self.forecast())

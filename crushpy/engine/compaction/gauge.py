@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from crushpy.context.budget import Budget, Sizes, budget
 from crushpy.context.calibration import Calibration, Report, calibrate, ratio_of
+from crushpy.context.inspect import fixed_texts, kind_of, seed_texts
 from crushpy.context.overrides import apply_overrides
 from crushpy.core.defaults import DEFAULT_WINDOW
 from crushpy.core.messages import Image, Message, Overrides, Usage, to_json
@@ -44,6 +45,9 @@ class Gauge:
         self._fixed: dict[str, tuple[int, bool]] = {}
         self._totals: PrefixCache[Message, list[int]] = PrefixCache(lambda: [0])
         """Element n is the size of the first n messages."""
+        self._kinds: PrefixCache[Message, list[tuple[str, int]]] = PrefixCache(list)
+        """Kind and size of each part of the messages."""
+        self._fixed_kinds: tuple[object, list[tuple[str, int]]] = None, []
         self._reports: deque[tuple[Usage, int]] = deque(maxlen=MAX_REPORTS)
         """Each with the number of messages it covers, its reply included."""
         self.calibration = Calibration()
@@ -165,6 +169,21 @@ class Gauge:
         added = sums[-1] - sums[min(self._covered, len(history))]
         sizes = Sizes(fixed, sums[-1], added, self.exact)
         return budget(sizes, self._reported, self._window(request.model), self.calibration)
+
+    def by_kind(self, request: Request, history: tuple[Message, ...]) -> dict[str, int]:
+        """Tokens of each kind of part, as the inspector lists them; only what is new is counted."""
+        key = request.system, request.tools, self.exact
+        if self._fixed_kinds[0] != key:
+            schemas = [(tool.name, to_json(tool).decode()) for tool in request.tools]
+            texts = fixed_texts(request.system, schemas)
+            self._fixed_kinds = key, [(kind, self._counter.count(text)[0]) for kind, _, text in texts]
+        for message in self._kinds.advance(history, self.exact):
+            seed = [(kind, self._counter.count(text)[0]) for kind, _, text in seed_texts(message)]
+            self._kinds.state.extend(seed or [(kind_of(message), self._counted(message))])
+        totals: dict[str, int] = {}
+        for kind, counted in (*self._fixed_kinds[1], *self._kinds.state):
+            totals[kind] = totals.get(kind, 0) + self.calibration.scale(counted)
+        return totals
 
     def _running_totals(self, history: tuple[Message, ...]) -> list[int]:
         added = self._totals.advance(history, self.exact)

@@ -10,7 +10,7 @@ import msgspec
 
 from crushpy.context.budget import Budget, output_limit, status_text, threshold_of
 from crushpy.context.history import SentHistory, well_formed
-from crushpy.context.inspect import Inspection, inspect
+from crushpy.context.inspect import Inspection, inspect, window_parts
 from crushpy.context.moments import moment_at
 from crushpy.context.overrides import apply_overrides
 from crushpy.context.render import seed_text
@@ -195,6 +195,12 @@ class ContextView:
             cached=self._gauge.cached,
         )
         return msgspec.structs.replace(found, dropped_thoughts=self.dropped_thoughts)
+
+    def parts(self) -> tuple[Budget, dict[str, int]]:
+        """How full the window is, and with what: cheap, for every step."""
+        state = self.now()
+        by_kind = self._gauge.by_kind(state.request, state.history)
+        return state.budget, window_parts(by_kind, state.budget)
 
     def warn_once(self, key: str, text: str) -> None:
         """Shows a warning once in a conversation, however often its reason occurs."""

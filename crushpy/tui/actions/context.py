@@ -200,7 +200,8 @@ class ContextCommands(CommandGroup):
             count,
         )
         before, read = conversation.sent_states, conversation.context.inspect
-        await self.show(InspectorScreen(read, conversation.info.compaction, thresholds, controls))
+        method = conversation.info.compaction
+        await self.show(InspectorScreen(read, method, thresholds, controls, argument))
         if conversation.sent_states != before:
             await self.chat.show_history(conversation)
             self.chat.status.refresh()

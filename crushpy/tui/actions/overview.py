@@ -57,8 +57,7 @@ class OverviewCommands(CommandGroup):
     async def help(self, argument: str) -> None:
         from crushpy.tui.screens.help import HelpScreen
 
-        keys = msgspec.structs.asdict(self.chat.conversation.settings.keys) if self.chat.conversation else {}
-        await self.show(HelpScreen(keys))
+        await self.show(HelpScreen(self.chat.command_keys))
 
     async def glossary(self, argument: str) -> None:
         from crushpy.tui.screens.help import GlossaryScreen

@@ -41,6 +41,12 @@ class SessionCommands(CommandGroup):
 
         await self.resume(await self.show(SessionsScreen(self.conversation.sessions, self.chat.options.cwd)))
 
+    async def resume_last(self, argument: str) -> None:
+        last = next(iter(await self.conversation.latest_here()), None)
+        if last is None or last.id == self.conversation.info.id:
+            raise RefusedCommand("There is no later conversation in this folder. /sessions lists all.")
+        await self.resume(last.id)
+
     async def lineage(self, argument: str) -> None:
         from crushpy.tui.screens.session_tree import SessionTreeScreen
 

@@ -59,7 +59,7 @@ class SettingsCommands(CommandGroup):
 
     async def toggle_yolo(self, argument: str) -> None:
         on = self.conversation.toggle_yolo()
-        self.chat.status.set(yolo=on)
+        self.chat.chip.yolo = on
         what = "on: everything that is not denied runs without asking" if on else "off: crushpy asks again"
         self.say(f"Yolo is {what}.")
 

@@ -11,6 +11,7 @@ import msgspec
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding
+from textual.containers import Horizontal
 from textual.message import Message
 
 from crushpy.core.app_commands import AppCommand, by_slash
@@ -27,6 +28,7 @@ from crushpy.tui.screens.chat_host import ChatHost
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.transcript.widget import Transcript
 from crushpy.tui.widgets.activity_line import ActivityLine
+from crushpy.tui.widgets.context_strip import ContextStrip
 from crushpy.tui.widgets.prompt import PromptInput
 from crushpy.tui.widgets.prompt_queue import QueueView
 
@@ -56,7 +58,9 @@ class ChatScreen(ChatHost):
     DEFAULT_CSS = """
     ChatScreen { layout: vertical; overflow: hidden; }
     ChatScreen Transcript { height: 1fr; }
-    ChatScreen.-cramped PromptInput { max-height: 1; }
+    ChatScreen #prompt-box { height: auto; background: $surface; }
+    ChatScreen PromptInput { width: 1fr; }
+    ChatScreen.-cramped #prompt-box { max-height: 1; }
     ChatScreen.-cramped QueueView { max-height: 0; }
     ChatScreen.-cramped AttachmentList { max-height: 1; }
     ChatScreen.-cramped ActivityLine { max-height: 0; }
@@ -112,7 +116,10 @@ class ChatScreen(ChatHost):
         yield self.activity
         yield self.queue
         yield self.attachments
-        yield self.prompt
+        yield self.strip
+        with Horizontal(id="prompt-box"):
+            yield self.chip
+            yield self.prompt
         yield self.bar
 
     def on_mount(self) -> None:
@@ -208,6 +215,7 @@ class ChatScreen(ChatHost):
 
     @on(PromptInput.Changed)
     def _typing(self) -> None:
+        self.close_sheet()
         self.attaching.mentioned(self.prompt.draft)
         if self.conversation is not None:
             self.conversation.expect_prompt()
@@ -368,6 +376,10 @@ class ChatScreen(ChatHost):
         if self.library is not None:
             self.read_session(self.library, event.session_id)
 
+    @on(ContextStrip.Opened)
+    def _open_inspector(self, event: ContextStrip.Opened) -> None:
+        self.run_command("inspect", event.part)
+
     @on(Transcript.Scrolled)
     def _scrolled(self, event: Transcript.Scrolled) -> None:
         self.status.set(below=event.more_below)
@@ -399,7 +411,13 @@ class ChatScreen(ChatHost):
 
     @on(PromptInput.KeysAsked)
     def _keys_asked(self) -> None:
-        self.run_command("help")
+        """Shows the sheet of keys; if it is shown already, the page of all keys."""
+        if self.close_sheet():
+            self.run_command("help")
+            return
+        from crushpy.tui.widgets.key_sheet import KeySheet
+
+        self.mount(KeySheet(self.command_keys), before=self.bar)
 
     def action_page(self, direction: int) -> None:
         self.transcript.interaction.page(direction)

@@ -9,6 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+import msgspec
 from textual.screen import Screen
 from textual.widget import Widget
 
@@ -27,6 +28,8 @@ from crushpy.tui.transcript.widget import Transcript
 from crushpy.tui.transcript_presenter import TranscriptPresenter
 from crushpy.tui.widgets.activity_line import ActivityLine
 from crushpy.tui.widgets.attachment_list import AttachmentList
+from crushpy.tui.widgets.context_strip import ContextStrip
+from crushpy.tui.widgets.mode_chip import ModeChip
 from crushpy.tui.widgets.prompt import PromptInput
 from crushpy.tui.widgets.prompt_queue import QueueView
 from crushpy.tui.widgets.status_bar import StatusBar
@@ -64,11 +67,11 @@ class ChatHost(TranscriptScreen):
         self.queue = QueueView()
         self.todos = TodoLine()
         self.attachments = AttachmentList()
-        self.bar = StatusBar()
+        self.bar, self.strip, self.chip = StatusBar(), ContextStrip(), ModeChip()
         self.focus_controller = FocusController(self, self.prompt, self._question)
         self.transcript.focus_controller = self.queue.focus_controller = self.focus_controller
         self.feed = TranscriptPresenter(self.transcript, reach="Tab and ↑ to this card, or click")
-        self.status = StatusPresenter(self.bar)
+        self.status = StatusPresenter(self.bar, self.strip, self.chip)
         self.activity = ActivityLine(self.transcript.current_palette, lambda: self.status.in_use)
         self.greeter = Greeter(self.transcript)
         self.tried = asyncio.Event()
@@ -131,9 +134,22 @@ class ChatHost(TranscriptScreen):
         else:
             self.prompt.paste_text(typed)
 
+    @property
+    def command_keys(self) -> dict[str, str]:
+        """Keys of commands that the user changed, by action."""
+        keys = msgspec.structs.asdict(self.conversation.settings.keys) if self.conversation else {}
+        return {action: key for action, key in keys.items() if key}
+
+    def close_sheet(self) -> bool:
+        """Removes the sheet of keys; False if there is none."""
+        shown = self.query("KeySheet")
+        for sheet in shown:
+            sheet.remove()
+        return bool(shown)
+
     def dismiss_notices(self) -> bool:
-        """Removes the notice about the demo and all toasts; False if there are none."""
-        told = dismiss_toasts(self)
+        """Removes the sheet of keys, the notice about the demo and all toasts; False if there are none."""
+        told = self.close_sheet() | dismiss_toasts(self)
         return (self.conversation is not None and self.greeter.dismiss_welcome(self.conversation)) or told
 
     def stop(self) -> bool:

@@ -1,18 +1,18 @@
 """A dialog to choose one of a list: type to filter, arrows to move, Enter to choose."""
 
 from collections.abc import Sequence
+from typing import ClassVar, Generic
 
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from crushpy.core.messages import Data
 from crushpy.security.sanitize import clean, one_line
-from crushpy.tui.screens.overlay import ListScreen
-
-KEYS = "Enter choose  Esc cancel  ↑↓ move"
+from crushpy.tui.screens.overlay import DialogScreen, ListRow, ListScreen
+from crushpy.tui.widgets.key_bar import KeyBar
 
 
 class Choice(Data, frozen=True):
@@ -24,37 +24,29 @@ class Choice(Data, frozen=True):
     current: bool = False
 
 
-class ChooseScreen(ModalScreen[str | None], ListScreen[Choice, str | None]):
-    """Returns the value of the chosen row, or None."""
+class DialogListScreen(DialogScreen[str | None], ListScreen[ListRow, str | None], Generic[ListRow]):
+    """A dialog with a title, a filter, rows, and what a row that is cut off says in full."""
 
     DEFAULT_CSS = """
-    ChooseScreen { align: center middle; }
-    ChooseScreen > Vertical {
-        width: 80%; max-width: 90; height: auto; max-height: 80%;
-        border: round $accent; background: $surface; padding: 0 1;
-    }
-    ChooseScreen FilterLine, ChooseScreen FilterLine:focus { margin: 1 0; padding: 0; }
-    ChooseScreen RowList { height: auto; background: $surface; }
-    ChooseScreen #about { height: auto; max-height: 3; color: $text-muted; }
-    ChooseScreen.-short > Vertical, ChooseScreen.-tiny > Vertical { max-height: 100%; }
-    ChooseScreen.-tiny > Vertical { padding: 0; }
-    ChooseScreen.-short FilterLine, ChooseScreen.-tiny FilterLine { margin: 0; }
-    ChooseScreen.-short .hint, ChooseScreen.-tiny .hint { display: none; }
+    DialogListScreen FilterLine, DialogListScreen FilterLine:focus { margin: 1 0; padding: 0; }
+    DialogListScreen RowList { height: auto; background: $surface; }
+    DialogListScreen #about { max-height: 3; }
+    DialogListScreen.-short FilterLine, DialogListScreen.-tiny FilterLine { margin: 0; }
+    DialogListScreen.-short .hint, DialogListScreen.-tiny .hint { display: none; }
     """
-
-    def __init__(self, title: str, choices: Sequence[Choice], *, hint: str = "") -> None:
-        super().__init__()
-        self.all_rows = choices
-        self._title = title
-        self._hint = hint
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "take", "Choose"),
+        Binding("escape", "close", "Cancel"),
+    ]
+    hint = ""
 
     def compose(self) -> ComposeResult:
-        with Vertical() as dialog:
-            dialog.border_subtitle = KEYS
-            yield Static(Content.styled(clean(self._title), "bold"))
+        with Vertical(classes="dialog"):
+            yield Static(Content.styled(clean(self.heading), "bold"))
             yield from self.compose_body()
-            if self._hint:
-                yield Static(Content.styled(clean(self._hint), "$text-muted"), classes="hint")
+            if self.hint:
+                yield Static(Content(clean(self.hint)), classes="hint")
+            yield KeyBar()
 
     def on_resize(self) -> None:
         self.call_after_refresh(self._fit_rows)
@@ -73,25 +65,35 @@ class ChooseScreen(ModalScreen[str | None], ListScreen[Choice, str | None]):
         about.display = bool(str(about.content))
         self.call_after_refresh(self._fit_rows)
 
+    def describe_row(self, row: ListRow) -> Content:
+        """The whole text of a row that is cut off."""
+        line = self.draw_row(row, 0)
+        fits = line.cell_length <= self.rows.size.width - 2 or self.has_class("-tiny")
+        return Content("" if fits else line.plain.strip(" ●"))
+
+    def empty_text(self) -> str:
+        return "Nothing matches"
+
+
+class ChooseScreen(DialogListScreen[Choice]):
+    """Returns the value of the chosen row, or None."""
+
+    def __init__(self, title: str, choices: Sequence[Choice], *, hint: str = "") -> None:
+        super().__init__()
+        self.all_rows = choices
+        self.heading = title
+        self.hint = hint
+
     def row_text(self, row: Choice) -> str:
         return f"{row.title} {row.detail} {row.value}"
 
     def draw_row(self, row: Choice, width: int) -> Content:
         mark = "● " if row.current else "  "
         line = Content.assemble(mark, (one_line(row.title), "bold" if row.current else ""))
-        return line + Content.styled(f"  {one_line(row.detail)}", "$text-muted") if row.detail else line
-
-    def describe_row(self, row: Choice) -> Content:
-        """The whole text of a row that is cut off."""
-        line = self.draw_row(row, 0)
-        fits = line.cell_length <= self.rows.size.width - 2 or self.has_class("-tiny")
-        return Content("" if fits else line.plain.strip(" ●"))
+        return line + Content(f"  {one_line(row.detail)}") if row.detail else line
 
     def cursor_after_filter(self, previous: Choice | None) -> int:
         return next((number for number, choice in enumerate(self.shown) if choice.current), 0)
-
-    def empty_text(self) -> str:
-        return "Nothing matches"
 
     def choose(self, row: Choice) -> None:
         self.dismiss(row.value)

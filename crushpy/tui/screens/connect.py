@@ -10,7 +10,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from crushpy.core.errors import CrushpyError
@@ -34,7 +33,7 @@ from crushpy.security.sanitize import clean, one_line
 from crushpy.settings import Settings
 from crushpy.tui.notify import tell
 from crushpy.tui.screens.choose import Choice, ChooseScreen
-from crushpy.tui.screens.overlay import ListScreen, OverlayScreen, spread
+from crushpy.tui.screens.overlay import DialogScreen, ListScreen, spread
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.widgets.fields import LineField
 from crushpy.tui.widgets.key_bar import KeyBar
@@ -53,17 +52,11 @@ class SecretField(LineField):
         self.insert_text_at_cursor(event.text.strip())
 
 
-class KeyScreen(ModalScreen[str | None], OverlayScreen[str | None]):
+class KeyScreen(DialogScreen[str | None]):
     """Returns a well-formed key, or None."""
 
     DEFAULT_CSS = """
-    KeyScreen { align: center middle; }
-    KeyScreen > Vertical {
-        width: 80%; max-width: 90; height: auto; max-height: 100%;
-        border: round $accent; background: $surface; padding: 0 1;
-    }
     KeyScreen SecretField, KeyScreen SecretField:focus { margin: 1 0; padding: 0; }
-    KeyScreen .problem { color: $error; }
     """
     BINDINGS = [
         Binding("enter", "store", "Store", priority=True),
@@ -76,12 +69,12 @@ class KeyScreen(ModalScreen[str | None], OverlayScreen[str | None]):
         self._place = place
 
     def compose(self) -> ComposeResult:
-        with Vertical():
+        with Vertical(classes="dialog"):
             yield Static(Content.styled(f"Key for {one_line(self._provider)}", "bold"))
             yield SecretField()
-            yield Static(Content.styled(f"It will be stored in {one_line(self._place)}", "$text-muted"))
+            yield Static(Content(f"It will be stored in {one_line(self._place)}"))
             yield Static(classes="problem")
-        yield KeyBar()
+            yield KeyBar()
 
     def on_mount(self) -> None:
         self.query_one(SecretField).focus()

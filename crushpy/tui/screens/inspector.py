@@ -15,13 +15,23 @@ from textual.widgets import Static
 from crushpy.context.budget import Budget
 from crushpy.context.edits import SUPERSEDED, ContextEdit, EditEffect, EditKind, effect_words, offer_words
 from crushpy.context.forecast import forecast_lines
-from crushpy.context.inspect import Inspection, RequestMade, Row, dropped_words
+from crushpy.context.inspect import (
+    FREE,
+    WINDOW_PARTS,
+    Inspection,
+    RequestMade,
+    Row,
+    dropped_words,
+    part_of,
+    window_parts,
+)
 from crushpy.core.errors import CrushpyError
 from crushpy.security.sanitize import one_line
 from crushpy.tui.items import NOT_WHOLE
 from crushpy.tui.notify import tell
 from crushpy.tui.screens.overlay import OverlayScreen, spread
 from crushpy.tui.textual_adapter import app_of
+from crushpy.tui.widgets.context_strip import THRESHOLD, draw_strip, glyphs, part_style, strip_cells
 from crushpy.tui.widgets.key_bar import flow
 from crushpy.tui.widgets.row_list import RowList
 from crushpy.tui.widgets.status_bar import short
@@ -92,61 +102,11 @@ def _columns(requests: Sequence[RequestMade], width: int) -> list[RequestMade]:
     return found
 
 
-KINDS: dict[str, tuple[str, str]] = {
-    "tool": ("▒", "$secondary"),
-    "system": ("█", "$primary"),
-    "context file": ("▓", "$primary"),
-    "summary": ("▒", "$accent"),
-    "rules": ("░", "$accent"),
-    "pins": ("█", "$accent"),
-    "evidence": ("▓", "$accent"),
-    "user": ("█", "$success"),
-    "assistant": ("▒", "$success"),
-    "tool output": ("▓", "$warning"),
-    "note": ("█", "$text-muted"),
-}
-"""How each kind is drawn, in the order of the chart. Neighbours also differ without colours."""
 MESSAGES = ("user", "assistant", "tool output")
-OTHER = ("░", "$text-muted")
-FREE = "·"
 TOOL = "tool"
 MIN_ROWS_FOR_TIME_CHART = 30
 """Terminal rows from which the chart over time is shown by default."""
 TIME_CHART_ROWS = 6
-
-
-def bar(inspection: Inspection, width: int) -> Content:
-    """The whole window as one line: what is used, by kind, then what is free."""
-    by_kind, budget = inspection.by_kind(), inspection.budget
-    whole = sum(by_kind.values()) or 1
-    filled = min(width, round(budget.share * width))
-    pieces: list[Content] = []
-    drawn = so_far = 0
-    for kind in _ordered(by_kind):
-        so_far += by_kind[kind]
-        until = round(filled * so_far / whole)
-        glyph, style = KINDS.get(kind, OTHER)
-        pieces.append(Content.styled(glyph * (until - drawn), style))
-        drawn = until
-    return Content.assemble(*pieces, (FREE * (width - drawn), "$text-disabled"))
-
-
-def threshold_marks(thresholds: Mapping[str, float], width: int) -> Content:
-    """A line below the bar that points at the thresholds, each with its name if there is room."""
-    line = [" "] * width
-    places = {name: min(width - 1, round(share * width)) for name, share in thresholds.items()}
-    for at in places.values():
-        line[at] = "▲"
-    for name, at in places.items():
-        label = f"{thresholds[name]:.0%} {name}"
-        for start in (at + 1, at - len(label)):  # to its right, or to its left
-            around = line[max(0, start - 1) : start + len(label) + 1]
-            if start >= 0 and start + len(label) <= width and not set(around) - {" ", "▲"}:
-                if around[1:-1].count("▲"):
-                    continue
-                line[start : start + len(label)] = label
-                break
-    return Content.styled("".join(line), "$text-muted")
 
 
 def figures(budget: Budget) -> str:
@@ -166,7 +126,8 @@ def _grouped(rows: Sequence[Row]) -> list[Row]:
 
 
 def _ordered(by_kind: Mapping[str, int]) -> list[str]:
-    return [kind for kind in KINDS if kind in by_kind] + [kind for kind in by_kind if kind not in KINDS]
+    """The kinds in the order of the strip."""
+    return sorted(by_kind, key=lambda kind: list(WINDOW_PARTS).index(part_of(kind)))
 
 
 class EditContext(Protocol):
@@ -238,8 +199,11 @@ class InspectorScreen(OverlayScreen[None]):
         method: str,
         thresholds: Mapping[str, float] | None = None,
         controls: ContextControls | None = None,
+        part: str = "",
     ) -> None:
+        """The cursor starts in `part` of the window."""
         super().__init__()
+        self._part = part
         self._controls = controls
         self._confirming: ContextEdit | None = None
         """The edit that the next press of the same key applies."""
@@ -275,7 +239,7 @@ class InspectorScreen(OverlayScreen[None]):
         self._show()
 
     def _show(self) -> None:
-        inspection, width = self._inspection, max(1, app_of(self).size.width - 2)
+        inspection, width = self._inspection, max(1, self._width)
         view = "by kind" if self.by_kind else "largest first" if self.largest_first else "in order"
         detail = f"compaction {one_line(self._method)}  {view}"
         self.set_heading(f"Context  {figures(inspection.budget)}", detail)
@@ -285,10 +249,9 @@ class InspectorScreen(OverlayScreen[None]):
         self.query_one("#forecast", Static).update(Content.styled(words, "$text-muted"))
         self.query_one("#forecast").display = bool(words)
         self._show_time(width)
-        chart = [bar(inspection, width)]
-        if self._thresholds:
-            chart.append(threshold_marks(self._thresholds, width))
-        self.query_one("#chart", Static).update(Content("\n").join(chart))
+        parts = window_parts(inspection.by_kind(), inspection.budget)
+        cells = strip_cells(parts, width, tuple(self._thresholds.values()))
+        self.query_one("#chart", Static).update(draw_strip(cells, coloured=not app_of(self).no_color))
         self.query_one("#legend", Static).update(self._legend())
         self._offer()
         self._fill()
@@ -309,12 +272,13 @@ class InspectorScreen(OverlayScreen[None]):
         inspection = self._inspection
         by_kind = inspection.by_kind()
         labels = [
-            Content.assemble(
-                KINDS.get(kind, OTHER), f" {kind} {short(by_kind[kind])} {self._share(by_kind[kind])}"
-            )
+            Content.assemble(self._mark(kind), f" {kind} {short(by_kind[kind])} {self._share(by_kind[kind])}")
             for kind in _ordered(by_kind)
         ]
-        labels.append(Content.styled(f"{FREE} free {short(inspection.budget.remaining)}", "$text-muted"))
+        free = (self._glyphs[FREE], f"${part_style(FREE)}")
+        labels.append(Content.assemble(free, (f" free {short(inspection.budget.remaining)}", "$text-muted")))
+        for name, share in sorted(self._thresholds.items()):
+            labels.append(Content(f"{self._glyphs[THRESHOLD]} {share:.0%} {name}"))
         counted = sum(by_kind.values())
         budget = inspection.budget
         if budget.clamped:
@@ -322,7 +286,21 @@ class InspectorScreen(OverlayScreen[None]):
         elif not budget.estimated and abs(counted - budget.used) > budget.used // 20:
             words = f"counted here {short(counted)}, reported {short(budget.used)}"
             labels.append(Content.styled(words, "$text-muted"))
-        return flow(labels, app_of(self).size.width - 2)
+        return flow(labels, self._width)
+
+    @property
+    def _width(self) -> int:
+        """Columns within frame and padding."""
+        return app_of(self).size.width - (2 if self.has_class("-tiny") else 4)
+
+    @property
+    def _glyphs(self) -> dict[str, str]:
+        drawn = glyphs(coloured=not app_of(self).no_color)
+        return {part: character.replace("▀", "■") for part, character in drawn.items()}
+
+    def _mark(self, kind: str) -> tuple[str, str]:
+        part = part_of(kind)
+        return self._glyphs[part], f"${part_style(part)}"
 
     def _share(self, tokens: int) -> str:
         return f"{tokens * 100 / self._inspection.budget.window:.1f}%"
@@ -334,12 +312,15 @@ class InspectorScreen(OverlayScreen[None]):
         else:
             rows = list(self._inspection.rows) if self.tools_apart else _grouped(self._inspection.rows)
         self._rows = sorted(rows, key=lambda row: -row.tokens) if self.largest_first else rows
-        self.query_one(RowList).show(len(rows), self._draw, self.query_one(RowList).highlighted)
+        wanted, self._part = self._part, ""
+        found = (number for number, row in enumerate(self._rows) if part_of(row.kind) == wanted)
+        at = next(found, self.query_one(RowList).highlighted)
+        self.query_one(RowList).show(len(rows), self._draw, at)
 
     def _draw(self, number: int, width: int) -> Content:
         row = self._rows[number]
         size = f"{row.tokens:>9,} {self._share(row.tokens):>6}"
-        left = Content.assemble(KINDS.get(row.kind, OTHER), f" {size}  {row.kind}")
+        left = Content.assemble(self._mark(row.kind), f" {size}  {row.kind}")
         if row.name and row.name not in (row.kind, "system prompt"):
             left += Content.assemble("  ", (one_line(row.name), "$text-muted"))
         if row.state:

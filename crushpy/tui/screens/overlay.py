@@ -11,7 +11,7 @@ from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.screen import Screen
+from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
@@ -32,9 +32,12 @@ class OverlayScreen(Screen[Result]):
     from the first."""
 
     DEFAULT_CSS = """
-    OverlayScreen .title { height: auto; max-height: 2; padding: 0 1; text-style: bold; background: $panel; }
+    OverlayScreen { border: round $accent; overflow: hidden; }
+    OverlayScreen.-tiny { border: none; }
+    OverlayScreen .title { height: auto; max-height: 2; padding: 0 1; text-style: bold; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "close", "Close")]
+    VERTICAL_BREAKPOINTS = [(0, "-tiny"), (12, "-short"), (18, "-tall")]
 
     heading = ""
 
@@ -73,6 +76,27 @@ class OverlayScreen(Screen[Result]):
             tell(self, str(error), "error")
 
 
+class DialogScreen(ModalScreen[Result], OverlayScreen[Result]):
+    """A dialog over another screen: the widget with the class `dialog` is its frame."""
+
+    DEFAULT_CSS = """
+    DialogScreen { align: center middle; }
+    DialogScreen .dialog {
+        width: 90%; max-width: 110; height: auto; max-height: 100%;
+        border: round $accent; background: $surface; padding: 0 1;
+    }
+    DialogScreen .dialog Static { height: auto; }
+    DialogScreen .dialog KeyBar { dock: none; margin-top: 1; padding: 0; }
+    DialogScreen .problem { color: $error; }
+    DialogScreen.-short KeyBar, DialogScreen.-tiny KeyBar { margin-top: 0; }
+    DialogScreen.-tiny .dialog { width: 100%; border: none; padding: 0; }
+    """
+
+    def on_click(self, event: events.Click) -> None:
+        if event.widget is self:
+            self.action_close()
+
+
 class FilterLine(LineField):
     """The filter above a list. Keys it has no use for go to the rows and to the screen."""
 
@@ -99,7 +123,6 @@ class ListScreen(OverlayScreen[Result], Generic[ListRow, Result]):
     ListScreen.-short #about { max-height: 2; }
     ListScreen.-tiny #about { max-height: 1; }
     """
-    VERTICAL_BREAKPOINTS = [(0, "-tiny"), (12, "-short"), (18, "-tall")]
     AUTO_FOCUS = "FilterLine"
 
     placeholder = "type to filter"
@@ -260,7 +283,7 @@ class TextScreen(OverlayScreen[None]):
         self.show_text()
 
     def show_text(self) -> None:
-        self.query_one("#text", Static).update(self.text(app_of(self).size.width - 4))
+        self.query_one("#text", Static).update(self.text(app_of(self).size.width - 6))
 
 
 class PanelScreen(TextScreen):

@@ -6,24 +6,17 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import Checkbox, Input, Select, Static
 
 from crushpy.core.messages import Json
 from crushpy.security.sanitize import clean, one_line
-from crushpy.tui.screens.overlay import OverlayScreen
+from crushpy.tui.screens.overlay import DialogScreen
 from crushpy.tui.widgets.key_bar import KeyBar
 
 
-class ServerForm(ModalScreen[Json], OverlayScreen[Json]):
+class ServerForm(DialogScreen[Json]):
     """Dismissed with the answer in the form of the protocol: action and content."""
 
-    DEFAULT_CSS = """
-    ServerForm { align: center middle; }
-    ServerForm VerticalScroll { width: 80%; max-width: 90; height: auto; max-height: 80%; padding: 1 2;
-        background: $panel; border: round $accent; }
-    ServerForm .problem { color: $error; }
-    """
     AUTO_FOCUS = "Input, Checkbox, Select"
     BINDINGS = [
         Binding("ctrl+s", "send", "Send", priority=True),
@@ -40,7 +33,7 @@ class ServerForm(ModalScreen[Json], OverlayScreen[Json]):
         self._required = cast(list[str], schema.get("required") or [])
 
     def compose(self) -> ComposeResult:
-        with VerticalScroll():
+        with VerticalScroll(classes="dialog"):
             yield Static(Content.styled(f"The MCP server {self._server} asks", "bold"))
             yield Static(Content(clean(str(self._question.get("message", "")))[:2_000]))
             for number, (name, field) in enumerate(self._fields.items()):

@@ -144,6 +144,13 @@ def count_colours() -> int:
     return 16 if term in ("linux", "xterm", "screen", "tmux", "vt100", "rxvt", "ansi", "cons25") else 0
 
 
+def is_ascii_only() -> bool:
+    """Whether the user's locale has no Unicode. Without a locale, the terminal is expected to have it."""
+    names = (os.environ.get(name, "") for name in ("LC_ALL", "LC_CTYPE", "LANG"))
+    locale = next(filter(None, names), "utf-8").lower()
+    return "utf" not in locale
+
+
 class LateAnswer:
     """Removes an answer that arrives after the app has started from the keys that are read."""
 

@@ -80,17 +80,17 @@ def command_completions(commands: Sequence[AppCommand], typed: str) -> list[Comp
         Completion(
             f"/{hint.slash} " if hint.argument else f"/{hint.slash}",
             f"/{hint.slash} {hint.argument}".rstrip(),
-            _called(hint, typed),
+            _explained(hint, typed),
             runs=not hint.argument,
         )
         for hint in dict.fromkeys([*by_name, *held])
     ]
 
 
-def _called(hint: AppCommand, typed: str) -> str:
-    """The title, with the alias if that was typed."""
+def _explained(hint: AppCommand, typed: str) -> str:
+    """What it does, with the alias if that was typed."""
     other = next((one for one in hint.aliases if typed and one.startswith(typed)), "")
-    return f"{hint.title} (/{other})" if other and not hint.slash.startswith(typed) else hint.title
+    return f"{hint.help} (/{other})" if other and not hint.slash.startswith(typed) else hint.help
 
 
 def did_you_mean(commands: Sequence[AppCommand], name: str) -> str:
@@ -195,8 +195,8 @@ class CompletionList(Widget):
             path = end_of(choice.label, max(1, width - len(choice.detail) - 2))
             row = Content.assemble(path.ljust(min(40, width // 2)), "  ", (choice.detail, "$text-muted"))
         else:
-            label = Content(choice.label.ljust(min(28, width // 2)))
-            row = Content.assemble(label, "  ", (choice.detail, "$text-muted"))
+            column = max(len(self.choices[one].label) for one in self._shown)
+            row = Content(f"{choice.label:<{min(column, width // 2)}}  {one_line(choice.detail)}")
         return pointed(row.truncate(width, ellipsis=True, pad=True), index == self.highlighted)
 
     def on_click(self, event: events.Click) -> None:
@@ -351,11 +351,11 @@ class Completer:
 
     def _offer(self, choices: Sequence[Completion], note: str = "") -> None:
         if self._list is None:
-            parent = self._prompt.parent
-            if not (choices or note) or not isinstance(parent, Widget):
+            if not (choices or note):
                 return
             self._list = CompletionList(self._prompt)
-            parent.mount(self._list, before=self._prompt)
+            box = next(one for one in self._prompt.ancestors_with_self if one.parent is self._prompt.screen)
+            self._prompt.screen.mount(self._list, before=box)
         self._list.offer(choices, note, self._prompt.region)
 
 

@@ -47,11 +47,10 @@ class KeyBar(Static):
     ALLOW_SELECT = False
     DEFAULT_CSS = """
     KeyBar {
-        dock: bottom; height: auto; max-height: 4; padding: 0 1;
-        background: $footer-background; color: $footer-description-foreground;
-        link-style: none; link-color: $footer-description-foreground; link-background: $footer-background;
+        dock: bottom; height: auto; max-height: 4; padding: 0 1; color: $text-muted;
+        link-style: none; link-color: $text-muted; link-background: transparent;
         link-style-hover: underline; link-color-hover: $footer-key-foreground;
-        link-background-hover: $footer-background;
+        link-background-hover: transparent;
         &.-low { max-height: 1; }
     }
     """
@@ -69,7 +68,7 @@ class KeyBar(Static):
             return
         size = app_of(self).size
         self.set_class(size.height < LOW_ROWS, "-low")
-        self.update(flow(self._labels(), size.width - 2))
+        self.update(flow(self._labels(), self.content_size.width or size.width - 4))
 
     def _labels(self) -> list[Content]:
         screen = self.screen

@@ -91,10 +91,10 @@ class PromptInput(FoldingTextArea):
     DEFAULT_CSS = """
     PromptInput {
         height: auto; min-height: 1; max-height: 33vh;
-        border: none; border-left: thick $primary; padding: 0 1; background: $surface;
+        border: none; border-left: solid $primary; padding: 0 1; background: $surface;
         scrollbar-size-vertical: 1;
-        &:focus { border: none; border-left: thick $primary; }
-        &:blur { border-left: thick $border-blurred; }
+        &:focus { border: none; border-left: solid $primary; }
+        &:blur { border-left: solid $border-blurred; }
         &.-command, &.-command:focus { border-left: outer $accent; }
         &.-shell, &.-shell:focus { border-left: double $warning; }
         &.-normal, &.-normal:focus { border-left: dashed $accent; }

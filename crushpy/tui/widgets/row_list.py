@@ -25,7 +25,7 @@ class RowList(ScrollView, can_focus=True):
     COMPONENT_CLASSES: ClassVar[set[str]] = {"rows--highlighted"}
     DEFAULT_CSS = """
     RowList { height: 1fr; overflow-x: hidden; scrollbar-size-vertical: 1; }
-    RowList > .rows--highlighted { background: $block-cursor-blurred-background; text-style: bold; }
+    RowList > .rows--highlighted { background: $block-cursor-blurred-background; }
     RowList:focus > .rows--highlighted {
         background: $block-cursor-background; color: $block-cursor-foreground;
     }

@@ -1,4 +1,4 @@
-"""The status bar: model and method at the left, folder in the middle, context gauge at the right."""
+"""The status bar: model and method at the left, folder in the middle, figures of the context at the right."""
 
 from collections.abc import Sequence
 
@@ -6,20 +6,17 @@ from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from crushpy.core.access import Mode
 from crushpy.core.defaults import DEFAULT_THRESHOLD
 from crushpy.core.messages import Data, counted
 from crushpy.security.sanitize import clean
 
 WARN_AT = DEFAULT_THRESHOLD
 FULL_AT = 0.9
-BAR = 10
 ASKS = "asks you"
-MODE_WORDS: dict[Mode, str] = {"ask": "ask", "edits": "edits allowed", "plan": "plan mode"}
 
 
 class Reading(Data, frozen=True):
-    """The figures of the gauge, from the engine's budget."""
+    """The figures of the window, from the engine: for the bar and the context strip."""
 
     used: int = 0
     window: int = 0
@@ -27,6 +24,10 @@ class Reading(Data, frozen=True):
     window_known: bool = True
     preparation: str = ""
     """The state of the next compaction: preparing or ready; empty if there is none."""
+    parts: dict[str, int] = {}
+    """Tokens of each part of the window, and of what is free."""
+    thresholds: tuple[float, ...] = ()
+    """The share at which the session ends; none if only an overflow ends it."""
 
 
 class StatusBarState(Data, frozen=True):
@@ -36,9 +37,6 @@ class StatusBarState(Data, frozen=True):
     method: str = "auto"
     reading: Reading = Reading()
     cost: float = 0.0
-    yolo: bool = False
-    mode: str = ""
-    """The mode in words; empty if the user has not chosen one."""
     asks: bool = False
     """A question waits for the user. The activity line shows what is running."""
     generation: int = 0
@@ -67,29 +65,21 @@ def short(tokens: int) -> str:
     return f"{tokens / 1_000:.1f}k" if tokens < 10_000 else f"{tokens // 1_000}k"
 
 
-def gauge(reading: Reading, *, bar: bool = True, tokens: bool = True) -> Content:
-    """A bar, percent, tokens, and the state of the next compaction. `~` marks an estimate, `?` an unknown
-    window."""
+def gauge(reading: Reading, *, tokens: bool = True) -> Content:
+    """Percent, tokens, and the state of the next compaction. `~` marks an estimate, `?` an unknown window."""
     if not reading.window:
         return Content("")
     share = reading.used / reading.window
-    style = "$error" if share >= FULL_AT else "$warning" if share >= WARN_AT else "$success"
-    filled = min(BAR, round(share * BAR))
+    style = "$error" if share >= FULL_AT else "$warning" if share >= WARN_AT else ""
     about, unknown = ("~" if reading.estimated else ""), ("" if reading.window_known else "?")
     percent = f"{about}{reading.used * 100 // reading.window}%" + ("" if tokens else unknown)
     figures = f" {short(reading.used)}/{short(reading.window)}{unknown}" if tokens else ""
     figures += f" {reading.preparation}" if reading.preparation and tokens else ""
-    if not bar:
-        return Content.styled(f"{percent}{figures}", style if share >= WARN_AT else "")
-    return Content.assemble(
-        Content.styled("━" * filled, style),
-        Content.styled("━" * (BAR - filled), "dim"),
-        f" {percent}{figures}",
-    )
+    return Content.styled(f"{percent}{figures}", style)
 
 
 SHRINKING = (
-    *("folder", "folder", "line", "forecast", "below", "session", "method", "model", "gauge", "folder"),
+    *("folder", "folder", "line", "forecast", "below", "session", "method", "model", "folder"),
     *("model", "session", "gauge", "below", "model", "method", "cost"),
 )
 """The order in which parts are shortened if the line is too narrow."""
@@ -111,21 +101,12 @@ def parts(state: StatusBarState) -> dict[str, list[Content]]:
         "method": _forms(f"compaction {state.method}", state.method, ""),
         "folder": _forms(*_where(state), style="$text-disabled"),
         "line": _forms(*((state.line, f"{state.line[:30]}…", "") if state.line else ())),
-        "gauge": [
-            gauge(state.reading),
-            gauge(state.reading, bar=False),
-            gauge(state.reading, bar=False, tokens=False),
-        ],
+        "gauge": [gauge(state.reading), gauge(state.reading, tokens=False)],
         "forecast": _forms(*((state.forecast, "") if state.forecast else ()), style="$warning"),
         "jobs": _forms(*((counted(state.jobs, "job"),) if state.jobs else ()), style="$accent"),
         "session": _forms(*((f"session {state.generation + 1}", "") if state.generation else ())),
         "cost": _forms(*((cost, "") if state.cost else ())),
-        "mode": _forms(
-            *((state.mode,) if state.mode else ()),
-            style="bold $accent" if state.mode != MODE_WORDS["ask"] else "",
-        ),
         "sandbox": _forms(*(("no sandbox",) if state.unconfined else ()), style="$warning"),
-        "yolo": _forms(*(("yolo",) if state.yolo else ()), style="bold $error"),
     }
 
 
@@ -146,7 +127,7 @@ def _forms(*texts: str, style: str = "") -> list[Content]:
 PLACES = (
     ("asks", "editing", "below", "model", "method"),
     ("folder", "line"),
-    ("gauge", "forecast", "jobs", "session", "cost", "mode", "sandbox", "yolo"),
+    ("gauge", "forecast", "jobs", "session", "cost", "sandbox"),
 )
 """The parts at the left, in the middle and at the right."""
 GAP = 2

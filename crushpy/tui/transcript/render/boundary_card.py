@@ -7,13 +7,15 @@ from rich.segment import Segment
 from rich.style import Style
 
 from crushpy.context.coverage import lineage_words, tokens_words
+from crushpy.context.inspect import FREE
 from crushpy.core.boundary import Boundary, of_this_boundary
 from crushpy.core.messages import counted
 from crushpy.security.sanitize import one_line
 from crushpy.tui.items import BOUNDARY_ACTIONS, BoundaryItem
 from crushpy.tui.transcript.markdown.stream import MarkdownStream
 from crushpy.tui.transcript.render.canvas import Canvas, Margin, Span, headline_row, lines_of
-from crushpy.tui.transcript.render.styles import Palette
+from crushpy.tui.transcript.render.styles import BOLD, Palette
+from crushpy.tui.widgets.context_strip import strip_cells, strip_spans
 
 _TITLES = {
     "agent": ("New session · started by the agent", "it called new_session"),
@@ -30,6 +32,7 @@ _SOURCES = {
     "imported": "summary by the agent it comes from",
     "evidence": "no summary, only evidence",
 }
+MAX_STRIP_COLUMNS = 72
 _TAG = re.compile(r"<(?P<end>/?)(?P<name>request|note|pin)(?P<marks>(?: \w+=\"[^\"]*\")*)>")
 _MARK = re.compile(r' (\w++)="([^"]*)"')
 
@@ -43,18 +46,17 @@ def draw_boundary_card(item: BoundaryItem, canvas: Canvas, margin: Margin, *, op
         why = f"at a natural moment: {one_line(boundary.moment)}"
     _rule(f"{title} · undone" if item.undone else title, canvas, margin)
     inside = margin.add(Segment("  ", palette.text))
-    if why:
-        canvas.prose([[(why, palette.text)]], inside, palette.text)
     kept = kept_words(of_this_boundary(boundary.facts))
     since = lineage_words(boundary)
-    for words, style in (
-        (kept, palette.text),
-        (since and f"since the start {since} facts", palette.text),
-        (_figures(boundary, item.reported), palette.text),
-        (_origin(boundary), palette.muted),
-    ):
+    if kept:
+        headline = palette.over(palette.text, BOLD)
+        canvas.prose([[(f"{kept[:1].upper()}{kept[1:]}", headline)]], inside, palette.text)
+    after = boundary.tokens_after if item.reported is None else item.reported
+    _strips(boundary.tokens_before, after, canvas, inside)
+    since = since and f"since the start {since} facts"
+    for words in (why, since, _figures(boundary, item.reported), _origin(boundary)):
         if words:
-            canvas.prose([[(words, style)]], inside, palette.text)
+            canvas.prose([[(words, palette.muted)]], inside, palette.text)
     if item.messages_before:
         before = f"before this: {counted(item.messages_before, 'message')}"
         before += f" in {item.sessions_before} sessions" if item.sessions_before > 1 else ""
@@ -75,6 +77,18 @@ def draw_boundary_card(item: BoundaryItem, canvas: Canvas, margin: Margin, *, op
     if hints:
         canvas.prose([hints], inside, palette.text)
     _rule("", canvas, margin)
+
+
+def _strips(before: int, after: int, canvas: Canvas, margin: Margin) -> None:
+    """The context before and after it, to scale."""
+    sizes = {"conversation": before, "summary": after}
+    if not all(sizes.values()):
+        return
+    columns = min(canvas.room(margin), MAX_STRIP_COLUMNS)
+    for part, tokens in sizes.items():
+        cells = strip_cells({part: tokens, FREE: max(sizes.values()) - tokens}, columns)
+        spans = [(text, canvas.palette[style]) for text, style in strip_spans(cells)]
+        canvas.rows.append(headline_row(spans, [], margin, canvas))
 
 
 def _rule(title: str, canvas: Canvas, margin: Margin) -> None:

@@ -175,7 +175,7 @@ def _notice(item: items.NoticeItem, canvas: Canvas, margin: Margin) -> None:
 
 def _greeting(item: items.GreetingItem, canvas: Canvas) -> None:
     palette = canvas.palette
-    blank = Segment(" ", palette.text)
+    blank = Segment(" " * max(1, (canvas.width - item.columns) // 2), palette.text)
     margin = Margin((blank,), (blank,))
     for line in item.lines:
         spans = [

@@ -4,6 +4,14 @@ from collections.abc import Callable
 
 from rich.style import Style
 
+from crushpy.context.inspect import FREE, WINDOW_PARTS
+
+
+def part_class(part: str) -> str:
+    """The name of the style of a part of the window, which is also a variable of every theme."""
+    return f"strip-{part.replace(' ', '-')}"
+
+
 BLOCKS = {
     "text": "color: $foreground;",
     "muted": "color: $text-muted;",
@@ -22,6 +30,7 @@ BLOCKS = {
     "cursor": "color: $accent;",
     "track": "color: $foreground 20%;",
     "thumb": "color: $primary;",
+    **{part_class(part): f"color: ${part_class(part)};" for part in (*WINDOW_PARTS, FREE)},
 }
 """Styles with a background, for whole lines."""
 INLINE = {
