@@ -146,14 +146,12 @@ class CrushpyApp(AdaptedApp):
         if settings.theme in self.available_themes:
             self.theme = settings.theme
         elif settings.theme:
-            text = f"There is no theme {settings.theme!r}. /theme lists all themes."
-            self.chat.say(text, warning=True)
+            self.chat.warn(f"There is no theme {settings.theme!r}. /theme lists all themes.")
         keys = {command.action: getattr(settings.keys, command.action) for command in APP_COMMANDS}
         self.keys = {action: key for action, key in keys.items() if key}
         for action, key in self.keys.items():
             if not all(map(is_key, key.split(","))):
-                text = f"keys.{action}: {key!r} is not a key. Examples of keys: f5, ctrl+g."
-                self.chat.say(text, warning=True)
+                self.chat.warn(f"keys.{action}: {key!r} is not a key. Examples of keys: f5, ctrl+g.")
         self.set_keymap(self.keys)
         self.chat.chip.key = self.keys.get("switch_mode", self.chat.chip.key)
 

@@ -94,25 +94,36 @@ class OverviewCommands(CommandGroup):
             self.say("There are no open todos.")
 
     async def status(self, argument: str) -> None:
-        """Model, folder, context, mode and sandbox at a glance."""
+        """Model, context, sandbox, mode, rules and more at a glance."""
+        from crushpy import __version__
         from crushpy.tui.screens.inspector import figures
 
         conversation, info = self.conversation, self.conversation.info
         await conversation.context.count_exactly()
-        no_sandbox = "none: commands run with your privileges"
-        if why := conversation.why_no_sandbox:
-            no_sandbox += f" ({why})"
+        sandbox, rules = conversation.sandbox, conversation.settings.permissions
+        if not sandbox:
+            why = conversation.why_no_sandbox
+            sandbox = f"none: commands run with your privileges{f' ({why})' if why else ''}"
+        counts = {"deny": len(rules.deny), "ask": len(rules.ask), "allow": len(rules.allow)}
+        counts |= {"granted here": len(info.grants)}
         rows = {
             "model": f"{info.model}, thinking effort {conversation.settings.effort or 'default'}",
+            "window": f"{figures(conversation.context.budget())}, compaction {info.compaction}",
+            "sandbox": sandbox,
+            "mode": conversation.mode,
+            "rules": ", ".join(f"{number} {kind}" for kind, number in counts.items()),
+            "files read": ", ".join(one.path for one in await conversation.context.memory()) or "none",
+            "cost": f"${conversation.usage.cost:.4f}",
             "folder": self.chat.options.cwd,
             "session": f"{info.id}, session {info.generation + 1} of its conversation",
-            "context": f"{figures(conversation.context.budget())}, compaction {info.compaction}",
-            "mode": conversation.mode,
-            "sandbox": conversation.sandbox or no_sandbox,
             "jobs": ", ".join(job.id for job in conversation.running_jobs) or "none",
+            "version": __version__,
         }
-        lines = [f"{name:<8} {one_line(value)}" for name, value in rows.items()]
+        lines = [f"{name:<12}{one_line(value)}" for name, value in rows.items()]
         await self.show_panel("Status", "\n".join(lines))
+
+    async def warnings(self, argument: str) -> None:
+        await self.show_panel("Warnings", "\n\n".join(self.chat.warnings) or "There are none.")
 
     async def config(self, argument: str) -> None:
         """Shows the settings that were changed and where; with a key and a value, sets one."""

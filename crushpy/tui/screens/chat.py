@@ -22,7 +22,7 @@ from crushpy.engine.event_bus import unexpected_error
 from crushpy.security.sanitize import one_line
 from crushpy.tui.attaching import Attaching
 from crushpy.tui.chat_events import ChatEvents
-from crushpy.tui.items import BoundaryItem, ItemAction, NoticeItem, TranscriptItem
+from crushpy.tui.items import BoundaryItem, ItemAction, TranscriptItem
 from crushpy.tui.notify import dismiss_toasts, tell
 from crushpy.tui.screens.chat_host import ChatHost
 from crushpy.tui.textual_adapter import app_of
@@ -165,8 +165,7 @@ class ChatScreen(ChatHost):
         await self.show_history(conversation)
         if not self._early:
             self.greeter.show_card(conversation)
-        for notice in notices:
-            self.feed.show(NoticeItem(notice, "warning"))
+        self.warn(*notices)
         await self.greeter.show_notices(conversation)
         conversation.subscribe(self.events.hear)
         self.conversation = conversation

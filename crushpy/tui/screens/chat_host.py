@@ -78,6 +78,7 @@ class ChatHost(TranscriptScreen):
         """Set once the engine is loaded or has failed to load."""
         self.own: OwnCommands | None = None
         """The user's shell commands, after the first one."""
+        self.warnings: list[str] = []
         self.farewell = ""
         """Printed after exit: how to resume."""
         self._last_interrupt = self._last_escape = 0.0
@@ -104,6 +105,11 @@ class ChatHost(TranscriptScreen):
         """Shows a notice in the transcript."""
         self.greeter.end_card()
         self.feed.show(NoticeItem(text, "warning" if warning else "info"))
+
+    def warn(self, *warnings: str) -> None:
+        """Collects warnings about the start behind a key, which the status bar names."""
+        self.warnings += [one for one in warnings if one not in self.warnings]
+        self.status.set(warnings=len(self.warnings))
 
     async def show_history(self, conversation: "Conversation") -> None:
         """Shows the latest session, with the boundary that opened it."""

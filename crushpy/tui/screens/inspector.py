@@ -291,7 +291,7 @@ class InspectorScreen(OverlayScreen[None]):
     @property
     def _width(self) -> int:
         """Columns within frame and padding."""
-        return app_of(self).size.width - (2 if self.has_class("-tiny") else 4)
+        return app_of(self).size.width - (4 if self.has_class("-tall") else 2)
 
     @property
     def _glyphs(self) -> dict[str, str]:

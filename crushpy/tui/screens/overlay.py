@@ -9,7 +9,7 @@ from textual.actions import SkipAction
 from textual.app import ComposeResult
 from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
+from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
@@ -32,8 +32,8 @@ class OverlayScreen(Screen[Result]):
     from the first."""
 
     DEFAULT_CSS = """
-    OverlayScreen { border: round $accent; overflow: hidden; }
-    OverlayScreen.-tiny { border: none; }
+    OverlayScreen .frame { border: round $accent; }
+    OverlayScreen.-tiny .frame, OverlayScreen.-short .frame { border: none; }
     OverlayScreen .title { height: auto; max-height: 2; padding: 0 1; text-style: bold; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "close", "Close")]
@@ -42,9 +42,10 @@ class OverlayScreen(Screen[Result]):
     heading = ""
 
     def compose(self) -> ComposeResult:
-        yield Static(Content(self.heading), classes="title", id="heading")
-        yield from self.compose_body()
-        yield KeyBar()
+        with Vertical(classes="frame"):
+            yield Static(Content(self.heading), classes="title", id="heading")
+            yield from self.compose_body()
+            yield KeyBar()
 
     def compose_body(self) -> ComposeResult:
         """Everything between the heading and the keys."""

@@ -61,7 +61,7 @@ class KeyBar(Static):
         self._refresh_keys(self.screen)
 
     def on_resize(self) -> None:
-        self._refresh_keys(self.screen)
+        self.call_after_refresh(self._refresh_keys, self.screen)  # its height depends on its width
 
     def _refresh_keys(self, screen: Screen[object]) -> None:
         if not self.is_attached or screen is not self.screen:

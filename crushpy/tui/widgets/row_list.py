@@ -26,6 +26,7 @@ class RowList(ScrollView, can_focus=True):
     DEFAULT_CSS = """
     RowList { height: 1fr; overflow-x: hidden; scrollbar-size-vertical: 1; }
     RowList > .rows--highlighted { background: $block-cursor-blurred-background; }
+    RowList:ansi > .rows--highlighted { text-style: bold; }
     RowList:focus > .rows--highlighted {
         background: $block-cursor-background; color: $block-cursor-foreground;
     }

@@ -52,6 +52,8 @@ class StatusBarState(Data, frozen=True):
     branch: str = ""
     line: str = ""
     """The output of the user's own command."""
+    warnings: int = 0
+    """Warnings about the start; F3 shows them."""
     unconfined: bool = False
     """A sandbox is configured, but none works here."""
 
@@ -106,6 +108,9 @@ def parts(state: StatusBarState) -> dict[str, list[Content]]:
         "jobs": _forms(*((counted(state.jobs, "job"),) if state.jobs else ()), style="$accent"),
         "session": _forms(*((f"session {state.generation + 1}", "") if state.generation else ())),
         "cost": _forms(*((cost, "") if state.cost else ())),
+        "warnings": _forms(
+            *((f"{counted(state.warnings, 'warning')} (F3)",) if state.warnings else ()), style="$warning"
+        ),
         "sandbox": _forms(*(("no sandbox",) if state.unconfined else ()), style="$warning"),
     }
 
@@ -127,7 +132,7 @@ def _forms(*texts: str, style: str = "") -> list[Content]:
 PLACES = (
     ("asks", "editing", "below", "model", "method"),
     ("folder", "line"),
-    ("gauge", "forecast", "jobs", "session", "cost", "sandbox"),
+    ("gauge", "forecast", "jobs", "session", "cost", "warnings", "sandbox"),
 )
 """The parts at the left, in the middle and at the right."""
 GAP = 2
