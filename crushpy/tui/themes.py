@@ -1,6 +1,7 @@
 """Our themes for dark and light terminals, and the choice of one for a terminal."""
 
 from dataclasses import replace
+from typing import Any
 
 from textual.theme import BUILTIN_THEMES, Theme
 
@@ -20,7 +21,7 @@ ROLES = (
 def _theme(name: str, **colours: str) -> Theme:
     """A theme with a colour for each of `ROLES`; the others are variables. Colours of texts and borders that
     are not among them are derived from the main ones."""
-    roles = {role: colours.pop(role) for role in ROLES}
+    roles: dict[str, Any] = {role: colours.pop(role) for role in ROLES}
     texts = ("primary", "secondary", "success", "warning", "error")
     named = {f"text-{role}": roles[role] for role in texts} | {"text-accent": roles["primary"]}
     named |= {name.replace("_", "-"): value for name, value in colours.items()}

@@ -354,8 +354,10 @@ class Completer:
             if not (choices or note):
                 return
             self._list = CompletionList(self._prompt)
-            box = next(one for one in self._prompt.ancestors_with_self if one.parent is self._prompt.screen)
-            self._prompt.screen.mount(self._list, before=box)
+            box: Widget = self._prompt
+            while box.parent is not box.screen and isinstance(box.parent, Widget):
+                box = box.parent
+            box.screen.mount(self._list, before=box)
         self._list.offer(choices, note, self._prompt.region)
 
 
