@@ -95,6 +95,8 @@ class RowList(ScrollView, can_focus=True):
             self.scroll_to(y=self.highlighted, animate=False, force=True)
         elif self.highlighted >= top + height:
             self.scroll_to(y=self.highlighted - height + 1, animate=False, force=True)
+        if self.show_vertical_scrollbar:  # after a resize its thumb is where it was before
+            self.vertical_scrollbar.position = self.scroll_offset.y
 
     def on_resize(self) -> None:
         self.virtual_size = Size(self.size.width, self._count)
