@@ -98,10 +98,10 @@ def play(film: Film) -> None:
     film.keep("welcome")
     terminal.type(PROMPT)
     terminal.press("Enter")
-    wait_for(terminal, "Allow multiedit")
+    wait_for(terminal, "Edit shop/cart.py?")
     time.sleep(1)
     film.keep("approval")
-    terminal.press("c")
+    terminal.press("y")
     wait_for(terminal, "list both")
     time.sleep(1)
     film.keep("chat")
@@ -110,7 +110,7 @@ def play(film: Film) -> None:
 
 
 def play_compaction(film: Film) -> None:
-    """The film: the gauge rises, the context is compacted, and the compaction is undone."""
+    """The film: the context strip grows, the context is compacted, and the compaction is undone."""
     terminal = film.terminal
     for at, word in enumerate(ORDERS_PROMPT.split(" ")):
         terminal.type(f"{word} ")

@@ -84,7 +84,7 @@ async def test_a_theme_and_a_key_that_do_not_exist_are_told(start: Start, home: 
     home.mkdir(exist_ok=True)
     (home / "config.toml").write_text('theme = "zz"\n[keys]\nsessions = "bogus+key"\nhelp = "f1,ctrl+g"\n')
     async with start() as app:
-        await app.sees("2 warnings (F3)")
+        await app.sees("warnings (F3)")
         assert "There is no theme" not in app.text
         await app.press("f3")
         await app.sees("There is no theme 'zz'", "keys.sessions: 'bogus+key' is not a key")

@@ -286,7 +286,7 @@ def test_the_lineage(picture: Picture, llm: ScriptedLLM) -> None:
         await handed_off(app)
         await app.press("ctrl+l")
         await app.shows(SessionTreeScreen)
-        await app.sees("Session tree", "Summary")
+        await app.sees("Session tree", "Compacted")
 
     assert picture(act)
 

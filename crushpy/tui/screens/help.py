@@ -22,7 +22,10 @@ MAX_GLOSSARY_COLUMNS = 100
 GLOSSARY = (
     ("conversation", "What you see as one thing: a first session and the sessions that continue it."),
     ("session", "One context window of messages. Compaction ends it; it stays readable and searchable."),
-    ("context", "Everything the model is sent in a request. The gauge shows how much of its window is used."),
+    (
+        "context",
+        "Everything the model is sent in a request. The strip above the prompt shows what fills its window.",
+    ),
     ("window", "The number of tokens the model accepts in one request."),
     (
         "compaction",
@@ -57,7 +60,7 @@ _PROMPT: tuple[KeyRow, ...] = (
     ("!", "run a shell command; with `!!` the agent gets its output"),
     ("Tab", "accept a completion; without one, go to the transcript"),
     ("Ctrl+G", "edit the draft in your editor ($VISUAL, $EDITOR, else vi or nano)"),
-    ("?", "in an empty prompt: this help"),
+    ("?", "in an empty prompt: the most used keys; again, this help"),
 )
 _EDITING: tuple[KeyRow, ...] = (
     ("Ctrl+Left, Ctrl+Right", "a word to the left, to the right"),
