@@ -159,7 +159,10 @@ class SessionTreeScreen(OverlayScreen[TreeChoice | None]):
 
     DEFAULT_CSS = """
     SessionTreeScreen #both { height: 1fr; layout: horizontal; }
-    SessionTreeScreen SessionTree { width: 1fr; height: 1fr; padding: 0 1; overflow-x: hidden; }
+    SessionTreeScreen SessionTree {
+        width: 1fr; height: 1fr; padding: 0 1; overflow-x: hidden;
+        background: $background; background-tint: $background 0%;
+    }
     SessionTreeScreen #preview-pane { width: 1fr; height: 1fr; padding: 0 1; border-left: solid $panel; }
     SessionTreeScreen #preview-pane Static { height: auto; }
     SessionTreeScreen.-narrow #both { layout: vertical; }
