@@ -62,7 +62,7 @@ class ModelsScreen(ListScreen[ModelRow, str | None]):
 
     async def _load(self) -> None:
         lists = await asyncio.to_thread(cached_lists, self._settings)
-        self._known = await asyncio.to_thread(list_models, self._settings, None, lists)
+        self._known = await asyncio.to_thread(list_models, self._settings, lists)
         self.is_loading = False
         self.refresh_rows()
         self._local = await list_local_models(self._settings)
@@ -71,7 +71,7 @@ class ModelsScreen(ListScreen[ModelRow, str | None]):
 
     async def _query_servers(self) -> None:
         lists = await ask_servers(self._settings, refresh=True)
-        self._known = await asyncio.to_thread(list_models, self._settings, None, lists)
+        self._known = await asyncio.to_thread(list_models, self._settings, lists)
         self.refresh_rows()
         for one in lists:
             if one.failure:
