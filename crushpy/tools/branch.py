@@ -10,7 +10,7 @@ from crushpy.tools.errors import ToolError
 
 
 class BranchArgs(Args, frozen=True):
-    goal: Annotated[str, Meta(description="What the branch is to find out or do, in a sentence.")]
+    goal: Annotated[str, Meta(description="What to find out or do, in a sentence.")]
 
 
 class BranchTool(Tool[BranchArgs]):

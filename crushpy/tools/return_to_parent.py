@@ -10,7 +10,7 @@ from crushpy.tools.errors import ToolError
 
 
 class ReturnArgs(Args, frozen=True):
-    result: Annotated[str, Meta(description="All that the parent session needs to know of the branch.")]
+    result: Annotated[str, Meta(description="All that the parent session needs to know.")]
 
 
 class ReturnTool(Tool[ReturnArgs]):
