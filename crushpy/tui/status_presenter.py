@@ -34,6 +34,7 @@ _REFRESHED_BY = (
         events.TurnEnded,
     ),
     *(events.PreparationChanged, events.ModeChanged, events.JobEnded),
+    *(events.BranchOpened, events.BranchReturned),
 )
 
 

@@ -140,6 +140,7 @@ def picture(
     async def acted(pilot: Pilot[Any], act: Act) -> None:
         driven = Driven(pilot)
         await driven.opened()
+        await driven.sees("none: commands run")  # the welcome is complete
         driven.app.theme = theme
         await act(driven)
         if size != USUAL:
