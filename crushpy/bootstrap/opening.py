@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
 from crushpy.bootstrap.host_additions import HostAdditions
 from crushpy.bootstrap.mcp_servers import McpServers
-from crushpy.bootstrap.project_environment import ProjectEnvironment
+from crushpy.bootstrap.project_environment import Commands, ProjectEnvironment
 from crushpy.bootstrap.slash_commands import SlashCommands
 from crushpy.bootstrap.user_extensions import skill_tools
 from crushpy.core.access import Mode
@@ -44,6 +44,7 @@ from crushpy.engine.session.branches import fork_session
 from crushpy.engine.session.note_recorder import NoteRecorder
 from crushpy.engine.session.run_summary import RunSummary
 from crushpy.engine.session.session import LiveSession, LoadedSession, load_session
+from crushpy.engine.turn.call_observer import ObservedCall
 from crushpy.engine.turn.limits import Limits
 from crushpy.engine.turn.toolset import Toolset
 from crushpy.engine.user_settings import UserSettings
@@ -56,10 +57,13 @@ from crushpy.security.private_files import write_private
 from crushpy.security.sanitize import encodable
 from crushpy.storage.records import BreakerState, SessionInfo
 from crushpy.storage.store import Store
-from crushpy.tools.base import AnyTool, McpService, ToolContext
+from crushpy.tools.base import AnyTool, McpService, Outcome, ToolContext
 from crushpy.tools.files.file_memory import FileMemory
 from crushpy.tools.registry import all_tools, tool_table
 from crushpy.tools.shell.jobs import Jobs, ShellJob
+
+if TYPE_CHECKING:
+    from crushpy.extensions.lsp.lsp_hub import LspHub
 
 TEMPLATE_EDITED = (
     "The summary template was edited. It applies from this request on; the prompt cache misses once."
@@ -125,8 +129,9 @@ def _build_runtime(
     templates = environment.templates.reporting_to(on_template_problem)
     models = Models(settings, lambda _: (), LearntModels(paths.learnt_file), additions.providers)
     servers = McpServers(environment)
+    lsp_servers = environment.language_servers(options)
     tools = (
-        *all_tools(),
+        *all_tools(lsp=bool(lsp_servers)),
         *skill_tools(loaded.info.system),
         *servers.tools(models.window(loaded.info.model)),
         *additions.tools,
@@ -137,7 +142,7 @@ def _build_runtime(
     gauge = new_gauge(models, loaded)
     session = LiveSession(store, loaded, events, gauge.exact_size, phrases=rule_phrases(templates))
     events.record = NoteRecorder(store, session).record
-    workspaces = _Workspaces(environment, store, loaded.info.root_id)
+    workspaces = _Workspaces(environment, store, loaded.info.root_id, lsp_servers, events)
     context = workspaces.tool_context(environment.cwd, workspaces.private)
     context.mcp = workspaces.mcp = servers.connect(context.jobs, events)
     context.files = additions.files or context.files
@@ -221,8 +226,16 @@ def _has_hooks(environment: ProjectEnvironment) -> bool:
 class _Workspaces:
     """Makes the tool contexts of one conversation: for its folder, and for worktrees of tasks."""
 
-    def __init__(self, environment: ProjectEnvironment, store: Store, root_id: str) -> None:
-        self._environment = environment
+    def __init__(
+        self,
+        environment: ProjectEnvironment,
+        store: Store,
+        root_id: str,
+        servers: Commands,
+        emit: Callable[[Notice], None],
+    ) -> None:
+        """`servers`: the language servers to use."""
+        self._environment, self._servers, self._emit = environment, servers, emit
         self._store = store
         self.outputs = environment.paths.outputs / root_id
         self.private = environment.paths.sandboxes / new_id()
@@ -242,6 +255,7 @@ class _Workspaces:
         )
         extensions = self._environment.extensions
         context.load_skill, context.new_skills = extensions.load_skill, extensions.new_skills
+        self._add_diagnostics(context)
         return context
 
     def worktree_context(self, cwd: Path) -> ToolContext:
@@ -250,6 +264,25 @@ class _Workspaces:
         context = self.tool_context(cwd, private, repository.folders if repository else ())
         context.mcp = self.mcp or context.mcp
         return context
+
+    def _add_diagnostics(self, workspace: ToolContext) -> None:
+        """The language servers of a workspace, which are loaded with the first edit or call."""
+        environment, servers, emit = self._environment, self._servers, self._emit
+        loaded: list[LspHub] = []
+
+        def load() -> "LspHub":
+            from crushpy.extensions.lsp.lsp_hub import LspHub
+
+            if not loaded:
+                new_jobs = partial(environment.server_jobs, workspace)
+                loaded.append(LspHub(workspace, servers, environment.settings.lsp, new_jobs, emit))
+            return loaded[0]
+
+        async def attach(outcome: Outcome, observed: ObservedCall) -> Outcome:
+            return await load().attach(outcome, observed) if loaded or outcome.changed else outcome
+
+        if servers:
+            workspace.lsp, workspace.additions = load, (attach,)
 
     async def _fetch_output(self, name: str) -> None:
         """Fetches an output that another machine stored, as a local file."""

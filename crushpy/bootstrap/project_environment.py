@@ -1,12 +1,15 @@
 """The environment of a working folder: its paths, settings, templates and sandbox."""
 
 import os
-from collections.abc import Callable, Mapping
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from io import TextIOWrapper
 from pathlib import Path
 
 from crushpy.bootstrap.user_extensions import UserExtensions
+from crushpy.core.ids import new_id
 from crushpy.core.paths import Paths, private_dir, project_dir, project_root
+from crushpy.core.start_options import StartOptions
 from crushpy.core.templates import Templates
 from crushpy.engine.environment import context_files, describe
 from crushpy.permissions.decision import ExecutionContext
@@ -17,7 +20,10 @@ from crushpy.sandbox.finding import find_sandbox
 from crushpy.security.sanitize import encodable
 from crushpy.settings import Loaded, Settings, load
 from crushpy.settings.files import user_files
+from crushpy.settings.schema import LspSettings
 from crushpy.storage.store import Store
+from crushpy.tools.base import ToolContext
+from crushpy.tools.shell.jobs import Jobs
 
 
 def start_logging(paths: Paths) -> None:
@@ -46,6 +52,28 @@ def start_logging(paths: Paths) -> None:
     logger.handlers[:] = [handler]
     logger.setLevel(logging.INFO)
     logger.propagate = False
+
+
+Commands = Sequence[tuple[str, tuple[str, ...]]]
+"""Those of language servers, with the endings of the files that each is for."""
+LSP_SERVERS: dict[str, tuple[str, ...]] = {
+    ".py .pyi": ("basedpyright-langserver --stdio || pyright-langserver --stdio", "ruff server"),
+    ".ts .tsx .js .jsx .mjs .cjs": ("typescript-language-server --stdio",),
+    ".go": ("gopls",),
+    ".rs": ("rust-analyzer",),
+    ".c .h .cc .cpp .hpp": ("clangd",),
+}
+"""Commands by the endings of files. Of those between `||` the first one on the PATH is used."""
+
+
+def find_servers(settings: LspSettings) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """The endings of files, and each server for them as the table names it and as it is run; without a
+    command if it is not on the PATH."""
+    for endings, servers in (LSP_SERVERS | settings.servers).items():
+        for named in servers:
+            words = [one.split() for one in named.split("||")]
+            commands = [(shutil.which(program) or "", *args) for program, *args in words]
+            yield endings, named, next((one for one in commands if one[0]), ())
 
 
 class ProjectEnvironment:
@@ -100,10 +128,13 @@ class ProjectEnvironment:
         store.outputs.folder = self.paths.outputs
         return store
 
-    def confine(self, cwd: Path, private: Path, outputs: Path, shown: tuple[str, ...] = ()) -> Unconfined:
+    def confine(
+        self, cwd: Path, private: Path, outputs: Path, shown: tuple[str, ...] = (), server_mb: int = 0
+    ) -> Unconfined:
         """The sandbox for the commands of one conversation in `cwd`.
 
-        `private` and `outputs` are its own folders; `shown` stays visible wherever it is.
+        `private` and `outputs` are its own folders; `shown` stays visible wherever it is. `server_mb`: the
+        memory of a language server, which may only read `cwd`.
         """
         own = (self.paths.config_dir, self.paths.data_dir)
         private_hosts = self.settings.permissions.private_hosts
@@ -120,9 +151,21 @@ class ProjectEnvironment:
             private_hosts=private_hosts,
             shown=(*shown, *(os.path.realpath(Path(place).expanduser()) for place in readable)),
             locks_own_code=chosen.own_code == "read-only",
+            read_only=bool(server_mb),
         )
-        limits = ResourceLimits(chosen.processes, chosen.memory_mb, chosen.file_mb)
+        limits = ResourceLimits(chosen.processes, server_mb or chosen.memory_mb, chosen.file_mb)
         return confine_in(find_sandbox(chosen.mode), config, private, limits)
+
+    def language_servers(self, options: StartOptions) -> "Commands":
+        """The commands of the language servers to use, with the endings of their files."""
+        chosen = self.settings.lsp
+        used = self.trusted and not options.read_only and (options.interactive or chosen.headless)
+        return [(endings, command) for endings, _, command in find_servers(chosen) if used and command]
+
+    def server_jobs(self, workspace: ToolContext) -> Jobs:
+        """The sandbox of one language server, in which the workspace is read-only."""
+        places = (workspace.cwd, self.paths.sandboxes / new_id(), workspace.output_dir, ())
+        return Jobs(self.settings.sandbox.env, lambda: self.confine(*places, self.settings.lsp.memory_mb))
 
     def system_prompt(
         self, now: float, cwd: Path | None = None, window: Callable[[], int | None] = lambda: None

@@ -12,6 +12,7 @@ from crushpy.context.forecast import Forecast
 from crushpy.context.overrides import SentState, apply_overrides, sent_states
 from crushpy.context.partition import Size
 from crushpy.core.messages import Data, Message, Note, Overrides, Seed, Usage
+from crushpy.core.own_tags import DIAGNOSTICS
 
 _INSTRUCTIONS = re.compile(
     r'(?<!\n)\n*<instructions path="(?P<path>[^"]*)">\n.*?\n</instructions>', re.DOTALL
@@ -33,7 +34,8 @@ class Row(Data, frozen=True, omit_defaults=False):
     """One part of the next request."""
 
     kind: str
-    """system, context file, tool, summary, rules, pins, evidence, user, assistant, tool output or note."""
+    """system, context file, tool, summary, rules, pins, evidence, user, assistant, tool output, diagnostics,
+    note."""
     name: str
     tokens: int
     cached: bool
@@ -103,7 +105,11 @@ def inspect(
         if not texts:
             state = states.get(message.id, "")
             shown = sum(size(one) for one in apply_overrides((message,), overrides))
-            add(kind_of(message), _name(message), shown, message.id, state, size(message))
+            said = message.result.text.rpartition(DIAGNOSTICS)[1:] if message.result and not state else ()
+            diagnosed = min(count("".join(said)), shown) if any(said[:1]) else 0
+            add(kind_of(message), _name(message), shown - diagnosed, message.id, state, size(message))
+            if diagnosed:
+                add("diagnostics", "after edits", diagnosed)
     offered = old_views(history, overrides, cwd=cwd, size=size)
     thoughtful = {message.id for message in history if message.has_bound_thinking}
     return Inspection(budget, tuple(_with_costs(rows, thoughtful)), old_views=offered)

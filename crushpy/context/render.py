@@ -19,6 +19,7 @@ from crushpy.core.messages import (
     ToolCall,
     ToolResult,
 )
+from crushpy.core.own_tags import DIAGNOSTICS
 
 Count = Callable[[str], int]
 
@@ -75,7 +76,8 @@ def message_text(message: Message, override: MessageOverride | None = None) -> s
             case ToolResult():
                 word = "failed" if part.is_error else "returned"
                 images = "".join(f"\n{image_line(image)}" for image in part.images)
-                blocks.append(f"[{_name(part.name)} {word}; {message.id}]\n{body(part.text)}{images}")
+                text = body(part.text.partition(DIAGNOSTICS)[0])  # they are asked again, not carried
+                blocks.append(f"[{_name(part.name)} {word}; {message.id}]\n{text}{images}")
             case Image():
                 blocks.append(f"[{message.role} {message.id}]\n{image_line(part)}")
             case Note():

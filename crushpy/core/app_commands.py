@@ -172,6 +172,7 @@ APP_COMMANDS: tuple[AppCommand, ...] = (
     AppCommand("Permissions", "permissions", "The rules in force, and grants made here.", "permissions"),
     AppCommand("Add Folder", "add_dir", "Work in a second folder as well.", "add-dir", "[DIR]"),
     AppCommand("MCP Servers", "mcp", "State, tools, log and restart of MCP servers.", "mcp", "[server]"),
+    AppCommand("Language Servers", "lsp", "Language servers: state, memory and log.", "lsp"),
     AppCommand("Skills", "skills", "Skills and commands found, and their problems.", "skills"),
     AppCommand("Sub-agents", "agents", "Definitions of sub-agents, and their problems.", "agents"),
     AppCommand("Memory", "memory", "Rules files that the model has read.", "memory"),

@@ -29,3 +29,7 @@ def restore_tags(text: str, original: str) -> str:
     """What a model meant that saw `original` with our tags escaped: they are raw again, unless the original
     itself contains escaped ones."""
     return text if "&lt;" not in text or _ESCAPED.search(original) else _ESCAPED.sub("<", text)
+
+
+DIAGNOSTICS = "\n\n[From crushpy: diagnostics after edits]\n"
+"""Precedes what language servers say at the end of a result."""

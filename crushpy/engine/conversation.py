@@ -508,6 +508,11 @@ class Conversation:
         """The MCP servers; nothing is started by looking."""
         return self._runtime.mcp
 
+    @property
+    def language_servers(self) -> str:
+        """Their state and their logs, as Markdown; empty if none is used."""
+        return self._workspace.lsp().describe() if self._workspace.lsp else ""
+
     async def close(self) -> None:
         """Ends the running turn and all background jobs; closes connections and the database."""
         if (running := self._run_slot.running) is not None:

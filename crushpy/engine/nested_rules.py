@@ -7,9 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from crushpy.core.access import Access
 from crushpy.engine.agents.scope import Services
 from crushpy.engine.environment import MAX_FILE_CHARS, NAMES, read_instructions
+from crushpy.engine.turn.call_observer import ObservedCall
 from crushpy.security.sanitize import encodable
 from crushpy.tools.base import Outcome
 from crushpy.tools.view import ViewArgs, ViewTool
@@ -55,10 +55,10 @@ class NestedRules:
         cut = len(text) - MAX_FILE_CHARS
         return text if cut <= 0 else f"{text[:MAX_FILE_CHARS]}\n[... {cut:,} characters cut; view {name} ...]"
 
-    async def attach(self, outcome: Outcome, tool: str, accesses: tuple[Access, ...]) -> Outcome:
+    async def attach(self, outcome: Outcome, observed: ObservedCall) -> Outcome:
         """The outcome with the rules files that apply to its file and are not in the context."""
-        paths = [access.value for access in accesses if access.kind == "path" and tool in TOOLS]
-        if outcome.is_error or not paths:
+        paths = [access.value for access in observed.accesses if access.kind == "path"]
+        if outcome.is_error or not paths or observed.call.name not in TOOLS:
             return outcome
         keys = await asyncio.to_thread(lambda: [key for path in paths for key in self.keys_for(path)])
         new = [key for key in keys if key not in self._arriving and not self._has_loaded(key)]

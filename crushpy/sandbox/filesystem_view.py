@@ -111,6 +111,8 @@ class SandboxConfig(Data, frozen=True):
     """Sockets of the host that commands may use."""
     locks_own_code: bool = True
     """Whether crushpy's own code and environment are read-only wherever they are."""
+    read_only: bool = False
+    """Whether commands may only read the workspace."""
     private_hosts: bool = False
     """Whether an allowed host may resolve to this machine or its network."""
 
@@ -216,7 +218,7 @@ class FilesystemView:
             if place.exists():
                 yield Mount(os.path.realpath(place), "write")
         if self._workspace not in SYSTEM_FOLDERS:
-            yield Mount(str(self._workspace), "write")
+            yield Mount(str(self._workspace), "read" if self._config.read_only else "write")
 
     @cached_property
     def _caches(self) -> tuple[_Cache, ...]:

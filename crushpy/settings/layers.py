@@ -44,6 +44,7 @@ PROJECT_MAY_NOT = frozenset(
     {
         ("providers",),
         ("mcp",),
+        ("lsp",),
         ("hooks",),
         ("status_line",),
         ("web_search",),

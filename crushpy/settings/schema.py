@@ -289,6 +289,24 @@ class McpServerSettings(Data, frozen=True):
     oauth: McpOAuth = McpOAuth()
 
 
+class LspSettings(Data, frozen=True):
+    """Language servers: diagnostics after edits, and the tool `lsp`."""
+
+    headless: Annotated[bool, Meta(description="Use language servers without the app also.")] = False
+    wait: Annotated[
+        float, Meta(ge=0, description="Seconds that the result of an edit waits for diagnostics.")
+    ] = 1.5
+    idle: Annotated[float, Meta(gt=0, description="Seconds after which an unused server ends.")] = 300.0
+    memory_mb: Annotated[PositiveInt, Meta(description="Maximum memory of one server in MB.")] = 2000
+    servers: Annotated[
+        dict[str, tuple[str, ...]],
+        Meta(
+            description="Commands of servers by the endings of files; they replace the built-in ones.",
+            extra={"allowed": "a table as in docs/lsp.md"},
+        ),
+    ] = msgspec.field(default_factory=dict[str, tuple[str, ...]])
+
+
 if TYPE_CHECKING:
 
     class Keys(Data, frozen=True):
@@ -370,6 +388,7 @@ class Settings(Data, frozen=True):
     models: dict[str, ModelSettings] = msgspec.field(default_factory=dict[str, ModelSettings])
     providers: dict[str, ProviderSettings] = msgspec.field(default_factory=dict[str, ProviderSettings])
     mcp: dict[str, McpServerSettings] = msgspec.field(default_factory=dict[str, McpServerSettings])
+    lsp: LspSettings = LspSettings()
     hooks: Annotated[
         dict[str, Any],
         Meta(description="Commands to run at events.", extra={"allowed": "a table as in docs/hooks.md"}),

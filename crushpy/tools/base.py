@@ -43,6 +43,8 @@ class Outcome(Data, frozen=True):
     """What the text or `attached` brings into the context: `skill:NAME`, `rules:PATH`."""
     attached: str = ""
     """Follows the text, and is never truncated."""
+    changed: tuple[str, str | None] | None = None
+    """The real path of a file that was edited, and its text before; None for a new file."""
 
 
 class Delegation(Data, frozen=True):
@@ -153,6 +155,10 @@ class ToolContext:
         self.delegate: Delegate = _refuse_delegation
         self.mcp: Callable[[], McpService] = _no_servers
         """The MCP servers, loaded when first used."""
+        self.lsp: Callable[[], Any] | None = None
+        """Loads the `LspHub` of the workspace; None if there is no language server."""
+        self.additions: tuple[Callable[[Outcome, Any], Awaitable[Outcome]], ...] = ()
+        """What results gain beside the rules files of their folders."""
         self.load_skill: LoadSkill = _no_skills
         self.new_skills: Callable[[str], str] = lambda _: ""
         """Lines about the skills that a text does not list."""

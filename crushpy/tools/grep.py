@@ -57,7 +57,7 @@ class GrepTool(Tool[GrepArgs]):
                 include = GlobPattern(args.include) if args.include else None
                 is_skipped = context.find_skipped(self.name, place, real)
                 notes = (NOT_SEARCHED,) if is_skipped else ()
-                found = _Matches(lambda path: context.shown(place / path))
+                found = Matches(lambda path: context.shown(place / path))
                 ended = await search.in_folder(
                     folder,
                     args.include,
@@ -68,7 +68,7 @@ class GrepTool(Tool[GrepArgs]):
                     lambda: found.total > found.kept,
                 )
         except NotADirectoryError:
-            found = _Matches(lambda _: context.shown(place))
+            found = Matches(lambda _: context.shown(place))
             ended = await _search_file(search, context, place, real, found)
         except FileNotFoundError:
             raise missing(context, place, real) from None
@@ -79,7 +79,7 @@ class GrepTool(Tool[GrepArgs]):
 
 
 async def _search_file(
-    search: LineSearch, context: ToolContext, place: Path, real: Path, found: "_Matches"
+    search: LineSearch, context: ToolContext, place: Path, real: Path, found: "Matches"
 ) -> ProgramEnd:
     """The file is passed as a descriptor, so that it is the one that was checked."""
     shown = encodable(context.shown(place))
@@ -98,7 +98,7 @@ async def _search_file(
         raise ToolError(f"{shown} cannot be searched: {reason(error)}.") from error
 
 
-class _Matches:
+class Matches:
     """The matches so far: the first ones are kept, the rest is counted."""
 
     def __init__(self, shown: Callable[[str], str]) -> None:
@@ -136,7 +136,7 @@ def _check_pattern(pattern: str, include: str) -> None:
 
 
 def _format_result(
-    args: GrepArgs, found: _Matches, ended: ProgramEnd, timeout: float, notes: tuple[str, ...]
+    args: GrepArgs, found: Matches, ended: ProgramEnd, timeout: float, notes: tuple[str, ...]
 ) -> Outcome:
     if not found.total and ended.errors and not ended.timed_out:
         raise ToolError(

@@ -6,14 +6,18 @@ from typing import Any
 
 import msgspec
 
-from crushpy.core.access import Access, ToolTable, declare_tools
+from crushpy.core.access import Access, ToolAccess, ToolTable, declare_tools
 from crushpy.core.messages import Json, ToolCall
 from crushpy.tools.base import AnyTool, Args, ToolContext
 from crushpy.tools.errors import ToolError
 
 
-def all_tools() -> tuple[AnyTool, ...]:
-    """The tools of the main agent, in the order in which the model sees them."""
+def all_tools(*, lsp: bool = False) -> tuple[AnyTool, ...]:
+    """The tools of the main agent, in the order in which the model sees them; `lsp`: with the tool `lsp`."""
+    if lsp:
+        from crushpy.tools.lsp import LspTool
+
+        return (*all_tools(), LspTool())
     from crushpy.tools.bash import BashTool
     from crushpy.tools.branch import BranchTool
     from crushpy.tools.edit import EditTool
@@ -59,6 +63,7 @@ def tool_table() -> ToolTable:
     from crushpy.tools.skill import SkillTool
 
     table = {tool.name: tool.access for tool in (*all_tools(), McpTool(), SkillTool())}
+    table["lsp"] = ToolAccess("path")  # its module is loaded only if it is offered
     declare_tools(table)
     return table
 

@@ -59,7 +59,7 @@ class WriteTool(FileChangeTool[WriteArgs]):
         verb = "Created" if diff.created else "Wrote"
         notes = "".join(f"\nNote: {note}." for note in change.notes)
         text = f"{verb} {change.original.shown} (+{diff.added} -{diff.removed}).{notes}"
-        return Outcome(text, display=diff)
+        return Outcome(text, display=diff, changed=change.changed)
 
 
 def _with_newlines_of(file: TextFile, content: str) -> tuple[str, str]:

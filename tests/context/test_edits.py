@@ -14,8 +14,10 @@ from crushpy.context.history import well_formed
 from crushpy.context.inspect import inspect
 from crushpy.context.overrides import apply_overrides, by_message
 from crushpy.context.partition import units
+from crushpy.context.render import message_text
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import Message, MessageOverride, to_json
+from crushpy.core.own_tags import DIAGNOSTICS
 
 LONG = "a long line of output\n" * 400
 LEFT, RIGHT = call("bash", command="left"), call("bash", command="right")
@@ -187,3 +189,13 @@ def test_whatever_is_edited_units_stay_whole_and_requests_valid(
             assert len({one.id in left for one in unit}) == 1, "half a unit"
         assert_valid(well_formed(shown))
         assert not any(one.role == "user" for one in history) or any(one.role == "user" for one in shown)
+
+
+def test_the_inspector_counts_diagnostics_apart_and_a_summary_has_none() -> None:
+    wrote = call("write", file_path="a.py", content="new")
+    told = result(wrote, f"Wrote a.py{DIAGNOSTICS}a.py, ruff: 1 new problem")
+    budget = Budget(1, 100_000, estimated=True, window_known=True)
+    found = inspect("", [], [assistant("", wrote), told], budget, count=lambda _: 7, size=size)
+    assert found.by_kind()["diagnostics"] == 7
+    assert found.by_kind()["diagnostics"] + found.by_kind()["tool output"] == size(told)
+    assert "ruff" not in message_text(told) and "Wrote a.py" in message_text(told)

@@ -20,7 +20,7 @@ from crushpy.tools.registry import all_tools, check_args, describe_unknown, tool
 ROOT = Path(__file__).parents[2]
 TOOLS = {tool.name: tool for tool in all_tools()}
 DESCRIBED_ELSEWHERE = {"new_session": "templates/new_session.md"}
-OFFERED_IF_CONFIGURED = {"mcp", "skill"}
+OFFERED_IF_CONFIGURED = {"lsp", "mcp", "skill"}
 
 
 def defined() -> dict[str, type[Tool[Args]]]:

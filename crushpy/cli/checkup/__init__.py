@@ -20,6 +20,7 @@ CHECKS: dict[str, Check] = {
     "versions": installation.versions,
     "programs": installation.programs,
     "sandbox": installation.sandbox,
+    "language servers": installation.check_language_servers,
     "terminal": installation.terminal,
     "files": installation.files,
     "settings": installation.settings,

@@ -117,6 +117,15 @@ def programs(_: CheckContext) -> Iterator[Finding]:
     yield ok(f"git: {git}") if git else warn("git was not found", "Install git.")
 
 
+def check_language_servers(context: CheckContext) -> Iterator[Finding]:
+    from crushpy.bootstrap.project_environment import find_servers
+
+    for endings, named, command in find_servers(context.settings.lsp):
+        yield ok(f"{endings}: {command[0] if command else f'{named} is not on the PATH'}")
+    if not context.trusted:
+        yield ok("this project is not trusted, so none is used: run `crushpy trust`")
+
+
 def terminal(_: CheckContext) -> Iterator[Finding]:
     environ = os.environ
     term = environ.get("TERM", "")

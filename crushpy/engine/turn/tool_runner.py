@@ -18,7 +18,7 @@ from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.approvals import CallBatch, Ruling
 from crushpy.engine.hooks import HookEvent, with_feedback
 from crushpy.engine.nested_rules import NestedRules
-from crushpy.engine.turn.call_observer import ObservedCall
+from crushpy.engine.turn.call_observer import ObservedCall, ResultAdditions
 from crushpy.engine.turn.limits import LoopGuard
 from crushpy.engine.turn.session_calls import ONLY_ONE, SessionCalls
 from crushpy.engine.turn.toolset import LLM_TOOLS
@@ -81,6 +81,7 @@ class ToolRunner:
         self._tools = {tool.name: tool for tool in tools}
         self._context, self._session_calls = context, session_calls
         self._rules = NestedRules(scope.services, scope.session.has_loaded)
+        self._additions = ResultAdditions((self._rules.attach, *context.additions), tools)
         self._batch = CallBatch()
         self.denied_noninteractive = False
         self.stopped = ""
@@ -133,7 +134,10 @@ class ToolRunner:
                 stopped = Outcome(STOPPED, is_error=True, ended="interrupted")
             await self._record(one, stopped)
             raise
-        await self._record(one, outcome, guard)
+        try:
+            outcome = await self._additions.add(outcome, one.call.id, one.message)
+        finally:  # an interrupt does not change what the call has done
+            await self._record(one, outcome, guard)
 
     async def _outcome(self, one: RunningCall) -> Outcome:
         """Checks, decides and executes. Only cancellation and StorageError are raised."""
@@ -162,7 +166,7 @@ class ToolRunner:
                 if ruling.answer is not None:
                     amended = f"The user changed the command before it ran: {ruling.args['command']}\n"
                 call = one.call = msgspec.structs.replace(call, args=ruling.args)
-            observed = await self._record_decision(one, accesses, ruling)
+            observed = self._additions.observe(await self._record_decision(one, accesses, ruling))
             if ruling.refusal:
                 return Outcome(ruling.refusal, is_error=True)
             for observer in self._observers:
@@ -175,8 +179,7 @@ class ToolRunner:
             )
             outcome = await self._execute(one, observed, tool, args, call_context)
             note = describe_unknown(tool, call.args)
-            outcome = msgspec.structs.replace(outcome, text=f"{amended}{outcome.text}{note}")
-            return await self._rules.attach(outcome, call.name, accesses)
+            return msgspec.structs.replace(outcome, text=f"{amended}{outcome.text}{note}")
         except (ToolError, OSError) as error:
             return _failure(one.call, error)
         except StorageError:

@@ -47,6 +47,10 @@ class FileChange(Data, frozen=True):
     def before(self) -> str | None:
         return None if self.original.raw is None else self.original.file.text
 
+    @property
+    def changed(self) -> tuple[str, str | None]:
+        return str(self.original.real), self.before
+
     def diff(self) -> Diff:
         return make_diff(self.original.shown, self.before, self.text)
 

@@ -368,4 +368,4 @@ class TextEditTool(FileChangeTool[F]):
         change, diff = await make_change(context, lambda: self.plan(args, context))
         verb = "Created" if diff.created else "Edited"
         summary = f"{verb} {change.original.shown}{self.describe_count(args)}"
-        return Outcome(describe_change(change, diff, summary), display=diff)
+        return Outcome(describe_change(change, diff, summary), display=diff, changed=change.changed)

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 from crushpy.core.access import Privileges
@@ -103,6 +103,8 @@ class Jobs:
         self._end_watchers: set[asyncio.Task[None]] = set()
         self.folders: Callable[[], Sequence[Path]] = lambda: ()
         """Folders that count as the workspace, beside it: commands see them as they are."""
+        self.close_first: Callable[[], Awaitable[None]] | None = None
+        """Ends what else belongs to the workspace."""
         self.on_ended: Callable[[ShellJob], None] = lambda _: None
         """Called with each job that has ended by itself."""
 
@@ -217,6 +219,8 @@ class Jobs:
     async def close(self) -> list[int]:
         """Ends every process of the conversation's commands; returns those that could not be ended."""
         self._closed = True
+        if self.close_first is not None:
+            await self.close_first()
         if self._warm_up_task is not None:
             self._warm_up_task.cancel()
             await asyncio.wait([self._warm_up_task])

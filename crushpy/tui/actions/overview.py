@@ -86,6 +86,13 @@ class OverviewCommands(CommandGroup):
     async def hooks(self, argument: str) -> None:
         self.chat.transcript.add(ReplyItem(self.conversation.hooks.describe()))
 
+    async def lsp(self, argument: str) -> None:
+        text = self.conversation.language_servers
+        if not text:
+            hint = "They need a trusted project, and a server on the PATH: see `crushpy doctor`."
+            raise RefusedCommand("No language server is used here.", hint)
+        self.chat.transcript.add(ReplyItem(text))
+
     async def quit(self, argument: str) -> None:
         await self.chat.leave()
 

@@ -1,0 +1,1 @@
+"""Language servers: a client of our own, and the diagnostics that results gain after edits."""

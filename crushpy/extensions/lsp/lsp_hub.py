@@ -1,0 +1,244 @@
+"""What the language servers of a workspace say: with results after edits, and to the tool `lsp`."""
+
+import asyncio
+import os
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from crushpy.core.events import Notice
+from crushpy.core.messages import Data, FileList, counted
+from crushpy.core.own_tags import DIAGNOSTICS
+from crushpy.engine.turn.call_observer import ObservedCall
+from crushpy.extensions.lsp.language_server import Diagnostic, LanguageServer, path_of, read_text
+from crushpy.security.redact import redact
+from crushpy.security.sanitize import clean, encodable, one_line
+from crushpy.settings.schema import LspSettings
+from crushpy.tools.base import Outcome, ToolContext
+from crushpy.tools.errors import ToolError
+from crushpy.tools.files.locate import real_path
+from crushpy.tools.files.text_file import normalize, split_lines
+from crushpy.tools.grep import Matches
+from crushpy.tools.lsp import LspArgs
+from crushpy.tools.search.files_below import NOT_SEARCHED
+from crushpy.tools.shell.jobs import Jobs
+from crushpy.util.spawn import spawn
+
+MAX_LINES, MAX_PROBLEMS, MAX_MESSAGE_CHARS = 10, 200, 300
+HINT = 4
+_SEVERITIES = {2: "warning", 3: "information"}
+_DIGITS = re.compile(r"\d+")
+
+
+class Findings(Data, frozen=True):
+    """What one server says about one file."""
+
+    new: Sequence[Diagnostic] = ()
+    older: int = 0
+    """Problems that were there before."""
+    unknown: str = ""
+    """Why it is not known."""
+
+
+Key = tuple[str, LanguageServer]
+"""A file, and a server that knows it."""
+
+
+class AgentEdits(msgspec.Struct):
+    """What one agent has changed, with the text before; None for a new file."""
+
+    session_id: str = ""
+    due: dict[Key, str | None] = {}
+    """Not reported yet."""
+    troubled: dict[Key, str | None] = {}
+    """Not reported as clean."""
+    pending: dict[Key, asyncio.Task[Findings]] = {}
+
+
+class LspHub:
+    """The servers of one workspace, for all agents in it."""
+
+    def __init__(
+        self,
+        workspace: ToolContext,
+        commands: Sequence[tuple[str, tuple[str, ...]]],
+        settings: LspSettings,
+        new_jobs: Callable[[], Jobs],
+        emit: Callable[[Notice], None],
+    ) -> None:
+        """`commands`: with the endings of the files that each is for."""
+        self._root, self._wait = Path(os.path.realpath(workspace.cwd)), settings.wait
+        common = (self._root, settings.idle, new_jobs, emit)
+        self._servers = [(endings.split(), LanguageServer(command, *common)) for endings, command in commands]
+        self._agents = defaultdict[str, AgentEdits](AgentEdits)
+        workspace.jobs.close_first = self.close
+
+    def _keys(self, path: str) -> list[Key]:
+        inside, suffix = Path(path).is_relative_to(self._root), Path(path).suffix
+        return [(path, server) for endings, server in self._servers if inside and suffix in endings]
+
+    def describe(self) -> str:
+        """The servers, their state and the ends of their logs, as Markdown."""
+        rows = [f"**{one.name}**: {one.state}\n```\n{one.log.last.strip()}\n```" for _, one in self._servers]
+        return redact(clean("\n\n".join(rows)))
+
+    async def close(self) -> None:
+        for task in [task for edits in self._agents.values() for task in edits.pending.values()]:
+            task.cancel()
+        await asyncio.gather(*(server.stop() for _, server in self._servers))
+
+    async def attach(self, outcome: Outcome, observed: ObservedCall) -> Outcome:
+        """Adds what edits have caused: after the last one of a reply, and later what was not known then."""
+        edits = self._agents[observed.task]
+        if edits.session_id not in ("", observed.session_id):  # what was said may not be in the context
+            edits.due, edits.pending = edits.troubled | edits.due, {}
+        edits.session_id = observed.session_id
+        path, before = outcome.changed or ("", None)
+        for key in self._keys(path):
+            edits.due.setdefault(key, before)
+            edits.pending.pop(key, None)
+        started = [] if observed.more_edits else [key for key in edits.due if key not in edits.pending]
+        for key in started:
+            edits.pending[key] = spawn(self._examine(key, edits.due[key]))
+        if started:
+            await asyncio.wait(edits.pending.values(), timeout=self._wait)
+        found: dict[Key, Findings] = {}
+        for key, task in list(edits.pending.items()):
+            if task.done():
+                found[key] = edits.pending.pop(key).result()
+            elif key in started:
+                found[key] = Findings(unknown="not known yet, comes with a later result")
+        for key, one in found.items():
+            before = edits.due[key] if key in edits.pending else edits.due.pop(key)
+            edits.troubled.setdefault(key, before)
+            if not one.new and not one.unknown:
+                del edits.troubled[key]
+        lines = self._lines(found, "new problem")
+        if len(lines) > MAX_LINES:
+            lines[MAX_LINES - 1 :] = ['[more: lsp(action="diagnostics") lists all problems of a file]']
+        added = DIAGNOSTICS + "\n".join(lines) if lines else ""
+        return msgspec.structs.replace(outcome, attached=outcome.attached + added)
+
+    def _lines(self, found: Mapping[Key, Findings], what: str) -> list[str]:
+        """A line for each file and server, problems first, and one for each problem."""
+        lines: list[str] = []
+        for (path, server), one in sorted(found.items(), key=lambda each: not each[1].new):
+            older = f" ({one.older:,} from before)" if one.older else ""
+            said = counted(len(one.new), what) if one.new else "no new problems" if older else "clean"
+            lines.append(f"{self._shown(path)}, {server.name}: {one.unknown or said + older}")
+            lines += _rows(one.new[:MAX_PROBLEMS])
+        return lines
+
+    def _shown(self, path: str) -> str:
+        return encodable(str(Path(path).relative_to(self._root)))
+
+    async def _examine(self, key: Key, before: str | None) -> Findings:
+        """Compares what a server says with what it says about the text before."""
+        path, server = key
+        while True:
+            try:
+                text = await asyncio.to_thread(read_text, path)
+                old, now = await server.diagnose(path, encodable(before), text)
+                return Findings(*await asyncio.to_thread(compare, before, old, text, now))
+            except ConnectionError:
+                continue  # it is started again, until it is off
+            except (ToolError, OSError) as error:
+                return Findings(unknown=f"not known: {one_line(str(error))}")
+
+    async def ask(self, args: LspArgs, context: ToolContext) -> Outcome:
+        path = real_path(context, args.file_path)
+        keys = self._keys(path)
+        if not keys:
+            known = " ".join(one for endings, _ in self._servers for one in endings)
+            raise ToolError(f"Language servers know only files of the workspace that end with {known}.")
+        text = await asyncio.to_thread(read_text, path)
+        if args.action == "diagnostics":
+            found = await asyncio.gather(*(self._examine(key, None) for key in keys))
+            return Outcome("\n".join(self._lines(dict(zip(keys, found, strict=True)), "problem")))
+        method, provider, params = "workspace/symbol", "workspaceSymbol", dict[str, Any](query=args.query)
+        if args.action != "symbols":
+            method, provider = f"textDocument/{args.action}", args.action
+            params = {"textDocument": {"uri": Path(path).as_uri()}, "position": _position(text, args)}
+            params["context"] = {"includeDeclaration": True}
+        for _, server in keys:
+            async with server.ready_for(path):
+                if server.capabilities.get(f"{provider}Provider"):
+                    server.show(path, text)
+                    return self._places(await server.request(method, params), context)
+        raise ToolError(f"{', '.join(server.name for _, server in keys)} cannot find {args.action}.")
+
+    def _places(self, answer: Any, context: ToolContext) -> Outcome:
+        """The places that a server names, within the limits and the path rules of grep."""
+        is_skipped = context.find_skipped("lsp", context.cwd, self._root)
+        found, texts = Matches(lambda path: path), dict[str, list[str]]()
+        for path, line, name in dict.fromkeys(_read_places(answer)):
+            real = os.path.realpath(path)
+            if not Path(real).is_relative_to(self._root):
+                found.add(path, str(line + 1), f"(outside the workspace){name}")
+            elif not (is_skipped and is_skipped(str(Path(real).relative_to(self._root)))):
+                try:
+                    texts[real] = texts.get(real) or split_lines(normalize(read_text(real)))
+                    found.add(self._shown(real), str(line + 1), clean(texts[real][line].strip()) + name)
+                except (OSError, ToolError, IndexError):
+                    continue  # the file is gone, or has changed
+        rows = [f"{path}:{row}" for path, rows in found.by_file.items() for row in rows]
+        notes = [f"[{found.total - found.kept:,} more left out]"] if found.total > found.kept else []
+        notes += [NOT_SEARCHED] if is_skipped else []
+        text = "\n".join((*(rows or ["Nothing was found."]), *notes))
+        return Outcome(text, display=FileList(tuple(rows), found.total))
+
+
+def _read_places(answer: Any) -> Iterator[tuple[str, int, str]]:
+    """The path, line and name of each place, whichever form of the protocol an answer has."""
+    for one in cast("list[Any]", answer if isinstance(answer, list) else [answer]):
+        try:
+            place: dict[str, Any] = one.get("location") or one
+            start = (place.get("targetSelectionRange") or place["range"])["start"]
+            name = f"  ({one_line(str(one['name']))})" if "name" in one else ""
+            yield path_of(place.get("targetUri") or place["uri"]), max(int(start["line"]), 0), name
+        except (LookupError, TypeError, AttributeError, ValueError):
+            continue
+
+
+def _position(text: str, args: LspArgs) -> dict[str, int]:
+    """Where a name is, in the units of the protocol."""
+    lines = split_lines(normalize(text))
+    line = lines[args.line - 1] if 1 <= args.line <= len(lines) else ""
+    start = args.column - 1 if args.column else line.find(args.query or "\n")
+    if not 0 <= start < len(line):
+        raise ToolError("Give the line and the column of a name, or the line and in query the name.")
+    return {"line": args.line - 1, "character": len(line[:start].encode("utf-16-le")) // 2}
+
+
+def _rows(found: Sequence[Diagnostic]) -> Iterator[str]:
+    for one in found:
+        origin = " ".join(str(each) for each in (one.source, one.code) if each)
+        text = f"{_SEVERITIES.get(one.severity or 1, 'error')}: {one.message[:MAX_MESSAGE_CHARS]}"
+        yield f"  {one.line + 1}: " + encodable(redact(clean(one_line(f"{text} ({origin[:60]})"))))
+
+
+def compare(
+    before: str | None, old: Sequence[Diagnostic], after: str, now: Sequence[Diagnostic]
+) -> tuple[list[Diagnostic], int]:
+    """The problems that were not there before, errors first, and the number of others.
+
+    Edits move lines: a problem is the same if its line has the same text, or its message is the same.
+    """
+    old, new = ([one for one in found if one.severity != HINT] for found in (old, now))
+    total, lines = len(new), [split_lines(normalize(text)) for text in (before or "", after)]
+
+    def key(one: Diagnostic, text: list[str], *, exact: bool) -> tuple[object, ...]:
+        same = [one.message] if exact else [_DIGITS.sub("", one.message), *text[one.line : one.line + 1]]
+        return one.source, one.code, *same
+
+    for exact in (False, True):
+        seen = defaultdict[object, list[Diagnostic]](list)
+        for one in old:
+            seen[key(one, lines[0], exact=exact)].append(one)
+        new = [one for one in new if not (same := seen[key(one, lines[1], exact=exact)]) or not same.pop()]
+        old = [one for rest in seen.values() for one in rest]
+    return sorted(new, key=lambda one: (one.severity or 1, one.line)), total - len(new)

@@ -1,0 +1,32 @@
+"""The tool `lsp`: asks the language servers of the workspace."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from crushpy.core.access import Access, ToolAccess
+from crushpy.tools.base import Args, Outcome, Tool, ToolContext
+from crushpy.tools.files.locate import real_path
+
+
+class LspArgs(Args, frozen=True):
+    action: Literal["diagnostics", "definition", "references", "symbols"]
+    file_path: str
+    line: Annotated[int, Meta(description="from 1")] = 0
+    column: Annotated[int, Meta(description="from 1; or name the word on the line in query")] = 0
+    query: str = ""
+
+
+class LspTool(Tool[LspArgs]):
+    name = "lsp"
+    args = LspArgs
+    access = ToolAccess("path")
+    in_reading_tasks = True
+    parallel = True
+
+    def accesses(self, args: LspArgs, context: ToolContext) -> tuple[Access, ...]:
+        return self.touches(real_path(context, args.file_path))
+
+    async def run(self, args: LspArgs, context: ToolContext) -> Outcome:
+        assert context.lsp is not None
+        return await context.lsp().ask(args, context)

@@ -1,0 +1,238 @@
+"""Language servers: what results gain after edits, the tool `lsp`, and servers that misbehave."""
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from extensions.test_skills import results
+from scripted_llm.replies import Call, Reply
+from scripted_llm.server import ScriptedLLM
+from support.command import Cli
+from support.headless import Run, Start, until
+
+from crushpy.sandbox.finding import find_sandbox
+
+STAND_IN = Path(__file__).parents[1] / "support" / "lsp_stand_in.py"
+HEADER = "[From crushpy: diagnostics after edits]"
+pytestmark = pytest.mark.skipif(not find_sandbox("on").on, reason="language servers need a sandbox")
+
+Serve = Callable[..., None]
+
+
+@pytest.fixture
+def serve(home: Path, workspace: Path, cli: Cli) -> Serve:
+    """`serve("late=2", wait=0.1)` makes the stand-in the server for Python, in a trusted project."""
+
+    def write(*words: str, trust: bool = True, headless: bool = True, **settings: float) -> None:
+        home.mkdir(exist_ok=True)
+        command = " ".join((sys.executable, str(STAND_IN), *words))
+        rows = [f"{name} = {value}" for name, value in {"wait": 20.0, **settings}.items()]
+        rows += [f"headless = {str(headless).lower()}", f'[lsp.servers]\n".py .pyi" = ["{command}"]']
+        (home / "config.toml").write_text("\n".join(("[lsp]", *rows, "")))
+        if trust:
+            assert cli("trust").returncode == 0
+
+    (workspace / "a.py").write_text("old bad line\nb = 1\nc = 1\n")
+    return write
+
+
+def edit(*pairs: tuple[str, str], file: str = "a.py") -> Reply:
+    calls = [Call("edit", {"file_path": file, "old_string": a, "new_string": b}) for a, b in pairs]
+    return Reply(calls=calls)
+
+
+VIEW = Reply(calls=[Call("view", {"file_path": "a.py"})])
+
+
+def said(result: str) -> list[str]:
+    """What a result says of diagnostics, line by line."""
+    return result.partition(f"{HEADER}\n")[2].splitlines()
+
+
+def go(run: Run, llm: ScriptedLLM, *steps: Reply) -> list[str]:
+    llm.script(VIEW, *steps, "Done.")
+    done = run("--yolo", "go")
+    assert done.code == 0, done.stderr
+    return results(llm)
+
+
+def test_an_edit_reports_what_is_new_and_the_next_that_it_is_gone(
+    run: Run, llm: ScriptedLLM, serve: Serve
+) -> None:
+    serve()
+    found = go(run, llm, edit(("b = 1", "x = 1\nbad new")), edit(("bad new", "fine")))
+    assert said(found[1])[0].endswith(": 1 new problem (1 from before)")
+    assert said(found[1])[1:] == ["  3: error: bad new is bad (stand-in)"]
+    assert said(found[2])[0].endswith(": no new problems (1 from before)") and len(said(found[2])) == 1
+    tools = {str(request.body["tools"]) for request in llm.requests if "tools" in request.body}
+    assert len(tools) == 1 and "'lsp'" in tools.pop()
+
+
+def test_a_batch_of_edits_is_reported_once_after_the_last(
+    run: Run, llm: ScriptedLLM, serve: Serve, workspace: Path
+) -> None:
+    serve()
+    (workspace / "new.py").unlink(missing_ok=True)
+    batch = edit(("b = 1", "bad b"), ("c = 1", "bad c"), ("not there", "x"))
+    batch.calls.insert(1, Call("write", {"file_path": "new.py", "content": "fine\n"}))
+    found = go(run, llm, batch, VIEW)
+    reports = [said(one) for one in found]
+    assert [bool(one) for one in reports].count(True) == 1
+    report = next(one for one in reports if one)
+    assert "2 new problems" in report[0] and any("new.py" in line and "clean" in line for line in report)
+
+
+def test_nothing_is_offered_or_said_if_untrusted_or_headless(
+    run: Run, llm: ScriptedLLM, serve: Serve
+) -> None:
+    for settings in ({"trust": False}, {"headless": False}):
+        serve(**settings)
+        found = go(run, llm, edit(("b = 1", "bad b")), edit(("bad b", "b = 1")))
+        assert not any(HEADER in one for one in found)
+        assert "'lsp'" not in str(llm.requests[-1].body["tools"])
+
+
+def test_late_diagnostics_come_with_a_later_result(run: Run, llm: ScriptedLLM, serve: Serve) -> None:
+    serve("late=1", wait=0.05)
+    wait = Reply(calls=[Call("bash", {"command": "sleep 8"})])
+    found = go(run, llm, edit(("b = 1", "bad b")), wait)
+    assert "not known yet" in said(found[1])[0] and "clean" not in found[1]
+    assert "1 new problem" in said(found[2])[0] and "bad b is bad" in said(found[2])[1]
+
+
+@pytest.mark.parametrize("fault", ["old", "hang"])
+def test_other_versions_and_silence_are_never_clean(
+    run: Run, llm: ScriptedLLM, serve: Serve, fault: str
+) -> None:
+    serve(fault, wait=1.0)
+    found = go(run, llm, edit(("b = 1", "bad b")), VIEW)
+    assert "not known yet" in said(found[1])[0] and not said(found[2])
+
+
+@pytest.mark.parametrize("fault", ["crash", "garbage", "die"])
+def test_a_server_that_keeps_ending_is_off_with_a_notice(
+    run: Run, llm: ScriptedLLM, serve: Serve, fault: str
+) -> None:
+    serve(fault)
+    llm.script(VIEW, edit(("b = 1", "bad b")), edit(("bad b", "b = 2")), "Done.")
+    done = run("--yolo", "go")
+    found = results(llm)
+    assert "is off" in said(found[1])[0] and "clean" not in found[1]
+    assert "is off" in said(found[2])[0]
+    notices = [one["text"] for one in done.of("notice") if "is off" in one["text"]]
+    assert len(notices) == 1 and "/lsp" in notices[0]
+
+
+def test_memory_is_limited(run: Run, llm: ScriptedLLM, serve: Serve) -> None:
+    serve("memory=300", memory_mb=100)
+    found = go(run, llm, edit(("b = 1", "bad b")), edit(("bad b", "b = 1")))
+    assert "is off" in said(found[1])[0]
+    serve("memory=300", memory_mb=1000)
+    assert "1 new problem" in said(go(run, llm, edit(("b = 1", "bad b")))[1])[0]
+
+
+def test_a_hundred_thousand_diagnostics_are_ten_lines(run: Run, llm: ScriptedLLM, serve: Serve) -> None:
+    serve("many")
+    (found, ask) = (edit(("old bad line", "fine")), edit(("b = 1", "bad b")))
+    lines = said(go(run, llm, found, ask)[2])
+    assert "100,001 new problems" in lines[0] and len(lines) == 10
+
+
+def test_a_server_that_dies_in_a_request_is_an_error(run: Run, llm: ScriptedLLM, serve: Serve) -> None:
+    serve("die_asked")
+    asked = Call("lsp", {"action": "definition", "file_path": "a.py", "line": 2, "column": 1})
+    found = go(run, llm, Reply(calls=[asked]), edit(("old bad line", "fine")))
+    assert "has ended: it ended with exit code 3" in found[1] and "clean" in said(found[2])[0]
+
+
+def test_places_obey_the_rules_of_grep(
+    run: Run, llm: ScriptedLLM, serve: Serve, workspace: Path, home: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "outside.py").write_text("OUTSIDE\n")
+    (workspace / "link.py").symlink_to(tmp_path / "outside.py")
+    (workspace / "secret.py").write_text("SECRET\n")
+    serve(f"places=a.py,secret.py,link.py,../outside.py,gone.py uri={(workspace / 'a.py').as_uri()}")
+    with (home / "config.toml").open("a") as config:
+        config.write('[permissions]\ndeny = ["view(secret.py)"]\n')
+    place = {"file_path": "a.py", "line": 2, "query": "b"}
+    calls = [Call("lsp", {"action": action, **place}) for action in ("definition", "references", "symbols")]
+    calls += [
+        Call("lsp", {"action": "diagnostics", "file_path": path}) for path in ("secret.py", "x.txt", "a.py")
+    ]
+    found = go(run, llm, Reply(calls=calls))[1:]
+    for one in found[:2]:
+        assert one.startswith("a.py:1: old bad line\n") and "outside.py:1: (outside the workspace)" in one
+        assert "SECRET" not in one and "OUTSIDE" not in one and "secret.py:" not in one and "gone" not in one
+    assert found[2].startswith("a.py:1: old bad line  (b)")
+    assert "Denied" in found[3] and "end with .py .pyi" in found[4] and "1 problem" in found[5]
+
+
+def test_after_a_boundary_the_state_is_asked_again_and_never_carried(
+    run: Run, llm: ScriptedLLM, serve: Serve
+) -> None:
+    serve()
+    llm.script(
+        VIEW,
+        edit(("b = 1", "bad b")),
+        Reply(calls=[Call("new_session", {"summary": "We edited a.py."})]),
+        VIEW,
+        "Done.",
+    )
+    assert run("--yolo", "--compaction", "llm", "go").code == 0
+    seed = str(llm.requests[-2].body["messages"])
+    assert "We edited a.py." in seed and "bad b is bad" not in seed.partition("We edited a.py.")[0]
+    assert "1 new problem" in said(results(llm)[-1])[0]
+
+
+def servers(token: str) -> list[int]:
+    found: list[int] = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = entry.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if str(STAND_IN).encode() in words and token.encode() in words:
+            found.append(int(entry.parent.name))
+    return found
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="processes are found in /proc")
+@pytest.mark.parametrize("end", ["kill", "idle"])
+def test_a_server_ends_with_crushpy_and_when_it_is_idle(
+    start: Start, llm: ScriptedLLM, serve: Serve, tmp_path: Path, end: str
+) -> None:
+    token = f"token={tmp_path}"
+    serve(token, idle=1.0 if end == "idle" else 300.0)
+    llm.script(VIEW, edit(("b = 1", "bad b")), Reply(calls=[Call("bash", {"command": "sleep 50"})]), "Done.")
+    live = start("--yolo", "go")
+    until(lambda: servers(token), "the server runs")
+    if end == "kill":
+        live.process.kill()
+    until(lambda: not servers(token), "the server has ended")
+    assert end == "kill" or live.process.poll() is None
+
+
+@pytest.mark.skipif(not shutil.which("ruff"), reason="ruff is not on the PATH")
+def test_ruff_and_basedpyright_are_understood(
+    run: Run, llm: ScriptedLLM, serve: Serve, home: Path, workspace: Path
+) -> None:
+    serve()
+    text = (home / "config.toml").read_text().partition("[lsp.servers]")[0].replace("20.0", "90.0")
+    (home / "config.toml").write_text(text)
+    (workspace / "a.py").write_text("import os\n\n\ndef foo() -> str:\n    return os.name\n")
+    (workspace / "b.py").write_text("from a import foo\n\n\ndef bar() -> str:\n    return foo()\n")
+    asked = [
+        Call("lsp", {"action": "definition", "file_path": "b.py", "line": 5, "query": "foo"}),
+        Call("lsp", {"action": "references", "file_path": "a.py", "line": 4, "column": 5}),
+        Call("lsp", {"action": "symbols", "file_path": "a.py", "query": "bar"}),
+    ]
+    found = go(run, llm, edit(("return os.name", "return 1 + undefined")), Reply(calls=asked))
+    lines = said(found[1])
+    assert any("ruff: 2 new problems" in line for line in lines)
+    assert any("basedpyright-langserver: " in line for line in lines) and "is not defined" in found[1]
+    assert found[2] == "a.py:4: def foo() -> str:"
+    assert {"b.py:1: from a import foo", "b.py:5: return foo()"} < set(found[3].splitlines())
+    assert found[4] == "b.py:4: def bar() -> str:  (bar)"

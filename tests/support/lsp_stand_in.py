@@ -1,0 +1,96 @@
+"""A language server that reports each line with `bad` in it, and can misbehave. Arguments say how.
+
+`log=FILE`: writes the process id and each method there. `late=S`: waits S seconds before diagnostics.
+"""
+
+import json
+import os
+import sys
+import time
+from typing import Any
+
+WORDS = dict(word.partition("=")[::2] for word in sys.argv[1:])
+
+HELD: list[bytearray] = []
+
+
+def note(text: str) -> None:
+    if "log" in WORDS:
+        with open(WORDS["log"], "a") as log:
+            log.write(f"{text}\n")
+
+
+def send(message: dict[str, Any]) -> None:
+    body = json.dumps({"jsonrpc": "2.0", **message}).encode()
+    sys.stdout.buffer.write(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+    sys.stdout.buffer.flush()
+
+
+def problem(line: int, message: str) -> dict[str, Any]:
+    start = {"line": line, "character": 0}
+    return {"range": {"start": start, "end": start}, "message": message, "severity": 1, "source": "stand-in"}
+
+
+def publish(uri: str, version: int | None, text: str) -> None:
+    lines = text.split("\n")
+    found = [problem(n, f"{line.strip()} is bad") for n, line in enumerate(lines) if "bad" in line]
+    if "many" in WORDS:
+        found += [problem(n, f"problem number {n} of many") for n in range(100_000)] if "bad" in text else []
+    params: dict[str, Any] = {"uri": uri, "diagnostics": found}
+    send({"method": "textDocument/publishDiagnostics", "params": params | {"version": version}})
+
+
+def place(uri: str, line: int) -> dict[str, Any]:
+    return {"uri": uri, "range": {"start": {"line": line, "character": 0}}}
+
+
+def handle(message: dict[str, Any]) -> None:
+    method, params = message.get("method", ""), message.get("params", {})
+    note(method)
+    if method == "initialize":
+        if "crash" in WORDS:
+            sys.exit("it crashes on purpose")
+        if "garbage" in WORDS:
+            print("this is not the protocol\r\n\r\n", flush=True)
+        if "memory" in WORDS:
+            HELD.append(bytearray(os.urandom(1_000_000)) * int(WORDS["memory"]))
+        abilities = dict.fromkeys(
+            ("definitionProvider", "referencesProvider", "workspaceSymbolProvider"), True
+        )
+        send({"id": message["id"], "result": {"capabilities": abilities}})
+    elif method in ("textDocument/didOpen", "textDocument/didChange"):
+        document = params["textDocument"]
+        uri, version = document["uri"], document["version"]
+        text = document.get("text") or params["contentChanges"][-1]["text"]
+        if "hang" in WORDS:
+            return
+        if "die" in WORDS and "bad" in text:
+            sys.exit(3)
+        if "old" in WORDS and "bad" in text:  # out of order, for other versions, for none
+            for other in (version - 1, version + 7, None):
+                publish(uri, other, "")
+            return
+        time.sleep(float(WORDS.get("late", 0)) if "bad" in text else 0)
+        publish(uri, version, text)
+    elif method in ("textDocument/definition", "textDocument/references"):
+        if "die_asked" in WORDS:
+            sys.exit(3)
+        uri = params["textDocument"]["uri"]
+        root = uri.rpartition("/")[0]
+        names = WORDS["places"].split(",") if "places" in WORDS else ["a.py"]
+        send({"id": message["id"], "result": [place(f"{root}/{name}", 0) for name in names]})
+    elif method == "workspace/symbol":
+        found = {"name": params["query"], "kind": 12, "location": place(WORDS["uri"], 0)}
+        send({"id": message["id"], "result": [found]})
+
+
+def main() -> None:
+    note(f"started {os.getpid()}")
+    while head := sys.stdin.buffer.readline():
+        length = int(head.split(b":")[1])
+        sys.stdin.buffer.readline()
+        handle(json.loads(sys.stdin.buffer.read(length)))
+
+
+if __name__ == "__main__":
+    main()
