@@ -48,13 +48,13 @@ class Diagnostic(msgspec.Struct, frozen=True):
         return self.range.get("start", {}).get("line", 0)
 
 
-class Document(msgspec.Struct):
+class OpenDocument(msgspec.Struct):
     text: str
     version: int
     diagnostics: tuple[Diagnostic, ...] | None = None
 
 
-def read_text(path: str) -> str:
+def read_source(path: str) -> str:
     return read_regular(Path(path), path).decode(errors="replace")
 
 
@@ -92,7 +92,7 @@ class LanguageServer:
         self._numbers = count(1)
         self._waiting: dict[object, asyncio.Future[Any]] = {}
         """Open requests, and versions of files whose diagnostics are not known, by number."""
-        self._documents: dict[str, Document] = {}
+        self._documents: dict[str, OpenDocument] = {}
         self._locks = defaultdict[str, asyncio.Lock](asyncio.Lock)
         self.log, self.capabilities = Output(None), dict[str, Any]()
         self._opening: asyncio.Task[None] | None = None
@@ -246,7 +246,7 @@ class LanguageServer:
         for other in [one for one in self._documents if one != path and not self._locks[one].locked()]:
             async with self._locks[other]:
                 try:
-                    text = await asyncio.to_thread(read_text, other)
+                    text = await asyncio.to_thread(read_source, other)
                     if other in self._documents and text != self._documents[other].text:
                         self.show(other, text)
                 except (OSError, ToolError):
@@ -259,7 +259,7 @@ class LanguageServer:
         """Makes this the text of a file; returns its new version."""
         known, version = self._documents.get(path), next(self._numbers)
         shown: Json = {"uri": Path(path).as_uri(), "version": version}
-        self._documents[path] = Document(text, version)
+        self._documents[path] = OpenDocument(text, version)
         if known is not None:
             # A server that knows the text would not say anything about it.
             changes = [{"text": one} for one in ((f"{text}\n", text) if known.text == text else (text,))]

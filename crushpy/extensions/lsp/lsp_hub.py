@@ -14,7 +14,7 @@ from crushpy.core.events import Notice
 from crushpy.core.messages import Data, FileList, counted
 from crushpy.core.own_tags import DIAGNOSTICS
 from crushpy.engine.turn.call_observer import ObservedCall
-from crushpy.extensions.lsp.language_server import Diagnostic, LanguageServer, path_of, read_text
+from crushpy.extensions.lsp.language_server import Diagnostic, LanguageServer, path_of, read_source
 from crushpy.security.redact import redact
 from crushpy.security.sanitize import clean, encodable, one_line
 from crushpy.settings.schema import LspSettings
@@ -141,7 +141,7 @@ class LspHub:
         path, server = key
         while True:
             try:
-                text = await asyncio.to_thread(read_text, path)
+                text = await asyncio.to_thread(read_source, path)
                 old, now = await server.diagnose(path, encodable(before), text)
                 return Findings(*await asyncio.to_thread(compare, before, old, text, now))
             except ConnectionError:
@@ -155,7 +155,7 @@ class LspHub:
         if not keys:
             known = " ".join(one for endings, _ in self._servers for one in endings)
             raise ToolError(f"Language servers know only files of the workspace that end with {known}.")
-        text = await asyncio.to_thread(read_text, path)
+        text = await asyncio.to_thread(read_source, path)
         if args.action == "diagnostics":
             found = await asyncio.gather(*(self._examine(key, None) for key in keys))
             return Outcome("\n".join(self._lines(dict(zip(keys, found, strict=True)), "problem")))
@@ -181,7 +181,7 @@ class LspHub:
                 found.add(path, str(line + 1), f"(outside the workspace){name}")
             elif not (is_skipped and is_skipped(str(Path(real).relative_to(self._root)))):
                 try:
-                    texts[real] = texts.get(real) or split_lines(normalize(read_text(real)))
+                    texts[real] = texts.get(real) or split_lines(normalize(read_source(real)))
                     found.add(self._shown(real), str(line + 1), clean(texts[real][line].strip()) + name)
                 except (OSError, ToolError, IndexError):
                     continue  # the file is gone, or has changed
