@@ -51,14 +51,14 @@ def test_every_key_that_is_bound_is_told_in_its_place(title: str, keys: set[str]
 
 
 async def test_every_place_and_key_is_shown() -> None:
-    async with shown(HelpScreen({}), (120, 240)) as screen:
+    async with shown(HelpScreen({}), (120, 300)) as screen:
         for place in key_places():
             assert place.title in screen.text
             for keys, what in place.rows:
                 assert any(line.startswith(f" {keys} ") and what in line for line in screen.lines)
 
 
-@pytest.mark.parametrize("size", [(80, 240), (40, 480)])
+@pytest.mark.parametrize("size", [(80, 300), (40, 600)])
 async def test_every_command_and_key_can_be_read(size: tuple[int, int]) -> None:
     async with shown(HelpScreen({}), size) as screen:
         words = " ".join(screen.text.split())
