@@ -61,6 +61,7 @@ class ChatScreen(ChatHost):
     ChatScreen #prompt-box { height: auto; background: $surface; }
     ChatScreen PromptInput { width: 1fr; }
     ChatScreen.-cramped #prompt-box { max-height: 1; }
+    ChatScreen.-cramped ContextStrip { display: none; }
     ChatScreen.-cramped QueueView { max-height: 0; }
     ChatScreen.-cramped AttachmentList { max-height: 1; }
     ChatScreen.-cramped ActivityLine { max-height: 0; }
