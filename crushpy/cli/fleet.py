@@ -184,7 +184,8 @@ async def answer(
         if not task or not reply:
             for row in asking:
                 question = msgspec.json.decode(row.question)
-                print_text(f"{row.task.name} on {row.worker}: {clean(question.get('reason', ''))}\n")
+                why = clean(question.get("reason", ""))
+                print_text(f"{row.task.name} on {row.worker}: {clean(question.get('title', ''))} {why}\n")
                 print_text(f"  {question['name']} {clean(str(question['args']))}\n")
             return
         row = _find_task(asking, task)

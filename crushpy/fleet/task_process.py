@@ -170,7 +170,7 @@ class TaskRun:
                 cwd,
                 spent=self._spent,
                 checkpoint=self._checkpoint,
-                parked=self._order.parked,
+                parked=bool(self._order.question),
                 steer=self._steer,
             )
         except asyncio.CancelledError:
@@ -228,10 +228,13 @@ class TaskRun:
     # --- questions ---------------------------------------------------------------------------------------
 
     def _handle_question(self, conversation: Conversation, event: Event) -> None:
-        """Answers a question if the user has; else parks the task, so that its slot is free."""
+        """Answers the question that the user has answered; parks the task at any other, so that its slot is
+        free."""
         if not isinstance(event, ApprovalNeeded):
             return
-        if self._answer:
+        asked = msgspec.json.decode(self._order.question) if self._order.question else {}
+        same = (asked.get("name"), asked.get("args")) == (event.name, msgspec.to_builtins(event.args))
+        if self._answer and same:
             answer, self._answer = msgspec.json.decode(self._answer, type=Answer), ""
             asyncio.get_running_loop().call_soon(conversation.answer, event.id, answer)
         else:

@@ -66,7 +66,8 @@ class TaskOrder(Data, frozen=True):
     accept_yolo: bool
     no_sandbox: bool
     answer: str = ""
-    parked: bool = False
+    question: str = ""
+    """What the last attempt ended at, as JSON."""
 
 
 class Worker:
@@ -196,7 +197,7 @@ class Worker:
             options.accept_yolo,
             options.no_sandbox,
             row.answer,
-            parked=bool(row.question),
+            row.question,
         )
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-c", "from crushpy.fleet.task_process import main; main()"),
