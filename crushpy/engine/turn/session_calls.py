@@ -20,7 +20,7 @@ _RETURN = "return_to_parent"
 
 
 class SessionCalls:
-    """For one agent. Neither of its methods raises ToolError: a refusal is a text for the model."""
+    """For one agent. None of its methods raises ToolError: a refusal is a text for the model."""
 
     def __init__(
         self,
@@ -57,6 +57,11 @@ class SessionCalls:
             return "This session was just opened. Do some work in it before you start another."
         return ""
 
+    async def offer_pins(self, call: ToolCall) -> None:
+        """Asks about what a call without a problem wants to pin, before it starts."""
+        if call.name == NEW_SESSION and self._pins is not None:
+            await self._pins.offer(call, tuple(call.args.get("pin") or ()))
+
     async def carry_out(
         self, message: Message, call: ToolCall, on_stored: Callable[[ToolResult], None]
     ) -> str:
@@ -64,8 +69,6 @@ class SessionCalls:
         it. Returns why it was refused after all."""
         pending = ToolResult(call.id, call.name, "")
         if call.name == NEW_SESSION:
-            if self._pins is not None:
-                await self._pins.offer(call, tuple(call.args.get("pin") or ()))
             await self._session.begin_call(message, call)
             return await self._policy.new_session(pending, str(call.args["summary"]), on_stored)
         try:

@@ -287,9 +287,8 @@ class ToolRunner:
         for later in calls[1:]:
             await self._record(later, Outcome(ONLY_ONE, is_error=True))
         for one in calls[:1]:
-            refused = (
-                TRUNCATED if one.message.finish == "length" else self._session_calls.problem_with(one.call)
-            )
+            cut = one.message.finish == "length"
+            refused = TRUNCATED if cut else self._session_calls.problem_with(one.call)
             if not refused:
 
                 def on_stored(result: ToolResult, one: RunningCall = one) -> None:
@@ -297,6 +296,7 @@ class ToolRunner:
                     guard.record(one.call, result.text)
                     self._emit(ToolFinished(result.call_id, result.name, result.is_error, result.text))
 
+                await self._session_calls.offer_pins(one.call)
                 self._emit(ToolStarted(one.call.id))
                 refused = await self._session_calls.carry_out(one.message, one.call, on_stored)
             if refused:
