@@ -54,7 +54,7 @@ def kept(top: Path, moment: float) -> bool:
             terminal.watch(BETWEEN, answer=number > len(TYPED) // 2)
         terminal.watch(0, answer=True)
         try:
-            terminal.wait_for(f"█ {TYPED}\n", "demo/tour", timeout=LONGEST_WAIT)
+            terminal.wait_for(f"│ {TYPED}\n", "demo/tour", timeout=LONGEST_WAIT)
         except AssertionError as error:
             print(f"at {moment * 1000:.0f} ms: {error}", flush=True)
             return False

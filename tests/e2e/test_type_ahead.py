@@ -13,7 +13,7 @@ ANSWER = b"\x1b]11;rgb:1e1e/1e1e/2e2e\x1b\\"
 
 
 def _in_prompt(text: str) -> str:
-    return f"█ {text}\n"
+    return f"│ {text}\n"
 
 
 def _watch(terminal: Terminal, seconds: float) -> None:
