@@ -71,11 +71,11 @@ async def test_a_change_is_drawn_as_results_are(start: Start, llm: ScriptedLLM, 
 @pytest.mark.parametrize(
     ("keys", "trace"),
     [
-        pytest.param(["m", "2"], "allowed: this file", id="number"),
-        pytest.param(["m", "down", "down", "enter"], "allowed: all edits in this project", id="arrows"),
+        pytest.param(["m", "2"], "allowed by you for this conversation", id="number"),
+        pytest.param(["m", "down", "down", "enter"], "allowed by you for this conversation", id="arrows"),
         pytest.param(["down", "down", "up", "up", "enter"], "allowed once", id="back"),
         pytest.param(["enter"], "allowed once", id="enter"),
-        pytest.param(["2"], "always: edits of ./made.sh in this pro", id="second"),
+        pytest.param(["2"], "always allowed by you", id="second"),
     ],
 )
 async def test_numbers_and_arrows_answer(start: Start, llm: ScriptedLLM, keys: list[str], trace: str) -> None:

@@ -23,7 +23,8 @@ def nothing_local(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def rows(screen: Shown) -> list[str]:
     region = screen.app.screen.query_one(RowList).region
-    return [line[1:].strip() for line in screen.lines[region.y : region.bottom] if line.strip()]
+    lines = [line.strip("│▌ ") for line in screen.lines[region.y : region.bottom]]
+    return [line for line in lines if line]
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -43,7 +44,7 @@ async def test_a_row_has_window_and_prices() -> None:
     known = {"groq/mine": ModelSettings(context_window=64_000, input_cost=1.5, output_cost=0.0)}
     async with shown(ModelsScreen(Settings(models=known), GROQ, lambda _: None)) as screen:
         row = screen.line("groq/mine")
-        assert row.split()[-3:] == ["64k", "1.50", "free"]
+        assert row.strip("│ ").split()[-3:] == ["64k", "1.50", "free"]
 
 
 async def test_typing_finds_models_out_of_reach_and_says_what_is_missing() -> None:
@@ -143,5 +144,5 @@ async def test_what_servers_offered_is_shown_from_the_cache_and_asked_again_on_d
         asked = [headers for headers in asked if "authorization" in headers]
         assert len(asked) == 1
         await screen.press("f5")
-        assert screen.line("groq/second").split()[-3:][0] == "77k"
+        assert screen.line("groq/second").strip("│ ").split()[-3:][0] == "77k"
         assert any("Models updated from groq" in message for message in screen.messages)

@@ -160,8 +160,8 @@ async def test_keys_and_clicks_on_the_card_of_a_fresh_start_ask_for_what_it_offe
 
 
 async def test_keys_of_the_card_do_nothing_elsewhere() -> None:
-    async with stage([BOUNDARY, UserItem("words")]) as here:
-        await press(here, "end", "p", "u")
+    async with stage([BOUNDARY, *(UserItem(f"words {number}") for number in range(60))]) as here:
+        await press(here, "end", "p", "u")  # it is out of sight
         assert here.heard(Transcript.ItemActivated) == []
 
 

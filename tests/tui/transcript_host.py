@@ -23,7 +23,7 @@ from crushpy.tui.items import (
     TranscriptItem,
     UserItem,
 )
-from crushpy.tui.themes import STRIP_DARK
+from crushpy.tui.themes import STRIP_DARK, TERMINAL_THEMES
 from crushpy.tui.transcript.widget import Transcript
 
 DIFF = """\
@@ -82,6 +82,8 @@ class Host(App[None]):
         yield Input()
 
     def on_mount(self) -> None:
+        for theme in TERMINAL_THEMES.values():
+            self.register_theme(theme)
         self.view.set_items(self._items)
 
     def on_transcript_scrolled(self, message: Transcript.Scrolled) -> None:
