@@ -1,6 +1,5 @@
 """What fills the window, drawn: from made-up figures, and from a real conversation."""
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -103,16 +102,20 @@ async def test_in_a_very_small_terminal_there_are_rows_to_see() -> None:
 
 
 async def test_estimates_are_shown_at_once_and_replaced_once_all_is_counted() -> None:
-    counted = asyncio.Event()
+    reads: list[bool] = []
 
     async def nothing(*_: object, **__: object) -> Any:
         return ()
 
-    def read() -> Inspection:
-        return Inspection(Budget(50 if counted.is_set() else 60, 100, not counted.is_set(), True), ())
+    async def count() -> None:
+        reads.append(True)
 
-    controls = ContextControls(nothing, nothing, nothing, nothing, counted.wait)
+    def read() -> Inspection:
+        counted = True in reads
+        reads.append(False)
+        return Inspection(Budget(50 if counted else 60, 100, not counted, True), ())
+
+    controls = ContextControls(nothing, nothing, nothing, nothing, count)
     async with shown(InspectorScreen(read, "auto", controls=controls)) as screen:
-        assert "~60 of 100 tokens (~60%)" in screen.text
-        counted.set()
-        await screen.until(lambda: "50 of 100 tokens (50%)" in screen.text)
+        assert reads[0] is False, "it is shown before all is counted"
+        assert "50 of 100 tokens (50%)" in screen.text
