@@ -12,7 +12,7 @@ def user_name(number: int) -> str:
     try:
         return pwd.getpwuid(number).pw_name
     except KeyError:  # in a container the id may have no name
-        return f"uid {number}"
+        return f"user {number}"
 
 
 def login_name() -> str:
