@@ -8,7 +8,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -232,7 +232,7 @@ class TaskRun:
         free."""
         if not isinstance(event, ApprovalNeeded):
             return
-        asked = msgspec.json.decode(self._order.question) if self._order.question else {}
+        asked = msgspec.json.decode(self._order.question or "{}", type=dict[str, Any])
         same = (asked.get("name"), asked.get("args")) == (event.name, msgspec.to_builtins(event.args))
         if self._answer and same:
             answer, self._answer = msgspec.json.decode(self._answer, type=Answer), ""
