@@ -120,6 +120,8 @@ class LanguageServer:
         self._idle = asyncio.get_running_loop().call_later(self._idle_s, lambda: spawn(self.stop()))
         if self._opening is None:
             self._opening = spawn(self._open())
+            # The callers may have given up by then: that it failed is in the log.
+            self._opening.add_done_callback(lambda task: task.cancelled() or task.exception())
         await asyncio.shield(self._opening)
 
     async def _open(self) -> None:
