@@ -46,7 +46,7 @@ async def test_killed_at_any_step_the_thinking_stays_valid_and_no_rule_is_half_t
     script = HERE / "status_killer.py"
     copies, whole = killed_at_every(script, home, str(thinned(2)), json.dumps(flags))
     counts = [stored_statuses(copy) for copy in copies]
-    assert counts == sorted(counts) and counts[-1] <= stored_statuses(whole)
+    assert counts[0] < counts[-1] <= stored_statuses(whole)
     expected = {
         ("Never push to main.",),
         ("Never push to main.", "Never touch the folder billing."),

@@ -294,9 +294,9 @@ def test_a_manifest_has_mcp_servers_or_names_their_file(cli: Cli, tmp_path: Path
     manifest = {"name": "mine", "mcpServers": "./their.json" if named else servers}
     (plugin / ".claude-plugin" / "plugin.json").write_text(json.dumps(manifest))
     assert "with mcpServers" in cli("plugins", "add", str(plugin)).stdout
-    (one,) = json.loads(cli("mcp", "list", "--json").stdout)
+    (one,) = json.loads(cli("mcp", "list", "--json").stdout)["servers"]
     assert one["name"] == "notes" and one["command"].endswith("plugins/mine/serve --fast")
     manifest["mcpServers"] = "../../outside.json"
     (plugin / ".claude-plugin" / "plugin.json").write_text(json.dumps(manifest))
     cli("plugins", "add", str(plugin))
-    assert json.loads(cli("mcp", "list", "--json").stdout) == []
+    assert json.loads(cli("mcp", "list", "--json").stdout)["servers"] == []

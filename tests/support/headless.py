@@ -43,6 +43,9 @@ class Done:
     def __init__(self, code: int, stdout: str, stderr: str) -> None:
         self.code, self.stdout, self.stderr = code, stdout, stderr
 
+    def __repr__(self) -> str:
+        return f"<exit code {self.code}: {self.stderr[-2_000:] or self.stdout[-2_000:]}>"
+
     @property
     def lines(self) -> list[dict[str, Any]]:
         """What stream-json printed. Fails on a line that is no object, or has not its type first."""

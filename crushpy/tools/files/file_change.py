@@ -49,7 +49,8 @@ class FileChange(Data, frozen=True):
 
     @property
     def changed(self) -> tuple[str, str | None]:
-        return str(self.original.real), self.before
+        raw = (self.before or "").encode(errors="surrogateescape")
+        return str(self.original.real), None if self.before is None else raw.decode(errors="replace")
 
     def diff(self) -> Diff:
         return make_diff(self.original.shown, self.before, self.text)
