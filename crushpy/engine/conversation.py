@@ -289,7 +289,7 @@ class Conversation:
             self._emit(answer)
             return answer.text
         except CrushpyError as error:
-            self._emit(Notice(f"The side question was not answered: {error}", "warning"))
+            self._emit.emit_now(Notice(f"The side question was not answered: {error}", "warning"))
             return ""
 
     # --- approvals --------------------------------------------------------------------------------------

@@ -44,16 +44,16 @@ class RunSlot:
         """Runs work that must not overlap a turn; a failure becomes a notice."""
         if self.busy:
             work.close()
-            self._emit(Notice("Not while the agent is working. Interrupt it first.", "warning"))
+            self._emit.emit_now(Notice("Not while the agent is working. Interrupt it first.", "warning"))
             return None
         try:
             return await asyncio.shield(self.start(work))
         except (Postponed, CrushpyError) as error:
-            self._emit(Notice(f"{error}", "warning"))
+            self._emit.emit_now(Notice(f"{error}", "warning"))
         except Declined:
-            self._emit(Notice("Declined: nothing has changed."))
+            self._emit.emit_now(Notice("Declined: nothing has changed."))
         except asyncio.CancelledError:
-            self._emit(Notice("Interrupted: nothing has changed."))
+            self._emit.emit_now(Notice("Interrupted: nothing has changed."))
         finally:
             self.finish()
         return None

@@ -75,6 +75,14 @@ async def test_the_users_branch_and_a_side_question(start: Start, llm: ScriptedL
         assert "it was nothing" in sent and "colour" not in sent
 
 
+async def test_before_the_first_prompt_there_is_nothing_to_branch_from(start: Start) -> None:
+    async with start(size=(120, 40), yolo=True) as app:
+        await app.say("/branch look aside")
+        await app.sees("nothing to branch from")
+        await app.say("/return")
+        await app.sees("This is not a branch")
+
+
 async def test_an_open_branch_is_indented_after_a_restart(start: Start, llm: ScriptedLLM) -> None:
     llm.always(lambda body: Reply("Inside." if "aside" in json.dumps(body["messages"][-1]) else "Outside."))
     async with start(size=(120, 40), yolo=True) as app:
