@@ -18,9 +18,9 @@ from crushpy.sandbox.confinement import ResourceLimits, Unconfined, confine_in
 from crushpy.sandbox.filesystem_view import SandboxConfig, writable_folders
 from crushpy.sandbox.finding import find_sandbox
 from crushpy.security.sanitize import encodable
-from crushpy.settings import Loaded, Settings, load
 from crushpy.settings.files import user_files
-from crushpy.settings.schema import LspSettings
+from crushpy.settings.layers import Loaded, load
+from crushpy.settings.schema import LspSettings, Settings
 from crushpy.storage.store import Store
 from crushpy.tools.base import ToolContext
 from crushpy.tools.shell.jobs import Jobs

@@ -99,7 +99,7 @@ async def open_browser() -> "AsyncGenerator[SessionBrowser]":
 @asynccontextmanager
 async def open_store() -> "AsyncGenerator[Store]":
     """Opens the user's database; warnings go to stderr."""
-    from crushpy.settings import load
+    from crushpy.settings.layers import load
     from crushpy.storage.store import Store
 
     paths = Paths()

@@ -10,7 +10,7 @@ from crushpy.core.errors import SettingsError
 from crushpy.core.paths import Paths, project_root
 
 if TYPE_CHECKING:
-    from crushpy.settings import Loaded
+    from crushpy.settings.layers import Loaded
     from crushpy.settings.setting_keys import KeyPath
 
 
@@ -43,7 +43,8 @@ def set_command(
     value: Annotated[str, typer.Argument(help='Lists: one,two or ["one", "two"].')],
 ) -> None:
     """Set a value in config.toml; it replaces an earlier choice in the app."""
-    from crushpy.settings import set_value, setting_keys
+    from crushpy.settings import setting_keys
+    from crushpy.settings.save import set_value
 
     path = setting_keys.parse_key(key)
     _check_rules(path, value)
@@ -60,7 +61,8 @@ def set_command(
 
 def unset_command(key: Annotated[str, typer.Argument(help="A key, or a group of keys.")]) -> None:
     """Remove a value from config.toml and state.toml."""
-    from crushpy.settings import setting_keys, unset_value
+    from crushpy.settings import setting_keys
+    from crushpy.settings.save import unset_value
 
     path = setting_keys.parse_key(key)
     files = unset_value(Paths(), key)

@@ -11,7 +11,7 @@ from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.util.processes import exit_on_signals
 
 if TYPE_CHECKING:
-    from crushpy.settings import Settings
+    from crushpy.settings.schema import Settings
 
 
 def register(app: typer.Typer) -> None:

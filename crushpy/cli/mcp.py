@@ -77,7 +77,7 @@ def add_server(
 ) -> None:
     """Add a server to your settings."""
     from crushpy.extensions.mcp.configuration import configured_servers
-    from crushpy.settings import set_value
+    from crushpy.settings.save import set_value
     from crushpy.settings.schema import McpServerSettings
 
     if bool(command) == bool(url):

@@ -90,7 +90,7 @@ async def revoke_command(
     ] = "",
 ) -> None:
     """Remove a rule from your settings, or a grant from a conversation."""
-    from crushpy.settings import remove_rule
+    from crushpy.settings.save import remove_rule
 
     if session:
         await _revoke_grant(session, rule.strip())

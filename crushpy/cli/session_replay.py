@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from crushpy.engine.compaction.replay import Replay, ReplayChanges
     from crushpy.engine.models import Models
-    from crushpy.settings import Settings
+    from crushpy.settings.schema import Settings
 
 SETTINGS = "method=auto|llm, threshold=0.6|off, window=N, prepare=true|false, template=FILE"
 THRESHOLDS = (0.5, 0.6, 0.7, 0.8, 0.9)

@@ -511,7 +511,7 @@ async def rewind_command(
 @asynccontextmanager
 async def _open_rewinder(name: str) -> "AsyncGenerator[tuple[SessionBrowser, Rewinder, SessionInfo]]":
     """A session and its rewinder; an interrupted restoration is finished first."""
-    from crushpy.settings import load
+    from crushpy.settings.layers import load
 
     async with open_browser() as browser:
         info = await find_session(browser, name)

@@ -8,7 +8,7 @@ from crushpy.core.errors import UsageError
 from crushpy.core.own_code import restrict_imports
 
 if TYPE_CHECKING:
-    from crushpy.settings import Loaded
+    from crushpy.settings.layers import Loaded
 
 
 def working_folder(cwd: str = "") -> Path:
@@ -35,8 +35,8 @@ def _find_folder(cwd: str) -> Path:
 def load_here() -> "Loaded":
     """The settings with their sources; warnings go to stderr. Raises SettingsError."""
     from crushpy.core.paths import Paths, project_root
-    from crushpy.settings import load
     from crushpy.settings.files import exists, project_file
+    from crushpy.settings.layers import load
 
     paths, cwd = Paths(), working_folder()
     trusted = False

@@ -31,7 +31,7 @@ from crushpy.engine.session.session import OpenBranch, user_message
 from crushpy.engine.side_calls import answer_aside, suggest_title
 from crushpy.engine.turn.limits import Spent
 from crushpy.engine.turn.turn import TurnStatus
-from crushpy.settings import Settings
+from crushpy.settings.schema import Settings
 from crushpy.storage.records import ConversationEntry, SessionInfo, StorageError
 from crushpy.tools.shell.jobs import RunningJob
 from crushpy.util.spawn import spawn

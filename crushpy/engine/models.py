@@ -28,7 +28,7 @@ from crushpy.llm.provider_factory import (
     warm_up,
 )
 from crushpy.llm.status_placement import chosen_placement, usual_placement
-from crushpy.settings import Settings
+from crushpy.settings.schema import Settings
 from crushpy.storage.records import SessionInfo
 from crushpy.util.images import ImageLimits
 

@@ -16,7 +16,7 @@ from crushpy.llm.errors import CutStream, EmptyReply, TimedOut
 from crushpy.llm.model_probe import open_provider
 from crushpy.llm.protocol import Done, Request
 from crushpy.security.sanitize import one_line
-from crushpy.settings import Settings
+from crushpy.settings.schema import Settings
 
 TITLE_TOKENS = 60
 ASIDE_TOKENS = 2_000

@@ -7,7 +7,8 @@ import msgspec
 from crushpy.core.access import AnswerChoice
 from crushpy.core.paths import Paths
 from crushpy.permissions.rules import rules_for
-from crushpy.settings import Settings, add_item, add_rule, save_choice
+from crushpy.settings.save import add_item, add_rule, save_choice
+from crushpy.settings.schema import Settings
 
 
 class UserSettings:

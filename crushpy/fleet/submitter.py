@@ -18,7 +18,7 @@ from crushpy.engine.turn.limits import Limits
 from crushpy.fleet.dispatch import dispatch
 from crushpy.fleet.git_bundles import base_ref, fetch_branch, make_base, make_bundle, require_safe_names
 from crushpy.fleet.job_queue import JobQueue, require_queue
-from crushpy.settings import Settings
+from crushpy.settings.schema import Settings
 from crushpy.storage.fleet_store import BASE_BUNDLE, FleetTask, result_name
 from crushpy.storage.location import Location
 from crushpy.storage.records import ListedTask

@@ -7,15 +7,18 @@ import asyncio
 import re
 import time
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing
 from itertools import groupby
-from typing import TYPE_CHECKING, ClassVar, Protocol, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypedDict, TypeVar, Unpack, cast
 
 import msgspec
 
 from crushpy.core.messages import Json
-from crushpy.http import BadAddress, Client, ConnectFailed, HttpError, HttpTimeout, Response, Timeouts
+from crushpy.http.client import Client
+from crushpy.http.common import BadAddress, ConnectFailed, HttpError, HttpTimeout, Timeouts
+from crushpy.http.response import Response
 from crushpy.llm.encoded_history import EncodedHistories
 from crushpy.llm.errors import BadRequest, CutStream, ModelError, ReplyTooLarge, TimedOut, Unavailable
 from crushpy.llm.opaque_parts import sends_signed_parts
@@ -41,6 +44,8 @@ MAX_ADAPTATIONS = 6
 """How often a refused request is sent again in another form."""
 
 REFUSED_SIGNATURE = re.compile("signature", re.IGNORECASE)
+Quirks = TypeVar("Quirks")
+"""How a server differs for one model, learnt from its refusals."""
 
 
 class Reported(Exception):
@@ -89,10 +94,12 @@ class HttpProviderOptions(TypedDict, total=False):
     timeouts: Timeouts | None
 
 
-class HttpProvider(ABC):
+class HttpProvider(ABC, Generic[Quirks]):
     """Implements `llm.protocol.Provider` for one protocol. Class attributes are the vendor's defaults."""
 
     slow_to_begin = False
+    quirks: Callable[[], Quirks]
+    api_base: ClassVar[str]
     strip: ClassVar[str]
     key_variable: ClassVar[str]
     key_header: ClassVar[str] = ""
@@ -102,7 +109,12 @@ class HttpProvider(ABC):
     ndjson: ClassVar[bool] = False
     """Each line of the stream is an event, instead of server-sent events."""
 
-    def __init__(self, api_key: str | None = None, **options: Unpack[HttpProviderOptions]) -> None:
+    def __init__(
+        self, api_base: str = "", api_key: str | None = None, **options: Unpack[HttpProviderOptions]
+    ) -> None:
+        """`api_base`: the server's address; empty for the vendor's."""
+        self._base = (api_base or self.api_base).rstrip("/")
+        self._quirks = defaultdict[str, Quirks](self.quirks)
         self._strip = options.get("strip", self.strip)
         self._key_variable = options.get("key_variable", self.key_variable)
         self._key_sent = bool(api_key)

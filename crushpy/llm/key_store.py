@@ -9,7 +9,6 @@ import os
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -18,10 +17,7 @@ from crushpy.core.messages import Data
 from crushpy.core.paths import Paths
 from crushpy.llm import vendors
 from crushpy.security.private_files import locked, read_stored, write_private
-from crushpy.settings.schema import ProviderSettings
-
-if TYPE_CHECKING:
-    from crushpy.settings import Settings
+from crushpy.settings.schema import ProviderSettings, Settings
 
 MAX_KEY_CHARS = 4_096
 """Tokens of directories have about two thousand."""
@@ -56,7 +52,7 @@ class FoundKey(Data, frozen=True):
 
 def find_key(
     provider: str,
-    settings: "Settings",
+    settings: Settings,
     environ: Mapping[str, str] = os.environ,
     *,
     open_keyring: bool = True,
@@ -84,7 +80,7 @@ def find_key(
     return FoundKey(place, key)
 
 
-def locate_key(provider: str, settings: "Settings", environ: Mapping[str, str] = os.environ) -> KeyOrigin:
+def locate_key(provider: str, settings: Settings, environ: Mapping[str, str] = os.environ) -> KeyOrigin:
     """The location of the key of `provider`. Fast; never opens the keyring."""
     chosen = settings.providers.get(provider) or ProviderSettings()
     variables = vendors.key_variables(provider, chosen.api_key_env)
@@ -114,7 +110,7 @@ def _keys_in_file(paths: Paths | None = None) -> dict[str, str]:
     return read_stored((paths or Paths()).key_file, dict[str, str]) or {}
 
 
-def store_key(provider: str, key: str, settings: "Settings", *, in_file: bool = False) -> None:
+def store_key(provider: str, key: str, settings: Settings, *, in_file: bool = False) -> None:
     """Store a key in the keyring, or in a file. Raises UsageError for an invalid key, KeyringUnusable with
     a hint."""
     from crushpy.llm.system_keyring import write_secret
@@ -131,7 +127,7 @@ def store_key(provider: str, key: str, settings: "Settings", *, in_file: bool = 
     _forget_in_file(provider)
 
 
-def remove_key(provider: str, settings: "Settings") -> bool:
+def remove_key(provider: str, settings: Settings) -> bool:
     """Delete a stored key, and stop looking for it. Returns whether there was one."""
     from crushpy.llm.system_keyring import delete_secret
 
@@ -145,7 +141,7 @@ def remove_key(provider: str, settings: "Settings") -> bool:
         return delete_secret(provider) or in_file
 
 
-def require_key_storage(provider: str, settings: "Settings") -> str:
+def require_key_storage(provider: str, settings: Settings) -> str:
     """The name of the keyring that would be used. Raises KeyringUnusable with a hint."""
     from crushpy.llm.system_keyring import require_keyring
 
@@ -170,7 +166,7 @@ def checked_key(text: str) -> str:
     return key
 
 
-def require_provider(name: str, settings: "Settings") -> str:
+def require_provider(name: str, settings: Settings) -> str:
     """The canonical form of a provider's name. Raises UsageError if it is unknown or needs no key."""
     from crushpy.llm import catalog
 
@@ -200,7 +196,7 @@ def require_provider(name: str, settings: "Settings") -> str:
     )
 
 
-def variable_hint(provider: str, settings: "Settings") -> str:
+def variable_hint(provider: str, settings: Settings) -> str:
     """The hint that explains how to set the key of `provider` in the environment."""
     chosen = settings.providers.get(provider) or ProviderSettings()
     known = (*vendors.key_variables(provider, chosen.api_key_env), *vendors.guessed_variables(provider))
@@ -217,7 +213,7 @@ def file_hint(provider: str) -> str:
 
 
 @contextmanager
-def _add_hint(provider: str, settings: "Settings", before: str = "", after: str = "") -> Generator[None]:
+def _add_hint(provider: str, settings: Settings, before: str = "", after: str = "") -> Generator[None]:
     """Add a hint to an error of the keyring: how to set the key without it."""
     from crushpy.llm.system_keyring import KeyringUnusable
 

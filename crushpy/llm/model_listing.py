@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -30,10 +30,7 @@ from crushpy.llm.provider_factory import (
 from crushpy.security.private_files import read_stored, write_private
 from crushpy.security.redact import redact
 from crushpy.security.sanitize import one_line
-from crushpy.settings.schema import ProviderSettings
-
-if TYPE_CHECKING:
-    from crushpy.settings import Settings
+from crushpy.settings.schema import ProviderSettings, Settings
 
 CACHE_LIFETIME_S = 3_600.0
 LOCAL_TIMEOUT_S = 1.0
@@ -74,7 +71,7 @@ class ListedModel(Data, frozen=True):
     """Whether its server lists it; None if unknown."""
 
 
-def list_models(settings: "Settings", lists: Sequence[ServerList] = ()) -> list[ListedModel]:
+def list_models(settings: Settings, lists: Sequence[ServerList] = ()) -> list[ListedModel]:
     """All models of the catalog, the settings and `lists`, sorted by name. Contacts no server."""
     known = {info.name: info for info in catalog.all_models()}
     default = default_model(settings)
@@ -95,7 +92,7 @@ def list_models(settings: "Settings", lists: Sequence[ServerList] = ()) -> list[
 
 def apply_learnt_windows(
     models: Sequence[ListedModel],
-    settings: "Settings",
+    settings: Settings,
     learnt: LearntModels,
     *,
     add: bool = False,
@@ -128,7 +125,7 @@ def learn_listed_window(model: ListedModel, learnt: LearntModels) -> None:
 
 
 async def list_local_models(
-    settings: "Settings", environ: Mapping[str, str] = os.environ, *, set_up: bool = True
+    settings: Settings, environ: Mapping[str, str] = os.environ, *, set_up: bool = True
 ) -> list[ListedModel]:
     """The models of the servers on this machine, by the names they have once they are set up.
 
@@ -150,7 +147,7 @@ async def list_local_models(
     ]
 
 
-def merge_model_info(name: str, model: ServedModel, settings: "Settings") -> ModelInfo:
+def merge_model_info(name: str, model: ServedModel, settings: Settings) -> ModelInfo:
     """A served model's properties, from the settings, else the server, else the catalog."""
     override = settings.models.get(name)
     info = catalog.lookup(name, override)
@@ -175,7 +172,7 @@ def _explain_access(server: ServerList) -> str:
     return "its key is in the keyring" if server.key_origin == "keyring" else f"{server.key_origin} is set"
 
 
-def _list_model(info: ModelInfo, settings: "Settings", *, named: bool, asked: bool) -> ListedModel:
+def _list_model(info: ModelInfo, settings: Settings, *, named: bool, asked: bool) -> ListedModel:
     """Whether a model can be used, and why. `asked`: its server was asked and did not list it."""
     provider = catalog.provider_of(info.name)
     if provider == "demo":
@@ -205,13 +202,13 @@ def _list_model(info: ModelInfo, settings: "Settings", *, named: bool, asked: bo
 # --- lists of configured servers, and their cache ---------------------------------------------------------
 
 
-def cached_lists(settings: "Settings") -> list[ServerList]:
+def cached_lists(settings: Settings) -> list[ServerList]:
     """The cached lists of any age. Contacts no server and opens no keyring."""
     keys = {_empty_list(endpoint).cache_key for endpoint in _endpoints(settings)}
     return [one for one in _read_cache() if one.cache_key in keys]
 
 
-async def ask_servers(settings: "Settings", *, refresh: bool = False) -> list[ServerList]:
+async def ask_servers(settings: Settings, *, refresh: bool = False) -> list[ServerList]:
     """The list of each provider with a key or an address: from the cache, or requested concurrently."""
     known = {one.cache_key: one for one in _read_cache()}
 
@@ -227,7 +224,7 @@ async def ask_servers(settings: "Settings", *, refresh: bool = False) -> list[Se
     return list(lists)
 
 
-async def _update_list(before: ServerList, endpoint: Endpoint, settings: "Settings") -> ServerList:
+async def _update_list(before: ServerList, endpoint: Endpoint, settings: Settings) -> ServerList:
     if endpoint.key_stored:
         endpoint = await asyncio.to_thread(locate_endpoint, f"{endpoint.vendor}/", settings)
     if endpoint.key_problem:
@@ -244,7 +241,7 @@ async def _update_list(before: ServerList, endpoint: Endpoint, settings: "Settin
     return msgspec.structs.replace(before, models=models, asked_at=time.time(), failure="")
 
 
-def _endpoints(settings: "Settings") -> list[Endpoint]:
+def _endpoints(settings: Settings) -> list[Endpoint]:
     """The endpoints of all providers with a key or an address of which the protocol is known."""
     names = dict.fromkeys((*vendors.BY_NAME, *settings.providers, *sorted(stored_names())))
     found = [locate_endpoint(f"{name}/", settings, open_keyring=False) for name in names]
@@ -345,7 +342,7 @@ async def _ask_local(name: str, base: str) -> ServerList | None:
 
 
 def _on_loopback(base: str) -> bool:
-    from crushpy.http import HttpError, parse_url
+    from crushpy.http.common import HttpError, parse_url
     from crushpy.http.proxies import is_loopback
 
     try:

@@ -37,7 +37,7 @@ from crushpy.security.redact import redact
 from crushpy.security.sanitize import one_line
 
 if TYPE_CHECKING:
-    from crushpy.settings import Settings
+    from crushpy.settings.schema import Settings
 
 PROBE_SERVER_TIMEOUT_S = 2.0
 MAX_NAMES = 20
@@ -91,7 +91,7 @@ async def choose_default(settings: "Settings") -> str:
 
 
 def _is_worth_asking(endpoint: Endpoint) -> bool:
-    from crushpy.http import HttpError, parse_url
+    from crushpy.http.common import HttpError, parse_url
     from crushpy.http.proxies import is_loopback
 
     if not endpoint.api_base or is_official(endpoint.api_base) or endpoint.vendor == "azure":

@@ -13,7 +13,7 @@ from crushpy.core.messages import Data, Json
 from crushpy.util.read_json import as_object, as_objects
 
 if TYPE_CHECKING:
-    from crushpy.http import Client
+    from crushpy.http.client import Client
 
 LIST_TIMEOUT_S = 5.0
 """For a complete list with all its pages."""
@@ -116,7 +116,8 @@ async def show_ollama(
 
 
 async def _ask(request: "Callable[[Client], Awaitable[_T]]", timeout_s: float) -> _T:
-    from crushpy.http import Client, HttpError, Timeouts
+    from crushpy.http.client import Client
+    from crushpy.http.common import HttpError, Timeouts
 
     client = Client(Timeouts(connect=timeout_s, response=timeout_s, idle=timeout_s))
     try:
@@ -166,7 +167,7 @@ async def _loaded_windows(
 ) -> dict[str, int]:
     """The windows of loaded models by name, as LM Studio and Ollama report them; "": as llama.cpp does, for
     its only model."""
-    from crushpy.http import HttpError
+    from crushpy.http.common import HttpError
 
     async def ask(path: str) -> Json:
         try:

@@ -14,13 +14,11 @@ from crushpy.llm import catalog, vendors
 from crushpy.llm.errors import AuthenticationFailed, BadRequest
 from crushpy.llm.key_store import find_key, stored_names, variable_hint
 from crushpy.llm.protocol import Provider
-from crushpy.settings.schema import ProviderSettings
+from crushpy.settings.schema import ProviderSettings, Settings
 
 if TYPE_CHECKING:
     from crushpy.llm.http_provider import HttpProviderOptions
-    from crushpy.settings import Settings
 
-OPENAI_BASE = "https://api.openai.com/v1"
 BASE_VARIABLES = vendors.BY_NAME["openai"].base_variables
 VENDOR_PROTOCOLS = {
     "anthropic": "anthropic",
@@ -74,41 +72,41 @@ class Endpoint(Data, frozen=True):
 def _create_chat(endpoint: Endpoint) -> Provider:
     from crushpy.llm.openai.provider import ChatProvider
 
-    base = _openai_base(endpoint, endpoint.api_version)
-    return ChatProvider(base, endpoint.key, **_client_options(endpoint))
+    return ChatProvider(_base(endpoint, endpoint.api_version), endpoint.key, **_client_options(endpoint))
 
 
 def _create_responses(endpoint: Endpoint) -> Provider:
     from crushpy.llm.openai.provider import ResponsesProvider
 
-    return ResponsesProvider(_openai_base(endpoint, ""), endpoint.key, **_client_options(endpoint))
-
-
-def _openai_base(endpoint: Endpoint, api_version: str) -> str:
-    if endpoint.vendor != "azure":
-        return endpoint.api_base or OPENAI_BASE
-    from crushpy.llm.openai.provider import azure_base
-
-    return azure_base(endpoint.api_base, endpoint.model.partition("/")[2], api_version)
+    return ResponsesProvider(_base(endpoint), endpoint.key, **_client_options(endpoint))
 
 
 def _create_anthropic(endpoint: Endpoint) -> Provider:
-    from crushpy.llm.anthropic.provider import API_BASE, AnthropicProvider
+    from crushpy.llm.anthropic.provider import AnthropicProvider
 
-    return AnthropicProvider(endpoint.api_base or API_BASE, endpoint.key, **_client_options(endpoint))
+    return AnthropicProvider(endpoint.api_base, endpoint.key, **_client_options(endpoint))
 
 
 def _create_gemini(endpoint: Endpoint) -> Provider:
-    from crushpy.llm.gemini.provider import API_BASE, GeminiProvider
+    from crushpy.llm.gemini.provider import GeminiProvider
 
-    return GeminiProvider(endpoint.api_base or API_BASE, endpoint.key, **_client_options(endpoint))
+    return GeminiProvider(endpoint.api_base, endpoint.key, **_client_options(endpoint))
 
 
 def _create_ollama(endpoint: Endpoint) -> Provider:
     from crushpy.llm.ollama.provider import OllamaProvider
 
-    base, options = endpoint.api_base or vendors.OLLAMA_BASE, _client_options(endpoint)
-    return OllamaProvider(base, endpoint.key, num_ctx=endpoint.window, **options)
+    options = _client_options(endpoint)
+    return OllamaProvider(endpoint.api_base, endpoint.key, num_ctx=endpoint.window, **options)
+
+
+def _base(endpoint: Endpoint, api_version: str = "") -> str:
+    """The address for OpenAI's protocols; empty for OpenAI's own."""
+    if endpoint.vendor != "azure":
+        return endpoint.api_base
+    from crushpy.llm.openai.provider import azure_base
+
+    return azure_base(endpoint.api_base, endpoint.model.partition("/")[2], api_version)
 
 
 def _client_options(endpoint: Endpoint) -> "HttpProviderOptions":
@@ -155,13 +153,13 @@ PROTOCOLS: dict[str, Callable[[Endpoint], Provider]] = {
 # --- endpoints -----------------------------------------------------------------------------------------
 
 
-def create_provider(model: str, settings: "Settings", environ: Mapping[str, str] = os.environ) -> Provider:
+def create_provider(model: str, settings: Settings, environ: Mapping[str, str] = os.environ) -> Provider:
     """The provider for `model`. Raises AuthenticationFailed or BadRequest if there is none."""
     endpoint = find_endpoint(model, settings, environ)
     return PROTOCOLS[endpoint_protocol(endpoint, settings)](endpoint)
 
 
-def endpoint_protocol(endpoint: Endpoint, settings: "Settings") -> str:
+def endpoint_protocol(endpoint: Endpoint, settings: Settings) -> str:
     """The key in `PROTOCOLS`: from the settings, else the simplest protocol that works."""
     if endpoint.vendor == "demo":
         return "demo"
@@ -181,7 +179,7 @@ def endpoint_protocol(endpoint: Endpoint, settings: "Settings") -> str:
     return "responses" if official and catalog.reasons_over_calls(endpoint.model) else "chat"
 
 
-def protocol_for(model: str, settings: "Settings") -> str:
+def protocol_for(model: str, settings: Settings) -> str:
     """The key in `PROTOCOLS` for `model`, even if there is no key for it."""
     return endpoint_protocol(locate_endpoint(model, settings, open_keyring=False), settings)
 
@@ -194,12 +192,12 @@ def warm_up(protocol: str) -> None:
         begin_loading()
 
 
-def waits_for_keyring(model: str, settings: "Settings") -> bool:
+def waits_for_keyring(model: str, settings: Settings) -> bool:
     """Whether `create_provider` opens the system's keyring, which may hang until its timeout."""
     return locate_endpoint(model, settings, open_keyring=False).key_stored
 
 
-def server_address(model: str, settings: "Settings") -> str:
+def server_address(model: str, settings: Settings) -> str:
     """The address of the server of `model`, without secrets; empty for the vendor's default."""
     endpoint = locate_endpoint(model, settings, open_keyring=False)
     base = endpoint.api_base.strip()
@@ -219,7 +217,7 @@ def without_secrets(base: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
 
 
-def find_endpoint(model: str, settings: "Settings", environ: Mapping[str, str] = os.environ) -> Endpoint:
+def find_endpoint(model: str, settings: Settings, environ: Mapping[str, str] = os.environ) -> Endpoint:
     """The endpoint of `model`. Raises AuthenticationFailed or BadRequest if it cannot be used."""
     if model.startswith("demo/"):
         if model != catalog.DEMO:
@@ -235,7 +233,7 @@ def find_endpoint(model: str, settings: "Settings", environ: Mapping[str, str] =
 
 def locate_endpoint(
     model: str,
-    settings: "Settings",
+    settings: Settings,
     environ: Mapping[str, str] = os.environ,
     *,
     open_keyring: bool = True,
@@ -262,7 +260,7 @@ def locate_endpoint(
     )
 
 
-def default_model(settings: "Settings", environ: Mapping[str, str] = os.environ) -> str:
+def default_model(settings: Settings, environ: Mapping[str, str] = os.environ) -> str:
     """The model to use if none is named: from the settings, else by the available keys; may be `UNNAMED`."""
     if settings.model:
         return settings.model
@@ -277,7 +275,7 @@ def default_model(settings: "Settings", environ: Mapping[str, str] = os.environ)
     return next((vendor.default_model for vendor in vendors.PROVIDERS if vendor.name in stored), catalog.DEMO)
 
 
-def custom_base(provider: str, settings: "Settings", environ: Mapping[str, str] = os.environ) -> str:
+def custom_base(provider: str, settings: Settings, environ: Mapping[str, str] = os.environ) -> str:
     """The address of a provider, if it is not the default; else empty."""
     chosen = settings.providers.get(provider) or ProviderSettings()
     base = chosen.api_base or vendors.base_of(provider, environ)
@@ -286,7 +284,7 @@ def custom_base(provider: str, settings: "Settings", environ: Mapping[str, str] 
 
 def is_official(base: str) -> bool:
     """Whether `base` (empty: the default) is OpenAI's own server."""
-    host = urlsplit(base or OPENAI_BASE).hostname or ""
+    host = urlsplit(base or vendors.OPENAI_BASE).hostname or ""
     return host == "api.openai.com" or host.endswith(".api.openai.com")
 
 
@@ -304,7 +302,7 @@ def speaks_chat(vendor: str, base: str) -> bool:
 # --- keys ----------------------------------------------------------------------------------------------
 
 
-def _require_key(endpoint: Endpoint, settings: "Settings") -> None:
+def _require_key(endpoint: Endpoint, settings: Settings) -> None:
     """Raise AuthenticationFailed if a key is needed and missing."""
     if endpoint.key_problem:
         raise AuthenticationFailed(

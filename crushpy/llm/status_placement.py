@@ -14,7 +14,7 @@ from crushpy.llm.anthropic.thinking_binding import binds_thinking
 from crushpy.llm.provider_factory import protocol_for, speaks_chat
 
 if TYPE_CHECKING:
-    from crushpy.settings import Settings
+    from crushpy.settings.schema import Settings
 
 KEEPS_TRAILING_SYSTEM = frozenset(
     {

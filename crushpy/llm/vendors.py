@@ -104,6 +104,7 @@ BY_NAME = {provider.name: provider for provider in PROVIDERS}
 AZURE_KEYS = ("AZURE_API_KEY", "AZURE_OPENAI_API_KEY", "AZURE_AD_TOKEN")
 AZURE_BASES = ("AZURE_API_BASE", "AZURE_OPENAI_ENDPOINT")
 """Azure has no fixed model names: a deployment is named by its administrator."""
+OPENAI_BASE = BY_NAME["openai"].usual_base
 OLLAMA_BASE = "http://127.0.0.1:11434"
 OLLAMA_BASES = ("OLLAMA_API_BASE", "OLLAMA_HOST")
 """The second is Ollama's own, and may lack a scheme or a port."""

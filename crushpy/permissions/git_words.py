@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 
+import msgspec
+
+from crushpy.permissions.risky_options import Risk, option_risks
 from crushpy.permissions.shell.ast import Word, word_set
 
 HARMLESS_GLOBALS = word_set("--no-pager -P --no-optional-locks --literal-pathspecs --no-replace-objects")
@@ -15,54 +18,32 @@ _READS = word_set(
     " whatchanged range-diff check-ignore check-attr check-mailmap version help branch tag verify-commit"
     " verify-tag show-branch ls-remote var"
 )
-_RISKY_EVERYWHERE = word_set("output output-directory ext-diff upload-pack receive-pack exec extcmd template")
 _LISTING = ("list", "contains", "no-contains", "merged", "no-merged", "points-at", "format", "show-current")
 
-_RISKY_LETTERS = {
-    "grep": "O",
-    "branch": "dDmMcCfu",
-    "tag": "dasfmFu",
-    "push": "fd",
-    "fetch": "uf",
-    "pull": "f",
-    "clone": "cu",
-    "rebase": "x",
-    "reset": "",
-    "clean": "f",
-    "checkout": "fB",
-    "switch": "fC",
-    "archive": "o",
-    "format-patch": "o",
-    "difftool": "xt",
-    "mergetool": "t",
-    "help": "w",
+_RISKY_EVERYWHERE = "output output-directory ext-diff upload-pack receive-pack exec extcmd template"
+_RISKY_OPTIONS = {
+    "grep": Risk("O", "open-files-in-pager", "ABCefm"),
+    "branch": Risk("dDmMcCfu", "delete move copy force set-upstream-to unset-upstream edit-description"),
+    "tag": Risk("dasfmFu", "delete annotate sign force local-user create-reflog"),
+    "log": Risk(values="nLSG"),
+    "show": Risk(values="nLSG"),
+    "commit": Risk(values="mFCct"),
+    "push": Risk("fd", "force force-with-lease delete mirror prune", "o"),
+    "fetch": Risk("uf"),
+    "pull": Risk("f"),
+    "clone": Risk("cu", "config", "bo"),
+    "rebase": Risk("x"),
+    "reset": Risk("", "hard merge keep"),
+    "clean": Risk("f", "force"),
+    "checkout": Risk("fB", "force"),
+    "switch": Risk("fC", "force discard-changes force-create"),
+    "archive": Risk("o", "remote"),
+    "format-patch": Risk("o"),
+    "difftool": Risk("xt", "tool"),
+    "mergetool": Risk("t", "tool"),
+    "help": Risk("w", "web"),
 }
-"""Risky letters of a subcommand's options."""
-_RISKY_LONG: dict[str, tuple[str, ...]] = {
-    "grep": ("open-files-in-pager",),
-    "branch": ("delete", "move", "copy", "force", "set-upstream-to", "unset-upstream", "edit-description"),
-    "tag": ("delete", "annotate", "sign", "force", "local-user", "create-reflog"),
-    "push": ("force", "force-with-lease", "delete", "mirror", "prune"),
-    "clone": ("config",),
-    "reset": ("hard", "merge", "keep"),
-    "clean": ("force",),
-    "checkout": ("force",),
-    "switch": ("force", "discard-changes", "force-create"),
-    "archive": ("remote",),
-    "difftool": ("tool",),
-    "mergetool": ("tool",),
-    "help": ("web",),
-}
-_VALUED_LETTERS = {
-    "grep": "ABCefm",
-    "log": "nLSG",
-    "show": "nLSG",
-    "commit": "mFCct",
-    "push": "o",
-    "clone": "bo",
-}
-"""Letters of harmless options that take an attached value."""
-
+"""By subcommand; the options above are risky with each."""
 _RISKY_OPERANDS: dict[str, tuple[str, ...]] = {
     "bisect": ("run",),
     "submodule": ("foreach", "add", "update", "deinit"),
@@ -158,26 +139,21 @@ def git_risks(words: Sequence[Word]) -> dict[int, str]:
 
 
 def _subcommand_risks(name: str, words: Sequence[Word], start: int) -> dict[int, str]:
-    risks: dict[int, str] = {}
+    risk = _RISKY_OPTIONS.get(name, Risk())
+    risk = msgspec.structs.replace(risk, long=f"{_RISKY_EVERYWHERE} {risk.long}")
+    risks = {start + at: why for at, why in option_risks(words[start:], risk, f"git {name}").items()}
     operands: list[int] = []
     listing = options_over = False
     for index, word in enumerate(words[start + 1 :], start + 1):
-        if word.kind != "literal":
-            operands.append(index)
-            if word.may_be_option and not options_over:
-                risks[index] = "it could turn out to be an option that writes or executes"
-        elif word.text == "--" and not words[index - 1].is_option:
+        if word.kind == "literal" and word.text == "--" and not words[index - 1].is_option:
             options_over = True
-        elif not word.is_option or options_over:
-            operands.append(index)
-            if name in _NETWORK and ("::" in word.text or (name == "push" and word.text[:1] in "+:")):
-                risks[index] = f"git {name} can execute or delete with it"
-        else:
+        elif word.is_option and not options_over:
             listing = listing or _is_listing(word.text)
-            if (attached := _risky_option(name, word.text)) is not None:
-                risks[index] = f"with it git {name} can write or execute"
-                if not attached and index + 1 < len(words):
-                    risks[index + 1] = f"it is what {word.text} stands for"
+        else:
+            operands.append(index)
+            is_network = name in _NETWORK and word.kind == "literal"
+            if is_network and ("::" in word.text or (name == "push" and word.text[:1] in "+:")):
+                risks[index] = f"git {name} can execute or delete with it"
     return risks | _operand_risks(name, words, operands, listing)
 
 
@@ -206,17 +182,3 @@ def _config_risks(words: Sequence[Word], operands: list[int]) -> dict[int, str]:
 
 def _is_listing(text: str) -> bool:
     return text in ("-l", "-n") or (text.startswith("--") and text[2:].partition("=")[0] in _LISTING)
-
-
-def _risky_option(subcommand: str, text: str) -> str | None:
-    """None for a harmless option, otherwise the value attached to a risky one."""
-    if text.startswith("--"):
-        name, _, value = text[2:].partition("=")
-        options = (*_RISKY_EVERYWHERE, *_RISKY_LONG.get(subcommand, ()))
-        return value if name and any(option.startswith(name) for option in options) else None
-    for index, letter in enumerate(text[1:], 2):
-        if letter in _RISKY_LETTERS.get(subcommand, ""):
-            return text[index:]
-        if letter in _VALUED_LETTERS.get(subcommand, ""):
-            return None
-    return None

@@ -148,10 +148,10 @@ _OPTION_FILE_PROGRAMS = frozenset(("pytest", "mypy", "ruff", "tsc"))
 """Programs that read options from a file given as `@name`."""
 
 
-def option_risks(words: Sequence[Word], risk: Risk) -> Risks:
-    """Risky words of a program with ordinary options."""
+def option_risks(words: Sequence[Word], risk: Risk, program: str = "") -> Risks:
+    """Risky words of a program, or of a subcommand whose full name is `program`, with ordinary options."""
     risks: Risks = {}
-    program = words[0].text
+    program = program or words[0].text
     has_options = bool(risk.short or risk.long)
     options_over = False
     for index, word in enumerate(words[1:], 1):

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from crushpy.core.messages import Data
 from crushpy.permissions.git_words import git_risks
-from crushpy.permissions.risky_options import PROGRAMS, Risks, is_long, option_risks
+from crushpy.permissions.risky_options import PROGRAMS, Risks, option_risks
 from crushpy.permissions.shell.ast import SimpleCommand, Word, word_set
 from crushpy.permissions.shell.wrappers import RUNNERS, RUNNING_SUBCOMMANDS
 
@@ -162,57 +162,34 @@ def _uniq(words: Sequence[Word]) -> Risks:
     return dict.fromkeys([*operands[1:], *several], "the second file is written to")
 
 
+_SED_HARMLESS = re.compile(
+    r"-[nErsuzb]+|--(?:quiet|silent|regexp-extended|posix|debug|null-data|separate|unbuffered|version|help)?"
+)
+_SED_SCRIPT = re.compile(r"-[nErsuzb]*e(.*)|--expression(?:=(.*))?", re.DOTALL)
+
+
 def _sed(words: Sequence[Word]) -> Risks:
+    """The values of `-e` are scripts; without one the first operand is."""
     risks: Risks = {}
-    has_script = False
-    value_of = ""
+    scripts: dict[int, Word] = {}
+    operands: list[int] = []
+    is_script = False
     for place, word in enumerate(words[1:], 1):
-        text = word.text
-        if value_of:
-            if value_of == "e" and (reason := sed_risk(word)):
-                risks[place] = reason
-            elif value_of == "f":
-                risks[place] = "it is a sed script"
-            value_of = ""
-        elif word.may_be_option or (word.kind != "literal" and not has_script):
-            risks[place] = "it could be an option or a script that writes or executes"
-            has_script = True
-        elif word.is_option:
-            value_of, spelled, reason = _sed_option(text)
-            has_script = has_script or spelled
-            if reason:
-                risks[place] = reason
-        elif not has_script:
-            has_script = True
-            if reason := sed_risk(word):
-                risks[place] = reason
-    return risks
-
-
-def _sed_option(text: str) -> tuple[str, bool, str]:
-    """The option whose value comes next, whether this gives the script, and why it is risky."""
-    if text.startswith("--"):
-        name, equals, value = text[2:].partition("=")
-        if is_long(name, ("in-place", "file")):
-            return (
-                "f" if name.startswith("f") and not equals else "",
-                name.startswith("f"),
-                "with it sed writes",
-            )
-        if name and "expression".startswith(name):
-            return ("", True, sed_risk(Word(value))) if equals else ("e", True, "")
-        return "", False, ""
-    for place, letter in enumerate(text[1:], 2):
-        rest = text[place:]
-        if letter == "i":
-            return "", False, "with it sed writes"
-        if letter == "f":
-            return "" if rest else "f", True, "it brings a sed script"
-        if letter == "e":
-            return ("", True, sed_risk(Word(rest))) if rest else ("e", True, "")
-        if letter == "l":
-            return "" if rest else "l", False, ""
-    return "", False, ""
+        given = _SED_SCRIPT.fullmatch(word.text) if word.is_option else None
+        if is_script or (given and (given[1] or given[2])):
+            scripts[place] = word if is_script or given is None else Word(given[1] or given[2])
+            is_script = False
+        elif given:
+            is_script = True
+        elif word.may_be_option or (word.is_option and not _SED_HARMLESS.fullmatch(word.text)):
+            risks[place] = "with it sed can write or execute"
+            if re.fullmatch(r"-\w*f|--f\w*", word.text):
+                risks[place + 1] = "it is a sed script"
+        elif not word.is_option:
+            operands.append(place)
+    if not scripts and operands:
+        scripts[operands[0]] = words[operands[0]]
+    return risks | {place: why for place, script in scripts.items() if (why := sed_risk(script))}
 
 
 _AWK_HARMLESS = re.compile(

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from textual.theme import Theme
 
     from crushpy.core.messages import Image
-    from crushpy.settings import Settings
+    from crushpy.settings.schema import Settings
 
 log = logging.getLogger(__name__)
 

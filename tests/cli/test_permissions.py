@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from crushpy.core.paths import Paths
-from crushpy.settings import add_rule
+from crushpy.settings.save import add_rule
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
 

@@ -8,7 +8,7 @@ from crushpy.core.errors import CrushpyError
 from crushpy.engine import side_calls
 from crushpy.engine.side_calls import probe_model
 from crushpy.llm.errors import AuthenticationFailed, ModelError, TimedOut
-from crushpy.settings import Settings
+from crushpy.settings.schema import Settings
 
 MODEL = "openai/test-model"
 

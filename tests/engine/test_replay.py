@@ -13,7 +13,7 @@ from crushpy.core.messages import Usage
 from crushpy.engine.compaction.replay import replay_session
 from crushpy.engine.models import Models
 from crushpy.llm.tokens import Counter
-from crushpy.settings import Settings
+from crushpy.settings.schema import Settings
 from crushpy.storage.store import Store
 
 MODEL = "lab/test-model"

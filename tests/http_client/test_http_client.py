@@ -8,7 +8,8 @@ import termios
 
 import pytest
 
-from crushpy.http import Client, ConnectFailed, HttpTimeout, ProtocolBroken, Timeouts
+from crushpy.http.client import Client
+from crushpy.http.common import ConnectFailed, HttpTimeout, ProtocolBroken, Timeouts
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 

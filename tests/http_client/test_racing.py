@@ -7,7 +7,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from crushpy.http import Client, ConnectFailed, HttpTimeout, Timeouts
+from crushpy.http.client import Client
+from crushpy.http.common import ConnectFailed, HttpTimeout, Timeouts
 from crushpy.http.routing import alternate_families
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from crushpy.core.messages import Json, Message, Text, ToolCall, ToolResult
-from crushpy.http import Client
+from crushpy.http.client import Client
 from crushpy.llm.errors import BadRequest, ContextOverflow
 from crushpy.llm.litellm.provider import LiteLLMProvider, ProviderAccess
 from crushpy.llm.openai.provider import ChatProvider

@@ -7,7 +7,7 @@ import pytest
 from conversing import ask
 from scripted_llm import ScriptedLLM
 
-from crushpy.http import Timeouts
+from crushpy.http.common import Timeouts
 from crushpy.llm.anthropic.provider import AnthropicProvider
 from crushpy.llm.errors import ModelError
 from crushpy.llm.gemini.provider import GeminiProvider

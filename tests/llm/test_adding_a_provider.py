@@ -8,7 +8,7 @@ import pytest
 import crushpy.llm
 from crushpy.llm import catalog, vendors
 from crushpy.llm.provider_factory import PROTOCOLS, Endpoint, endpoint_protocol
-from crushpy.settings import Settings
+from crushpy.settings.schema import Settings
 
 ROOM = Path(crushpy.llm.__file__).parent
 DOCS = Path(__file__).parents[2] / "docs" / "models.md"

@@ -20,7 +20,7 @@ from crushpy.llm.ollama.provider import OllamaProvider
 from crushpy.llm.openai.provider import ChatProvider, ResponsesProvider
 from crushpy.llm.protocol import Provider, Request, TextPiece
 from crushpy.llm.provider_factory import create_provider, default_model, is_official
-from crushpy.settings import ModelSettings, ProviderSettings, Settings
+from crushpy.settings.schema import ModelSettings, ProviderSettings, Settings
 
 NONE: dict[str, str] = {}
 
@@ -254,7 +254,7 @@ def test_without_any_key_it_is_the_demo(environ: dict[str, str]) -> None:
 def test_choosing_a_wire_provider_imports_nothing_heavy() -> None:
     code = (
         "import sys; from crushpy.llm.provider_factory import create_provider, default_model;"
-        "from crushpy.settings import Settings;"
+        "from crushpy.settings.schema import Settings;"
         "model = default_model(Settings(model='openai/gpt-4o'));"
         "create_provider(model, Settings(), {'OPENAI_API_KEY': 'k'});"
         "heavy = {'litellm', 'tiktoken', 'httpx', 'pydantic', 'tomlkit'} & set(sys.modules);"

@@ -15,7 +15,7 @@ from crushpy.llm.openai.responses_reply import ResponseReader
 from crushpy.llm.openai.responses_request import ResponsesQuirks, responses_body
 from crushpy.llm.protocol import Request, ThinkingOpaque
 from crushpy.llm.provider_factory import create_provider
-from crushpy.settings import Settings
+from crushpy.settings.schema import Settings
 
 MODEL = "openai/gpt-5"
 REASONING = {

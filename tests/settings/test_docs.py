@@ -5,7 +5,8 @@ import tomllib
 from pathlib import Path
 
 from crushpy.core.paths import Paths
-from crushpy.settings import load, setting_keys
+from crushpy.settings import setting_keys
+from crushpy.settings.layers import load
 
 PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
 

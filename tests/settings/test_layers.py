@@ -9,7 +9,8 @@ import pytest
 
 from crushpy.core.errors import SettingsError
 from crushpy.core.paths import Paths
-from crushpy.settings import Loaded, ModelSettings, Settings, load
+from crushpy.settings.layers import Loaded, load
+from crushpy.settings.schema import ModelSettings, Settings
 
 
 @pytest.fixture

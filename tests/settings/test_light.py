@@ -10,7 +10,7 @@ def test_loading_settings_imports_nothing_heavy(home: Path, workspace: Path) -> 
     (home / "config.toml").write_text('model = "a"\n')
     code = (
         "import sys; from pathlib import Path\n"
-        "from crushpy.core.paths import Paths; from crushpy.settings import load\n"
+        "from crushpy.core.paths import Paths; from crushpy.settings.layers import load\n"
         "assert load(Paths(), Path.cwd()).settings.model == 'a'\n"
         "heavy = ('tomlkit', 'difflib', 'typer', 'platformdirs', 'json', 'pydantic', 'filelock')\n"
         "print([name for name in heavy if name in sys.modules])"

@@ -7,8 +7,9 @@ from pathlib import Path
 from support.command import Cli
 
 from crushpy.core.paths import Paths
-from crushpy.settings import add_rule, load, remove_rule
 from crushpy.settings.files import project_rules_file, repository_path
+from crushpy.settings.layers import load
+from crushpy.settings.save import add_rule, remove_rule
 
 RULE = "bash(pytest)"
 

@@ -13,16 +13,10 @@ from hypothesis import strategies as st
 
 from crushpy.core.errors import SettingsError
 from crushpy.core.paths import Paths
-from crushpy.settings import (
-    Settings,
-    add_rule,
-    load,
-    remove_rule,
-    save_choice,
-    set_value,
-    toml_edit,
-    unset_value,
-)
+from crushpy.settings import toml_edit
+from crushpy.settings.layers import load
+from crushpy.settings.save import add_rule, remove_rule, save_choice, set_value, unset_value
+from crushpy.settings.schema import Settings
 
 
 @pytest.fixture
@@ -361,7 +355,8 @@ def test_a_read_only_folder_is_a_clear_error(home: Path, config: Path) -> None:
 def test_a_disk_that_is_full_leaves_the_old_file_and_no_litter(home: Path, config: Path) -> None:
     config.write_text(WRITTEN)
     code = (
-        "import resource, sys; from crushpy.core.paths import Paths; from crushpy.settings import set_value\n"
+        "import resource, sys; from crushpy.core.paths import Paths\n"
+        "from crushpy.settings.save import set_value\n"
         "import tomlkit, filelock\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (20, 20))\n"
         "try: set_value(Paths(), 'model', 'x')\n"
@@ -378,7 +373,7 @@ def test_a_disk_that_is_full_leaves_the_old_file_and_no_litter(home: Path, confi
 SAVER = """
 import sys
 from crushpy.core.paths import Paths
-from crushpy.settings import add_rule, set_value
+from crushpy.settings.save import add_rule, set_value
 for number in range(8):
     add_rule(Paths(), "allow", f"bash(echo {sys.argv[1]} {number})")
     set_value(Paths(), f"models.{sys.argv[1]}-{number}.context_window", "5")

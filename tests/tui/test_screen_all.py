@@ -22,7 +22,7 @@ from crushpy.core.templates import Templates
 from crushpy.engine.rewind.file_views import FileView
 from crushpy.engine.rewind.rewinder import PointSummary
 from crushpy.engine.session.browser import SessionBrowser
-from crushpy.settings import Settings
+from crushpy.settings.schema import Settings
 from crushpy.storage.store import Store
 from crushpy.tools.shell.jobs import RunningJob
 from crushpy.tui import screens

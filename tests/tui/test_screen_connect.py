@@ -13,7 +13,7 @@ from scripted_llm.server import ScriptedLLM
 
 from crushpy.core.errors import CrushpyError
 from crushpy.llm.vendors import PROVIDERS
-from crushpy.settings import Settings
+from crushpy.settings.schema import Settings
 from crushpy.tui.screens.connect import ConnectScreen, model_sources
 
 NOBODY = {"CRUSHPY_LOCAL_PORTS": ""}

@@ -12,7 +12,7 @@ from crushpy.engine.compaction.replay import Replay, ReplayChanges, replay_sessi
 from crushpy.engine.models import Models
 from crushpy.engine.session.browser import SessionBrowser
 from crushpy.llm.learnt import LearntModels
-from crushpy.settings import Settings
+from crushpy.settings.schema import Settings
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
 from crushpy.tui.screens.compare import CompareScreen, pair_lines

@@ -7,8 +7,7 @@ from scripted_llm.server import ScriptedLLM
 from support.list_server import ListServer
 
 from crushpy.llm.model_listing import ask_servers
-from crushpy.settings import Settings
-from crushpy.settings.schema import ModelSettings
+from crushpy.settings.schema import ModelSettings, Settings
 from crushpy.tui.screens.models import ModelsScreen
 from crushpy.tui.widgets.row_list import RowList
 

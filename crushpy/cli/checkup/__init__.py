@@ -9,8 +9,9 @@ from crushpy.cli.workspace import working_folder
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.paths import Paths, project_root
 from crushpy.permissions.trust import is_trusted
-from crushpy.settings import Loaded, Settings, load
 from crushpy.settings.files import user_files
+from crushpy.settings.layers import Loaded, load
+from crushpy.settings.schema import Settings
 
 Check = Callable[[CheckContext], Iterator[Finding] | AsyncIterator[Finding]]
 Report = dict[str, list[Finding]]

@@ -14,7 +14,8 @@ from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Data, counted
 from crushpy.core.paths import PROJECT_FOLDER, Paths, private_dir, project_root
 from crushpy.security.programs import find_program
-from crushpy.settings import Loaded, Settings
+from crushpy.settings.layers import Loaded
+from crushpy.settings.schema import Settings
 
 if TYPE_CHECKING:
     from crushpy.storage.records import ServerReport

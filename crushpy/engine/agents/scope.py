@@ -14,7 +14,7 @@ from crushpy.engine.session.audit_trail import AuditTrail
 from crushpy.engine.session.session import LiveSession, LoadedSession
 from crushpy.engine.turn.call_observer import CallObserver
 from crushpy.engine.user_settings import UserSettings
-from crushpy.settings import Settings
+from crushpy.settings.schema import Settings
 from crushpy.storage.store import Store
 from crushpy.tools.base import ToolContext
 

@@ -32,8 +32,7 @@ from crushpy.engine.compaction.window import CircuitBreaker, Thresholds
 from crushpy.engine.models import Models
 from crushpy.llm.protocol import Request
 from crushpy.security.redact import Redactor
-from crushpy.settings import Settings
-from crushpy.settings.schema import PositiveInt, Threshold
+from crushpy.settings.schema import PositiveInt, Settings, Threshold
 from crushpy.storage.records import BreakerState, SessionInfo
 from crushpy.storage.store import Store
 

@@ -19,7 +19,7 @@ from crushpy.core.events import Notice
 from crushpy.core.messages import Data, Json, Message, SentStatus, Todo, to_json
 from crushpy.engine.agents.scope import AgentScope
 from crushpy.llm.protocol import Request
-from crushpy.settings import Settings
+from crushpy.settings.schema import Settings
 from crushpy.storage.records import BreakerState, SessionInfo
 
 Trigger = Literal["agent", "auto", "manual", "overflow", "fallback"]

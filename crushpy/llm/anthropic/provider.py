@@ -1,7 +1,6 @@
 """Client for Anthropic's Messages protocol, for Anthropic and compatible gateways and servers."""
 
 import re
-from collections import defaultdict
 from typing import TYPE_CHECKING, ClassVar, Unpack
 
 import msgspec
@@ -18,11 +17,11 @@ from crushpy.llm.anthropic.thinking_binding import (
 from crushpy.llm.errors import BadRequest, ModelError
 from crushpy.llm.http_provider import HttpProvider, HttpProviderOptions, ReplyReader
 from crushpy.llm.protocol import Done, Request, ToolSpec
+from crushpy.llm.vendors import BY_NAME
 
 if TYPE_CHECKING:
     from crushpy.llm.error_reader import ErrorBody
 
-API_BASE = "https://api.anthropic.com"
 VERSION = "2023-06-01"
 INTERLEAVED_THINKING = "interleaved-thinking-2025-05-14"
 """Lets a model with a thinking budget think between its calls; others do so by default."""
@@ -40,22 +39,21 @@ _REFUSED_CHANGE = re.compile(r"tool_(?:addition|removal)|tool-changes|inline-too
 _MAX_OUTPUT = re.compile(r"max_tokens: \d+ > (\d+)")
 
 
-class AnthropicProvider(HttpProvider):
-    """`api_base` with or without /v1."""
+class AnthropicProvider(HttpProvider[AnthropicQuirks]):
+    """The address may end in /v1 or not."""
 
+    quirks = AnthropicQuirks
+    api_base = BY_NAME["anthropic"].usual_base
     strip = "anthropic/"
     key_variable = "ANTHROPIC_API_KEY"
     key_header = "x-api-key"
     headers: ClassVar[dict[str, str]] = {"anthropic-version": VERSION}
 
     def __init__(
-        self, api_base: str = API_BASE, api_key: str | None = None, **options: Unpack[HttpProviderOptions]
+        self, api_base: str = "", api_key: str | None = None, **options: Unpack[HttpProviderOptions]
     ) -> None:
-        super().__init__(api_key, **options)
-        self._messages_url = (
-            f"{api_base.rstrip('/').removesuffix('/messages').removesuffix('/v1')}/v1/messages"
-        )
-        self._quirks = defaultdict[str, AnthropicQuirks](AnthropicQuirks)
+        super().__init__(api_base, api_key, **options)
+        self._messages_url = f"{self._base.removesuffix('/messages').removesuffix('/v1')}/v1/messages"
         self._binding = ThinkingBinding()
 
     def _url(self, request: Request) -> str:

@@ -1,19 +1,18 @@
 """Client for Gemini's generateContent protocol, for Google and compatible gateways."""
 
-from collections import defaultdict
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING
 
 from crushpy.core.messages import Json
 from crushpy.llm.errors import BadRequest, ModelError
 from crushpy.llm.gemini.reply import ContentReader
 from crushpy.llm.gemini.request import GeminiQuirks, content_body
-from crushpy.llm.http_provider import HttpProvider, HttpProviderOptions, ReplyReader
+from crushpy.llm.http_provider import HttpProvider, ReplyReader
 from crushpy.llm.protocol import Request
+from crushpy.llm.vendors import BY_NAME
 
 if TYPE_CHECKING:
     from crushpy.llm.error_reader import ErrorBody
 
-API_BASE = "https://generativelanguage.googleapis.com"
 VERSIONS = ("/v1alpha", "/v1beta", "/v1")
 """Suffixes of an address. The first is kept if given; otherwise /v1beta is used."""
 
@@ -26,22 +25,17 @@ def models_url(api_base: str) -> str:
     return f"{base.removesuffix(given)}{version}/models"
 
 
-class GeminiProvider(HttpProvider):
-    """`api_base` with or without /v1beta."""
+class GeminiProvider(HttpProvider[GeminiQuirks]):
+    """The address may end in /v1beta or not."""
 
+    quirks = GeminiQuirks
+    api_base = BY_NAME["gemini"].usual_base
     strip = "gemini/"
     key_variable = "GEMINI_API_KEY"
     key_header = "x-goog-api-key"
 
-    def __init__(
-        self, api_base: str = API_BASE, api_key: str | None = None, **options: Unpack[HttpProviderOptions]
-    ) -> None:
-        super().__init__(api_key, **options)
-        self._models_url = models_url(api_base)
-        self._quirks = defaultdict[str, GeminiQuirks](GeminiQuirks)
-
     def _url(self, request: Request) -> str:
-        return f"{self._models_url}/{self._name(request)}:streamGenerateContent?alt=sse"
+        return f"{models_url(self._base)}/{self._name(request)}:streamGenerateContent?alt=sse"
 
     def _reader(self, request: Request) -> ReplyReader:
         return ContentReader(request.model)

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from crushpy.core.messages import Data, Json
-from crushpy.http import Timeouts
+from crushpy.http.common import Timeouts
 from crushpy.llm.errors import CutStream, ModelError, Unavailable
 from crushpy.llm.protocol import Done, Piece, Request
 from crushpy.security.sanitize import encodable

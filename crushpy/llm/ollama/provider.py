@@ -5,6 +5,7 @@ often 4,096 tokens, without an error. Here every request sends the same `num_ctx
 load the model again.
 """
 
+from types import NoneType
 from typing import Unpack
 
 from crushpy.core.messages import Json
@@ -13,30 +14,32 @@ from crushpy.llm.model_servers import server_root
 from crushpy.llm.openai.chat_reply import ChunkReader
 from crushpy.llm.openai.chat_request import OLLAMA, chat_tools, encoded_chat_messages
 from crushpy.llm.protocol import Piece, Request
+from crushpy.llm.vendors import OLLAMA_BASE
 from crushpy.util.read_json import as_object, as_objects
 
 
-class OllamaProvider(HttpProvider):
+class OllamaProvider(HttpProvider[None]):
     """`num_ctx`: the window to load the model with; None: the server's default."""
 
+    quirks = NoneType
+    api_base = OLLAMA_BASE
     strip = "ollama/"
     key_variable = "OLLAMA_API_KEY"
     ndjson = True
 
     def __init__(
         self,
-        api_base: str,
+        api_base: str = "",
         api_key: str | None = None,
         *,
         num_ctx: int | None = None,
         **options: Unpack[HttpProviderOptions],
     ) -> None:
-        super().__init__(api_key, **options)
-        self._chat_url = f"{server_root(api_base)}/api/chat"
+        super().__init__(api_base, api_key, **options)
         self._num_ctx = num_ctx
 
     def _url(self, request: Request) -> str:
-        return self._chat_url
+        return f"{server_root(self._base)}/api/chat"
 
     def _reader(self, request: Request) -> ReplyReader:
         return OllamaReader()

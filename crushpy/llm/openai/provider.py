@@ -2,22 +2,22 @@
 
 import re
 from abc import abstractmethod
-from collections import defaultdict
 from typing import TYPE_CHECKING, ClassVar, Unpack
 from urllib.parse import urlsplit
 
 import msgspec
 
 from crushpy.core.messages import Json
-from crushpy.http import parse_url
+from crushpy.http.common import parse_url
 from crushpy.llm.errors import BadRequest, ModelError
-from crushpy.llm.http_provider import HttpProvider, HttpProviderOptions, ReplyReader
+from crushpy.llm.http_provider import HttpProvider, HttpProviderOptions, Quirks, ReplyReader
 from crushpy.llm.openai.chat_reply import ChunkReader
 from crushpy.llm.openai.chat_request import chat_tools, encoded_chat_messages
 from crushpy.llm.openai.responses_reply import ResponseReader
 from crushpy.llm.openai.responses_request import ResponsesQuirks, responses_body
 from crushpy.llm.protocol import Done, Request
 from crushpy.llm.status_fallback import StatusFallback
+from crushpy.llm.vendors import OPENAI_BASE
 
 if TYPE_CHECKING:
     from crushpy.llm.error_reader import ErrorBody
@@ -50,18 +50,19 @@ def azure_base(api_base: str, deployment: str, api_version: str) -> str:
     return f"{root}/openai/v1"
 
 
-class _OpenAIProvider(HttpProvider):
-    """Shared by both protocols. `api_base` is the address without `path`."""
+class _OpenAIProvider(HttpProvider[Quirks]):
+    """Shared by both protocols. The address is given without `path`."""
 
+    api_base = OPENAI_BASE
     strip = "openai/"
     key_variable = "OPENAI_API_KEY"
     path: ClassVar[str]
 
     def __init__(
-        self, api_base: str, api_key: str | None = None, **options: Unpack[HttpProviderOptions]
+        self, api_base: str = "", api_key: str | None = None, **options: Unpack[HttpProviderOptions]
     ) -> None:
-        super().__init__(api_key, **options)
-        self._api = ApiUrl(api_base, self.path)
+        super().__init__(api_base, api_key, **options)
+        self._api = ApiUrl(self._base, self.path)
         self._status = StatusFallback()
 
     def _url(self, request: Request) -> str:
@@ -85,36 +86,22 @@ class _OpenAIProvider(HttpProvider):
 class ChatQuirks(msgspec.Struct):
     """How a server differs for one model, learnt from its refusals."""
 
-    output_limit: str
-    """max_tokens or max_completion_tokens."""
     limit_switched: bool = False
+    """It knows the output limit by the other name."""
     usage_in_stream: bool = True
 
-    def other_limit(self, body: "ErrorBody") -> str:
-        """The other name of the output limit, if the server's error names the current one."""
-        if self.limit_switched:
-            return ""
-        if self.output_limit == "max_tokens":
-            return "max_completion_tokens" if "max_tokens" in body.raw else ""
-        return "max_tokens" if "max_completion_tokens" in body.raw else ""
 
-
-class ChatProvider(_OpenAIProvider):
+class ChatProvider(_OpenAIProvider[ChatQuirks]):
     """Chat completions, the protocol of every compatible server."""
 
     path = "chat/completions"
-
-    def __init__(
-        self, api_base: str, api_key: str | None = None, **options: Unpack[HttpProviderOptions]
-    ) -> None:
-        super().__init__(api_base, api_key, **options)
-        self._quirks: dict[str, ChatQuirks] = {}
+    quirks = ChatQuirks
 
     def _reader(self, request: Request) -> ReplyReader:
         return ChunkReader()
 
     def _body(self, request: Request, unfinished: list[Json]) -> Json:
-        quirks = self._quirks_for(request)
+        quirks = self._quirks[request.model]
         body: Json = {
             "model": request.model.removeprefix(self._strip),
             "messages": encoded_chat_messages(self._status.place_status(request), self._histories),
@@ -125,27 +112,26 @@ class ChatProvider(_OpenAIProvider):
         if tools := chat_tools(request):
             body["tools"] = tools
         if request.max_output_tokens:
-            body[quirks.output_limit] = request.max_output_tokens
+            body[self._output_limit(quirks)] = request.max_output_tokens
         if request.effort:
             body["reasoning_effort"] = request.effort
         return body
 
-    def _quirks_for(self, request: Request) -> ChatQuirks:
-        if request.model not in self._quirks:
-            host = parse_url(self._api.url).host
-            newer = host == "api.openai.com" or host.endswith(".openai.azure.com")
-            self._quirks[request.model] = ChatQuirks("max_completion_tokens" if newer else "max_tokens")
-        return self._quirks[request.model]
+    def _output_limit(self, quirks: ChatQuirks) -> str:
+        """The server's name for the output limit."""
+        host = parse_url(self._api.url).host
+        newer = host == "api.openai.com" or host.endswith(".openai.azure.com")
+        return "max_completion_tokens" if newer != quirks.limit_switched else "max_tokens"
 
     def _learn_quirk(self, request: Request, failure: BadRequest, body: "ErrorBody") -> bool:
-        quirks = self._quirks_for(request)
+        quirks = self._quirks[request.model]
         if quirks.usage_in_stream and "stream_options" in body.raw:
             quirks.usage_in_stream = False
             return True
-        if request.max_output_tokens and (other := quirks.other_limit(body)):
-            quirks.output_limit, quirks.limit_switched = other, True
-            return True
-        return False
+        if quirks.limit_switched or not request.max_output_tokens:
+            return False
+        quirks.limit_switched = self._output_limit(quirks) in body.raw
+        return quirks.limit_switched
 
 
 REFUSED_QUIRKS = (
@@ -157,19 +143,14 @@ REFUSED_QUIRKS = (
 """The fields of `ResponsesQuirks`, each with a pattern of the errors that are about it."""
 
 
-class ResponsesProvider(_OpenAIProvider):
+class ResponsesProvider(_OpenAIProvider[ResponsesQuirks]):
     """The Responses API, for OpenAI's reasoning models."""
 
     path = "responses"
+    quirks = ResponsesQuirks
     refused_thinking = re.compile(
         r"invalid_encrypted_content|encrypted content.{0,80}(?:verif|decrypt|pars)", re.IGNORECASE
     )
-
-    def __init__(
-        self, api_base: str, api_key: str | None = None, **options: Unpack[HttpProviderOptions]
-    ) -> None:
-        super().__init__(api_base, api_key, **options)
-        self._quirks = defaultdict[str, ResponsesQuirks](ResponsesQuirks)
 
     def _reader(self, request: Request) -> ReplyReader:
         return ResponseReader(request.model)

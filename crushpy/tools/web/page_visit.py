@@ -9,8 +9,10 @@ from urllib.parse import urljoin
 import msgspec
 
 from crushpy.core.messages import Excerpt
-from crushpy.http import Client, ConnectFailed, HttpError, Response, Target, Timeouts, parse_url
+from crushpy.http.client import Client
+from crushpy.http.common import ConnectFailed, HttpError, Target, Timeouts, parse_url
 from crushpy.http.public_addresses import is_public
+from crushpy.http.response import Response
 from crushpy.tools.base import Outcome, ToolContext
 from crushpy.tools.errors import ToolError
 from crushpy.tools.shell.command_output import OutputFile

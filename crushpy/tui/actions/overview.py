@@ -257,7 +257,7 @@ def _changed_settings(cwd: Path, key: str) -> list[str]:
 def _set_setting(key: str, value: str) -> str:
     """Stores a setting; returns the message for the user."""
     from crushpy.core.paths import Paths
-    from crushpy.settings import set_value
+    from crushpy.settings.save import set_value
 
     if key.startswith("permissions."):
         return f"Rules cannot be set here. Run crushpy config set {key} ..."

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from crushpy.core.messages import Message as PromptMessage
     from crushpy.engine.conversation import Conversation
     from crushpy.engine.session.browser import SessionBrowser
-    from crushpy.settings import Settings
+    from crushpy.settings.schema import Settings
     from crushpy.tui.widgets.approval import ApprovalPanel
     from crushpy.tui.widgets.plan_card import PlanCard
 

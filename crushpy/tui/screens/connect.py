@@ -30,7 +30,7 @@ from crushpy.llm.provider_factory import BASE_VARIABLES, custom_base
 from crushpy.llm.system_keyring import KeyringUnusable
 from crushpy.security.redact import redact
 from crushpy.security.sanitize import clean, one_line
-from crushpy.settings import Settings
+from crushpy.settings.schema import Settings
 from crushpy.tui.notify import tell
 from crushpy.tui.screens.choose import Choice, ChooseScreen
 from crushpy.tui.screens.overlay import DialogScreen, ListScreen, spread

@@ -18,7 +18,7 @@ from crushpy.llm.model_listing import (
     list_models,
 )
 from crushpy.security.sanitize import one_line
-from crushpy.settings import Settings
+from crushpy.settings.schema import Settings
 from crushpy.tui.notify import tell
 from crushpy.tui.screens.overlay import ListScreen, spread
 
