@@ -88,13 +88,13 @@ def _privilege_choices(decision: Decision, missing: Privileges) -> Iterator[Answ
     folders = [f"write access to {', '.join(missing.write)}"] if missing.write else []
     if missing.hosts:
         labels = [f"the network: {', '.join(missing.hosts)}", *folders, *others]
-        yield AnswerChoice("c", "conversation", "; ".join(labels), decision.suggested, missing)
+        yield AnswerChoice("c", "conversation", " and ".join(labels), decision.suggested, missing)
     if missing.hosts or missing.network:
         rest = tuple(rule for rule in decision.suggested if not rule.startswith(NETWORK))
-        labels = ["the whole network", *folders, *others]
-        yield AnswerChoice("w", "conversation", "; ".join(labels), (NETWORK, *rest), Privileges(network=True))
+        covered = " and ".join(["the whole network", *folders, *others])
+        yield AnswerChoice("w", "conversation", covered, (NETWORK, *rest), Privileges(network=True))
         return
-    yield AnswerChoice("f", "conversation", "; ".join([*folders, *others]), decision.suggested, missing)
+    yield AnswerChoice("f", "conversation", " and ".join([*folders, *others]), decision.suggested, missing)
 
 
 def _file_choices(paths: Sequence[TouchedPath], accesses: Sequence[Access]) -> Iterator[AnswerChoice]:

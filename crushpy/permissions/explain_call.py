@@ -1,5 +1,6 @@
 """Explains a call in a paragraph, for a user who is asked about it: what it does, needs, and why it asks."""
 
+import re
 from collections.abc import Sequence
 
 from crushpy.core.access import Access
@@ -43,10 +44,14 @@ GIT = {
 }
 
 
+_VERB = re.compile(r"(^|; )(needs|writes|changes) ")
+"""Reasons that begin with what the call does."""
+
+
 def explain_call(accesses: Sequence[Access], reason: str) -> str:
     """For example "`git push` sends commits to another repository. It asks because ..."."""
     parts = [sentence for access in accesses for sentence in _sentences(access)]
-    why = f"It asks because {reason[:1].lower()}{reason[1:]}." if reason else ""
+    why = "It asks because " + _VERB.sub(r"\1it \2 ", f"{reason[:1].lower()}{reason[1:]}.") if reason else ""
     return " ".join([*dict.fromkeys(parts), why, "Nothing happens before you answer."])
 
 

@@ -4,7 +4,7 @@ import asyncio
 import os
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from importlib import import_module
 from itertools import cycle
@@ -258,12 +258,13 @@ class Bubblewrap(Unconfined):
             variables["TAR_OPTIONS"] = "--no-same-owner"  # the only user in there is root
         return variables
 
-    def begin(self, needs: Privileges) -> list[str]:
+    def begin(self, needs: Privileges, restored: Iterable[str] = ()) -> list[str]:
+        """`restored`: what has just been put back as it was."""
         busy = self._was_busy or self._is_busy()
         git_busy = self._was_git_busy or self._is_busy(git=True)
         is_locked = busy and not git_busy and self.sandbox.name == "bubblewrap"
         self._was_busy, self._was_git_busy = True, git_busy or needs.git  # until it was checked
-        locked = map(str, self._files.existing()) if is_locked else ()
+        locked = map(str, self._files.existing()) if is_locked else restored
         return self._files.begin(busy=busy, locked=locked, write=needs.write)
 
     def check(self, needs: Privileges) -> list[str]:
@@ -353,14 +354,14 @@ class Landlock(Bubblewrap):
         return TreeCopies(self._private.root / "copies", self._config.aside)
 
     def begin(self, needs: Privileges) -> list[str]:
-        lost = self._copies.restore((), only_lost=True) if self._was_busy or self._is_busy() else []
-        messages = super().begin(needs)
-        return [*lost, *messages, *self._copies.save(map(str, self._files.existing()))]
+        lost = self._copies.restore((), only_lost=True) if self._was_busy or self._is_busy() else {}
+        messages = super().begin(needs, restored=lost)
+        return [*lost.values(), *messages, *self._copies.save(map(str, self._files.existing()))]
 
     def check(self, needs: Privileges) -> list[str]:
         repository = f"{os.path.realpath(self._config.workspace)}/.git"
         git = (repository,) if needs.git or self._is_busy(git=True) else ()
-        messages = [*self._copies.restore((*git, *needs.write)), *super().check(needs)]
+        messages = [*self._copies.restore((*git, *needs.write)).values(), *super().check(needs)]
         if needs.hosts and not needs.network:
             messages.append(f"{self.sandbox.name} cannot grant single hosts: the command had no network")
         return messages

@@ -46,8 +46,8 @@ class TreeCopies:
             self._saved[place] = (signatures, copy)
         return messages
 
-    def restore(self, granted: Collection[str], *, only_lost: bool = False) -> list[str]:
-        """Puts back what changed, except in `granted`; returns messages.
+    def restore(self, granted: Collection[str], *, only_lost: bool = False) -> dict[str, str]:
+        """Puts back what changed, except in `granted`; returns messages by place.
 
         `only_lost`: only what is missing or no longer usable, since the user may have changed the rest.
         """
@@ -63,7 +63,7 @@ class TreeCopies:
             if is_lost or not (is_same or only_lost):
                 messages[place] = self._swap(Path(place), copy)
                 del self._saved[place]
-        return list(messages.values())
+        return messages
 
     def _swap(self, place: Path, copy: Path) -> str:
         try:
