@@ -1,7 +1,9 @@
 """What storage takes and gives: frozen data and its own error. Light: knows neither SQLModel nor SQLite."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Literal, Protocol
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
 
 from crushpy.core.access import Mode
 from crushpy.core.boundary import StoredBoundary
@@ -111,27 +113,21 @@ class Carried(Data, frozen=True):
     """A boundary after this session was undone."""
 
 
-class SessionBreak(Data, frozen=True):
-    """In a stream of messages: the session ends here, and a child continues it."""
+class ImportedSession(msgspec.Struct, frozen=True):
+    """A part of another agent's session as it is stored here."""
 
-    boundary: StoredBoundary
-    child: SessionInfo
-    seed: Message
-
-
-ImportStep = Message | SessionBreak
+    info: SessionInfo
+    boundary: StoredBoundary | None = None
+    """The one that opened it; its seed is the first message."""
+    messages: list[Message] = msgspec.field(default_factory=list[Message])
 
 
-class ImportReading(Protocol):
-    """A session of another agent as it is read, once."""
+class ImportedConversation(Data, frozen=True):
+    """A session of another agent; its compactions divide it into several sessions."""
 
-    def steps(self) -> Iterator[ImportStep]:
-        """What is to be stored."""
-        ...
-
-    def end(self) -> tuple[str, ImportRecord]:
-        """Asked last: the title of a new conversation, and its record."""
-        ...
+    title: str
+    sessions: tuple[ImportedSession, ...]
+    record: ImportRecord
 
 
 class SearchHit(Data, frozen=True, omit_defaults=False):

@@ -263,10 +263,8 @@ def merge_index(db: Database) -> bool:
     return more
 
 
-# --- `store.imports`: conversations of other agents, streamed in, one transaction each. Messages keep their
-# own times; nothing is counted as written just now.
-
-_BATCH_MESSAGES = 200
+# --- `store.imports`: conversations of other agents, one transaction each. Messages keep their own times;
+# nothing is counted as written just now.
 
 
 class ImportStore(Subject):
@@ -289,55 +287,20 @@ class ImportStore(Subject):
         return last != record.last_message
 
     @stored
-    def write(
-        self, first: records.SessionInfo, replaced: str, begin: Callable[[], records.ImportReading]
-    ) -> None:
-        """Stores a conversation that begins with the session `first` while it is read, and deletes the one
-        named by `replaced`, if any, in one transaction. A retry after a lost connection reads again."""
-        db, reading = self._db, begin()
-        with db.transaction(durable=True, session=replaced or first.root_id):
+    def write(self, conversation: records.ImportedConversation, replaced: str) -> None:
+        """Stores a conversation, and deletes the one named by `replaced`, if any, in one transaction."""
+        db, root_id = self._db, conversation.record.root_id
+        with db.transaction(durable=True, session=replaced or root_id):
             if replaced:
                 mark_deleted(db, replaced)
-            session_rows.insert_session(db, first)
-            batch = _Batch(db, first)
-            for step in reading.steps():
-                if isinstance(step, Message):
-                    batch.add(step)
-                    continue
-                batch.write()
-                boundary = step.boundary
-                db.execute(
-                    sql.END_SESSION,
-                    session=boundary.parent_id,
-                    reason=boundary.trigger,
-                    moment=boundary.created_at,
-                )
-                session_rows.insert_session(db, step.child)
-                db.execute(sql.INSERT_BOUNDARY, **session_rows.boundary_to_row(boundary))
-                batch = _Batch(db, step.child)
-                batch.add(step.seed)
-            batch.write()
-            title, record = reading.end()
-            db.execute(sql.RENAME_SESSIONS, root=first.root_id, new_title=title)
-            db.execute(sql.SAVE_IMPORT, **msgspec.structs.asdict(record), open_calls="[]")
-            session_rows.refresh_conversation(db, record.root_id)
-
-
-class _Batch:
-    """Messages of a session that are written together."""
-
-    def __init__(self, db: Database, info: records.SessionInfo) -> None:
-        self._db = db
-        self._id = info.id
-        self._latest = info.updated_at
-        self._messages: list[Message] = []
-
-    def add(self, message: Message) -> None:
-        self._messages.append(message)
-        self._latest = max(self._latest, message.created_at)
-        if len(self._messages) == _BATCH_MESSAGES:
-            self.write()
-
-    def write(self) -> None:
-        messages, self._messages = self._messages, []
-        session_rows.append_messages(self._db, self._id, *messages, imported_at=self._latest)
+            for one in conversation.sessions:
+                session_rows.insert_session(db, one.info)
+                if (opened := one.boundary) is not None:
+                    ended = {"session": opened.parent_id, "moment": opened.created_at}
+                    db.execute(sql.END_SESSION, **ended, reason=opened.trigger)
+                    db.execute(sql.INSERT_BOUNDARY, **session_rows.boundary_to_row(opened))
+                latest = max((one.info.updated_at, *(message.created_at for message in one.messages)))
+                session_rows.append_messages(db, one.info.id, *one.messages, imported_at=latest)
+            db.execute(sql.RENAME_SESSIONS, root=root_id, new_title=conversation.title)
+            db.execute(sql.SAVE_IMPORT, **msgspec.structs.asdict(conversation.record), open_calls="[]")
+            session_rows.refresh_conversation(db, root_id)

@@ -8,7 +8,6 @@ import posixpath
 import re
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator
-from itertools import chain, islice
 from typing import Literal
 
 import msgspec
@@ -32,10 +31,9 @@ from crushpy.importers.foreign import (
 from crushpy.importers.normalise import ImportedBoundary, normalised
 from crushpy.security.sanitize import one_line
 from crushpy.storage.records import (
-    ImportReading,
+    ImportedConversation,
+    ImportedSession,
     ImportRecord,
-    ImportStep,
-    SessionBreak,
     SessionBusy,
     SessionInfo,
     StorageError,
@@ -75,7 +73,6 @@ class SessionImporter:
         self._compaction = compaction
         self._dry_run = dry_run
         self._seen: set[str] = set()
-        self.stopped = False
 
     async def run(self, source: Source, sessions: Iterable[Found]) -> AsyncIterator[ImportOutcome]:
         """Imports one session after the other. A failure is reported and the next session is tried; a storage
@@ -92,13 +89,9 @@ class SessionImporter:
 
     async def _import(self, source: Source, found: ForeignSession) -> ImportOutcome:
         try:
+            reading = await asyncio.to_thread(_Reading, source, found, self._compaction)
             record = await self._store.imports.find_record(source.name, found.id) if self._store else None
-            if record is None:
-                return await self._write(source, found, None)
-            return await self._import_again(source, found, record)
-        except asyncio.CancelledError:
-            self.stopped = True  # the storage thread is in the middle of it, and rolls back
-            raise
+            return await self._write(reading, record)
         except SessionBusy as error:
             return _outcome("busy", found, error.message)
         except StorageError:
@@ -106,53 +99,32 @@ class SessionImporter:
         except CrushpyError as error:
             return _outcome("failed", found, error.message)
 
-    async def _import_again(
-        self, source: Source, found: ForeignSession, record: ImportRecord
-    ) -> ImportOutcome:
-        assert self._store is not None
-        if await asyncio.to_thread(_last_piece, found) == record.last_piece:
-            unchanged = _outcome("unchanged", found, found.note)
-            return msgspec.structs.replace(unchanged, id=record.root_id, tip=record.tip_id)
-        if await self._store.imports.was_continued(record) or await self._store.pins.load(record.root_id):
-            return _outcome("skipped", found, "session that was continued here")
-        if self._dry_run:
-            return await self._write(source, found, record)
-        acquired = await self._store.leases.acquire(record.tip_id)
-        try:
-            return await self._write(source, found, record)
-        finally:
-            if acquired:
-                await self._store.leases.release(record.tip_id)
-
-    async def _write(
-        self, source: Source, found: ForeignSession, replaced: ImportRecord | None
-    ) -> ImportOutcome:
-        def begin() -> _Reading:
-            """Reads the foreign session from its beginning."""
-            return _Reading(self, source, found, first)
-
-        first = self._first_session(source, found)
-        reading = begin()
-        if not await asyncio.to_thread(reading.has_content):
+    async def _write(self, reading: "_Reading", replaced: ImportRecord | None) -> ImportOutcome:
+        store, found = self._store, reading.found
+        if replaced is not None and store is not None:
+            if reading.last_piece == replaced.last_piece:
+                unchanged = _outcome("unchanged", found, found.note)
+                return msgspec.structs.replace(unchanged, id=replaced.root_id, tip=replaced.tip_id)
+            if await store.imports.was_continued(replaced) or await store.pins.load(replaced.root_id):
+                return _outcome("skipped", found, "session that was continued here")
+        if not reading.has_content:
             return reading.outcome("empty")
-        status = "updated" if replaced else "imported"
-        if self._dry_run or self._store is None:
-            await asyncio.to_thread(_exhaust, reading.steps())
-            return reading.outcome(status)
-        readings = [reading]
+        if store is not None and not self._dry_run:
+            acquired = replaced is not None and await store.leases.acquire(replaced.tip_id)
+            try:
+                await store.imports.write(reading.conversation(), replaced.root_id if replaced else "")
+            finally:
+                if replaced is not None and acquired:
+                    await store.leases.release(replaced.tip_id)
+        return reading.outcome("updated" if replaced else "imported")
 
-        def next_reading() -> _Reading:
-            """The reading above; a new one if the store has to retry."""
-            if readings[-1].started:
-                readings.append(begin())
-            return readings[-1]
 
-        await self._store.imports.write(first, replaced.root_id if replaced else "", next_reading)
-        return readings[-1].outcome(status)
+class _Reading:
+    """One foreign session, read completely, as the sessions that it becomes here."""
 
-    def _first_session(self, source: Source, found: ForeignSession) -> SessionInfo:
+    def __init__(self, source: Source, found: ForeignSession, compaction: str) -> None:
         began, own = found.created_at or time.time(), new_id()
-        return SessionInfo(
+        first = SessionInfo(
             id=own,
             root_id=own,
             parent_id=None,
@@ -161,95 +133,69 @@ class SessionImporter:
             title="",
             cwd=_normal_folder(found.cwd),
             model="",
-            compaction=self._compaction,
+            compaction=compaction,
             system="",
             created_at=began,
             updated_at=began,
             imported=source.name,
         )
-
-
-class _Reading(ImportReading):
-    """One foreign session on its way into the store."""
-
-    def __init__(
-        self, importer: SessionImporter, source: Source, found: ForeignSession, first: SessionInfo
-    ) -> None:
-        self.started = False
-        """Whether the store took its steps."""
-        self._importer = importer
-        self._source = source
-        self._found = found
-        self._session = first
-        """The session that messages go to; another one after each boundary."""
+        self.found = found
+        self.last_piece = ""
+        self._sessions = [ImportedSession(first)]
         self._unmapped = Unmapped()
         self._title = ""
-        self._prompt = ""
-        self._messages = 0
-        self._boundaries = 0
-        self._last_message = ""
-        self._last_piece = ""
-        self._moment = first.updated_at
+        self._moment = began
         self._sizes: dict[str, int] = {}
         """Estimated tokens of each message in the current session."""
         self._reported = 0
         """Tokens that the last reply in it reported."""
-        self._remaining = self._read()
-        self._peeked: list[ImportStep] = []
+        self._is_sized = True
+        """The boundary before it has the size that the first reply reported."""
+        for item in normalised(self._tracked(found.read(self._unmapped)), self._unmapped):
+            match item:
+                case Heading():
+                    self._title = item.title
+                case ImportedBoundary():
+                    self._open_session(item)
+                case _:
+                    self._add(item)
 
+    @property
     def has_content(self) -> bool:
-        self._peeked = list(islice(self._remaining, 1))
-        return bool(self._peeked)
-
-    def steps(self) -> Iterator[ImportStep]:
-        self.started = True
-        return chain(self._peeked, self._remaining)
-
-    def _read(self) -> Iterator[ImportStep]:
-        held: list[ImportStep] = []
-        """A boundary, until the first reply after it says how large its request was."""
-        for item in normalised(self._tracked(self._found.read(self._unmapped)), self._unmapped):
-            if self._importer.stopped:
-                raise CrushpyError("the import was stopped")
-            if isinstance(item, Heading):
-                self._title = item.title
-            elif isinstance(item, ImportedBoundary):
-                yield from held
-                held = [self._boundary(item)]
-            else:
-                held.append(self._message(item))
-                if item.role == "assistant" or not isinstance(held[0], SessionBreak):
-                    yield from _with_reported_size(held)
-                    held = []
-        yield from held
+        return bool(self._sessions[1:] or self._sessions[0].messages)
 
     def _tracked(self, items: Iterable[Item]) -> Iterator[Item]:
+        """Remembers the last item but titles and usage figures, which do not change the conversation."""
         for item in items:
-            self._last_piece = _piece_id(item) or self._last_piece
+            if not isinstance(item, Heading) and getattr(item, "parts", True):
+                self.last_piece = item.id
             yield item
 
-    def _message(self, message: Message) -> Message:
+    def _add(self, message: Message) -> None:
         if not message.created_at:
             message = msgspec.structs.replace(message, created_at=self._moment)
         self._moment = message.created_at
-        if not self._prompt and message.role == "user":
-            self._prompt = message.text
-        self._messages += 1
         self._sizes[message.id] = sum(len(getattr(part, "text", "")) for part in message.parts) // 4
         self._reported = message.usage.total if message.usage else self._reported
-        self._last_message = message.id
-        return message
+        current = self._sessions[-1]
+        current.messages.append(message)
+        if message.role == "assistant" and not self._is_sized and current.boundary is not None:
+            self._is_sized = True
+            if message.usage is not None:
+                asked = message.usage.total - message.usage.output_tokens
+                boundary = msgspec.structs.replace(current.boundary, tokens_after=asked)
+                self._sessions[-1] = msgspec.structs.replace(current, boundary=boundary)
 
-    def _boundary(self, item: ImportedBoundary) -> SessionBreak:
-        moment = item.created_at or self._moment
-        child = child_of(self._session, moment)
+    def _open_session(self, item: ImportedBoundary) -> None:
+        moment, parent = item.created_at or self._moment, self._sessions[-1].info
+        child = child_of(parent, moment)
         seed = Message(new_id(), "user", (Seed(item.summary, ""),), moment)
         before = self._reported or sum(self._sizes.values())
         self._sizes = {name: self._sizes.get(name, 0) for name in item.tail} | {"": len(item.summary) // 4}
-        self._reported = 0
+        self._reported, self._is_sized = 0, False
         boundary = StoredBoundary(
             id=new_id(),
-            parent_id=self._session.id,
+            parent_id=parent.id,
             child_id=child.id,
             trigger="imported",
             created_at=moment,
@@ -258,72 +204,44 @@ class _Reading(ImportReading):
             tokens_before=item.tokens_before or before,
             tokens_after=sum(self._sizes.values()),
         )
-        self._session = child
-        self._boundaries += 1
-        self._last_message = seed.id
-        return SessionBreak(boundary, child, seed)
+        self._sessions.append(ImportedSession(child, boundary, [seed]))
 
-    def end(self) -> tuple[str, ImportRecord]:
+    def conversation(self) -> ImportedConversation:
+        last = self._sessions[-1]
         record = ImportRecord(
-            self._session.root_id,
-            self._source.name,
-            self._found.id,
-            str(self._found.file),
-            self._session.id,
-            self._last_message,
-            self._last_piece,
+            last.info.root_id,
+            last.info.imported,
+            self.found.id,
+            str(self.found.file),
+            last.info.id,
+            last.messages[-1].id,
+            self.last_piece,
             imported_at=time.time(),
         )
-        return self._shown_title, record
+        return ImportedConversation(self._shown_title, tuple(self._sessions), record)
 
     @property
     def _shown_title(self) -> str:
-        return one_line(self._title)[:MAX_TITLE_CHARS] or one_line(title_of(self._prompt))
+        prompts = (one.text for part in self._sessions for one in part.messages if one.role == "user")
+        return one_line(self._title)[:MAX_TITLE_CHARS] or one_line(title_of(next(filter(None, prompts), "")))
 
     def outcome(self, status: Status) -> ImportOutcome:
-        stored = status != "empty"
-        note = self._found.note if stored else "it contains no readable message"
+        stored, last = status != "empty", self._sessions[-1].info
+        note = self.found.note if stored else "it contains no readable message"
         return msgspec.structs.replace(
-            _outcome(status, self._found, note),
-            id=self._session.root_id if stored else "",
-            tip=self._session.id if stored else "",
+            _outcome(status, self.found, note),
+            id=last.root_id if stored else "",
+            tip=last.id if stored else "",
             title=self._shown_title if stored else "",
-            cwd=self._session.cwd,
-            messages=self._messages,
-            boundaries=self._boundaries,
+            cwd=last.cwd,
+            messages=sum(len(one.messages) - (one.boundary is not None) for one in self._sessions),
+            boundaries=len(self._sessions) - 1,
             unmapped=dict(sorted(self._unmapped.items())),
         )
 
 
-def _with_reported_size(steps: list[ImportStep]) -> list[ImportStep]:
-    """Gives a boundary at the beginning the size of the first request after it, if its reply reports that."""
-    first, last = steps[0], steps[-1]
-    if isinstance(first, SessionBreak) and isinstance(last, Message) and last.usage is not None:
-        asked = last.usage.total - last.usage.output_tokens
-        boundary = msgspec.structs.replace(first.boundary, tokens_after=asked)
-        steps[0] = msgspec.structs.replace(first, boundary=boundary)
-    return steps
-
-
 def _outcome(status: Status, found: ForeignSession, note: str) -> ImportOutcome:
     return ImportOutcome(status, found.id, str(found.file), note=note)
-
-
-def _piece_id(item: Item) -> str:
-    """Empty for titles and for usage figures, which do not change the conversation."""
-    return "" if isinstance(item, Heading) or not getattr(item, "parts", True) else item.id
-
-
-def _last_piece(found: ForeignSession) -> str:
-    last = ""
-    for item in found.read(Unmapped()):
-        last = _piece_id(item) or last
-    return last
-
-
-def _exhaust(steps: Iterable[ImportStep]) -> None:
-    for _ in steps:
-        pass
 
 
 def _normal_folder(cwd: str) -> str:
