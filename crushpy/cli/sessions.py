@@ -161,17 +161,11 @@ async def export_command(
                 )
             print(f"{counted(count, 'message')} {'is' if count == 1 else 'are'} in {output}")
             return
-        pieces = browser.export_pieces(
+        exported = await browser.export_text(
             info.id, form, keep_secrets=keep_secrets, page=page, plain_ascii=sys.stdout.isatty()
         )
-        if page is not None:  # nothing is printed before what is left out is known
-            text = "".join([piece.text async for piece in pieces])
-            await approve()
-            print_text(text)
-            return
-        async for piece in pieces:
-            if not print_text(piece.text):
-                return
+        await approve()
+        print_text(exported.text)
 
 
 def _confirm_page(lines: "Sequence[str]", *, ask: bool) -> None:

@@ -15,7 +15,6 @@ from crushpy.storage.records import EVERYTHING, CallStart
 from crushpy.storage.search_store import load_search_reach
 from crushpy.storage.storage_thread import StorageThread, Subject, stored
 
-_PAGE_ROWS = 50
 _FACTS_BATCH = 500
 """Messages whose facts are stored in one transaction."""
 _PROMPT_SESSIONS = 200
@@ -42,14 +41,10 @@ class MessageStore(Subject):
         return [session_rows.message_from_row(row) for row in rows]
 
     @stored
-    def load_page(self, session_id: str, last: int, after: int) -> tuple[list[Message], int]:
-        """Some messages of a session up to number `last` (see `boundaries.load_reach`), and where the next
-        page begins. The first page begins `after` 0; a page without messages is the last. In place of a
-        message that is damaged there is a note.
-        """
-        page = {"last": last, "after": after, "many": _PAGE_ROWS}
-        rows = self._db.execute(sql.PAGE_MESSAGES, session=session_id, **page).all()
-        return [_readable(row) for row in rows], rows[-1].seq if rows else after
+    def load_readable(self, session_id: str, last: int = EVERYTHING) -> list[Message]:
+        """The messages of a session up to number `last` (see `boundaries.load_reach`). In place of a message
+        that is damaged there is a note."""
+        return list(map(_readable, self._db.execute(sql.LIST_MESSAGES_UP_TO, session=session_id, last=last)))
 
     @stored
     def load_lineage(self, session_id: str) -> list[Message]:

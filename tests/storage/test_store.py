@@ -479,22 +479,6 @@ def test_a_process_that_ends_without_closing_has_stored_all_and_says_nothing(fil
     assert asyncio.run(stored()) == 10
 
 
-async def test_a_page_of_messages_goes_on_where_the_last_one_ended(store: Store) -> None:
-    info = a_session()
-    await store.sessions.create(info, said("0"))
-    for number in range(1, 120):
-        await store.messages.add(info.id, said(str(number)))
-    [(session_id, last)] = await store.boundaries.load_reach(info.id)
-    found: list[str] = []
-    after = 0
-    while True:
-        page, after = await store.messages.load_page(session_id, last, after)
-        if not page:
-            break
-        found += [message.text for message in page]
-    assert found == [str(number) for number in range(120)]
-
-
 async def test_facts_are_stored_with_their_messages_kept_later_and_gone_with_them(store: Store) -> None:
     info, first, second = a_session(), said("one"), said("two")
     odd = Text("\0 and \ud800 é")

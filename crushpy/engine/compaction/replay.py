@@ -129,12 +129,10 @@ async def load_recording(store: Store, session_id: str, phrases: Callable[[], Ru
     sessions: list[RecordedSession] = []
     for name, last in reach:
         own: list[Message] = []
-        page, after = await store.messages.load_page(name, last, 0)
-        while page:
-            for message in page:  # another agent used it for other prompts and tools
-                own.append(msgspec.structs.replace(message, usage=None) if foreign else message)
-                foreign = "" if message.id == foreign else foreign
-            page, after = await store.messages.load_page(name, last, after)
+        for message in await store.messages.load_readable(name, last):
+            # Another agent used it for other prompts and tools.
+            own.append(msgspec.structs.replace(message, usage=None) if foreign else message)
+            foreign = "" if message.id == foreign else foreign
         known |= {message.id: message for message in own}
         info, boundary = lineage[name], opening.get(name)
         seed = [own.pop(0)] if own and own[0].seed is not None else []

@@ -2,7 +2,7 @@
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ from crushpy.core.boundary import KEEPS_CONTEXT, StoredBoundary
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.messages import Data, Message, Seed
 from crushpy.engine.session.branches import Branch, arrange_tree, fork_session, undo_boundary
-from crushpy.engine.session.export import ExportForm, ExportPiece, export_pieces
+from crushpy.engine.session.export import ExportedText, ExportForm, export_lineage
 from crushpy.security.private_files import new_file
 from crushpy.security.sanitize import one_line
 from crushpy.settings.schema import UndoSettings
@@ -310,16 +310,14 @@ class SessionBrowser:
         `page`: what an HTML page contains; it lists what was left out. `approve` is called before the file
         gets its name; if it raises, no file is left.
         """
-        count = 0
         with new_file(file, replace=replace) as growing:
-            async for piece in self.export_pieces(session_id, form, keep_secrets=keep_secrets, page=page):
-                growing.write(piece.text.encode())
-                count += piece.messages
+            exported = await self.export_text(session_id, form, keep_secrets=keep_secrets, page=page)
+            growing.write(exported.text.encode())
             if approve is not None:
                 await approve()
-        return count
+        return exported.messages
 
-    def export_pieces(
+    async def export_text(
         self,
         session_id: str,
         form: ExportForm,
@@ -327,15 +325,15 @@ class SessionBrowser:
         keep_secrets: bool = False,
         page: "PageReport | None" = None,
         plain_ascii: bool = False,
-    ) -> AsyncIterator[ExportPiece]:
-        """An export in parts."""
+    ) -> ExportedText:
         if form != "html":
-            return export_pieces(
+            return await export_lineage(
                 self.store, session_id, form, keep_secrets=keep_secrets, plain_ascii=plain_ascii
             )
-        from crushpy.engine.session.html_page import PageReport, page_pieces
+        from crushpy.engine.session.html_page import PageReport, export_page
 
-        return page_pieces(self.store, self.tree, session_id, page or PageReport(keep_secrets=keep_secrets))
+        report = page or PageReport(keep_secrets=keep_secrets)
+        return await export_page(self.store, self.tree, session_id, report)
 
 
 def _remove(folders: list[Path]) -> None:

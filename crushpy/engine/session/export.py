@@ -4,7 +4,8 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -331,55 +332,44 @@ def _fenced(text: str, language: str = "text") -> str:
     return f"{fence}{language}\n{body}\n{fence}"
 
 
-# --- session by session --------------------------------------------------------------------------------
+# --- a session and those it continues ------------------------------------------------------------------
 
 
-class ExportPiece(Data, frozen=True):
-    """Part of the text, and how many messages it holds."""
-
+class ExportedText(Data, frozen=True):
     text: str
-    messages: int = 0
+    messages: int
+    """How many it holds."""
 
 
-async def export_pieces(
+async def export_lineage(
     store: Store,
     session_id: str,
     form: Literal["markdown", "json"],
     *,
     keep_secrets: bool,
     plain_ascii: bool = False,
-) -> AsyncIterator[ExportPiece]:
-    """A session and those it continues, one at a time, so that only one of them is in memory. Secrets are
-    redacted unless kept."""
+) -> ExportedText:
+    """A session and those it continues. Secrets are redacted unless kept."""
     states = await load_sent_states(store, session_id)
-    sessions = await store.sessions.load_lineage(session_id)
+    reach = await store.boundaries.load_reach(session_id)
+    messages = [await store.messages.load_readable(*one) for one in reach]
+    sessions = list(zip(await store.sessions.load_lineage(session_id), messages, strict=True))
 
-    def written(info: SessionInfo, messages: Sequence[Message]) -> str:
-        if not keep_secrets:
-            info, messages = redacted(info, messages)
+    def write() -> str:
+        shown = sessions if keep_secrets else [redacted(*one) for one in sessions]
         if form == "markdown":
-            return "\n\n".join((*head_as_markdown(info), *messages_as_markdown(messages, states)))
-        value = {**session_as_json(info), "system": info.system}
-        value["messages"] = messages_as_json(messages, states)
-        return _as_json(value, plain_ascii).replace("\n", "\n    ")  # JSON strings hold no raw line breaks
+            blocks = [(*head_as_markdown(info), *messages_as_markdown(own, states)) for info, own in shown]
+            return "\n\n".join(chain.from_iterable(blocks))
+        value = {
+            "conversation": sessions[-1][0].root_id,
+            "redacted": not keep_secrets,
+            "sessions": [
+                session_as_json(info) | {"system": info.system, "messages": messages_as_json(own, states)}
+                for info, own in shown
+            ],
+        }
+        if plain_ascii:
+            return json.dumps(value, indent=2)
+        return msgspec.json.format(safe_json(msgspec.json.encode(value)), indent=2).decode()
 
-    begin, between, end = "", "\n\n", "\n"
-    if form == "json":
-        head = _as_json({"conversation": sessions[-1].root_id, "redacted": not keep_secrets}, plain_ascii)
-        begin, between = head.removesuffix("\n}") + ',\n  "sessions": [\n    ', ",\n    "
-        end = "\n  ]\n}\n"
-    for info, (_, last) in zip(sessions, await store.boundaries.load_reach(session_id), strict=True):
-        messages: list[Message] = []
-        page, after = await store.messages.load_page(info.id, last, 0)
-        while page:
-            messages += page
-            page, after = await store.messages.load_page(info.id, last, after)
-        yield ExportPiece(begin + await asyncio.to_thread(written, info, messages), len(messages))
-        begin = between
-    yield ExportPiece(end)
-
-
-def _as_json(value: Any, plain_ascii: bool) -> str:
-    if plain_ascii:
-        return json.dumps(value, indent=2)
-    return msgspec.json.format(safe_json(msgspec.json.encode(value)), indent=2).decode()
+    return ExportedText(await asyncio.to_thread(write) + "\n", sum(map(len, messages)))

@@ -7,7 +7,7 @@ import base64
 import hashlib
 import html
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from importlib.resources import files
 from typing import Any, cast
 
@@ -30,10 +30,9 @@ from crushpy.core.messages import (
     headline,
 )
 from crushpy.engine.session.branches import Branch
-from crushpy.engine.session.export import ExportPiece, load_sent_states
+from crushpy.engine.session.export import ExportedText, load_sent_states
 from crushpy.security.redact import Redactor
 from crushpy.security.sanitize import clean, one_line
-from crushpy.storage.records import EVERYTHING
 from crushpy.storage.store import Store
 
 POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'"
@@ -97,10 +96,10 @@ class PageReport:
         return value
 
 
-async def page_pieces(
+async def export_page(
     store: Store, load_tree: Callable[[str], Awaitable[list[Branch]]], exported: str, report: PageReport
-) -> AsyncIterator[ExportPiece]:
-    """The file in parts, so that one session is in memory at a time. The same input gives the same bytes."""
+) -> ExportedText:
+    """The file. The same input gives the same bytes."""
     states = await load_sent_states(store, exported)
     lineage = {session.id for session in await store.sessions.load_lineage(exported)}
     tree = await load_tree(exported)
@@ -115,23 +114,17 @@ async def page_pieces(
         "usage": msgspec.to_builtins(sum((one.session.usage for one in tree), Usage())),
         "lineage": [number for number, one in enumerate(tree) if one.session.id in lineage],
     }
-    head = report.safe(head, "the head of the page")
-    begin, end = _shell(head["title"] or head["conversation"], with_images=report.images)
-    yield ExportPiece(begin + _embedded(head)[:-1] + ',"sessions":[')
-    for number, branch in enumerate(tree):
-        yield ExportPiece(
-            ("," if number else "") + _embedded(_session(branch, report))[:-1] + ',"messages":['
-        )
-        page, after = await store.messages.load_page(branch.session.id, EVERYTHING, 0)
-        between = ""
-        while page:
-            texts = [_embedded(_message(message, branch.session.id, states, report)) for message in page]
-            yield ExportPiece(between + ",".join(texts), len(page))
-            between = ","
-            page, after = await store.messages.load_page(branch.session.id, EVERYTHING, after)
-        yield ExportPiece("]}")
-    rest = {"redactions": report.redactions, "left_out": report.left_out}
-    yield ExportPiece("]," + _embedded(rest)[1:] + end)
+    value = report.safe(head, "the head of the page") | {"sessions": []}
+    count = 0
+    for branch in tree:
+        session, messages = _session(branch, report), await store.messages.load_readable(branch.session.id)
+        session["messages"] = [_message(one, branch.session.id, states, report) for one in messages]
+        value["sessions"].append(session)
+        count += len(messages)
+    value |= {"redactions": report.redactions, "left_out": report.left_out}
+    begin, end = _shell(value["title"] or value["conversation"], with_images=report.images)
+    # JSON that cannot end the script element around it, nor begin a comment in it.
+    return ExportedText(begin + msgspec.json.encode(value).decode().replace("<", "\\u003c") + end, count)
 
 
 def _shell(title: str, *, with_images: bool) -> tuple[str, str]:
@@ -155,11 +148,6 @@ def _shell(title: str, *, with_images: bool) -> tuple[str, str]:
 
 def _digest(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
-def _embedded(value: Any) -> str:
-    """JSON that cannot end the script element around it, nor begin a comment in it."""
-    return msgspec.json.encode(value).decode().replace("<", "\\u003c")
 
 
 def _session(branch: Branch, report: PageReport) -> dict[str, Any]:

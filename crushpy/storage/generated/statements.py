@@ -945,23 +945,6 @@ LIST_MESSAGES_UP_TO: Statement[MessageRow] = Statement(
     """,
     MessageRow,
 )
-PAGE_MESSAGES: Statement[MessageRow] = Statement(
-    """
-    SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
-    message.model, message.usage, message.finish, message.tokens, message.created_at
-    FROM message
-    WHERE message.session_id = :session AND message.number <= :last AND message.seq > :after ORDER BY
-    message.seq LIMIT :many
-    """,
-    """
-    SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,
-    message.model, message.usage, message.finish, message.tokens, message.created_at
-    FROM message
-    WHERE message.session_id = %(session)s AND message.number <= %(last)s AND message.seq > %(after)s
-    ORDER BY message.seq LIMIT %(many)s
-    """,
-    MessageRow,
-)
 LIST_MESSAGE_ENDS: Statement[MessageRow] = Statement(
     """
     SELECT message.number, message.id, message.session_id, message.seq, message.role, message.parts,

@@ -30,7 +30,6 @@ insert_message = insert(_M).values(
 )
 list_messages = select(_M).where(_of_session).order_by(_M.seq)
 list_messages_up_to = select(_M).where(_up_to).order_by(_M.seq)
-page_messages = limited(select(_M).where(_up_to, _M.seq > p("after", Integer)).order_by(_M.seq))
 _last = select(func.max(_M.seq)).where(_of_session).scalar_subquery()
 list_message_ends = (
     select(_M)
