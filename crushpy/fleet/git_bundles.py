@@ -22,11 +22,10 @@ from crushpy.engine.agents.task_workspaces import (
     commit_worktree,
     erase_folder,
     git_succeeds,
-    known_filters,
     run_git,
 )
 from crushpy.sandbox.hidden_paths import holds_variables, secrets
-from crushpy.security.safe_git import git_command, git_environment
+from crushpy.security.safe_git import git_command, git_environment, known_filters
 
 MAX_BUNDLE_BYTES = 200_000_000
 GIT_TIMEOUT_S = 600

@@ -28,8 +28,7 @@ _OFF = (
 )
 _FILTER_KEYS = (("clean", ""), ("smudge", ""), ("process", ""), ("required", "false"))
 _PASSED_VARIABLES = ("HOME", "XDG_CONFIG_HOME", "LANG", "LC_ALL", "TMPDIR", "USER", "LOGNAME")
-FILTERS = ("config", "--null", "--name-only", "--get-regexp", r"^filter\.")
-"""Lists the settings of filters; `filter_names` parses the output."""
+_FILTERS = ("config", "--null", "--name-only", "--get-regexp", r"^filter\.")
 _GIT_TIMEOUT_S = 30.0
 
 
@@ -51,15 +50,22 @@ def git_environment(filters: Sequence[str] = ()) -> dict[str, str]:
     return variables
 
 
-def git_output(folder: Path, *words: str, text: bytes = b"") -> bytes | None:
-    """What git prints if it gets `text` as its input; None if it fails."""
+def git_output(
+    folder: Path,
+    *words: str,
+    text: bytes = b"",
+    filters: Sequence[str] = (),
+    timeout_s: float = _GIT_TIMEOUT_S,
+) -> bytes | None:
+    """What git prints if it gets `text` as its input; None if it fails. `filters`: as for
+    `git_environment`."""
     try:
         return subprocess.run(
             git_command(folder, *words),
             input=text,
             capture_output=True,
-            env=git_environment(),
-            timeout=_GIT_TIMEOUT_S,
+            env=git_environment(filters),
+            timeout=timeout_s,
             check=True,
         ).stdout
     except (OSError, subprocess.SubprocessError):
@@ -76,7 +82,8 @@ def parse_settings(text: bytes) -> tuple[tuple[str, str], ...] | None:
     return tuple((name, value) for name, _, value in records)
 
 
-def filter_names(listed: bytes) -> tuple[str, ...]:
-    """The filters in what a call with `FILTERS` printed."""
-    names = (os.fsdecode(key).removeprefix("filter.").rpartition(".")[0] for key in listed.split(b"\0"))
+def known_filters(folder: Path) -> tuple[str, ...]:
+    """The filter programs that a repository or its user configured; none outside a repository."""
+    keys = (git_output(folder, *_FILTERS) or b"").split(b"\0")
+    names = (os.fsdecode(key).removeprefix("filter.").rpartition(".")[0] for key in keys)
     return tuple(dict.fromkeys(name for name in names if name))

@@ -20,7 +20,7 @@ from crushpy.core.messages import Data
 from crushpy.core.paths import private_dir
 from crushpy.security.private_files import write_private
 from crushpy.security.programs import find_program
-from crushpy.security.safe_git import FILTERS, filter_names, git_command, git_environment
+from crushpy.security.safe_git import git_command, git_environment, known_filters
 from crushpy.security.sanitize import clean
 
 log = logging.getLogger(__name__)
@@ -311,14 +311,6 @@ def erase_folder(folder: Path) -> None:
 
 class GitFailed(CrushpyError):
     """A git command failed."""
-
-
-def known_filters(folder: Path) -> tuple[str, ...]:
-    """The filter programs that a repository or its user configured: all are disabled."""
-    try:
-        return filter_names(os.fsencode(run_git(folder, *FILTERS)))
-    except GitFailed:  # not a repository
-        return ()
 
 
 def git_succeeds(folder: Path, *words: str, filters: Sequence[str] = ()) -> bool:

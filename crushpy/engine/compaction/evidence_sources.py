@@ -1,8 +1,8 @@
 """What evidence is built from at a boundary: the facts of the lineage, and a snapshot of the workspace."""
 
 import asyncio
-import subprocess
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -12,7 +12,7 @@ from crushpy.context.ledger import Ledger
 from crushpy.context.message_facts import FactReader, MessageFacts
 from crushpy.context.standing_rules import RulePhrases
 from crushpy.engine.session.session import LiveSession
-from crushpy.security.safe_git import FILTERS, filter_names, git_command, git_environment
+from crushpy.security.safe_git import git_output, known_filters
 from crushpy.storage.records import EVERYTHING, SessionInfo
 from crushpy.storage.store import Store
 from crushpy.tools.base import ToolContext
@@ -81,19 +81,19 @@ async def take_snapshot(info: SessionInfo, workspace: ToolContext) -> WorkspaceS
         cwd=str(workspace.cwd),
         todos=info.todos,
         jobs=tuple(f"{job.id}: {job.command}" for job in workspace.jobs.running()),
-        git=await _git_state(workspace.cwd),
+        git=await asyncio.to_thread(_git_state, workspace.cwd),
         grants=info.grants,
     )
 
 
-async def _git_state(cwd: Path) -> tuple[str, ...]:
+def _git_state(cwd: Path) -> tuple[str, ...]:
     """HEAD and the dirty files; empty if git is missing or slow, or `cwd` is not a repository."""
-    head = await _git_output(cwd, "rev-list", "--max-count=1", "--format=%h %s", "HEAD")
+    git = partial(git_output, cwd, timeout_s=GIT_TIMEOUT_S)
+    head = git("rev-list", "--max-count=1", "--format=%h %s", "HEAD")
     if not head:
         return ()
-    filters = filter_names(await _git_output(cwd, *FILTERS))
-    status = await _git_output(cwd, "status", "--porcelain", "--ignore-submodules=all", filters=filters)
-    dirty = status.decode("utf-8", "replace").splitlines()
+    status = git("status", "--porcelain", "--ignore-submodules=all", filters=known_filters(cwd))
+    dirty = (status or b"").decode("utf-8", "replace").splitlines()
     lines = [
         f"HEAD {head.decode('utf-8', 'replace').splitlines()[-1]}",
         *(f"dirty: {line}" for line in dirty[:MAX_DIRTY_FILES]),
@@ -101,19 +101,3 @@ async def _git_state(cwd: Path) -> tuple[str, ...]:
     if len(dirty) > MAX_DIRTY_FILES:
         lines.append(f"and {len(dirty) - MAX_DIRTY_FILES} more dirty files")
     return tuple(lines)
-
-
-async def _git_output(cwd: Path, *words: str, filters: Sequence[str] = ()) -> bytes:
-    try:
-        done = await asyncio.to_thread(
-            subprocess.run,
-            git_command(cwd, *words),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            env=git_environment(filters),
-            timeout=GIT_TIMEOUT_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return b""
-    return done.stdout if done.returncode == 0 else b""
