@@ -31,19 +31,18 @@ def of_this_boundary(facts: Mapping[str, FactCount]) -> dict[str, FactCount]:
 
 def prose_share(facts: Mapping[str, FactCount]) -> float | None:
     """Share of the facts that the summary alone carries. None if there are none."""
-    facts = of_this_boundary(facts)
-    return _share(sum(count.prose for count in facts.values()), facts)
+    return _share(facts, "prose")
 
 
 def carried_share(facts: Mapping[str, FactCount]) -> float | None:
     """Share of the facts that were carried. None if there are none."""
-    facts = of_this_boundary(facts)
-    return _share(sum(count.carried for count in facts.values()), facts)
+    return _share(facts, "carried")
 
 
-def _share(part: int, facts: Mapping[str, FactCount]) -> float | None:
-    total = sum(count.total for count in facts.values())
-    return round(part / total, 4) if total else None
+def _share(facts: Mapping[str, FactCount], part: str) -> float | None:
+    counts = of_this_boundary(facts).values()
+    total = sum(count.total for count in counts)
+    return round(sum(getattr(count, part) for count in counts) / total, 4) if total else None
 
 
 class Boundary(Data, frozen=True, omit_defaults=False):

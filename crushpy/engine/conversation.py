@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -15,18 +15,17 @@ from crushpy.core.access import Mode
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.events import Error, JobEnded, ModeChanged, Notice, PlanReady, PromptQueued, TurnEnded
 from crushpy.core.messages import Image, Message, Note, Usage, headline
-from crushpy.core.templates import Templates
 from crushpy.core.timeline_notes import TimelineNote
-from crushpy.engine.approvals import BY_LEAVING, Answer
+from crushpy.engine.approvals import BY_LEAVING
 from crushpy.engine.attachments import Attachments
 from crushpy.engine.compaction.context_service import ContextService
 from crushpy.engine.compaction.rule_service import RuleService
-from crushpy.engine.event_bus import Listener, unexpected_error
+from crushpy.engine.event_bus import unexpected_error
 from crushpy.engine.hooks import HookEvent, HookReply
 from crushpy.engine.queued_prompts import QueuedPrompts
 from crushpy.engine.rewind.conversation_files import ConversationFiles
 from crushpy.engine.run_slot import RunSlot
-from crushpy.engine.runtime import CommandAccess, CommandPrompt, McpAccess, Runtime
+from crushpy.engine.runtime import CommandPrompt, Runtime
 from crushpy.engine.session.session import OpenBranch, user_message
 from crushpy.engine.side_calls import answer_aside, suggest_title
 from crushpy.engine.turn.limits import Spent
@@ -69,6 +68,12 @@ class Conversation:
         self._queue = QueuedPrompts(self.attachments)
         self.hooks = services.approvals.hooks
         """What the user runs at events."""
+        self.templates, self.commands, self.mcp = services.templates, runtime.commands, runtime.mcp
+        self.subscribe = runtime.events.subscribe
+        self.answer, self.save_choice = services.approvals.answer, services.user_settings.save_choice
+        self.interrupt = self._run_slot.interrupt
+        """Stops the running work; stored data stays, and the queue waits. False if idle."""
+        self.is_next, self.send_next = self._queue.is_next, self._queue.send_next
         self._hooks_started = False
         self._used_before = self._session.usage
         self._mode_is_temporary = False
@@ -78,12 +83,6 @@ class Conversation:
         self._titling: asyncio.Task[None] | None = None
         self.run_summary = ""
         """What this run did and what is left, in a line; set when the conversation is closed."""
-
-    # --- events -----------------------------------------------------------------------------------------
-
-    def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Calls `listener` with every event from now on. Returns a function that unsubscribes it."""
-        return self._emit.subscribe(listener)
 
     # --- prompts ----------------------------------------------------------------------------------------
 
@@ -123,14 +122,6 @@ class Conversation:
             self._emit(PromptQueued(prompt.id, text, tuple(image.info for image in images), next_step))
             return
         self._run_slot.start(self._turn_in(mode, prompt) if mode else self._turn(prompt, model))
-
-    def is_next(self, prompt_id: str) -> bool:
-        """Whether a queued prompt is sent with the next step, before the turn ends."""
-        return self._queue.is_next(prompt_id)
-
-    def send_next(self, prompt_id: str) -> bool | None:
-        """Toggles whether a queued prompt is sent with the next step; None if it is no longer queued."""
-        return self._queue.send_next(prompt_id)
 
     def unqueue(self, prompt_id: str) -> str | None:
         """Removes a queued prompt; its text, or None if it is no longer queued."""
@@ -192,10 +183,6 @@ class Conversation:
             raise UsageError("The command was interrupted and not sent.") from None
         finally:
             self._run_slot.finish()
-
-    def interrupt(self) -> bool:
-        """Stops the running work; stored data stays, and the queue waits. False if idle."""
-        return self._run_slot.interrupt()
 
     async def _turn(self, prompt: Message, model: str = "") -> TurnStatus:
         status: TurnStatus = "error"
@@ -292,18 +279,12 @@ class Conversation:
             self._emit.emit_now(Notice(f"The side question was not answered: {error}", "warning"))
             return ""
 
-    # --- approvals --------------------------------------------------------------------------------------
-
-    def answer(self, call_id: str, answer: Answer) -> bool:
-        """Answers an `approval` event; False if that call is no longer pending."""
-        return self._approvals.answer(call_id, answer)
+    # --- permissions ------------------------------------------------------------------------------------
 
     @property
     def denied_noninteractive(self) -> bool:
         """Whether a permission was needed and no user could be asked."""
         return self._agent.tools.denied_noninteractive or self._runtime.subagents.denied_noninteractive
-
-    # --- the mode ---------------------------------------------------------------------------------------
 
     @property
     def mode(self) -> Mode:
@@ -369,10 +350,6 @@ class Conversation:
         self._approvals.yolo = not self._approvals.yolo
         return self._approvals.yolo
 
-    def save_choice(self, key: str, value: str) -> None:
-        """Saves what the user chose in the app."""
-        self._user_settings.save_choice(key, value)
-
     # --- state ------------------------------------------------------------------------------------------
 
     @property
@@ -382,10 +359,6 @@ class Conversation:
     @property
     def settings(self) -> Settings:
         return self._user_settings.current
-
-    @property
-    def templates(self) -> Templates:
-        return self._runtime.scope.services.templates
 
     @property
     def sessions(self) -> "SessionBrowser":
@@ -492,22 +465,6 @@ class Conversation:
         if self._session.stored:
             await self._store.leases.acquire(self._session.info.id)
 
-    def _emit_ended_jobs(self) -> None:
-        """Reports the background commands that end with the conversation."""
-        for job in self._workspace.jobs.running():
-            what = headline("bash", {"command": job.command})
-            self._emit(JobEnded(job.id, job.command, f"{job.id} was ended when crushpy quit: {what}"))
-
-    @property
-    def commands(self) -> CommandAccess:
-        """The commands in files, and the prompts of MCP servers."""
-        return self._runtime.commands
-
-    @property
-    def mcp(self) -> McpAccess:
-        """The MCP servers; nothing is started by looking."""
-        return self._runtime.mcp
-
     @property
     def language_servers(self) -> str:
         """Their state and their logs, as Markdown; empty if none is used."""
@@ -526,12 +483,14 @@ class Conversation:
         if self._titling is not None:
             self._titling.cancel()
             await asyncio.wait([self._titling])
-        await self._agent.policy.close()
+        await self._agent.policy.preparations.close()
         if self._hooks_started:
             reason = "prompt_input_exit" if self._approvals.interactive else "other"
             await self.hooks.fire(HookEvent("SessionEnd", reason, {"reason": reason}))
         await self.hooks.close()
-        self._emit_ended_jobs()
+        for job in self._workspace.jobs.running():
+            what = headline("bash", {"command": job.command})
+            self._emit(JobEnded(job.id, job.command, f"{job.id} was ended when crushpy quit: {what}"))
         await self._runtime.mcp.close()
         left = await self._workspace.jobs.close()
         await self._runtime.change_recorder.close()

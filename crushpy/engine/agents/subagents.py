@@ -164,7 +164,7 @@ class Subagents:
                 await agent.tools.run(continued.pending, LoopGuard())
             note = Note(CONTINUED if continued.pending is None else ANSWERED)
             status = await turn.run(note_message(note), add_prompts)
-        await agent.policy.close()
+        await agent.policy.preparations.close()
         self.denied_noninteractive = self.denied_noninteractive or agent.tools.denied_noninteractive
         self._parent.session.spend(agent.scope.session.usage)
         session_id = session.info.id

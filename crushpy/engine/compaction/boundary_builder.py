@@ -49,7 +49,7 @@ class BoundaryBuilder:
         self._emit = scope.emit
         self._planner = planner
         self._preparations = preparations
-        self._summarizer = Summarizer(scope, scope.emit)
+        self.summarizer = Summarizer(scope, scope.emit)
         self.reviews = SummaryReview(scope.emit)
 
     async def make_boundary(self, options: BoundaryOptions, state: WindowState) -> bool:
@@ -102,10 +102,6 @@ class BoundaryBuilder:
             "Shorten it: stored messages can be found with recall."
         )
 
-    def reset_overflows(self) -> None:
-        """A model call of the session succeeded."""
-        self._summarizer.reset_overflows()
-
     async def _plan(
         self, options: BoundaryOptions, state: WindowState, *, use_preparation: bool
     ) -> BoundaryDraft | None:
@@ -155,8 +151,8 @@ class BoundaryBuilder:
                 if prepared is not None:
                     return prepared
             job = self._planner.summary_job(draft.options, draft.plan, focus)
-            with self._summarizer.progress.watched(progress.update):
-                return await self._summarizer.run(job, may_postpone=may_postpone)
+            with self.summarizer.progress.watched(progress.update):
+                return await self.summarizer.run(job, may_postpone=may_postpone)
 
     async def _compose(self, draft: BoundaryDraft, *, by_hand: bool) -> None:
         draft.seed = self._seed(draft, by_hand=by_hand)

@@ -192,7 +192,7 @@ class ContextService:
     @property
     def preparation(self) -> str:
         """preparing or ready, for the summary of the next boundary; else empty."""
-        return self._agent.policy.preparation
+        return self._agent.policy.preparations.state
 
     def review(self, review_id: str, verdict: Verdict) -> bool:
         """Answers a `review` event; False if that summary is no longer pending."""
@@ -221,7 +221,7 @@ class ContextService:
         self._session.continue_in(loaded)
         if self._session.info.mode != mode:  # the current mode stays, not that of the parent's end
             await self._session.update(mode=mode)
-        await self._agent.policy.boundary_undone()
+        await self._agent.policy.breaker.reset()
         return True
 
     async def replay(self, session_id: str) -> "list[Replay]":

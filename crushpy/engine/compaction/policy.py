@@ -43,8 +43,8 @@ class CompactionPolicy:
         self._view = view
         self._thresholds = thresholds
         self._builder = builder
-        self._preparations = preparations
-        self._breaker = CircuitBreaker(scope.session)
+        self.preparations = preparations
+        self.breaker = CircuitBreaker(scope.session)
         self.branches = BranchService(scope, view, preparations)
         self._pace = Pace()
         self._overflow_attempts = 0
@@ -67,14 +67,15 @@ class CompactionPolicy:
         if self._session.history[-1].role == "user":
             self._pace.reset()
         self._pace.add(state.budget.used)
-        moment = self._moment(state)
-        if await self._breaker.blocks(state.budget.used):
+        before, self._todos = self._todos, self._session.info.todos
+        moment = self._thresholds.moment(state.budget, self._session.history, before, self._todos)
+        if await self.breaker.blocks(state.budget.used):
             return
         match self._thresholds.next_step(
             state.budget,
             moment,
             cannot_help=lambda: self._builder.cannot_help(state),
-            is_ready=lambda: not self._asks_first and self._preparations.ready(state),
+            is_ready=lambda: not self._asks_first and self.preparations.ready(state),
         ):
             case "too_large":
                 await self._warn_fixed_part_too_large(state, "Compaction would not help, so it was skipped.")
@@ -87,21 +88,16 @@ class CompactionPolicy:
             case "moment":
                 await self._make_boundary(BoundaryOptions("auto", moment=moment), state)
             case "prepare":
-                self._preparations.discard_stale(state)
+                self.preparations.discard_stale(state)
                 self._prepare(state, moment)
-
-    def _moment(self, state: WindowState) -> str:
-        """The current natural moment; empty if there is none or the window is not full enough."""
-        before, self._todos = self._todos, self._session.info.todos
-        return self._thresholds.moment(state.budget, self._session.history, before, self._todos)
 
     def _prepare(self, state: WindowState, moment: str = "") -> None:
         """Starts the next summary in the background: at a natural moment, or early enough that it is written
         when the threshold is reached."""
-        expected = self._pace.tokens_per_second * self._preparations.expected_seconds
+        expected = self._pace.tokens_per_second * self.preparations.expected_seconds
         begins = self._thresholds.preparation(state.budget, expected, moment)
         if begins and self._may_prepare and not self._builder.cannot_help(state):
-            self._preparations.begin(moment, is_early=begins == "early")
+            self.preparations.begin(moment, is_early=begins == "early")
 
     @property
     def _may_prepare(self) -> bool:
@@ -118,7 +114,7 @@ class CompactionPolicy:
         except Postponed as error:
             self._pause(f"Not compacted; retrying in a minute: {error.message}")
         except Declined:
-            self._breaker.postponed()
+            self.breaker.postponed()
             self._emit(Notice("The compaction was declined."))
         except Exception as error:  # must not stop the turn; stored data is unchanged
             log.exception("compaction failed")
@@ -130,7 +126,7 @@ class CompactionPolicy:
         return self._scope.interactive and self._scope.settings.compaction.review == "ask"
 
     def _pause(self, text: str) -> None:
-        self._breaker.postponed()
+        self.breaker.postponed()
         self._emit(Notice(text, "warning"))
 
     async def after_reply(self, message: Message) -> None:
@@ -138,7 +134,7 @@ class CompactionPolicy:
         self._overflow_attempts = 0
         if not message.calls:
             self._pace.reset()
-        self._builder.reset_overflows()
+        self._builder.summarizer.overflows = 0
         self._gauge.add_report(message.usage, len(self._view.shown()))
         state = self._view.now()
         self._models.learn_ratio(message.model, self._gauge.calibration, counted=self._gauge.exact)
@@ -149,12 +145,12 @@ class CompactionPolicy:
         threshold = self._thresholds.in_force
         if threshold is None:
             return
-        if await self._breaker.reported(state.budget.used, threshold * state.budget.window):
+        if await self.breaker.reported(state.budget.used, threshold * state.budget.window):
             await self._warn_fixed_part_too_large(
                 state,
                 "Two compactions in a row did not get below the threshold; automatic compaction stopped.",
             )
-        if not await self._breaker.blocks(state.budget.used) and self._has_time_to_prepare(
+        if not await self.breaker.blocks(state.budget.used) and self._has_time_to_prepare(
             message, state, threshold
         ):
             self._prepare(state)
@@ -176,7 +172,7 @@ class CompactionPolicy:
 
     async def _warn_fixed_part_too_large(self, state: WindowState, why: str) -> None:
         """Warns once in a conversation: what fills the window, and what to do about it."""
-        if not await self._breaker.first_warning():
+        if not await self.breaker.first_warning():
             return
         budget, fixed = state.budget, state.fixed_tokens
         prompt, left = self._gauge.count(state.request.system), max(0, budget.window - fixed)
@@ -276,7 +272,7 @@ class CompactionPolicy:
         self, focus: str = "", summary: str = "", *, review: bool = False, template: Template | None = None
     ) -> bool:
         """On the user's request, with a focus or the user's own summary. False if there is nothing to do."""
-        await self._breaker.rearm()
+        await self.breaker.rearm()
         options = BoundaryOptions("manual", focus=focus, summary=summary, review=review, template=template)
         made = await self._builder.make_boundary(options, await self._view.counted())
         if not made:
@@ -291,28 +287,15 @@ class CompactionPolicy:
     async def model_replaced(self) -> None:
         """The model changed: invalidates the readings and resets the breaker."""
         self._gauge.reset()
-        await self._breaker.reset()
-        self._preparations.discard()
+        await self.breaker.reset()
+        self.preparations.discard()
 
     def history_replaced(self) -> None:
         """The history was undone or edited: invalidates readings and preparation."""
         self._gauge.reset()
-        self._preparations.renew()
-
-    async def boundary_undone(self) -> None:
-        """A boundary was undone: the breaker starts again."""
-        await self._breaker.reset()
+        self.preparations.renew()
 
     def method_replaced(self) -> None:
         """The compaction method changed: only `auto` prepares."""
         if self._thresholds.trigger == "fallback":
-            self._preparations.discard()
-
-    @property
-    def preparation(self) -> str:
-        """preparing or ready, for the summary of the next boundary; else empty."""
-        return self._preparations.state
-
-    async def close(self) -> None:
-        """Cancels background work."""
-        await self._preparations.close()
+            self.preparations.discard()

@@ -147,7 +147,8 @@ class Summarizer:
         self.progress = SummaryProgress()
         self._usage = Usage()
         self._calls = 0
-        self._overflows = 0
+        self.overflows = 0
+        """Calls in a row that overflowed, since any model replied."""
         self._recovering = False
         self._refusing: set[str] = set()
         """Models whose server writes no summaries."""
@@ -156,10 +157,6 @@ class Summarizer:
     def usage(self) -> Usage:
         """Of the current run, or of the last one."""
         return self._usage
-
-    def reset_overflows(self) -> None:
-        """A model replied: earlier overflows no longer count."""
-        self._overflows = 0
 
     async def run(self, job: SummaryJob, *, may_postpone: bool) -> Summary:
         """The summary, or one without text that says why. Raises Postponed only if `may_postpone`."""
@@ -271,8 +268,8 @@ class Summarizer:
 
     async def _call(self, model: str, text: str, job: SummaryJob, previous: str, source: int) -> str:
         """One model call. `source` is the size of the text that the reply replaces."""
-        if self._recovering and self._overflows >= MAX_OVERFLOWS:
-            raise ContextOverflow(f"{model} rejected {self._overflows} smaller requests as too large.")
+        if self._recovering and self.overflows >= MAX_OVERFLOWS:
+            raise ContextOverflow(f"{model} rejected {self.overflows} smaller requests as too large.")
         system, _ = self._instructions(job, previous)
         content = await asyncio.to_thread(element, "transcript", text)
         if safe(previous).strip() not in system:  # a template need not use it, but it must not be lost
@@ -313,9 +310,9 @@ class Summarizer:
         except TimeoutError:
             raise TimedOut(f"{model} took longer than {job.seconds:g} s to summarise.") from None
         except ContextOverflow:
-            self._overflows += 1
+            self.overflows += 1
             raise
-        self._overflows = 0
+        self.overflows = 0
         self.progress.finish_call(number, job.target_tokens)
         usage = self._models.with_cost(model, draft.usage) if draft.usage else Usage()
         self._usage += usage

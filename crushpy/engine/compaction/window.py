@@ -118,17 +118,15 @@ class ContextView:
         state = self._state(self.shown(pending))
         info, limit = self._session.info, state.request.max_output_tokens
         self.warn_about_budget(state.budget)
+        status = status_text(state.budget, self.moment, len(self._session.branches))
         request = msgspec.structs.replace(
             self._with_seed(state.request),
             messages=self._sent.valid,
-            status=self._status(state.budget) if info.compaction == "llm" else "",
+            status=status if info.compaction == "llm" else "",
             status_placement=self._models.placement(info.model),
             max_output_tokens=output_limit(state.budget, limit) if limit else None,
         )
         return self._append_only(request) if request.status_placement == "keep" else request
-
-    def _status(self, budget: Budget) -> str:
-        return status_text(budget, self.moment, len(self._session.branches))
 
     def prefix_request(self, count: int) -> Request:
         """The request that the first messages were sent in, for a summary of them."""
