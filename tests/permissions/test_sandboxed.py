@@ -7,6 +7,7 @@ import pytest
 from crushpy.core.access import Access, Privileges
 from crushpy.permissions.decide import decide
 from crushpy.permissions.decision import Decision, ExecutionContext
+from crushpy.permissions.explain_call import explain_call
 from crushpy.permissions.rules import RuleSet, in_mode
 
 from . import attacks
@@ -345,3 +346,8 @@ def test_under_yolo_a_command_gets_what_it_needs_and_no_more(project: Path) -> N
     assert decision.needs == Privileges(hosts=("github.com",), write=("/opt",), git=True)
     assert judge("make", project, yolo=True).needs == Privileges()
     assert judge("git push", project, yolo=True, deny=("network",)).verdict == "deny"
+
+
+def test_why_it_asks_is_a_sentence() -> None:
+    said = explain_call((), "needs network access: pypi.org; writes /opt/x")
+    assert said.startswith("It asks because it needs network access: pypi.org; it writes /opt/x.")
