@@ -102,7 +102,11 @@ class ChatEvents:
         from crushpy.tui.widgets.plan_card import PlanCard
 
         if not self._chat.query("PlanCard"):
-            self._chat.mount(PlanCard(), before=self._chat.queue)
+            self._chat.mount(PlanCard(self._comment_on_plan), before=self._chat.queue)
+
+    def _comment_on_plan(self, text: str) -> None:
+        self._chat.prompt.focus()
+        self._chat.keep(text)
 
     def drop_plan(self) -> None:
         for card in self._chat.query("PlanCard"):

@@ -17,6 +17,11 @@ EVIL = "[bold]x[/] [@click=app.quit]y \x1b]52;c;aGk=\x07\x1b[31mred \u202etxet"
 EVIL_SHOWN = "[bold]x[/] [@click=app.quit]y red <U+202E>txet"
 
 
+async def nothing(*_: object, **__: object) -> Any:
+    """Stands for any question to the engine whose answer does not matter."""
+    return ()
+
+
 class Host(App[None]):
     """Pushes a screen and keeps what it returns."""
 

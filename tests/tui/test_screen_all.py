@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from hosting import Shown, shown
+from hosting import Shown, nothing, shown
 from rich.style import Style
 from support.conversations import begun, continued
 from support.stored import said
@@ -27,17 +27,16 @@ from crushpy.storage.store import Store
 from crushpy.tools.shell.jobs import RunningJob
 from crushpy.tui import screens
 from crushpy.tui.actions.overview import WatchScreen
-from crushpy.tui.screens.compare import CompareScreen
 from crushpy.tui.screens.connect import ConnectScreen, KeyScreen
 from crushpy.tui.screens.help import GlossaryScreen, HelpScreen
-from crushpy.tui.screens.inspector import InspectorScreen
+from crushpy.tui.screens.inspector import ContextControls, InspectorScreen
 from crushpy.tui.screens.message_search import SearchScreen
 from crushpy.tui.screens.models import ModelsScreen
 from crushpy.tui.screens.overlay import PanelScreen
 from crushpy.tui.screens.rewind import RestorationScreen, RewindScreen
 from crushpy.tui.screens.server_form import ServerForm
 from crushpy.tui.screens.session_reader import SessionReaderScreen
-from crushpy.tui.screens.session_tree import SessionTreeScreen
+from crushpy.tui.screens.session_tree import CompareScreen, SessionTreeScreen
 from crushpy.tui.screens.sessions import SessionsScreen
 from crushpy.tui.screens.summary_review import ReviewScreen
 from crushpy.tui.screens.template import TemplateScreen
@@ -46,6 +45,7 @@ from crushpy.tui.widgets import grace_period
 from crushpy.tui.widgets.key_bar import KeyBar
 from crushpy.tui.widgets.row_list import CURSOR, RowList
 
+CONTROLS = ContextControls(nothing, nothing, nothing, nothing, nothing)
 FILLED = Inspection(Budget(60, 100, True, False), tuple(Row("user", f"part {n}", n, False) for n in range(9)))
 VIEWS = (
     FileView("a.py", "changed", 1, 1, unified="@@ -1,1 +1,1 @@\n-a\n+b"),
@@ -55,20 +55,20 @@ VIEWS = (
 
 SCREENS: dict[str, Callable[[SessionBrowser, str], Screen[Any]]] = {
     "sessions": lambda library, _: SessionsScreen(library, "/work"),
-    "lineage": SessionTreeScreen,
+    "lineage": lambda library, session_id: SessionTreeScreen(library, session_id, nothing),
     "reading": SessionReaderScreen,
     "compare": lambda *_: CompareScreen(("one", "two"), (Seed("a\nb", ""), Seed("a\nc " * 99, ""))),
-    "inspector": lambda *_: InspectorScreen(lambda: FILLED, "auto", thresholds={"auto": 0.75}),
+    "inspector": lambda *_: InspectorScreen(lambda: FILLED, "auto", {"auto": 0.75}, CONTROLS),
     "review": lambda *_: ReviewScreen(ReviewNeeded("r", "auto", "summary", "evidence", 9, 1)),
     "models": lambda *_: ModelsScreen(Settings(), "demo/tour", lambda _: None),
-    "template": lambda *_: TemplateScreen(Templates(Paths().templates)),
+    "template": lambda *_: TemplateScreen(Templates(Paths().templates), nothing),
     "help": lambda *_: HelpScreen({}),
     "glossary": lambda *_: GlossaryScreen(),
     "search": lambda library, _: SearchScreen(library, "/work", "zebra"),
     "connect": lambda *_: ConnectScreen(Settings()),
     "key": lambda *_: KeyScreen("openai", "the keyring (Secret Service)"),
     "rewind": lambda *_: RewindScreen(
-        [PointSummary(said(f"prompt {n}"), n, ("a.py",) * n) for n in range(9)], "/work"
+        [PointSummary(said(f"prompt {n}"), n, ("a.py",) * n) for n in range(9)], "/work", nothing
     ),
     "server form": lambda *_: ServerForm(
         "shop",

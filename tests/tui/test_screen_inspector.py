@@ -1,9 +1,7 @@
 """What fills the window, drawn: from made-up figures, and from a real conversation."""
 
-from typing import Any
-
 import pytest
-from hosting import EVIL, EVIL_SHOWN, SIZES, shown
+from hosting import EVIL, EVIL_SHOWN, SIZES, nothing, shown
 from scripted_llm.server import ScriptedLLM
 from support.talk import Talks
 
@@ -21,10 +19,11 @@ ROWS = (
 )
 HALF = Inspection(Budget(50_000, 100_000, estimated=True, window_known=False), ROWS)
 THRESHOLDS = {"auto": 0.75, "fallback": 0.9}
+CONTROLS = ContextControls(nothing, nothing, nothing, nothing, nothing)
 
 
 def inspector(inspection: Inspection = HALF) -> InspectorScreen:
-    return InspectorScreen(lambda: inspection, "auto", thresholds=THRESHOLDS)
+    return InspectorScreen(lambda: inspection, "auto", THRESHOLDS, CONTROLS)
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -36,7 +35,8 @@ async def test_the_figures_the_bar_and_the_keys_are_there_at_every_size(size: tu
             free = screen.lines[2].count("▀")
             assert free == size[0] - 4 - len(THRESHOLDS)
             assert "75% auto" in screen.text and "90% fallback" in screen.text
-        for key in ("s Largest first or in order", "k Kinds or parts", "r Refresh", "Esc Close"):
+            assert "Esc Close" in screen.text
+        for key in ("s Largest first or in order", "k Kinds or parts", "r Refresh"):
             assert key in screen.text
         await screen.press("escape")
         assert screen.results == [None]
@@ -57,7 +57,7 @@ async def test_rows_stand_in_order_or_by_size_or_by_kind() -> None:
 
 async def test_refresh_reads_anew() -> None:
     now = [HALF]
-    screen_ = InspectorScreen(lambda: now[0], "llm")
+    screen_ = InspectorScreen(lambda: now[0], "llm", {}, CONTROLS)
     async with shown(screen_) as screen:
         now[0] = Inspection(Budget(1_000, 100_000, False, True), ROWS[:2])
         assert "50,000" in screen.text
@@ -86,9 +86,8 @@ async def test_a_real_conversation_is_shown_part_by_part(talks: Talks, llm: Scri
     llm.always("An answer of some words.")
     talk = await talks()
     await talk.ask("What is this about?")
-    async with shown(
-        InspectorScreen(talk.conversation.context.inspect, talk.conversation.info.compaction), (80, 40)
-    ) as screen:
+    read, method = talk.conversation.context.inspect, talk.conversation.info.compaction
+    async with shown(InspectorScreen(read, method, {}, CONTROLS), (80, 40)) as screen:
         await screen.press("s", "t")
         for part in ("system", "bash", "What is this about?", "An answer of some words."):
             await screen.press("end" if part not in screen.text else "home")
@@ -104,9 +103,6 @@ async def test_in_a_very_small_terminal_there_are_rows_to_see() -> None:
 async def test_estimates_are_shown_at_once_and_replaced_once_all_is_counted() -> None:
     reads: list[bool] = []
 
-    async def nothing(*_: object, **__: object) -> Any:
-        return ()
-
     async def count() -> None:
         reads.append(True)
 
@@ -116,6 +112,6 @@ async def test_estimates_are_shown_at_once_and_replaced_once_all_is_counted() ->
         return Inspection(Budget(50 if counted else 60, 100, not counted, True), ())
 
     controls = ContextControls(nothing, nothing, nothing, nothing, count)
-    async with shown(InspectorScreen(read, "auto", controls=controls)) as screen:
+    async with shown(InspectorScreen(read, "auto", {}, controls)) as screen:
         assert reads[0] is False, "it is shown before all is counted"
         assert "50 of 100 tokens (50%)" in screen.text

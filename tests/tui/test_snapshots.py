@@ -31,7 +31,6 @@ from crushpy.llm.tokens import Counter
 from crushpy.tui.command_palette import PaletteScreen
 from crushpy.tui.items import BoundaryItem
 from crushpy.tui.screens.choose import ChooseScreen
-from crushpy.tui.screens.compare import CompareScreen
 from crushpy.tui.screens.connect import ConnectScreen, KeyScreen
 from crushpy.tui.screens.help import GlossaryScreen, HelpScreen
 from crushpy.tui.screens.inspector import InspectorScreen
@@ -39,7 +38,7 @@ from crushpy.tui.screens.message_search import SearchScreen
 from crushpy.tui.screens.models import ModelsScreen
 from crushpy.tui.screens.rewind import RestorationScreen, RewindScreen
 from crushpy.tui.screens.session_reader import SessionReaderScreen
-from crushpy.tui.screens.session_tree import SessionTreeScreen
+from crushpy.tui.screens.session_tree import CompareScreen, SessionTreeScreen
 from crushpy.tui.screens.sessions import SessionsScreen
 from crushpy.tui.screens.summary_review import ReviewScreen
 from crushpy.tui.screens.template import TemplateScreen

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from crushpy.engine.rewind.rewinder import RewindOutcome
 
 WHICH_UNDO = "/undo restores files. To undo the compaction before this, run /undo-boundary."
-NOT_COVERED = "Changes by commands to ignored files, to .git and outside this folder are not covered"
 
 
 class RewindCommands(CommandGroup):
@@ -60,7 +59,7 @@ class RewindCommands(CommandGroup):
         from crushpy.tui.screens.rewind import RestorationScreen
 
         palette = self.chat.transcript.current_palette
-        return await self.show(RestorationScreen(title, views, palette, note=NOT_COVERED, always=always))
+        return await self.show(RestorationScreen(title, views, palette, always=always))
 
     async def rewind(self, argument: str) -> None:
         """Goes back to one of the user's prompts, which returns to the editor."""

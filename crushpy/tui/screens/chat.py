@@ -319,10 +319,6 @@ class ChatScreen(ChatHost):
 
     # --- the plan ----------------------------------------------------------------------------------------
 
-    def on_plan_card_typed(self, event: "PlanCard.Typed") -> None:
-        self.prompt.focus()
-        self.keep(event.letter)
-
     async def on_plan_card_decided(self, event: "PlanCard.Decided") -> None:
         if event.choice == "back":
             self.prompt.focus()

@@ -152,8 +152,7 @@ class ContextControls:
 
 
 class InspectorScreen(OverlayScreen[None]):
-    """`read` returns the current figures; `thresholds` are shares of the window with their names. Without
-    `controls` nothing can be changed.
+    """`read` returns the current figures; `thresholds` are shares of the window with their names.
 
     An edit takes two presses: the first shows its effect, the second applies it.
     """
@@ -197,8 +196,8 @@ class InspectorScreen(OverlayScreen[None]):
         self,
         read: Callable[[], Inspection],
         method: str,
-        thresholds: Mapping[str, float] | None = None,
-        controls: ContextControls | None = None,
+        thresholds: Mapping[str, float],
+        controls: ContextControls,
         part: str = "",
     ) -> None:
         """The cursor starts in `part` of the window."""
@@ -209,7 +208,7 @@ class InspectorScreen(OverlayScreen[None]):
         """The edit that the next press of the same key applies."""
         self._read = read
         self._method = method
-        self._thresholds = dict(thresholds or {})
+        self._thresholds = thresholds
         self._inspection = read()
         self._rows: list[Row] = []
         self._requests: Sequence[RequestMade] = ()
@@ -225,14 +224,13 @@ class InspectorScreen(OverlayScreen[None]):
         yield RowList()
 
     def on_mount(self) -> None:
-        if self._controls is not None:
-            self.call_after_refresh(self.spawn, self._load, self._controls, group="load")
+        self.call_after_refresh(self.spawn, self._load, group="load")
 
-    async def _load(self, controls: ContextControls) -> None:
+    async def _load(self) -> None:
         """What is not needed for the first frame."""
-        self._requests = await controls.requests()
+        self._requests = await self._controls.requests()
         self._show()
-        await controls.count()
+        await self._controls.count()
         self.action_refresh_figures()
 
     def on_resize(self) -> None:
@@ -337,27 +335,23 @@ class InspectorScreen(OverlayScreen[None]):
         self._over_time = not self.has_class("-over-time")
         self._show()
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return action not in ("edit", "cut_old_views", "pin", "rules") or self._controls is not None
-
     def action_pin(self) -> None:
         """Pins the message at the cursor."""
         at = self.query_one(RowList).highlighted
         row = self._rows[at] if at < len(self._rows) else None
-        if self._controls is None or row is None or row.kind not in MESSAGES:
+        if row is None or row.kind not in MESSAGES:
             tell(self, "Only messages can be pinned.", "warning")
             return
-        self.spawn(self._pin, self._controls, row.message_id, group="pin")
+        self.spawn(self._pin, row.message_id, group="pin")
 
-    async def _pin(self, controls: ContextControls, message_id: str) -> None:
-        tell(self, await controls.pin(message_id))
+    async def _pin(self, message_id: str) -> None:
+        tell(self, await self._controls.pin(message_id))
 
     def action_rules(self) -> None:
         """Lists the standing rules."""
         self.spawn(self._show_rules, group="rules")
 
     async def _show_rules(self) -> None:
-        assert self._controls is not None
         try:
             await self._controls.rules()
         except CrushpyError as error:
@@ -373,8 +367,7 @@ class InspectorScreen(OverlayScreen[None]):
     def _offer(self) -> None:
         """Suggests what to cut first, if nothing else is shown."""
         views = self._inspection.old_views
-        offered = self._controls is not None and bool(views.message_ids)
-        self._say(f"{offer_words(views)}: press o to cut them" if offered else "")
+        self._say(f"{offer_words(views)}: press o to cut them" if views.message_ids else "")
 
     def _say(self, words: str, style: str = "$accent") -> None:
         line = self.query_one("#effect", Static)
@@ -396,7 +389,6 @@ class InspectorScreen(OverlayScreen[None]):
         self.spawn(self._apply, edit, self._confirming == edit, group="edit")
 
     async def _apply(self, edit: ContextEdit, confirmed: bool) -> None:
-        assert self._controls is not None
         self._confirming = None
         try:
             effect = await self._controls.edit([edit], dry_run=not confirmed)

@@ -22,6 +22,7 @@ from crushpy.tui.transcript.render.styles import Palette
 from crushpy.tui.widgets.row_list import RowList
 
 MAX_PATHS_SHOWN = 8
+NOT_COVERED = "Changes by commands to ignored files, to .git and outside this folder are not covered"
 RESTORE_LABELS = {
     "created": "recreate",
     "deleted": "delete",
@@ -46,7 +47,7 @@ class RewindScreen(ListScreen[PointSummary, str]):
         self,
         points: Sequence[PointSummary],
         folder: str,
-        view: Callable[[PointSummary], Awaitable[Sequence[FileView]]] | None = None,
+        view: Callable[[PointSummary], Awaitable[Sequence[FileView]]],
     ) -> None:
         """`view` tells what the turn of a prompt did to files."""
         super().__init__()
@@ -62,7 +63,7 @@ class RewindScreen(ListScreen[PointSummary, str]):
     async def _load_views(self) -> None:
         """The latest first; each row shows its figures as soon as they are known."""
         for row in self.all_rows:
-            if self._view is not None and row.turn:
+            if row.turn:
                 self._views[row.message.id] = await self._view(row)
                 self.rows.refresh()
 
@@ -126,7 +127,6 @@ class RestorationScreen(OverlayScreen[frozenset[str] | None]):
         views: tuple[FileView, ...],
         palette: Callable[[], Palette],
         *,
-        note: str = "",
         always: bool = False,
     ) -> None:
         """`always`: it can be confirmed even if no file is restored."""
@@ -134,18 +134,16 @@ class RestorationScreen(OverlayScreen[frozenset[str] | None]):
         self.heading = one_line(title)
         self._views = views
         self._palette = palette
-        self._note = note
         self._always = always
         self._chosen = {view.path for view in views if view.action != "conflict"}
 
     def compose_body(self) -> ComposeResult:
         yield RowList(one_click=False)
-        yield Static(Content(self._note), id="note")
+        yield Static(NOT_COVERED, id="note")
         yield VerticalScroll(id="diff")
 
     def on_mount(self) -> None:
         self.query_one(RowList).show(len(self._views), self._draw_row)
-        self.query_one("#note").display = bool(self._note)
 
     def _draw_row(self, number: int, width: int) -> Content:
         view = self._views[number]

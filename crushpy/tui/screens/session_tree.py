@@ -1,6 +1,7 @@
 """The session tree of a conversation: its sessions, its branches, and what each boundary carried over."""
 
 import time
+from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from rich.text import Text as RichText
@@ -22,7 +23,7 @@ from crushpy.engine.session.export import age
 from crushpy.security.sanitize import clean, one_line
 from crushpy.tui.items import image_label
 from crushpy.tui.notify import tell
-from crushpy.tui.screens.overlay import OverlayScreen, with_headings
+from crushpy.tui.screens.overlay import OverlayScreen, TextScreen, with_headings
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.widgets.status_bar import short
 
@@ -137,6 +138,43 @@ def _muted(text: str) -> Content:
     return Content.styled(text, "$text-muted")
 
 
+def _diff(left: str, right: str) -> Content:
+    """Every line of both texts; those of the left one alone are marked -, those of the right one alone +."""
+    old, new = clean(left).splitlines(), clean(right).splitlines()
+    lines: list[Content] = []
+    for kind, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if kind == "equal":
+            lines += [Content(f"  {line}") for line in old[a:b]]
+        else:
+            lines += [Content.styled(f"- {line}", "$error") for line in old[a:b]]
+            lines += [Content.styled(f"+ {line}", "$success") for line in new[c:d]]
+    return Content("\n").join([_muted("Both are the same.\n"), *lines] if old == new else lines)
+
+
+class CompareScreen(TextScreen):
+    """The summaries of two sessions, or their evidence."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("e", "what", "Summary or evidence"),
+        Binding("escape", "close", "Close"),
+    ]
+
+    def __init__(self, names: tuple[str, str], seeds: tuple[messages.Seed, messages.Seed]) -> None:
+        super().__init__()
+        self._names, self._seeds = names, seeds
+        self._evidence = False
+
+    def text(self, width: int) -> Content:
+        what = "Evidence" if self._evidence else "Summaries"
+        self.set_heading(f"{what}: {' ↔ '.join(map(one_line, self._names))}")
+        left, right = [seed.evidence if self._evidence else seed.summary for seed in self._seeds]
+        return _diff(left, right)
+
+    def action_what(self) -> None:
+        self._evidence = not self._evidence
+        self.show_text()
+
+
 class TreeChoice(messages.Data, frozen=True):
     """What to do next: continue in that session, or undo the boundary that opened the current one."""
 
@@ -184,9 +222,7 @@ class SessionTreeScreen(OverlayScreen[TreeChoice | None]):
     AUTO_FOCUS = "SessionTree"
     heading = "Session tree"
 
-    def __init__(
-        self, library: SessionBrowser, session_id: str, replay: "ReplaySession | None" = None
-    ) -> None:
+    def __init__(self, library: SessionBrowser, session_id: str, replay: "ReplaySession") -> None:
         """`replay` walks the conversation up to a session under other settings."""
         super().__init__()
         self._library = library
@@ -364,7 +400,6 @@ class SessionTreeScreen(OverlayScreen[TreeChoice | None]):
     async def _show_replay(self, session_id: str) -> None:
         from crushpy.tui.screens.inspector import window_chart
 
-        assert self._replay is not None
         found = await self._replay(session_id)
         width = self.query_one("#preview-pane").size.width - 2
         blocks: list[Content] = []
@@ -400,15 +435,11 @@ class SessionTreeScreen(OverlayScreen[TreeChoice | None]):
         self.spawn(self._compare, *chosen, group="change")
 
     async def _compare(self, one: str, other: str) -> None:
-        from crushpy.tui.screens.compare import CompareScreen
-
         seeds = await self._library.seed(one), await self._library.seed(other)
         names = [f"session {self._number(name)} ({name})" for name in (one, other)]
         app_of(self).push_screen(CompareScreen((names[0], names[1]), seeds))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action == "replay" and self._replay is None:
-            return False
         if action not in ("read", "go_on", "fork", "undo", "mark", "compare", "replay"):
             return True
         branch = self._at_cursor() if self._drawn else None

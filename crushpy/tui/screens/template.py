@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import ClassVar
 
 from textual import events, on
@@ -51,12 +50,9 @@ class TemplateScreen(OverlayScreen[bool]):
     AUTO_FOCUS = "AreaField"
     heading = "Summary template"
 
-    def __init__(
-        self, templates: Templates, preview: Preview | None = None, *, folder: Path | None = None
-    ) -> None:
-        """`folder` holds the user's templates; None: the default one."""
+    def __init__(self, templates: Templates, preview: Preview) -> None:
         super().__init__()
-        self._own = OwnTemplate(templates, folder=folder)
+        self._own = OwnTemplate(templates)
         self._preview = preview
         self._stored = ""
         self._layer = ""
@@ -180,10 +176,10 @@ class TemplateScreen(OverlayScreen[bool]):
             self.remove_class("-tried")
             self._area.focus()
             self.refresh_bindings()
-        elif self._preview is not None:
-            self.spawn(self._try, self._preview, group="preview")
+        else:
+            self.spawn(self._try, group="preview")
 
-    async def _try(self, preview: Preview) -> None:
+    async def _try(self) -> None:
         await self._check_now()
         if self._problem is not None:
             tell(self, "Fix the template first: the reason is shown below it.", "warning")
@@ -195,7 +191,7 @@ class TemplateScreen(OverlayScreen[bool]):
         shown = self.query_one("#tried", Static)
         shown.update(Content.styled("Writing a summary …", "$text-muted"))
         try:
-            outcome = await preview(self._area.text)
+            outcome = await self._preview(self._area.text)
         except (CrushpyError, Postponed) as error:
             shown.update(Content.styled(clean(str(error)), "$error"))
             return
@@ -216,13 +212,7 @@ class TemplateScreen(OverlayScreen[bool]):
         self._area.insert(event.character)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        match action:
-            case "preview":
-                return self._preview is not None
-            case "read":
-                return self.has_class("-tried") and self._area.has_focus
-            case _:
-                return True
+        return action != "read" or (self.has_class("-tried") and self._area.has_focus)
 
     def action_close(self) -> None:
         if self.has_class("-tried"):

@@ -17,8 +17,8 @@ class LineField(Input):
     LineField, LineField:focus { height: 1; border: none; padding: 0 1; background: $surface; }
     """
 
-    def __init__(self, value: str = "", placeholder: str = "", *, name: str | None = None) -> None:
-        super().__init__(value, placeholder, name=name, select_on_focus=False)
+    def __init__(self, value: str = "", placeholder: str = "") -> None:
+        super().__init__(value, placeholder, select_on_focus=False)
         self.cursor_blink = False  # no timer while idle
 
     def on_paste(self, event: events.Paste) -> None:
@@ -34,15 +34,14 @@ class AreaField(TextArea):
     AreaField, AreaField:focus { height: 1fr; border: none; padding: 0 1; }
     """
 
-    def __init__(self, text: str = "", *, read_only: bool = False) -> None:
-        super().__init__(clean(text), read_only=read_only, soft_wrap=True, highlight_cursor_line=False)
+    def __init__(self, text: str = "") -> None:
+        super().__init__(clean(text), soft_wrap=True, highlight_cursor_line=False)
         self.cursor_blink = False
 
     def on_paste(self, event: events.Paste) -> None:
         event.stop()
         event.prevent_default()
-        if not self.read_only:
-            self.insert(clean(event.text))
+        self.insert(clean(event.text))
 
     def show(self, text: str) -> None:
         """Replaces the text and clears the undo history."""

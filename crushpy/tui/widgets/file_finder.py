@@ -31,47 +31,21 @@ def literal_rank(path: str, typed: str) -> Rank:
 
 def scattered(typed: str) -> Callable[[str], Rank | None]:
     """Ranks paths that contain the letters of `typed` in order: the closer together, the better."""
-    # Matched from the end, since the last letters typed belong to the file's name.
-    letters = [re.escape(letter) for letter in reversed(typed)]
-    first, *others = letters
-    # Possessive quantifiers never backtrack, so the time is linear.
-    anywhere = re.compile(
-        f"[^{first}]*+({first})" + "".join(f"[^{letter}]*+{letter}" for letter in others)
-    ).match
-    # Here a letter is either inside a word or starts one, so the match is unambiguous.
-    skipped = [rf"[^{letter}]*+(?:{letter}{_IN_WORD}[^{letter}]*+)*" for letter in letters]
-    word_starts = re.compile(
-        f"{skipped[0]}({first}){_WORD_START}"
-        + "".join(f"{skip}{letter}{_WORD_START}" for skip, letter in zip(skipped[1:], others, strict=True))
-    ).match
+    # Matched from the end, since the last letters typed belong to the file's name. Possessive quantifiers
+    # never backtrack, so the time is linear.
+    first, *others = [re.escape(letter) for letter in reversed(typed)]
+    match = re.compile(f"[^{first}]*+({first})" + "".join(f"[^{one}]*+{one}" for one in others)).match
 
     def rank(path: str) -> Rank | None:
-        backwards = path[::-1]
-        found = anywhere(backwards)
-        if found is None:
-            return None
-        spread = found.end() - found.start(1)
-        # A word counts as two letters, and there is one for each letter typed.
-        if spread > 2 * len(letters) and (words := word_starts(backwards)) is not None:
-            spread = min(spread, 2 * _count_words(backwards, words.start(1), words.end()))
-        return 4, spread
+        found = match(path[::-1])
+        return None if found is None else (4, found.end() - found.start(1))
 
     return rank
 
 
-_IN_WORD = r"(?=[^\W_])"
-_WORD_START = r"(?![^\W_])"
-"""After a letter, read backwards: it is the first of its word."""
-_words = re.compile(rf"[^\W_]{_WORD_START}")
-
-
-def _count_words(backwards: str, start: int, end: int) -> int:
-    return sum(1 for _ in _words.finditer(backwards, start, end + 1))
-
-
 MAX_PATHS = 300_000
 LIMIT = 8
-SPREAD = 4
+SPREAD = 8
 """How far apart the typed letters may be, on average."""
 LIST_TTL_S = 1.0
 """Time until the files are listed again."""

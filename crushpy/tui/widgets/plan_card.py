@@ -1,5 +1,6 @@
 """Asks what to do with a plan: carry it out, with or without questions, or send it back with comments."""
 
+from collections.abc import Callable
 from typing import ClassVar
 
 from textual import events
@@ -21,7 +22,7 @@ WAIT = "Keys count once typing has paused"
 
 
 class PlanCard(Widget, can_focus=True):
-    """Posts `Decided`, and `Typed` for input of the prompt. Keys decide once typing has paused."""
+    """Posts `Decided`; `typed` gets input of the prompt. Keys decide once typing has paused."""
 
     DEFAULT_CSS = """
     PlanCard {
@@ -43,16 +44,10 @@ class PlanCard(Widget, can_focus=True):
             super().__init__()
             self.choice = choice
 
-    class Typed(Message):
-        """Input that belongs to the prompt."""
-
-        def __init__(self, letter: str) -> None:
-            super().__init__()
-            self.letter = letter
-
-    def __init__(self) -> None:
+    def __init__(self, typed: Callable[[str], None]) -> None:
         super().__init__()
-        self._grace = GracePeriod(self, self._typed, self._show_hint)
+        self._typed = typed
+        self._grace = GracePeriod(self, typed, self._show_hint)
         self.border_title = "The plan is ready"
 
     def on_mount(self) -> None:
@@ -94,9 +89,6 @@ class PlanCard(Widget, can_focus=True):
         if row is not None and row.y < len(CHOICES):
             event.stop()
             self._decide(row.y)
-
-    def _typed(self, text: str) -> None:
-        self.post_message(self.Typed(text))
 
     def _decide(self, number: int) -> None:
         self.post_message(self.Decided(CHOICES[number][0]))
