@@ -196,7 +196,8 @@ def _build_runtime(
         own = msgspec.structs.replace(
             services, workspace=workspaces.worktree_context(cwd), observers=(run_summary,)
         )
-        return TaskWorkspace(own, environment.system_prompt(time.time(), cwd), str(cwd))
+        setup = environment.worktree_setup(cwd)
+        return TaskWorkspace(own, environment.system_prompt(time.time(), cwd), str(cwd), setup=setup)
 
     agent = Agent(scope, toolset.tools, subagents.run, pins)
     return Runtime(

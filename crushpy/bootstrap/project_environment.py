@@ -7,13 +7,15 @@ from io import TextIOWrapper
 from pathlib import Path
 
 from crushpy.bootstrap.user_extensions import UserExtensions
+from crushpy.core.access import Privileges
+from crushpy.core.errors import UsageError
 from crushpy.core.ids import new_id
 from crushpy.core.paths import Paths, private_dir, project_dir, project_root
 from crushpy.core.start_options import StartOptions
 from crushpy.core.templates import Templates
 from crushpy.engine.environment import context_files, describe
 from crushpy.permissions.decision import ExecutionContext
-from crushpy.permissions.trust import is_trusted
+from crushpy.permissions.trust import is_trusted, is_trusted_copy
 from crushpy.sandbox.confinement import ResourceLimits, Unconfined, confine_in
 from crushpy.sandbox.filesystem_view import SandboxConfig, writable_folders
 from crushpy.sandbox.finding import find_sandbox
@@ -79,8 +81,15 @@ def find_servers(settings: LspSettings) -> Iterator[tuple[str, str, tuple[str, .
 class ProjectEnvironment:
     """The paths, settings and templates that apply to a folder."""
 
-    def __init__(self, cwd: Path, flags: Mapping[str, object] | None = None, *, logs: bool = True) -> None:
-        """`logs`: to a file of our own."""
+    def __init__(
+        self,
+        cwd: Path,
+        flags: Mapping[str, object] | None = None,
+        *,
+        logs: bool = True,
+        is_copy: bool = False,
+    ) -> None:
+        """`logs`: to a file of our own. `is_copy`: what it brings may be that of a trusted project."""
         self.paths = Paths()
         user_files(self.paths)  # raises if there is no home folder
         if logs:
@@ -89,7 +98,7 @@ class ProjectEnvironment:
         self.editor_servers: tuple[str, ...] = ()
         """MCP servers that an editor has added to the settings: the user is asked about them."""
         self.root = project_root(cwd)
-        self.trusted = is_trusted(self.paths, self.root)
+        self.trusted = (is_trusted_copy if is_copy else is_trusted)(self.paths, self.root)
         self.loaded: Loaded = load(self.paths, cwd, trusted=self.trusted, flags=flags or {})
         self._writable_folders()  # raises if one is refused
         self.extensions = UserExtensions(self.paths, self.root if self.trusted else None)
@@ -122,6 +131,22 @@ class ProjectEnvironment:
         return tuple(
             "network" if host == "*" else f"network({host})" for host in self.settings.sandbox.network
         )
+
+    def worktree_setup(self, folder: Path) -> tuple[str, Privileges]:
+        """The command that prepares the worktree `folder`. Raises UsageError if it is the project's, and the
+        user has not accepted it as it is there."""
+        command = self.settings.worktree.setup
+        if command and self.loaded.origins["worktree.setup"].startswith("project:"):
+            from crushpy.extensions.hooks.hook_config import is_accepted, setup_command
+
+            if not is_accepted(self.paths, [setup_command(command)], project_root(folder)):
+                raise UsageError(
+                    "worktree.setup of this project is new or has changed; to accept it, run `crushpy trust`"
+                )
+            if not find_sandbox(self.settings.sandbox.mode).on:
+                raise UsageError("worktree.setup of this project needs a sandbox; see `crushpy doctor`")
+        hosts = self.settings.sandbox.network
+        return command, Privileges(network="*" in hosts, hosts=hosts)
 
     def store(self) -> Store:
         store = Store(self.paths.database, self.settings.database_url)

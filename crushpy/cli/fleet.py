@@ -1,22 +1,27 @@
 """`crushpy fleet`: shows, steers and stops task lists on a fleet, and fetches their results."""
 
 import asyncio
+import shutil
+import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 import typer
 
 from crushpy.cli.command_helpers import AsJson, add_group, open_store, print_json, print_note, print_text
-from crushpy.cli.workspace import working_folder
+from crushpy.cli.workspace import load_here, working_folder
 from crushpy.core.errors import UsageError
+from crushpy.core.paths import Paths
+from crushpy.security.sanitize import one_line
 
 if TYPE_CHECKING:
-    from crushpy.storage.fleet_store import FleetTask
+    from crushpy.storage.fleet_store import FleetTask, FleetWorker
     from crushpy.storage.store import Store
 
 RECENT_LISTS = 10
-FOLLOW_INTERVAL_S = 2.0
+FOLLOW_INTERVAL_S, REDRAW_INTERVAL_S = 2.0, 1.0
 ListId = Annotated[str, typer.Argument(metavar="LIST", help="The id of a list, a prefix, or `latest`.")]
 TaskName = Annotated[str, typer.Argument(metavar="TASK", help="The name of a task.")]
 
@@ -25,6 +30,7 @@ def register(app: typer.Typer) -> None:
     commands = {
         "status": status,
         "logs": logs,
+        "attach": attach,
         "steer": steer,
         "stop": stop,
         "answer": answer,
@@ -65,56 +71,132 @@ async def status(
     name: Annotated[str, typer.Argument(metavar="[LIST]", help="A list; without one: all recent.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Show workers and lists, or the tasks of one list."""
-    from crushpy.engine.agents.task_reports import money
-    from crushpy.fleet.submitter import describe_row
-    from crushpy.security.sanitize import clean, one_line
+    """Show workers and lists, or the tasks of one list. On a terminal it goes on until Ctrl-C."""
+    from crushpy.cli.task_table import LiveLines
+    from crushpy.engine.models import Models
+    from crushpy.llm.learnt import LearntModels
 
+    models = Models(load_here().settings, lambda _: (), LearntModels(Paths().learnt_file))
     async with open_store() as store:
-        if name:
-            root_id, rows = await _find_list(store, name)
-            lists = {root_id: rows}
-        else:
-            if store.location.server is None:
-                await _find_list(store, "latest")
-            recent = await store.fleet.list_recent(RECENT_LISTS)
-            lists = {root_id: await store.fleet.load(root_id) for root_id in recent}
-        workers = await store.fleet.list_workers()
-    hosts = {worker.name: worker.host for worker in workers}
-    if as_json:
-        tasks: dict[str, Any] = {
-            root_id: [{**msgspec.to_builtins(row.task), **_facts(row, hosts)} for row in rows]
-            for root_id, rows in lists.items()
+        if name or store.location.server is None:
+            name, _ = await _find_list(store, name or "latest")
+        live = LiveLines(sys.stdout)
+        while True:
+            shown = FleetStatus(name, await store.fleet.list_workers(), {}, {})
+            for root_id in [name] if name else await store.fleet.list_recent(RECENT_LISTS):
+                shown.lists[root_id] = await store.fleet.load(root_id)
+            for row in shown.lists.get(name, ()):
+                if row.task.session_id and row.task.state in ("waiting", "running"):
+                    with suppress(UsageError):  # it has stored nothing yet
+                        tip = await store.sessions.find_tip(row.task.session_id)
+                        used = await store.fleet.context_tokens(tip.id)
+                        shown.windows[row.task.name] = (used, models.window(tip.model) or 0)
+            if as_json:
+                print_json(shown.facts())
+            elif sys.stdout.isatty():
+                size = shutil.get_terminal_size()
+                live.show(shown.lines(size.columns - 1, size.lines - 2))
+            else:
+                print_text("\n".join(shown.lines(sys.maxsize, sys.maxsize)) + "\n")
+            if as_json or not sys.stdout.isatty() or (name and shown.ended(name)):
+                return
+            try:
+                await asyncio.sleep(REDRAW_INTERVAL_S)
+            except asyncio.CancelledError:  # Ctrl-C is how it ends
+                return
+
+
+class FleetStatus(msgspec.Struct):
+    """What `status` shows."""
+
+    name: str
+    """The list whose tasks are shown; empty: all lists, without their tasks."""
+    workers: "list[FleetWorker]"
+    lists: "dict[str, list[FleetTask]]"
+    windows: dict[str, tuple[int, int]]
+    """Tokens in the context of unfinished tasks, and how many fit."""
+
+    def ended(self, root_id: str) -> bool:
+        return all(row.task.state not in ("waiting", "running") for row in self.lists[root_id])
+
+    def lines(self, width: int, height: int) -> list[str]:
+        from crushpy.engine.agents.task_reports import fit_line, money, table_lines, task_state_event
+        from crushpy.fleet.submitter import describe_row
+
+        lines: list[str] = []
+        for worker in self.workers:
+            labels = f", {' '.join(worker.labels)}" if worker.labels else ""
+            drains = ", draining" if worker.draining else ""
+            used = f"{worker.running} of {worker.slots} slots"
+            lines.append(f"worker {worker.name}  crushpy {worker.version}, {used}{labels}{drains}")
+        lines = lines or ["no workers"]
+        for root_id, rows in self.lists.items():
+            done = sum(row.task.state == "done" for row in rows)
+            cost = money(sum(row.task.cost for row in rows))
+            lines.append(f"list {root_id}  {done} of {len(rows)} tasks done, {cost}")
+        lines = [fit_line(line, width) for line in lines[-max(1, height - 4) :]]
+        if self.name:
+            rows = self.lists[self.name]
+            events = [task_state_event(row.task, len(rows), describe_row(row)) for row in rows]
+            lines += table_lines(events, width, height - len(lines), self._columns)
+        return lines
+
+    def _columns(self, name: str) -> str:
+        """The window and the machine of a task, or their headings."""
+        if not name:
+            return f"  {'window':>6}  {'machine':<20}"
+        row = next(row for row in self.lists[self.name] if row.task.name == name)
+        used, size = self.windows.get(name, (0, 0))
+        share = f"{used / size:.0%}" if used and size else f"{used:,}" if used else "-"
+        return f"  {share:>6}  {row.worker if row.token else '-':<20}"
+
+    def facts(self) -> dict[str, Any]:
+        hosts = {worker.name: worker.host for worker in self.workers}
+        tasks = {
+            root_id: [{**msgspec.to_builtins(row.task), **self._facts(row, hosts)} for row in rows]
+            for root_id, rows in self.lists.items()
         }
-        print_json({"workers": workers, "lists": tasks})
-        return
-    for worker in workers:
-        labels = f", {' '.join(worker.labels)}" if worker.labels else ""
-        drains = ", draining" if worker.draining else ""
-        used = f"{worker.running} of {worker.slots} slots"
-        print_text(f"worker {worker.name}  crushpy {worker.version}, {used}{labels}{drains}\n")
-    if not workers:
-        print_text("no workers\n")
-    for root_id, rows in lists.items():
-        done = sum(row.task.state == "done" for row in rows)
-        cost = money(sum(row.task.cost for row in rows))
-        print_text(f"list {root_id}  {done} of {len(rows)} tasks done, {cost}\n")
-        for row in rows if name else ():
-            task = row.task
-            what = task.error or task.branch or describe_row(row)
-            where = row.worker if row.token else "-"
-            figures = f"{task.steps:>4} {task.tokens:>9,} {money(task.cost):>8}"
-            print_text(f"  {task.name:<20} {task.state:<11} {figures}  {where:<20} {one_line(clean(what))}\n")
+        return {"workers": self.workers, "lists": tasks}
+
+    def _facts(self, row: "FleetTask", hosts: dict[str, str]) -> dict[str, Any]:
+        used, size = self.windows.get(row.task.name, (0, 0))
+        return {
+            "worker": row.worker if row.token else "",
+            "host": hosts.get(row.worker, "") if row.token else "",
+            "deaths": row.deaths,
+            "waiting_for": row.stuck,
+            "question": msgspec.json.decode(row.question) if row.question else None,
+            "context_tokens": used,
+            "window": size,
+        }
 
 
-def _facts(row: "FleetTask", hosts: dict[str, str]) -> dict[str, Any]:
-    return {
-        "worker": row.worker if row.token else "",
-        "host": hosts.get(row.worker, "") if row.token else "",
-        "deaths": row.deaths,
-        "waiting_for": row.stuck,
-        "question": msgspec.json.decode(row.question) if row.question else None,
-    }
+async def attach(
+    name: Annotated[str, typer.Argument(metavar="[LIST]", help="A list; without one: the latest.")],
+    task: Annotated[str, typer.Argument(metavar="TASK", help="The name of a task.")] = "",
+) -> None:
+    """Open the conversation of a task in the app: read-only, with new messages as they are stored."""
+    from crushpy.engine.session.browser import SessionBrowser
+
+    name, task = (name, task) if task else ("latest", name)
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UsageError("attach needs a terminal.", f"Without one, use: crushpy fleet logs {name} {task} -f")
+    async with open_store() as store:
+        root_id, rows = await _find_list(store, name)
+
+        async def find() -> tuple[str, str]:
+            row = _find_task(await store.fleet.load(root_id), task)
+            where = f" on {row.worker}" if row.token else ""
+            tip = await store.sessions.find_tip(row.task.session_id)
+            return tip.id, one_line(f"{task}: {row.task.state}{where}, step {row.task.steps}")
+
+        if not _find_task(rows, task).task.session_id:
+            raise UsageError(f"{task} has not started.", f"`crushpy fleet status {root_id}` shows its state.")
+        from crushpy.tui.session_follower import SessionFollower
+
+        browser = SessionBrowser(store, outputs=Paths().outputs, undo=Paths().undo)
+        session_id, _ = await find()
+        await SessionFollower(browser, session_id, find, load_here().settings.theme).run_async()
 
 
 async def logs(
@@ -176,17 +258,14 @@ async def answer(
 ) -> None:
     """Show what tasks ask for, or answer one of them."""
     from crushpy.engine.approvals import Answer
-    from crushpy.security.sanitize import clean
+    from crushpy.fleet.submitter import describe_question
 
     async with open_store() as store:
         root_id, rows = await _find_list(store, name)
         asking = [row for row in rows if row.question and not row.answer]
         if not task or not reply:
             for row in asking:
-                question = msgspec.json.decode(row.question)
-                why = clean(question.get("reason", ""))
-                print_text(f"{row.task.name} on {row.worker}: {clean(question.get('title', ''))} {why}\n")
-                print_text(f"  {question['name']} {clean(str(question['args']))}\n")
+                print_text(f"{describe_question(row)}\n")
             return
         row = _find_task(asking, task)
         chosen = Answer(reply, words=words) if words else Answer(reply)

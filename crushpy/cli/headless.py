@@ -62,6 +62,8 @@ class HeadlessRun(Data, frozen=True):
     fleet: bool = False
     detach: bool = False
     dirty: bool = True
+    asks: bool = False
+    """Whether the user can be asked on the terminal."""
 
 
 class ValueRequest:
@@ -186,7 +188,7 @@ def _fleet(conversation: Conversation, options: StartOptions, run: HeadlessRun) 
     from crushpy.fleet.submitter import Submitter
 
     cwd = working_folder(options.cwd)
-    return Submitter(cwd, options, conversation.settings, detach=run.detach, dirty=run.dirty)
+    return Submitter(cwd, options, conversation.settings, detach=run.detach, dirty=run.dirty, asks=run.asks)
 
 
 def _read_schema(file: str) -> "ReplySchema":

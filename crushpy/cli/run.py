@@ -71,7 +71,8 @@ def run_command(
     gc.disable()  # collecting while modules load is wasted time; the engine enables it again
     from crushpy.cli.headless import HeadlessRun, run_headless
 
-    run = HeadlessRun(prompt, tasks, parallel, schema, fleet, detach, dirty)
+    asks = form == "text" and not quiet and sys.stdin.isatty() and sys.stderr.isatty()
+    run = HeadlessRun(prompt, tasks, parallel, schema, fleet, detach, dirty, asks)
     _exit_now(run_headless(options, run, form=form, quiet=quiet))
 
 

@@ -4,6 +4,7 @@ import shutil
 import sys
 import time
 from contextlib import suppress
+from typing import TextIO
 
 from crushpy.core.events import ListedTaskChanged
 from crushpy.core.messages import counted
@@ -14,12 +15,41 @@ REDRAW_INTERVAL_S = 0.1
 """While no state has changed."""
 
 
-class TaskTable:
-    """Redrawn in place, below everything else on the terminal. `erase` it before writing there."""
+class LiveLines:
+    """Lines that are redrawn in place, below everything else on the terminal. `erase` them before writing
+    there."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._drawn_lines = 0
+
+    def show(self, lines: list[str]) -> None:
+        surplus = self._drawn_lines - len(lines)
+        self._overwrite([*lines, *[""] * surplus])
+        if surplus > 0:
+            self._write(f"\x1b[{surplus}A")
+        self._drawn_lines = len(lines)
+
+    def erase(self) -> None:
+        self.show([])
+
+    def _overwrite(self, lines: list[str]) -> None:
+        """Overwrites line by line: some terminals keep a copy of a cleared screen."""
+        cursor_up = f"\x1b[{self._drawn_lines}A\r" if self._drawn_lines else ""
+        self._write(cursor_up + "".join(f"{line}\x1b[K\n" for line in lines))
+
+    def _write(self, text: str) -> None:
+        with suppress(OSError):  # the display is optional
+            self._stream.write(text)
+            self._stream.flush()
+
+
+class TaskTable(LiveLines):
+    """The tasks of a list, on stderr."""
 
     def __init__(self) -> None:
+        super().__init__(sys.stderr)
         self._tasks: dict[str, ListedTaskChanged] = {}
-        self._drawn_lines = 0
         self._drawn_at = 0.0
 
     def __call__(self, event: ListedTaskChanged) -> None:
@@ -34,29 +64,8 @@ class TaskTable:
         if not self._tasks:
             return
         size = shutil.get_terminal_size()
-        lines = table_lines(list(self._tasks.values()), size.columns - 1, max(3, size.lines - 2))
-        surplus = self._drawn_lines - len(lines)
-        self._overwrite_lines([*lines, *[""] * surplus])
-        if surplus > 0:
-            self._write(f"\x1b[{surplus}A")
-        self._drawn_lines = len(lines)
+        self.show(table_lines(list(self._tasks.values()), size.columns - 1, max(3, size.lines - 2)))
         self._drawn_at = time.monotonic()
-
-    def erase(self) -> None:
-        if self._drawn_lines:
-            self._overwrite_lines([""] * self._drawn_lines)
-            self._write(f"\x1b[{self._drawn_lines}A")
-        self._drawn_lines = 0
-
-    def _overwrite_lines(self, lines: list[str]) -> None:
-        """Overwrites line by line: some terminals keep a copy of a cleared screen."""
-        cursor_up = f"\x1b[{self._drawn_lines}A\r" if self._drawn_lines else ""
-        self._write(cursor_up + "".join(f"{line}\x1b[K\n" for line in lines))
-
-    def _write(self, text: str) -> None:
-        with suppress(OSError):  # the display is optional
-            sys.stderr.write(text)
-            sys.stderr.flush()
 
 
 def task_line(event: ListedTaskChanged, previous: str | None) -> str:

@@ -1,23 +1,30 @@
 """Hands a list to the fleet and follows it: the submitter's side of `crushpy run --tasks FILE --fleet`."""
 
 import asyncio
+import os
 import sys
-from collections.abc import AsyncIterator
+import termios
+import tty
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
 import crushpy
 from crushpy.core.errors import UsageError
+from crushpy.core.events import ApprovalNeeded, Event, Notice
 from crushpy.core.messages import counted
 from crushpy.core.start_options import StartOptions
 from crushpy.engine.agents.task_spec import FleetTerms, TaskListSpec, TaskSpec
 from crushpy.engine.agents.task_workspaces import PREFIX, Worktrees
+from crushpy.engine.approvals import Answer
 from crushpy.engine.turn.limits import Limits
 from crushpy.fleet.dispatch import dispatch
 from crushpy.fleet.git_bundles import base_ref, fetch_branch, make_base, make_bundle, require_safe_names
 from crushpy.fleet.job_queue import JobQueue, require_queue
+from crushpy.security.sanitize import clean
 from crushpy.settings.schema import Settings
 from crushpy.storage.fleet_store import BASE_BUNDLE, FleetTask, result_name
 from crushpy.storage.location import Location
@@ -33,10 +40,11 @@ class Submitter:
     """Implements the engine's `TaskFleet`."""
 
     def __init__(
-        self, cwd: Path, options: StartOptions, settings: Settings, *, detach: bool, dirty: bool
+        self, cwd: Path, options: StartOptions, settings: Settings, *, detach: bool, dirty: bool, asks: bool
     ) -> None:
+        """`asks`: the user is at a terminal that shows notices, and can answer questions of tasks there."""
         self._cwd, self._options, self._settings = cwd, options, settings
-        self._detach, self._dirty = detach, dirty
+        self._detach, self._dirty, self._asks = detach, dirty, asks
         self._bundle = b""
 
     def prepare(self, root_id: str, spec: TaskListSpec, model: str) -> tuple[TaskListSpec, list[str]]:
@@ -83,23 +91,27 @@ class Submitter:
             await queue.close()
         return not self._detach
 
-    async def follow(self, store: Store, root_id: str) -> AsyncIterator[tuple[ListedTask, str]]:
+    async def follow(
+        self, store: Store, root_id: str, emit: Callable[[Event], None]
+    ) -> AsyncIterator[tuple[ListedTask, str]]:
         queue = JobQueue(store)
         await queue.open()
         seen: dict[int, tuple[ListedTask, str]] = {}
         try:
-            while True:
-                rows = await dispatch(store, queue, root_id, self._settings.fleet.wait)
-                for row in rows:
-                    now = (row.task, describe_row(row))
-                    if seen.get(row.task.number) != now:
-                        seen[row.task.number] = now
-                        if row.task.state == "done" and row.task.branch:
-                            await fetch_result(store, root_id, row.task, self._cwd)
-                        yield now
-                if all(row.task.state not in ("waiting", "running") for row in rows):
-                    return
-                await asyncio.sleep(POLL_INTERVAL_S)
+            with TerminalQuestions(self._asks, emit) as questions:
+                while True:
+                    rows = await dispatch(store, queue, root_id, self._settings.fleet.wait)
+                    for row in rows:
+                        now = (row.task, describe_row(row))
+                        if seen.get(row.task.number) != now:
+                            seen[row.task.number] = now
+                            if row.task.state == "done" and row.task.branch:
+                                await fetch_result(store, root_id, row.task, self._cwd)
+                            yield now
+                    if all(row.task.state not in ("waiting", "running") for row in rows):
+                        return
+                    if answered := await questions.ask(rows, POLL_INTERVAL_S):
+                        await store.fleet.send(root_id, answered[0], answer=answered[1])
         except asyncio.CancelledError:
             await self._interrupted(store, root_id)
             raise
@@ -120,6 +132,66 @@ class Submitter:
             await store.fleet.stop(root_id, [row.task.number for row in rows])
         else:
             print(f"The tasks go on: `crushpy fleet stop {root_id}` stops them.", file=sys.stderr)
+
+
+class TerminalQuestions:
+    """Asks the user about calls of tasks, one after the other; y or n answers. Keys are not echoed, so that
+    they leave the table as it is."""
+
+    def __init__(self, asks: bool, emit: Callable[[Event], None]) -> None:
+        self._asks, self._emit = asks, emit
+        with suppress(OSError):  # not the controlling terminal
+            self._asks = asks and os.tcgetpgrp(0) == os.getpgrp()  # in the background it would be stopped
+        self._asked = ""
+        self._modes: list[Any] = []
+        self._keys: asyncio.Queue[bytes] = asyncio.Queue()
+
+    def __enter__(self) -> Self:
+        if self._asks:
+            self._modes = termios.tcgetattr(0)
+            tty.setcbreak(0)
+            asyncio.get_running_loop().add_reader(0, self._read_key)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._asks:
+            asyncio.get_running_loop().remove_reader(0)
+            termios.tcsetattr(0, termios.TCSADRAIN, self._modes)
+
+    def _read_key(self) -> None:
+        if key := os.read(0, 1):
+            self._keys.put_nowait(key)
+        else:  # the terminal has gone
+            asyncio.get_running_loop().remove_reader(0)
+
+    async def ask(self, rows: Sequence[FleetTask], wait_s: float) -> tuple[int, str] | None:
+        """Shows the first question and waits that long. Returns the number of the task and the answer."""
+        row = next((row for row in rows if row.question and not row.answer), None)
+        if row is None or not self._asks:
+            await asyncio.sleep(wait_s)
+            return None
+        if row.question != self._asked:
+            self._asked = row.question
+            while not self._keys.empty():  # typed before the question was shown
+                self._keys.get_nowait()
+            self._emit(Notice(f"{describe_question(row)}\nAllow it once? y or n"))
+        try:
+            key = await asyncio.wait_for(self._keys.get(), wait_s)
+        except TimeoutError:
+            return None
+        answer = {b"y": Answer("once"), b"n": Answer("deny")}.get(key.lower())
+        return (row.task.number, msgspec.json.encode(answer).decode()) if answer else None
+
+
+def describe_question(row: FleetTask) -> str:
+    """The whole call that a task asks about, what it needs and where it would run."""
+    asked = msgspec.json.decode(row.question, type=ApprovalNeeded)
+    about = (asked.title or asked.name, asked.says, asked.reason)
+    words = [f"{row.task.name} on {row.worker}: {' '.join(filter(None, about))}"]
+    for name, value in asked.args.items():
+        text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        words.append(f"  {name}: " + text.replace("\n", "\n    "))
+    return clean("\n".join(words))
 
 
 def describe_row(row: FleetTask) -> str:

@@ -141,7 +141,7 @@ class TaskRun:
             yolo=terms.yolo and order.accept_yolo,
         )
         flags = options.setting_flags() | ({"sandbox.mode": "off"} if order.no_sandbox else {})
-        environment = ProjectEnvironment(cwd, flags)
+        environment = ProjectEnvironment(cwd, flags, is_copy=True)
         conversation = await open_conversation(environment, options, HostAdditions(answers=True))
         self._store = conversation.tasks.store
         self._fleet = self._store.fleet
@@ -231,6 +231,9 @@ class TaskRun:
         """Answers the question that the user has answered; parks the task at any other, so that its slot is
         free."""
         if not isinstance(event, ApprovalNeeded):
+            return
+        if not event.accesses:  # hooks and servers of the project: only this machine's user accepts them
+            asyncio.get_running_loop().call_soon(conversation.answer, event.id, Answer("deny"))
             return
         asked = msgspec.json.decode(self._order.question or "{}", type=dict[str, Any])
         same = (asked.get("name"), asked.get("args")) == (event.name, msgspec.to_builtins(event.args))

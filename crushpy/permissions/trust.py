@@ -1,33 +1,61 @@
 """Which projects may bring their own settings and templates: a private list of real paths."""
 
 import os
+from hashlib import sha256
 from pathlib import Path
 
 import msgspec
 
 from crushpy.core.errors import CrushpyError, SettingsError, UsageError
-from crushpy.core.paths import PROJECT_FOLDER, Paths
+from crushpy.core.mcp_names import PROJECT_FILE
+from crushpy.core.paths import PROJECT_FOLDER, SHARED_FOLDERS, Paths
 from crushpy.security.private_files import write_private
 from crushpy.security.sanitize import clean
 
+_FILES = ("config.toml", "hooks.json", "settings.json")
+_FOLDERS = ("templates", "skills", "commands", "agents")
 
-class _TrustedProjects(msgspec.Struct):
+
+class _TrustedProjects(msgspec.Struct, omit_defaults=True):
     """The content of the file."""
 
     trusted: list[str]
+    digests: dict[str, str] = {}
+    """What each of them brought when it was trusted."""
 
 
 def is_trusted(paths: Paths, root: Path) -> bool:
     """True if the user trusts the project at `root`. A broken list trusts nothing."""
     try:
-        return os.path.realpath(root) in _read(paths)
+        return os.path.realpath(root) in _read(paths).trusted
     except CrushpyError:
         return False
 
 
+def is_trusted_copy(paths: Paths, root: Path) -> bool:
+    """True if all that the project at `root` brings is what a trusted project brought when it was trusted."""
+    try:
+        return project_digest(root) in _read(paths).digests.values()
+    except (CrushpyError, OSError):
+        return False
+
+
+def project_digest(root: Path) -> str:
+    """Identifies the settings, hooks, servers, templates and extensions of a project; empty without any."""
+    files = [root / PROJECT_FILE]
+    for folder in (root / name for name in (PROJECT_FOLDER, *SHARED_FOLDERS)):
+        files += [folder / name for name in _FILES]
+        files += [file for name in _FOLDERS for file in sorted((folder / name).rglob("*"))]
+    digest, found = sha256(), [file for file in files if file.is_file()]
+    for file in found:
+        data = file.read_bytes()
+        digest.update(os.fsencode(f"{file.relative_to(root)}\0{len(data)}\0") + data)
+    return digest.hexdigest() if found else ""
+
+
 def trusted(paths: Paths) -> list[Path]:
     """All trusted projects, sorted by path."""
-    return [Path(folder) for folder in sorted(_read(paths))]
+    return [Path(folder) for folder in sorted(_read(paths).trusted)]
 
 
 def add_trusted(paths: Paths, root: Path) -> Path:
@@ -42,7 +70,10 @@ def add_trusted(paths: Paths, root: Path) -> Path:
             f"{real} is {what}: trusting it would trust more than one project.",
             "Trust the project's own folder: crushpy trust PATH",
         )
-    _write(paths, _read(paths) | {str(real)})
+    known = _read(paths)
+    digest = project_digest(real)
+    digests = {**known.digests, **({str(real): digest} if digest else {})}
+    _write(paths, {*known.trusted, str(real)}, digests)
     return real
 
 
@@ -64,18 +95,19 @@ def list_project_files(root: Path) -> list[str]:
 
 def remove_trusted(paths: Paths, root: Path) -> bool:
     """Stops trusting the project at `root`; False if it was not trusted."""
-    projects, real = _read(paths), os.path.realpath(root)
-    if real in projects:
-        _write(paths, projects - {real})
-    return real in projects
+    known, real = _read(paths), os.path.realpath(root)
+    if real in known.trusted:
+        rest = {path: digest for path, digest in known.digests.items() if path != real}
+        _write(paths, {*known.trusted} - {real}, rest)
+    return real in known.trusted
 
 
-def _read(paths: Paths) -> set[str]:
+def _read(paths: Paths) -> _TrustedProjects:
     file = paths.trust_file
     try:
-        return set(msgspec.json.decode(file.read_bytes(), type=_TrustedProjects).trusted)
+        return msgspec.json.decode(file.read_bytes(), type=_TrustedProjects)
     except FileNotFoundError:
-        return set()
+        return _TrustedProjects([])
     except (OSError, msgspec.MsgspecError) as error:
         raise SettingsError(
             f"The list of trusted projects {file} cannot be read: {error}",
@@ -83,8 +115,8 @@ def _read(paths: Paths) -> set[str]:
         ) from error
 
 
-def _write(paths: Paths, folders: set[str]) -> None:
-    data = msgspec.json.format(msgspec.json.encode(_TrustedProjects(sorted(folders)))) + b"\n"
+def _write(paths: Paths, folders: set[str], digests: dict[str, str]) -> None:
+    data = msgspec.json.format(msgspec.json.encode(_TrustedProjects(sorted(folders), digests))) + b"\n"
     try:
         write_private(paths.trust_file, data)
     except OSError as error:

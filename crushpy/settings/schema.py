@@ -120,6 +120,18 @@ class FleetSettings(Data, frozen=True):
     ] = 200
 
 
+class WorktreeSettings(Data, frozen=True):
+    """Checkouts of tasks."""
+
+    setup: Annotated[
+        str,
+        Meta(
+            description="Command that prepares the worktree of a task, in the sandbox. A trusted project's "
+            "is run once you have accepted it with `crushpy trust`."
+        ),
+    ] = ""
+
+
 class PermissionSettings(Data, frozen=True):
     """What tools may do. The lists of all layers are combined; deny beats ask beats allow."""
 
@@ -381,6 +393,7 @@ class Settings(Data, frozen=True):
     compaction: Compaction = Compaction()
     tasks: Tasks = Tasks()
     fleet: FleetSettings = FleetSettings()
+    worktree: WorktreeSettings = WorktreeSettings()
     permissions: PermissionSettings = PermissionSettings()
     sandbox: SandboxSettings = SandboxSettings()
     undo: UndoSettings = UndoSettings()

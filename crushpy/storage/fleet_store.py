@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from crushpy.core.errors import UsageError
-from crushpy.core.messages import Data
+from crushpy.core.messages import Data, Usage
 from crushpy.storage.database import Rows, Statement, handwritten, lease_timeout
 from crushpy.storage.generated import statements as sql
 from crushpy.storage.records import ListedTask
@@ -110,6 +110,16 @@ class FleetStore(Subject):
     def load(self, root_id: str) -> list[FleetTask]:
         """All tasks of a list, in order; empty if it does not run on a fleet."""
         return list(self._load("WHERE l.root_id = :root ORDER BY l.number", root=root_id))
+
+    @stored
+    def context_tokens(self, session_id: str) -> int:
+        """The tokens of the last model call of a session."""
+        usage = self._run(
+            "SELECT usage FROM message WHERE session_id = :session AND usage IS NOT NULL "
+            "ORDER BY seq DESC LIMIT 1",
+            session=session_id,
+        ).scalar()
+        return msgspec.json.decode(usage or "{}", type=Usage).total
 
     @stored
     def list_active(self) -> list[str]:

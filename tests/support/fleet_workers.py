@@ -79,6 +79,11 @@ class Fleet:
         self.workers.append(process)
         return process
 
+    def crushpy(self, home: Path, *args: str) -> None:
+        """Runs a command as the user of the worker with that home."""
+        env = {**os.environ, **self._env, **self.env, "CRUSHPY_HOME": str(home)}
+        subprocess.run([sys.executable, "-m", "crushpy", *args], check=True, capture_output=True, env=env)
+
     def told(self, number: int = 0) -> str:
         """What a worker printed."""
         return (self._folder / f"machine-{number}" / "output.txt").read_text()

@@ -3,10 +3,12 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 
 import msgspec
 
 from crushpy.context import facts
+from crushpy.core.access import Privileges
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.events import (
     BoundaryCommitted,
@@ -43,12 +45,14 @@ from crushpy.storage.records import SessionBusy, SessionInfo, TaskResult
 from crushpy.storage.store import Store
 from crushpy.tools.base import Delegation, Outcome
 from crushpy.tools.errors import ToolError
+from crushpy.tools.shell.command_output import Output
 
 SHORT_REPORT_CHARS = 2_000
 """About 500 tokens: a report up to this length is never summarised."""
 SUMMARY_TOKENS = 400
 SUMMARY_TIMEOUT_S = 30.0
 LEASE_POLL_S = 1.0
+SETUP_TIMEOUT_S = 1_800.0
 CONTINUED = (
     "The machine that worked on this was lost. You continue on another one, with the files as they were "
     "after the last result above. Calls marked as interrupted may have had effects elsewhere."
@@ -68,6 +72,24 @@ class TaskWorkspace(Data, frozen=True):
     system: str
     cwd: str
     checkpoint: Checkpoint | None = None
+    setup: tuple[str, Privileges] = ("", Privileges())
+    """A command that prepares it, and what it was granted."""
+
+    async def prepare(self) -> None:
+        """Runs that command. Raises ToolError if it fails."""
+        command, needs = self.setup
+        if not command:
+            return
+        output = Output(None)
+        process = self.services.workspace.jobs.run(command, Path(self.cwd), output, needs)
+        try:
+            in_time = await process.finish(SETUP_TIMEOUT_S)
+        finally:
+            if not process.exited.is_set():
+                await process.kill()
+        if process.exit_code != 0:
+            ended = f"exit code {process.exit_code}" if in_time else f"more than {SETUP_TIMEOUT_S:g} s"
+            raise ToolError(f"worktree.setup failed ({ended}): {output.take().text.strip()[-500:]}")
 
 
 class ContinuedTask(Data, frozen=True):

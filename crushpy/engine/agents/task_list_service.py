@@ -5,7 +5,7 @@ Another process can continue a stored list.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -13,7 +13,7 @@ from typing import Any, Protocol, cast
 import msgspec
 
 from crushpy.core.errors import CrushpyError, UsageError
-from crushpy.core.events import MessageCommitted, Notice, TaskEvent, TurnEnded
+from crushpy.core.events import Event, MessageCommitted, Notice, TaskEvent, TurnEnded
 from crushpy.core.messages import Note, Usage
 from crushpy.engine.agents.subagents import ENDS, AddPrompts, FinishedTask, TaskWorkspace, take_over
 from crushpy.engine.agents.task_reports import (
@@ -55,7 +55,9 @@ class TaskFleet(Protocol):
         """Starts the tasks that can start. False if the caller does not follow them."""
         ...
 
-    def follow(self, store: Store, root_id: str) -> AsyncIterator[tuple[ListedTask, str]]:
+    def follow(
+        self, store: Store, root_id: str, emit: Callable[[Event], None]
+    ) -> AsyncIterator[tuple[ListedTask, str]]:
         """Each change of a task, and a line about it, until all have ended. An interrupt ends it early."""
         ...
 
@@ -167,7 +169,7 @@ class TaskListRun:
             return "done"
         stopped = ""
         try:
-            async for task, line in fleet.follow(self._store, self._root):
+            async for task, line in fleet.follow(self._store, self._root, self._emit):
                 monitor = self._monitors[task.name]
                 before, monitor.task = monitor.task, task
                 used = Usage(task.tokens - before.tokens, cost=task.cost - before.cost)
@@ -281,6 +283,7 @@ class TaskListRun:
                     Notice(f"The changes of an earlier attempt at {spec.name} are on the branch {earlier}.")
                 )
             try:
+                await workspace.prepare()
                 task = await self._subagents.work(
                     work, monitor, title=title, limits=spec.limits, workspace=workspace
                 )
@@ -405,6 +408,7 @@ class TaskListService:
         session_id = monitor.task.session_id
         continued = await take_over(store, session_id, parked=parked)
         try:
+            await workspace.prepare()
             return await runtime.subagents.work(
                 work,
                 monitor,

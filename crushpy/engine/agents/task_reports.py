@@ -251,23 +251,29 @@ def _some(names: Sequence[str]) -> str:
 # --- as a table ------------------------------------------------------------------------------------------
 
 
-def table_lines(tasks: Sequence[ListedTaskChanged], width: int, height: int) -> list[str]:
-    """A table of at most `height` lines and `width` columns."""
+def table_lines(
+    tasks: Sequence[ListedTaskChanged],
+    width: int,
+    height: int,
+    more: Callable[[str], str] = lambda name: "",
+) -> list[str]:
+    """A table of at most `height` lines and `width` columns. `more`: further columns of a task, and for an
+    empty name their heading."""
     room = max(0, height - 2)
     shown = sorted(tasks, key=lambda task: _ORDER.index(task.state))[:room] if len(tasks) > room else tasks
     names = min(_NAME, max((_width(task.name) for task in shown), default=4))
-    head = f"  {'task':<{names}}  {'state':<{_STATE}} {'step':>4} {'tokens':>9} {'cost':>8}  last"
-    rows = [_row(task, names) for task in sorted(shown, key=lambda task: task.number)]
+    head = f"  {'task':<{names}}  {'state':<{_STATE}} {'step':>4} {'tokens':>9} {'cost':>8}{more('')}  last"
+    rows = [_row(task, names, more(task.name)) for task in sorted(shown, key=lambda task: task.number)]
     lines = [head, *rows, _total_line(tasks, len(tasks) - len(shown))]
-    return [_fit(line, width) for line in lines[-height:]]
+    return [fit_line(line, width) for line in lines[-height:]]
 
 
-def _row(task: ListedTaskChanged, names: int) -> str:
-    name = _fit(task.name, names)
+def _row(task: ListedTaskChanged, names: int, more: str) -> str:
+    name = fit_line(task.name, names)
     last = one_line(clean(task.error or task.branch or unchanged(task) or task.line))
     return (
         f"{MARKS.get(task.state, '✗')} {name}{' ' * (names - _width(name))}  {task.state:<{_STATE}} "
-        f"{task.step:>4} {task.tokens:>9,} {money(task.cost):>8}  {last}"
+        f"{task.step:>4} {task.tokens:>9,} {money(task.cost):>8}{more}  {last}"
     )
 
 
@@ -296,7 +302,8 @@ def _width(text: str) -> int:
     return sum(0 if combining(one) else 2 if east_asian_width(one) in "WF" else 1 for one in text)
 
 
-def _fit(text: str, width: int) -> str:
+def fit_line(text: str, width: int) -> str:
+    """The text, shortened to `width` terminal columns."""
     if _width(text) <= width:
         return text
     while text and _width(text) > width - 1:

@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 GIT_TIMEOUT_S = 600
 """Checking out a large project takes long."""
 PREFIX = "crushpy"
+INCLUDE_FILE = ".worktreeinclude"
 MAX_DIFF_CHARS = 12_000
 """Of a diff in a report."""
 _QUIET = ("-c", "commit.gpgSign=false", "-c", "gc.auto=0", "-c", "maintenance.auto=false")
@@ -130,10 +131,28 @@ class Worktrees:
             path, "rev-parse", "--absolute-git-dir", "--path-format=absolute", "--git-common-dir"
         )
         git_dir, common_dir = places.splitlines()
+        self._include_files(path)
         tree = Worktree(name, str(path), branch, base, git_dir, common_dir, earlier)
         write_private(self._record(name), msgspec.json.encode(tree))
         self.open[name] = tree
         return Path(path, run_git(self._cwd, "rev-parse", "--show-prefix").rstrip("\n"))
+
+    def _include_files(self, path: Path) -> None:
+        """Copies the ignored files that `.worktreeinclude` names, in the syntax of `.gitignore`. Links are
+        not copied, and nothing is written through one."""
+        top = Path(run_git(self._cwd, "rev-parse", "--show-toplevel").rstrip("\n"))
+        if not (top / INCLUDE_FILE).is_file():
+            return
+        listing = ("ls-files", "-z", "--others", "--ignored")
+        wanted = run_git(top, *listing, f"--exclude-from={INCLUDE_FILE}").split("\0")
+        ignored = set(run_git(top, *listing, "--exclude-standard").split("\0"))
+        inside = os.path.realpath(path)
+        for name in wanted:
+            source, target = top / name, path / name
+            copied = name in ignored and source.is_file() and not source.is_symlink()
+            if copied and Path(os.path.realpath(target)).is_relative_to(inside) and not target.exists():
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(source, target, follow_symlinks=False)
 
     def leave(self, tree: Worktree, title: str) -> BranchLeft:
         """Commits its changes and removes it. If that fails it stays, and the error says so."""

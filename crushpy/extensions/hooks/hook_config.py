@@ -16,6 +16,7 @@ from crushpy.core.paths import PROJECT_HOOKS, Paths
 from crushpy.extensions.extension_files import Unreadable, read_extension
 from crushpy.extensions.plugins import installed_plugins
 from crushpy.security.sanitize import clean, one_line
+from crushpy.settings import load
 
 EVENTS = (
     *("SessionStart", "SessionEnd", "UserPromptSubmit", "PreToolUse", "PermissionRequest", "PostToolUse"),
@@ -135,6 +136,21 @@ def accept_hooks(paths: Paths, root: Path, *, only_list: bool = False) -> list[s
     from crushpy.extensions.mcp.hub import add_consent
 
     hooks = [hook for hook in read_hooks(paths, root)[0] if hook.project]
-    if hooks and not only_list:
-        add_consent(paths.mcp / "accepted.json", hooks_digest(hooks, root))
-    return [clean(f"hook {hook.event}: {one_line(hook.command)}") for hook in hooks]
+    loaded = load(paths, root, trusted=True)
+    own = loaded.origins["worktree.setup"].startswith("project:")
+    setup = [setup_command(loaded.settings.worktree.setup)] if own else []
+    for commands in (hooks, setup):
+        if commands and not only_list:
+            add_consent(paths.mcp / "accepted.json", hooks_digest(commands, root))
+    return [clean(f"hook {hook.event}: {one_line(hook.command)}") for hook in (*hooks, *setup)]
+
+
+def setup_command(command: str) -> HookCommand:
+    """`worktree.setup` of a project, which is accepted like its hooks."""
+    return HookCommand(command=command, event="worktree.setup", project=True)
+
+
+def is_accepted(paths: Paths, hooks: Iterable[HookCommand], root: Path) -> bool:
+    from crushpy.extensions.mcp.hub import read_consents
+
+    return hooks_digest(hooks, root) in read_consents(paths.mcp / "accepted.json")

@@ -71,8 +71,12 @@ class SessionReaderScreen(TranscriptScreen, OverlayScreen[str | None]):
 
     def refresh_session(self, session_id: str) -> None:
         """Loads the session again if it is this one, unless the user scrolled up."""
-        if session_id == self._session_id and self.query_one(Transcript).following:
+        if session_id == self._session_id and self.following:
             self.spawn(self._load, True, group="load")
+
+    @property
+    def following(self) -> bool:
+        return self.query_one(Transcript).following
 
     async def _load(self, again: bool = False) -> None:
         transcript = self.query_one(Transcript)
