@@ -16,7 +16,7 @@ from crushpy.core.paths import PROJECT_HOOKS, Paths
 from crushpy.extensions.extension_files import Unreadable, read_extension
 from crushpy.extensions.plugins import installed_plugins
 from crushpy.security.sanitize import clean, one_line
-from crushpy.settings import load
+from crushpy.settings.layers import load
 
 EVENTS = (
     *("SessionStart", "SessionEnd", "UserPromptSubmit", "PreToolUse", "PermissionRequest", "PostToolUse"),
