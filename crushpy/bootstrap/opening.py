@@ -324,7 +324,7 @@ async def load_images(environment: ProjectEnvironment, options: StartOptions) ->
             model = info.model if info else ""
         finally:
             await store.close()
-    models = Models(environment.settings, lambda _: (), LearntModels(environment.paths.learnt_file))
+    models = _all_models(environment)
     model = model or await _choose_model(environment)
     return await load_pictures(options.image, environment.cwd, lambda: image_limits(models, model))
 
@@ -426,10 +426,9 @@ async def _choose_model(environment: ProjectEnvironment) -> str:
     return await choose_default(environment.settings)
 
 
-def _window_of(environment: ProjectEnvironment, model: str) -> int | None:
-    """The model's window."""
-    models = Models(environment.settings, lambda _: (), LearntModels(environment.paths.learnt_file))
-    return models.window(model)
+def _all_models(environment: ProjectEnvironment) -> Models:
+    """The models without any tools."""
+    return Models(environment.settings, lambda _: (), LearntModels(environment.paths.learnt_file))
 
 
 def _new_session(environment: ProjectEnvironment, options: StartOptions, model: str) -> SessionInfo:
@@ -445,7 +444,7 @@ def _new_session(environment: ProjectEnvironment, options: StartOptions, model: 
         cwd=str(environment.cwd),
         model=model,
         compaction=environment.settings.compaction.method,
-        system=environment.system_prompt(now, window=partial(_window_of, environment, model)),
+        system=environment.system_prompt(now, window=lambda: _all_models(environment).window(model)),
         created_at=now,
         updated_at=now,
         mode=cast(Mode, options.mode),

@@ -12,7 +12,7 @@ from crushpy.context.facts import absolute
 from crushpy.context.overrides import LEVELS, apply_override, apply_overrides, override_kind
 from crushpy.context.partition import Size, units
 from crushpy.core.errors import UsageError
-from crushpy.core.messages import Data, Image, Message, MessageOverride, Overrides, Seed, ToolCall, counted
+from crushpy.core.messages import Data, Message, MessageOverride, Overrides, Seed, ToolCall, counted
 
 EditKind = Literal["cut", "drop", "restore"]
 SUPERSEDED = "superseded"
@@ -170,7 +170,7 @@ class _Planner:
         text = message.result.text if message.result else message.text
         for least, head, tail in LEVELS:
             override = MessageOverride(message.id, head, tail)
-            if len(text) > least or _has_images(message):
+            if len(text) > least or message.images:
                 smaller = self._size(apply_override(message, override)) < self._size(message)
                 return override if smaller else None
         return None
@@ -266,11 +266,6 @@ def message_named(name: str, ids: Iterable[str]) -> str:
             "`crushpy sessions context ID` lists the messages with their ids.",
         )
     raise UsageError(f"Several messages start with {name!r}: {', '.join(found[:5])}.", "Give more of the id.")
-
-
-def _has_images(message: Message) -> bool:
-    shown = message.result.images if message.result else message.parts
-    return any(isinstance(part, Image) for part in shown)
 
 
 def _emptied(message: Message) -> MessageOverride:

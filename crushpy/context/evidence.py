@@ -147,7 +147,7 @@ def _requests(
     for number in [0, *range(len(asked) - 1, 0, -1)] if asked else []:
         short = min(request_limit, SHORT_QUOTE_TOKENS)
         for most in (request_limit, short) if number else (request_limit, room // 2, room // 4):
-            block = _quoted(asked[number], most, count)
+            block = element("request", quoted(asked[number].text, most, count, asked[number].id))
             cost = count(block) + 1
             if spent + cost <= (
                 share if number and most > SHORT_QUOTE_TOKENS and cost > 2 * SHORT_QUOTE_TOKENS else room
@@ -156,10 +156,6 @@ def _requests(
                 spent += cost
                 break
     return kept, spent
-
-
-def _quoted(request: facts.Quote, limit: int, count: Count) -> str:
-    return element("request", quoted(request.text, limit, count, request.id))
 
 
 def _first_reply(reply: facts.Quote, limit: int, count: Count) -> str:

@@ -131,7 +131,8 @@ def command_of(
         text, background, note = shown.command.strip(), False, shown.note
         if not text:
             return None
-    elif call.name == "job_output" and shown is not None and _has_ended(shown, result):
+    elif call.name == "job_output" and shown is not None and (result.is_error or shown.exit_code == 0):
+        # A killed one neither failed nor succeeded.
         text, background, note = shown.command.strip(), False, shown.note
         job = (str(call.args.get("job_id", "")), text)
         if not text or job in ended_jobs:
@@ -142,10 +143,6 @@ def command_of(
     exit_code = shown.exit_code if shown else None
     output = shown.output if shown else result.text
     return Command(text, result.is_error, exit_code, output, number, background, note)
-
-
-def _has_ended(shown: Terminal, result: ToolResult) -> bool:
-    return result.is_error or shown.exit_code == 0  # a killed one neither failed nor succeeded
 
 
 def touched(messages: Sequence[Message]) -> list[Touched]:

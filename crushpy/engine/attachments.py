@@ -147,7 +147,10 @@ async def load_pictures(
                 image = await asyncio.to_thread(_load, name, cwd, limits())
                 room -= image.info.size
                 if room < 0:
-                    raise _too_much(name)
+                    text = (
+                        f"With {one_line(name)} the pictures of this prompt exceed {MAX_TOTAL_BYTES:,} bytes."
+                    )
+                    raise UsageError(text, "Send some of them with the next prompt.")
                 found.append(image)
             except UsageError as error:
                 if problems is None:
@@ -162,13 +165,6 @@ def _load(name: str, cwd: Path, limits: ImageLimits) -> Image:
         path = path.expanduser()
     raw = read_picture(cwd / path, one_line(name))
     return scale_image(raw, encodable(path.name), limits).image
-
-
-def _too_much(name: str) -> UsageError:
-    return UsageError(
-        f"With {one_line(name)} the pictures of this prompt exceed {MAX_TOTAL_BYTES:,} bytes.",
-        "Send some of them with the next prompt.",
-    )
 
 
 def mentioned(text: str) -> list[str]:

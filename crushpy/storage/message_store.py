@@ -197,7 +197,7 @@ class CallStore(Subject):
 
         def write() -> None:
             if start is not None:
-                append_audit(self._db, start.decided.root_id, start.decided.entries)
+                append_audit(self._db, start.root_id, [start.decided])
                 session_rows.begin_call(self._db, session_id, start.message_id, start.call, start.at)
             known = {message.id: facts} if facts is not None else {}
             session_rows.append_messages(self._db, session_id, message, facts=known)

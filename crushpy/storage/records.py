@@ -1,6 +1,5 @@
 """What storage takes and gives: frozen data and its own error. Light: knows neither SQLModel nor SQLite."""
 
-from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -179,20 +178,14 @@ class AuditEntry(Data, frozen=True):
     call_id: str = ""
 
 
-class CallDecided(Data, frozen=True):
-    """What was decided about a call, for the audit."""
-
-    root_id: str
-    entries: Sequence[AuditEntry]
-
-
 class CallStart(Data, frozen=True):
     """The start of a call that changes nothing: stored with its result, since it has no effects."""
 
     message_id: str
     call: ToolCall
     at: float
-    decided: CallDecided
+    root_id: str
+    decided: AuditEntry
 
 
 class ServerReport(Data, frozen=True):

@@ -13,6 +13,7 @@ import msgspec
 
 from crushpy.core.messages import Data
 from crushpy.core.paths import private_dir
+from crushpy.security.private_files import read_stored
 from crushpy.undo.states import FileState, stored_path
 from crushpy.undo.workspace_index import Noticed
 from crushpy.util.processes import started_at, still_runs
@@ -90,12 +91,8 @@ def find_interrupted(folder: Path, root_id: str, workspace: str) -> list[Interru
     for file in folder.glob("*.json"):
         if _owner_runs(file):
             continue
-        try:
-            command = msgspec.json.decode(file.read_bytes(), type=RunningCommand)
-            seen = file.stat().st_mtime
-        except (OSError, msgspec.MsgspecError):
-            continue
-        if command.root_id == root_id or command.workspace == stored_path(workspace):
+        command, seen = read_stored(file, RunningCommand), _file_time(str(file), "st_mtime")
+        if command and (command.root_id == root_id or command.workspace == stored_path(workspace)):
             found.append(InterruptedCommand(command, seen, file, file.with_suffix(".index")))
     return sorted(found, key=lambda each: each.command.begun_at)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from support.stored import a_session, answered, replied, said
 
 from crushpy.core.messages import ToolCall
-from crushpy.storage.records import AuditEntry, CallDecided, CallStart
+from crushpy.storage.records import AuditEntry, CallStart
 from crushpy.storage.store import Store
 
 SIDE_BY_SIDE = 30
@@ -31,7 +31,7 @@ async def write_on(file: Path, session: str) -> None:
         print("finished", name, flush=True)
         read = ToolCall(f"{name}-read", "view", {"file_path": name})
         entry = AuditEntry("decision", {"tool": "view"}, session, read.id)
-        start = CallStart(reply, read, time.time(), CallDecided(session, [entry]))
+        start = CallStart(reply, read, time.time(), session, entry)
         await store.calls.finish(session, answered(read, read.id * 50), start)
         print("finished", read.id, flush=True)
 

@@ -13,7 +13,7 @@ from support.stored import a_session, answered, replied, said
 
 from crushpy.core.messages import ToolCall
 from crushpy.storage.audit_store import find_fault
-from crushpy.storage.records import AuditEntry, CallDecided, CallStart, StorageError
+from crushpy.storage.records import AuditEntry, CallStart, StorageError
 from crushpy.storage.store import Store
 
 HERE = Path(__file__).parent
@@ -57,7 +57,7 @@ async def test_a_call_that_changes_nothing_is_stored_in_one_go(store: Store) -> 
     results = [answered(call, call.id) for call in MANY]
 
     def begun(call: ToolCall) -> CallStart:
-        return CallStart(reply.id, call, 1.0, CallDecided(info.id, [decided(info.id, call)]))
+        return CallStart(reply.id, call, 1.0, info.id, decided(info.id, call))
 
     pairs = list(zip(MANY, results, strict=True))
     await asyncio.gather(*(store.calls.finish(info.id, result, begun(call)) for call, result in pairs))

@@ -302,7 +302,7 @@ def _described(tree: Worktree, head: str) -> str:
     repository = Path(tree.common_dir)
     words = ("diff", "--no-ext-diff", "--no-textconv", "--no-color")
     files = run_git(repository, *words, "--stat=100", "--stat-count=50", tree.base, head).rstrip()
-    diff = run_git(repository, *words, tree.base, head, most=MAX_DIFF_CHARS)
+    diff = run_git(repository, *words, tree.base, head)[:MAX_DIFF_CHARS]
     more = "\n[... cut; `git diff` of the branch shows all of it ...]" if len(diff) >= MAX_DIFF_CHARS else ""
     return (
         f"What it changed is on the branch {tree.branch}, and merged nowhere "
@@ -340,9 +340,9 @@ def git_succeeds(folder: Path, *words: str, filters: Sequence[str] = ()) -> bool
     return True
 
 
-def run_git(folder: Path, *words: str, filters: Sequence[str] = (), most: int = -1) -> str:
-    """The output of git, at most `most` characters. Raises `GitFailed`."""
-    done = call_git(folder, *words, filters=filters, most=most)
+def run_git(folder: Path, *words: str, filters: Sequence[str] = ()) -> str:
+    """The output of git. Raises `GitFailed`."""
+    done = call_git(folder, *words, filters=filters)
     if done.returncode:
         raise _failed(done)
     return done.stdout
@@ -355,29 +355,19 @@ def _failed(done: subprocess.CompletedProcess[str]) -> GitFailed:
     return GitFailed(clean(next(iter((*told, *lines)), "")) or f"git exited with {done.returncode}")
 
 
-def call_git(
-    folder: Path, *words: str, filters: Sequence[str] = (), most: int = -1
-) -> subprocess.CompletedProcess[str]:
+def call_git(folder: Path, *words: str, filters: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
     """Runs git. `filters`: the known ones to disable, for commands that read files."""
-    environment = {**git_environment(filters), "LC_ALL": "C"}
-    process = subprocess.Popen(
-        git_command(folder, *words),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment,
-        text=True,
-        errors="surrogateescape",
-        start_new_session=True,  # Ctrl-C must not interrupt a commit
-    )
-    with process:
-        if most >= 0 and process.stdout is not None:
-            text = process.stdout.read(most)
-            process.kill()
-            return subprocess.CompletedProcess(words, 0, text, "")
-        try:
-            text, complaint = process.communicate(timeout=GIT_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            raise GitFailed(f"git {words[0]} took more than {GIT_TIMEOUT_S} s") from None
-    return subprocess.CompletedProcess(words, process.returncode, text, complaint)
+    try:
+        return subprocess.run(
+            git_command(folder, *words),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env={**git_environment(filters), "LC_ALL": "C"},
+            text=True,
+            errors="surrogateescape",
+            start_new_session=True,  # Ctrl-C must not interrupt a commit
+            timeout=GIT_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise GitFailed(f"git {words[0]} took more than {GIT_TIMEOUT_S} s") from None

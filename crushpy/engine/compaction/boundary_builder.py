@@ -28,7 +28,6 @@ from crushpy.engine.compaction.draft import (
     Declined,
     Rehearsal,
     SummaryReview,
-    child_of,
     leaves_no_room,
     summary_source,
 )
@@ -36,7 +35,7 @@ from crushpy.engine.compaction.preparation import Preparations
 from crushpy.engine.compaction.summarizer import Summarizer, Summary
 from crushpy.engine.compaction.window import WindowState
 from crushpy.engine.event_bus import ProgressReporter
-from crushpy.engine.session.session import LoadedSession, result_message
+from crushpy.engine.session.session import LoadedSession, child_of, result_message
 from crushpy.security.redact import redact
 from crushpy.util.uncancellable import uncancellable
 

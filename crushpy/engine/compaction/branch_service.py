@@ -16,13 +16,13 @@ from crushpy.core.events import BranchOpened, BranchReturned
 from crushpy.core.ids import new_id
 from crushpy.core.messages import BranchReport, Message, Note, ToolResult, Usage
 from crushpy.engine.agents.scope import AgentScope
-from crushpy.engine.compaction.draft import child_of
 from crushpy.engine.compaction.evidence_sources import stored_facts
 from crushpy.engine.compaction.preparation import Preparations
 from crushpy.engine.compaction.window import ContextView
 from crushpy.engine.session.session import (
     LoadedSession,
     OpenBranch,
+    child_of,
     load_session,
     note_message,
     result_message,

@@ -19,7 +19,7 @@ from crushpy.context.standing_rules import CarriedRules
 from crushpy.core.boundary import FactCount, carried_share, of_this_boundary, prose_share
 from crushpy.core.events import BoundaryCommitted, Notice, ReviewDone, ReviewNeeded
 from crushpy.core.ids import new_id
-from crushpy.core.messages import Data, LoadedText, MessageOverride, Note, Seed, ToolResult, Usage
+from crushpy.core.messages import Data, LoadedText, MessageOverride, Note, Seed, ToolResult
 from crushpy.core.templates import Template
 from crushpy.engine.agents.scope import AgentScope, Emit
 from crushpy.engine.compaction.evidence_sources import load_ledger, take_snapshot
@@ -31,13 +31,10 @@ from crushpy.engine.hooks import HookEvent
 from crushpy.engine.nested_rules import NestedRules
 from crushpy.security.redact import redact
 from crushpy.settings.schema import Compaction
-from crushpy.storage.records import SessionInfo
 from crushpy.tools.errors import ToolError
 
 MAX_HOOK_LINES, MAX_HOOK_CHARS = 20, 400
 """Of the evidence that hooks add."""
-AUTOMATIC_TRIGGERS = ("auto", "fallback")
-"""Boundaries that crushpy makes by itself: the circuit breaker judges them."""
 
 
 class BoundaryOptions(Data, frozen=True):
@@ -305,27 +302,6 @@ class BoundaryPlanner:
             template=options.template,
             sent=self._view.prefix_request(len(parts.head) + len(parts.middle)) if by_vendor else None,
         )
-
-
-def child_of(parent: SessionInfo, now: float, trigger: str = "") -> SessionInfo:
-    """The session that continues `parent`, with everything that is carried over."""
-    breaker = parent.breaker
-    if trigger in AUTOMATIC_TRIGGERS:
-        breaker = msgspec.structs.replace(breaker, unjudged=True)
-    return msgspec.structs.replace(
-        parent,
-        id=new_id(),
-        parent_id=parent.id,
-        kind="continuation",
-        generation=parent.generation + 1,
-        created_at=now,
-        updated_at=now,
-        ended_at=None,
-        end_reason="",
-        message_count=0,
-        usage=Usage(),
-        breaker=breaker,
-    )
 
 
 class Verdict(Data, frozen=True):

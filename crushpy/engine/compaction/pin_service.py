@@ -103,7 +103,7 @@ class PinService:
         return await self._add_said(found)
 
     async def _add_said(self, message: Message) -> PinView:
-        text = _said(message)
+        text = encodable((message.result.text if message.result else message.text).strip())
         if not text:
             raise UsageError(f"message {message.id} has no text that could be pinned")
         return await self._add(Pin(0, "message", text, message.id, time.time()))
@@ -174,7 +174,8 @@ class PinService:
         await asyncio.to_thread(self._gauge.load)
         while True:
             pins = await self._pins()
-            same = next((one for one in pins if (one.kind, one.text, one.source) == _what(pin)), None)
+            what = pin.kind, pin.text, pin.source
+            same = next((one for one in pins if (one.kind, one.text, one.source) == what), None)
             if same is not None:
                 raise UsageError(f"this is pinned already, as number {same.number}")
             if len(pins) >= MAX_PINS:
@@ -237,10 +238,6 @@ class PinService:
         )
 
 
-def _what(pin: Pin) -> tuple[str, str, str]:
-    return pin.kind, pin.text, pin.source
-
-
 def _read(path: str, shown: str) -> str:
     try:
         raw = read_regular(Path(path), shown)
@@ -255,13 +252,5 @@ def _read(path: str, shown: str) -> str:
 
 
 def _ends(text: str) -> str:
-    return (
-        text
-        if len(text) <= MAX_FILE_CHARS
-        else f"{text[: MAX_FILE_CHARS // 2]}\n{text[-MAX_FILE_CHARS // 2 :]}"
-    )
-
-
-def _said(message: Message) -> str:
-    """The prose of a message, or of a tool message the result text."""
-    return encodable((message.result.text if message.result else message.text).strip())
+    half = MAX_FILE_CHARS // 2
+    return text if len(text) <= MAX_FILE_CHARS else f"{text[:half]}\n{text[-half:]}"

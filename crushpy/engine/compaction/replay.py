@@ -25,11 +25,12 @@ from crushpy.context.standing_rules import RulePhrases, carry_rules
 from crushpy.core.boundary import FactCount, StoredBoundary, of_this_boundary
 from crushpy.core.messages import Data, Message, MessageOverride, Seed, Todo, TodoList, Usage
 from crushpy.core.templates import Templates
-from crushpy.engine.compaction.draft import child_of, leaves_no_room, limits_of
+from crushpy.engine.compaction.draft import leaves_no_room, limits_of
 from crushpy.engine.compaction.gauge import Gauge
 from crushpy.engine.compaction.rule_service import rule_phrases
 from crushpy.engine.compaction.window import CircuitBreaker, Thresholds
 from crushpy.engine.models import Models
+from crushpy.engine.session.session import child_of
 from crushpy.llm.protocol import Request
 from crushpy.security.redact import Redactor
 from crushpy.settings.schema import PositiveInt, Settings, Threshold

@@ -3,13 +3,12 @@
 from collections.abc import Callable
 from typing import Any, cast
 
-from crushpy.core.access import Access
 from crushpy.core.errors import CrushpyError
 from crushpy.engine.approvals import Ruling
 from crushpy.engine.turn.call_observer import ObservedCall
 from crushpy.permissions.decision import Decision
 from crushpy.security.redact import Redactor
-from crushpy.storage.records import AuditEntry, CallDecided, DatabaseLost, StorageError
+from crushpy.storage.records import AuditEntry, DatabaseLost, StorageError
 from crushpy.storage.store import Store
 from crushpy.util.login import login_name
 
@@ -27,12 +26,15 @@ class AuditTrail:
         self._store = store
         self._root_id = root_id
 
-    def entry(self, watched: ObservedCall, ruling: Ruling) -> CallDecided:
+    def entry(self, watched: ObservedCall, ruling: Ruling) -> AuditEntry:
         """The record of a decision."""
         decision = watched.decision
         body: dict[str, Any] = {
             "tool": watched.call.name,
-            "touches": [_touched(access) for access in watched.accesses[:STORED_PARTS]],
+            "touches": [
+                {"tool": one.tool, "kind": one.kind, "value": one.value, "writes": one.writes}
+                for one in watched.accesses[:STORED_PARTS]
+            ],
             "verdict": decision.verdict,
             "by": decision.by,
             "user": login_name(),
@@ -45,22 +47,16 @@ class AuditTrail:
         if watched.task:
             body["task"] = watched.task
         safe = _redacted(body, Redactor().text)
-        entry = AuditEntry("decision", safe, watched.session_id, watched.call.id)
-        return CallDecided(self._root_id, (entry,))
+        return AuditEntry("decision", safe, watched.session_id, watched.call.id)
 
     async def record(self, watched: ObservedCall, ruling: Ruling) -> None:
-        decided = self.entry(watched, ruling)
         try:
-            await self._store.audit.append(decided.root_id, decided.entries)
+            await self._store.audit.append(self._root_id, [self.entry(watched, ruling)])
         except CrushpyError as error:
             raise (DatabaseLost if isinstance(error, DatabaseLost) else StorageError)(
                 f"{watched.call.name} was not run: the decision could not be recorded. {error.message}",
                 error.hint,
             ) from error
-
-
-def _touched(access: Access) -> dict[str, Any]:
-    return {"tool": access.tool, "kind": access.kind, "value": access.value, "writes": access.writes}
 
 
 def _part(part: Decision) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from crushpy.core.ids import new_id
 from crushpy.core.messages import Data, Message, Note, ToolResult, Usage
 from crushpy.engine.session.session import (
     LoadedSession,
+    child_of,
     load_open_branches,
     load_session,
     note_message,
@@ -48,18 +49,12 @@ async def fork_session(
     point = await (_at_message(store, source, at, before=before) if at else _at_end(store, source))
     now = time.time()
     info = msgspec.structs.replace(
-        source,
+        child_of(source, now),
         id=fork_id or new_id(),
         parent_id=point.parent.id,
-        kind="fork",
+        kind=FORK,
         generation=point.viewed.info.generation,
         system=point.viewed.info.system,
-        created_at=now,
-        updated_at=now,
-        ended_at=None,
-        end_reason="",
-        message_count=0,
-        usage=Usage(),
     )
     tail = tuple(message.id for message in point.history)
     overrides = tuple(override for override in point.viewed.overrides if override.message_id in set(tail))

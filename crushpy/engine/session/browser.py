@@ -164,8 +164,8 @@ class SessionBrowser:
                 await self.store.leases.release(session_id)
             raise
         if self._outputs is not None:
-            folders = [self._outputs / session_id for session_id in sessions if session_id.isalnum()]
-            await asyncio.to_thread(_remove, folders)
+            for session_id in filter(str.isalnum, sessions):
+                await asyncio.to_thread(shutil.rmtree, self._outputs / session_id, ignore_errors=True)
         if self._undo is not None:
             await forget_contents(self.store, self._undo, hashes, {session.cwd for session in found})
 
@@ -334,8 +334,3 @@ class SessionBrowser:
 
         report = page or PageReport(keep_secrets=keep_secrets)
         return await export_page(self.store, self.tree, session_id, report)
-
-
-def _remove(folders: list[Path]) -> None:
-    for folder in folders:
-        shutil.rmtree(folder, ignore_errors=True)

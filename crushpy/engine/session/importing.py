@@ -16,8 +16,7 @@ from crushpy.core.boundary import StoredBoundary
 from crushpy.core.errors import CrushpyError
 from crushpy.core.ids import new_id
 from crushpy.core.messages import Data, Message, Seed
-from crushpy.engine.compaction.draft import child_of
-from crushpy.engine.session.session import title_of
+from crushpy.engine.session.session import child_of, title_of
 from crushpy.importers.foreign import (
     SUB_AGENT,
     ForeignSession,

@@ -19,7 +19,9 @@ async def recall(
         return await _one(store, session_id, message_id)
     shown = in_view()
     try:
-        words = await _as_stored(store, session_id, query)
+        # Paths below the working directory are relative, as the model mostly writes them.
+        here = (await store.sessions.find(session_id)).cwd.rstrip("/")
+        words = query.replace(f"{here}/", "") or query if here else query
         hits = await store.search.find(words, within=session_id, limit=MAX_HITS + len(shown))
     except UsageError as error:
         return str(error)
@@ -31,12 +33,6 @@ async def recall(
         f"[{hit.role} {hit.message_id}, session {hit.session_id}]\n{own_words(hit.snippet)}" for hit in fresh
     ]
     return "\n\n".join(blocks) + "\n\nread one whole with recall(message_id=...)"
-
-
-async def _as_stored(store: Store, session_id: str, query: str) -> str:
-    """Makes paths below the working directory relative, as the model mostly writes them."""
-    here = (await store.sessions.find(session_id)).cwd.rstrip("/")
-    return query.replace(f"{here}/", "") or query if here else query
 
 
 async def _one(store: Store, session_id: str, message_id: str) -> str:

@@ -400,6 +400,27 @@ def _without_foreign_usage(messages: list[Message], last: str) -> list[Message]:
     return [msgspec.structs.replace(one, usage=None) for one in messages[:foreign]] + messages[foreign:]
 
 
+def child_of(parent: SessionInfo, now: float, trigger: str = "") -> SessionInfo:
+    """The session that continues `parent`, with everything that is carried over."""
+    breaker = parent.breaker
+    if trigger in ("auto", "fallback"):  # crushpy made it by itself: the circuit breaker judges it
+        breaker = msgspec.structs.replace(breaker, unjudged=True)
+    return msgspec.structs.replace(
+        parent,
+        id=new_id(),
+        parent_id=parent.id,
+        kind="continuation",
+        generation=parent.generation + 1,
+        created_at=now,
+        updated_at=now,
+        ended_at=None,
+        end_reason="",
+        message_count=0,
+        usage=Usage(),
+        breaker=breaker,
+    )
+
+
 def result_message(result: ToolResult) -> Message:
     return Message(id=new_id(), role="tool", parts=(result,), created_at=time.time())
 

@@ -203,8 +203,8 @@ class ToolRunner:
             self._session.info.id, one.message.id, one.call, accesses, one.decision, self._task
         )
         if observed.only_reads:
-            decided = self._audit.entry(observed, ruling)
-            one.start = CallStart(one.message.id, one.call, time.time(), decided)
+            root, decided = self._session.info.root_id, self._audit.entry(observed, ruling)
+            one.start = CallStart(one.message.id, one.call, time.time(), root, decided)
         else:
             await self._audit.record(observed, ruling)
         if ruling.ended:
