@@ -7,6 +7,7 @@ from asking import appears, armed, bash, write
 from driving import Driven, Start, start
 from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
+from textual import events
 
 from crushpy.tui.widgets import grace_period
 
@@ -188,6 +189,21 @@ async def test_tab_changes_the_command_which_is_judged_again(
         await app.sees("Made.")
     assert (workspace / "made-too").exists() and not (workspace / "made").exists()
     assert "The user changed the command before it ran: touch made-too" in str(llm.requests[-1].body)
+
+
+async def test_a_command_typed_quickly_at_a_question_runs(start: Start, llm: ScriptedLLM) -> None:
+    llm.script(bash("git push origin main"), "Done.")
+    async with start() as app:
+        await app.say("do it")
+        await armed(app)
+        question = app.approval
+        for letter in "/status":  # faster than the draft can take it
+            app.app.post_message(events.Key(letter, letter))
+        app.app.simulate_key("enter")
+        await app.sees("Status", "files read")
+        await app.press("escape")
+        assert app.approval is question and not app.chat.prompt.draft
+        await app.press("escape")
 
 
 async def test_a_question_mark_explains_the_command(start: Start, llm: ScriptedLLM) -> None:

@@ -136,7 +136,8 @@ class ChatHost(TranscriptScreen):
         if typed == "\x7f":
             self.prompt.action_delete_left()
         elif typed == "\r":
-            self.prompt.action_submit()
+            if self.prompt.draft.strip():
+                self.prompt.action_submit()
         else:
             self.prompt.paste_text(typed)
 

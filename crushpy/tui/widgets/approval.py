@@ -496,10 +496,11 @@ class ApprovalPanel(Vertical, can_focus=True):
             if event.key == "escape":
                 event.stop()
                 self.focus()
-        elif event.key == "enter" and self._has_draft():
+        elif event.key == "enter" and (self._has_draft() or not self.has_class(ARMED)):
             event.stop()
             event.prevent_default()
-            self._pass_on("\r")
+            self._pass_on("\r")  # letters before it may still be on their way to the draft
+            self._grace.restart()
         elif self._grace.decides(event, self._choices.keys()):
             event.stop()
             event.prevent_default()
