@@ -6,7 +6,7 @@ from crushpy.context import facts
 from crushpy.context.earlier_notes import bullets, contains_note
 from crushpy.context.ledger import Ledger
 from crushpy.context.loaded import FACT_KINDS
-from crushpy.core.boundary import LINEAGE, Boundary, FactCount
+from crushpy.core.boundary import LINEAGE, Boundary, FactCount, of_this_boundary
 from crushpy.core.messages import Message
 
 OWN_KINDS = ("paths", "commands", "failures", "todos", "requests", "notes", "rules", "pins")
@@ -78,6 +78,15 @@ def lineage_words(boundary: Boundary) -> str:
     ]
     total, carried = boundary.lineage
     return f"{carried}/{total}" + (f" ({', '.join(named)})" if named else "") if total else ""
+
+
+def fact_words(facts: Mapping[str, FactCount]) -> str:
+    """How many facts of each kind are carried, of those of the summarised messages."""
+    return ", ".join(
+        f"{kind} {carried}/{total} ({prose} in prose)"
+        for kind, (total, prose, carried) in of_this_boundary(facts).items()
+        if total
+    )
 
 
 def covered(fact: str, carried: str) -> bool:

@@ -13,7 +13,7 @@ from textual.content import Content
 from textual.widgets import Static, Tree
 from textual.widgets.tree import TreeNode
 
-from crushpy.context.coverage import lineage_words, tokens_words
+from crushpy.context.coverage import fact_words, lineage_words, tokens_words
 from crushpy.core import messages
 from crushpy.core.boundary import BRANCH, KEEPS_CONTEXT, RETURN, StoredBoundary, of_this_boundary
 from crushpy.core.errors import CrushpyError
@@ -79,13 +79,10 @@ def _boundary(boundary: StoredBoundary) -> list[Content]:
     lines = [_heading(f"Compacted: {boundary.trigger}{undone}")]
     estimated = "" if boundary.reported_after is not None else " (estimated)"
     lines.append(Content(f"{tokens_words(boundary, boundary.reported_after) or 'unknown'} tokens{estimated}"))
-    if words := coverage_words(boundary):
-        kinds = ", ".join(
-            f"{kind} {carried}/{total} ({prose} in prose)"
-            for kind, (total, prose, carried) in boundary.facts.items()
-            if total
-        )
-        lines.append(Content(f"{words} carried: {kinds}"))
+    if words := fact_words(boundary.facts):
+        lines.append(Content(f"Facts carried: {words}"))
+    if words := lineage_words(boundary):
+        lines.append(Content(f"Since the start: {words}"))
     edited = boundary.summary_source == "edited"
     by = "agent" if edited and boundary.trigger == "agent" else boundary.summary_source or "none"
     made = "no summary" if by == "none" else f"summary by {'model' if by == 'edited' else by}"

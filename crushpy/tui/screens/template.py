@@ -11,6 +11,7 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static, TextArea
 
+from crushpy.context.coverage import fact_words
 from crushpy.core.errors import CrushpyError
 from crushpy.core.templates import NAMES, TemplateProblem, Templates
 from crushpy.engine.compaction.draft import Rehearsal
@@ -235,11 +236,7 @@ def _outcome(outcome: Rehearsal | None) -> Content:
     """What compaction with this text would carry over from the current session."""
     if outcome is None:
         return Content("The session is too short to compact.")
-    facts = ", ".join(
-        f"{kind} {carried}/{total} ({prose} in prose)"
-        for kind, (total, prose, carried) in outcome.coverage.items()
-        if total
-    )
+    facts = fact_words(outcome.coverage)
     lines = [
         Content.styled("Preview: nothing was changed. Compacting now would give:", "bold"),
         Content(

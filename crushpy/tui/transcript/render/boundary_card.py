@@ -53,7 +53,7 @@ def draw_boundary_card(item: BoundaryItem, canvas: Canvas, margin: Margin, *, op
         canvas.prose([[(f"{kept[:1].upper()}{kept[1:]}", headline)]], inside, palette.text)
     after = boundary.tokens_after if item.reported is None else item.reported
     _strips(boundary.tokens_before, after, canvas, inside)
-    since = since and f"since the start {since} facts"
+    since = since and f"facts since the start: {since}"
     for words in (why, since, _figures(boundary, item.reported), _origin(boundary)):
         if words:
             canvas.prose([[(words, palette.muted)]], inside, palette.text)
