@@ -1,14 +1,16 @@
 """Language servers: what results gain after edits, the tool `lsp`, and servers that misbehave."""
 
+import json
 import os
 import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from extensions.test_skills import results
-from scripted_llm.replies import Call, Reply
+from scripted_llm.replies import Call, Reply, Stall
 from scripted_llm.server import ScriptedLLM
 from support.command import Cli
 from support.headless import Run, Start, until
@@ -236,3 +238,132 @@ def test_ruff_and_basedpyright_are_understood(
     assert found[2] == "a.py:4: def foo() -> str:"
     assert {"b.py:1: from a import foo", "b.py:5: return foo()"} < set(found[3].splitlines())
     assert found[4] == "b.py:4: def bar() -> str:  (bar)"
+
+
+@pytest.mark.parametrize("form", ["unversioned", "pull"])
+def test_servers_that_name_no_version_or_are_asked_are_heard(
+    run: Run, llm: ScriptedLLM, serve: Serve, form: str
+) -> None:
+    serve(form)
+    steps = edit(("b = 1", "bad new")), edit(("bad new", "fine")), edit(("old bad line", "fine"))
+    found = [said(one) for one in go(run, llm, *steps)[1:]]
+    assert found[0][0].endswith(": 1 new problem (1 from before)") and "bad new is bad" in found[0][1]
+    assert found[1][0].endswith(": no new problems (1 from before)") and found[2][0].endswith(": clean")
+
+
+def test_without_a_version_an_answer_about_the_text_before_is_never_clean(
+    run: Run, llm: ScriptedLLM, serve: Serve, workspace: Path
+) -> None:
+    """It repeats what it said before the edit, works for longer than the time that confirms an answer, and
+    reads nothing meanwhile."""
+    (workspace / "a.py").write_text("b = 1\n")
+    serve("unversioned", "stale", "late=1", wait=0.7)
+    wait = Reply(calls=[Call("bash", {"command": "sleep 5"})])
+    found = go(run, llm, edit(("b = 1", "bad b")), wait)
+    assert "not known yet" in said(found[1])[0] and "clean" not in found[1]
+    assert "1 new problem" in said(found[2])[0]
+
+
+def test_two_crushpys_in_one_project_have_a_server_each(
+    start: Start, llm: ScriptedLLM, serve: Serve, workspace: Path, tmp_path: Path
+) -> None:
+    token = f"token={tmp_path}"
+    serve(token)
+    (workspace / "b.py").write_text("b = 1\n")
+
+    def answer(body: dict[str, Any]) -> Reply:
+        sent = json.dumps(body["messages"])
+        file = "b.py" if "work on b" in sent else "a.py"
+        done = sum(one["role"] == "tool" for one in body["messages"])
+        steps = [Reply(calls=[Call("view", {"file_path": file})]), edit(("b = 1", f"bad {file}"), file=file)]
+        hold = Reply(calls=[Call("bash", {"command": "while test ! -e go; do sleep 0.1; done"})])
+        return [*steps, hold, Reply("Done.")][done]
+
+    llm.always(answer)
+    live = [start("--yolo", f"work on {name}") for name in "ab"]
+    until(lambda: len(servers(token)) >= 2, "both servers run")
+    (workspace / "go").touch()
+    assert [one.process.wait(60) for one in live] == [0, 0]
+    for name in "ab":
+        last = [one for one in llm.requests if f"work on {name}" in json.dumps(one.body["messages"])][-1]
+        sent = [one["content"] for one in last.body["messages"] if one["role"] == "tool"]
+        assert "1 new problem" in said(sent[1])[0] and f"bad {name}.py is bad" in sent[1]
+    until(lambda: not servers(token), "both have ended")
+
+
+def test_a_renamed_folder_is_not_known_and_ends_nothing(
+    start: Start, llm: ScriptedLLM, serve: Serve, workspace: Path, tmp_path: Path
+) -> None:
+    token, moved = f"token={tmp_path}", workspace.with_name("renamed")
+    serve(token)
+    asked = Call("lsp", {"action": "diagnostics", "file_path": "a.py"})
+    hold = Stall(Reply(calls=[Call("view", {"file_path": "a.py"}), asked]), after=0)
+    llm.script(VIEW, edit(("b = 1", "bad b")), hold, "Done.")
+    live = start("--yolo", "go")
+    until(lambda: len(llm.requests) == 3, "the edit is reported")
+    workspace.rename(moved)
+    try:
+        llm.release()
+        assert live.process.wait(60) == 0
+    finally:
+        moved.rename(workspace)
+    last = results(llm)
+    assert "1 new problem" in last[1] and "clean" not in last[3]
+    assert "a.py cannot be read: no such file" in last[3] and not servers(token)
+
+
+def test_a_sub_agent_shares_the_server_and_a_worktree_has_its_own(
+    run: Run, llm: ScriptedLLM, serve: Serve, workspace: Path, tmp_path: Path
+) -> None:
+    token = f"token={tmp_path}"
+    serve(token)
+    running: list[int] = []
+
+    def answer(body: dict[str, Any]) -> Reply:
+        running.append(len(servers(token)))
+        own = "SUBTASK" in json.dumps(body["messages"][:2]) and "start with" not in str(body["messages"][1])
+        done = sum(one["role"] == "tool" for one in body["messages"])
+        change = edit(("c = 1", "bad c")) if own else edit(("b = 1", "bad b"))
+        task = Reply(calls=[Call("task", {"prompt": "SUBTASK: edit c"})])
+        steps = [VIEW, change, Reply("Done.")] if own else [VIEW, change, task, Reply("Done.")]
+        return steps[min(done, len(steps) - 1)]
+
+    llm.always(answer)
+    assert run("--yolo", "start with b").code == 0
+    sent = [json.dumps(one.body["messages"]) for one in llm.requests]
+    assert any("bad c is bad" in one for one in sent) and max(running) == running[-1] > 0
+
+
+def test_a_file_outside_obeys_the_path_rules(
+    run: Run, llm: ScriptedLLM, serve: Serve, workspace: Path, tmp_path: Path
+) -> None:
+    outside = tmp_path / "elsewhere" / "x.py"
+    outside.parent.mkdir()
+    outside.write_text("bad outside\n")
+    (workspace / "link.py").symlink_to(outside)
+    serve()
+    for flags in ((), ("--yolo",)):
+        calls = [
+            Call("lsp", {"action": "diagnostics", "file_path": path})
+            for path in (str(outside), "link.py", "../elsewhere/x.py")
+        ]
+        llm.script(Reply(calls=[*calls, Call("grep", {"pattern": "bad", "path": str(outside)})]), "Done.")
+        run(*flags, "go")
+        *asked, grepped = results(llm)
+        for one in asked:
+            assert "bad outside is bad" not in one
+            assert ("permission" in one.lower()) == ("permission" in grepped.lower()), (one, grepped)
+        assert all("know only files of the workspace" in one for one in asked) == bool(flags)
+
+
+def test_doctor_shows_which_languages_would_work(cli: Cli, serve: Serve, home: Path) -> None:
+    serve(trust=False)
+    with (home / "config.toml").open("a") as config:
+        config.write('".zig" = ["no-such-server --stdio"]\n')
+    shown = cli("doctor").stdout
+    assert (
+        f".py .pyi: {sys.executable}" in shown and ".zig: no-such-server --stdio is not on the PATH" in shown
+    )
+    assert "not trusted, so none is used" in shown
+    assert cli("trust").returncode == 0
+    assert "not trusted, so none is used" not in cli("doctor").stdout

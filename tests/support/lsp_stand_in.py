@@ -12,6 +12,11 @@ from typing import Any
 WORDS = dict(word.partition("=")[::2] for word in sys.argv[1:])
 
 HELD: list[bytearray] = []
+PULLED: dict[str, list[dict[str, Any]]] = {}
+REFUSED: list[str] = []
+
+
+TEXTS: dict[str, str] = {}
 
 
 def note(text: str) -> None:
@@ -37,7 +42,12 @@ def publish(uri: str, version: int | None, text: str) -> None:
     if "many" in WORDS:
         found += [problem(n, f"problem number {n} of many") for n in range(100_000)] if "bad" in text else []
     params: dict[str, Any] = {"uri": uri, "diagnostics": found}
-    send({"method": "textDocument/publishDiagnostics", "params": params | {"version": version}})
+    if "unversioned" not in WORDS:
+        params["version"] = version
+    if "pull" in WORDS:
+        PULLED[uri] = found
+    else:
+        send({"method": "textDocument/publishDiagnostics", "params": params})
 
 
 def place(uri: str, line: int) -> dict[str, Any]:
@@ -57,7 +67,11 @@ def handle(message: dict[str, Any]) -> None:
         abilities = dict.fromkeys(
             ("definitionProvider", "referencesProvider", "workspaceSymbolProvider"), True
         )
+        if "pull" in WORDS:
+            abilities["diagnosticProvider"] = True
         send({"id": message["id"], "result": {"capabilities": abilities}})
+        said = {"type": 3, "message": "the stand-in is ready"}
+        send({"method": "window/logMessage", "params": said})
     elif method in ("textDocument/didOpen", "textDocument/didChange"):
         document = params["textDocument"]
         uri, version = document["uri"], document["version"]
@@ -70,8 +84,18 @@ def handle(message: dict[str, Any]) -> None:
             for other in (version - 1, version + 7, None):
                 publish(uri, other, "")
             return
+        if "stale" in WORDS:  # about the text before, again
+            publish(uri, version, TEXTS.get(uri, ""))
+        TEXTS[uri] = text
         time.sleep(float(WORDS.get("late", 0)) if "bad" in text else 0)
         publish(uri, version, text)
+    elif method == "textDocument/diagnostic":
+        uri = params["textDocument"]["uri"]
+        if uri not in REFUSED:  # once
+            REFUSED.append(uri)
+            send({"id": message["id"], "error": {"code": -32802, "message": "it changed meanwhile"}})
+        else:
+            send({"id": message["id"], "result": {"kind": "full", "items": PULLED[uri]}})
     elif method in ("textDocument/definition", "textDocument/references"):
         if "die_asked" in WORDS:
             sys.exit(3)
@@ -82,6 +106,8 @@ def handle(message: dict[str, Any]) -> None:
     elif method == "workspace/symbol":
         found = {"name": params["query"], "kind": 12, "location": place(WORDS["uri"], 0)}
         send({"id": message["id"], "result": [found]})
+    elif "id" in message and method:
+        send({"id": message["id"], "error": {"code": -32601, "message": "unknown"}})
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ import re
 import shlex
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any, cast
@@ -28,12 +28,12 @@ MAX_MESSAGE_BYTES = 64_000_000
 MAX_STARTS = 2
 """If it has ended so often, also for lack of memory, it is off."""
 START_TIMEOUT_S, DIAGNOSTICS_TIMEOUT_S, REQUEST_TIMEOUT_S, EXIT_TIMEOUT_S = 60.0, 60.0, 30.0, 1.0
-UNVERSIONED = ("typescript-language-server",)
-"""Servers whose diagnostics name no version, and count nevertheless."""
+SETTLE_S, PULLS = 0.3, 3
+"""Silence after which diagnostics that name no version count; how often it is asked for diagnostics."""
 _LENGTH = re.compile(rb"(?i)content-length: *(\d{1,9})\r\n")
 _LANGUAGES = {"py": "python", "pyi": "python", "rs": "rust", "ts": "typescript", "js": "javascript"}
 _REACT = {"tsx": "typescriptreact", "jsx": "javascriptreact"}
-_CAPABILITIES = {"textDocument": {"publishDiagnostics": {"versionSupport": True}}}
+_CAPABILITIES = {"textDocument": {"publishDiagnostics": {"versionSupport": True}, "diagnostic": {}}}
 
 
 class Diagnostic(msgspec.Struct, frozen=True):
@@ -48,10 +48,15 @@ class Diagnostic(msgspec.Struct, frozen=True):
         return self.range.get("start", {}).get("line", 0)
 
 
+_Diagnostics = tuple[Diagnostic, ...]
+
+
 class OpenDocument(msgspec.Struct):
     text: str
     version: int
     diagnostics: tuple[Diagnostic, ...] | None = None
+    unconfirmed: tuple[Diagnostic, ...] | None = None
+    """The last ones that name no version."""
 
 
 def read_source(path: str) -> str:
@@ -93,6 +98,7 @@ class LanguageServer:
         self._waiting: dict[object, asyncio.Future[Any]] = {}
         """Open requests, and versions of files whose diagnostics are not known, by number."""
         self._documents: dict[str, OpenDocument] = {}
+        self._names_versions = False
         self._locks = defaultdict[str, asyncio.Lock](asyncio.Lock)
         self.log, self.capabilities = Output(None), dict[str, Any]()
         self._opening: asyncio.Task[None] | None = None
@@ -188,6 +194,12 @@ class LanguageServer:
         if self._jobs is not None:
             await self._end(self._jobs, "")
 
+    async def restart(self) -> None:
+        """Ends it if it runs, and starts it, also if it was off."""
+        await self.stop()
+        self.off, self._ended = "", 0
+        await self.start()
+
     # --- messages -----------------------------------------------------------------------------------------
 
     def _send(self, message: Json) -> None:
@@ -220,11 +232,15 @@ class LanguageServer:
             message = msgspec.json.decode(body, type=dict[str, Any])
             method, params = str(message.get("method", "")), cast("Json", message.get("params") or {})
             if method == "textDocument/publishDiagnostics":
-                document = self._documents[path_of(params["uri"])]
-                default = document.version if self.name in UNVERSIONED else None
-                if params.get("version", default) == document.version:
-                    document.diagnostics = msgspec.convert(params["diagnostics"], tuple[Diagnostic, ...])
-                    self._settle(document.version, document.diagnostics)
+                document, version = self._documents[path_of(params["uri"])], params.get("version")
+                self._names_versions |= version is not None
+                if version == document.version or not self._names_versions:
+                    found = document.unconfirmed = msgspec.convert(params["diagnostics"], _Diagnostics)
+                    if not self._names_versions:
+                        spawn(self._confirm(document, found))
+                        return
+                    document.diagnostics = found
+                    self._settle(document.version, found)
             elif method and "id" in message:  # nothing that it asks for is granted
                 result = [None] * len(params["items"]) if method == "workspace/configuration" else None
                 self._send({"id": message["id"], "result": result})
@@ -240,6 +256,16 @@ class LanguageServer:
         answer = self._waiting.get(number)
         if answer is not None and not answer.done():
             answer.set_exception(result) if isinstance(result, ToolError) else answer.set_result(result)
+
+    async def _confirm(self, document: OpenDocument, found: tuple[Diagnostic, ...]) -> None:
+        """Diagnostics that name no version may be about an earlier text. They count if no others follow for
+        some time after the server has answered a request, and so has read all that precedes it."""
+        with suppress(ToolError, ConnectionError):  # that it is refused is an answer
+            await self.request("$/crushpy/sync", {}, DIAGNOSTICS_TIMEOUT_S)
+        await asyncio.sleep(SETTLE_S)
+        if document.unconfirmed is found and not self._names_versions:
+            document.diagnostics = found
+            self._settle(document.version, found)
 
     @asynccontextmanager
     async def ready_for(self, path: str) -> AsyncGenerator[None]:
@@ -280,5 +306,22 @@ class LanguageServer:
             known = self._documents.get(path)
             old = known.diagnostics if known and known.text == before else None
             if old is None and before is not None:
-                old = await self._answer(self.show(path, before), DIAGNOSTICS_TIMEOUT_S)
-            return old or (), await self._answer(self.show(path, text), DIAGNOSTICS_TIMEOUT_S)
+                old = await self._problems(path, before)
+            return old or (), await self._problems(path, text)
+
+    async def _problems(self, path: str, text: str) -> Sequence[Diagnostic]:
+        """What it says about this text: when it is asked, or by itself if it cannot be asked."""
+        version = self.show(path, text)
+        if not self.capabilities.get("diagnosticProvider"):
+            return await self._answer(version, DIAGNOSTICS_TIMEOUT_S)
+        params: Json = {"textDocument": {"uri": Path(path).as_uri()}}
+        problem: Exception | None = None
+        for _ in range(PULLS):  # it also refuses if anything changes meanwhile
+            try:
+                answer = await self.request("textDocument/diagnostic", params, DIAGNOSTICS_TIMEOUT_S / PULLS)
+                found = self._documents[path].diagnostics = msgspec.convert(answer["items"], _Diagnostics)
+                return found
+            except (ToolError, msgspec.MsgspecError, LookupError, TypeError) as error:
+                problem = error
+                await asyncio.sleep(SETTLE_S)
+        raise ToolError(f"{self.name} does not answer: {problem}")

@@ -19,7 +19,7 @@ from crushpy.security.redact import redact
 from crushpy.security.sanitize import clean, encodable, one_line
 from crushpy.settings.schema import LspSettings
 from crushpy.tools.base import Outcome, ToolContext
-from crushpy.tools.errors import ToolError
+from crushpy.tools.errors import ToolError, reason
 from crushpy.tools.files.locate import real_path
 from crushpy.tools.files.text_file import normalize, split_lines
 from crushpy.tools.grep import Matches
@@ -81,10 +81,9 @@ class LspHub:
         inside, suffix = Path(path).is_relative_to(self._root), Path(path).suffix
         return [(path, server) for endings, server in self._servers if inside and suffix in endings]
 
-    def describe(self) -> str:
-        """The servers, their state and the ends of their logs, as Markdown."""
-        rows = [f"**{one.name}**: {one.state}\n```\n{one.log.last.strip()}\n```" for _, one in self._servers]
-        return redact(clean("\n\n".join(rows)))
+    @property
+    def servers(self) -> list[LanguageServer]:
+        return [server for _, server in self._servers]
 
     async def close(self) -> None:
         for task in [task for edits in self._agents.values() for task in edits.pending.values()]:
@@ -147,7 +146,7 @@ class LspHub:
             except ConnectionError:
                 continue  # it is started again, until it is off
             except (ToolError, OSError) as error:
-                return Findings(unknown=f"not known: {one_line(str(error))}")
+                return Findings(unknown=f"not known: {one_line(reason(error))}")
 
     async def ask(self, args: LspArgs, context: ToolContext) -> Outcome:
         path = real_path(context, args.file_path)
@@ -155,7 +154,10 @@ class LspHub:
         if not keys:
             known = " ".join(one for endings, _ in self._servers for one in endings)
             raise ToolError(f"Language servers know only files of the workspace that end with {known}.")
-        text = await asyncio.to_thread(read_source, path)
+        try:
+            text = await asyncio.to_thread(read_source, path)
+        except OSError as error:
+            raise ToolError(f"{args.file_path} cannot be read: {reason(error)}") from None
         if args.action == "diagnostics":
             found = await asyncio.gather(*(self._examine(key, None) for key in keys))
             return Outcome("\n".join(self._lines(dict(zip(keys, found, strict=True)), "problem")))

@@ -13,6 +13,7 @@ from textual.widgets import Static
 from crushpy.core.messages import counted
 from crushpy.security.redact import redact
 from crushpy.security.sanitize import clean, one_line
+from crushpy.tools.errors import ToolError
 from crushpy.tui.actions.command_group import CommandGroup, RefusedCommand
 from crushpy.tui.items import ReplyItem
 from crushpy.tui.screens.choose import Choice
@@ -22,6 +23,7 @@ from crushpy.tui.textual_adapter import app_of, write_to_terminal
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from crushpy.extensions.lsp.language_server import LanguageServer
     from crushpy.tools.shell.jobs import RunningJob
     from crushpy.tui.transcript.render.canvas import Canvas
 
@@ -87,11 +89,26 @@ class OverviewCommands(CommandGroup):
         self.chat.transcript.add(ReplyItem(self.conversation.hooks.describe()))
 
     async def lsp(self, argument: str) -> None:
-        text = self.conversation.language_servers
-        if not text:
+        """Lists the servers; a chosen one shows its log, or is restarted."""
+        servers: Sequence[LanguageServer] = self.conversation.language_servers
+        if not servers:
             hint = "They need a trusted project, and a server on the PATH: see `crushpy doctor`."
             raise RefusedCommand("No language server is used here.", hint)
-        self.chat.transcript.add(ReplyItem(text))
+        rows = [Choice(f"log {n}", one.name, one.state) for n, one in enumerate(servers)]
+        rows += [Choice(f"restart {n}", f"Restart {one.name}") for n, one in enumerate(servers)]
+        chosen = await self.choose("Language servers", rows, "Enter shows the log of a server")
+        if chosen is None:
+            return
+        what, _, number = chosen.partition(" ")
+        one = servers[int(number)]
+        if what == "restart":
+            self.say(f"{one.name} is starting.")
+            try:
+                await one.restart()
+            except (ToolError, ConnectionError) as error:
+                raise RefusedCommand(str(error)) from None
+        log = redact(clean(one.log.last.strip()))
+        await self.show_panel(f"{one.name}: {one.state}", log or "The log is empty.")
 
     async def quit(self, argument: str) -> None:
         await self.chat.leave()
