@@ -19,10 +19,13 @@ from crushpy.acp.client_connection import (
 from crushpy.acp.editor_files import EditorFiles
 from crushpy.acp.wire_types import ContentBlock, PermissionAnswer, SessionClientCapabilities
 from crushpy.core.access import MODES, AnswerKind
+from crushpy.core.boundary import BRANCH, KEEPS_CONTEXT
 from crushpy.core.errors import CrushpyError
 from crushpy.core.events import (
     ApprovalNeeded,
     BoundaryCommitted,
+    BranchOpened,
+    BranchReturned,
     Compacting,
     Event,
     ModeChanged,
@@ -42,6 +45,7 @@ from crushpy.core.ids import new_id
 from crushpy.core.messages import Image, Json
 from crushpy.engine.approvals import Answer
 from crushpy.engine.conversation import Conversation
+from crushpy.engine.session.session import OpenBranch
 from crushpy.llm.errors import Refused
 from crushpy.util.spawn import spawn
 
@@ -62,6 +66,8 @@ STOP_REASONS = {
 COMMANDS = {
     "compact": ("Compact the context now.", "what to focus on"),
     "undo-compaction": ("Undo the last compaction.", ""),
+    "branch": ("Work on something in a branch; only its result returns.", "goal"),
+    "return": ("End the branch with a text, or with the last reply.", "text"),
     "context": ("Show what fills the context window.", ""),
     "tree": ("Show the sessions of this conversation.", ""),
     "pins": ("Show what every compaction keeps, or add a text.", "text"),
@@ -86,10 +92,15 @@ class EditorThread:
         self._client = client
         self.shows_compaction = capabilities.compaction is not None
         self._shows_notices = capabilities.notices is not None
+        self._answers = False
+        """A command is being answered."""
         self._questions: set[asyncio.Task[None]] = set()
         self._outputs: dict[str, str] = {}
         self._compaction = ""
         """The boundary that is being made."""
+        self._branches = list(conversation.branches)
+        self._branch_call = ""
+        """The call that opens the next branch."""
         conversation.subscribe(self._on_event)
 
     # --- state --------------------------------------------------------------------------------------------
@@ -153,10 +164,17 @@ class EditorThread:
         lineage = [tree[tip]] if tip in tree else []
         while lineage and (parent := tree.get(lineage[0].session.parent_id or "")) is not None:
             lineage.insert(0, parent)
-        passed = [one.boundary for one in lineage if one.boundary is not None]
-        cwd = self.conversation.info.cwd
-        for update in updates.replay_history(messages, passed, cwd, native=self.shows_compaction):
-            self._update(update)
+        opened = [one.boundary for one in lineage if one.boundary is not None]
+        passed = iter([one for one in opened if one.trigger not in KEEPS_CONTEXT])
+        waiting, self._branches = self._branches, list[OpenBranch]()
+        for message in messages:
+            if waiting and message.id == waiting[0].first:
+                self._open_branch(waiting.pop(0))
+                continue
+            cwd = self.conversation.info.cwd
+            for update in updates.replay_message(message, passed, cwd, native=self.shows_compaction):
+                self._update(update)
+        self._branches += waiting  # of damaged records
 
     # --- prompts ------------------------------------------------------------------------------------------
 
@@ -167,7 +185,11 @@ class EditorThread:
         text, pasted, images = await self._read_blocks(blocks)
         name, _, argument = text.strip().removeprefix("/").partition(" ")
         if text.startswith("/") and name in COMMANDS:
-            return {"stopReason": await self._command(name, argument.strip())}
+            self._answers = True
+            text = await self._command(name, argument.strip())
+            self._answers = False
+            if not text:
+                return {"stopReason": "end_turn"}
         status = await self.conversation.ask(text, images, pasted=pasted)
         failure = self.conversation.failure
         if isinstance(failure, Refused):
@@ -218,15 +240,22 @@ class EditorThread:
         return text, pasted, images
 
     async def _command(self, name: str, argument: str) -> str:
-        """Answers a command in the thread, without the model."""
+        """Answers a command in the thread, without the model. Returns a prompt that has to follow."""
         talk = self.conversation
         try:
             match name:
                 case "compact":
                     done = await talk.context.compact(argument)
                     text = "" if done else "There is nothing to compact."
+                case "branch" if not talk.history:
+                    text = "There is nothing to branch from yet. Send a prompt first."
+                case "branch":
+                    return argument if await talk.open_branch(argument, begin=False) else ""
+                case "return":
+                    text = "Returned." if await talk.return_to_parent(argument) else ""
                 case "undo-compaction":
                     done = await talk.context.undo()
+                    self._branches = list(talk.branches)  # an undone return makes its branch the place
                     text = "The compaction was undone." if done else "There is no compaction to undo."
                 case "pins" if argument:
                     text = f"Pinned: {(await talk.pins.add_text(argument)).text}"
@@ -254,14 +283,28 @@ class EditorThread:
                     )
         except CrushpyError as error:
             text = str(error)
-        if text or name != "compact":
+        if text or name not in ("compact", "return"):
             self._update(updates.chunk("agent_message_chunk", text or "There is nothing."))
-        return "end_turn"
+        return ""
 
     # --- events -------------------------------------------------------------------------------------------
 
     def _update(self, update: Json) -> None:
-        self._client.notify("session/update", {"sessionId": self.id, "update": update})
+        told = updates.inside(self._branches, update)
+        self._client.notify("session/update", {"sessionId": self.id, "update": told})
+
+    def _change_branch(self, event: BranchOpened | BranchReturned) -> None:
+        if isinstance(event, BranchOpened):
+            opened = (event.session_id, event.parent_id, event.goal, "", self._branch_call)
+            self._open_branch(OpenBranch(*opened))
+        elif self._branches:
+            call = self._branches.pop().call_id or f"branch-{event.session_id}"
+            self._update(updates.branch_returned(call, event.report, interrupted=event.interrupted))
+
+    def _open_branch(self, branch: OpenBranch) -> None:
+        self._update(updates.branch_opened(branch.call_id, branch.session_id, branch.goal))
+        self._branches.append(branch)
+        self._branch_call = ""
 
     def _on_event(self, event: Event) -> None:
         cwd = self.conversation.info.cwd
@@ -275,10 +318,12 @@ class EditorThread:
             case ToolStarted():
                 self._update(updates.tool_update(event.id, "in_progress"))
             case ToolOutput():
-                text = self._outputs.get(event.id, "") + event.text
-                self._outputs[event.id] = text[-updates.MAX_OUTPUT_CHARS :]
-                content = updates.output_content(self._outputs[event.id])
-                self._update(updates.tool_update(event.id, "in_progress", content))
+                text = self._outputs[event.id] = self._output(event)
+                self._update(updates.tool_update(event.id, "in_progress", updates.output_content(text)))
+            case ToolFinished() if event.name == BRANCH and not event.is_error:
+                self._branch_call = event.id
+            case BranchOpened() | BranchReturned():
+                self._change_branch(event)
             case ToolFinished():
                 self._outputs.pop(event.id, None)
                 status = "failed" if event.is_error else "completed"
@@ -297,26 +342,27 @@ class EditorThread:
                 self._compaction = new_id()
                 self._update(updates.compaction_update(self._compaction, "in_progress"))
             case BoundaryCommitted():
-                found = self._compaction or event.id
-                self._compaction = ""
-                self._update(updates.compacted(event, found, native=self.shows_compaction))
+                found, self._compaction = self._compaction or event.id, ""
+                self._update(updates.compacted(found, event, event.summary, native=self.shows_compaction))
             case TurnEnded() if self._compaction:
                 status = "cancelled" if event.status == "interrupted" else "failed"
                 self._update(updates.compaction_update(self._compaction, status))
                 self._compaction = ""
             case Notice() if self._shows_notices:
-                severity = "warning" if event.level == "warning" else "info"
-                self._update({"sessionUpdate": "notice", "severity": severity, "title": event.text})
+                level = "warning" if event.level == "warning" else "info"
+                self._update({"sessionUpdate": "notice", "severity": level, "title": event.text})
+            case Notice() if self._answers:
+                self._update(updates.chunk("agent_message_chunk", f"{event.text}\n"))
             case _:
                 pass
 
+    def _output(self, event: ToolOutput) -> str:
+        return (self._outputs.get(event.id, "") + event.text)[-updates.MAX_OUTPUT_CHARS :]
+
     def _result(self, event: ToolFinished) -> list[Json]:
         """A finished edit keeps the diff that its call has shown."""
-        return (
-            []
-            if event.name in ("edit", "multiedit", "write") and not event.is_error
-            else (updates.result_content(event.text))
-        )
+        kept = event.name in ("edit", "multiedit", "write") and not event.is_error
+        return [] if kept else updates.result_content(event.text)
 
     def _report_usage(self, event: UsageReported) -> None:
         budget = self.conversation.context.budget()

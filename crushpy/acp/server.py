@@ -32,6 +32,7 @@ from crushpy.acp.wire_types import (
     SetOptionParams,
     Wire,
 )
+from crushpy.core.boundary import FORK
 from crushpy.core.errors import CrushpyError, UsageError
 
 if TYPE_CHECKING:
@@ -222,16 +223,21 @@ class AcpServer:
         store = ProjectEnvironment(Path.cwd()).store()
         try:
             found = await store.sessions.list_tips(params.cwd or None, start + PAGE_SIZE + 1)
+            shown = found[start : start + PAGE_SIZE]
+            forks = await store.sessions.list_forks([info.root_id for info in shown])
+            named = [(info.root_id, info, "") for info in shown]
+            named += [(fork.id, await store.sessions.find_tip(fork.id), fork.root_id) for fork in forks]
         finally:
             await store.close()
         page = [
             {
-                "sessionId": info.root_id,
+                "sessionId": name,
                 "cwd": info.cwd,
-                "title": info.title or None,
+                "title": (f"{info.title} (fork)" if forked else info.title) or None,
                 "updatedAt": datetime.fromtimestamp(info.updated_at, UTC).isoformat(),
+                **({"_meta": {"crushpy": {"fork_of": forked}}} if forked else {}),
             }
-            for info in found[start : start + PAGE_SIZE]
+            for name, info, forked in sorted(named, key=lambda one: -one[1].updated_at)
         ]
         more = len(found) > start + PAGE_SIZE
         return {"sessions": page, **({"nextCursor": str(start + PAGE_SIZE)} if more else {})}
@@ -240,13 +246,17 @@ class AcpServer:
         from crushpy.bootstrap import ProjectEnvironment
         from crushpy.engine.session.browser import SessionBrowser
 
-        if (thread := self._threads.pop(params.session_id, None)) is not None:
-            await thread.close()
         environment = ProjectEnvironment(Path.cwd())
         store = environment.store()
         try:
             browser = SessionBrowser(store, outputs=environment.paths.outputs, undo=environment.paths.undo)
-            await browser.erase((await store.sessions.find(params.session_id)).root_id)
+            info = await store.sessions.find(params.session_id)
+            if info.kind == FORK:
+                told = f"{info.id} is a fork: it is deleted with its conversation, {info.root_id}."
+                raise RpcError(INVALID_PARAMS, told)
+            if (thread := self._threads.pop(params.session_id, None)) is not None:
+                await thread.close()
+            await browser.erase(info.root_id)
         except UsageError as error:
             raise RpcError(NOT_FOUND, error.message) from error
         finally:

@@ -2,10 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from crushpy.core import messages
 from crushpy.core.boundary import Boundary, carried_share
-from crushpy.core.events import ApprovalNeeded, BoundaryCommitted
-from crushpy.core.messages import Diff, Image, Json, Message, Seed, Text, Thinking, Todo, ToolCall, headline
+from crushpy.core.events import ApprovalNeeded
+from crushpy.core.messages import BranchReport, Image, Json, Message, headline
+
+if TYPE_CHECKING:
+    from crushpy.engine.session.session import OpenBranch
 
 KINDS = {
     "view": "read",
@@ -91,7 +96,7 @@ def _locations(args: Json, cwd: str) -> list[Json]:
     return [{"path": str(Path(cwd) / Path(named).expanduser())}] if named else []
 
 
-def plan(todos: tuple[Todo, ...]) -> Json:
+def plan(todos: tuple[messages.Todo, ...]) -> Json:
     entries = [{"content": todo.text, "priority": "medium", "status": todo.status} for todo in todos]
     return {"sessionUpdate": "plan", "entries": entries}
 
@@ -110,7 +115,7 @@ def permission(event: ApprovalNeeded, cwd: str) -> Json:
     shown = [{"type": "content", "content": text_block("\n".join(words))}]
     if event.name == "bash":
         shown.append({"type": "content", "content": text_block(str(event.args.get("command", "")))})
-    if isinstance(event.preview, Diff) and not call["content"]:
+    if isinstance(event.preview, messages.Diff) and not call["content"]:
         shown.append({"type": "content", "content": text_block(event.preview.unified)})
     options: list[Json] = []
     for choice in event.choices:
@@ -133,77 +138,86 @@ def permission(event: ApprovalNeeded, cwd: str) -> Json:
 # --- compaction -------------------------------------------------------------------------------------------
 
 
-def boundary_meta(boundary: Boundary, share: float | None) -> Json:
-    return {
-        "crushpy": {
-            "parent_id": boundary.parent_id,
-            "child_id": boundary.child_id,
-            "trigger": boundary.trigger,
-            "tokens_before": boundary.tokens_before,
-            "tokens_after": boundary.tokens_after,
-            "coverage": share,
-        }
-    }
+def compaction_update(compaction_id: str, status: str) -> Json:
+    return {"sessionUpdate": "compaction_update", "compactionId": compaction_id, "status": status}
 
 
-def compaction_update(compaction_id: str, status: str, summary: str = "", meta: Json | None = None) -> Json:
-    update: Json = {"sessionUpdate": "compaction_update", "compactionId": compaction_id, "status": status}
-    if summary:
-        update["summary"] = [text_block(summary)]
-    return {**update, "_meta": meta} if meta else update
-
-
-def compaction_call(compaction_id: str, title: str, summary: str, meta: Json) -> Json:
-    """The same for clients that know nothing of compaction."""
+def compacted(compaction_id: str, boundary: Boundary | None, summary: str, *, native: bool) -> Json:
+    """A compaction; for clients that know nothing of it, a call. `boundary`: None if its record is gone."""
+    meta, sizes = dict[str, Json](), ""
+    if boundary is not None:
+        names = ("parent_id", "child_id", "trigger", "tokens_before", "tokens_after")
+        known = {name: getattr(boundary, name) for name in names}
+        meta = {"_meta": {"crushpy": {**known, "coverage": carried_share(boundary.facts)}}}
+        sizes = f": {boundary.tokens_before:,} -> {boundary.tokens_after:,} tokens"
+    if native:
+        told = {"summary": [text_block(summary)]} if summary else {}
+        return {**compaction_update(compaction_id, "completed"), **told, **meta}
     return {
         "sessionUpdate": "tool_call",
         "toolCallId": f"compaction-{compaction_id}",
-        "title": title,
+        "title": f"Context compacted{sizes}",
         "kind": "other",
         "status": "completed",
         "content": result_content(summary),
-        "_meta": meta,
+        **meta,
     }
 
 
-def compacted(event: BoundaryCommitted, compaction_id: str, *, native: bool) -> Json:
-    meta = boundary_meta(event, event.coverage)
-    if native:
-        return compaction_update(compaction_id, "completed", event.summary, meta)
-    title = f"Context compacted: {event.tokens_before:,} -> {event.tokens_after:,} tokens"
-    return compaction_call(compaction_id, title, event.summary, meta)
+# --- branches ---------------------------------------------------------------------------------------------
+
+
+def inside(branches: "Sequence[OpenBranch]", update: Json) -> Json:
+    """An update with the innermost of the open branches as its place."""
+    if not branches:
+        return update
+    last, own = branches[-1], update.get("_meta", {}).get("crushpy", {})
+    place = {"session_id": last.session_id, "parent_id": last.parent_id, "goal": last.goal}
+    return {**update, "_meta": {"crushpy": {"branch": {**place, "depth": len(branches)}, **own}}}
+
+
+def branch_opened(call_id: str, session_id: str, goal: str, status: str = "in_progress") -> Json:
+    """The call that opened it is in progress until it returns; one of the user's is shown as a call."""
+    if call_id:
+        return tool_update(call_id, status)
+    shown: Json = {"sessionUpdate": "tool_call", "toolCallId": f"branch-{session_id}", "kind": "other"}
+    return {**shown, "title": f"branch {goal}", "status": status}
+
+
+def branch_returned(call_id: str, report: BranchReport, *, interrupted: bool) -> Json:
+    """What is left of a branch. Without a `call_id`: of one of the user's that was not shown before."""
+    status = "failed" if interrupted else "completed"
+    update = branch_opened(call_id, report.session_id, report.goal, status)
+    figures = ("session_id", "goal", "calls", "tokens", "folded", "cost")
+    meta = {"crushpy": {"returned": {name: getattr(report, name) for name in figures}}}
+    title = f"branch {report.goal}: {report}"
+    return {**update, "title": title, "content": result_content(report.text), "_meta": meta}
 
 
 # --- history ----------------------------------------------------------------------------------------------
 
 
-def replay_history(
-    messages: Sequence[Message], boundaries: Sequence[Boundary], cwd: str, *, native: bool
-) -> Iterator[Json]:
-    """A stored conversation from its root to its tip. `boundaries`: those on the way, in order."""
-    passed = iter(boundaries)
-    for message in messages:
-        for part in message.parts:
-            match part:
-                case Seed():
-                    boundary = next(passed, None)
-                    share = carried_share(boundary.facts) if boundary is not None else None
-                    meta = boundary_meta(boundary, share) if boundary is not None else {}
-                    if native:
-                        yield compaction_update(message.id, "completed", part.summary, meta)
-                    else:
-                        yield compaction_call(message.id, "Context compacted", part.summary, meta)
-                case Text() if message.role == "user":
-                    yield chunk("user_message_chunk", part.text)
-                case Text():
-                    yield chunk("agent_message_chunk", part.text)
-                case Thinking() if part.text:
-                    yield chunk("agent_thought_chunk", part.text)
-                case ToolCall():
-                    yield call_started(part.id, part.name, part.args, cwd)
-                case _:
-                    pass
-        if message.result is not None:
-            result = message.result
-            status = "failed" if result.is_error else "completed"
-            yield tool_update(result.call_id, status, *result_content(result.text, result.images))
+def replay_message(message: Message, passed: Iterator[Boundary], cwd: str, *, native: bool) -> Iterator[Json]:
+    """A stored message. `passed`: the compactions from here on, in order."""
+    for part in message.parts:
+        match part:
+            case messages.Seed():
+                yield compacted(message.id, next(passed, None), part.summary, native=native)
+            case messages.Note() if part.branch is not None:
+                yield branch_returned("", part.branch, interrupted=False)
+            case messages.Text() if message.role == "user":
+                yield chunk("user_message_chunk", part.text)
+            case messages.Text():
+                yield chunk("agent_message_chunk", part.text)
+            case messages.Thinking() if part.text:
+                yield chunk("agent_thought_chunk", part.text)
+            case messages.ToolCall():
+                yield call_started(part.id, part.name, part.args, cwd)
+            case _:
+                pass
+    result = message.result
+    if result is not None and isinstance(result.display, BranchReport):
+        yield branch_returned(result.call_id, result.display, interrupted=bool(result.ended))
+    elif result is not None:
+        status = "failed" if result.is_error else "completed"
+        yield tool_update(result.call_id, status, *result_content(result.text, result.images))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -256,10 +256,12 @@ class Conversation:
 
     # --- branches and side questions --------------------------------------------------------------------
 
-    async def open_branch(self, goal: str) -> None:
-        """Opens a branch and works on `goal` there, until `return_to_parent`."""
-        if await self._run_slot.run_exclusively(self._agent.policy.branches.open(goal)):
+    async def open_branch(self, goal: str, *, begin: bool = True) -> bool:
+        """Opens a branch, until `return_to_parent`, and begins to work on `goal` there."""
+        opened = await self._run_slot.run_exclusively(self._agent.policy.branches.open(goal)) or False
+        if opened and begin:
             self.submit(goal)
+        return opened
 
     async def return_to_parent(self, text: str = "") -> bool:
         """Ends the innermost branch with `text`, or with what the agent said last."""
@@ -466,9 +468,9 @@ class Conversation:
             await self._store.leases.acquire(self._session.info.id)
 
     @property
-    def language_servers(self) -> str:
-        """Their state and their logs, as Markdown; empty if none is used."""
-        return self._workspace.lsp().describe() if self._workspace.lsp else ""
+    def language_servers(self) -> Sequence[Any]:
+        """Each `LanguageServer` of the workspace; nothing is started by looking."""
+        return self._workspace.lsp().servers if self._workspace.lsp else ()
 
     async def close(self) -> None:
         """Ends the running turn and all background jobs; closes connections and the database."""

@@ -6,7 +6,7 @@ a process ends is continued by the next one that is idle.
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -94,6 +94,12 @@ class SessionStore(Subject):
         statement = sql.LIST_TIPS if cwd is None else sql.LIST_FOLDER_TIPS
         many = _NO_LIMIT if limit is None else limit
         rows = self._db.execute(statement, folder=session_rows.folder_key(cwd or ""), many=many)
+        return [session_rows.session_from_row(row) for row in rows]
+
+    @stored
+    def list_forks(self, roots: Sequence[str]) -> list[records.SessionInfo]:
+        """The forks in these conversations, newest first."""
+        rows = self._db.execute(sql.LIST_FORKS, roots=session_rows.json_text(roots))
         return [session_rows.session_from_row(row) for row in rows]
 
     @stored

@@ -613,6 +613,31 @@ SUM_SUMMARY_COST: Statement[Any] = Statement(
     """,
     None,
 )
+LIST_FORKS: Statement[SessionRow] = Statement(
+    """
+    SELECT session.id, session.root_id, session.parent_id, session.kind, session.generation,
+    session.title, session.cwd, session.model, session.compaction, session.created_at,
+    session.updated_at, session.ended_at, session.end_reason, session.message_count,
+    session.input_tokens, session.output_tokens, session.cache_read_tokens, session.cache_write_tokens,
+    session.cost, session.todos, session.grants, session.imported, session.breaker, session.mode, '' AS
+    system
+    FROM session JOIN boundary ON boundary.child_id = session.id
+    WHERE (session.root_id IN (SELECT value FROM json_each(:roots))) AND session.kind = 'fork' AND
+    boundary."trigger" = 'fork' ORDER BY session.updated_at DESC, session.id
+    """,
+    """
+    SELECT session.id, session.root_id, session.parent_id, session.kind, session.generation,
+    session.title, session.cwd, session.model, session.compaction, session.created_at,
+    session.updated_at, session.ended_at, session.end_reason, session.message_count,
+    session.input_tokens, session.output_tokens, session.cache_read_tokens, session.cache_write_tokens,
+    session.cost, session.todos, session.grants, session.imported, session.breaker, session.mode, '' AS
+    system
+    FROM session JOIN boundary ON boundary.child_id = session.id
+    WHERE (session.root_id IN (SELECT jsonb_array_elements_text(CAST(%(roots)s AS jsonb)))) AND
+    session.kind = 'fork' AND boundary.trigger = 'fork' ORDER BY session.updated_at DESC, session.id
+    """,
+    SessionRow,
+)
 INSERT_BOUNDARY: Statement[Any] = Statement(
     """
     INSERT INTO boundary (id, parent_id, child_id, "trigger", created_at, tail, summary_source,

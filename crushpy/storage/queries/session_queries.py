@@ -5,7 +5,7 @@ from sqlmodel import delete, insert, or_, select, update
 
 from crushpy.core.messages import MessageOverride, Pin
 from crushpy.storage import tables as t
-from crushpy.storage.queries import json_figure, limited, p, quarter_hour, read, row, upsert
+from crushpy.storage.queries import is_one_of, json_figure, limited, p, quarter_hour, read, row, upsert
 
 _S, _C, _P = t.SessionTable, t.ConversationTable, t.SystemPromptTable
 _not_deleted = _S.kind != "deleted"
@@ -197,6 +197,13 @@ sum_summary_cost = (
 
 _B = t.BoundaryTable
 
+# Undone boundaries have forks for children, which no fork opened.
+list_forks = (
+    _sessions(*_columns, literal("").label("system"))
+    .join(_B, _B.child_id == _S.id)
+    .where(is_one_of(_S.root_id, "roots"), _S.kind == "fork", _B.trigger == "fork")
+    .order_by(_S.updated_at.desc(), _S.id)
+)
 insert_boundary = insert(_B)
 get_boundary = select(_B).where(_B.id == p("boundary"))
 _opens = _B.trigger != "return"
