@@ -288,6 +288,8 @@ class Note(Data, frozen=True, tag="note"):
     about: Literal["", "plan", "plan_over", "rule", "rule_withdrawn"] = ""
     """plan and plan_over: plan mode began or ended. The user sees the mode in the status line. rule and
     rule_withdrawn: the user added or withdrew the standing rule in the lines after the first."""
+    branch: BranchReport | None = None
+    """The branch of the user's that returned with this note."""
 
 
 Part = Text | Image | Thinking | ToolCall | ToolResult | Seed | Note

@@ -73,6 +73,7 @@ class StatusPresenter:
             model=info.model,
             method=info.compaction,
             generation=info.generation,
+            depth=len(conversation.branches),
             cost=conversation.usage.cost,
             jobs=len(conversation.running_jobs),
             reading=_reading(conversation),

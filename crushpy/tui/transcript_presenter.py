@@ -324,6 +324,9 @@ def _message_items(
         match part:
             case Seed():
                 yield stored_boundary_item(part, opening)
+            case Note() if (report := part.branch) is not None:
+                item = ToolItem("", "branch", report.goal, message_id=message.id)
+                yield _finished(item, ToolResult("", "branch", report.text, display=report))
             case Note() if not part.about:
                 yield NoticeItem(f"Told the model: {part.text}")
             case Thinking():

@@ -61,12 +61,14 @@ async def test_the_users_branch_and_a_side_question(start: Start, llm: ScriptedL
         await app.sees("Reply to the goal.")
         await app.rests()
         assert "┊" in line(app.text, "Reply to the goal.") and app.conversation.branches
+        assert "branch 1 deep" in app.text
         await app.say("/btw which colour?")
         await app.sees("btw", "which colour?", "709 tokens")
         assert "It is blue." in app.text or "It is blue." not in line(app.text, "which colour?")
         await app.say("/return it was nothing")
         await app.sees("folded to")
         assert "Reply to the goal." not in app.text and not app.conversation.branches
+        assert " deep" not in app.text
         await app.say("/return")
         await app.sees("This is not a branch")
         await app.say("and now")
@@ -98,3 +100,26 @@ async def test_an_open_branch_is_indented_after_a_restart(start: Start, llm: Scr
         await app.say("/return")
         await app.sees("folded to")
         assert "┊" not in app.text
+
+
+async def test_a_returned_branch_of_the_users_is_folded_after_a_restart(
+    start: Start, llm: ScriptedLLM
+) -> None:
+    llm.always(lambda body: Reply("Inside." if "aside" in json.dumps(body["messages"][-1]) else "Outside."))
+    async with start(size=(120, 40), yolo=True) as app:
+        await app.say("hello")
+        await app.sees("Outside.")
+        await app.rests()
+        await app.say("/branch look aside")
+        await app.sees("Inside.")
+        await app.rests()
+        await app.say("/return it was nothing")
+        await app.sees("folded to")
+        live = line(app.text, "look aside")
+    async with start(size=(120, 40), yolo=True, resume_latest=True) as app:
+        await app.sees("folded to")
+        assert line(app.text, "look aside").split() == live.split()
+        assert "Told the model" not in app.text and "Inside." not in app.text and "┊" not in app.text
+        await app.press("tab", "end", "s")
+        await app.shows(SessionReaderScreen)
+        await app.sees("Inside.")

@@ -273,6 +273,7 @@ async def test_r_charts_a_replay_with_other_thresholds(
         return await replay_session(store, session_id, Settings(), models, changes)
 
     async with shown(SessionTreeScreen(library, family.tip.id, replay), (200, 60)) as screen:
+        assert "Replay" in screen.text.splitlines()[-2]
         await screen.press("r")
         await screen.until(lambda: "A replay cannot know" in screen.text)
         for words in ("as recorded: 0 compactions", "threshold 0.5: 0 compactions", "requests", "cached"):

@@ -182,15 +182,19 @@ class BranchService:
         )
         if pending is not None:
             on_stored(pending)
-        self._emit(BranchReturned(branch.session_id, info.id, len(returned), ending == "interrupted", report))
+        stopped = ending == "interrupted"
+        event = BranchReturned(branch.session_id, info.id, len(returned), stopped, report)
         loaded = await load_session(store, await store.sessions.find(info.id))
         if fork is None:
             session.return_to(loaded)
         else:
+            self._emit(event)  # before that session is announced
             session.continue_in(loaded)
         self._gauge.reset()
         self._gauge.restore(session.history, session.overrides, loaded.inherited, info.model)
         self._preparations.renew()
+        if fork is None:
+            self._emit(event)
 
     async def _chain(self, branch: OpenBranch) -> list[SessionInfo]:
         """The sessions of a branch: a boundary inside continues it."""
@@ -249,6 +253,7 @@ def _opening_text(goal: str, depth: int, *, by_agent: bool) -> str:
 def _answer(branch: OpenBranch, text: str, report: BranchReport, ending: str) -> Message:
     """The message that the parent gets: the result of the call, or a note if the user opened the branch."""
     if not branch.call_id:
-        return note_message(Note(f"The user's branch “{branch.goal}” returned ({report}):\n{text}"))
+        told = f"The user's branch “{branch.goal}” returned ({report}):\n{text}"
+        return note_message(Note(told, branch=report))
     ended = "interrupted" if ending == "interrupted" else ""
     return result_message(ToolResult(branch.call_id, BRANCH, text, display=report, ended=ended))

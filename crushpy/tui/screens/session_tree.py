@@ -211,7 +211,7 @@ class SessionTreeScreen(OverlayScreen[TreeChoice | None]):
         Binding("u", "undo", "Undo compaction"),
         Binding("space", "mark", "Mark"),
         Binding("c", "compare", "Compare"),
-        Binding("r", "replay", "Replay", show=False),
+        Binding("r", "replay", "Replay"),
         Binding("escape", "close", "Close"),
     ]
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]

@@ -40,6 +40,8 @@ class StatusBarState(Data, frozen=True):
     asks: bool = False
     """A question waits for the user. The activity line shows what is running."""
     generation: int = 0
+    depth: int = 0
+    """Open branches that lead to the session."""
     jobs: int = 0
     """Running background jobs."""
     forecast: str = ""
@@ -107,6 +109,7 @@ def parts(state: StatusBarState) -> dict[str, list[Content]]:
         "forecast": _forms(*((state.forecast, "") if state.forecast else ()), style="$warning"),
         "jobs": _forms(*((counted(state.jobs, "job"),) if state.jobs else ()), style="$accent"),
         "session": _forms(*((f"session {state.generation + 1}", "") if state.generation else ())),
+        "depth": _forms(*((f"branch {state.depth} deep",) if state.depth else ()), style="$accent"),
         "cost": _forms(*((cost, "") if state.cost else ())),
         "warnings": _forms(
             *((f"{counted(state.warnings, 'warning')} (F3)",) if state.warnings else ()), style="$warning"
@@ -132,7 +135,7 @@ def _forms(*texts: str, style: str = "") -> list[Content]:
 PLACES = (
     ("asks", "editing", "below", "model", "method"),
     ("folder", "line"),
-    ("gauge", "forecast", "jobs", "session", "cost", "warnings", "sandbox"),
+    ("gauge", "forecast", "jobs", "session", "depth", "cost", "warnings", "sandbox"),
 )
 """The parts at the left, in the middle and at the right."""
 GAP = 2
