@@ -11,17 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from crushpy.core.messages import Json, Part, Text, Usage
+from crushpy.importers import foreign
 from crushpy.importers import foreign_values as values
-from crushpy.importers.foreign import (
-    ForeignCompaction,
-    ForeignSession,
-    Found,
-    Heading,
-    Item,
-    Piece,
-    SkippedSession,
-    Unmapped,
-)
 from crushpy.importers.foreign_files import LineTree, json_lines, jsonl_sessions
 from crushpy.importers.foreign_values import listing, seconds_of, whole
 from crushpy.util.read_json import as_object, as_text
@@ -47,23 +38,23 @@ class ClaudeCode:
         homes = [chosen] if chosen else ["~/.claude", "~/.config/claude"]
         return [Path(home).expanduser() / "projects" for home in homes]
 
-    def sessions(self, path: Path) -> Iterator[Found]:
-        def look(file: Path) -> Found:
+    def sessions(self, path: Path) -> Iterator[foreign.Found]:
+        def look(file: Path) -> foreign.Found:
             is_task = file.name.startswith("agent-") and file != path
-            return SkippedSession(file) if is_task else _session(file)
+            return foreign.SkippedSession(file) if is_task else _session(file)
 
         return jsonl_sessions(path, look)
 
 
-def _session(file: Path) -> ForeignSession:
+def _session(file: Path) -> foreign.ForeignSession:
     found: dict[str, str] = {}
     created_at = 0.0
-    for line in islice(json_lines(file, Unmapped()), _HEAD_LINES):
+    for line in islice(json_lines(file, foreign.Unmapped()), _HEAD_LINES):
         for key in ("cwd", "sessionId", "version"):
             found[key] = found.get(key) or as_text(line.value.get(key))
         created_at = created_at or seconds_of(line.value.get("timestamp"))
     own = file.stem if _UUID.fullmatch(file.stem.lower()) else found.get("sessionId") or file.stem
-    return ForeignSession(
+    return foreign.ForeignSession(
         id=own,
         file=file,
         cwd=found.get("cwd", ""),
@@ -73,11 +64,11 @@ def _session(file: Path) -> ForeignSession:
     )
 
 
-def _read(file: Path, unmapped: Unmapped) -> Iterator[Item]:
+def _read(file: Path, unmapped: foreign.Unmapped) -> Iterator[foreign.Item]:
     tree, title = _index(file)
     chosen, known = tree.branch(), tree.lines
     if title:
-        yield Heading(title)
+        yield foreign.Heading(title)
     boundary: Json | None = None
     counted: set[str] = set()
     for line in json_lines(file, unmapped):
@@ -97,7 +88,7 @@ def _read(file: Path, unmapped: Unmapped) -> Iterator[Item]:
             tokens = whole(as_object((boundary or {}).get("compactMetadata")).get("preTokens"))
             summary = values.texts_in(as_object(value.get("message")).get("content"))
             at = seconds_of(value.get("timestamp"))
-            yield ForeignCompaction(_id(value, line.number), summary, at, tokens_before=tokens)
+            yield foreign.ForeignCompaction(_id(value, line.number), summary, at, tokens_before=tokens)
             boundary = None
         elif kind == "assistant":
             yield from _reply(value, _id(value, line.number), unmapped, counted)
@@ -111,7 +102,7 @@ def _index(file: Path) -> tuple[LineTree, str]:
     """The tree of lines, and the session's title."""
     tree = LineTree()
     titles: dict[str, str] = {}
-    for number, value in json_lines(file, Unmapped()):
+    for number, value in json_lines(file, foreign.Unmapped()):
         kind = as_text(value.get("type"))
         if kind == "summary":
             rank = kind if as_text(value.get("leafUuid")) in tree else "summary of another session"
@@ -153,7 +144,7 @@ def _blocks(content: Any) -> list[Json]:
     return [as_object(block) for block in given]
 
 
-def _reply(value: Json, own: str, unmapped: Unmapped, counted: set[str]) -> Iterator[Item]:
+def _reply(value: Json, own: str, unmapped: foreign.Unmapped, counted: set[str]) -> Iterator[foreign.Item]:
     message = as_object(value.get("message"))
     model = as_text(message.get("model"))
     if value.get("isApiErrorMessage") is True or model == "<synthetic>":
@@ -174,10 +165,11 @@ def _reply(value: Json, own: str, unmapped: Unmapped, counted: set[str]) -> Iter
     used = None if reply in counted else _usage(as_object(message.get("usage")))
     counted.add(reply)  # every line of a reply repeats its usage
     model = f"anthropic/{model}" if model else ""
-    yield Piece(own, "assistant", tuple(parts), seconds_of(value.get("timestamp")), reply, model, used)
+    at = seconds_of(value.get("timestamp"))
+    yield foreign.Piece(own, "assistant", tuple(parts), at, reply, model, used)
 
 
-def _prompt(value: Json, own: str, unmapped: Unmapped) -> Iterator[Item]:
+def _prompt(value: Json, own: str, unmapped: foreign.Unmapped) -> Iterator[foreign.Item]:
     if value.get("isMeta") is True:
         unmapped["generated message"] += 1
         return
@@ -188,16 +180,16 @@ def _prompt(value: Json, own: str, unmapped: Unmapped) -> Iterator[Item]:
             call = block.get("tool_use_id")
             given = _shown(_blocks(block.get("content")), unmapped)
             result = values.tool_result(call, given, block.get("is_error") is True)
-            yield Piece(f"{own}/{as_text(call)}", "tool", (result,), at)
+            yield foreign.Piece(f"{own}/{as_text(call)}", "tool", (result,), at)
         elif block.get("type") == "text" and _GENERATED_TEXT.match(as_text(block.get("text")).lstrip()):
             unmapped["generated message"] += 1
         else:
             parts += _shown([block], unmapped)
     if parts:
-        yield Piece(own, "user", tuple(parts), at)
+        yield foreign.Piece(own, "user", tuple(parts), at)
 
 
-def _shown(blocks: list[Json], unmapped: Unmapped) -> Iterator[Part]:
+def _shown(blocks: list[Json], unmapped: foreign.Unmapped) -> Iterator[Part]:
     """Texts and attachments."""
     for block in blocks:
         kind, source = as_text(block.get("type")), as_object(block.get("source"))

@@ -13,17 +13,8 @@ from typing import Any
 import msgspec
 
 from crushpy.core.messages import Json, Part, Text, Thinking, ToolCall, ToolResult, Usage
+from crushpy.importers import foreign
 from crushpy.importers import foreign_values as values
-from crushpy.importers.foreign import (
-    ForeignCompaction,
-    ForeignSession,
-    Found,
-    Heading,
-    Item,
-    Piece,
-    SkippedSession,
-    Unmapped,
-)
 from crushpy.importers.foreign_files import json_lines, jsonl_sessions
 from crushpy.importers.foreign_values import listing, seconds_of, whole
 from crushpy.util.read_json import as_object, as_text
@@ -55,23 +46,23 @@ class Codex:
         home = Path(os.environ.get("CODEX_HOME") or "~/.codex").expanduser()
         return [home / "sessions", home / "archived_sessions"]
 
-    def sessions(self, path: Path) -> Iterator[Found]:
-        def look(file: Path) -> Found | None:
+    def sessions(self, path: Path) -> Iterator[foreign.Found]:
+        def look(file: Path) -> foreign.Found | None:
             return _session(file) if file == path or file.name.startswith("rollout-") else None
 
         return jsonl_sessions(path, look)
 
 
-def _session(file: Path) -> Found:
+def _session(file: Path) -> foreign.Found:
     meta: Json = {}
-    for line in islice(json_lines(file, Unmapped()), _HEAD_LINES):
+    for line in islice(json_lines(file, foreign.Unmapped()), _HEAD_LINES):
         if line.value.get("type") == "session_meta" or (line.number == 1 and "id" in line.value):
             meta = as_object(line.value.get("payload")) or line.value
             break
     if "subagent" in as_object(meta.get("source")):
-        return SkippedSession(file)
+        return foreign.SkippedSession(file)
     vendor = as_text(meta.get("model_provider")) or "openai"
-    return ForeignSession(
+    return foreign.ForeignSession(
         id=as_text(meta.get("id")) or file.stem,
         file=file,
         cwd=as_text(meta.get("cwd")),
@@ -82,36 +73,36 @@ def _session(file: Path) -> Found:
 
 
 class _Reader:
-    def __init__(self, vendor: str, unmapped: Unmapped) -> None:
+    def __init__(self, vendor: str, unmapped: foreign.Unmapped) -> None:
         self._vendor = vendor
         self._unmapped = unmapped
         self._model = ""
 
-    def read(self, file: Path) -> Iterator[Item]:
+    def read(self, file: Path) -> Iterator[foreign.Item]:
         """The usage of a reply is reported later, often after the results of its calls. The text of a summary
         is also in the compaction that follows, and is not a reply."""
-        held: list[Item] = []
+        held: list[foreign.Item] = []
         """From the last piece of a reply on."""
         for item in self._items(file):
             first = held[0] if held else None
-            reply = first if isinstance(first, Piece) and first.role == "assistant" else None
+            reply = first if isinstance(first, foreign.Piece) and first.role == "assistant" else None
             if isinstance(item, Usage):
                 held[:1] = [msgspec.structs.replace(reply, usage=item)] if reply else held[:1]
-            elif isinstance(item, ForeignCompaction):
+            elif isinstance(item, foreign.ForeignCompaction):
                 used = Usage()
                 if reply and _is_summary(reply, item):
                     used = reply.usage or used
                     del held[0]
                 yield from held
                 held = [msgspec.structs.replace(item, tokens_before=used.total - used.output_tokens)]
-            elif isinstance(item, Piece) and item.role == "assistant":
+            elif isinstance(item, foreign.Piece) and item.role == "assistant":
                 yield from held
                 held = [item]
             else:
                 held.append(item)
         yield from held
 
-    def _items(self, file: Path) -> Iterator[Item | Usage]:
+    def _items(self, file: Path) -> Iterator[foreign.Item | Usage]:
         for number, value in json_lines(file, self._unmapped):
             kind, payload = as_text(value.get("type")), as_object(value.get("payload"))
             own, at = f"line {number}", seconds_of(value.get("timestamp"))
@@ -123,7 +114,7 @@ class _Reader:
                 case "response_item":
                     yield from self._item(payload, own, at)
                 case "compacted" if as_text(payload.get("message")).strip():
-                    yield ForeignCompaction(own, as_text(payload["message"]), at)
+                    yield foreign.ForeignCompaction(own, as_text(payload["message"]), at)
                 case "compacted":
                     self._unmapped["compaction without a readable summary"] += 1
                 case "event_msg":
@@ -135,10 +126,10 @@ class _Reader:
                 case _:
                     self._unmapped[kind] += 1
 
-    def _event(self, event: Json) -> Iterator[Item | Usage]:
+    def _event(self, event: Json) -> Iterator[foreign.Item | Usage]:
         kind = as_text(event.get("type"))
         if kind == "thread_name_updated":
-            yield Heading(as_text(event.get("thread_name")))
+            yield foreign.Heading(as_text(event.get("thread_name")))
         elif kind == "token_count":
             used = _usage(as_object(as_object(event.get("info")).get("last_token_usage")))
             if used is not None:
@@ -148,7 +139,7 @@ class _Reader:
         elif kind not in _DUPLICATE_EVENTS:
             self._unmapped[f"event {kind}".strip()] += 1
 
-    def _item(self, item: Json, own: str, at: float) -> Iterator[Item]:
+    def _item(self, item: Json, own: str, at: float) -> Iterator[foreign.Item]:
         kind = as_text(item.get("type"))
         if kind == "message":
             yield from self._message(item, own, at)
@@ -159,11 +150,11 @@ class _Reader:
         elif kind in _CALLS:
             yield self._reply(own, at, _call(item, kind))
         elif kind in _OUTPUTS:
-            yield Piece(own, "tool", (_result(item),), at)
+            yield foreign.Piece(own, "tool", (_result(item),), at)
         else:
             self._unmapped[kind or "line without a type"] += 1
 
-    def _message(self, item: Json, own: str, at: float) -> Iterator[Item]:
+    def _message(self, item: Json, own: str, at: float) -> Iterator[foreign.Item]:
         parts = _parts(item.get("content"))
         role = as_text(item.get("role"))
         if role == "assistant" and parts:
@@ -172,16 +163,16 @@ class _Reader:
             words = [part for part in parts if not _is_generated(part)]
             self._unmapped["generated message"] += len(parts) - len(words)
             if words:
-                yield Piece(own, "user", tuple(words), at)
+                yield foreign.Piece(own, "user", tuple(words), at)
         elif parts:
             self._unmapped[f"{role} message".strip()] += 1
 
-    def _reply(self, own: str, at: float, *parts: Part) -> Piece:
+    def _reply(self, own: str, at: float, *parts: Part) -> foreign.Piece:
         model = f"{self._vendor}/{self._model}" if self._model else ""
-        return Piece(own, "assistant", parts, at, _REPLY, model)
+        return foreign.Piece(own, "assistant", parts, at, _REPLY, model)
 
 
-def _is_summary(reply: Piece, compaction: ForeignCompaction) -> bool:
+def _is_summary(reply: foreign.Piece, compaction: foreign.ForeignCompaction) -> bool:
     text = "".join(part.text for part in reply.parts if isinstance(part, Text)).strip()
     return bool(text) and text in compaction.summary
 

@@ -7,18 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from crushpy.core.messages import Image, Json, Note, Part, Text, ToolResult
+from crushpy.importers import foreign
 from crushpy.importers import foreign_values as values
-from crushpy.importers.foreign import (
-    DAMAGED,
-    ForeignCompaction,
-    ForeignSession,
-    Found,
-    Heading,
-    Item,
-    Piece,
-    SkippedSession,
-    Unmapped,
-)
 from crushpy.importers.foreign_files import ForeignDatabase, Row, readable_sessions, reading
 from crushpy.importers.foreign_values import listing, seconds_of
 from crushpy.util.read_json import as_object, as_text
@@ -38,7 +28,7 @@ class Crush:
         found = [*(near[:1] or [cwd / ".crush"]), *_projects(data / "projects.json"), data]
         return list(dict.fromkeys(found))
 
-    def sessions(self, path: Path) -> Iterator[Found]:
+    def sessions(self, path: Path) -> Iterator[foreign.Found]:
         candidates = (path, path / _FILE, path / ".crush" / _FILE)
         file = next((file for file in candidates if file.is_file()), None)
         return readable_sessions(file, path, _sessions) if file else iter(())
@@ -53,7 +43,7 @@ def _projects(index: Path) -> list[Path]:
     return []
 
 
-def _sessions(file: Path) -> Iterator[Found]:
+def _sessions(file: Path) -> Iterator[foreign.Found]:
     folder = file.absolute().parent
     cwd = str(folder.parent) if folder.name.startswith(".") else ""
     with reading(file) as database:
@@ -67,10 +57,10 @@ def _sessions(file: Path) -> Iterator[Found]:
     for row in rows:
         own = str(row["id"])
         if row["parent_session_id"]:
-            yield SkippedSession(file)
+            yield foreign.SkippedSession(file)
             continue
         summary = str(row["summary_message_id"] or "") if "summary_message_id" in row.keys() else ""  # noqa: SIM118
-        yield ForeignSession(
+        yield foreign.ForeignSession(
             id=own,
             file=file,
             cwd=cwd,
@@ -90,20 +80,20 @@ def _version_note(database: ForeignDatabase) -> str:
     return f"written by a newer Crush (schema {version}): only known entries are imported"
 
 
-def _read(file: Path, session: Row, summary: str, unmapped: Unmapped) -> Iterator[Item]:
+def _read(file: Path, session: Row, summary: str, unmapped: foreign.Unmapped) -> Iterator[foreign.Item]:
     if session["title"]:
-        yield Heading(str(session["title"]))
+        yield foreign.Heading(str(session["title"]))
     with reading(file) as database:
         marked = "is_summary_message" in database.columns("messages")
         statement = "SELECT * FROM messages WHERE session_id = ? ORDER BY created_at, rowid"
         for row in database.rows(statement, (session["id"],), unmapped):
             parts = [as_object(part) for part in listing(values.parsed(row["parts"] or "[]"))]
             if not parts and row["parts"] not in ("[]", b"[]"):
-                unmapped[DAMAGED] += 1
+                unmapped[foreign.DAMAGED] += 1
             if (marked and row["is_summary_message"]) or (summary and row["id"] == summary):
                 text = values.texts_in([{"type": part.get("type"), **_data(part)} for part in parts])
                 if text.strip():
-                    yield ForeignCompaction(str(row["id"]), text, seconds_of(row["created_at"]))
+                    yield foreign.ForeignCompaction(str(row["id"]), text, seconds_of(row["created_at"]))
                 else:
                     unmapped["compaction without a summary"] += 1
             else:
@@ -114,7 +104,7 @@ def _data(part: Json) -> Json:
     return as_object(part.get("data"))
 
 
-def _message(row: Row, parts: list[Json], unmapped: Unmapped) -> Iterator[Item]:
+def _message(row: Row, parts: list[Json], unmapped: foreign.Unmapped) -> Iterator[foreign.Item]:
     own, at, role = str(row["id"]), seconds_of(row["created_at"]), row["role"]
     columns = row.keys()
     names = [row[name] for name in ("provider", "model") if name in columns]
@@ -124,14 +114,14 @@ def _message(row: Row, parts: list[Json], unmapped: Unmapped) -> Iterator[Item]:
         if made is None:
             continue
         if isinstance(made, ToolResult):
-            yield Piece(f"{own}/{place}", "tool", (made,), at)
+            yield foreign.Piece(f"{own}/{place}", "tool", (made,), at)
         elif role in ("user", "assistant"):
-            yield Piece(f"{own}/{place}", role, (made,), at, own, model)
+            yield foreign.Piece(f"{own}/{place}", role, (made,), at, own, model)
         else:
             unmapped[f"part of a {as_text(role)} message"] += 1
 
 
-def _part(part: Json, unmapped: Unmapped) -> Part | None:
+def _part(part: Json, unmapped: foreign.Unmapped) -> Part | None:
     data = _data(part)
     match part.get("type"):
         case "text":

@@ -5,7 +5,7 @@ or move the cursor, and invisible characters that make it read otherwise than it
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, cast
 
 T = TypeVar("T")
@@ -102,19 +102,23 @@ def one_line(text: str) -> str:
 
 def encodable(value: T) -> T:
     """`value`, text or JSON data, with a mark for each lone surrogate, which UTF-8 cannot encode."""
-    return cast(T, _encodable(value))
+    return map_texts(value, _encodable)
 
 
-def _encodable(value: Any) -> Any:
+def _encodable(text: str) -> str:
+    # Via UTF-16, so that the two surrogates of one character are joined.
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def map_texts(value: T, change: Callable[[str], str]) -> T:
+    """A text, or JSON data with every text in it, names included, as `change` returns it."""
     if isinstance(value, str):
-        # Via UTF-16, so that the two surrogates of one character are joined.
-        return (
-            value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        )
+        return cast(T, change(value))
     if isinstance(value, dict):
-        return {_encodable(key): _encodable(item) for key, item in cast("dict[Any, Any]", value).items()}
+        items = cast("dict[Any, Any]", value).items()
+        return cast(T, {map_texts(key, change): map_texts(item, change) for key, item in items})
     if isinstance(value, list | tuple):
-        return [_encodable(item) for item in cast("list[Any]", value)]
+        return cast(T, [map_texts(item, change) for item in cast("list[Any]", value)])
     return value
 
 

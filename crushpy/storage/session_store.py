@@ -87,29 +87,28 @@ class SessionStore(Subject):
 
     # --- lists -----------------------------------------------------------------------------------------
 
+    def _list(self, cwd: str | None = None, limit: int | None = None) -> list[records.ConversationEntry]:
+        """Conversations of this folder (or all), newest first."""
+        statement = sql.LIST_CONVERSATIONS if cwd is None else sql.LIST_FOLDER_CONVERSATIONS
+        many = _NO_LIMIT if limit is None else limit
+        return self._db.execute(statement, folder=session_rows.folder_key(cwd or ""), many=many).all()
+
+    list_conversations = stored(_list)
+
     @stored
     def list_tips(self, cwd: str | None = None, limit: int | None = None) -> list[records.SessionInfo]:
-        """Conversations of this folder (or all), newest first, each as the session at its tip, which counts
-        the messages of all sessions that led to it."""
-        statement = sql.LIST_TIPS if cwd is None else sql.LIST_FOLDER_TIPS
-        many = _NO_LIMIT if limit is None else limit
-        rows = self._db.execute(statement, folder=session_rows.folder_key(cwd or ""), many=many)
-        return [session_rows.session_from_row(row) for row in rows]
+        """The same, each as the session at its tip, which counts the messages of all that led to it."""
+        tips: list[records.SessionInfo] = []
+        for one in self._list(cwd, limit):
+            info = session_rows.session_from_row(self._db.execute(sql.FIND_SESSION, session=one.id).one())
+            tips.append(msgspec.structs.replace(info, message_count=one.messages))
+        return tips
 
     @stored
     def list_forks(self, roots: Sequence[str]) -> list[records.SessionInfo]:
         """The forks in these conversations, newest first."""
         rows = self._db.execute(sql.LIST_FORKS, roots=session_rows.json_text(roots))
         return [session_rows.session_from_row(row) for row in rows]
-
-    @stored
-    def list_conversations(
-        self, cwd: str | None = None, limit: int | None = None
-    ) -> list[records.ConversationEntry]:
-        """The same as light rows."""
-        statement = sql.LIST_CONVERSATIONS if cwd is None else sql.LIST_FOLDER_CONVERSATIONS
-        many = _NO_LIMIT if limit is None else limit
-        return self._db.execute(statement, folder=session_rows.folder_key(cwd or ""), many=many).all()
 
     @stored
     def load_lineage(self, session_id: str) -> list[records.SessionInfo]:

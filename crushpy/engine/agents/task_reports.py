@@ -192,20 +192,8 @@ def task_state_event(
     task: ListedTask, many: int, line: str = "", *, worktree: bool = False
 ) -> ListedTaskChanged:
     """The event for the state of one of `many` tasks."""
-    return ListedTaskChanged(
-        task.name,
-        task.state,
-        task.steps,
-        task.tokens,
-        task.cost,
-        line,
-        task.number,
-        many,
-        task.session_id,
-        task.branch,
-        task.error,
-        worktree,
-    )
+    figures, ended = (task.steps, task.tokens, task.cost), (task.session_id, task.branch, task.error)
+    return ListedTaskChanged(task.name, task.state, *figures, line, task.number, many, *ended, worktree)
 
 
 # --- the end of a list -----------------------------------------------------------------------------------

@@ -1,13 +1,13 @@
 """Records the decision about each call in the audit."""
 
-from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 from crushpy.core.errors import CrushpyError
 from crushpy.engine.approvals import Ruling
 from crushpy.engine.turn.call_observer import ObservedCall
 from crushpy.permissions.decision import Decision
 from crushpy.security.redact import Redactor
+from crushpy.security.sanitize import map_texts
 from crushpy.storage.records import AuditEntry, DatabaseLost, StorageError
 from crushpy.storage.store import Store
 from crushpy.util.login import login_name
@@ -46,8 +46,14 @@ class AuditTrail:
         body |= {name: value for name in told if (value := getattr(decision, name))}
         if watched.task:
             body["task"] = watched.task
-        safe = _redacted(body, Redactor().text)
-        return AuditEntry("decision", safe, watched.session_id, watched.call.id)
+        redact = Redactor().text
+
+        def shorten(text: str) -> str:
+            kept = redact(text[:READ_CHARS])
+            whole = len(text) <= READ_CHARS and len(kept) <= STORED_CHARS
+            return kept if whole else f"{kept[:STORED_CHARS]}…"
+
+        return AuditEntry("decision", map_texts(body, shorten), watched.session_id, watched.call.id)
 
     async def record(self, watched: ObservedCall, ruling: Ruling) -> None:
         try:
@@ -62,18 +68,3 @@ class AuditTrail:
 def _part(part: Decision) -> dict[str, Any]:
     said: dict[str, Any] = {"verdict": part.verdict, "reason": part.reason}
     return said | ({"about": part.about} if part.about else {})
-
-
-def _redacted(value: Any, redact: Callable[[str], str]) -> Any:
-    """`value` with every text in it redacted and shortened."""
-    match value:
-        case str():
-            kept = redact(value[:READ_CHARS])
-            whole = len(value) <= READ_CHARS and len(kept) <= STORED_CHARS
-            return kept if whole else f"{kept[:STORED_CHARS]}…"
-        case dict():
-            return {name: _redacted(inner, redact) for name, inner in cast("dict[str, Any]", value).items()}
-        case list():
-            return [_redacted(inner, redact) for inner in cast("list[Any]", value)]
-        case _:
-            return value

@@ -9,7 +9,7 @@ import html
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from importlib.resources import files
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -32,7 +32,7 @@ from crushpy.core.messages import (
 from crushpy.engine.session.branches import Branch
 from crushpy.engine.session.export import ExportedText, load_sent_states
 from crushpy.security.redact import Redactor
-from crushpy.security.sanitize import clean, one_line
+from crushpy.security.sanitize import clean, map_texts, one_line
 from crushpy.storage.store import Store
 
 POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'"
@@ -84,7 +84,7 @@ class PageReport:
 
     def safe(self, value: Any, place: str, session: str = "", message: str = "") -> Any:
         """Plain data without control characters and secrets; what was redacted is recorded."""
-        value = _clean_data(value)  # first: removing a control character may join the halves of a key
+        value = map_texts(value, clean)  # first: removing a control character may join the halves of a key
         if self.keep_secrets:
             return value
         value = self._redactor.data(value)
@@ -228,14 +228,3 @@ def _images(parts: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         if part["type"] == "image":
             yield part
         yield from part.get("images", ())
-
-
-def _clean_data(value: Any) -> Any:
-    if isinstance(value, str):
-        return clean(value)
-    if isinstance(value, dict):
-        items = cast("dict[str, Any]", value).items()
-        return {clean(key): _clean_data(item) for key, item in items}
-    if isinstance(value, list | tuple):
-        return [_clean_data(item) for item in cast("list[Any]", value)]
-    return value

@@ -423,54 +423,6 @@ LIST_FOLDER_CONVERSATIONS: Statement[ConversationEntry] = Statement(
     """,
     ConversationEntry,
 )
-LIST_TIPS: Statement[SessionRow] = Statement(
-    """
-    SELECT session.id, session.root_id, session.parent_id, session.kind, session.generation,
-    session.title, session.cwd, session.model, session.compaction, session.created_at,
-    session.updated_at, session.ended_at, session.end_reason, conversation.messages AS message_count,
-    session.input_tokens, session.output_tokens, session.cache_read_tokens, session.cache_write_tokens,
-    session.cost, session.todos, session.grants, session.imported, session.breaker, session.mode, '' AS
-    system
-    FROM conversation LEFT OUTER JOIN session ON session.id = conversation.tip_id ORDER BY
-    conversation.updated_at DESC, conversation.root_id LIMIT :many
-    """,
-    """
-    SELECT session.id, session.root_id, session.parent_id, session.kind, session.generation,
-    session.title, session.cwd, session.model, session.compaction, session.created_at,
-    session.updated_at, session.ended_at, session.end_reason, conversation.messages AS message_count,
-    session.input_tokens, session.output_tokens, session.cache_read_tokens, session.cache_write_tokens,
-    session.cost, session.todos, session.grants, session.imported, session.breaker, session.mode, '' AS
-    system
-    FROM conversation LEFT OUTER JOIN session ON session.id = conversation.tip_id ORDER BY
-    conversation.updated_at DESC, conversation.root_id LIMIT %(many)s
-    """,
-    SessionRow,
-)
-LIST_FOLDER_TIPS: Statement[SessionRow] = Statement(
-    """
-    SELECT session.id, session.root_id, session.parent_id, session.kind, session.generation,
-    session.title, session.cwd, session.model, session.compaction, session.created_at,
-    session.updated_at, session.ended_at, session.end_reason, conversation.messages AS message_count,
-    session.input_tokens, session.output_tokens, session.cache_read_tokens, session.cache_write_tokens,
-    session.cost, session.todos, session.grants, session.imported, session.breaker, session.mode, '' AS
-    system
-    FROM conversation LEFT OUTER JOIN session ON session.id = conversation.tip_id
-    WHERE conversation.cwd = :folder ORDER BY conversation.updated_at DESC, conversation.root_id LIMIT
-    :many
-    """,
-    """
-    SELECT session.id, session.root_id, session.parent_id, session.kind, session.generation,
-    session.title, session.cwd, session.model, session.compaction, session.created_at,
-    session.updated_at, session.ended_at, session.end_reason, conversation.messages AS message_count,
-    session.input_tokens, session.output_tokens, session.cache_read_tokens, session.cache_write_tokens,
-    session.cost, session.todos, session.grants, session.imported, session.breaker, session.mode, '' AS
-    system
-    FROM conversation LEFT OUTER JOIN session ON session.id = conversation.tip_id
-    WHERE conversation.cwd = %(folder)s ORDER BY conversation.updated_at DESC, conversation.root_id
-    LIMIT %(many)s
-    """,
-    SessionRow,
-)
 FIND_LATEST_TIP: Statement[SessionRow] = Statement(
     """
     SELECT session.id, session.root_id, session.parent_id, session.kind, session.generation,
@@ -619,8 +571,10 @@ LIST_FORKS: Statement[SessionRow] = Statement(
     session.title, session.cwd, session.model, session.compaction, session.created_at,
     session.updated_at, session.ended_at, session.end_reason, session.message_count,
     session.input_tokens, session.output_tokens, session.cache_read_tokens, session.cache_write_tokens,
-    session.cost, session.todos, session.grants, session.imported, session.breaker, session.mode, '' AS
-    system
+    session.cost, session.todos, session.grants, session.imported, session.breaker, session.mode,
+    coalesce((SELECT system_prompt.text
+    FROM system_prompt
+    WHERE system_prompt.hash = session.system_hash), session.system) AS system
     FROM session JOIN boundary ON boundary.child_id = session.id
     WHERE (session.root_id IN (SELECT value FROM json_each(:roots))) AND session.kind = 'fork' AND
     boundary."trigger" = 'fork' ORDER BY session.updated_at DESC, session.id
@@ -630,8 +584,10 @@ LIST_FORKS: Statement[SessionRow] = Statement(
     session.title, session.cwd, session.model, session.compaction, session.created_at,
     session.updated_at, session.ended_at, session.end_reason, session.message_count,
     session.input_tokens, session.output_tokens, session.cache_read_tokens, session.cache_write_tokens,
-    session.cost, session.todos, session.grants, session.imported, session.breaker, session.mode, '' AS
-    system
+    session.cost, session.todos, session.grants, session.imported, session.breaker, session.mode,
+    coalesce((SELECT system_prompt.text
+    FROM system_prompt
+    WHERE system_prompt.hash = session.system_hash), session.system) AS system
     FROM session JOIN boundary ON boundary.child_id = session.id
     WHERE (session.root_id IN (SELECT jsonb_array_elements_text(CAST(%(roots)s AS jsonb)))) AND
     session.kind = 'fork' AND boundary.trigger = 'fork' ORDER BY session.updated_at DESC, session.id

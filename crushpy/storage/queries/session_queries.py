@@ -21,11 +21,7 @@ _prompt = func.coalesce(select(_P.text).where(_P.hash == _S.system_hash).scalar_
 )
 
 
-def _sessions(*columns):
-    return row("SessionRow", select(*columns))
-
-
-_full = _sessions(*_columns, _prompt)
+_full = row("SessionRow", select(*_columns, _prompt))
 
 
 def _total(column):
@@ -109,16 +105,6 @@ delete_conversation = delete(_C).where(_C.root_id == p("root"))
 
 _newest_first = (_C.updated_at.desc(), _C.root_id)
 _here = _C.cwd == p("folder")
-# An outer join, though every tip exists: otherwise SQLite begins with all sessions.
-_counted = [
-    _C.messages.label("message_count") if column.key == "message_count" else column for column in _columns
-]
-
-
-def _tips(columns):
-    return _sessions(*columns).select_from(_C).outerjoin(_S, _S.id == _C.tip_id)
-
-
 _conversations = row(
     "ConversationEntry",
     select(_C.tip_id.label("id"), _C.root_id, _C.title, _C.cwd, _C.model, _C.updated_at)
@@ -128,10 +114,9 @@ _conversations = row(
 )
 list_conversations = limited(_conversations)
 list_folder_conversations = limited(_conversations.where(_here))
-_all_tips = _tips([*_counted, literal("").label("system")]).order_by(*_newest_first)
-list_tips = limited(_all_tips)
-list_folder_tips = limited(_all_tips.where(_here))
-find_latest_tip = _tips([*_columns, _prompt]).where(_here, _C.is_open).order_by(*_newest_first)
+# An outer join, though every tip exists: otherwise SQLite begins with all sessions.
+_tips = _full.select_from(_C).outerjoin(_S, _S.id == _C.tip_id)
+find_latest_tip = _tips.where(_here, _C.is_open).order_by(*_newest_first)
 
 # --- usage
 
@@ -199,8 +184,7 @@ _B = t.BoundaryTable
 
 # Undone boundaries have forks for children, which no fork opened.
 list_forks = (
-    _sessions(*_columns, literal("").label("system"))
-    .join(_B, _B.child_id == _S.id)
+    _full.join(_B, _B.child_id == _S.id)
     .where(is_one_of(_S.root_id, "roots"), _S.kind == "fork", _B.trigger == "fork")
     .order_by(_S.updated_at.desc(), _S.id)
 )
