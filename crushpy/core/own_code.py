@@ -71,4 +71,5 @@ def is_importable(folder: str) -> bool:
 
 
 def is_in_folder(path: str, folder: str) -> bool:
+    """Whether a path is `folder` or below it, by its text. Fast: called several times per tool call."""
     return f"{path}/".startswith(f"{folder.rstrip('/')}/")

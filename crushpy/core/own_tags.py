@@ -3,23 +3,8 @@
 import re
 
 OWN_TAGS = (
-    "summary",
-    "evidence",
-    "request",
-    "quotes",
-    "context_status",
-    "note",
-    "instructions",
-    "transcript",
-    "previous_notes",
-    "earlier_notes",
-    "report",
-    "pins",
-    "pin",
-    "rules",
-    "skills",
-    "skill",
-    "agents",
+    *("summary", "evidence", "request", "quotes", "context_status", "note", "instructions", "transcript"),
+    *("previous_notes", "earlier_notes", "report", "pins", "pin", "rules", "skills", "skill", "agents"),
     "hook",
 )
 _ESCAPED = re.compile(rf"&lt;(?=\s*+(?:/\s*+)?(?:{'|'.join(OWN_TAGS)})\b)", re.IGNORECASE)

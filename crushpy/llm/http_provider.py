@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing
 from itertools import groupby
-from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypedDict, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, ClassVar, Generic, TypedDict, TypeVar, Unpack, cast
 
 import msgspec
 
@@ -56,30 +56,34 @@ class Reported(Exception):
         self.body = body
 
 
-class ReplyReader(Protocol):
+class ReplyReader(ABC):
     """Reads one reply, event by event. Pure; raises only `Reported` and ModelError."""
 
-    ended: bool
-    """The protocol's end mark was received; the rest of the stream is ignored."""
-    unfinished: list[Json]
-    """The blocks of a turn that the model paused, in the server's own form; usually empty."""
+    def __init__(self, model: str = "") -> None:
+        self.ended = False
+        """The protocol's end mark was received; the rest of the stream is ignored."""
+        self.unfinished: list[Json] = []
+        """The blocks of a turn that the model paused, in the server's own form; usually empty."""
+        self._model = model
+        self._text_chars: int = 0
+        self._cited: set[str] = set()
 
     @property
+    @abstractmethod
     def finished(self) -> bool:
         """Whether the server has sent a finish reason."""
-        ...
 
+    @abstractmethod
     def feed(self, event: Json) -> list[Piece]:
         """The pieces of one event; none for an unknown event."""
-        ...
 
+    @abstractmethod
     def read_whole(self, reply: Json) -> list[Piece] | None:
         """The pieces of a reply that is not a stream; None if it is not a reply."""
-        ...
 
+    @abstractmethod
     def end(self) -> Done | None:
         """The end of the reply; None if it was cut off."""
-        ...
 
 
 class HttpProviderOptions(TypedDict, total=False):

@@ -9,16 +9,16 @@ import os
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-
-import msgspec
+from typing import TypeVar
 
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.messages import Data
 from crushpy.core.paths import Paths
 from crushpy.llm import vendors
-from crushpy.security.private_files import locked, read_stored, write_private
+from crushpy.security.private_files import read_stored, update_stored
 from crushpy.settings.schema import ProviderSettings, Settings
 
+T = TypeVar("T")
 MAX_KEY_CHARS = 4_096
 """Tokens of directories have about two thousand."""
 
@@ -119,11 +119,11 @@ def store_key(provider: str, key: str, settings: Settings, *, in_file: bool = Fa
     key = checked_key(key)
     add_secret(key)
     if in_file:
-        _write_keys(lambda: {**_keys_in_file(), provider: key})
+        _update(Paths().key_file, dict[str, str], lambda keys: {**keys, provider: key})
         return
     with _add_hint(provider, settings, after=file_hint(provider)):
         write_secret(provider, key)
-    _write_names(lambda: _names_in_keyring() | {provider})
+    _update(Paths().stored_keys, list[str], lambda names: sorted({*names, provider}))
     _forget_in_file(provider)
 
 
@@ -136,7 +136,7 @@ def remove_key(provider: str, settings: Settings) -> bool:
     if in_file and not recorded:
         return True
     if recorded:  # first, in case the keyring is no longer available
-        _write_names(lambda: _names_in_keyring() - {provider})
+        _update(Paths().stored_keys, list[str], lambda names: sorted({*names} - {provider}))
     with _add_hint(provider, settings, "The key is no longer used. " if recorded else ""):
         return delete_secret(provider) or in_file
 
@@ -226,22 +226,16 @@ def _add_hint(provider: str, settings: Settings, before: str = "", after: str = 
 def _forget_in_file(provider: str) -> bool:
     there = provider in _keys_in_file()
     if there:
-        _write_keys(lambda: {name: key for name, key in _keys_in_file().items() if name != provider})
+        _update(
+            Paths().key_file,
+            dict[str, str],
+            lambda keys: {name: key for name, key in keys.items() if name != provider},
+        )
     return there
 
 
-def _write_keys(change: Callable[[], dict[str, str]]) -> None:
-    _write(Paths().key_file, lambda: msgspec.json.encode(change()))
-
-
-def _write_names(change: Callable[[], frozenset[str]]) -> None:
-    _write(Paths().stored_keys, lambda: msgspec.json.encode(sorted(change())))
-
-
-def _write(file: Path, content: Callable[[], bytes]) -> None:
-    """Replaces a file by what `content` makes of it, while no other process changes it."""
+def _update(file: Path, kind: type[T], change: Callable[[T], T]) -> None:
     try:
-        with locked(file.with_name(f"{file.name}.lock"), 10):
-            write_private(file, content())
+        update_stored(file, kind, change, seconds=10)
     except (OSError, TimeoutError) as error:
         raise CrushpyError(f"{file} could not be written: {error}.") from error

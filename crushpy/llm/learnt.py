@@ -14,7 +14,6 @@ from crushpy.security.private_files import locked, write_private
 
 log = logging.getLogger(__name__)
 
-VERSION = 1
 LOCK_TIMEOUT_S = 5.0
 """For another process that writes the file."""
 MAX_RATIOS = 5
@@ -41,7 +40,7 @@ class LearntModel(Data, frozen=True):
 class LearntFile(Data, frozen=True, omit_defaults=False):
     """The content of the file: by model, then by the address of its server (empty: the vendor's default)."""
 
-    version: int = VERSION
+    version: int = 1
     models: dict[str, dict[str, LearntModel]] = msgspec.field(
         default_factory=dict[str, dict[str, LearntModel]]
     )
@@ -60,7 +59,6 @@ class LearntModels:
         self._file = file
         self._known: dict[str, dict[str, LearntModel]] | None = None
         self._writer: ThreadPoolExecutor | None = None
-        self._read_only = False
         self.problem = ""
         """Why the file is not used, for the user."""
 
@@ -84,7 +82,7 @@ class LearntModels:
         if change(before) == before:
             return
         self._models.setdefault(model, {})[server] = change(before)
-        if self._file is not None and not self._read_only:
+        if self._file is not None:
             if self._writer is None:
                 self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="learnt")
             self._writer.submit(self._write, self._file, model, server, change)
@@ -106,33 +104,20 @@ class LearntModels:
         return self._known
 
     def _read(self) -> LearntFile:
-        if self._file is None:
-            return LearntFile()
         try:
-            content = self._file.read_bytes()
-        except FileNotFoundError:
-            return LearntFile()
+            if self._file is not None and self._file.exists():
+                return msgspec.json.decode(self._file.read_bytes(), type=LearntFile)
         except OSError as error:
             self.problem = f"{self._file} cannot be read ({error.strerror}): learnt windows are not used."
-            return LearntFile()
-        try:
-            version = msgspec.json.decode(content, type=_Versioned).version
-            if version > VERSION:
-                self._read_only = True
-                self.problem = f"{self._file} was written by a newer crushpy: learnt windows are not used."
-                return LearntFile()
-            return msgspec.json.decode(content, type=LearntFile)
         except (msgspec.DecodeError, RecursionError) as error:
             self.problem = f"{self._file} is damaged ({error}): learnt windows are discarded."
-            return LearntFile()
+        return LearntFile()
 
     def _write(self, file: Path, model: str, server: str, change: Change) -> None:
         """Runs on the writer thread. After a failure the change holds for this process only."""
         try:
             with locked(file.with_name(f"{file.name}.lock"), LOCK_TIMEOUT_S):
                 found = self._read()
-                if self._read_only:
-                    return
                 servers = found.models.setdefault(model, {})
                 servers[server] = change(servers.get(server, _NOTHING))
                 write_private(file, msgspec.json.format(msgspec.json.encode(found)) + b"\n")
@@ -145,10 +130,6 @@ def _identity(model: str, server: str) -> tuple[str, str]:
     """The same for every name of a model on one server: openai/qwen3, ollama/qwen3:latest, lab/qwen3."""
     name = (model.partition("/")[2] or model).removesuffix(":latest")
     return name, server.removesuffix("/v1").replace("//localhost:", "//127.0.0.1:")
-
-
-class _Versioned(Data, frozen=True):
-    version: int = 0
 
 
 def with_learnt_window(info: ModelInfo, known: LearntModel) -> ModelInfo:

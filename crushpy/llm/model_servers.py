@@ -249,45 +249,55 @@ async def _anthropic(client: "Client", source: ListSource) -> list[ServedModel]:
 
     base = source.api_base.rstrip("/").removesuffix("/v1")
     headers = {"anthropic-version": VERSION, **source.key_headers("x-api-key")}
-    found: list[ServedModel] = []
-    after = ""
-    for _ in range(MAX_PAGES):
-        next_page = f"&after_id={quote(after, safe='')}" if after else ""
-        answer = await _get(client, f"{base}/v1/models?limit={_PAGE_SIZE}{next_page}", headers)
-        found += [model for entry in _entries(answer, "data") if (model := _parse_model(entry))]
-        last = _text(cast(Json, answer), "last_id")
-        if cast(Json, answer).get("has_more") is not True or last in ("", after):
-            break
-        after = last
-    return found
+    found = await _read_pages(
+        client,
+        f"{base}/v1/models?limit={_PAGE_SIZE}",
+        headers,
+        "data",
+        lambda page: ("after_id", _text(page, "last_id") if page.get("has_more") is True else ""),
+    )
+    return [model for entry in found if (model := _parse_model(entry))]
 
 
 async def _gemini(client: "Client", source: ListSource) -> list[ServedModel]:
     from crushpy.llm.gemini.provider import models_url
 
-    url, headers = (
+    found = await _read_pages(
+        client,
         f"{models_url(source.api_base)}?pageSize={_PAGE_SIZE}",
         source.key_headers("x-goog-api-key"),
+        "models",
+        lambda page: ("pageToken", _text(page, "nextPageToken")),
     )
-    found: list[ServedModel] = []
-    token = ""
+    return [
+        ServedModel(
+            _text(entry, "name").removeprefix("models/"),
+            _count(entry, "inputTokenLimit"),
+            _count(entry, "outputTokenLimit"),
+            thinking=True if entry.get("thinking") is True else None,
+        )
+        for entry in found
+        if "generateContent" in entry.get("supportedGenerationMethods", ["generateContent"])
+    ]
+
+
+async def _read_pages(
+    client: "Client",
+    url: str,
+    headers: Mapping[str, str],
+    name: str,
+    next_page: Callable[[Json], tuple[str, str]],
+) -> list[Json]:
+    """The entries of a list in pages. `next_page`: the parameter for the page after one, and its value."""
+    found: list[Json] = []
+    query = ""
     for _ in range(MAX_PAGES):
-        next_page = f"&pageToken={quote(token, safe='')}" if token else ""
-        answer = await _get(client, f"{url}{next_page}", headers)
-        found += [
-            ServedModel(
-                _text(entry, "name").removeprefix("models/"),
-                _count(entry, "inputTokenLimit"),
-                _count(entry, "outputTokenLimit"),
-                thinking=True if entry.get("thinking") is True else None,
-            )
-            for entry in _entries(answer, "models")
-            if "generateContent" in entry.get("supportedGenerationMethods", ["generateContent"])
-        ]
-        next_token = _text(cast(Json, answer), "nextPageToken")
-        if next_token in ("", token):
+        page = await _get(client, f"{url}{query}", headers)
+        found += _entries(page, name)
+        parameter, value = next_page(page)
+        before, query = query, f"&{parameter}={quote(value, safe='')}"
+        if not value or query == before:
             break
-        token = next_token
     return found
 
 

@@ -114,26 +114,27 @@ class Provider(Protocol):
         ...
 
 
-class LongPrices(Data, frozen=True):
-    """Prices of a request whose input is longer than `over` tokens, in US dollars a million tokens."""
+class Prices(Data, frozen=True, kw_only=True):
+    """US dollars a million tokens; None if unknown."""
 
-    over: int
     input_cost: float | None = None
     output_cost: float | None = None
     cache_read_cost: float | None = None
     cache_write_cost: float | None = None
 
 
-class ModelInfo(Data, frozen=True):
-    """The properties of a model. Prices are US dollars a million tokens."""
+class LongPrices(Prices, frozen=True):
+    """Prices of a request whose input is longer than `over` tokens."""
+
+    over: int
+
+
+class ModelInfo(Prices, frozen=True):
+    """The properties of a model."""
 
     name: str
     context_window: int | None = None
     max_output_tokens: int | None = None
-    input_cost: float | None = None
-    output_cost: float | None = None
-    cache_read_cost: float | None = None
-    cache_write_cost: float | None = None
     long: LongPrices | None = None
     """Prices of a long request, if they differ."""
     tools: bool = True

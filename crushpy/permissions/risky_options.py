@@ -20,6 +20,8 @@ class Risk(Data, frozen=True):
     """Letters of harmless options that take an attached value."""
     operands: bool = False
     """True if every operand is written to."""
+    option_files: bool = False
+    """True if it reads options from a file given as `@name`."""
 
 
 PROGRAMS = {
@@ -67,8 +69,9 @@ PROGRAMS = {
         " confcutdir config-file inifile cov-config cov-report pdbcls tx px rsyncdir html csv alluredir"
         " json-report-file store-durations durations-path profile-svg",
         "kmnrW",
+        option_files=True,
     ),
-    "ruff": Risk("o", "output-file fix unsafe-fixes config add-noqa cache-dir"),
+    "ruff": Risk("o", "output-file fix unsafe-fixes config add-noqa cache-dir", option_files=True),
     "eslint": Risk(
         "ocf",
         "output-file fix rulesdir resolve-plugins-relative-to config plugin parser format cache-file"
@@ -79,12 +82,14 @@ PROGRAMS = {
         "python-executable install-types config-file cache-dir junit-xml html-report txt-report xml-report"
         " cobertura-xml-report any-exprs-report linecount-report linecoverage-report lineprecision-report"
         " xslt-html-report xslt-txt-report memory-xml-report shadow-file custom-typeshed-dir",
+        option_files=True,
     ),
     "pyright": Risk("pv", "project pythonpath venvpath typeshedpath createstub writebaseline baselinefile"),
     "tsc": Risk(
         "p",
         "project outdir outfile declarationdir tsbuildinfofile generatetrace generatecpuprofile build"
         " rootdir",
+        option_files=True,
     ),
     "jest": Risk(
         "cu",
@@ -135,6 +140,17 @@ PROGRAMS = {
     "phpunit": Risk(
         "cd", "configuration bootstrap include-path log-junit log-teamcity coverage-html coverage-text"
     ),
+    "go": Risk(
+        "",
+        "exec toolexec vettool overlay modfile o C c coverprofile cpuprofile memprofile blockprofile"
+        " mutexprofile trace outputdir gcflags ldflags asmflags gccgoflags pkgdir",
+    ),
+    "gcc": Risk(
+        "oB",
+        "wrapper specs fplugin save-temps dumpdir dumpbase",
+        "acdefghijklmnpqrstuvwxyzACDEFGHIJKLMNOPQRSTUVWXYZ",  # its options are not clusters of letters
+        option_files=True,
+    ),
     "psql": Risk("cfoL", "command file output log-file"),
     "sqlite3": Risk("", "cmd init"),
     "printf": Risk("v"),
@@ -142,10 +158,6 @@ PROGRAMS = {
     "test": Risk("v"),
     "[": Risk("v"),
 }
-
-
-_OPTION_FILE_PROGRAMS = frozenset(("pytest", "mypy", "ruff", "tsc"))
-"""Programs that read options from a file given as `@name`."""
 
 
 def option_risks(words: Sequence[Word], risk: Risk, program: str = "") -> Risks:
@@ -162,7 +174,7 @@ def option_risks(words: Sequence[Word], risk: Risk, program: str = "") -> Risks:
                 risks[index] = f"{program} writes to it"
         elif word.text == "--" and not words[index - 1].is_option:
             options_over = True  # after an option, `--` could be that option's value
-        elif program in _OPTION_FILE_PROGRAMS and word.text.startswith("@"):
+        elif risk.option_files and word.text.startswith("@"):
             risks[index] = f"{program} takes options from that file"
         elif not word.is_option or options_over:
             if risk.operands and word.text not in ("-", "/dev/null", "/dev/stdout", "/dev/stderr"):
@@ -179,14 +191,16 @@ def _risky_option(text: str, risk: Risk) -> str | None:
     if text.startswith("--"):
         name, _, value = text[2:].partition("=")
         return value if is_long(name, risk.long.split()) else None
+    # Some programs take long options with one dash (go test -exec).
+    name, _, value = text[1:].partition("=")
+    if name in risk.long.split():
+        return value
     for index, letter in enumerate(text[1:], 2):
         if letter in risk.short:
             return text[index:]
         if letter in risk.values:
             return None
-    # Some programs take long options with one dash (go test -exec).
-    name, _, value = text[1:].partition("=")
-    return value if len(name) > 1 and name in risk.long.split() else None
+    return None
 
 
 def is_long(name: str, options: Sequence[str]) -> bool:

@@ -259,33 +259,6 @@ def _pytest(words: Sequence[Word]) -> Risks:
 _PYTEST_HARMLESS = word_set("--co --cov --no-cov --lf --ff -pno:cacheprovider")
 _PYTEST_REPORT = re.compile(r"--cov-report=(?:term(?:-missing)?(?::skip-covered)?)?|--cov=[\w./-]+")
 
-_ONE_DASH = {
-    "go": word_set(
-        "exec toolexec vettool overlay modfile o C c coverprofile cpuprofile memprofile blockprofile"
-        " mutexprofile trace outputdir gcflags ldflags asmflags gccgoflags pkgdir"
-    ),
-    "gcc": word_set("o wrapper specs fplugin B save-temps dumpdir dumpbase"),
-}
-_GLUED = {"gcc": ("-o", "-B", "-fplugin", "-specs", "@"), "go": ()}
-
-
-def _one_dash(program: str) -> Callable[[Sequence[Word]], Risks]:
-    """Programs whose long options have one dash, and may have two."""
-
-    def risks_of(words: Sequence[Word]) -> Risks:
-        risks: Risks = {}
-        for place, word in enumerate(words[1:], 1):
-            name, equals, _ = word.text.lstrip("-").partition("=")
-            if word.may_be_option:
-                risks[place] = "it could be an option that writes or executes"
-            elif (word.is_option and name in _ONE_DASH[program]) or word.text.startswith(_GLUED[program]):
-                risks[place] = f"with it {program} can write or execute"
-                if name in _ONE_DASH[program] and not equals and place + 1 < len(words):
-                    risks[place + 1] = f"it is what {word.text} stands for"
-        return risks
-
-    return risks_of
-
 
 SPECIAL: dict[str, Callable[[Sequence[Word]], Risks]] = {
     "git": git_risks,
@@ -299,8 +272,6 @@ SPECIAL: dict[str, Callable[[Sequence[Word]], Risks]] = {
     "curl": _curl,
     "tar": _tar,
     "pytest": _pytest,
-    "go": _one_dash("go"),
-    "gcc": _one_dash("gcc"),
 }
 
 

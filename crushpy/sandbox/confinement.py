@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 from crushpy.core.access import Privileges
 from crushpy.core.messages import Data
+from crushpy.core.own_code import is_in_folder
 from crushpy.core.paths import private_dir
 from crushpy.sandbox.filesystem_view import FilesystemView, SandboxConfig
 from crushpy.sandbox.finding import NAMESPACES, Sandbox, find_overlay_kind
 from crushpy.sandbox.mounts import Mount, OverlayKind, landlock_rules, seatbelt_profile
-from crushpy.sandbox.private_tmp import TMP, VAR_TMP, PrivateTmp, is_below
+from crushpy.sandbox.private_tmp import TMP, VAR_TMP, PrivateTmp
 from crushpy.sandbox.protected_files import ProtectedFiles
 from crushpy.sandbox.supervisor.process_control import HAS_PROC
 from crushpy.sandbox.supervisor_handle import Supervisor
@@ -285,10 +286,10 @@ class Bubblewrap(Unconfined):
         A file that only the user has there, such as a log, is outside: the rules decide about it.
         """
         normalized = os.path.normpath(path)
-        if is_below(normalized, str(self._config.workspace)):
+        if is_in_folder(normalized, str(self._config.workspace)):
             return path
         for shown, real in ((TMP, self._private.tmp), (VAR_TMP, self._private.var_tmp)):
-            if is_below(normalized, str(shown)):
+            if is_in_folder(normalized, str(shown)):
                 plain = Path(normalized)
                 own = real / plain.relative_to(shown)
                 return path if os.path.lexists(path) and not os.path.lexists(own) and plain != shown else own

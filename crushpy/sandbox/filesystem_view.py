@@ -10,10 +10,10 @@ from pathlib import Path
 from crushpy.core.access import Privileges
 from crushpy.core.errors import SettingsError
 from crushpy.core.messages import Data
-from crushpy.core.own_code import own_code
+from crushpy.core.own_code import is_in_folder, own_code
 from crushpy.sandbox.hidden_paths import listening_sockets, secrets, variable_files
 from crushpy.sandbox.mounts import Mount, View, enclosing, is_writable, replaces, view
-from crushpy.sandbox.private_tmp import TMP, VAR_TMP, PrivateTmp, is_below
+from crushpy.sandbox.private_tmp import TMP, VAR_TMP, PrivateTmp
 from crushpy.sandbox.protected_files import SYSTEM_FOLDERS, ProtectedFiles
 from crushpy.sandbox.repository import git_folders
 from crushpy.security.programs import find_program
@@ -127,7 +127,7 @@ def writable_folders(
     home, own = os.path.realpath(Path.home()), [os.path.realpath(each) for each in own_folders]
     for folder in folders:
         real = "/" if "\0" in folder else os.path.realpath(folder)
-        if is_below(home, real.rstrip("/")) or any(is_below(real, each) for each in own):
+        if is_in_folder(home, real) or any(is_in_folder(real, each) for each in own):
             raise SettingsError(
                 f"{setting}: {clean(folder)} is a folder that commands must not change as a whole.",
                 "Name folders of projects, not the home folder, one above it, or crushpy's own.",
@@ -251,7 +251,7 @@ class FilesystemView:
         folders = [
             folder
             for folder in (repository.folders if repository and needs.git else ())
-            if not self._is_hidden(folder) and not any(is_below(place, folder) for place in self._secrets)
+            if not self._is_hidden(folder) and not any(is_in_folder(place, folder) for place in self._secrets)
         ]
         yield from (Mount(folder, "write") for folder in folders)
         git = set(folders)
@@ -274,5 +274,5 @@ class FilesystemView:
     def _is_hidden(self, place: str) -> bool:
         """Whether a path is hidden: that wins over every mount that the user did not name."""
         workspace = str(self._workspace)
-        around = (each for each in self._secrets if is_below(place, each))
-        return any(not is_below(workspace, each) or not is_below(place, workspace) for each in around)
+        around = (each for each in self._secrets if is_in_folder(place, each))
+        return any(not is_in_folder(workspace, each) or not is_in_folder(place, workspace) for each in around)

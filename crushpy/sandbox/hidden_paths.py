@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from crushpy.core.messages import Data
-from crushpy.sandbox.private_tmp import is_below
+from crushpy.core.own_code import is_in_folder
 
 _SLOW_FOLDERS = frozenset(
     (
@@ -58,7 +58,7 @@ def secrets(home: Path) -> Iterator[str]:
         else:
             found = [f"{folder}/{each}" for each in inside if fnmatch(each, name)] if "*" in name else []
         for each in found:
-            if (real := _real_place(each)) and not is_below(str(home), real):
+            if (real := _real_place(each)) and not is_in_folder(str(home), real):
                 yield real
 
 
@@ -78,7 +78,9 @@ def _moved_places(names: Iterable[str]) -> Iterator[str]:
         yield from _join_all(pwd.getpwuid(os.getuid()).pw_dir, names)
     for variable, folder in hidden_places().variables.items():
         for value in filter(os.path.isabs, os.environ.get(variable, "").split(os.pathsep)):
-            yield from (value.rstrip("/") + name[len(folder) :] for name in names if is_below(name, folder))
+            yield from (
+                value.rstrip("/") + name[len(folder) :] for name in names if is_in_folder(name, folder)
+            )
 
 
 def _join_all(folder: str, names: Iterable[str]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from typing import Literal
 
 from crushpy.core.ids import new_id
 from crushpy.core.messages import Data
+from crushpy.core.own_code import is_in_folder
 from crushpy.sandbox.repository import list_names
 
 _READ_ONLY_PROC = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/mtrr")
@@ -170,7 +171,7 @@ def _grant_rules(mount: Mount, mounts: Mapping[str, Mount]) -> Iterator[str]:
 
 
 def _is_below(place: str, folder: str) -> bool:
-    return place != folder and place.startswith(folder.rstrip("/") + "/")
+    return place != folder and is_in_folder(place, folder)
 
 
 def _is_hidden_socket(mount: Mount) -> bool:

@@ -6,6 +6,7 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
+from crushpy.core.own_code import is_in_folder
 from crushpy.core.paths import private_dir
 
 TMP, VAR_TMP = Path("/tmp"), Path("/var/tmp")  # noqa: S108
@@ -13,12 +14,7 @@ TMP, VAR_TMP = Path("/tmp"), Path("/var/tmp")  # noqa: S108
 
 def is_temporary(path: Path) -> bool:
     """True for paths in a folder of which each conversation has its own."""
-    return is_below(str(path), str(TMP)) or is_below(str(path), str(VAR_TMP))
-
-
-def is_below(path: str, folder: str) -> bool:
-    """Whether a path is `folder` or below it, by its text. Fast: called several times per tool call."""
-    return path == folder or path.startswith(f"{folder}/")
+    return is_in_folder(str(path), str(TMP)) or is_in_folder(str(path), str(VAR_TMP))
 
 
 def _remove_tree(folder: Path) -> None:

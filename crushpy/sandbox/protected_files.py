@@ -19,6 +19,7 @@ from typing import NamedTuple, get_args
 
 from crushpy.core.ids import new_id
 from crushpy.core.messages import counted
+from crushpy.core.own_code import is_in_folder
 from crushpy.core.paths import private_dir
 from crushpy.sandbox.git_settings import (
     HostGit,
@@ -28,7 +29,6 @@ from crushpy.sandbox.git_settings import (
     new_drivers,
     new_executions,
 )
-from crushpy.sandbox.private_tmp import is_below
 from crushpy.sandbox.repository import common_folder, entry_target, git_folders, list_names
 from crushpy.security.safe_open import open_folder
 
@@ -311,7 +311,7 @@ class ProtectedFiles:
             how = "while commands ran in the background"
             messages = self._put_back(git=True, granted=tuple(locked), reported=("code",), how=how)
         folders = {os.path.realpath(os.path.expanduser(folder)) for folder in write}  # noqa: PTH111
-        new = [each for each in folders if not any(is_below(each, known) for known in self._indexes)]
+        new = [each for each in folders if not any(is_in_folder(each, known) for known in self._indexes)]
         self._indexes |= {folder: _FolderIndex(folder) for folder in new}
         if new or not busy or self._before is None:
             self._before = self._look()
@@ -448,7 +448,7 @@ def _stage(change: _Change) -> int:
 
 def _is_granted(path: str, granted: Collection[str]) -> bool:
     """Whether a path was granted by name, not only with the project that contains it."""
-    return any(path == each or (is_below(path, each) and _NAMES_CODE.search(each)) for each in granted)
+    return any(path == each or (is_in_folder(path, each) and _NAMES_CODE.search(each)) for each in granted)
 
 
 def _moved_entries(before: _Snapshot, now: _Snapshot) -> Iterator[tuple[str, str]]:

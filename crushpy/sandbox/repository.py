@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from crushpy.core.messages import Data
-from crushpy.sandbox.private_tmp import is_below
+from crushpy.core.own_code import is_in_folder
 from crushpy.security.safe_git import parse_settings
 from crushpy.security.safe_open import open_regular
 
@@ -54,12 +54,12 @@ def _owned_folders(entry: Path, workspace: Path) -> Iterator[str]:
         return
     shared = common_folder(named) or named
     of_tree = _is_worktree_of(Path(named), Path(top))
-    is_ours = named == f"{top}/.git" or is_below(named, str(workspace)) or of_tree
+    is_ours = named == f"{top}/.git" or is_in_folder(named, str(workspace)) or of_tree
     if _is_above_home(named) or not (is_ours or _is_submodule_of(Path(named), Path(top))):
         return
     yield named
     is_shared = of_tree and shared == os.path.dirname(os.path.dirname(named))  # noqa: PTH120
-    if shared != named and not _is_above_home(shared) and (is_shared or is_below(shared, str(workspace))):
+    if shared != named and not _is_above_home(shared) and (is_shared or is_in_folder(shared, str(workspace))):
         yield shared
 
 
@@ -136,7 +136,7 @@ def _resolve(folder: str, name: bytes) -> str:
 
 def _is_above_home(folder: str) -> bool:
     """Also true of the home folder itself."""
-    return is_below(os.path.realpath(os.path.expanduser("~")), folder.rstrip("/"))  # noqa: PTH111
+    return is_in_folder(os.path.realpath(os.path.expanduser("~")), folder)  # noqa: PTH111
 
 
 def _is_worktree_of(folder: Path, top: Path) -> bool:

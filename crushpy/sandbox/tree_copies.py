@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from crushpy.core.ids import new_id
+from crushpy.core.own_code import is_in_folder
 from crushpy.core.paths import private_dir
-from crushpy.sandbox.private_tmp import is_below
 from crushpy.sandbox.repository import is_git_folder
 from crushpy.security.safe_open import make_folders
 
@@ -53,7 +53,7 @@ class TreeCopies:
         """
         messages: dict[str, str] = {}
         for place, (signatures, copy) in sorted(self._saved.items()):
-            if place in granted or any(is_below(place, each) for each in messages):
+            if place in granted or any(is_in_folder(place, each) for each in messages):
                 continue
             now = dict(_sign(place))
             is_lost = not now or (f"{place}/HEAD" in signatures and not is_git_folder(place))

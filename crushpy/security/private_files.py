@@ -2,7 +2,7 @@
 
 import errno
 import os
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, TypeVar
@@ -33,6 +33,15 @@ def read_stored(path: Path, kind: type[T]) -> T | None:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (OSError, msgspec.MsgspecError, RecursionError):
         return None
+
+
+def update_stored(path: Path, kind: type[T], change: Callable[[T], T], seconds: float = -1) -> None:
+    """Replaces what is stored there by what `change` makes of it, while no other process does the same.
+
+    Waits for the others as `locked`, and raises the same errors.
+    """
+    with locked(path.with_suffix(".lock"), seconds):
+        write_private(path, msgspec.json.encode(change(read_stored(path, kind) or kind())))
 
 
 @contextmanager

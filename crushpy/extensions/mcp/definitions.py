@@ -11,16 +11,10 @@ import msgspec
 from crushpy.context.tags import safe
 from crushpy.core.mcp_names import mcp_tool_name
 from crushpy.core.messages import Json
-from crushpy.security.private_files import locked, write_private
+from crushpy.security.private_files import update_stored
 from crushpy.security.sanitize import clean, encodable, one_line
 from crushpy.settings.schema import McpTools
-from crushpy.tools.mcp import (
-    MAX_DESCRIPTION_CHARS,
-    KnownServer,
-    ToolDefinition,
-    is_offered,
-    read_known_servers,
-)
+from crushpy.tools.mcp import MAX_DESCRIPTION_CHARS, KnownServer, ToolDefinition, is_offered
 
 MAX_SCHEMA_BYTES = 50_000
 MAX_TOOL_NAME_CHARS = 128
@@ -109,10 +103,9 @@ def search_tools(servers: dict[str, Sequence[ToolDefinition]], query: str) -> st
 
 def store_known(file: Path, server: str, known: KnownServer | None) -> None:
     """Stores what is known of a server, or forgets it. Other processes may do the same."""
-    with locked(file.with_suffix(".lock")):
-        servers = read_known_servers(file)
-        if known is None:
-            servers.pop(server, None)
-        else:
-            servers[server] = known
-        write_private(file, msgspec.json.encode(servers))
+
+    def change(servers: dict[str, KnownServer]) -> dict[str, KnownServer]:
+        others = {name: each for name, each in servers.items() if name != server}
+        return others if known is None else {**others, server: known}
+
+    update_stored(file, dict[str, KnownServer], change)

@@ -26,7 +26,7 @@ from crushpy.extensions.mcp.definitions import (
 )
 from crushpy.extensions.mcp.mcp_process import McpError, McpProcess, mcp_process
 from crushpy.extensions.mcp.wire import McpOrder, McpReport, OAuthSpec, ServerSpec
-from crushpy.security.private_files import locked, read_stored, write_private
+from crushpy.security.private_files import read_stored, update_stored
 from crushpy.security.redact import redact
 from crushpy.security.sanitize import encodable, one_line
 from crushpy.settings.schema import McpServerSettings
@@ -414,8 +414,7 @@ def read_consents(file: Path) -> frozenset[str]:
 
 
 def add_consent(file: Path, digest: str) -> None:
-    with locked(file.with_suffix(".lock")):
-        write_private(file, msgspec.json.encode(sorted({*read_consents(file), digest})))
+    update_stored(file, list[str], lambda known: sorted({*known, digest}))
 
 
 def _progress_line(data: Json) -> str:

@@ -7,6 +7,7 @@ import msgspec
 
 from crushpy.core.messages import BOUND_PREFIX, Finish, Json, Usage
 from crushpy.llm.errors import Refused
+from crushpy.llm.http_provider import ReplyReader
 from crushpy.llm.opaque_parts import record_position
 from crushpy.llm.protocol import CallPiece, Done, Piece, TextPiece, ThinkingOpaque, ThinkingPiece
 from crushpy.llm.web_search import SEARCH_COST, WEB_SEARCH, cite
@@ -46,19 +47,15 @@ class _Block(msgspec.Struct):
         return "".join(self.slices)
 
 
-class MessageReader:
-    """Implements `http_provider.ReplyReader`."""
-
+class MessageReader(ReplyReader):
     def __init__(self, model: str, bound: Callable[[], "BoundRequest | None"] = lambda: None) -> None:
         """`bound` tells what the reply's thinking is bound to."""
-        self.ended = False
+        super().__init__(model)
         self.dropped_thoughts = 0
         """Thinking blocks that the server left out of the request."""
         self._bound = bound
-        self.unfinished: list[Json] = []
         self.usages: list[Usage] = []
         """The usage of each request; a turn that paused has several."""
-        self._model = model
         self._stop_reason = ""
         self._stop_details: Json = {}
         self._counts: dict[str, int] = {}
@@ -70,9 +67,7 @@ class MessageReader:
         self._earlier_blocks: list[Json] = []
         """Blocks of the turn's earlier requests."""
         self._calls: list[_Block] = []
-        self._text_chars = 0
         self._searches = 0
-        self._cited: set[str] = set()
 
     @property
     def finished(self) -> bool:

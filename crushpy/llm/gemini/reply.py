@@ -5,6 +5,7 @@ import msgspec
 from crushpy.core.messages import Json, Usage
 from crushpy.llm.errors import CutStream, Refused
 from crushpy.llm.gemini.request import SIGNED_TEXT, stored_signature
+from crushpy.llm.http_provider import ReplyReader
 from crushpy.llm.protocol import CallPiece, Done, Piece, TextPiece, ThinkingOpaque, ThinkingPiece
 from crushpy.llm.web_search import GEMINI_SEARCH_COST, cite
 from crushpy.util.read_json import as_object, as_objects, as_text, first_count
@@ -22,21 +23,15 @@ MALFORMED = ("MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_C
 """The server could not parse the model's output: a retry may succeed."""
 
 
-class ContentReader:
-    """Implements `http_provider.ReplyReader`."""
-
+class ContentReader(ReplyReader):
     def __init__(self, model: str) -> None:
-        self.ended = False
-        self.unfinished: list[Json] = []
-        self._model = model
+        super().__init__(model)
         self._finish = ""
         self._finish_message = ""
         self._blocked = ""
         self._usage: Usage | None = None
         self._calls = 0
-        self._text_chars = 0
         self._search_cost = 0.0
-        self._cited: set[str] = set()
 
     @property
     def finished(self) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, cast
 import msgspec
 
 from crushpy.core.messages import Finish, Json, Usage
-from crushpy.llm.http_provider import Reported
+from crushpy.llm.http_provider import ReplyReader, Reported
 from crushpy.llm.protocol import CallPiece, Done, Piece, TextPiece, ThinkingOpaque, ThinkingPiece
 from crushpy.util.read_json import as_object, as_objects, as_text, first_count, is_json
 
@@ -37,16 +37,12 @@ class _Call(msgspec.Struct):
         return "".join(self.slices)
 
 
-class ChunkReader:
-    """Implements `http_provider.ReplyReader`."""
-
+class ChunkReader(ReplyReader):
     def __init__(self) -> None:
+        super().__init__()
         self.finish_reason = ""
         """The server's reason for the end; empty until it is sent."""
         self.usage: Usage | None = None
-        self.ended = False
-        """The end mark was received, which is enough for servers that send no reason."""
-        self.unfinished: list[Json] = []
         self._calls: list[_Call] = []
         self._by_index: dict[int, int] = {}
         """The server's index of a call -> ours."""

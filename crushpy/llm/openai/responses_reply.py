@@ -4,7 +4,7 @@ import msgspec
 
 from crushpy.core.messages import Json, Usage
 from crushpy.llm.errors import Refused
-from crushpy.llm.http_provider import Reported
+from crushpy.llm.http_provider import ReplyReader, Reported
 from crushpy.llm.opaque_parts import record_position
 from crushpy.llm.openai.responses_request import PHASE
 from crushpy.llm.protocol import CallPiece, Done, Piece, TextPiece, ThinkingOpaque, ThinkingPiece
@@ -24,23 +24,17 @@ class _Item(msgspec.Struct):
     """Characters of text and number of calls before it."""
 
 
-class ResponseReader:
-    """Implements `http_provider.ReplyReader`."""
-
+class ResponseReader(ReplyReader):
     def __init__(self, model: str) -> None:
-        self.ended = False
-        self.unfinished: list[Json] = []
-        self._model = model
+        super().__init__(model)
         self._status = ""
         self._incomplete_reason = ""
         self._usage: Usage | None = None
         self._items: dict[int, _Item] = {}
         """By the server's index."""
         self._calls = 0
-        self._text_chars = 0
         self._texts: list[str] = []
         self._searches = 0
-        self._cited: set[str] = set()
 
     @property
     def finished(self) -> bool:
