@@ -354,9 +354,9 @@ class Landlock(Bubblewrap):
     def _copies(self) -> TreeCopies:
         return TreeCopies(self._private.root / "copies", self._config.aside)
 
-    def begin(self, needs: Privileges) -> list[str]:
+    def begin(self, needs: Privileges, restored: Iterable[str] = ()) -> list[str]:
         lost = self._copies.restore((), only_lost=True) if self._was_busy or self._is_busy() else {}
-        messages = super().begin(needs, restored=lost)
+        messages = super().begin(needs, (*restored, *lost))
         return [*lost.values(), *messages, *self._copies.save(map(str, self._files.existing()))]
 
     def check(self, needs: Privileges) -> list[str]:
