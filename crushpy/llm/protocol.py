@@ -114,7 +114,7 @@ class Provider(Protocol):
         ...
 
 
-class Prices(Data, frozen=True, kw_only=True):
+class TokenPrices(Data, frozen=True, kw_only=True):
     """US dollars a million tokens; None if unknown."""
 
     input_cost: float | None = None
@@ -123,13 +123,13 @@ class Prices(Data, frozen=True, kw_only=True):
     cache_write_cost: float | None = None
 
 
-class LongPrices(Prices, frozen=True):
+class LongPrices(TokenPrices, frozen=True):
     """Prices of a request whose input is longer than `over` tokens."""
 
     over: int
 
 
-class ModelInfo(Prices, frozen=True):
+class ModelInfo(TokenPrices, frozen=True):
     """The properties of a model."""
 
     name: str
