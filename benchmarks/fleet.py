@@ -21,6 +21,9 @@ from scripted_llm import Call, Reply, ScriptedLLM
 from support.postgres_server import Server
 
 
+STARTING_S = 5.0
+
+
 def answer(body: dict[str, Any]) -> Reply:
     name = str(body["messages"][1]["content"]).split("\n")[0]
     results = [str(message["content"]) for message in body["messages"] if message["role"] == "tool"]
@@ -51,13 +54,16 @@ class Machine:
 
 
 def idle_figures(process: int, seconds: float) -> tuple[float, float]:
-    """The memory in MB and the share of one CPU that a worker uses."""
-    ticks = [_ticks(process)]
+    """The memory in MB and the share of one CPU that a worker and its process for the next task use. Memory
+    that processes share is divided among them."""
+    time.sleep(STARTING_S)
+    both = [process, *map(int, Path(f"/proc/{process}/task/{process}/children").read_text().split())]
+    ticks = [sum(map(_ticks, both))]
     time.sleep(seconds)
-    ticks.append(_ticks(process))
-    status = Path(f"/proc/{process}/status").read_text()
-    memory = next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1]
-    return int(memory) / 1_000, 100 * (ticks[1] - ticks[0]) / os.sysconf("SC_CLK_TCK") / seconds
+    ticks.append(sum(map(_ticks, both)))
+    lines = [line for one in both for line in Path(f"/proc/{one}/smaps_rollup").read_text().splitlines()]
+    memory = sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+    return memory / 1_000, 100 * (ticks[1] - ticks[0]) / os.sysconf("SC_CLK_TCK") / seconds
 
 
 def _ticks(process: int) -> int:

@@ -312,9 +312,11 @@ async def merge(name: ListId) -> None:
         row.task.name: row.task.branch for row in rows if row.task.branch and row.task.state == "done"
     }
     chosen = [branches[one] for one in order if one in branches]
-    report = await asyncio.to_thread(merge_branches, working_folder(), root_id, spec.fleet.base, chosen)
-    for first, second, files in report.conflicts:
+    merged, conflicts = await asyncio.to_thread(
+        merge_branches, working_folder(), root_id, spec.fleet.base, chosen
+    )
+    for first, second, files in conflicts:
         print_note(f"conflict: {first} and {second} in {files}")
-    print_text(f"{len(report.merged)} of {len(chosen)} branches merged into crushpy/{root_id}/merged\n")
-    if report.conflicts:
+    print_text(f"{len(merged)} of {len(chosen)} branches merged into crushpy/{root_id}/merged\n")
+    if conflicts:
         raise typer.Exit(1)

@@ -6,7 +6,6 @@ No program that a repository configures runs, and a bundle can only add objects:
 import os
 import re
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -15,48 +14,29 @@ from crushpy.core.errors import UsageError
 from crushpy.core.messages import Data
 from crushpy.core.paths import private_dir
 from crushpy.engine.agents.task_workspaces import (
+    DEFAULT_IDENTITY,
     PREFIX,
     BranchLeft,
     GitFailed,
     Worktree,
+    call_git,
     commit_worktree,
     erase_folder,
     git_succeeds,
     run_git,
 )
 from crushpy.sandbox.hidden_paths import holds_variables, secrets
-from crushpy.security.safe_git import git_command, git_environment, known_filters
+from crushpy.security.safe_git import known_filters
 
 MAX_BUNDLE_BYTES = 200_000_000
-GIT_TIMEOUT_S = 600
 STEP_REF = "refs/crushpy/step"
-_IDENTITY = {
-    f"GIT_{who}_{what}": value
-    for who in ("AUTHOR", "COMMITTER")
-    for what, value in (("NAME", "crushpy"), ("EMAIL", "crushpy@localhost"))
-}
-_READ_BYTES = 1_000_000
 _ID, _NAME = re.compile(r"[0-9a-z]+"), re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _COMMIT = re.compile(r"[0-9a-f]{40,64}")
 
 
-def _git(folder: Path, *words: str, index: Path | None = None, given: bytes = b"") -> str:
-    """The output of git. `index`: used in place of the repository's own."""
-    variables = {**git_environment(known_filters(folder)), **_IDENTITY, "LC_ALL": "C"}
-    if index is not None:
-        variables["GIT_INDEX_FILE"] = str(index)
-    done = subprocess.run(
-        git_command(folder, *words),
-        input=given,
-        capture_output=True,
-        env=variables,
-        timeout=GIT_TIMEOUT_S,
-        check=False,
-    )
-    if done.returncode:
-        lines = done.stderr.decode(errors="replace").strip().splitlines()
-        raise GitFailed(f"git {words[0]}: {lines[-1] if lines else done.returncode}")
-    return os.fsdecode(done.stdout)
+def _git(folder: Path, *words: str, index: Path | str = "") -> str:
+    """The output of git, with our identity and without filters. `index`: as for `call_git`."""
+    return run_git(folder, *DEFAULT_IDENTITY, *words, filters=known_filters(folder), index=str(index))
 
 
 def require_safe_names(root_id: str, name: str, base: str = "0" * 40) -> None:
@@ -106,9 +86,10 @@ def _with_changes(top: Path, base: ListBase) -> ListBase:
         _git(top, "add", "-u", index=index)
         travels = [name for name in untracked if name not in left_out]
         if travels:
-            names = b"\0".join(map(os.fsencode, travels))
-            words = ("--pathspec-from-file=-", "--pathspec-file-nul")
-            _git(top, "--literal-pathspecs", "add", *words, index=index, given=names)
+            names = Path(folder) / "names"
+            names.write_bytes(b"\0".join(map(os.fsencode, travels)))
+            words = (f"--pathspec-from-file={names}", "--pathspec-file-nul")
+            _git(top, "--literal-pathspecs", "add", *words, index=index)
         tree = _git(top, "write-tree", index=index).strip()
     if tree == run_git(top, "rev-parse", "HEAD^{tree}").strip():
         return ListBase(base.commit, base.prefix, (), left_out)
@@ -126,27 +107,15 @@ def make_bundle(folder: Path, ref: str, known: Sequence[str] = (), most: int = M
     """Everything that `ref` reaches and the commits `known` do not; empty if that is nothing."""
     if known and not run_git(folder, "rev-list", "--max-count=1", ref, "--not", *known).strip():
         return b""
-    process = subprocess.Popen(
-        git_command(folder, "bundle", "create", "-q", "-", ref, *(("--not", *known) if known else ())),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=git_environment(),
-        start_new_session=True,
-    )
-    pieces: list[bytes] = []
-    with process:
-        assert process.stdout is not None
-        while piece := process.stdout.read(_READ_BYTES):
-            pieces.append(piece)
-            if sum(map(len, pieces)) > most:
-                process.kill()
-                raise UsageError(
-                    f"The bundle of {ref} is larger than {most // 1_000_000} MB.",
-                    "Raise fleet.max_bundle_mb, or start from a repository with less history.",
-                )
-    if process.returncode:
-        raise GitFailed(f"git bundle of {ref} failed with {process.returncode}")
-    return b"".join(pieces)
+    with tempfile.TemporaryDirectory(prefix="crushpy-") as place:
+        file = Path(place) / "bundle"
+        run_git(folder, "bundle", "create", "-q", str(file), ref, *(("--not", *known) if known else ()))
+        if file.stat().st_size > most:
+            raise UsageError(
+                f"The bundle of {ref} is larger than {most // 1_000_000} MB.",
+                "Raise fleet.max_bundle_mb, or start from a repository with less history.",
+            )
+        return file.read_bytes()
 
 
 def add_bundle(folder: Path, data: bytes) -> str:
@@ -186,6 +155,8 @@ class TaskCheckout:
         self._index = folder / f"{name}.index"
         self._base = base
         self._git_dir = self.top / ".git"
+        # Its `.git` cannot be replaced by a file that names another repository.
+        self._place = ("--git-dir", str(self._git_dir), "--work-tree", str(self.top))
         self._sent = [base]
         self._last = ("", "")
         """The commit and the tree that were stored last."""
@@ -204,13 +175,14 @@ class TaskCheckout:
             self._run("read-tree", "--reset", "-u", found[-1])
             self._run("reset", "-q")
             self._run("update-ref", STEP_REF, found[-1])
-            self._last = (self._head(), self._run("rev-parse", f"{found[-1]}^{{tree}}").strip())
+        last = found[-1] if found else self._base
+        self._last = (self._head(), self._run("rev-parse", f"{last}^{{tree}}").strip())
 
     def checkpoint(self) -> bytes:
         """Commits all files to a hidden ref. Returns what is new as a bundle; empty if nothing changed."""
         self._add_all()
         now = (self._head(), self._run("write-tree", index=self._index).strip())
-        if now == self._last or (not self._last[1] and now == (self._base, self._base_tree())):
+        if now == self._last:
             return b""
         commit = self._run("commit-tree", now[1], "-p", now[0], "-m", "step").strip()
         self._run("update-ref", STEP_REF, commit)
@@ -220,11 +192,11 @@ class TaskCheckout:
         return data
 
     def _add_all(self) -> None:
-        try:
-            self._run("add", "--all", "--ignore-errors", index=self._index)
-        except GitFailed as error:  # a file that cannot be read, or a nested repository
-            if "adding files failed" not in error.message and "embedded" not in error.message:
-                raise
+        words, filters = ("add", "--all", "--ignore-errors"), known_filters(self.top)
+        done = call_git(self.top, *self._place, *words, filters=filters, index=str(self._index))
+        # A file that cannot be read, or a nested repository, is left out.
+        if done.returncode and "adding files failed" not in done.stderr and "embedded" not in done.stderr:
+            raise GitFailed(f"git add: {done.stderr.strip()[-300:]}")
 
     def leave(self, title: str) -> tuple[BranchLeft, bytes]:
         """Commits what the task changed. Returns its branch, and that as a bundle."""
@@ -243,13 +215,8 @@ class TaskCheckout:
     def _head(self) -> str:
         return self._run("rev-parse", "HEAD").strip()
 
-    def _base_tree(self) -> str:
-        return self._run("rev-parse", f"{self._base}^{{tree}}").strip()
-
-    def _run(self, *words: str, index: Path | None = None) -> str:
-        """Its `.git` cannot be replaced by a file that names another repository."""
-        place = ("--git-dir", str(self._git_dir), "--work-tree", str(self.top))
-        return _git(self.top, *place, *words, index=index)
+    def _run(self, *words: str, index: Path | str = "") -> str:
+        return _git(self.top, *self._place, *words, index=index)
 
 
 # --- results
@@ -263,14 +230,6 @@ def fetch_branch(cwd: Path, branch: str, data: bytes) -> None:
         options = ("-c", "protocol.file.allow=always", "-c", "fetch.fsckObjects=true", "-c", "gc.auto=0")
         words = ("fetch", "-q", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head", file.name)
         _git(cwd, *options, *words, f"+refs/heads/{branch}:refs/heads/{branch}")
-
-
-class MergeReport(Data, frozen=True):
-    """What `merge_branches` did."""
-
-    merged: tuple[str, ...]
-    conflicts: tuple[tuple[str, str, str], ...]
-    """Branches, and the files in which they conflict."""
 
 
 def find_conflicts(cwd: Path, base: str, branches: Sequence[str]) -> list[tuple[str, str, str]]:
@@ -289,8 +248,11 @@ def find_conflicts(cwd: Path, base: str, branches: Sequence[str]) -> list[tuple[
     return found
 
 
-def merge_branches(cwd: Path, root_id: str, base: str, branches: Sequence[str]) -> MergeReport:
-    """Merges those without conflicts, in order, into the new branch `crushpy/ID/merged`, one commit each."""
+def merge_branches(
+    cwd: Path, root_id: str, base: str, branches: Sequence[str]
+) -> tuple[list[str], list[tuple[str, str, str]]]:
+    """Merges those without conflicts, in order, into the new branch `crushpy/ID/merged`, one commit each.
+    Returns them; and pairs of others, with the files in which they conflict."""
     target = f"{PREFIX}/{root_id}/merged"
     if git_succeeds(cwd, "show-ref", "--verify", "--quiet", f"refs/heads/{target}"):
         raise UsageError(f"The branch {target} exists.", f"Rename or delete it: git branch -D {target}")
@@ -306,17 +268,14 @@ def merge_branches(cwd: Path, root_id: str, base: str, branches: Sequence[str]) 
         merged.append(branch)
     if merged:
         _git(cwd, "update-ref", f"refs/heads/{target}", head, "0" * 40)
-    return MergeReport(tuple(merged), tuple(conflicts))
+    return merged, conflicts
 
 
 def _merge(cwd: Path, first: str, second: str) -> tuple[str, str]:
     """The tree of a merge, and the files in conflict; touches neither the index nor the working tree."""
     words = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", first, second)
-    variables = {**git_environment(known_filters(cwd)), "LC_ALL": "C"}
-    done = subprocess.run(
-        git_command(cwd, *words), capture_output=True, env=variables, timeout=GIT_TIMEOUT_S, check=False
-    )
+    done = call_git(cwd, *words, filters=known_filters(cwd))
     if done.returncode not in (0, 1):
-        raise GitFailed(done.stderr.decode(errors="replace").strip() or "git merge-tree failed")
-    tree, *files = filter(None, os.fsdecode(done.stdout).split("\0"))
+        raise GitFailed(done.stderr.strip() or "git merge-tree failed")
+    tree, *files = filter(None, done.stdout.split("\0"))
     return tree, ", ".join(dict.fromkeys(files)) if done.returncode else ""

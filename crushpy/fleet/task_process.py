@@ -7,6 +7,8 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,7 +17,7 @@ import msgspec
 from crushpy.bootstrap import ProjectEnvironment, open_conversation
 from crushpy.bootstrap.host_additions import HostAdditions
 from crushpy.core.errors import CrushpyError
-from crushpy.core.events import ApprovalNeeded, Event, ListedTaskChanged
+from crushpy.core.events import ApprovalNeeded, Event
 from crushpy.core.ids import new_id
 from crushpy.core.messages import Usage
 from crushpy.core.paths import Paths, private_dir
@@ -31,7 +33,7 @@ from crushpy.engine.turn.limits import Spent
 from crushpy.fleet.git_bundles import TaskCheckout, cached_base, fill_cache, require_safe_names
 from crushpy.fleet.worker_process import POLL_S, TaskOrder, worker_folder
 from crushpy.security.private_files import locked
-from crushpy.storage.fleet_store import BASE_BUNDLE, ClaimLost, StepState
+from crushpy.storage.fleet_store import BASE_BUNDLE, ClaimLost, StepState, step_name
 from crushpy.storage.records import ListedTask, StorageError, StoredTaskList
 from crushpy.storage.store import Store
 from crushpy.tools.errors import ToolError
@@ -42,7 +44,12 @@ T = TypeVar("T")
 
 
 def main() -> None:
-    order = msgspec.json.decode(sys.stdin.buffer.readline(), type=TaskOrder)
+    for name in ("crushpy.storage.postgres_database", "crushpy.http.client"):  # what every task needs
+        import_module(name)
+    line = sys.stdin.buffer.readline()
+    if not line:  # the worker has ended
+        os._exit(0)
+    order = msgspec.json.decode(line, type=TaskOrder)
     threading.Thread(target=_end_with_worker, daemon=True).start()
     try:
         asyncio.run(_run(order))
@@ -117,18 +124,13 @@ class TaskRun:
         self, order: TaskOrder, listed: StoredTaskList, task: ListedTask, checkout: TaskCheckout, steps: int
     ) -> None:
         self._order, self._listed, self._checkout, self._steps = order, listed, checkout, steps
-        self._line = ""
         self._prompts: list[str] = []
         self._answer = order.answer
         # Stored before the session exists: whatever happens in it, the next attempt finds it.
         task = msgspec.structs.replace(task, session_id=task.session_id or new_id())
-        self._monitor = TaskMonitor(task, len(listed.tasks), self._note_line)
+        self._monitor = TaskMonitor(task, len(listed.tasks), lambda event: None)
         self._spent = Spent()
         self._lock = asyncio.Lock()
-
-    def _note_line(self, event: Event) -> None:
-        if isinstance(event, ListedTaskChanged):
-            self._line = event.line
 
     async def run(self, cwd: Path, terms: FleetTerms) -> None:
         order, limits = self._order, terms.limits
@@ -203,7 +205,8 @@ class TaskRun:
         if not data:
             return None
         self._steps += 1
-        return self._fleet.step_writer(self._order.root_id, self._order.number, self._steps, data)
+        name = step_name(self._order.number, self._steps)
+        return partial(self._fleet.write_bundle, self._order.root_id, name, data)
 
     async def _steer(self, spent: Spent) -> list[str]:
         await self._exchange()
@@ -215,7 +218,7 @@ class TaskRun:
         async with self._lock:
             order = self._order
             task = msgspec.structs.replace(self._monitor.task, state="running")
-            news: StepState = await self._fleet.step(order.root_id, order.token, task, self._line)
+            news: StepState = await self._fleet.step(order.root_id, order.token, task, self._monitor.line)
             self._spent.steps, self._spent.used = news.steps, Usage(news.tokens, cost=news.cost)
             self._prompts += news.prompts
 

@@ -83,6 +83,8 @@ class Worker:
         self.me = FleetWorker(name, platform.node(), crushpy.__version__, options.labels, options.slots)
         self._children: dict[tuple[str, int], tuple[int, Process]] = {}
         """The tokens and processes of running tasks."""
+        self._spare: Process | None = None
+        """Waits for the next task: starting one takes most of the time until a task's first request."""
         self._claiming: set[tuple[str, int]] = set()
         self._steady_at = 0.0
         """Not before this time are others declared dead: after an outage all heartbeats are old."""
@@ -199,15 +201,8 @@ class Worker:
             row.answer,
             row.question,
         )
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-c", "from crushpy.fleet.task_process import main; main()"),
-            stdin=subprocess.PIPE,  # its end tells the process that the worker has ended
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            cwd=private_dir(Paths().data_dir / "fleet"),
-            env={**os.environ, "PYTHONPATH": str(Path(crushpy.__file__).parents[1])},
-            start_new_session=True,
-        )
+        spare, self._spare = self._spare, None
+        process = spare if spare and spare.returncode is None else await _start_process()
         self._children[place] = (row.token, process)
         self._say(f"{name} of {root_id} started")
         assert process.stdin is not None and process.stderr is not None
@@ -226,6 +221,8 @@ class Worker:
 
     async def _poll(self) -> None:
         while True:
+            if self._spare is None:
+                self._spare = await _start_process()
             began = time.monotonic()
             await asyncio.sleep(POLL_S)
             with suppress(CrushpyError):  # the server cannot be reached: tried again
@@ -257,6 +254,19 @@ class Worker:
                     await dispatch(self._store, self._queue, root_id, self._environment.settings.fleet.wait)
             except Exception as error:  # the queue's own errors are not ours
                 log.warning("cleaning up failed: %s", error)
+
+
+async def _start_process() -> Process:
+    """A process for a task: it imports everything, and waits for its order."""
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", "-c", "from crushpy.fleet.task_process import main; main()"),
+        stdin=subprocess.PIPE,  # its end tells the process that the worker has ended
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        cwd=private_dir(Paths().data_dir / "fleet"),
+        env={**os.environ, "PYTHONPATH": str(Path(crushpy.__file__).parents[1])},
+        start_new_session=True,
+    )
 
 
 async def _read_end(stream: asyncio.StreamReader) -> str:

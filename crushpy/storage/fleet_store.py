@@ -4,8 +4,8 @@ A worker claims a task with a token. Every later write of the worker names that 
 has claimed the task, nothing the first one writes is accepted.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import msgspec
 
@@ -17,7 +17,6 @@ from crushpy.storage.records import ListedTask
 from crushpy.storage.session_rows import json_text
 from crushpy.storage.storage_thread import Subject, stored
 
-T = TypeVar("T")
 WORKER_TIMEOUT_S = min(30.0, lease_timeout() * 2 / 3)
 """A worker without a heartbeat for this time counts as dead."""
 _PIECE_BYTES = 8_000_000
@@ -25,13 +24,12 @@ QUEUE_SCHEMA = "crushpy_queue"
 """Holds the tables of the job queue."""
 _NOW = "extract(epoch FROM clock_timestamp())"
 _TASKS = f"""
-SELECT l.number, l.name, l.state, l.session_id, l.result_id, l.branch, l.changes, l.error, l.steps, l.tokens,
-    l.cost, f.token, f.worker, f.deaths, f.queued, f.stuck, f.line, f.question, f.answer, f.stopped,
+SELECT to_jsonb(l) AS task, f.token, f.worker, f.deaths::jsonb, f.queued, f.stuck, f.line, f.question,
+    f.answer, f.inbox::jsonb, f.stopped,
     CASE WHEN f.stuck = '' THEN 0 ELSE {_NOW} - f.stuck_since END::float8 AS stuck_s,
     f.token <> 0 AND coalesce(w.heartbeat > {_NOW} - {WORKER_TIMEOUT_S}, false) AS alive
 FROM listed_task l JOIN fleet_task f USING (root_id, number) LEFT JOIN fleet_worker w ON w.name = f.worker
 """  # noqa: S608  # our own figures
-_LISTED = {field.name for field in msgspec.structs.fields(ListedTask)}
 
 
 class FleetTask(Data, frozen=True):
@@ -46,6 +44,8 @@ class FleetTask(Data, frozen=True):
     line: str
     question: str
     answer: str
+    inbox: tuple[str, ...]
+    """Prompts for its next step."""
     stopped: bool
     stuck_s: float
     """For how long no worker can take it."""
@@ -92,9 +92,8 @@ class FleetStore(Subject):
     def publish(self, root_id: str, orders: str) -> None:
         """Hands a stored list to the fleet. Tasks that ended without success start again."""
         with self._db.transaction(durable=True, session=root_id):
-            self._run(
-                "UPDATE task_list SET orders = :orders WHERE root_id = :root", root=root_id, orders=orders
-            )
+            update = "UPDATE task_list SET orders = :orders WHERE root_id = :root"
+            self._run(update, root=root_id, orders=orders)
             self._run(
                 "INSERT INTO fleet_task (root_id, number) SELECT root_id, number FROM listed_task "
                 "WHERE root_id = :root ON CONFLICT DO NOTHING",
@@ -146,13 +145,8 @@ class FleetStore(Subject):
     @stored
     def mark_stuck(self, root_id: str, number: int, stuck: str) -> None:
         """What no worker has for this task; empty if one can take it."""
-        self._run(
-            f"UPDATE fleet_task SET stuck = :stuck, stuck_since = {_NOW} "  # noqa: S608
-            "WHERE root_id = :root AND number = :number AND stuck <> :stuck",
-            root=root_id,
-            number=number,
-            stuck=stuck,
-        )
+        now = self._run(f"SELECT ({_NOW})::float8").scalar()
+        self._set(root_id, number, stuck=stuck, stuck_since=now)
 
     @stored
     def end_unstarted(self, root_id: str, number: int, state: str, error: str) -> bool:
@@ -192,22 +186,15 @@ class FleetStore(Subject):
                 self._free(root_id, one.task, "interrupted" if one.stopped else "waiting")
 
     @stored
-    def reap(self) -> list[tuple[str, int]]:
-        """Counts the attempts of dead workers, and frees their tasks. Returns those."""
-        found = f"WHERE f.token <> 0 AND NOT coalesce(w.heartbeat > {_NOW} - {WORKER_TIMEOUT_S}, false)"
-        places = self._run(
-            "SELECT f.root_id, f.number FROM fleet_task f LEFT JOIN fleet_worker w "  # noqa: S608
-            f"ON w.name = f.worker {found}"
-        ).dicts()
-        freed: list[tuple[str, int]] = []
-        for place in list(places):
-            root_id, number = place["root_id"], place["number"]
-            with self._db.transaction(durable=True, session=root_id):
-                one = self._one(root_id, number)
-                if one.token and not one.alive:
-                    self._count_death(root_id, one, f"{one.worker} was lost")
-                    freed.append((root_id, number))
-        return freed
+    def reap(self) -> None:
+        """Counts the attempts of dead workers, and frees their tasks."""
+        claimed = self._run("SELECT root_id, number FROM fleet_task WHERE token <> 0").dicts()
+        for root_id, number in [(place["root_id"], place["number"]) for place in claimed]:
+            if not self._one(root_id, number).alive:
+                with self._db.transaction(durable=True, session=root_id):
+                    one = self._one(root_id, number)
+                    if one.token and not one.alive:
+                        self._count_death(root_id, one, f"{one.worker} was lost")
 
     def _count_death(self, root_id: str, one: FleetTask, reason: str) -> str:
         """Inside a transaction. Returns the task's new state."""
@@ -236,20 +223,15 @@ class FleetStore(Subject):
     def step(self, root_id: str, token: int, task: ListedTask, line: str) -> StepState:
         """Stores the progress of a task, takes its prompts, and sums up the whole list. `ClaimLost`."""
         with self._db.transaction(session=root_id):
-            self._claimed(root_id, task.number, token)
+            inbox = self._claimed(root_id, task.number, token).inbox
             self._save(root_id, task)
-            inbox = self._run(
-                "SELECT inbox FROM fleet_task WHERE root_id = :root AND number = :number",
-                root=root_id,
-                number=task.number,
-            ).scalar()
             self._set(root_id, task.number, line=line, inbox="[]", answer="", question="")
             total = self._run(
                 "SELECT sum(steps)::bigint AS steps, sum(tokens)::bigint AS tokens, sum(cost) AS cost "
                 "FROM listed_task WHERE root_id = :root",
                 root=root_id,
             ).dicts()
-            return StepState(**next(iter(total)), prompts=_texts(inbox))
+            return StepState(**next(iter(total)), prompts=inbox)
 
     @stored
     def park(self, root_id: str, token: int, task: ListedTask, question: str) -> None:
@@ -274,13 +256,7 @@ class FleetStore(Subject):
         """A prompt or an answer for a task; it reads them between two steps, or when it starts again."""
         with self._db.transaction(durable=True, session=root_id):
             if prompt:
-                self._run(
-                    "UPDATE fleet_task SET inbox = (inbox::jsonb || to_jsonb(:prompt::text))::text "
-                    "WHERE root_id = :root AND number = :number",
-                    root=root_id,
-                    number=number,
-                    prompt=prompt,
-                )
+                self._set(root_id, number, inbox=json_text((*self._one(root_id, number).inbox, prompt)))
             if answer:
                 self._set(root_id, number, answer=answer, queued=False)
 
@@ -303,10 +279,6 @@ class FleetStore(Subject):
         for piece, start in enumerate(range(0, max(len(data), 1), _PIECE_BYTES)):
             part = data[start : start + _PIECE_BYTES]
             self._db.execute(sql.INSERT_OUTPUT, root_id=root_id, name=name, piece=piece, data=part)
-
-    def step_writer(self, root_id: str, number: int, step: int, data: bytes) -> Callable[[], None]:
-        """Writes the bundle of a step inside the transaction that stores its result."""
-        return lambda: self.write_bundle(root_id, step_name(number, step), data)
 
     @stored
     def save_bundle(self, root_id: str, name: str, data: bytes) -> None:
@@ -391,11 +363,12 @@ class FleetStore(Subject):
     def list_workers(self) -> list[FleetWorker]:
         """Those alive, by name."""
         rows = self._run(
-            f"SELECT name, host, version, labels, slots, lacks, draining, ({_NOW} - heartbeat)::float8 "  # noqa: S608
-            "AS silent, (SELECT count(*) FROM fleet_task f WHERE f.worker = w.name AND f.token <> 0) "
+            "SELECT name, host, version, labels::jsonb, slots, lacks::jsonb, draining, "  # noqa: S608
+            f"({_NOW} - heartbeat)::float8 AS silent, "
+            "(SELECT count(*) FROM fleet_task f WHERE f.worker = w.name AND f.token <> 0) "
             f"AS running FROM fleet_worker w WHERE heartbeat > {_NOW} - {WORKER_TIMEOUT_S} ORDER BY name"
         ).dicts()
-        return [_with_lists(FleetWorker, row, "labels", "lacks") for row in rows]
+        return [msgspec.convert(row, FleetWorker) for row in rows]
 
     # --- statements ------------------------------------------------------------------------------------
 
@@ -421,23 +394,7 @@ class FleetStore(Subject):
 
     def _load(self, where: str, **values: Any) -> Iterator[FleetTask]:
         for row in list(self._run(f"{_TASKS} {where}", **values).dicts()):
-            yield _fleet_task(row)
-
-
-def _fleet_task(row: Mapping[str, Any]) -> FleetTask:
-    task = ListedTask(**{name: row[name] for name in _LISTED})
-    own = {name: value for name, value in row.items() if name not in _LISTED}
-    return _with_lists(FleetTask, {**own, "task": task}, "deaths")
-
-
-def _with_lists(kind: type[T], row: Mapping[str, Any], *lists: str) -> T:
-    """A record of a row, some of whose columns hold JSON lists."""
-    values: dict[str, Any] = {**row, **{name: _texts(row[name]) for name in lists}}
-    return kind(**values)
-
-
-def _texts(value: str) -> tuple[str, ...]:
-    return msgspec.json.decode(value, type=tuple[str, ...])
+            yield msgspec.convert(row, FleetTask)
 
 
 BASE_BUNDLE = "fleet-base.bundle"

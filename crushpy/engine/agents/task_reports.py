@@ -153,7 +153,8 @@ class TaskMonitor:
         self._emit = emit
         self._many = many
         self._worktree = worktree
-        self._line = ""
+        self.line = ""
+        """What it does or said last."""
         self.task = task
         """Its current state."""
 
@@ -182,10 +183,8 @@ class TaskMonitor:
 
     def emit_state(self, line: str = "") -> None:
         """Emits its state, and what it does or said last."""
-        self._line = line.strip() or self._line
-        self._emit(
-            task_state_event(self.task, self._many, self._line[:MAX_LINE_CHARS], worktree=self._worktree)
-        )
+        self.line = line.strip()[:MAX_LINE_CHARS] or self.line
+        self._emit(task_state_event(self.task, self._many, self.line, worktree=self._worktree))
 
 
 def task_state_event(

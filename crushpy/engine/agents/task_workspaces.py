@@ -32,7 +32,7 @@ INCLUDE_FILE = ".worktreeinclude"
 MAX_DIFF_CHARS = 12_000
 """Of a diff in a report."""
 _QUIET = ("-c", "commit.gpgSign=false", "-c", "gc.auto=0", "-c", "maintenance.auto=false")
-_DEFAULT_IDENTITY = ("-c", "user.name=crushpy", "-c", "user.email=crushpy@localhost")
+DEFAULT_IDENTITY = ("-c", "user.name=crushpy", "-c", "user.email=crushpy@localhost")
 INTERRUPTED_TITLE = "cut off before its end"
 
 
@@ -275,7 +275,7 @@ def commit_worktree(tree: Worktree, title: str) -> BranchLeft:
     filters = known_filters(Path(tree.common_dir))
     unsaid = _added(tree, inside, filters)
     if not git_succeeds(path, *inside, "diff", "--cached", "--quiet", "--no-ext-diff", filters=filters):
-        who = () if git_succeeds(path, *inside, "var", "GIT_AUTHOR_IDENT") else _DEFAULT_IDENTITY
+        who = () if git_succeeds(path, *inside, "var", "GIT_AUTHOR_IDENT") else DEFAULT_IDENTITY
         commit = ("commit", "-q", "--no-verify", "--cleanup=whitespace", "-m", title)
         run_git(path, *inside, *_QUIET, *who, *commit, filters=filters)
     head = run_git(path, *inside, "rev-parse", "HEAD").strip()
@@ -340,9 +340,9 @@ def git_succeeds(folder: Path, *words: str, filters: Sequence[str] = ()) -> bool
     return True
 
 
-def run_git(folder: Path, *words: str, filters: Sequence[str] = ()) -> str:
+def run_git(folder: Path, *words: str, filters: Sequence[str] = (), index: str = "") -> str:
     """The output of git. Raises `GitFailed`."""
-    done = call_git(folder, *words, filters=filters)
+    done = call_git(folder, *words, filters=filters, index=index)
     if done.returncode:
         raise _failed(done)
     return done.stdout
@@ -355,14 +355,17 @@ def _failed(done: subprocess.CompletedProcess[str]) -> GitFailed:
     return GitFailed(clean(next(iter((*told, *lines)), "")) or f"git exited with {done.returncode}")
 
 
-def call_git(folder: Path, *words: str, filters: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
-    """Runs git. `filters`: the known ones to disable, for commands that read files."""
+def call_git(
+    folder: Path, *words: str, filters: Sequence[str] = (), index: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Runs git. `filters`: the known ones to disable, for commands that read files. `index`: used in place of
+    the repository's own."""
     try:
         return subprocess.run(
             git_command(folder, *words),
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            env={**git_environment(filters), "LC_ALL": "C"},
+            env={**git_environment(filters), "LC_ALL": "C", **({"GIT_INDEX_FILE": index} if index else {})},
             text=True,
             errors="surrogateescape",
             start_new_session=True,  # Ctrl-C must not interrupt a commit
