@@ -20,7 +20,6 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from scripted_llm import Call, Reply, ScriptedLLM
 from support.postgres_server import Server
 
-
 STARTING_S = 5.0
 
 
