@@ -268,9 +268,8 @@ class Replayer:
             return
         is_prepared = self._is_prepared
         if self._agrees and self._changes == ReplayChanges():  # then it is known
-            is_prepared = (
-                recorded is not None and recorded.boundary is not None and bool(recorded.boundary.moment)
-            )
+            made = recorded.boundary if recorded is not None else None
+            is_prepared = made is not None and bool(made.moment)
         match self._thresholds.next_step(
             budget,
             moment,
@@ -309,11 +308,9 @@ class Replayer:
         info = self._session.info
         used = self._gauge.reading(self._request, self._history).used
         ledger = self._ledger.merged(self._facts, messages=len(self._facts), generation=info.generation)
-        happened = (
-            recorded is not None and recorded.boundary is not None and bool(recorded.start) and self._agrees
-        )
-        if recorded is not None and recorded.boundary is not None and happened:
-            facts, after = recorded.boundary.facts, recorded.boundary.tokens_after
+        happened = recorded.boundary if recorded is not None and recorded.start and self._agrees else None
+        if recorded is not None and happened is not None:
+            facts, after = happened.facts, happened.tokens_after
             self._usage += self._aside
             self._history = recorded.start
         else:
@@ -326,7 +323,7 @@ class Replayer:
         self._session.info = child_of(info, 0.0, trigger)
         counts = of_this_boundary(facts).values()
         total, carried = sum(one.total for one in counts), sum(one.carried for one in counts)
-        made = (self._next, self._number, trigger, moment, used, after, total, carried, happened)
+        made = (self._next, self._number, trigger, moment, used, after, total, carried, happened is not None)
         self._boundaries.append(ReplayedBoundary(*made))
 
     def _carry(self, trigger: str, ledger: Ledger) -> dict[str, FactCount] | None:

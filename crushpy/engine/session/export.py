@@ -4,7 +4,7 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, Literal, TypeVar
 
@@ -73,11 +73,15 @@ def redacted(info: SessionInfo, messages: Sequence[Message]) -> tuple[SessionInf
         return msgspec.convert(hide(msgspec.to_builtins(value)), kind)
 
     def of_message(message: Message) -> Message:
-        pictures = iter(message.images)  # megabytes without text
-        bare = of(_with_images(message, lambda image: msgspec.structs.replace(image, data="")), Message)
+        pictures, bare = iter(message.images), of(without_bytes(message), Message)
         return _with_images(bare, lambda image: msgspec.structs.replace(image, data=next(pictures).data))
 
     return of(info, SessionInfo), [of_message(message) for message in messages]
+
+
+def without_bytes(message: Message) -> Message:
+    """The message without the data of its images: megabytes that are not text."""
+    return _with_images(message, lambda image: msgspec.structs.replace(image, data=""))
 
 
 def _with_images(message: Message, change: Callable[[Image], Image]) -> Message:
@@ -113,25 +117,21 @@ def messages_as_json(messages: Iterable[Message], states: States = NONE) -> list
 
     A message that is not sent in full has the `state` cut or dropped.
     """
-
-    def plain(value: object) -> object:
-        if isinstance(value, Image):
-            return {"type": "image", "data": "", **msgspec.to_builtins(value.info)}
-        return msgspec.to_builtins(value)
-
     written: list[dict[str, Any]] = []
     for message in messages:
-        bare = msgspec.structs.replace(message, parts=())
-        parts: list[Any] = []
-        for part in message.parts:
-            if isinstance(part, ToolResult) and part.images:
-                data: Any = plain(msgspec.structs.replace(part, images=()))
-                parts.append({**data, "images": [plain(image) for image in part.images]})
-            else:
-                parts.append(plain(part))
-        state = {"state": states[message.id]} if message.id in states else {}
-        written.append({**msgspec.to_builtins(bare), "parts": parts, **state})
+        value: dict[str, Any] = msgspec.to_builtins(without_bytes(message))
+        for plain, image in zip(plain_images(value["parts"]), message.images, strict=True):
+            plain["size"] = image.info.size
+        written.append(value | ({"state": states[message.id]} if message.id in states else {}))
     return written
+
+
+def plain_images(parts: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The images in the parts of a message, all as plain data."""
+    for part in parts:
+        if part["type"] == "image":
+            yield part
+        yield from part.get("images", ())
 
 
 # --- compact -------------------------------------------------------------------------------------------

@@ -17,7 +17,6 @@ from crushpy.context.overrides import SentState
 from crushpy.core.messages import (
     Data,
     Diff,
-    Image,
     Message,
     Part,
     Seed,
@@ -30,7 +29,7 @@ from crushpy.core.messages import (
     headline,
 )
 from crushpy.engine.session.branches import Branch
-from crushpy.engine.session.export import ExportedText, load_sent_states
+from crushpy.engine.session.export import ExportedText, load_sent_states, plain_images, without_bytes
 from crushpy.security.redact import Redactor
 from crushpy.security.sanitize import clean, map_texts, one_line
 from crushpy.storage.store import Store
@@ -173,8 +172,7 @@ def _session(branch: Branch, report: PageReport) -> dict[str, Any]:
 def _message(
     message: Message, session_id: str, states: dict[str, SentState], report: PageReport
 ) -> dict[str, Any]:
-    images: list[dict[str, Any]] = []
-    parts = [part for one in message.parts for part in _shown(one, images, report)]
+    parts = [part for one in without_bytes(message).parts for part in _shown(one, report)]
     value: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(message, parts=tuple(parts)))
     if state := states.get(message.id):
         value["state"] = state
@@ -184,47 +182,27 @@ def _message(
     for plain in value["parts"]:
         if plain["type"] == "tool_call":
             plain["line"] = headline(plain["name"], plain.get("args", {}))
-    for plain, data in zip(_images(value["parts"]), images, strict=True):
-        plain.update(data)
+    for plain, image in zip(plain_images(value["parts"]), message.images, strict=True):
+        plain |= {"data": image.data if report.images else "", "size": image.info.size}
+        if not report.images:
+            report.leave_out("image")
     return value
 
 
-def _shown(part: Part, images: list[dict[str, Any]], report: PageReport) -> Iterator[Part]:
-    """The part as the page has it, if it has it; bytes of images go to `images`."""
-
-    def without_bytes(image: Image) -> Image:
-        return msgspec.structs.replace(image, data="")
-
+def _shown(part: Part, report: PageReport) -> Iterator[Part]:
+    """The part as the page has it, if it has it."""
     match part:
         case Thinking():
             if report.thinking:
                 yield Thinking(part.text, seconds=part.seconds)
             elif part.text:
                 report.leave_out("thinking block")
-        case Image():
-            images.append(_bytes(part, report))
-            yield without_bytes(part)
         case ToolResult():
-            images += [_bytes(image, report) for image in part.images]
             display = part.display if isinstance(part.display, Diff | TodoList) else None
-            shown = tuple(map(without_bytes, part.images))
-            yield msgspec.structs.replace(part, display=display, decision=None, images=shown)
+            yield msgspec.structs.replace(part, display=display, decision=None)
         case ToolCall():
             yield msgspec.structs.replace(part, opaque=None)
         case Seed():
             yield msgspec.structs.replace(part, signed=None)
         case _:
             yield part
-
-
-def _bytes(image: Image, report: PageReport) -> dict[str, Any]:
-    if not report.images:
-        report.leave_out("image")
-    return {"data": image.data if report.images else "", "size": image.info.size}
-
-
-def _images(parts: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    for part in parts:
-        if part["type"] == "image":
-            yield part
-        yield from part.get("images", ())
