@@ -31,7 +31,7 @@ COMMANDS = {
     "permissions": "List, test and revoke permission rules.",
     "audit": "Show decisions and changes, and verify their record.",
     "storage": "Copy all conversations to another database.",
-    "trust": "Let a project bring its own settings and templates.",
+    "trust": "Let a project bring settings, templates and extensions.",
     "untrust": "Stop using what a project brings.",
     "doctor": "Check the installation and report problems.",
 }

@@ -1,4 +1,4 @@
-"""`crushpy trust` and `crushpy untrust`: whether a project may bring its own settings and templates."""
+"""`crushpy trust` and `crushpy untrust`: whether a project may bring settings, templates and extensions."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ ProjectPath = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    app.command("trust", help="Let a project bring its own settings and templates.")(trust_command)
+    app.command("trust", help="Let a project bring settings, templates and extensions.")(trust_command)
     app.command("untrust", help="Stop using what a project brings.")(untrust_command)
 
 
@@ -64,6 +64,6 @@ def untrust_command(path: ProjectPath = None) -> None:
     folder = (path or working_folder()).resolve()
     for root in (folder, project_root(folder)):
         if remove_trusted(paths, root):
-            print(f"{clean(str(root))} is no longer trusted: its settings and templates are ignored.")
+            print(f"{clean(str(root))} is no longer trusted: what it brings is ignored.")
             return
     raise UsageError(f"{clean(str(folder))} is not trusted.", "`crushpy trust --list` shows those that are.")

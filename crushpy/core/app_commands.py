@@ -165,7 +165,7 @@ APP_COMMANDS: tuple[AppCommand, ...] = (
         "connect",
         "[provider]",
     ),
-    AppCommand("Trust This Project", "trust", "Allow this project's settings and templates.", "trust"),
+    AppCommand("Trust This Project", "trust", "Use the settings and extensions of this project.", "trust"),
     AppCommand("Status", "status", "Model, context, sandbox, mode, rules and cost.", "status"),
     AppCommand("Warnings", "warnings", "What was wrong at the start.", "warnings", key="f3"),
     AppCommand("Settings", "config", "Settings and their sources; sets a value.", "config", "[key [value]]"),

@@ -4,6 +4,8 @@ import os
 from functools import cached_property
 from pathlib import Path
 
+from crushpy.core.mcp_names import PROJECT_FILE
+
 PROJECT_FOLDER = ".crushpy"
 PROJECT_HOOKS = (f"{PROJECT_FOLDER}/hooks.json", ".claude/settings.json")
 """The files in which a project configures hooks."""
@@ -50,7 +52,7 @@ class Paths:
     project_rules = _in_data_dir("project_rules")
     """Permission rules that the user made for single projects, a file for each."""
     trust_file = _in_data_dir("trusted.json")
-    """The projects whose settings and templates are used."""
+    """The projects whose settings, templates and extensions are used."""
     mcp = _in_data_dir("mcp")
     """What is known of MCP servers, and which of them the user has accepted."""
     plugins = _in_data_dir("plugins")
@@ -102,6 +104,16 @@ def extension_folders(paths: Paths, root: Path | None) -> tuple[list[Path], list
     project = [root / name for name in (PROJECT_FOLDER, *SHARED_FOLDERS)] if root else []
     home = os.path.expanduser("~")  # noqa: PTH111  # does not raise without a home folder
     return project, [paths.config_dir, *(Path(home, name) for name in SHARED_FOLDERS)]
+
+
+_PROVIDED = ("config.toml", "templates", "hooks.json", "settings.json", "skills", "commands", "agents")
+
+
+def provided_files(root: Path) -> list[Path]:
+    """The files and folders of a project that are used only if it is trusted."""
+    folders = [root / name for name in (PROJECT_FOLDER, *SHARED_FOLDERS)]
+    found = [*(folder / name for folder in folders for name in _PROVIDED), root / PROJECT_FILE]
+    return [path for path in found if os.path.lexists(path)]
 
 
 def project_dir(cwd: Path) -> Path:

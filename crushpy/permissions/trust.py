@@ -1,19 +1,16 @@
-"""Which projects may bring their own settings and templates: a private list of real paths."""
+"""Which projects may bring settings, templates and extensions: a private list of real paths."""
 
 import os
+from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 
 import msgspec
 
 from crushpy.core.errors import CrushpyError, SettingsError, UsageError
-from crushpy.core.mcp_names import PROJECT_FILE
-from crushpy.core.paths import PROJECT_FOLDER, SHARED_FOLDERS, Paths
+from crushpy.core.paths import PROJECT_FOLDER, Paths, provided_files
 from crushpy.security.private_files import write_private
 from crushpy.security.sanitize import clean
-
-_FILES = ("config.toml", "hooks.json", "settings.json")
-_FOLDERS = ("templates", "skills", "commands", "agents")
 
 
 class _TrustedProjects(msgspec.Struct, omit_defaults=True):
@@ -42,10 +39,7 @@ def is_trusted_copy(paths: Paths, root: Path) -> bool:
 
 def project_digest(root: Path) -> str:
     """Identifies the settings, hooks, servers, templates and extensions of a project; empty without any."""
-    files = [root / PROJECT_FILE]
-    for folder in (root / name for name in (PROJECT_FOLDER, *SHARED_FOLDERS)):
-        files += [folder / name for name in _FILES]
-        files += [file for name in _FOLDERS for file in sorted((folder / name).rglob("*"))]
+    files = (file for path in provided_files(root) for file in (path, *sorted(path.rglob("*"))))
     digest, found = sha256(), [file for file in files if file.is_file()]
     for file in found:
         data = file.read_bytes()
@@ -78,7 +72,7 @@ def add_trusted(paths: Paths, root: Path) -> Path:
 
 
 def list_project_files(root: Path) -> list[str]:
-    """The project's settings and templates as lines, sanitised for the terminal."""
+    """What the project brings, as lines, sanitised for the terminal. Hooks are listed elsewhere."""
     folder = root / PROJECT_FOLDER
     settings = folder / "config.toml"
     try:
@@ -90,7 +84,17 @@ def list_project_files(root: Path) -> list[str]:
         f"settings: {clean(str(settings)) if lines else 'none'}",
         *(f"  {clean(line)}" for line in lines),
         f"templates: {', '.join(map(clean, templates)) or 'none'}",
+        *_extension_lines(root),
     ]
+
+
+def _extension_lines(root: Path) -> Iterator[str]:
+    for path in provided_files(root):
+        shown = path.relative_to(root)
+        if path.is_dir() and path.name != "templates":
+            yield clean(f"{shown}: {', '.join(sorted(one.name for one in path.iterdir()))}")
+        elif path.parent == root:
+            yield f"{shown}: each server is asked about before it starts"
 
 
 def remove_trusted(paths: Paths, root: Path) -> bool:

@@ -14,7 +14,7 @@ import msgspec
 from crushpy.core.access import STRICTNESS
 from crushpy.core.errors import SettingsError
 from crushpy.core.messages import Data
-from crushpy.core.paths import Paths
+from crushpy.core.paths import Paths, project_root, provided_files
 from crushpy.settings import setting_keys, values
 from crushpy.settings.files import (
     exists,
@@ -118,14 +118,15 @@ def load(
     merge.add_file("state", state)
     merge.add_file("project rules", project_rules_file(paths, cwd))
     project = project_file(cwd)
-    if exists(project) and project.resolve() != config.resolve():
-        if trusted:
-            merge.add_file("project", project, PROJECT_MAY_NOT)
-        else:
-            merge.warnings.append(
-                f"{project} is ignored: this project is not trusted "
-                "(run `/trust` or `crushpy trust` to use it)"
-            )
+    if trusted and exists(project) and project.resolve() != config.resolve():
+        merge.add_file("project", project, PROJECT_MAY_NOT)
+    root = project_root(cwd)
+    unused = [] if trusted or str(root) == os.environ.get("HOME") else provided_files(root)
+    if names := [str(path.relative_to(root)) for path in unused if path.resolve() != config.resolve()]:
+        merge.warnings.append(
+            f"{', '.join(names)} in {root} is ignored: this project is not trusted "
+            "(run `/trust` or `crushpy trust` to use it)"
+        )
     merge.add_environment(os.environ if environ is None else environ)
     merge.add_flags(flags or {})
     return merge.loaded()

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from scripted_llm.server import ScriptedLLM
+from support.headless import Run
 
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -83,3 +85,16 @@ def test_a_project_without_anything_of_its_own_can_be_trusted(cli: Cli) -> None:
     assert done.returncode == 0
     assert "settings: none" in done.stdout
     assert "templates: none" in done.stdout
+
+
+def test_extensions_are_named_before_and_after(cli: Cli, run: Run, llm: ScriptedLLM, project: Path) -> None:
+    for name in (".claude/skills/pdf/SKILL.md", ".agents/commands/fix.md", ".mcp.json"):
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text("{}")
+    brought = ".crushpy/config.toml, .crushpy/templates, .agents/commands, .claude/skills, .mcp.json"
+    llm.script("Hello.", "Hello.")
+    assert f"{brought} in {project} is ignored: this project is not trusted" in run("hi").stdout
+    done = cli("trust")
+    assert ".claude/skills: pdf\n" in done.stdout and ".agents/commands: fix.md\n" in done.stdout
+    assert ".mcp.json: each server is asked about before it starts" in done.stdout
+    assert "not trusted" not in run("hi").stdout

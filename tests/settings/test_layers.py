@@ -127,7 +127,7 @@ def test_an_untrusted_project_is_inert_and_said_to_be(project: Path, text: str) 
     loaded = read(trusted=False)
     assert loaded.settings == Settings()
     [warning] = loaded.warnings
-    assert str(project) in warning
+    assert f".crushpy/config.toml in {project.parent.parent}" in warning
     assert "crushpy trust" in warning
 
 

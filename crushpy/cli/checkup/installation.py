@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Data, counted
-from crushpy.core.paths import PROJECT_FOLDER, Paths, private_dir, project_root
+from crushpy.core.paths import PROJECT_FOLDER, Paths, private_dir, project_root, provided_files
 from crushpy.security.programs import find_program
 from crushpy.settings.layers import Loaded
 from crushpy.settings.schema import Settings
@@ -361,14 +361,13 @@ def check_trust(context: CheckContext) -> Iterator[Finding]:
     from crushpy.permissions.trust import trusted
 
     root = project_root(context.cwd)
-    provided = [name for name in ("config.toml", "templates") if (root / PROJECT_FOLDER / name).exists()]
-    names = " and ".join(f"{PROJECT_FOLDER}/{name}" for name in provided)
+    names = ", ".join(str(path.relative_to(root)) for path in provided_files(root))
     if context.trusted:
-        yield ok(f"{root} is trusted: {names or 'it has no settings or templates'}")
-    elif provided:
+        yield ok(f"{root} is trusted: {names or 'it brings nothing'}")
+    elif names:
         yield warn(f"{root} is not trusted: its {names} is ignored", "Review it, then run `crushpy trust`.")
     else:
-        yield ok(f"{root} is not trusted and has no settings or templates")
+        yield ok(f"{root} is not trusted and brings nothing")
     for folder in trusted(context.paths):
         if not folder.is_dir():
             yield warn(f"{folder} is trusted but no longer exists", f"crushpy untrust {folder}")

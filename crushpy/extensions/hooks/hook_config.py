@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import msgspec
 
+from crushpy.core.errors import SettingsError
 from crushpy.core.messages import Json
 from crushpy.core.paths import PROJECT_HOOKS, Paths
 from crushpy.extensions.extension_files import Unreadable, read_extension
@@ -136,9 +137,11 @@ def accept_hooks(paths: Paths, root: Path, *, only_list: bool = False) -> list[s
     from crushpy.extensions.mcp.hub import add_consent
 
     hooks = [hook for hook in read_hooks(paths, root)[0] if hook.project]
-    loaded = load(paths, root, trusted=True)
-    own = loaded.origins["worktree.setup"].startswith("project:")
-    setup = [setup_command(loaded.settings.worktree.setup)] if own else []
+    setup: list[HookCommand] = []
+    with suppress(SettingsError):  # the next start reports it
+        loaded = load(paths, root, trusted=True)
+        if loaded.origins["worktree.setup"].startswith("project:"):
+            setup.append(setup_command(loaded.settings.worktree.setup))
     for commands in (hooks, setup):
         if commands and not only_list:
             add_consent(paths.mcp / "accepted.json", hooks_digest(commands, root))

@@ -93,8 +93,8 @@ class SettingsCommands(CommandGroup):
         root = project_root(Path(self.chat.options.cwd))
         lines = [*list_project_files(root), *accept_hooks(Paths(), root, only_list=True)]
         self.say(f"{one_line(str(root))} provides\n" + "\n".join(lines))
-        choices = [Choice("yes", "Trust it: use its settings and templates"), Choice("no", "Cancel")]
+        choices = [Choice("yes", "Trust it: use what it brings"), Choice("no", "Cancel")]
         if await self.choose("Trust This Project", choices) == "yes":
             add_trusted(Paths(), root)
             accept_hooks(Paths(), root)
-            self.say(f"Trusted: {root}. Its settings and templates apply from the next start.")
+            self.say(f"Trusted: {root}. What it brings is used from the next start.")
