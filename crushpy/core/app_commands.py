@@ -37,13 +37,7 @@ APP_COMMANDS: tuple[AppCommand, ...] = (
         "[auto|llm]",
         "ctrl+t",
     ),
-    AppCommand(
-        "Compact Now",
-        "compact",
-        "Compact now; shows the summary first.",
-        "compact",
-        "[focus words]",
-    ),
+    AppCommand("Compact Now", "compact", "Compact now; shows the summary first.", "compact", "[focus words]"),
     AppCommand("Hand Off", "handoff", "Continue in a new session with your own summary.", "handoff", "TEXT"),
     AppCommand(
         "Branch", "branch", "Work on something in a branch; only its result returns.", "branch", "GOAL"
@@ -58,21 +52,10 @@ APP_COMMANDS: tuple[AppCommand, ...] = (
         "btw",
         "QUESTION",
     ),
-    AppCommand(
-        "Pin",
-        "pin",
-        "Keep a text or a file verbatim in every compaction.",
-        "pin",
-        "TEXT|@FILE",
-    ),
+    AppCommand("Pin", "pin", "Keep a text or a file verbatim in every compaction.", "pin", "TEXT|@FILE"),
     AppCommand("Pins", "pins", "List and remove pins.", "pins"),
     AppCommand("Standing Rules", "rules", "List, add, pin and drop standing rules.", "rules", "[TEXT]"),
-    AppCommand(
-        "Edit Summary Template",
-        "edit_template",
-        "Edit the sections of later summaries.",
-        "template",
-    ),
+    AppCommand("Edit Summary Template", "edit_template", "Edit the sections of later summaries.", "template"),
     AppCommand(
         "New Session",
         "new_conversation",
@@ -90,11 +73,7 @@ APP_COMMANDS: tuple[AppCommand, ...] = (
         aliases=("resume",),
     ),
     AppCommand(
-        "Resume Last",
-        "resume_last",
-        "Resume the latest conversation of this folder.",
-        "continue",
-        key="f2",
+        "Resume Last", "resume_last", "Resume the latest conversation of this folder.", "continue", key="f2"
     ),
     AppCommand(
         "Lineage",
@@ -114,21 +93,10 @@ APP_COMMANDS: tuple[AppCommand, ...] = (
     AppCommand("Rewind", "rewind", "Go back to a prompt: conversation, files or both.", "rewind"),
     AppCommand("Undo Compaction", "undo_boundary", "Undo the last compaction.", "undo-boundary"),
     AppCommand(
-        "Search",
-        "search",
-        "Search all messages, also before compactions.",
-        "search",
-        "[words]",
-        "ctrl+f",
+        "Search", "search", "Search all messages, also before compactions.", "search", "[words]", "ctrl+f"
     ),
     AppCommand("Context Inspector", "inspect", "What fills the model's window.", "context", key="ctrl+o"),
-    AppCommand(
-        "Cost",
-        "show_cost",
-        "Tokens and money: here, forecast and past days.",
-        "cost",
-        "[days]",
-    ),
+    AppCommand("Cost", "show_cost", "Tokens and money: here, forecast and past days.", "cost", "[days]"),
     AppCommand(
         "Switch Model",
         "switch_model",
@@ -158,13 +126,7 @@ APP_COMMANDS: tuple[AppCommand, ...] = (
     AppCommand("Copy Last Reply", "copy_reply", "Put the last reply on the clipboard.", "copy", key="f9"),
     AppCommand("Todos", "todos", "Open or fold the agent's todos.", "todos", key="f8"),
     AppCommand("Fold or Unfold All", "fold_all", "Open or close thinking and tool output.", "fold", key="f6"),
-    AppCommand(
-        "Connect a Model",
-        "connect",
-        "Set up a provider and test it.",
-        "connect",
-        "[provider]",
-    ),
+    AppCommand("Connect a Model", "connect", "Set up a provider and test it.", "connect", "[provider]"),
     AppCommand("Trust This Project", "trust", "Use the settings and extensions of this project.", "trust"),
     AppCommand("Status", "status", "Model, context, sandbox, mode, rules and cost.", "status"),
     AppCommand("Warnings", "warnings", "What was wrong at the start.", "warnings", key="f3"),

@@ -1,6 +1,6 @@
 """What users attach to the events of a conversation. The engine does not know how an event is answered."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -45,6 +45,20 @@ class HookReply(Data, frozen=True):
 
 
 NO_REPLY = HookReply()
+
+
+def merge_replies(replies: Sequence[HookReply]) -> HookReply:
+    """The strictest decision counts; of changed arguments the last."""
+    given = {reply.decision for reply in replies}
+    decision: Any = next((one for one in ("deny", "ask", "allow") if one in given), "")
+    return HookReply(
+        decision,
+        "; ".join(filter(None, (reply.reason for reply in replies if reply.decision == decision))),
+        "\n".join(filter(None, (reply.context for reply in replies))),
+        next((reply.args for reply in reversed(replies) if reply.args is not None), None),
+        tuple(line for reply in replies for line in reply.evidence),
+        next((reply.stop for reply in replies if reply.stop), ""),
+    )
 
 
 class Hooks:

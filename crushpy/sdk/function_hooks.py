@@ -9,7 +9,7 @@ from typing import Any, cast
 import msgspec
 
 from crushpy.core.errors import UsageError
-from crushpy.engine.hooks import NO_REPLY, HookEvent, HookReply, Hooks
+from crushpy.engine.hooks import NO_REPLY, HookEvent, HookReply, Hooks, merge_replies
 
 HOOK_EVENTS = ("PreToolUse", "PostToolUse", "PostToolUseFailure", "PreCompact", "PostCompact")
 log = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ class FunctionHooks(Hooks):
         if own.decision == "deny" or own.stop:
             return own
         others = await self._configured.fire(event)
-        return others if own == NO_REPLY else own if others == NO_REPLY else _merged(own, others)
+        return others if own == NO_REPLY else own if others == NO_REPLY else merge_replies((own, others))
 
     async def _ask(self, function: Callable[[HookEvent], Any], event: HookEvent) -> HookReply:
         try:
@@ -64,15 +64,3 @@ def check_hooks(functions: Mapping[str, Any]) -> Mapping[str, Callable[[HookEven
         if not callable(function):
             raise UsageError(f"The hook {name} is not a function.")
     return cast("Mapping[str, Callable[[HookEvent], Any]]", functions)
-
-
-def _merged(own: HookReply, others: HookReply) -> HookReply:
-    strict = others if others.decision in ("deny", "ask") else own
-    return HookReply(
-        strict.decision,
-        strict.reason,
-        "\n".join(filter(None, (own.context, others.context))),
-        others.args or own.args,
-        (*own.evidence, *others.evidence),
-        own.stop or others.stop,
-    )

@@ -19,7 +19,7 @@ from crushpy.core.messages import Json, ToolCall
 from crushpy.core.paths import Paths, project_root
 from crushpy.engine.agents.scope import Emit
 from crushpy.engine.approvals import Approvals
-from crushpy.engine.hooks import NO_REPLY, HookEvent, HookReply, Hooks
+from crushpy.engine.hooks import NO_REPLY, HookEvent, HookReply, Hooks, merge_replies
 from crushpy.engine.session.session import LiveSession
 from crushpy.extensions.hooks import claude_format
 from crushpy.extensions.hooks.hook_config import HookCommand, hooks_digest
@@ -97,7 +97,9 @@ class CommandHooks(Hooks):
         for hook in chosen:
             if hook.background:
                 spawn(self._run(hook, data))
-        reply = _merged(await asyncio.gather(*(self._run(one, data) for one in chosen if not one.background)))
+        reply = merge_replies(
+            await asyncio.gather(*(self._run(one, data) for one in chosen if not one.background))
+        )
         if call is not None and reply.args is not None:
             reply = msgspec.structs.replace(reply, args=claude_format.own_args(call, reply.args))
         return reply
@@ -231,17 +233,3 @@ def read_reply(hook: HookCommand, code: int | None, output: str, errors: str) ->
     reason = _text(next(filter(None, reasons), "")) or stop or "no reason given"
     reply = HookReply(decision, reason, _text(own.get("additionalContext")), args, evidence, stop)
     return reply, _text(said.get("systemMessage"))
-
-
-def _merged(replies: Sequence[HookReply]) -> HookReply:
-    """The strictest decision counts; of changed arguments the last."""
-    given = {reply.decision for reply in replies}
-    decision: Any = next((one for one in ("deny", "ask", "allow") if one in given), "")
-    return HookReply(
-        decision,
-        "; ".join(reply.reason for reply in replies if reply.decision == decision),
-        "\n".join(filter(None, (reply.context for reply in replies))),
-        next((reply.args for reply in reversed(replies) if reply.args is not None), None),
-        tuple(line for reply in replies for line in reply.evidence),
-        next((reply.stop for reply in replies if reply.stop), ""),
-    )

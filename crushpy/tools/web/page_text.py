@@ -14,17 +14,9 @@ from crushpy.tools.web import html_to_markdown
 
 _CONVERSION_TIMEOUT_S = 15
 _PAGE_TYPES = ("text/html", "application/xhtml+xml")
-_TEXT_TYPES = (
-    "application/json",
-    "application/javascript",
-    "application/ecmascript",
-    "application/xml",
-    "application/yaml",
-    "application/toml",
-    "application/sql",
-    "application/x-sh",
-    "application/x-yaml",
-    "application/x-ndjson",
+_TEXT_TYPES = tuple(
+    f"application/{name}"
+    for name in "json javascript ecmascript xml yaml toml sql x-sh x-yaml x-ndjson".split()  # noqa: SIM905
 )
 _BYTE_ORDER_MARKS = {
     codecs.BOM_UTF8: "utf-8-sig",
