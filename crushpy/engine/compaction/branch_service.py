@@ -192,7 +192,7 @@ class BranchService:
             session.continue_in(loaded)
         self._gauge.reset()
         self._gauge.restore(session.history, session.overrides, loaded.inherited, info.model)
-        self._preparations.renew()
+        self._preparations.discard(renew=True)
         if fork is None:
             self._emit(event)
 

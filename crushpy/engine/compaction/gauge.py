@@ -151,24 +151,21 @@ class Gauge:
     @property
     def cached(self) -> int:
         """Tokens the provider read from its cache the last time."""
-        return self._reports[-1][0].cache_read_tokens if self._reports else 0
+        return self._last[0].cache_read_tokens
 
     @property
-    def _covered(self) -> int:
-        return self._reports[-1][1] if self._reports else 0
-
-    @property
-    def _reported(self) -> int | None:
-        return self._reports[-1][0].total if self._reports else None
+    def _last(self) -> tuple[Usage, int]:
+        return self._reports[-1] if self._reports else (Usage(), 0)
 
     def reading(self, request: Request, history: tuple[Message, ...]) -> Budget:
         """The budget by the figures at hand, without loading anything."""
         self._model = request.model
         fixed, sums = self._counted_fixed(request), self._running_totals(history)
         self.calibration = self._calibrated(request.model, fixed, sums)
-        added = sums[-1] - sums[min(self._covered, len(history))]
-        sizes = Sizes(fixed, sums[-1], added, self.exact)
-        return budget(sizes, self._reported, self._window(request.model), self.calibration)
+        last, covered = self._last
+        sizes = Sizes(fixed, sums[-1], sums[-1] - sums[min(covered, len(history))], self.exact)
+        reported = last.total if self._reports else None
+        return budget(sizes, reported, self._window(request.model), self.calibration)
 
     def by_kind(self, request: Request, history: tuple[Message, ...]) -> dict[str, int]:
         """Tokens of each kind of part, as the inspector lists them; only what is new is counted."""
@@ -218,9 +215,10 @@ class Gauge:
 
     def _most(self, request: Request, history: Sequence[Message]) -> int:
         """An upper bound of the tokens: the last report plus every byte since, or all bytes."""
-        since = sum(map(self._most_of, history[self._covered :]))
-        if self._reported:
-            return self._reported + since
+        last, covered = self._last
+        since = sum(map(self._most_of, history[covered:]))
+        if last.total:
+            return last.total + since
         return since + len(request.system.encode()) + len(to_json(request.tools))
 
     def _most_of(self, message: Message) -> int:

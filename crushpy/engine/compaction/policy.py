@@ -293,7 +293,7 @@ class CompactionPolicy:
     def history_replaced(self) -> None:
         """The history was undone or edited: invalidates readings and preparation."""
         self._gauge.reset()
-        self.preparations.renew()
+        self.preparations.discard(renew=True)
 
     def method_replaced(self) -> None:
         """The compaction method changed: only `auto` prepares."""

@@ -119,23 +119,16 @@ class Preparations:
         job = msgspec.structs.replace(job, template=self._summarizer.template(job))
         return PreparedInput(state.history[:length], job)
 
-    def discard(self) -> None:
-        """Drops the preparation. The boundary it was made for gets no other."""
-        self._drop("discarded")
-
-    def renew(self) -> None:
-        """The history was replaced: drops the preparation and allows another."""
-        self._drop("discarded")
-        self._begun = False
-
     def boundary_made(self, *, used: bool, seconds: float) -> None:
         """Allows a preparation for the next boundary. `seconds`: how long a turn waited for the summary; 0
         if it did not."""
         self._last_seconds = seconds or self._last_seconds
-        self._drop("used" if used else "discarded")
-        self._begun = False
+        self.discard("used" if used else "discarded", renew=True)
 
-    def _drop(self, why: str) -> None:
+    def discard(self, why: str = "discarded", *, renew: bool = False) -> None:
+        """Drops the preparation. The boundary it was made for gets no other, unless `renew`: the history was
+        replaced."""
+        self._begun = self._begun and not renew
         cost = self._cost
         if self._task is not None:
             self._task.cancel()

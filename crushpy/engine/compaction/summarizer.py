@@ -145,7 +145,8 @@ class Summarizer:
         self._emit = emit
         self._count_usage = count_usage
         self.progress = SummaryProgress()
-        self._usage = Usage()
+        self.usage = Usage()
+        """Of the current run, or of the last one."""
         self._calls = 0
         self.overflows = 0
         """Calls in a row that overflowed, since any model replied."""
@@ -153,14 +154,9 @@ class Summarizer:
         self._refusing: set[str] = set()
         """Models whose server writes no summaries."""
 
-    @property
-    def usage(self) -> Usage:
-        """Of the current run, or of the last one."""
-        return self._usage
-
     async def run(self, job: SummaryJob, *, may_postpone: bool) -> Summary:
         """The summary, or one without text that says why. Raises Postponed only if `may_postpone`."""
-        self._usage, self._calls = Usage(), 0
+        self.usage, self._calls = Usage(), 0
         self._recovering = not may_postpone
         problems: list[str] = []
         if job.sent is not None and job.main_model not in self._refusing:
@@ -197,7 +193,7 @@ class Summarizer:
             model=model,
             template=found.path if found.layer != "shipped" else "shipped",
             template_hash=hashlib.blake2b(found.text.encode(), digest_size=8).hexdigest(),
-            usage=self._usage,
+            usage=self.usage,
             calls=self._calls,
             truncated_chars=truncated_chars,
             problem="; ".join(problems),
@@ -315,7 +311,7 @@ class Summarizer:
         self.overflows = 0
         self.progress.finish_call(number, job.target_tokens)
         usage = self._models.with_cost(model, draft.usage) if draft.usage else Usage()
-        self._usage += usage
+        self.usage += usage
         if self._count_usage is not None:
             await self._count_usage(usage)
         return draft
