@@ -100,8 +100,13 @@ def with_start_flags(command: Callable[..., None], *, chat: bool) -> Callable[..
     own_parameters = list(inspect.signature(command).parameters.values())[1:]
     keyword = inspect.Parameter.KEYWORD_ONLY
     flag_parameters = [
-        inspect.Parameter(field, keyword, default=_default_value(*pair), annotation=_annotation(*pair))
-        for field, pair in flags.items()
+        inspect.Parameter(
+            field,
+            keyword,
+            default=False if kind is bool else "" if kind is str and not flag.choices else None,
+            annotation=_annotation(kind, flag),
+        )
+        for field, (kind, flag) in flags.items()
     ]
 
     @wraps(command)
@@ -113,10 +118,6 @@ def with_start_flags(command: Callable[..., None], *, chat: bool) -> Callable[..
     with_options.__dict__["__signature__"] = inspect.Signature(parameters)
     with_options.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return with_options
-
-
-def _default_value(kind: Any, flag: StartFlag) -> object:
-    return False if kind is bool else "" if kind is str and not flag.choices else None
 
 
 def _annotation(kind: Any, flag: StartFlag) -> Any:

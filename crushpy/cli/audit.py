@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crushpy.cli.command_helpers import AsJson, add_group, open_store, print_json, print_text
+from crushpy.cli.command_helpers import AsJson, add_group, open_store, print_json, print_lines, print_text
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import counted
 from crushpy.security.sanitize import one_line
@@ -41,8 +41,7 @@ async def show_audit(conversation: ConversationId = "latest", as_json: AsJson = 
         print_text(f"Nothing is recorded for conversation {chain.root_id}.\n")
     else:
         gone = [] if chain.is_stored else ["The conversation itself is no longer stored."]
-        lines = [f"Conversation {chain.root_id}", *_format_records(chain.records), *gone]
-        print_text("\n".join(lines) + "\n")
+        print_lines([f"Conversation {chain.root_id}", *_format_records(chain.records), *gone])
 
 
 async def verify_command(conversation: ConversationId = "", as_json: AsJson = False) -> None:

@@ -3,7 +3,7 @@
 import inspect
 import json
 import sys
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import wraps
 from pathlib import Path
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would happen; change nothing.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 def add_command(app: typer.Typer, name: str, command: Callable[..., Any], *, dashes: bool = False) -> None:
@@ -60,6 +62,19 @@ def print_json(value: Any) -> None:
             print_text(written.decode() + "\n")
             return
     print_text(json.dumps(msgspec.to_builtins(value), indent=2).replace("\x7f", "\\u007f") + "\n")
+
+
+def format_table(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
+    """A line for each row, with aligned columns: at the left, those numbered in `right` at the right."""
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    for number, column in enumerate(columns):
+        width = max(map(len, column))
+        columns[number] = [text.rjust(width) if number in right else text.ljust(width) for text in column]
+    return ["  ".join(row).rstrip() for row in zip(*columns, strict=True)]
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    print_text("\n".join(lines) + "\n")
 
 
 def print_note(text: str) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crushpy.cli.command_helpers import add_command, open_session, print_json, print_note
+from crushpy.cli.command_helpers import DryRun, add_command, open_session, print_json, print_note
 from crushpy.core.errors import UsageError
 from crushpy.security.sanitize import clean
 
@@ -30,9 +30,7 @@ async def compact(
         typer.Option("--template", metavar="FILE", help="Use this template; several with --dry-run."),
     ] = None,
     model: Annotated[str, typer.Option("--model", "-m", help="The model of the session from now on.")] = "",
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would be kept; store nothing.")
-    ] = False,
+    dry_run: DryRun = False,
     as_json: Annotated[bool, typer.Option("--json", help="With --dry-run: print JSON.")] = False,
 ) -> None:
     """Compact SESSION: continue it in a child that starts with its summary and evidence."""

@@ -18,19 +18,8 @@ import msgspec
 from crushpy.bootstrap import ProjectEnvironment, load_images, open_conversation
 from crushpy.cli.printers import PrinterOutput, StreamPrinter, TextPrinter, print_result
 from crushpy.cli.workspace import working_folder
+from crushpy.core import events
 from crushpy.core.errors import CrushpyError, UsageError
-from crushpy.core.events import (
-    Error,
-    Event,
-    ListedTaskChanged,
-    MessageCommitted,
-    Notice,
-    PromptCommitted,
-    Result,
-    RunSummarized,
-    SessionOpened,
-    TaskEvent,
-)
 from crushpy.core.messages import Data, Image, Usage
 from crushpy.core.start_options import StartOptions
 from crushpy.engine.conversation import Conversation
@@ -95,7 +84,7 @@ def run_headless(options: StartOptions, run: HeadlessRun, *, form: str, quiet: b
     except KeyboardInterrupt as stopped:
         _install_signal_handler(signal.SIG_IGN)
         code = _signal_exit_code(*stopped.args[:1])
-        out(Result("", "", "", Usage(), 0.0, code, "interrupted"))
+        out(events.Result("", "", "", Usage(), 0.0, code, "interrupted"))
     except Exception as error:
         logging.getLogger(__name__).exception("the run failed")
         code = _report_failure(out, unexpected_error(error))
@@ -103,8 +92,8 @@ def run_headless(options: StartOptions, run: HeadlessRun, *, form: str, quiet: b
 
 
 def _report_failure(out: PrinterOutput, error: CrushpyError) -> int:
-    out(Error("failed", error.message, error.hint))
-    out(Result("", "", "", Usage(), 0.0, error.exit_code, error.message))
+    out(events.Error("failed", error.message, error.hint))
+    out(events.Result("", "", "", Usage(), 0.0, error.exit_code, error.message))
     return error.exit_code
 
 
@@ -234,7 +223,7 @@ async def _run_conversation(
     if detach and status == "done":
         observer.text = conversation.info.root_id
     if conversation.run_summary:
-        out(RunSummarized(conversation.run_summary))
+        out(events.RunSummarized(conversation.run_summary))
     out(observer.result(status))
     return observer.exit_code(status)
 
@@ -248,7 +237,7 @@ class _RunObserver:
         self._warnings = warnings
         self._opened = False
         self.text = ""
-        self._tasks: dict[str, ListedTaskChanged] = {}
+        self._tasks: dict[str, events.ListedTaskChanged] = {}
         """The state of each task of a list."""
         self._reports: dict[str, str] = {}
         """The last message of each."""
@@ -258,28 +247,31 @@ class _RunObserver:
         self.signal: int = signal.SIGINT
         """The signal that ended the run, if one did."""
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: events.Event) -> None:
         match event:
-            case MessageCommitted() if event.text.strip():
+            case events.MessageCommitted() if event.text.strip():
                 self.text = event.text
-            case ListedTaskChanged():
+            case events.ListedTaskChanged():
                 self._tasks[event.name] = event
-            case TaskEvent(name, MessageCommitted() as message) if message.text.strip():
+            case events.TaskEvent(name, events.MessageCommitted() as message) if message.text.strip():
                 self._reports[name] = message.text
             case _:
                 pass
         self._out(event)
-        if isinstance(event, SessionOpened):
+        if isinstance(event, events.SessionOpened):
             self._opened = True
-        if isinstance(event, PromptCommitted | ListedTaskChanged) and not self._warnings_printed:
+        if (
+            isinstance(event, events.PromptCommitted | events.ListedTaskChanged)
+            and not self._warnings_printed
+        ):
             self._warnings_printed = True
             gc.enable()
             for warning in self._warnings:
-                self._out(Notice(warning, "warning"))
+                self._out(events.Notice(warning, "warning"))
         if self._out.lost:  # the output cannot be written any more
             self._conversation.interrupt()
 
-    def result(self, status: str) -> Result:
+    def result(self, status: str) -> events.Result:
         failure, usage = self._conversation.failure, self._conversation.usage
         info = self._conversation.info
         ids = (info.id, info.root_id) if self._opened else ("", "")  # a run that failed earlier is not stored
@@ -288,14 +280,14 @@ class _RunObserver:
         tasks = sorted(self._tasks.values(), key=lambda task: task.number)
         done = [task.name for task in tasks if task.state == "done" and task.name in self._reports]
         text = self.text or (self._reports[done[-1]] if done else "")
-        return Result(*ids, text, usage, usage.cost, code, error, tuple(tasks))
+        return events.Result(*ids, text, usage, usage.cost, code, error, tuple(tasks))
 
     def use_value(self, request: ValueRequest) -> None:
         """The answer is a value; without a valid one the run has failed."""
         self.text = request.value
         if request.problem:
             self._no_value = f"No value matched the schema: {request.problem}"
-            self._out(Error("invalid_value", self._no_value, f"Its last attempt:\n{request.attempt}"))
+            self._out(events.Error("invalid_value", self._no_value, f"Its last attempt:\n{request.attempt}"))
 
     def exit_code(self, status: str) -> int:
         if self._no_value:

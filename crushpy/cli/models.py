@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crushpy.cli.command_helpers import AsJson, add_command, print_json, print_note
+from crushpy.cli.command_helpers import AsJson, add_command, format_table, print_json, print_note
 from crushpy.security.sanitize import one_line
 
 if TYPE_CHECKING:
@@ -148,13 +148,6 @@ def _table(models: "Sequence[ListedModel]", default: str) -> list[str]:
                 model.how,
             )
         )
-    widths = [max(len(row[column]) for row in rows) for column in range(5)]
-    lines = [
-        "  ".join(
-            [row[0].ljust(widths[0]), *(row[column].rjust(widths[column]) for column in range(1, 5)), row[5]]
-        ).rstrip()
-        for row in rows
-    ]
     notes = ["", "$ is per million tokens."]
     if any(row[0].endswith(" *") for row in rows):
         notes[-1] += " * is the default."
@@ -162,7 +155,7 @@ def _table(models: "Sequence[ListedModel]", default: str) -> list[str]:
         notes[-1] += " learnt: reported by its server."
     if any(row[1].endswith("?") for row in rows):
         notes[-1] += ' ? is assumed: set [models."<name>"] context_window.'
-    return lines + notes
+    return format_table(rows, right=range(1, 5)) + notes
 
 
 def _usage_lines(local: "Sequence[ListedModel]") -> list[str]:

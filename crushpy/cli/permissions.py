@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crushpy.cli.command_helpers import AsJson, add_group, open_store
+from crushpy.cli.command_helpers import AsJson, add_group, format_table, open_store
 from crushpy.cli.workspace import load_here, print_warning, working_folder
 from crushpy.core.access import Mode
 from crushpy.core.errors import UsageError
@@ -144,7 +144,4 @@ async def _revoke_grant(session: str, rule: str) -> None:
 def _print_rules(title: str, rules: list[tuple[str, str]]) -> None:
     if not rules:
         return
-    print(title)
-    width = max(len(rule) for rule, _ in rules)
-    for rule, origin in rules:
-        print(f"  {rule:{width}}  {origin}".rstrip())
+    print(title, *format_table(rules), sep="\n  ")

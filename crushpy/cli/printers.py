@@ -9,45 +9,25 @@ from typing import TextIO
 import msgspec
 
 from crushpy.cli.task_table import TaskTable, task_line
-from crushpy.core.events import (
-    BoundaryCommitted,
-    BranchOpened,
-    BranchReturned,
-    Error,
-    Event,
-    ListedTaskChanged,
-    MessageCommitted,
-    Notice,
-    Result,
-    Retry,
-    RunSummarized,
-    SessionOpened,
-    TaskEvent,
-    TextDelta,
-    ThinkingDelta,
-    ToolCalled,
-    ToolFinished,
-    ToolOutput,
-    UsageReported,
-)
+from crushpy.core import events
 from crushpy.core.messages import Diff, headline, to_json
 from crushpy.security.sanitize import clean, encodable, safe_json
 
 STREAMED = (
-    SessionOpened,
-    TextDelta,
-    ThinkingDelta,
-    ToolCalled,
-    ToolFinished,
-    UsageReported,
-    BoundaryCommitted,
-    BranchOpened,
-    BranchReturned,
-    Notice,
-    Retry,
-    Error,
-    ListedTaskChanged,
-    Result,
+    events.SessionOpened,
+    events.TextDelta,
+    events.ThinkingDelta,
+    events.ToolCalled,
+    events.ToolFinished,
+    events.UsageReported,
+    events.BoundaryCommitted,
+    events.BranchOpened,
+    events.BranchReturned,
+    events.Notice,
+    events.Retry,
+    events.Error,
+    events.ListedTaskChanged,
+    events.Result,
 )
 """The events of the public stream-json contract."""
 
@@ -55,11 +35,11 @@ STREAMED = (
 class PrinterOutput:
     """Wraps a printer. If its output cannot be written any more, `lost` is true and the rest is dropped."""
 
-    def __init__(self, printer: Callable[[Event], None]) -> None:
+    def __init__(self, printer: Callable[[events.Event], None]) -> None:
         self._printer = printer
         self.lost = False
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: events.Event) -> None:
         if self.lost:
             return
         try:
@@ -75,27 +55,27 @@ class StreamPrinter:
     """Each event of the contract as one line; `session` is first if a session is opened."""
 
     def __init__(self) -> None:
-        self._early_notices: list[Notice] | None = []
+        self._early_notices: list[events.Notice] | None = []
         """Notices before the first event; None afterwards."""
 
-    def __call__(self, event: Event) -> None:
-        if isinstance(event, Notice) and self._early_notices is not None:
+    def __call__(self, event: events.Event) -> None:
+        if isinstance(event, events.Notice) and self._early_notices is not None:
             self._early_notices.append(event)
         elif isinstance(event, STREAMED):
             notices, self._early_notices = self._early_notices or [], None
-            for each in (event, *notices) if isinstance(event, SessionOpened) else (*notices, event):
+            for each in (event, *notices) if isinstance(event, events.SessionOpened) else (*notices, event):
                 _write_json(each)
-        elif isinstance(event, TaskEvent) and isinstance(event.event, STREAMED):
+        elif isinstance(event, events.TaskEvent) and isinstance(event.event, STREAMED):
             _write_json(event.event, task=event.name)
 
 
-def print_result(event: Event) -> None:
+def print_result(event: events.Event) -> None:
     """Only the result, as one object."""
-    if isinstance(event, Result):
+    if isinstance(event, events.Result):
         _write_json(event)
 
 
-def _write_json(event: Event, *, task: str = "") -> None:
+def _write_json(event: events.Event, *, task: str = "") -> None:
     """`task`: the name of the task, for events of a task list."""
     try:
         line = to_json(event)
@@ -126,50 +106,50 @@ class TextPrinter:
         """The states of a task list, if there is one."""
         self._table = TaskTable() if sys.stderr.isatty() and not quiet else None
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: events.Event) -> None:
         match event:
-            case TextDelta():
+            case events.TextDelta():
                 if self._live:
                     text = clean(event.text)
                     _write(sys.stdout, text)
                     self._open_line = not text.endswith("\n") if text else self._open_line
-            case MessageCommitted():
+            case events.MessageCommitted():
                 self._end_line()
-            case ToolCalled():
+            case events.ToolCalled():
                 self._print_progress(f"· {event.name} {headline(event.name, event.args)}")
                 if event.name == "task":
                     self._tasks.add(event.id)
-            case ToolOutput() if event.id in self._tasks:
+            case events.ToolOutput() if event.id in self._tasks:
                 self._print_progress(f"    {event.text.rstrip()}")
-            case ToolFinished():
+            case events.ToolFinished():
                 self._print_result(event)
-            case Notice():
+            case events.Notice():
                 self._print_progress(f"! {event.text}" if event.level == "warning" else event.text)
-            case ListedTaskChanged():
+            case events.ListedTaskChanged():
                 self._update_task_list(event)
-            case TaskEvent(name, Notice() as notice) if notice.level == "warning":
+            case events.TaskEvent(name, events.Notice() as notice) if notice.level == "warning":
                 self._print_progress(f"! {name}: {notice.text}")
-            case TaskEvent(name, ToolFinished() as call):
+            case events.TaskEvent(name, events.ToolFinished() as call):
                 self._print_denial(name, call)
-            case TaskEvent(name, Retry() as retry) if self._table is None:
+            case events.TaskEvent(name, events.Retry() as retry) if self._table is None:
                 self._print_progress(f"! {name}: {retry.reason} Retrying in {retry.seconds:g} s.")
-            case RunSummarized():
+            case events.RunSummarized():
                 self._end_line()
                 self._print_progress(event.text)
-            case Retry():
+            case events.Retry():
                 self._print_progress(f"! {event.reason} Retrying in {event.seconds:g} s.", always=True)
-            case Error():
+            case events.Error():
                 self._print_progress(f"crushpy: {event.message}", always=True)
                 if event.hint:
                     self._print_progress(f"  {event.hint}", always=True)
-            case Result():
+            case events.Result():
                 self._end_line()
                 if event.text and (not self._live or self._listed):
                     _write(sys.stdout, clean(event.text) + "\n")
             case _:
                 pass
 
-    def _update_task_list(self, event: ListedTaskChanged) -> None:
+    def _update_task_list(self, event: events.ListedTaskChanged) -> None:
         previous = self._listed.get(event.name)
         self._listed[event.name] = event.state
         if self._table is not None:
@@ -177,14 +157,14 @@ class TextPrinter:
         elif line := task_line(event, previous):
             self._print_progress(line, always=event.state == "failed")
 
-    def _print_denial(self, name: str, call: ToolFinished) -> None:
+    def _print_denial(self, name: str, call: events.ToolFinished) -> None:
         """Prints once what a task was not allowed to do, and what would allow it."""
         line = f"! {name}: {_first_line(call.text)}"
         if call.decision and call.decision.verdict == "unasked" and line not in self._printed_denials:
             self._printed_denials.add(line)
             self._print_progress(line)
 
-    def _print_result(self, event: ToolFinished) -> None:
+    def _print_result(self, event: events.ToolFinished) -> None:
         if event.is_error:
             self._print_progress(f"  ✗ {_first_line(event.text)}")
         elif isinstance(event.display, Diff):

@@ -10,11 +10,13 @@ import typer
 
 from crushpy.cli.command_helpers import (
     AsJson,
+    DryRun,
     SessionId,
     find_session,
     open_browser,
     open_session,
     print_json,
+    print_lines,
     print_text,
 )
 from crushpy.cli.workspace import working_folder
@@ -54,7 +56,7 @@ async def context_command(
             help="Send it in full again; `all` restores everything. Repeatable.",
         ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the effect and change nothing.")] = False,
+    dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Show what fills the model's context window, message by message, and edit it.
@@ -89,9 +91,7 @@ async def _apply_edits(
         del data["overrides"]
         print_json(data)
         return
-    print_text(
-        "\n".join(_effect_lines(session_id, effect, conversation.context.budget(), dry_run=dry_run)) + "\n"
-    )
+    print_lines(_effect_lines(session_id, effect, conversation.context.budget(), dry_run=dry_run))
 
 
 def _effect_lines(session_id: str, effect: "EditEffect", after: "Budget", *, dry_run: bool) -> list[str]:
@@ -122,7 +122,7 @@ def _print_context(conversation: "Conversation", *, as_json: bool) -> None:
 
         print_json({"session_id": session_id, **msgspec.to_builtins(inspection)})
         return
-    print_text("\n".join(_context_lines(session_id, inspection)) + "\n")
+    print_lines(_context_lines(session_id, inspection))
 
 
 def _context_lines(session_id: str, inspection: "Inspection") -> list[str]:
@@ -162,10 +162,7 @@ async def pin_command(
         str | None,
         typer.Option("--file", metavar="PATH", help="Pin a file, with its content at each compaction."),
     ] = None,
-    message: Annotated[
-        str | None,
-        typer.Option("--message", metavar="ID", help="Pin a message."),
-    ] = None,
+    message: Annotated[str | None, typer.Option("--message", metavar="ID", help="Pin a message.")] = None,
 ) -> None:
     """Pin a text, a file or a message: every compaction of the conversation keeps it verbatim."""
     if sum(entry is not None for entry in (text, file, message)) != 1:
@@ -204,8 +201,7 @@ async def pins_command(session: SessionId, as_json: AsJson = False) -> None:
     elif not listed.pins:
         print_text("Nothing is pinned in this conversation.\n")
     else:
-        rows = [*map(_pin_line, listed.pins), f"{listed.tokens:,} of {listed.limit:,} tokens"]
-        print_text("\n".join(rows) + "\n")
+        print_lines([*map(_pin_line, listed.pins), f"{listed.tokens:,} of {listed.limit:,} tokens"])
 
 
 def _pin_line(pin: "PinView") -> str:
@@ -241,8 +237,8 @@ async def rules_command(
         print_text("There are no standing rules in this conversation.\n")
     else:
         left_out = f"; {listed.left_out:,} do not fit" if listed.left_out else ""
-        rows = [*map(_rule_line, listed.rules), f"{listed.tokens:,} of {listed.limit:,} tokens{left_out}"]
-        print_text("\n".join(rows) + "\n")
+        used = f"{listed.tokens:,} of {listed.limit:,} tokens{left_out}"
+        print_lines([*map(_rule_line, listed.rules), used])
 
 
 def _rule_line(rule: "RuleFact") -> str:

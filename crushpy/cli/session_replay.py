@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import msgspec
 import typer
 
-from crushpy.cli.command_helpers import AsJson, SessionId, find_session, open_browser, print_json, print_text
+from crushpy.cli.command_helpers import AsJson, SessionId, find_session, open_browser, print_json, print_lines
 from crushpy.cli.workspace import load_here
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import counted
@@ -53,7 +53,7 @@ async def replay_command(
     if as_json:
         print_json({"session": info.id, "replays": found})
     else:
-        print_text("\n".join(_report(found)) + "\n")
+        print_lines(_report(found))
 
 
 def _read_changes(values: "Mapping[str, str]") -> "ReplayChanges":
@@ -134,7 +134,7 @@ async def replay_all(days: int, *, as_json: bool) -> None:
     figures = f"{counted(now.compactions, 'compaction')}, {now.input_tokens:,} input tokens, ${now.cost:.2f}"
     lines = [f"{counted(len(base), 'conversation')} of {span}: {figures} with the recorded settings."]
     lines += [f"{one.label} would have {_difference(now, one)}" for one in others] if base else []
-    print_text("\n".join([*lines, *unknown]) + "\n")
+    print_lines([*lines, *unknown])
 
 
 class _Sum(msgspec.Struct):

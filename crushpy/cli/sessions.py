@@ -13,11 +13,15 @@ import typer
 from crushpy.cli import session_context, session_import, session_replay
 from crushpy.cli.command_helpers import (
     AsJson,
+    DryRun,
     SessionId,
+    Yes,
     add_group,
     find_session,
+    format_table,
     open_browser,
     print_json,
+    print_lines,
     print_note,
     print_text,
 )
@@ -85,7 +89,7 @@ async def list_sessions(
         scope = f" of {one_line(cwd)} yet; `crushpy sessions list --all` shows the others" if cwd else " yet"
         print_note(f"There are no conversations{scope}.")
         return
-    print_text(_table(rows[:shown], lists, folders=everywhere))
+    print_lines(_table(rows[:shown], lists, folders=everywhere))
     if len(rows) > shown:
         print_note("There are more; use `--limit N` to show N.")
 
@@ -176,10 +180,7 @@ def _confirm_page(lines: "Sequence[str]", *, ask: bool) -> None:
         typer.confirm("Write the page?", abort=True, err=True)
 
 
-async def delete_command(
-    session: SessionId,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-) -> None:
+async def delete_command(session: SessionId, yes: Yes = False) -> None:
     """Delete the whole conversation of a session. This cannot be undone."""
     async with open_browser() as browser:
         info = await find_session(browser, session)
@@ -197,7 +198,7 @@ async def delete_command(
 
 def _table(
     conversations: "Sequence[ConversationEntry]", lists: "Mapping[str, TasksDone]", *, folders: bool
-) -> str:
+) -> list[str]:
     from crushpy.engine.session.export import age
 
     now = time.time()
@@ -209,12 +210,11 @@ def _table(
         if unfinished := lists.get(row.root_id):
             mark += f" [{unfinished}]"
         rows.append((*start, *folder, (one_line(row.title) or "-") + mark))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+    lines = format_table(rows)
     if sys.stdout.isatty():
         columns = shutil.get_terminal_size().columns
-        lines = (line if len(line) <= columns else line[: columns - 1] + "…" for line in lines)
-    return "\n".join(lines) + "\n"
+        lines = [line if len(line) <= columns else line[: columns - 1] + "…" for line in lines]
+    return lines
 
 
 @contextmanager
@@ -249,7 +249,7 @@ async def tree_command(session: SessionId, as_json: AsJson = False) -> None:
             ]
         )
         return
-    print_text("\n".join(_draw_tree(branches)) + "\n")
+    print_lines(_draw_tree(branches))
 
 
 async def search_command(
@@ -466,10 +466,8 @@ async def rewind_command(
     conversation: Annotated[
         bool, typer.Option("--conversation", help="Continue in a fork that ends there.")
     ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would change; change nothing.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
 ) -> None:
     """Go back to a message: files, conversation, or both if neither is given.
 

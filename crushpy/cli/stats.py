@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from crushpy.cli.command_helpers import AsJson, add_command, open_store, print_json, print_text
+from crushpy.cli.command_helpers import AsJson, add_command, open_store, print_json, print_lines
 from crushpy.cli.session_replay import replay_all
 from crushpy.core.errors import UsageError
 
@@ -46,7 +46,7 @@ async def stats_command(
         return
     width = min(MAX_WIDTH_CHARS, shutil.get_terminal_size().columns)
     lines = usage_chart(report, width, marks=EIGHTHS if _can_encode(EIGHTHS) else PLAIN)
-    print_text("\n".join(lines) + "\n")
+    print_lines(lines)
 
 
 def _can_encode(text: str) -> bool:

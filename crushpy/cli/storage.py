@@ -56,10 +56,11 @@ async def copy_command(source: Database, target: Database, as_json: AsJson = Fal
         print_json({"rows": report.rows, "added": report.added, "outputs": report.outputs})
         return
     conversations, messages = report.rows["conversation"], report.rows["message"]
+    url = new.place if "://" in new.place else f"sqlite:///{new.place}"
     print_text(
         f"{conversations:,} conversations, {messages:,} messages and {report.outputs:,} outputs are in "
         f"{new.place}, equal by count and hash ({report.added:,} rows were new).\n"
-        f"To use it: crushpy config set database_url {_database_url(new)}\n"
+        f"To use it: crushpy config set database_url {url}\n"
     )
 
 
@@ -74,10 +75,6 @@ def _open_database(name: str) -> "Store":
 def _canonical_name(store: "Store") -> str:
     """A canonical name of the database."""
     return store.place if "://" in store.place else str(Path(store.place).resolve())
-
-
-def _database_url(store: "Store") -> str:
-    return store.place if "://" in store.place else f"sqlite:///{store.place}"
 
 
 def _print_progress(table: str, done: int, total: int) -> None:

@@ -27,7 +27,7 @@ from crushpy.storage.store import Store
 from crushpy.tools.shell.jobs import RunningJob
 from crushpy.tui import screens
 from crushpy.tui.actions.overview import WatchScreen
-from crushpy.tui.screens.connect import ConnectScreen, KeyScreen
+from crushpy.tui.screens.connect import ConnectScreen, key_screen
 from crushpy.tui.screens.help import GlossaryScreen, HelpScreen
 from crushpy.tui.screens.inspector import ContextControls, InspectorScreen
 from crushpy.tui.screens.message_search import SearchScreen
@@ -66,7 +66,7 @@ SCREENS: dict[str, Callable[[SessionBrowser, str], Screen[Any]]] = {
     "glossary": lambda *_: GlossaryScreen(),
     "search": lambda library, _: SearchScreen(library, "/work", "zebra"),
     "connect": lambda *_: ConnectScreen(Settings()),
-    "key": lambda *_: KeyScreen("openai", "the keyring (Secret Service)"),
+    "key": lambda *_: key_screen("openai", "the keyring (Secret Service)"),
     "rewind": lambda *_: RewindScreen(
         [PointSummary(said(f"prompt {n}"), n, ("a.py",) * n) for n in range(9)], "/work", nothing
     ),
@@ -91,7 +91,11 @@ SCREENS: dict[str, Callable[[SessionBrowser, str], Screen[Any]]] = {
 }
 
 
-ELSEWHERE = {"ChatScreen": "test_chat.py and more", "ChooseScreen": "test_screen_choose.py"}
+ELSEWHERE = {
+    "ChatScreen": "test_chat.py and more",
+    "ChooseScreen": "test_screen_choose.py",
+    "LineScreen": "the screen of a key",
+}
 """Screens that are tried in files of their own."""
 
 

@@ -30,8 +30,8 @@ from crushpy.core.start_options import StartOptions
 from crushpy.llm.tokens import Counter
 from crushpy.tui.command_palette import PaletteScreen
 from crushpy.tui.items import BoundaryItem
-from crushpy.tui.screens.choose import ChooseScreen
-from crushpy.tui.screens.connect import ConnectScreen, KeyScreen
+from crushpy.tui.screens.choose import ChooseScreen, LineScreen
+from crushpy.tui.screens.connect import ConnectScreen
 from crushpy.tui.screens.help import GlossaryScreen, HelpScreen
 from crushpy.tui.screens.inspector import InspectorScreen
 from crushpy.tui.screens.message_search import SearchScreen
@@ -483,7 +483,7 @@ def test_a_key_that_is_typed(picture: Picture, alone: Callable[[], None]) -> Non
         await app.shows(ConnectScreen)
         await app.sees("groq")
         await app.press("enter")
-        await app.shows(KeyScreen)
+        await app.shows(LineScreen)
         await app.type("gsk-secret")
 
     assert picture(act)

@@ -4,14 +4,13 @@ from crushpy.core.app_commands import APP_COMMANDS
 from crushpy.tui.actions.command_group import CommandGroup
 from crushpy.tui.actions.context import ContextCommands
 from crushpy.tui.actions.extension_actions import ExtensionCommands
-from crushpy.tui.actions.mcp_actions import McpCommands
 from crushpy.tui.actions.overview import OverviewCommands
 from crushpy.tui.actions.rewinding import RewindCommands
 from crushpy.tui.actions.sessions import SessionCommands
 from crushpy.tui.actions.settings import SettingsCommands
 
 GROUPS = (
-    *(ContextCommands, ExtensionCommands, McpCommands, OverviewCommands),
+    *(ContextCommands, ExtensionCommands, OverviewCommands),
     *(RewindCommands, SessionCommands, SettingsCommands),
 )
 ACTIONS: dict[str, type[CommandGroup]] = {

@@ -1,6 +1,6 @@
-"""A dialog to choose one of a list: type to filter, arrows to move, Enter to choose."""
+"""Dialogs: choose one of a list (type to filter, arrows to move, Enter to choose), or write one line."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar, Generic
 
 from textual.app import ComposeResult
@@ -9,9 +9,11 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
+from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Data
 from crushpy.security.sanitize import clean, one_line
 from crushpy.tui.screens.overlay import DialogScreen, ListRow, ListScreen
+from crushpy.tui.widgets.fields import LineField
 from crushpy.tui.widgets.key_bar import KeyBar
 
 
@@ -97,3 +99,36 @@ class ChooseScreen(DialogListScreen[Choice]):
 
     def choose(self, row: Choice) -> None:
         self.dismiss(row.value)
+
+
+class LineScreen(DialogScreen[str | None]):
+    """Returns what `check` makes of the text in `field`, or None. `check` may raise CrushpyError."""
+
+    DEFAULT_CSS = """
+    LineScreen LineField, LineScreen LineField:focus { margin: 1 0; padding: 0; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "store", "Store", priority=True),
+        Binding("escape", "close", "Cancel"),
+    ]
+    AUTO_FOCUS = "LineField"
+
+    def __init__(
+        self, heading: str, field: LineField, hint: str = "", check: Callable[[str], str] = str
+    ) -> None:
+        super().__init__()
+        self.heading, self._field, self._hint, self._check = heading, field, hint, check
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog"):
+            yield Static(Content.styled(clean(self.heading), "bold"))
+            yield self._field
+            yield Static(Content(clean(self._hint)))
+            yield Static(classes="problem")
+            yield KeyBar()
+
+    def action_store(self) -> None:
+        try:
+            self.dismiss(self._check(self._field.value))
+        except CrushpyError as error:
+            self.query_one(".problem", Static).update(Content(clean(str(error))))

@@ -6,11 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import ClassVar
 
 from textual import events
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
 from textual.content import Content
-from textual.widgets import Static
 
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Data
@@ -32,11 +29,10 @@ from crushpy.security.redact import redact
 from crushpy.security.sanitize import clean, one_line
 from crushpy.settings.schema import Settings
 from crushpy.tui.notify import tell
-from crushpy.tui.screens.choose import Choice, ChooseScreen
-from crushpy.tui.screens.overlay import DialogScreen, ListScreen, spread
+from crushpy.tui.screens.choose import Choice, ChooseScreen, LineScreen
+from crushpy.tui.screens.overlay import ListScreen, spread
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.widgets.fields import LineField
-from crushpy.tui.widgets.key_bar import KeyBar
 
 
 class SecretField(LineField):
@@ -52,40 +48,10 @@ class SecretField(LineField):
         self.insert_text_at_cursor(event.text.strip())
 
 
-class KeyScreen(DialogScreen[str | None]):
-    """Returns a well-formed key, or None."""
-
-    DEFAULT_CSS = """
-    KeyScreen SecretField, KeyScreen SecretField:focus { margin: 1 0; padding: 0; }
-    """
-    BINDINGS = [
-        Binding("enter", "store", "Store", priority=True),
-        Binding("escape", "dismiss(None)", "Cancel"),
-    ]
-
-    def __init__(self, provider: str, place: str) -> None:
-        super().__init__()
-        self._provider = provider
-        self._place = place
-
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog"):
-            yield Static(Content.styled(f"Key for {one_line(self._provider)}", "bold"))
-            yield SecretField()
-            yield Static(Content(f"It will be stored in {one_line(self._place)}"))
-            yield Static(classes="problem")
-            yield KeyBar()
-
-    def on_mount(self) -> None:
-        self.query_one(SecretField).focus()
-
-    def action_store(self) -> None:
-        try:
-            key = checked_key(self.query_one(SecretField).value)
-        except CrushpyError as error:
-            self.query_one(".problem", Static).update(Content(clean(str(error))))
-            return
-        self.dismiss(key)
+def key_screen(provider: str, place: str) -> LineScreen:
+    """Asks for a well-formed key."""
+    hint = f"It will be stored in {one_line(place)}"
+    return LineScreen(f"Key for {one_line(provider)}", SecretField(), hint, checked_key)
 
 
 TryModel = Callable[[str], Awaitable[str]]
@@ -272,7 +238,7 @@ class ConnectScreen(ListScreen[ModelSource, str | None]):
             ]
             if await app.push_screen_wait(ChooseScreen(error.message, choices)) != "file":
                 return
-        key = await app.push_screen_wait(KeyScreen(provider, place))
+        key = await app.push_screen_wait(key_screen(provider, place))
         if key is None:
             return
         await asyncio.to_thread(store_key, provider, key, self._settings, in_file=in_file)

@@ -168,17 +168,22 @@ class HelpScreen(TextScreen):
         return names, one_line(typed), f"{one_line(command.title)}: {one_line(command.help)}"
 
 
-def _table(rows: Sequence[tuple[str, str, str]], width: int) -> list[Content]:
-    """Keys, what to type, and the effect; one below the other if there is no room."""
+def _table(rows: Sequence[tuple[str, str, str]], width: int, style: str = "bold") -> list[Content]:
+    """Keys, what to type, and the effect, wrapped at their right; below them if there is no room."""
     keys = max((len(key) for key, _, _ in rows), default=0)
     typed = max((len(word) for _, word, _ in rows), default=0)
     lines: list[Content] = []
     for key, word, what in rows:
         if width < MIN_COLUMNS_FOR_TABLE:
-            lines += _stacked(f"{key} {word}".strip(), what, width)
+            lines.append(Content.styled(f"{key} {word}".strip(), style))
+            start, indent = Content("  "), 2
         else:
-            start = f"{key:<{keys}}" + (f"  {word:<{typed}}" if typed else "")
-            lines += _beside(start, len(key), what, width, "bold")
+            start = Content.styled(key, style).pad_right(keys - len(key) + 2)
+            start += Content(f"{word:<{typed}}  " if typed else "")
+            indent = start.cell_length
+        for line in Content(what).wrap(max(8, width - indent)) or [Content("")]:
+            lines.append(start + line)
+            start = Content(" " * indent)
     return lines
 
 
@@ -186,25 +191,5 @@ class GlossaryScreen(TextScreen):
     heading = "Glossary"
 
     def text(self, width: int) -> Content:
-        column = max(len(word) for word, _ in GLOSSARY)
-        width = min(width, MAX_GLOSSARY_COLUMNS)
-        lines: list[Content] = []
-        for word, meaning in GLOSSARY:
-            if width - column < 26:
-                lines += _stacked(word, meaning, width, "bold $accent")
-            else:
-                lines += _beside(f"{word:<{column}}", len(word), meaning, width, "bold $accent")
-        return Content("\n").join(lines)
-
-
-def _stacked(term: str, text: str, width: int, style: str = "bold") -> list[Content]:
-    wrapped = Content(text).wrap(max(8, width - 2))
-    return [Content.styled(term, style), *(Content(f"  {line.plain}") for line in wrapped)]
-
-
-def _beside(start: str, styled: int, text: str, width: int, style: str) -> list[Content]:
-    """`start`, its first characters styled, with `text` wrapped at its right."""
-    indent = len(start) + 2
-    first, *more = list(Content(text).wrap(max(16, width - indent))) or [Content("")]
-    head = Content.assemble((start[:styled], style), f"{start[styled:]}  ", first)
-    return [head, *(Content(" " * indent) + line for line in more)]
+        rows = [(word, "", meaning) for word, meaning in GLOSSARY]
+        return Content("\n").join(_table(rows, min(width, MAX_GLOSSARY_COLUMNS), "bold $accent"))

@@ -40,6 +40,8 @@ class OverlayScreen(Screen[Result]):
     VERTICAL_BREAKPOINTS = [(0, "-tiny"), (12, "-short"), (18, "-tall")]
 
     heading = ""
+    confirming = ""
+    """What was asked for once; the same key pressed again confirms it."""
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="frame"):
@@ -61,6 +63,13 @@ class OverlayScreen(Screen[Result]):
     def may_quit(self) -> bool:
         """Whether the app may end now. A screen with unsaved text refuses once, and tells why."""
         return True
+
+    def confirm(self, what: str, warning: str) -> bool:
+        """False the first time, with a warning; True if the same is asked for again."""
+        confirmed, self.confirming = self.confirming == what, what
+        if not confirmed:
+            tell(self, warning)
+        return confirmed
 
     def dismiss(self, result: Result | None = None) -> AwaitComplete:
         """A key or click that arrives after the one that closed it must not close the screen below."""

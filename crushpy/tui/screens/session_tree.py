@@ -228,8 +228,6 @@ class SessionTreeScreen(OverlayScreen[TreeChoice | None]):
         self._branches: dict[str, Branch] = {}
         self._drawn: dict[str, TreeNode[Branch]] = {}
         self._marked: list[str] = []
-        self._sure = ""
-        """The session whose boundary the next `u` undoes, after a warning."""
 
     def compose_body(self) -> ComposeResult:
         with Container(id="both"):
@@ -302,7 +300,7 @@ class SessionTreeScreen(OverlayScreen[TreeChoice | None]):
     def _moved(self) -> None:
         branch = self._at_cursor()
         if branch is not None:
-            self._sure = ""
+            self.confirming = ""
             self.spawn(self._preview, branch, group="preview")
             self.refresh_bindings()
 
@@ -375,15 +373,13 @@ class SessionTreeScreen(OverlayScreen[TreeChoice | None]):
     def action_undo(self) -> None:
         """Warns once; the second press undoes."""
         session = self._current.session
-        if self._sure != session.id:
-            self._sure = session.id
-            before = self._number(session.parent_id)
-            tell(
-                self,
-                f"Press u again to undo this compaction: session {before} continues where it ended, "
-                "this one stays, marked undone; files are not touched.",
-            )
-        elif session.id == self._here:
+        warning = (
+            f"Press u again to undo this compaction: session {self._number(session.parent_id)} continues "
+            "where it ended, this one stays, marked undone; files are not touched."
+        )
+        if not self.confirm(session.id, warning):
+            return
+        if session.id == self._here:
             self.dismiss(TreeChoice("undo", session.id))
         else:
             self.spawn(self._undo, session.id, group="change")

@@ -4,11 +4,8 @@ import time
 from collections.abc import Sequence
 from typing import ClassVar
 
-from textual import on
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
-from textual.widgets import Input
 
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import counted
@@ -17,25 +14,18 @@ from crushpy.engine.session.export import age
 from crushpy.security.sanitize import one_line
 from crushpy.storage.records import ConversationEntry, TasksDone
 from crushpy.tui.notify import tell
-from crushpy.tui.screens.overlay import FilterLine, FolderListScreen, spread
+from crushpy.tui.screens.choose import LineScreen
+from crushpy.tui.screens.overlay import FolderListScreen, spread
+from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.widgets.fields import LineField
 
 MIN_COLUMNS_FOR_DETAILS = 64
 """Columns from which a row also shows model, messages and generations."""
 
 
-class TitleField(LineField):
-    """The new title of a conversation."""
-
-
 class SessionsScreen(FolderListScreen[ConversationEntry, str | None]):
     """Returns the id of the session to resume, or None. Deleted conversations are erased when it closes."""
 
-    DEFAULT_CSS = """
-    SessionsScreen TitleField { display: none; }
-    SessionsScreen.-renaming TitleField { display: block; }
-    SessionsScreen.-renaming FilterLine { display: none; }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "take", "Resume"),
         Binding("f2", "rename", "Rename"),
@@ -44,8 +34,6 @@ class SessionsScreen(FolderListScreen[ConversationEntry, str | None]):
         Binding("f3", "scope", "Folder/all"),
         Binding("f4", "search_messages", "Search messages"),
         Binding("escape", "close", "Close"),
-        Binding("enter", "name", "Rename"),
-        Binding("escape", "keep_title", "Keep the old title"),
     ]
     placeholder = "type to search titles; F4 searches messages"
     one_click = False
@@ -57,13 +45,6 @@ class SessionsScreen(FolderListScreen[ConversationEntry, str | None]):
         """Progress of unfinished task lists, by conversation."""
         self._found: dict[str, SearchGroup] | None = None
         """Matches in messages, by conversation; None while only titles are searched."""
-        self._renamed: ConversationEntry | None = None
-
-    def compose_body(self) -> ComposeResult:
-        for widget in super().compose_body():
-            yield widget
-            if isinstance(widget, FilterLine):
-                yield TitleField(placeholder="a title needs at least one letter")
 
     def on_mount(self) -> None:
         self.scope_changed()
@@ -148,8 +129,6 @@ class SessionsScreen(FolderListScreen[ConversationEntry, str | None]):
     # --- actions -----------------------------------------------------------------------------------------
 
     def choose(self, row: ConversationEntry) -> None:
-        if self._renamed is not None:
-            return
         if row.root_id in self._sessions.deleted:
             tell(self, "This conversation is deleted. Press u to undo that first.", "warning")
             return
@@ -205,43 +184,20 @@ class SessionsScreen(FolderListScreen[ConversationEntry, str | None]):
         self.refresh_bindings()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action == "restore":
-            return bool(self._sessions.deleted) and self._renamed is None
-        if action in ("take", "rename", "delete", "scope", "search_messages", "close"):
-            return self._renamed is None
-        if action in ("name", "keep_title"):
-            return self._renamed is not None
-        return True
-
-    # --- renaming ----------------------------------------------------------------------------------------
+        return action != "restore" or bool(self._sessions.deleted)
 
     def action_rename(self) -> None:
         row = self.current
         if row is None:
             return
-        self._renamed = row
-        field = self.query_one(TitleField)
-        field.value = one_line(row.title)
-        self.add_class("-renaming")
-        self.rows.can_focus = False  # a click must not take the keys away from the title
-        self.set_heading("New title of", field.value or "untitled")
-        field.focus()
-        self.refresh_bindings()
+        before = one_line(row.title)
 
-    def action_keep_title(self) -> None:
-        self._renamed = None
-        self.remove_class("-renaming")
-        self.rows.can_focus = True
-        self.set_heading("Sessions", self.folder_label)
-        self.query_one(FilterLine).focus()
-        self.refresh_bindings()
+        def rename(title: str | None) -> None:
+            if title not in (None, before):
+                self.spawn(self._rename, row.root_id, title, group="rename")
 
-    @on(Input.Submitted, "TitleField")
-    def action_name(self) -> None:
-        row, title = self._renamed, self.query_one(TitleField).value
-        self.action_keep_title()
-        if row is not None and title != one_line(row.title):
-            self.spawn(self._rename, row.root_id, title, group="rename")
+        field = LineField(before, "a title needs at least one letter")
+        app_of(self).push_screen(LineScreen("New title", field), rename)
 
     async def _rename(self, root_id: str, title: str) -> None:
         await self._sessions.rename(root_id, title)

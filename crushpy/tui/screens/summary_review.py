@@ -64,7 +64,6 @@ class ReviewScreen(OverlayScreen[Verdict]):
         self._grace = GracePeriod(self, typed)
         self._asked = ""
         self._editing = False
-        self._warned = False
 
     def compose_body(self) -> ComposeResult:
         event = self._event
@@ -169,8 +168,5 @@ class ReviewScreen(OverlayScreen[Verdict]):
         return self._may_lose_edits("Ctrl+Q again to quit")
 
     def _may_lose_edits(self, how: str) -> bool:
-        if not self._edited or self._warned:
-            return True
-        self._warned = True
-        tell(self, f"Your edits would be lost. Press {how}, a to accept them.")
-        return False
+        warning = f"Your edits would be lost. Press {how}, a to accept them."
+        return not self._edited or self.confirm(how, warning)

@@ -60,8 +60,6 @@ class TemplateScreen(OverlayScreen[bool]):
         self._path = ""
         self._saved = False
         self._problem: TemplateProblem | None = None
-        self._confirming = ""
-        """The action that was refused once: save, reset, close or quit. Its key pressed again confirms it."""
 
     def compose_body(self) -> ComposeResult:
         yield AreaField()
@@ -102,7 +100,7 @@ class TemplateScreen(OverlayScreen[bool]):
 
     @on(TextArea.Changed)
     def _changed(self) -> None:
-        self._confirming = ""
+        self.confirming = ""
         self._say_where()
         self.spawn(self._check, group="check")
 
@@ -130,17 +128,12 @@ class TemplateScreen(OverlayScreen[bool]):
             tell(self, "There are no changes to save.")
             return
         await self._check_now()
-        if self._problem is not None and self._confirming != "save":
-            self._confirming = "save"
-            tell(
-                self,
-                "The template is invalid. Press Ctrl+S again to save it; it is not used until it is fixed.",
-                "warning",
-            )
+        warning = "The template is invalid. Press Ctrl+S again to save it; it is not used until it is fixed."
+        if self._problem is not None and not self.confirm("save", warning):
             return
         text = self._area.text
         await asyncio.to_thread(self._own.save, text)
-        self._confirming = ""
+        self.confirming = ""
         self._saved = True
         self._stored = text
         if self._layer != "project":
@@ -153,13 +146,12 @@ class TemplateScreen(OverlayScreen[bool]):
 
     async def _reset(self) -> None:
         """Restores the default text; the user's file is kept as a backup beside it."""
-        if self._confirming != "reset":
-            self._confirming = "reset"
-            tell(self, "Press F8 again to restore the default text; yours is kept as a .bak file.")
+        warning = "Press F8 again to restore the default text; yours is kept as a .bak file."
+        if not self.confirm("reset", warning):
             return
         kept = await asyncio.to_thread(self._own.reset)
         self._saved = self._saved or kept is not None
-        self._confirming = ""
+        self.confirming = ""
         await self._load()
         used = "This project's own template" if self._layer == "project" else "The default template"
         tell(self, f"{used} is used now." + (f" Yours is kept as {kept}." if kept else ""))
@@ -218,18 +210,15 @@ class TemplateScreen(OverlayScreen[bool]):
     def action_close(self) -> None:
         if self.has_class("-tried"):
             self.action_preview()
-        elif self._edited and self._confirming != "close":
-            self._confirming = "close"
-            tell(self, "The template is not saved. Press Ctrl+S to save it, Esc again to discard it.")
-        else:
+        elif self._may_lose_edits("Esc again to discard it"):
             self.dismiss(self._saved)
 
     def may_quit(self) -> bool:
-        if not self._edited or self._confirming == "quit":
-            return True
-        self._confirming = "quit"
-        tell(self, "The template is not saved. Press Ctrl+S to save it, Ctrl+Q again to quit without it.")
-        return False
+        return self._may_lose_edits("Ctrl+Q again to quit without it")
+
+    def _may_lose_edits(self, how: str) -> bool:
+        warning = f"The template is not saved. Press Ctrl+S to save it, {how}."
+        return not self._edited or self.confirm(how, warning)
 
 
 def _outcome(outcome: Rehearsal | None) -> Content:

@@ -138,9 +138,6 @@ class TranscriptView:
 
     # --- lines -------------------------------------------------------------------------------------------
 
-    def show_empty(self, size: Size, style: Style) -> None:
-        self.strips = [Strip.blank(size.width, style)] * size.height
-
     def compose_lines(self, top: int, palette: Palette, overlay: Overlay) -> None:
         """Makes the strips for the size that was laid out last."""
         width, height = self.size

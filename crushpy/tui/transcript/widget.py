@@ -265,10 +265,7 @@ class Transcript(InteractionHost, can_focus=True):
         if below != self._announced_below:
             self._announced_below = below
             # Later, because a message made while the screen draws would count as the screen's own.
-            self.call_later(self._announce_scrolled)
-
-    def _announce_scrolled(self) -> None:
-        self.post_message(self.Scrolled(self._announced_below or 0))
+            self.call_later(lambda: self.post_message(self.Scrolled(self._announced_below or 0)))
 
     def _work(self) -> None:
         self._work_timer = None
@@ -318,7 +315,8 @@ class Transcript(InteractionHost, can_focus=True):
         view, size = self.view, self.size
         if not self.model.entries and not self.virtual_size.height:
             # Nothing was ever shown: the palette need not be computed yet.
-            view.show_empty(size, self._find_style("transcript--text", False))
+            blank = Strip.blank(size.width, self._find_style("transcript--text", False))
+            view.strips = [blank] * size.height
         elif view.stale or view.size != size:
             if not size or not self.is_attached:
                 return []

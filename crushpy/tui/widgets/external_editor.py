@@ -80,12 +80,8 @@ def _temporary() -> Path:
 @contextmanager
 def _ignored_interrupts() -> Generator[None]:
     """Ctrl+C in the editor also reaches us. An empty handler, unlike SIG_IGN, is not inherited."""
-    before = signal.signal(signal.SIGINT, _ignore)
+    before = signal.signal(signal.SIGINT, lambda _number, _frame: None)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def _ignore(_number: int, _frame: object) -> None:
-    pass

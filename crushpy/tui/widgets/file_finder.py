@@ -159,10 +159,6 @@ def _read(stream: IO[bytes]) -> list[str]:
         *whole, rest = (rest + data).split(b"\0")
         for raw in whole:
             path = raw.decode(errors="replace").removeprefix("./")
-            if _can_be_typed(path):
+            if path and "\ufffd" not in path and "\n" not in path and clean(path) == path:  # can be typed
                 paths.append(path)
     return paths
-
-
-def _can_be_typed(path: str) -> bool:
-    return bool(path) and "\ufffd" not in path and "\n" not in path and clean(path) == path

@@ -188,19 +188,15 @@ def _broken(
     line: DiffLine, number: int, spans: list[Span], width: int, look: _Layout
 ) -> Iterator[tuple[Segment, list[Segment], str]]:
     """A line wrapped to `width` cells: number and sign, text, and what follows it in a copy."""
-    gutter = look.palette.over(look.palette[_STYLES[line.sign]], _gutter_colour(line.sign, look.palette))
+    name = {"+": "success", "-": "error"}.get(line.sign)
+    colour = Style(color=look.palette[name].color) if name else look.palette.dim
+    gutter = look.palette.over(look.palette[_STYLES[line.sign]], colour)
     label = f"{number:>{look.numbers}} " if look.numbers and number else " " * (look.numbers + 1)
     sign = line.sign if line.sign in "+-" else " "
     lead = fit(f"{label}{sign} ", max(3, width // 2))
     cuts = chop(line.text, max(1, width - cells(lead)))
     for index, (part, cut) in enumerate(zip(pieces(spans, cuts), cuts, strict=True)):
         yield Segment(lead if index == 0 else " " * cells(lead), gutter), part, cut.after
-
-
-def _gutter_colour(sign: str, palette: Palette) -> Style:
-    """The colour of the line number and the sign."""
-    name = {"+": "success", "-": "error"}.get(sign)
-    return Style(color=palette[name].color) if name else palette.dim
 
 
 def _filled(segments: list[Segment], width: int, style: Style) -> list[Segment]:
