@@ -9,6 +9,8 @@ from textual.app import App
 from textual.pilot import Pilot
 from textual.screen import Screen
 
+from crushpy.core.errors import CrushpyError
+from crushpy.tui.screens.inspector import ContextControls
 from crushpy.tui.themes import STRIP_DARK
 
 SIZES = [(80, 24), (40, 12)]
@@ -17,9 +19,25 @@ EVIL = "[bold]x[/] [@click=app.quit]y \x1b]52;c;aGk=\x07\x1b[31mred \u202etxet"
 EVIL_SHOWN = "[bold]x[/] [@click=app.quit]y red <U+202E>txet"
 
 
-async def nothing(*_: object, **__: object) -> Any:
-    """Stands for any question to the engine whose answer does not matter."""
+async def nothing(*_: object) -> Any:
+    """Stands for a question to the engine to which there is no answer."""
     return ()
+
+
+async def no_preview(_: str) -> None:
+    """What the engine says of a session that is too short to compact."""
+
+
+async def _pin(_: str) -> str:
+    return "Pinned."
+
+
+async def _edit(*_: object, dry_run: bool = False) -> Any:
+    raise CrushpyError("Nothing can be edited here.")
+
+
+CONTROLS = ContextControls(_pin, _edit, nothing, nothing, nothing)
+"""Of a conversation in which nothing was sent yet."""
 
 
 class Host(App[None]):

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from hosting import Shown, nothing, shown
+from hosting import CONTROLS, Shown, no_preview, nothing, shown
 from rich.style import Style
 from support.conversations import begun, continued
 from support.stored import said
@@ -29,7 +29,7 @@ from crushpy.tui import screens
 from crushpy.tui.actions.overview import WatchScreen
 from crushpy.tui.screens.connect import ConnectScreen, key_screen
 from crushpy.tui.screens.help import GlossaryScreen, HelpScreen
-from crushpy.tui.screens.inspector import ContextControls, InspectorScreen
+from crushpy.tui.screens.inspector import InspectorScreen
 from crushpy.tui.screens.message_search import SearchScreen
 from crushpy.tui.screens.models import ModelsScreen
 from crushpy.tui.screens.overlay import PanelScreen
@@ -45,7 +45,6 @@ from crushpy.tui.widgets import grace_period
 from crushpy.tui.widgets.key_bar import KeyBar
 from crushpy.tui.widgets.row_list import CURSOR, RowList
 
-CONTROLS = ContextControls(nothing, nothing, nothing, nothing, nothing)
 FILLED = Inspection(Budget(60, 100, True, False), tuple(Row("user", f"part {n}", n, False) for n in range(9)))
 VIEWS = (
     FileView("a.py", "changed", 1, 1, unified="@@ -1,1 +1,1 @@\n-a\n+b"),
@@ -61,7 +60,7 @@ SCREENS: dict[str, Callable[[SessionBrowser, str], Screen[Any]]] = {
     "inspector": lambda *_: InspectorScreen(lambda: FILLED, "auto", {"auto": 0.75}, CONTROLS),
     "review": lambda *_: ReviewScreen(ReviewNeeded("r", "auto", "summary", "evidence", 9, 1)),
     "models": lambda *_: ModelsScreen(Settings(), "demo/tour", lambda _: None),
-    "template": lambda *_: TemplateScreen(Templates(Paths().templates), nothing),
+    "template": lambda *_: TemplateScreen(Templates(Paths().templates), no_preview),
     "help": lambda *_: HelpScreen({}),
     "glossary": lambda *_: GlossaryScreen(),
     "search": lambda library, _: SearchScreen(library, "/work", "zebra"),

@@ -1,7 +1,7 @@
 """What fills the window, drawn: from made-up figures, and from a real conversation."""
 
 import pytest
-from hosting import EVIL, EVIL_SHOWN, SIZES, nothing, shown
+from hosting import CONTROLS, EVIL, EVIL_SHOWN, SIZES, nothing, shown
 from scripted_llm.server import ScriptedLLM
 from support.talk import Talks
 
@@ -19,7 +19,6 @@ ROWS = (
 )
 HALF = Inspection(Budget(50_000, 100_000, estimated=True, window_known=False), ROWS)
 THRESHOLDS = {"auto": 0.75, "fallback": 0.9}
-CONTROLS = ContextControls(nothing, nothing, nothing, nothing, nothing)
 
 
 def inspector(inspection: Inspection = HALF) -> InspectorScreen:

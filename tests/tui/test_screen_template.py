@@ -5,7 +5,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from hosting import EVIL, EVIL_SHOWN, SIZES, nothing, shown
+from hosting import EVIL, EVIL_SHOWN, SIZES, no_preview, shown
 from scripted_llm.server import ScriptedLLM
 from support.talk import Talks
 
@@ -51,7 +51,7 @@ async def test_the_template_in_force_and_the_keys_are_there_at_every_size(size: 
 
 async def test_saving_writes_the_users_own_file_and_it_is_in_force() -> None:
     put("old {{ focus }}\n")
-    async with shown(TemplateScreen(templates(), nothing)) as screen:
+    async with shown(TemplateScreen(templates(), no_preview)) as screen:
         assert "yours" in screen.text
         await screen.type("New ")
         assert "not saved" in screen.text
@@ -66,7 +66,7 @@ async def test_saving_writes_the_users_own_file_and_it_is_in_force() -> None:
 
 
 async def test_the_first_save_makes_a_copy_of_the_shipped_one() -> None:
-    async with shown(TemplateScreen(templates(), nothing)) as screen:
+    async with shown(TemplateScreen(templates(), no_preview)) as screen:
         await screen.type("X")
         await screen.press("ctrl+s")
         assert any(str(own()) in message for message in screen.messages)
@@ -74,7 +74,7 @@ async def test_the_first_save_makes_a_copy_of_the_shipped_one() -> None:
 
 
 async def test_saving_what_was_not_changed_says_so_and_writes_nothing() -> None:
-    async with shown(TemplateScreen(templates(), nothing)) as screen:
+    async with shown(TemplateScreen(templates(), no_preview)) as screen:
         await screen.press("ctrl+s")
         assert any("no changes to save" in message for message in screen.messages)
         await screen.press("escape")
@@ -84,7 +84,7 @@ async def test_saving_what_was_not_changed_says_so_and_writes_nothing() -> None:
 
 async def test_line_name_and_reason_are_said_while_typing() -> None:
     put("fine\n\n")
-    async with shown(TemplateScreen(templates(), nothing)) as screen:
+    async with shown(TemplateScreen(templates(), no_preview)) as screen:
         await screen.press("down")
         await screen.type("{{ nonsense }}")
         assert "✗ summary.md, line 2: 'nonsense' is undefined" in screen.text
@@ -95,7 +95,7 @@ async def test_line_name_and_reason_are_said_while_typing() -> None:
 
 async def test_a_broken_template_is_saved_only_when_insisted_on() -> None:
     put("fine")
-    async with shown(TemplateScreen(templates(), nothing)) as screen:
+    async with shown(TemplateScreen(templates(), no_preview)) as screen:
         await screen.type("{{ ")
         await screen.press("ctrl+s")
         assert own().read_text() == "fine"
@@ -106,14 +106,14 @@ async def test_a_broken_template_is_saved_only_when_insisted_on() -> None:
 
 async def test_an_empty_template_is_called_empty() -> None:
     put("a")
-    async with shown(TemplateScreen(templates(), nothing)) as screen:
+    async with shown(TemplateScreen(templates(), no_preview)) as screen:
         await screen.press("delete")
         assert "✗ summary.md: it is empty" in screen.text
 
 
 async def test_escape_says_before_edits_are_lost() -> None:
     put("kept")
-    async with shown(TemplateScreen(templates(), nothing)) as screen:
+    async with shown(TemplateScreen(templates(), no_preview)) as screen:
         await screen.type("x")
         await screen.press("escape")
         assert screen.results == []
@@ -127,7 +127,7 @@ async def test_escape_says_before_edits_are_lost() -> None:
 
 async def test_reset_asks_once_keeps_the_old_and_shows_the_shipped_text() -> None:
     put("mine")
-    async with shown(TemplateScreen(templates(), nothing)) as screen:
+    async with shown(TemplateScreen(templates(), no_preview)) as screen:
         await screen.press("f8")
         assert own().exists()
         await screen.press("f8")
@@ -142,7 +142,7 @@ async def test_reset_asks_once_keeps_the_old_and_shows_the_shipped_text() -> Non
 async def test_a_file_that_cannot_be_written_is_told_and_nothing_is_lost(home: Path) -> None:
     home.mkdir(mode=0o700)
     (home / "templates").write_text("a file where the folder should be")
-    async with shown(TemplateScreen(templates(), nothing)) as screen:
+    async with shown(TemplateScreen(templates(), no_preview)) as screen:
         await screen.type("New ")
         await screen.press("ctrl+s")
         assert any("cannot be written" in message for message in screen.messages)
@@ -153,7 +153,7 @@ async def test_a_file_that_cannot_be_written_is_told_and_nothing_is_lost(home: P
 
 async def test_a_projects_own_template_is_named_as_such(tmp_path: Path) -> None:
     (tmp_path / "summary.md").write_text("the project's")
-    async with shown(TemplateScreen(templates(tmp_path), nothing), (120, 24)) as screen:
+    async with shown(TemplateScreen(templates(tmp_path), no_preview), (120, 24)) as screen:
         assert "this project's" in screen.text
         assert "yours is used elsewhere" in screen.text
         await screen.type("x")
@@ -278,7 +278,7 @@ async def test_the_users_editor_gets_the_text_and_gives_it_back(
     monkeypatch.setenv("EDITOR", str(editor))
     monkeypatch.delenv("VISUAL", raising=False)
     put("mine")
-    async with shown(TemplateScreen(templates(), nothing)) as screen:
+    async with shown(TemplateScreen(templates(), no_preview)) as screen:
         await screen.press("f4")
         assert "mine and more {{ nope }}" in screen.text
         assert "'nope' is undefined" in screen.text
@@ -290,14 +290,14 @@ async def test_no_editor_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("EDITOR", raising=False)
     monkeypatch.delenv("VISUAL", raising=False)
-    async with shown(TemplateScreen(templates(), nothing)) as screen:
+    async with shown(TemplateScreen(templates(), no_preview)) as screen:
         await screen.press("f4")
         assert any("No editor is set" in message for message in screen.messages)
 
 
 async def test_escape_sequences_in_a_template_are_not_drawn() -> None:
     put(f"Look: {EVIL}")
-    async with shown(TemplateScreen(templates(), nothing), (120, 24)) as screen:
+    async with shown(TemplateScreen(templates(), no_preview), (120, 24)) as screen:
         assert f"Look: {EVIL_SHOWN}" in screen.text
         assert "\x1b" not in screen.text
 
