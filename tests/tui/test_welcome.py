@@ -73,3 +73,8 @@ async def test_the_last_conversation_is_a_key_away(start: Start, llm: ScriptedLL
         await app.sees("Hello.")
         await app.press("f2")
         await app.sees("There is no later conversation in this folder.")
+
+
+async def test_on_a_wide_screen_the_greeting_is_not_wrapped(start: Start, llm: ScriptedLLM) -> None:
+    async with start(size=(200, 50)) as app:
+        await app.sees("█▀▀ █▀█ █ █ █▀▀ █ █ █▀█ █ █", "? keys   Ctrl+P commands   @ file   ! shell")

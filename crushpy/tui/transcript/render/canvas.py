@@ -143,11 +143,13 @@ class Canvas:
         gutter = sum([len(segment.text) for segment in margin.rest])
         self.rows.append(TextRow(list(margin.rest), fill, gutter))
 
-    def prose(self, lines: Sequence[Sequence[Span]], margin: Margin, fill: Style) -> None:
+    def prose(
+        self, lines: Sequence[Sequence[Span]], margin: Margin, fill: Style, columns: int = MAX_PROSE_COLUMNS
+    ) -> None:
         """Lines of spans, each wrapped at spaces if it is too long."""
         for spans in lines:
             text = spans[0][0] if len(spans) == 1 else "".join([text for text, _ in spans])
-            cuts = wrap(text, min(self.room(margin), max(MIN_TEXT_CELLS, MAX_PROSE_COLUMNS - margin.width)))
+            cuts = wrap(text, min(self.room(margin), max(MIN_TEXT_CELLS, columns - margin.width)))
             self._put(list(zip(pieces(spans, cuts), [cut.after for cut in cuts], strict=True)), margin, fill)
             margin = margin.later
 

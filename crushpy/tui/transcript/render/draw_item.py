@@ -182,7 +182,7 @@ def _greeting(item: items.GreetingItem, canvas: Canvas) -> None:
             (words, palette.over(palette[style], BOLD) if style == "cursor" else palette[style])
             for words, style in line
         ]
-        canvas.prose([spans or [("", palette.text)]], margin, palette.text)
+        canvas.prose([spans or [("", palette.text)]], margin, palette.text, canvas.width)
 
 
 def _error(item: items.ErrorItem, canvas: Canvas, margin: Margin) -> None:
