@@ -220,3 +220,34 @@ def test_a_branch_headless_folds_and_its_return_can_be_undone(run: Run, cli: Cli
     again = run("--yolo", "-s", root["id"], "look again")
     assert again.code == 0 and next(line["id"] for line in again.of("session")) == child["id"]
     assert "not so quiet" in json.dumps(llm.requests[-1].body) and again.result["session_id"] != root["id"]
+
+
+@both_databases
+def test_a_branch_folds_is_undone_and_continued_by_other_processes(
+    run: Run, llm: ScriptedLLM, cli: Cli
+) -> None:
+    back = Call("return_to_parent", {"result": "the cause is a.py"})
+    llm.script(
+        Reply(calls=[Call("branch", {"goal": "find the cause"})]),
+        Reply("Looking.", calls=[Call("bash", {"command": "echo deep inside"})]),
+        Reply(calls=[back]),
+        "Done.",
+    )
+    done = run("--yolo", "--compaction", "llm", "go")
+    (opened,), (returned,) = done.of("branch"), done.of("return")
+    root, branch = done.result["root_id"], opened["session_id"]
+    assert (opened["parent_id"], opened["depth"], opened["goal"]) == (root, 1, "find the cause")
+    assert (returned["session_id"], returned["parent_id"], done.result["session_id"]) == (branch, root, root)
+    assert "deep inside" not in json.dumps(llm.requests[-1].body["messages"])
+    tree = {one["id"]: one for one in json.loads(cli("sessions", "tree", root, "--json").stdout)}
+    assert (tree[branch]["kind"], tree[branch]["parent_id"]) == ("branch", root)
+    assert "deep inside" in cli("sessions", "search", "deep inside").stdout
+    assert cli("sessions", "undo", root).returncode == 0
+    llm.script(Reply(calls=[Call("return_to_parent", {"result": "it is b.py"})]), "Done again.")
+    again = run("--yolo", "-s", root, "look again")
+    sent = json.dumps(llm.requests[-2].body["messages"])
+    assert again.code == 0 and "deep inside" in sent and "look again" in sent
+    (returned,) = again.of("return")
+    assert returned["session_id"] == branch and returned["parent_id"] not in (root, branch)
+    assert "it is b.py" in json.dumps(llm.requests[-1].body["messages"])
+    assert "the cause is a.py" not in json.dumps(llm.requests[-1].body["messages"])
