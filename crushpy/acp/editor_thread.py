@@ -18,29 +18,10 @@ from crushpy.acp.client_connection import (
 )
 from crushpy.acp.editor_files import EditorFiles
 from crushpy.acp.wire_types import ContentBlock, PermissionAnswer, SessionClientCapabilities
+from crushpy.core import events
 from crushpy.core.access import MODES, AnswerKind
 from crushpy.core.boundary import BRANCH, KEEPS_CONTEXT
 from crushpy.core.errors import CrushpyError
-from crushpy.core.events import (
-    ApprovalNeeded,
-    BoundaryCommitted,
-    BranchOpened,
-    BranchReturned,
-    Compacting,
-    Event,
-    ModeChanged,
-    Notice,
-    TextDelta,
-    ThinkingDelta,
-    TitleChanged,
-    TodosChanged,
-    ToolCalled,
-    ToolFinished,
-    ToolOutput,
-    ToolStarted,
-    TurnEnded,
-    UsageReported,
-)
 from crushpy.core.ids import new_id
 from crushpy.core.messages import Image, Json
 from crushpy.engine.approvals import Answer
@@ -157,22 +138,17 @@ class EditorThread:
 
     async def replay(self) -> None:
         """Sends the history, with its boundaries."""
-        browser = self.conversation.sessions
-        tip = self.conversation.info.id
-        messages = await browser.store.messages.load_lineage(tip)
-        tree = {one.session.id: one for one in await browser.tree(tip)}
-        lineage = [tree[tip]] if tip in tree else []
-        while lineage and (parent := tree.get(lineage[0].session.parent_id or "")) is not None:
-            lineage.insert(0, parent)
-        opened = [one.boundary for one in lineage if one.boundary is not None]
-        passed = iter([one for one in opened if one.trigger not in KEEPS_CONTEXT])
+        store, info = self.conversation.sessions.store, self.conversation.info
+        messages = await store.messages.load_lineage(info.id)
+        lineage = {one.id for one in await store.sessions.load_lineage(info.id)}
+        made = await store.boundaries.load_conversation(info.root_id)
+        passed = iter([one for one in made if one.child_id in lineage and one.trigger not in KEEPS_CONTEXT])
         waiting, self._branches = self._branches, list[OpenBranch]()
         for message in messages:
             if waiting and message.id == waiting[0].first:
                 self._open_branch(waiting.pop(0))
                 continue
-            cwd = self.conversation.info.cwd
-            for update in updates.replay_message(message, passed, cwd, native=self.shows_compaction):
+            for update in updates.replay_message(message, passed, info.cwd, native=self.shows_compaction):
                 self._update(update)
         self._branches += waiting  # of damaged records
 
@@ -293,8 +269,8 @@ class EditorThread:
         told = updates.inside(self._branches, update)
         self._client.notify("session/update", {"sessionId": self.id, "update": told})
 
-    def _change_branch(self, event: BranchOpened | BranchReturned) -> None:
-        if isinstance(event, BranchOpened):
+    def _change_branch(self, event: events.BranchOpened | events.BranchReturned) -> None:
+        if isinstance(event, events.BranchOpened):
             opened = (event.session_id, event.parent_id, event.goal, "", self._branch_call)
             self._open_branch(OpenBranch(*opened))
         elif self._branches:
@@ -306,77 +282,77 @@ class EditorThread:
         self._branches.append(branch)
         self._branch_call = ""
 
-    def _on_event(self, event: Event) -> None:
+    def _on_event(self, event: events.Event) -> None:
         cwd = self.conversation.info.cwd
         match event:
-            case TextDelta():
+            case events.TextDelta():
                 self._update(updates.chunk("agent_message_chunk", event.text))
-            case ThinkingDelta():
+            case events.ThinkingDelta():
                 self._update(updates.chunk("agent_thought_chunk", event.text))
-            case ToolCalled():
+            case events.ToolCalled():
                 self._update(updates.call_started(event.id, event.name, event.args, cwd))
-            case ToolStarted():
+            case events.ToolStarted():
                 self._update(updates.tool_update(event.id, "in_progress"))
-            case ToolOutput():
+            case events.ToolOutput():
                 text = self._outputs[event.id] = self._output(event)
                 self._update(updates.tool_update(event.id, "in_progress", updates.output_content(text)))
-            case ToolFinished() if event.name == BRANCH and not event.is_error:
+            case events.ToolFinished() if event.name == BRANCH and not event.is_error:
                 self._branch_call = event.id
-            case BranchOpened() | BranchReturned():
+            case events.BranchOpened() | events.BranchReturned():
                 self._change_branch(event)
-            case ToolFinished():
+            case events.ToolFinished():
                 self._outputs.pop(event.id, None)
                 status = "failed" if event.is_error else "completed"
                 self._update(updates.tool_update(event.id, status, *self._result(event)))
-            case TodosChanged():
+            case events.TodosChanged():
                 self._update(updates.plan(event.todos))
-            case UsageReported():
+            case events.UsageReported():
                 self._report_usage(event)
-            case TitleChanged():
+            case events.TitleChanged():
                 self._update({"sessionUpdate": "session_info_update", "title": event.title})
-            case ModeChanged():
+            case events.ModeChanged():
                 self._update({"sessionUpdate": "current_mode_update", "currentModeId": event.mode})
-            case ApprovalNeeded():
+            case events.ApprovalNeeded():
                 self._ask(event)
-            case Compacting() if self.shows_compaction:
+            case events.Compacting() if self.shows_compaction:
                 self._compaction = new_id()
                 self._update(updates.compaction_update(self._compaction, "in_progress"))
-            case BoundaryCommitted():
+            case events.BoundaryCommitted():
                 found, self._compaction = self._compaction or event.id, ""
                 self._update(updates.compacted(found, event, event.summary, native=self.shows_compaction))
-            case TurnEnded() if self._compaction:
+            case events.TurnEnded() if self._compaction:
                 status = "cancelled" if event.status == "interrupted" else "failed"
                 self._update(updates.compaction_update(self._compaction, status))
                 self._compaction = ""
-            case Notice() if self._shows_notices:
+            case events.Notice() if self._shows_notices:
                 level = "warning" if event.level == "warning" else "info"
                 self._update({"sessionUpdate": "notice", "severity": level, "title": event.text})
-            case Notice() if self._answers:
+            case events.Notice() if self._answers:
                 self._update(updates.chunk("agent_message_chunk", f"{event.text}\n"))
             case _:
                 pass
 
-    def _output(self, event: ToolOutput) -> str:
+    def _output(self, event: events.ToolOutput) -> str:
         return (self._outputs.get(event.id, "") + event.text)[-updates.MAX_OUTPUT_CHARS :]
 
-    def _result(self, event: ToolFinished) -> list[Json]:
+    def _result(self, event: events.ToolFinished) -> list[Json]:
         """A finished edit keeps the diff that its call has shown."""
         kept = event.name in ("edit", "multiedit", "write") and not event.is_error
         return [] if kept else updates.result_content(event.text)
 
-    def _report_usage(self, event: UsageReported) -> None:
+    def _report_usage(self, event: events.UsageReported) -> None:
         budget = self.conversation.context.budget()
         update: Json = {"sessionUpdate": "usage_update", "used": budget.used, "size": budget.window}
         if event.total.cost:
             update["cost"] = {"amount": event.total.cost, "currency": "USD"}
         self._update(update)
 
-    def _ask(self, event: ApprovalNeeded) -> None:
+    def _ask(self, event: events.ApprovalNeeded) -> None:
         task = spawn(self._question(event))
         self._questions.add(task)
         task.add_done_callback(self._questions.discard)
 
-    async def _question(self, event: ApprovalNeeded) -> None:
+    async def _question(self, event: events.ApprovalNeeded) -> None:
         answer = Answer("deny")
         try:
             question = updates.permission(event, self.conversation.info.cwd)

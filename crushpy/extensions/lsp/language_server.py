@@ -48,14 +48,11 @@ class Diagnostic(msgspec.Struct, frozen=True):
         return self.range.get("start", {}).get("line", 0)
 
 
-_Diagnostics = tuple[Diagnostic, ...]
-
-
 class OpenDocument(msgspec.Struct):
     text: str
     version: int
-    diagnostics: tuple[Diagnostic, ...] | None = None
-    unconfirmed: tuple[Diagnostic, ...] | None = None
+    diagnostics: list[Diagnostic] | None = None
+    unconfirmed: list[Diagnostic] | None = None
     """The last ones that name no version."""
 
 
@@ -235,7 +232,7 @@ class LanguageServer:
                 document, version = self._documents[path_of(params["uri"])], params.get("version")
                 self._names_versions |= version is not None
                 if version == document.version or not self._names_versions:
-                    found = document.unconfirmed = msgspec.convert(params["diagnostics"], _Diagnostics)
+                    found = document.unconfirmed = msgspec.convert(params["diagnostics"], list[Diagnostic])
                     if not self._names_versions:
                         spawn(self._confirm(document, found))
                         return
@@ -257,7 +254,7 @@ class LanguageServer:
         if answer is not None and not answer.done():
             answer.set_exception(result) if isinstance(result, ToolError) else answer.set_result(result)
 
-    async def _confirm(self, document: OpenDocument, found: tuple[Diagnostic, ...]) -> None:
+    async def _confirm(self, document: OpenDocument, found: list[Diagnostic]) -> None:
         """Diagnostics that name no version may be about an earlier text. They count if no others follow for
         some time after the server has answered a request, and so has read all that precedes it."""
         with suppress(ToolError, ConnectionError):  # that it is refused is an answer
@@ -319,7 +316,7 @@ class LanguageServer:
         for _ in range(PULLS):  # it also refuses if anything changes meanwhile
             try:
                 answer = await self.request("textDocument/diagnostic", params, DIAGNOSTICS_TIMEOUT_S / PULLS)
-                found = self._documents[path].diagnostics = msgspec.convert(answer["items"], _Diagnostics)
+                found = self._documents[path].diagnostics = msgspec.convert(answer["items"], list[Diagnostic])
                 return found
             except (ToolError, msgspec.MsgspecError, LookupError, TypeError) as error:
                 problem = error
