@@ -10,7 +10,7 @@ from scripted_llm.replies import Answer, Call, Reply, Stall
 from scripted_llm.server import ScriptedLLM
 from support.command import Cli
 from support.databases import both_databases
-from support.headless import MODEL, Run, Start
+from support.headless import MODEL, Run, Start, until
 
 from crushpy.core.messages import Usage
 from crushpy.core.paths import Paths
@@ -251,3 +251,21 @@ def test_a_branch_folds_is_undone_and_continued_by_other_processes(
     assert returned["session_id"] == branch and returned["parent_id"] not in (root, branch)
     assert "it is b.py" in json.dumps(llm.requests[-1].body["messages"])
     assert "the cause is a.py" not in json.dumps(llm.requests[-1].body["messages"])
+
+
+@both_databases
+def test_a_branch_left_open_by_a_kill_is_continued_by_another_process(
+    start: Start, run: Run, llm: ScriptedLLM
+) -> None:
+    llm.script(Reply(calls=[Call("branch", {"goal": "find the cause"})]), Stall(Reply("never"), after=0))
+    live = start("--yolo", "--compaction", "llm", "go")
+    until(lambda: len(llm.requests) == 2, "the branch asks the model")
+    live.process.kill()
+    live.process.wait()
+    llm.release()
+    llm.script(Reply(calls=[Call("return_to_parent", {"result": "the cause is a.py"})]), "Done.")
+    done = run("--yolo", "-c", "go on")
+    (returned,) = done.of("return")
+    assert (done.code, returned["parent_id"]) == (0, done.result["root_id"])
+    sent = json.dumps(llm.requests[-1].body["messages"])
+    assert "the cause is a.py" in sent and "go on" in sent

@@ -10,7 +10,7 @@ from support.talk import Talk, Talks
 
 from crushpy.core.events import BoundaryCommitted
 from crushpy.core.messages import Usage
-from crushpy.engine.compaction.replay import replay_session
+from crushpy.engine.compaction.replay import KEPT_CONTEXT, replay_session
 from crushpy.engine.models import Models
 from crushpy.llm.tokens import Counter
 from crushpy.settings.schema import Settings
@@ -31,8 +31,11 @@ class Worker:
     """A model that reads parts of a file, opens a new session if told to, and reports what its own tokenizer
     makes of each request, with a cache of the last one."""
 
-    def __init__(self, lines: list[int], *, factor: float = 1.0, new_session_at: int = -1) -> None:
+    def __init__(
+        self, lines: list[int], *, factor: float = 1.0, new_session_at: int = -1, branch_at: int = -9
+    ) -> None:
         self._lines, self._factor, self._new_session_at = lines, factor, new_session_at
+        self._branch_at = branch_at
         self._calls = 0
         self._last = ""
 
@@ -57,6 +60,10 @@ class Worker:
         )
         if number == self._new_session_at:
             calls = [Call("new_session", {"summary": "## Goal\nRead code.py on, from where we were."})]
+        if number == self._branch_at:
+            calls = [Call("branch", {"goal": "look aside"})]
+        if number == self._branch_at + 3:
+            calls = [Call("return_to_parent", {"result": "It is as expected."})]
         usage = Usage(asked - cached, 40, cached)
         return Reply(f"Step {number}: I read the next part of the file.", calls=calls, usage=usage)
 
@@ -76,6 +83,14 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "fallback": {"lines": [150] * 12, "flags": {"compaction.method": "llm"}},
     "compacted by hand": {"lines": [120] * 4, "by_hand": True},
+    "a branch": {"lines": [120] * 10, "branch_at": 2, "flags": {"compaction.method": "llm"}},
+    "a branch left open": {"lines": [90] * 5, "branch_at": 4, "flags": {"compaction.method": "llm"}},
+    "a branch across a boundary": {
+        "lines": [150] * 12,
+        "branch_at": 5,
+        "flags": {"compaction.method": "llm"},
+    },
+    "undone": {"lines": [120] * 4, "by_hand": True, "undo": True},
 }
 
 
@@ -91,13 +106,20 @@ async def record(talks: Talks, llm: ScriptedLLM, protocol: str, case: dict[str, 
         **case.get("flags", {}),
     }
     llm.always(
-        Worker(case["lines"], factor=case.get("factor", 1.0), new_session_at=case.get("new_session_at", -1))
+        Worker(
+            case["lines"],
+            factor=case.get("factor", 1.0),
+            new_session_at=case.get("new_session_at", -1),
+            branch_at=case.get("branch_at", -9),
+        )
     )
     talk = await talks(flags=flags, yolo=True)
     await talk.conversation.context.count_exactly()
     assert await talk.ask("Read code.py from its beginning to its end.") == "done"
     if case.get("by_hand"):
         assert await talk.conversation.context.compact("the code")
+    if case.get("undo"):
+        assert await talk.conversation.context.undo()
     assert await talk.ask("What did you see? Never change code.py.") == "done"
     return talk
 
@@ -126,8 +148,13 @@ async def test_a_replay_with_the_recorded_settings_is_what_happened(
         (replay,) = await replay_session(store, talk.conversation.info.id, *settings_of(talk))
         happened = talk.of(BoundaryCommitted)
         made += len(happened)
-        stored = await store.boundaries.load_conversation(talk.conversation.info.root_id)
-        assert [one.trigger for one in replay.boundaries] == [one.trigger for one in happened], name
+        lineage = {one.id for one in await store.sessions.load_lineage(talk.conversation.info.id)}
+        stored = [
+            one
+            for one in await store.boundaries.load_conversation(talk.conversation.info.root_id)
+            if one.child_id in lineage and one.trigger not in KEPT_CONTEXT
+        ]
+        assert [one.trigger for one in replay.boundaries] == [one.trigger for one in stored], name
         for one, other in zip(stored, replay.boundaries, strict=True):
             own = [message for message in await store.messages.load(one.child_id) if message.seed is None]
             assert (other.before_message, other.recorded) == (own[0].id, True), name
@@ -135,8 +162,25 @@ async def test_a_replay_with_the_recorded_settings_is_what_happened(
             assert other.tokens_after == pytest.approx(one.tokens_after, rel=0.03), name
             assert other.moment == one.moment, name
         sessions = await store.sessions.load_conversation(talk.conversation.info.root_id)
-        cost = sum(one.usage.cost for one in sessions)
+        cost = sum(one.usage.cost for one in sessions if one.kind != "fork")
         assert cost > 0
         assert replay.usage.cost == pytest.approx(cost, rel=0.05), name
         await store.close()
     assert made >= 8
+
+
+async def test_a_session_that_was_continued_is_replayed_without_what_followed(
+    talks: Talks, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch, workspace: Path, home: Path
+) -> None:
+    monkeypatch.setenv("LAB_KEY", "test-key")
+    (workspace / "code.py").write_text(CODE * 3_000)
+    talk = await record(talks, llm, "chat", {**CASES["a branch"], "by_hand": True})
+    await talk.close()
+    store = Store(home / "crushpy.db")
+    root, *others = await store.sessions.load_conversation(talk.conversation.info.root_id)
+    branches = [one for one in others if one.kind == "branch"]
+    assert [one.parent_id for one in branches] == [root.id] and len(others) > 1
+    (replay,) = await replay_session(store, root.id, *settings_of(talk))
+    assert replay.usage.cost == pytest.approx(root.usage.cost + branches[0].usage.cost, rel=0.01)
+    assert any("What branches and tasks" in one for one in replay.unknown)
+    await store.close()

@@ -6,6 +6,7 @@ requests.
 """
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Literal
 
@@ -67,6 +68,8 @@ class RecordedSession(Data, frozen=True):
     own: tuple[tuple[Message, MessageFacts], ...]
     aside: Usage
     """Of calls that left no message: the summary of the boundary that ended it, a title."""
+    side: Usage
+    """Of the branches that returned to it, and of its tasks."""
 
 
 class Recording(Data, frozen=True):
@@ -125,6 +128,12 @@ async def load_recording(store: Store, session_id: str, phrases: Callable[[], Ru
     edits: dict[str, list[MessageOverride]] = {}
     for override in await store.boundaries.load_overrides(session_id):
         edits.setdefault(override.made_after, []).append(override)
+    side, above = defaultdict[str, Usage](Usage), {name: name for name in lineage}
+    for one in await store.sessions.load_conversation(root):  # parents precede their children
+        further = () if one.parent_id in lineage else ("continuation",)
+        if one.parent_id in above and one.id not in above and one.kind in ("branch", "task", *further):
+            above[one.id] = above[one.parent_id]
+            side[above[one.id]] += one.usage
     foreign = await store.imports.find_last_message(root) if lineage[session_id].imported else ""
     known: dict[str, Message] = {}
     sessions: list[RecordedSession] = []
@@ -143,7 +152,8 @@ async def load_recording(store: Store, session_id: str, phrases: Callable[[], Ru
         replies = sum((one.usage for one in own if one.usage), Usage())
         figures = zip(*map(msgspec.structs.astuple, (info.usage, replies)), strict=True)
         aside = Usage(*(max(0, one - other) for one, other in figures))
-        sessions.append(RecordedSession(info, boundary, start, tuple(zip(own, facts, strict=True)), aside))
+        pairs = tuple(zip(own, facts, strict=True))
+        sessions.append(RecordedSession(info, boundary, start, pairs, aside, side[name]))
     undone = {one.parent_id: one.undone_at for one in boundaries if one.undone_at is not None}
     return Recording(tuple(sessions), edits, undone)
 
@@ -221,6 +231,9 @@ class Replayer:
             if place:
                 await self._enter(session)
             undone, self._aside = self._recording.undone.get(session.info.id), session.aside
+            self._usage += session.side
+            if session.side.total:
+                self._unknown["What branches and tasks would have used: what they used is added."] = None
             for message, facts in session.own:
                 self._next = message.id
                 self._session.held = undone is not None and undone <= message.created_at
