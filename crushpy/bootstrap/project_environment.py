@@ -87,9 +87,9 @@ class ProjectEnvironment:
         flags: Mapping[str, object] | None = None,
         *,
         logs: bool = True,
-        is_copy: bool = False,
+        copy: bool = False,
     ) -> None:
-        """`logs`: to a file of our own. `is_copy`: what it brings may be that of a trusted project."""
+        """`logs`: to a file of our own. `copy`: what it brings may be that of a trusted project."""
         self.paths = Paths()
         user_files(self.paths)  # raises if there is no home folder
         if logs:
@@ -98,7 +98,7 @@ class ProjectEnvironment:
         self.editor_servers: tuple[str, ...] = ()
         """MCP servers that an editor has added to the settings: the user is asked about them."""
         self.root = project_root(cwd)
-        self.trusted = (is_trusted_copy if is_copy else is_trusted)(self.paths, self.root)
+        self.trusted = (is_trusted_copy if copy else is_trusted)(self.paths, self.root)
         self.loaded: Loaded = load(self.paths, cwd, trusted=self.trusted, flags=flags or {})
         self._writable_folders()  # raises if one is refused
         self.extensions = UserExtensions(self.paths, self.root if self.trusted else None)

@@ -85,8 +85,9 @@ async def status(
             shown = FleetStatus(name, await store.fleet.list_workers(), {}, {})
             for root_id in [name] if name else await store.fleet.list_recent(RECENT_LISTS):
                 shown.lists[root_id] = await store.fleet.load(root_id)
-            for row in shown.lists.get(name, ()):
-                if row.task.session_id and row.task.state in ("waiting", "running"):
+            active = [row for row in shown.lists.get(name, ()) if row.task.state in ("waiting", "running")]
+            for row in active:
+                if row.task.session_id:
                     with suppress(UsageError):  # it has stored nothing yet
                         tip = await store.sessions.find_tip(row.task.session_id)
                         used = await store.fleet.context_tokens(tip.id)
@@ -98,7 +99,7 @@ async def status(
                 live.show(shown.lines(size.columns - 1, size.lines - 2))
             else:
                 print_text("\n".join(shown.lines(sys.maxsize, sys.maxsize)) + "\n")
-            if as_json or not sys.stdout.isatty() or (name and shown.ended(name)):
+            if as_json or not sys.stdout.isatty() or (name and not active):
                 return
             try:
                 await asyncio.sleep(REDRAW_INTERVAL_S)
@@ -116,24 +117,18 @@ class FleetStatus(msgspec.Struct):
     windows: dict[str, tuple[int, int]]
     """Tokens in the context of unfinished tasks, and how many fit."""
 
-    def ended(self, root_id: str) -> bool:
-        return all(row.task.state not in ("waiting", "running") for row in self.lists[root_id])
-
     def lines(self, width: int, height: int) -> list[str]:
         from crushpy.engine.agents.task_reports import fit_line, money, table_lines, task_state_event
         from crushpy.fleet.submitter import describe_row
 
-        lines: list[str] = []
+        lines = [] if self.workers else ["no workers"]
         for worker in self.workers:
-            labels = f", {' '.join(worker.labels)}" if worker.labels else ""
-            drains = ", draining" if worker.draining else ""
+            more = " ".join((*worker.labels, *(["draining"] if worker.draining else [])))
             used = f"{worker.running} of {worker.slots} slots"
-            lines.append(f"worker {worker.name}  crushpy {worker.version}, {used}{labels}{drains}")
-        lines = lines or ["no workers"]
+            lines.append(f"worker {worker.name}  crushpy {worker.version}, {used} {more}".rstrip())
         for root_id, rows in self.lists.items():
-            done = sum(row.task.state == "done" for row in rows)
-            cost = money(sum(row.task.cost for row in rows))
-            lines.append(f"list {root_id}  {done} of {len(rows)} tasks done, {cost}")
+            done, cost = (sum(row.task.state == "done" for row in rows), sum(row.task.cost for row in rows))
+            lines.append(f"list {root_id}  {done} of {len(rows)} tasks done, {money(cost)}")
         lines = [fit_line(line, width) for line in lines[-max(1, height - 4) :]]
         if self.name:
             rows = self.lists[self.name]
@@ -143,26 +138,22 @@ class FleetStatus(msgspec.Struct):
 
     def _columns(self, name: str) -> str:
         """The window and the machine of a task, or their headings."""
-        if not name:
-            return f"  {'window':>6}  {'machine':<20}"
-        row = next(row for row in self.lists[self.name] if row.task.name == name)
-        used, size = self.windows.get(name, (0, 0))
-        share = f"{used / size:.0%}" if used and size else f"{used:,}" if used else "-"
-        return f"  {share:>6}  {row.worker if row.token else '-':<20}"
+        share, where = ("-", "-") if name else ("window", "machine")
+        if name in self.windows:
+            used, size = self.windows[name]
+            share = f"{used / size:.0%}" if size else f"{used:,}"
+            where = next(row.worker for row in self.lists[self.name] if row.task.name == name)
+        return f"  {share:>6}  {where:<20}"
 
     def facts(self) -> dict[str, Any]:
-        hosts = {worker.name: worker.host for worker in self.workers}
-        tasks = {
-            root_id: [{**msgspec.to_builtins(row.task), **self._facts(row, hosts)} for row in rows]
-            for root_id, rows in self.lists.items()
-        }
-        return {"workers": self.workers, "lists": tasks}
+        lists = {name: [self._task_facts(row) for row in rows] for name, rows in self.lists.items()}
+        return {"workers": self.workers, "lists": lists}
 
-    def _facts(self, row: "FleetTask", hosts: dict[str, str]) -> dict[str, Any]:
+    def _task_facts(self, row: "FleetTask") -> dict[str, Any]:
         used, size = self.windows.get(row.task.name, (0, 0))
-        return {
+        return msgspec.to_builtins(row.task) | {
             "worker": row.worker if row.token else "",
-            "host": hosts.get(row.worker, "") if row.token else "",
+            "host": next((one.host for one in self.workers if row.token and one.name == row.worker), ""),
             "deaths": row.deaths,
             "waiting_for": row.stuck,
             "question": msgspec.json.decode(row.question) if row.question else None,
@@ -195,8 +186,7 @@ async def attach(
         from crushpy.tui.session_follower import SessionFollower
 
         browser = SessionBrowser(store, outputs=Paths().outputs, undo=Paths().undo)
-        session_id, _ = await find()
-        await SessionFollower(browser, session_id, find, load_here().settings.theme).run_async()
+        await SessionFollower(browser, find, load_here().settings.theme).run_async()
 
 
 async def logs(

@@ -5,7 +5,9 @@ The only module that imports procrastinate.
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from itertools import combinations
+from typing import Self
 
 from crushpy.core.errors import UsageError
 from crushpy.storage.fleet_store import QUEUE_SCHEMA
@@ -50,7 +52,7 @@ def require_queue(location: Location) -> ServerAddress:
 
 
 class JobQueue:
-    """Opened with `open`. `run` is called with each job of a worker."""
+    """Open it with `async with`. `run` is called with each job of a worker."""
 
     def __init__(self, store: Store, run: RunJob | None = None) -> None:
         server = require_queue(store.location)
@@ -66,29 +68,25 @@ class JobQueue:
         if run is not None:
             self.app.task(name=_JOB, retry=RetryStrategy(wait=2))(run)  # the database was lost meanwhile
 
-    async def open(self) -> None:
+    async def __aenter__(self) -> Self:
         from procrastinate import __version__
         from procrastinate.schema import SchemaManager
 
         version = f"procrastinate {'.'.join(__version__.split('.')[:2])}"
         await self._store.fleet.prepare_queue(version, SchemaManager.get_schema())
         await self.app.open_async()
+        return self
 
-    async def close(self) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.app.close_async()
 
-    async def defer(self, queue: str, root_id: str, number: int, *, delay_s: int = 0) -> None:
+    async def defer(self, queue: str, root_id: str, number: int) -> None:
         """Adds a job, unless one for that task waits already."""
         from procrastinate.exceptions import AlreadyEnqueued
-        from procrastinate.types import TimeDeltaParams
 
-        delay: TimeDeltaParams | None = {"seconds": delay_s} if delay_s else None
-        lock = f"{root_id} {number}"
-        task = self.app.configure_task(_JOB, queue=queue, queueing_lock=lock, schedule_in=delay)
-        try:
+        task = self.app.configure_task(_JOB, queue=queue, queueing_lock=f"{root_id} {number}")
+        with suppress(AlreadyEnqueued):
             await task.defer_async(root_id=root_id, number=number)
-        except AlreadyEnqueued:
-            pass
 
     async def work(self, queues: Sequence[str], slots: int, name: str, *, once: bool) -> None:
         """Runs jobs until it is cancelled (it waits for those that run) or, `once`, until there are none."""

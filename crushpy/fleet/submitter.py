@@ -17,7 +17,8 @@ from crushpy.core.errors import UsageError
 from crushpy.core.events import ApprovalNeeded, Event, Notice
 from crushpy.core.messages import counted
 from crushpy.core.start_options import StartOptions
-from crushpy.engine.agents.task_spec import FleetTerms, TaskListSpec, TaskSpec
+from crushpy.engine.agents.task_reports import some_names
+from crushpy.engine.agents.task_spec import FleetTerms, TaskListSpec
 from crushpy.engine.agents.task_workspaces import PREFIX, Worktrees
 from crushpy.engine.approvals import Answer
 from crushpy.engine.turn.limits import Limits
@@ -32,8 +33,6 @@ from crushpy.storage.records import ListedTask
 from crushpy.storage.store import Store
 
 POLL_INTERVAL_S = 1.0
-MAX_LISTED = 20
-"""Uncommitted files that are listed by name."""
 
 
 class Submitter:
@@ -68,55 +67,50 @@ class Submitter:
         if base.files:
             warnings.append(
                 f"{counted(len(base.files), 'uncommitted file')} will be sent to the workers "
-                f"(--no-dirty sends none): {_some(base.files)}"
+                f"(--no-dirty sends none): {some_names(base.files)}"
             )
         if base.left_out:
-            warnings.append(f"Not sent, because commands may not see them: {_some(base.left_out)}")
+            warnings.append(f"Not sent, because commands may not see them: {some_names(base.left_out)}")
         if any(task.exclusive for task in spec.tasks):
             warnings.append("On a fleet every task that writes has its own worktree, and leaves a branch.")
-        tasks = tuple(map(_with_worktree, spec.tasks))
+        tasks = tuple(
+            msgspec.structs.replace(task, worktree=task.worktree or task.exclusive) for task in spec.tasks
+        )
         terms = FleetTerms(crushpy.__version__, model, base.commit, base.prefix, **rights)
         return msgspec.structs.replace(spec, tasks=tasks, fleet=terms), warnings
 
     async def publish(self, store: Store, root_id: str, spec: TaskListSpec) -> bool:
-        queue = JobQueue(store)
-        await queue.open()
-        try:
+        async with JobQueue(store) as queue:
             if self._bundle:
                 await store.fleet.save_bundle(root_id, BASE_BUNDLE, self._bundle)
                 self._bundle = b""
             await store.fleet.publish(root_id, msgspec.json.encode(spec).decode())
             await dispatch(store, queue, root_id, self._settings.fleet.wait)
-        finally:
-            await queue.close()
         return not self._detach
 
     async def follow(
         self, store: Store, root_id: str, emit: Callable[[Event], None]
     ) -> AsyncIterator[tuple[ListedTask, str]]:
-        queue = JobQueue(store)
-        await queue.open()
         seen: dict[int, tuple[ListedTask, str]] = {}
         try:
             with TerminalQuestions(self._asks, emit) as questions:
-                while True:
-                    rows = await dispatch(store, queue, root_id, self._settings.fleet.wait)
-                    for row in rows:
-                        now = (row.task, describe_row(row))
-                        if seen.get(row.task.number) != now:
-                            seen[row.task.number] = now
-                            if row.task.state == "done" and row.task.branch:
-                                await fetch_result(store, root_id, row.task, self._cwd)
-                            yield now
-                    if all(row.task.state not in ("waiting", "running") for row in rows):
-                        return
-                    if answered := await questions.ask(rows, POLL_INTERVAL_S):
-                        await store.fleet.send(root_id, answered[0], answer=answered[1])
+                async with JobQueue(store) as queue:
+                    while True:
+                        rows = await dispatch(store, queue, root_id, self._settings.fleet.wait)
+                        for row in rows:
+                            now = (row.task, describe_row(row))
+                            if seen.get(row.task.number) != now:
+                                seen[row.task.number] = now
+                                if row.task.state == "done" and row.task.branch:
+                                    await fetch_result(store, root_id, row.task, self._cwd)
+                                yield now
+                        if all(row.task.state not in ("waiting", "running") for row in rows):
+                            return
+                        if answered := await questions.ask(rows, POLL_INTERVAL_S):
+                            await store.fleet.send(root_id, answered[0], answer=answered[1])
         except asyncio.CancelledError:
             await self._interrupted(store, root_id)
             raise
-        finally:
-            await queue.close()
 
     async def _interrupted(self, store: Store, root_id: str) -> None:
         """Ctrl-C: asks on a terminal whether the tasks go on without us. Otherwise they do."""
@@ -213,12 +207,3 @@ async def fetch_result(store: Store, root_id: str, task: ListedTask, cwd: Path) 
     if data is None:
         raise UsageError(f"The branch of {task.name} is not in the database.", "The task may still run.")
     await asyncio.to_thread(fetch_branch, cwd, branch, data)
-
-
-def _with_worktree(task: TaskSpec) -> TaskSpec:
-    return msgspec.structs.replace(task, worktree=True) if task.exclusive else task
-
-
-def _some(names: tuple[str, ...]) -> str:
-    more = len(names) - MAX_LISTED
-    return ", ".join(names[:MAX_LISTED]) + (f" and {more} more" if more > 0 else "")

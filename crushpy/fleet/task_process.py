@@ -19,7 +19,6 @@ from crushpy.bootstrap.host_additions import HostAdditions
 from crushpy.core.errors import CrushpyError
 from crushpy.core.events import ApprovalNeeded, Event
 from crushpy.core.ids import new_id
-from crushpy.core.messages import Usage
 from crushpy.core.paths import Paths, private_dir
 from crushpy.core.start_options import StartOptions
 from crushpy.engine.agents.subagents import ENDS, FinishedTask
@@ -33,7 +32,7 @@ from crushpy.engine.turn.limits import Spent
 from crushpy.fleet.git_bundles import TaskCheckout, cached_base, fill_cache, require_safe_names
 from crushpy.fleet.worker_process import POLL_S, TaskOrder, worker_folder
 from crushpy.security.private_files import locked
-from crushpy.storage.fleet_store import BASE_BUNDLE, ClaimLost, StepState, step_name
+from crushpy.storage.fleet_store import BASE_BUNDLE, ClaimLost, step_name
 from crushpy.storage.records import ListedTask, StorageError, StoredTaskList
 from crushpy.storage.store import Store
 from crushpy.tools.errors import ToolError
@@ -55,8 +54,9 @@ def main() -> None:
         asyncio.run(_run(order))
     except ClaimLost:  # another worker has it: nothing is stored from here
         os._exit(0)
-    except CrushpyError as error:
-        print(error.message, file=sys.stderr, flush=True)
+    except Exception as error:  # also a full disk: the worker reads the last line
+        message = error.message if isinstance(error, CrushpyError) else f"{type(error).__name__}: {error}"
+        print(message, file=sys.stderr, flush=True)
         os._exit(1)
     os._exit(0)
 
@@ -140,10 +140,10 @@ class TaskRun:
             read_only=True,
             allow=terms.allow,
             mode=terms.mode,
-            yolo=terms.yolo and order.accept_yolo,
+            yolo=terms.yolo and order.options.accept_yolo,
         )
-        flags = options.setting_flags() | ({"sandbox.mode": "off"} if order.no_sandbox else {})
-        environment = ProjectEnvironment(cwd, flags, is_copy=True)
+        flags = options.setting_flags() | ({"sandbox.mode": "off"} if order.options.no_sandbox else {})
+        environment = ProjectEnvironment(cwd, flags, copy=True)
         conversation = await open_conversation(environment, options, HostAdditions(answers=True))
         self._store = conversation.tasks.store
         self._fleet = self._store.fleet
@@ -218,9 +218,10 @@ class TaskRun:
         async with self._lock:
             order = self._order
             task = msgspec.structs.replace(self._monitor.task, state="running")
-            news: StepState = await self._fleet.step(order.root_id, order.token, task, self._monitor.line)
-            self._spent.steps, self._spent.used = news.steps, Usage(news.tokens, cost=news.cost)
-            self._prompts += news.prompts
+            line = self._monitor.line
+            steps, used, prompts = await self._fleet.step(order.root_id, order.token, task, line)
+            self._spent.steps, self._spent.used = steps, used
+            self._prompts += prompts
 
     async def _exchange_regularly(self) -> None:
         while True:

@@ -24,7 +24,7 @@ from crushpy.core.paths import Paths, private_dir
 from crushpy.engine.agents.task_spec import TaskListSpec
 from crushpy.engine.agents.task_workspaces import erase_folder
 from crushpy.fleet.dispatch import dispatch
-from crushpy.fleet.job_queue import MAX_LABELS, JobQueue, queue_name, queue_names
+from crushpy.fleet.job_queue import MAX_LABELS, JobQueue, queue_names
 from crushpy.llm.errors import ModelError
 from crushpy.llm.provider_factory import find_endpoint
 from crushpy.storage.fleet_store import FleetTask, FleetWorker
@@ -63,8 +63,7 @@ class TaskOrder(Data, frozen=True):
     number: int
     token: int
     worker: str
-    accept_yolo: bool
-    no_sandbox: bool
+    options: WorkerOptions
     answer: str = ""
     question: str = ""
     """What the last attempt ended at, as JSON."""
@@ -107,26 +106,25 @@ class Worker:
 
     async def run(self) -> None:
         """Until it is drained or, with `once`, until there is nothing left to do."""
-        await self._queue.open()
-        await self._beat()
-        alive = {worker_folder(worker.name) for worker in await self._store.fleet.list_workers()}
-        for folder in Paths().worktrees.glob(worker_folder("*")):
-            if folder.name not in alive:  # of a worker that was killed
-                await asyncio.to_thread(erase_folder, folder)
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._draining.set)
-        self._say(f"Worker {self.me.name}: crushpy {self.me.version}, {counted(self.me.slots, 'slot')}")
-        helpers = [spawn(self._poll()), spawn(self._clean_up())]
-        try:
-            await self._work()
-        finally:
-            for helper in helpers:
-                helper.cancel()
-            with suppress(CrushpyError):
-                await self._store.fleet.sign_off(self.me.name)
-            await self._queue.close()
-            await self._store.close()
+        async with self._queue:
+            await self._beat()
+            alive = {worker_folder(worker.name) for worker in await self._store.fleet.list_workers()}
+            for folder in Paths().worktrees.glob(worker_folder("*")):
+                if folder.name not in alive:  # of a worker that was killed
+                    await asyncio.to_thread(erase_folder, folder)
+            loop = asyncio.get_running_loop()
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, self._draining.set)
+            self._say(f"Worker {self.me.name}: crushpy {self.me.version}, {counted(self.me.slots, 'slot')}")
+            helpers = [spawn(self._poll()), spawn(self._clean_up())]
+            try:
+                await self._work()
+            finally:
+                for helper in helpers:
+                    helper.cancel()
+                with suppress(CrushpyError):
+                    await self._store.fleet.sign_off(self.me.name)
+        await self._store.close()
 
     async def _work(self) -> None:
         queues = queue_names(self.me.version, self.me.labels)
@@ -168,8 +166,7 @@ class Worker:
             return
         task = spec.tasks[number - 1]
         if not self._serves(task.work.model or spec.fleet.model):
-            queue = queue_name(spec.fleet.version, task.labels)
-            await self._queue.defer(queue, root_id, number, delay_s=RETRY_DELAY_S)
+            await self._store.fleet.mark_queued(root_id, number, queued=False)  # `_clean_up` defers it again
             return
         self._claiming.add((root_id, number))
         try:
@@ -191,16 +188,7 @@ class Worker:
 
     async def _run_task(self, root_id: str, row: FleetTask) -> None:
         place, name = (root_id, row.task.number), row.task.name
-        options = self._options
-        order = TaskOrder(
-            *place,
-            row.token,
-            self.me.name,
-            options.accept_yolo,
-            options.no_sandbox,
-            row.answer,
-            row.question,
-        )
+        order = TaskOrder(*place, row.token, self.me.name, self._options, row.answer, row.question)
         spare, self._spare = self._spare, None
         process = spare if spare and spare.returncode is None else await _start_process()
         self._children[place] = (row.token, process)

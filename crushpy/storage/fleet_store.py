@@ -68,16 +68,6 @@ class FleetWorker(Data, frozen=True):
     """Seconds since its heartbeat."""
 
 
-class StepState(Data, frozen=True):
-    """What a task learns between two steps."""
-
-    steps: int
-    tokens: int
-    cost: float
-    """Of the whole list."""
-    prompts: tuple[str, ...]
-
-
 class ClaimLost(UsageError):
     """Another worker has the task now, or it was stopped: this one must end."""
 
@@ -139,8 +129,8 @@ class FleetStore(Subject):
         ).scalars()
 
     @stored
-    def mark_queued(self, root_id: str, number: int) -> None:
-        self._set(root_id, number, queued=True)
+    def mark_queued(self, root_id: str, number: int, *, queued: bool = True) -> None:
+        self._set(root_id, number, queued=queued)
 
     @stored
     def mark_stuck(self, root_id: str, number: int, stuck: str) -> None:
@@ -220,18 +210,20 @@ class FleetStore(Subject):
     # --- a running task --------------------------------------------------------------------------------
 
     @stored
-    def step(self, root_id: str, token: int, task: ListedTask, line: str) -> StepState:
-        """Stores the progress of a task, takes its prompts, and sums up the whole list. `ClaimLost`."""
+    def step(
+        self, root_id: str, token: int, task: ListedTask, line: str
+    ) -> tuple[int, Usage, tuple[str, ...]]:
+        """Stores the progress of a task. Returns the steps and the usage of the whole list, and the prompts
+        for this task. `ClaimLost`."""
         with self._db.transaction(session=root_id):
             inbox = self._claimed(root_id, task.number, token).inbox
             self._save(root_id, task)
             self._set(root_id, task.number, line=line, inbox="[]", answer="", question="")
-            total = self._run(
-                "SELECT sum(steps)::bigint AS steps, sum(tokens)::bigint AS tokens, sum(cost) AS cost "
-                "FROM listed_task WHERE root_id = :root",
-                root=root_id,
-            ).dicts()
-            return StepState(**next(iter(total)), prompts=inbox)
+            sums = "SELECT sum(steps)::bigint AS steps, sum(tokens)::bigint AS tokens, sum(cost) AS cost"
+            total = next(
+                iter(self._run(f"{sums} FROM listed_task WHERE root_id = :root", root=root_id).dicts())
+            )
+            return total["steps"], Usage(total["tokens"], cost=total["cost"]), inbox
 
     @stored
     def park(self, root_id: str, token: int, task: ListedTask, question: str) -> None:
@@ -292,11 +284,8 @@ class FleetStore(Subject):
     @stored
     def list_steps(self, root_id: str, number: int) -> list[str]:
         """The bundles of the steps of an unfinished task, in order."""
-        return self._run(
-            "SELECT DISTINCT name FROM output WHERE root_id = :root AND name LIKE :name ORDER BY name",
-            root=root_id,
-            name=_step_pattern(number),
-        ).scalars()
+        found = "SELECT DISTINCT name FROM output WHERE root_id = :root AND name LIKE :name ORDER BY name"
+        return self._run(found, root=root_id, name=_step_pattern(number)).scalars()
 
     # --- the queue ---------------------------------------------------------------------------------------
 
@@ -329,23 +318,16 @@ class FleetStore(Subject):
     def beat(self, worker: FleetWorker) -> tuple[bool, dict[tuple[str, int], int]]:
         """A sign of life. Returns whether the worker should drain, and the tokens of its tasks by place; a
         task that was stopped is missing."""
-        values = {"labels": json_text(worker.labels), "lacks": json_text(worker.lacks)}
+        lists = {"labels": json_text(worker.labels), "lacks": json_text(worker.lacks)}
         draining = self._run(
             "INSERT INTO fleet_worker (name, host, version, labels, slots, lacks, heartbeat) "  # noqa: S608
             f"VALUES (:name, :host, :version, :labels, :slots, :lacks, {_NOW}) "
             "ON CONFLICT (name) DO UPDATE SET lacks = :lacks, heartbeat = excluded.heartbeat "
             "RETURNING draining",
-            name=worker.name,
-            host=worker.host,
-            version=worker.version,
-            slots=worker.slots,
-            **values,
+            **(msgspec.structs.asdict(worker) | lists),
         ).scalar()
-        held = self._run(
-            "SELECT root_id, number, token FROM fleet_task WHERE worker = :name AND token <> 0 "
-            "AND NOT stopped",
-            name=worker.name,
-        ).dicts()
+        mine = "WHERE worker = :name AND token <> 0 AND NOT stopped"
+        held = self._run(f"SELECT root_id, number, token FROM fleet_task {mine}", name=worker.name).dicts()  # noqa: S608
         return draining, {(one["root_id"], one["number"]): one["token"] for one in held}
 
     @stored
@@ -355,9 +337,8 @@ class FleetStore(Subject):
     @stored
     def drain(self, worker: str) -> bool:
         """Tells a worker to take no more tasks; False if there is none of that name."""
-        return bool(
-            self._run("UPDATE fleet_worker SET draining = true WHERE name = :name", name=worker).rowcount
-        )
+        statement = "UPDATE fleet_worker SET draining = true WHERE name = :name"
+        return bool(self._run(statement, name=worker).rowcount)
 
     @stored
     def list_workers(self) -> list[FleetWorker]:
@@ -384,13 +365,9 @@ class FleetStore(Subject):
         self._db.execute(sql.SAVE_LISTED_TASK, root_id=root_id, **msgspec.structs.asdict(task))
 
     def _one(self, root_id: str, number: int) -> FleetTask:
-        found = self._load("WHERE l.root_id = :root AND l.number = :number", root=root_id, number=number)
-        one = next(iter(found), None)
-        if one is None:
-            raise UsageError(
-                f"there is no task {number} in list {root_id}", "`crushpy fleet status` lists them."
-            )
-        return one
+        for one in self._load("WHERE l.root_id = :root AND l.number = :number", root=root_id, number=number):
+            return one
+        raise UsageError(f"there is no task {number} in list {root_id}", "`crushpy fleet status` lists them.")
 
     def _load(self, where: str, **values: Any) -> Iterator[FleetTask]:
         for row in list(self._run(f"{_TASKS} {where}", **values).dicts()):

@@ -20,8 +20,8 @@ FindSession = Callable[[], Awaitable[tuple[str, str]]]
 class FollowedSessionScreen(SessionReaderScreen):
     """Shows new messages as they are stored, unless the user has scrolled up."""
 
-    def __init__(self, library: SessionBrowser, session_id: str, find: FindSession) -> None:
-        super().__init__(library, session_id)
+    def __init__(self, library: SessionBrowser, find: FindSession) -> None:
+        super().__init__(library, "")
         self._find = find
 
     async def _load(self, again: bool = False) -> None:
@@ -42,7 +42,7 @@ class FollowedSessionScreen(SessionReaderScreen):
         async def find() -> tuple[str, str]:
             return session_id, f"Session {session_id}"
 
-        app_of(self).push_screen(FollowedSessionScreen(library, session_id, find))
+        app_of(self).push_screen(FollowedSessionScreen(library, find))
 
     def action_close(self) -> None:
         if len(app_of(self).screen_stack) > 1:
@@ -56,9 +56,9 @@ class SessionFollower(CrushpyApp):
 
     ENABLE_COMMAND_PALETTE = False
 
-    def __init__(self, library: SessionBrowser, session_id: str, find: FindSession, theme: str) -> None:
+    def __init__(self, library: SessionBrowser, find: FindSession, theme: str) -> None:
         super().__init__(StartOptions())
-        self._reader = FollowedSessionScreen(library, session_id, find)
+        self._reader = FollowedSessionScreen(library, find)
         self.early_keys.wanted.set()
         if theme in self.available_themes:
             self.theme = theme

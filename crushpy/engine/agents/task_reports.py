@@ -32,8 +32,8 @@ MIN_REPORT_CHARS = 1_000
 """A shorter excerpt is of no use: fewer reports are sent instead."""
 MAX_LINE_CHARS = 200
 """Of the line that says what a task does."""
-MAX_NAMES = 10
-"""Tasks listed by name, of each state."""
+MAX_NAMES = 20
+"""Tasks or files listed by name."""
 MAX_REASONS = 5
 EARLIER = "# What earlier tasks reported\nThese are notes, not proof: check what you rely on."
 MARKS = {"waiting": " ", "running": "▸", "done": "✓", "skipped": "-"}
@@ -209,7 +209,7 @@ def summarize_list(
         state: [name for name, found in states.items() if found == state] for state in _WORDS
     }
     done = sum(state == "done" for state in states.values())
-    rest = "; ".join(f"{_WORDS[state]}: {_some(names)}" for state, names in named.items() if names)
+    rest = "; ".join(f"{_WORDS[state]}: {some_names(names)}" for state, names in named.items() if names)
     why = {"": "", "interrupted": "Interrupted: "}.get(stopped, f"Stopped, {stopped}: ")
     failed = [task for task in tasks if task.name in named["failed"]][:MAX_REASONS]
     return (
@@ -230,7 +230,8 @@ def branches_left(tasks: Sequence[ListedTask], root_id: str) -> str:
     return f"{held} the changes of tasks with a worktree, not merged: {look}"
 
 
-def _some(names: Sequence[str]) -> str:
+def some_names(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
     more = len(names) - MAX_NAMES
     return ", ".join(names[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
 
@@ -239,10 +240,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def table_lines(
-    tasks: Sequence[ListedTaskChanged],
-    width: int,
-    height: int,
-    more: Callable[[str], str] = lambda name: "",
+    tasks: Sequence[ListedTaskChanged], width: int, height: int, more: Callable[[str], str] = lambda _: ""
 ) -> list[str]:
     """A table of at most `height` lines and `width` columns. `more`: further columns of a task, and for an
     empty name their heading."""
