@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from crushpy.bootstrap.host_additions import HostAdditions
 from crushpy.bootstrap.mcp_servers import McpServers
 from crushpy.bootstrap.project_environment import Commands, ProjectEnvironment
 from crushpy.bootstrap.slash_commands import SlashCommands
@@ -35,6 +34,7 @@ from crushpy.engine.compaction.rule_service import rule_phrases
 from crushpy.engine.conversation import Conversation
 from crushpy.engine.environment import instruction_hashes
 from crushpy.engine.event_bus import EventBus
+from crushpy.engine.hooks import Hooks
 from crushpy.engine.models import Models
 from crushpy.engine.rewind.recorder import ChangeRecorder
 from crushpy.engine.rewind.undo_files import UndoFiles, any_unfinished
@@ -50,6 +50,7 @@ from crushpy.engine.turn.toolset import Toolset
 from crushpy.engine.user_settings import UserSettings
 from crushpy.llm.errors import ModelError
 from crushpy.llm.learnt import LearntModels
+from crushpy.llm.protocol import Provider
 from crushpy.llm.provider_factory import UNNAMED, default_model, find_endpoint
 from crushpy.permissions.rules import WEB_SEARCH_RULE, RuleSet, escaped
 from crushpy.sandbox.repository import git_folders
@@ -59,6 +60,7 @@ from crushpy.storage.records import BreakerState, SessionInfo
 from crushpy.storage.store import Store
 from crushpy.tools.base import AnyTool, McpService, Outcome, ToolContext
 from crushpy.tools.files.file_memory import FileMemory
+from crushpy.tools.files.workspace_files import WorkspaceFiles
 from crushpy.tools.registry import all_tools, tool_table
 from crushpy.tools.shell.jobs import Jobs, ShellJob
 
@@ -68,6 +70,22 @@ if TYPE_CHECKING:
 TEMPLATE_EDITED = (
     "The summary template was edited. It applies from this request on; the prompt cache misses once."
 )
+
+
+class HostAdditions(msgspec.Struct, frozen=True):
+    """What a program that embeds crushpy adds to a conversation."""
+
+    tools: tuple[AnyTool, ...] = ()
+    providers: Mapping[str, Provider] = {}
+    """By the name of their model."""
+    offers: Callable[[AnyTool], bool] = lambda _: True
+    """Which tools the model gets."""
+    files: WorkspaceFiles | None = None
+    """How the tools read and write files; None: on disk."""
+    answers: bool = False
+    """The program answers approvals."""
+    wrap_hooks: Callable[[Hooks], Hooks] = lambda hooks: hooks
+    """Gets the hooks of the settings and returns those to use."""
 
 
 async def open_conversation(

@@ -147,10 +147,9 @@ async def load_pictures(
                 image = await asyncio.to_thread(_load, name, cwd, limits())
                 room -= image.info.size
                 if room < 0:
-                    text = (
-                        f"With {one_line(name)} the pictures of this prompt exceed {MAX_TOTAL_BYTES:,} bytes."
-                    )
-                    raise UsageError(text, "Send some of them with the next prompt.")
+                    over = f"the pictures of this prompt exceed {MAX_TOTAL_BYTES:,} bytes"
+                    hint = "Send some of them with the next prompt."
+                    raise UsageError(f"With {one_line(name)} {over}.", hint)
                 found.append(image)
             except UsageError as error:
                 if problems is None:

@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from crushpy.bootstrap import ProjectEnvironment, open_conversation
-from crushpy.bootstrap.host_additions import HostAdditions
+from crushpy.bootstrap import HostAdditions, ProjectEnvironment, open_conversation
 from crushpy.core.errors import CrushpyError
 from crushpy.core.events import ApprovalNeeded, Event
 from crushpy.core.ids import new_id

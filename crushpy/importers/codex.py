@@ -160,7 +160,11 @@ class _Reader:
         if role == "assistant" and parts:
             yield self._reply(own, at, *parts)
         elif role == "user" and parts:
-            words = [part for part in parts if not _is_generated(part)]
+            words = [
+                one
+                for one in parts
+                if not (isinstance(one, Text) and _GENERATED_TEXT.match(one.text.lstrip()))
+            ]
             self._unmapped["generated message"] += len(parts) - len(words)
             if words:
                 yield foreign.Piece(own, "user", tuple(words), at)
@@ -185,10 +189,6 @@ def _parts(content: Any) -> list[Part]:
         elif block.get("type") == "input_image":
             parts.append(values.image_from_url(block.get("image_url")))
     return parts
-
-
-def _is_generated(part: Part) -> bool:
-    return isinstance(part, Text) and _GENERATED_TEXT.match(part.text.lstrip()) is not None
 
 
 def _call(item: Json, kind: str) -> ToolCall:

@@ -7,7 +7,7 @@ import stat
 import tempfile
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -217,23 +217,15 @@ def reading(file: Path) -> Generator[ForeignDatabase]:
             if copy
             else f"{file.absolute().as_uri()}?mode=ro&immutable=1"
         )
-        with closing(_connect(uri)) as connection:
+        # One thread may continue what another began to read.
+        with closing(sqlite3.connect(uri, uri=True, timeout=5.0, check_same_thread=False)) as connection:
             connection.row_factory = sqlite3.Row
-            connection.text_factory = _decode
+            connection.text_factory = partial(str, encoding="utf-8", errors="replace")
             connection.execute("PRAGMA query_only = ON")
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
             yield ForeignDatabase(connection, file)
     except (sqlite3.Error, OSError) as error:
         raise UnreadableSource(f"cannot read {file}: {error}", "Is it another program's file?") from error
-
-
-def _connect(uri: str) -> sqlite3.Connection:
-    # One thread may continue what another began to read.
-    return sqlite3.connect(uri, uri=True, timeout=5.0, check_same_thread=False)
-
-
-def _decode(data: bytes) -> str:
-    return data.decode("utf-8", "replace")
 
 
 def _log_of(file: Path) -> Path:

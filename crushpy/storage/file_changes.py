@@ -36,7 +36,8 @@ class FileChangeStore(Subject):
                 return
             db.lock_sequence("file_change")
             others = {} if since is None else self._changes_of_others(first, since)
-            number = self._message_number(message_id)
+            find = sql.FIND_MESSAGE_NUMBER if message_id else sql.FIND_LAST_NUMBER
+            number = db.execute(find, message=message_id).scalar() or 0
             mine = [own for one in changes if (own := _own_part(one, others.get(one.path)))]
             db.execute_many(sql.INSERT_FILE_CHANGE, [_to_row(one, number) for one in mine])
             append_audit(db, first.root_id, [_to_entry(one, one.after) for one in mine if one.after])
@@ -53,11 +54,6 @@ class FileChangeStore(Subject):
             before = found[change.path][0] if change.path in found else change.before
             found[change.path] = before, change.after
         return found
-
-    def _message_number(self, message_id: str) -> int:
-        if message_id:
-            return self._db.execute(sql.FIND_MESSAGE_NUMBER, message=message_id).scalar() or 0
-        return self._db.execute(sql.FIND_LAST_NUMBER).scalar() or 0
 
     @stored
     def finish(self, batch: str, after: Mapping[str, FileState]) -> None:

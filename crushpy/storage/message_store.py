@@ -115,11 +115,12 @@ class MessageStore(Subject):
         """Appends a message, with its facts if they are known, and adds its usage to the session's."""
         self._thread.schedule_maintenance()
         known = {message.id: facts} if facts is not None else {}
-        await self._thread.run(lambda: self._add(session_id, message, known))
 
-    def _add(self, session_id: str, message: Message, facts: Mapping[str, Data]) -> None:
-        with self._db.transaction(durable=message.role == "user", session=session_id):
-            session_rows.append_messages(self._db, session_id, message, facts=facts)
+        def write() -> None:
+            with self._db.transaction(durable=message.role == "user", session=session_id):
+                session_rows.append_messages(self._db, session_id, message, facts=known)
+
+        await self._thread.run(write)
 
     # --- facts -----------------------------------------------------------------------------------------
 
