@@ -77,18 +77,15 @@ async def _compare(
 def _report(name: str, result: "Rehearsal | None") -> str:
     if result is None:
         return f"== {name}\nThere is nothing to compact yet."
-    kinds = ", ".join(
-        f"{kind} {carried}/{total} (prose {prose})"
-        for kind, (total, prose, carried) in result.coverage.items()
-        if total
-    )
+    from crushpy.context.coverage import fact_words
+
     lines = [
         f"== {name}",
         f"tokens    {result.tokens_before:,} before, {result.tokens_after:,} after",
         f"messages  {result.messages} summarised, {result.tail} kept verbatim",
         f"cost      ${result.cost:.4f}",
         f"coverage  {_percent(result.share)} with the evidence, {_percent(result.prose_share)} by prose",
-        f"          {kinds or 'no facts'}",
+        f"          {fact_words(result.coverage) or 'no facts'}",
     ]
     if result.problem:
         lines.append(f"problem   {result.problem}")

@@ -35,7 +35,9 @@ class ChatEvents:
                 from crushpy.tui.widgets.approval import ApprovalPanel
 
                 chat.add_class("-asking")
-                panel = ApprovalPanel(event, chat.transcript.current_palette, lambda: bool(chat.prompt.draft))
+                panel = ApprovalPanel(
+                    event, chat.transcript.current_palette, lambda: bool(chat.prompt.draft), chat.keep
+                )
                 chat.mount(panel, before=chat.strip)
                 self._more_to_ask = event.place[0] < event.place[1]
                 call_attention(app_of(chat), f"crushpy asks: {event.title or event.name}")

@@ -307,9 +307,6 @@ class ChatScreen(ChatHost):
 
     # Handlers by name: the panel's module is loaded with the first question.
 
-    def on_approval_panel_typed_early(self, event: "ApprovalPanel.TypedEarly") -> None:
-        self.keep(event.letter)
-
     def on_approval_panel_answered(self, event: "ApprovalPanel.Answered") -> None:
         from crushpy.engine.approvals import Answer
 

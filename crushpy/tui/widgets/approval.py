@@ -333,22 +333,18 @@ class ApprovalPanel(Vertical, can_focus=True):
             self.command = command
             """The command to run instead."""
 
-    class TypedEarly(Message):
-        """Input meant for the draft: a letter, a line break, a paste, DEL to delete a letter, CR to send."""
-
-        def __init__(self, letter: str) -> None:
-            super().__init__()
-            self.letter = letter
-
     def __init__(
         self,
         question: ApprovalNeeded,
         palette: Callable[[], Palette],
-        has_draft: Callable[[], bool] = lambda: False,
+        has_draft: Callable[[], bool],
+        typed: Callable[[str], None],
     ) -> None:
-        """`palette`: the transcript's colours. `has_draft`: Enter would send something."""
+        """`palette`: the transcript's colours. `has_draft`: Enter would send something. `typed` gets input
+        meant for the draft: a letter, a line break, a paste, DEL to delete a letter, CR to send."""
         super().__init__()
         self._question = question
+        self._typed = typed
         self._has_draft = has_draft
         command = question.args.get("command")
         self._command = command if isinstance(command, str) and command.isprintable() else ""
@@ -357,9 +353,8 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._choices = ChoiceList(question.choices, "" if own_words else amends)
         self._denial: AnswerChoice | None = None
         self._amending = self._explained = False
-        self._grace = GracePeriod(
-            self, self._pass_on, self._armed_or_not, early=("y", "n") if question.follows else ()
-        )
+        early = ("y", "n") if question.follows else ()
+        self._grace = GracePeriod(self, typed, self._armed_or_not, early)
         draw = _drawing(question)
         self._drawn = DrawnDisplay(draw, palette) if draw else None
         self._what = Content("") if draw else _what(question)
@@ -499,7 +494,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         elif event.key == "enter" and (self._has_draft() or not self.has_class(ARMED)):
             event.stop()
             event.prevent_default()
-            self._pass_on("\r")  # letters before it may still be on their way to the draft
+            self._typed("\r")
             self._grace.restart()
         elif self._grace.decides(event, self._choices.keys()):
             event.stop()
@@ -533,7 +528,7 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     def on_paste(self, event: events.Paste) -> None:
         event.stop()
-        self._pass_on(event.text)
+        self._typed(event.text)
         self._grace.restart()
 
     def on_focus(self) -> None:
@@ -545,9 +540,6 @@ class ApprovalPanel(Vertical, can_focus=True):
             self._fit()
         else:
             self._grace.restart()
-
-    def _pass_on(self, text: str) -> None:
-        self.post_message(self.TypedEarly(text))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
