@@ -107,7 +107,7 @@ def _provider(provider: vendors.KnownProvider, settings: Settings, environ: Mapp
     state = _key_state(place)
     if base:
         state = f"at {redact(base)}" + (f", {state}" if has_key else "")
-    how = f"Enter stores your key (keyring), or\nexport {place.variable}=<your key>. {RESTART}"
+    how = f"Enter stores your key, or\nexport {place.variable}=<your key>. {RESTART}"
     if has_key:
         how = f"Enter uses {provider.default_model}; F5 tries it first; /model lists the others"
     if base:  # the user's own server: its models are unknown
