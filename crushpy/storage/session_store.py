@@ -100,8 +100,9 @@ class SessionStore(Subject):
         """The same, each as the session at its tip, which counts the messages of all that led to it."""
         tips: list[records.SessionInfo] = []
         for one in self._list(cwd, limit):
-            info = session_rows.session_from_row(self._db.execute(sql.FIND_SESSION, session=one.id).one())
-            tips.append(msgspec.structs.replace(info, message_count=one.messages))
+            for row in self._db.execute(sql.FIND_SESSION, session=one.id):  # another process may delete it
+                info = session_rows.session_from_row(row)
+                tips.append(msgspec.structs.replace(info, message_count=one.messages))
         return tips
 
     @stored
