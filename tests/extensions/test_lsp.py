@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -312,7 +313,7 @@ def test_a_renamed_folder_is_not_known_and_ends_nothing(
     assert "a.py cannot be read: no such file" in last[3] and not servers(token)
 
 
-def test_a_sub_agent_shares_the_server_and_a_worktree_has_its_own(
+def test_a_sub_agent_shares_the_server(
     run: Run, llm: ScriptedLLM, serve: Serve, workspace: Path, tmp_path: Path
 ) -> None:
     token = f"token={tmp_path}"
@@ -331,7 +332,34 @@ def test_a_sub_agent_shares_the_server_and_a_worktree_has_its_own(
     llm.always(answer)
     assert run("--yolo", "start with b").code == 0
     sent = [json.dumps(one.body["messages"]) for one in llm.requests]
-    assert any("bad c is bad" in one for one in sent) and max(running) == running[-1] > 0
+    assert any("bad c is bad" in one for one in sent) and running[2] == running[-1] == max(running) > 0
+
+
+def test_tasks_share_a_server_and_a_worktree_has_one_while_its_task_runs(
+    run: Run, llm: ScriptedLLM, serve: Serve, workspace: Path, tmp_path: Path
+) -> None:
+    for words in ("init -q", "add -A", "-c user.name=Ada -c user.email=ada@example.org commit -qm first"):
+        subprocess.run(["git", "-C", str(workspace), *words.split()], check=True)
+    token = f"token={tmp_path}"
+    serve(token)
+    running: dict[str, int] = {}
+
+    def answer(body: dict[str, Any]) -> Reply:
+        name = next(one for one in ("third", "second", "first") if f"do the {one}" in str(body["messages"]))
+        if any(one["role"] == "tool" for one in body["messages"]):
+            running[name] = len(servers(token))
+            return Reply("Done.")
+        return Reply(calls=[Call("write", {"file_path": f"{name}.py", "content": f"bad {name}\n"})])
+
+    llm.always(answer)
+    tasks = [{"prompt": f"do the {name}", "name": name} for name in ("first", "second", "third")]
+    (tmp_path / "list.json").write_text(json.dumps([*tasks[:2], {**tasks[2], "worktree": True}]))
+    assert run("--tasks", str(tmp_path / "list.json"), "--yolo").code == 0
+    assert running["third"] == 2 * running["first"] == 2 * running["second"] > 0
+    sent = [json.dumps(one.body["messages"]) for one in llm.requests]
+    for name in running:
+        assert any(f"bad {name} is bad" in one and "1 new problem" in one for one in sent), name
+    assert not (workspace / "third.py").exists() and not servers(token)
 
 
 def test_a_file_outside_obeys_the_path_rules(
