@@ -167,8 +167,6 @@ async def attach(
     task: Annotated[str, typer.Argument(metavar="TASK", help="The name of a task.")] = "",
 ) -> None:
     """Open the conversation of a task in the app: read-only, with new messages as they are stored."""
-    from crushpy.engine.session.browser import SessionBrowser
-
     name, task = (name, task) if task else ("latest", name)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("attach needs a terminal.", f"Without one, use: crushpy fleet logs {name} {task} -f")
@@ -183,6 +181,7 @@ async def attach(
 
         if not _find_task(rows, task).task.session_id:
             raise UsageError(f"{task} has not started.", f"`crushpy fleet status {root_id}` shows its state.")
+        from crushpy.engine.session.browser import SessionBrowser
         from crushpy.tui.session_follower import SessionFollower
 
         browser = SessionBrowser(store, outputs=Paths().outputs, undo=Paths().undo)
@@ -200,18 +199,16 @@ async def logs(
 
     async with open_store() as store:
         root_id, rows = await _find_list(store, name)
-        seen: set[str] = set()
+        seen = 0
         while True:
             row = _find_task(rows, task)
             messages = await store.messages.load_lineage(row.task.session_id) if row.task.session_id else []
-            for message in messages:
-                if message.id in seen:
-                    continue
-                seen.add(message.id)
+            for message in messages[seen:]:
                 calls = [f"· {call.name} {headline(call.name, call.args)}" for call in message.calls]
                 result = [f"  {message.result.text}"] if message.result is not None else []
                 text = "\n".join(filter(None, (message.text, *calls, *result)))
                 print_text(f"{clean(text)}\n" if text else "")
+            seen = len(messages)
             if not follow or row.task.state not in ("waiting", "running"):
                 return
             await asyncio.sleep(FOLLOW_INTERVAL_S)

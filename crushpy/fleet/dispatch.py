@@ -41,16 +41,13 @@ async def dispatch(store: Store, queue: JobQueue, root_id: str, wait_s: float) -
                 await queue.defer(queue_name(spec.fleet.version, task.labels), root_id, number)
                 await store.fleet.mark_queued(root_id, number)
                 active += 1
-            await _check_workers(store, root_id, row, describe_lack(task, spec.fleet, workers), wait_s)
+            lack = describe_lack(task, spec.fleet, workers)
+            if lack != row.stuck:
+                await store.fleet.mark_stuck(root_id, number, lack)
+            elif lack and row.stuck_s > wait_s:
+                error = f"no worker has {lack}; it waited for {wait_s:g} s (fleet.wait)"
+                await store.fleet.end_unstarted(root_id, number, "failed", error)
     return rows
-
-
-async def _check_workers(store: Store, root_id: str, row: FleetTask, lack: str, wait_s: float) -> None:
-    if lack and lack == row.stuck and row.stuck_s > wait_s:
-        error = f"no worker has {lack}; it waited for {wait_s:g} s (fleet.wait)"
-        await store.fleet.end_unstarted(root_id, row.task.number, "failed", error)
-    elif lack != row.stuck:
-        await store.fleet.mark_stuck(root_id, row.task.number, lack)
 
 
 def describe_lack(task: TaskSpec, terms: FleetTerms, workers: Sequence[FleetWorker]) -> str:

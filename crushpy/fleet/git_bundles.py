@@ -234,12 +234,8 @@ def fetch_branch(cwd: Path, branch: str, data: bytes) -> None:
 
 def find_conflicts(cwd: Path, base: str, branches: Sequence[str]) -> list[tuple[str, str, str]]:
     """Each pair of branches that changes the same file in ways that git cannot merge."""
-    changed = {
-        branch: set(
-            filter(None, _git(cwd, "diff", "--name-only", "-z", "--no-renames", base, branch).split("\0"))
-        )
-        for branch in branches
-    }
+    words = ("diff", "--name-only", "-z", "--no-renames", base)
+    changed = {branch: set(_git(cwd, *words, branch).split("\0")) - {""} for branch in branches}
     found: list[tuple[str, str, str]] = []
     for place, first in enumerate(branches):
         for second in branches[place + 1 :]:

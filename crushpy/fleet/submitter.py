@@ -117,10 +117,8 @@ class Submitter:
         answer = ""
         if sys.stdin.isatty() and sys.stderr.isatty():
             question = "\nStop the tasks of this list as well? [y/N] "
-            try:
-                answer = await asyncio.to_thread(lambda: input(question))
-            except (EOFError, asyncio.CancelledError):
-                answer = ""
+            with suppress(EOFError, asyncio.CancelledError):
+                answer = await asyncio.to_thread(input, question)
         if answer.strip().lower().startswith("y"):
             rows = await store.fleet.load(root_id)
             await store.fleet.stop(root_id, [row.task.number for row in rows])

@@ -5,12 +5,12 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -38,7 +38,6 @@ from crushpy.tools.errors import ToolError
 from crushpy.util.spawn import spawn
 
 SERVER_ATTEMPTS = 30
-T = TypeVar("T")
 
 
 def main() -> None:
@@ -70,7 +69,7 @@ async def _run(order: TaskOrder) -> None:
     folder = private_dir(Paths().data_dir / "fleet")
     store = ProjectEnvironment(folder).store()
     try:
-        listed = await _when_reachable(lambda: store.tasks.load_list(order.root_id))
+        listed = await _load_list(store, order.root_id)
         row = (await store.fleet.load(order.root_id))[order.number - 1]
         assert listed is not None
         spec = msgspec.json.decode(listed.orders, type=TaskListSpec)
@@ -91,13 +90,13 @@ async def _run(order: TaskOrder) -> None:
         await asyncio.to_thread(checkout.remove)
 
 
-async def _when_reachable(load: Callable[[], Awaitable[T]]) -> T:
+async def _load_list(store: Store, root_id: str) -> StoredTaskList | None:
     """Waits for a server that is being restarted: opening a database does not."""
     for _ in range(SERVER_ATTEMPTS):
         with suppress(StorageError):
-            return await load()
+            return await store.tasks.load_list(root_id)
         await asyncio.sleep(POLL_S)
-    return await load()
+    return await store.tasks.load_list(root_id)
 
 
 async def _check_out(store: Store, folder: Path, order: TaskOrder, checkout: TaskCheckout) -> int:

@@ -122,11 +122,8 @@ class FleetStore(Subject):
     @stored
     def list_recent(self, many: int) -> list[str]:
         """The latest lists on the fleet."""
-        return self._run(
-            "SELECT root_id FROM task_list WHERE root_id IN (SELECT root_id FROM fleet_task) "
-            "ORDER BY created_at DESC LIMIT :many",
-            many=many,
-        ).scalars()
+        lists = "SELECT root_id FROM task_list WHERE root_id IN (SELECT root_id FROM fleet_task)"
+        return self._run(f"{lists} ORDER BY created_at DESC LIMIT :many", many=many).scalars()
 
     @stored
     def mark_queued(self, root_id: str, number: int, *, queued: bool = True) -> None:
@@ -220,9 +217,8 @@ class FleetStore(Subject):
             self._save(root_id, task)
             self._set(root_id, task.number, line=line, inbox="[]", answer="", question="")
             sums = "SELECT sum(steps)::bigint AS steps, sum(tokens)::bigint AS tokens, sum(cost) AS cost"
-            total = next(
-                iter(self._run(f"{sums} FROM listed_task WHERE root_id = :root", root=root_id).dicts())
-            )
+            rows = self._run(f"{sums} FROM listed_task WHERE root_id = :root", root=root_id)
+            total = next(iter(rows.dicts()))
             return total["steps"], Usage(total["tokens"], cost=total["cost"]), inbox
 
     @stored
@@ -279,13 +275,13 @@ class FleetStore(Subject):
 
     def _delete_steps(self, root_id: str, number: int) -> None:
         where = "WHERE root_id = :root AND name LIKE :name"
-        self._run(f"DELETE FROM output {where}", root=root_id, name=_step_pattern(number))  # noqa: S608
+        self._run(f"DELETE FROM output {where}", root=root_id, name=f"fleet-step-{number}-%")  # noqa: S608
 
     @stored
     def list_steps(self, root_id: str, number: int) -> list[str]:
         """The bundles of the steps of an unfinished task, in order."""
         found = "SELECT DISTINCT name FROM output WHERE root_id = :root AND name LIKE :name ORDER BY name"
-        return self._run(found, root=root_id, name=_step_pattern(number)).scalars()
+        return self._run(found, root=root_id, name=f"fleet-step-{number}-%").scalars()
 
     # --- the queue ---------------------------------------------------------------------------------------
 
@@ -379,10 +375,6 @@ BASE_BUNDLE = "fleet-base.bundle"
 
 def result_name(number: int) -> str:
     return f"fleet-result-{number}.bundle"
-
-
-def _step_pattern(number: int) -> str:
-    return f"fleet-step-{number}-%"
 
 
 def step_name(number: int, step: int) -> str:
