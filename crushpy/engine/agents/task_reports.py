@@ -32,7 +32,7 @@ MIN_REPORT_CHARS = 1_000
 """A shorter excerpt is of no use: fewer reports are sent instead."""
 MAX_LINE_CHARS = 200
 """Of the line that says what a task does."""
-MAX_NAMES = 20
+MAX_NAMES = 10
 """Tasks or files listed by name."""
 MAX_REASONS = 5
 EARLIER = "# What earlier tasks reported\nThese are notes, not proof: check what you rely on."
