@@ -8,8 +8,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from crushpy.sandbox.confinement import Unconfined, confine
+from crushpy.sandbox.confinement import Unconfined, confine_in
 from crushpy.sandbox.filesystem_view import SandboxConfig
+from crushpy.sandbox.finding import find_sandbox
 from crushpy.sandbox.protected_files import ProtectedFiles
 from crushpy.tools.shell.command_output import Output
 from crushpy.tools.shell.jobs import Jobs
@@ -21,7 +22,7 @@ async def measure(mode: str, folder: Path, commands: int) -> None:
     config = SandboxConfig(workspace, Path.home(), (folder / "home",), folder / "outputs", folder / "aside")
 
     def found() -> Unconfined:
-        return confine(mode, config, folder / f"private-{mode}")
+        return confine_in(find_sandbox(mode), config, folder / f"private-{mode}")
 
     jobs = Jobs((), found)
     taken: list[float] = []

@@ -13,6 +13,7 @@ import termios
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Self
 
 import pyte
 from pyte.screens import Char
@@ -53,7 +54,7 @@ class Terminal:
             start_new_session=True,
         )
 
-    def __enter__(self) -> "Terminal":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
