@@ -19,7 +19,7 @@ from crushpy.llm.catalog import cost, explain_unknown, lookup
 from crushpy.llm.errors import BadRequest
 from crushpy.llm.image_rules import ImageRules, image_rules
 from crushpy.llm.learnt import LearntModel, LearntModels, add_ratio, with_learnt_window
-from crushpy.llm.protocol import ModelInfo, Provider, Request, ToolSpec
+from crushpy.llm.protocol import DeferredTool, ModelInfo, Provider, Request, ToolSpec
 from crushpy.llm.provider_factory import (
     create_provider,
     protocol_for,
@@ -243,11 +243,13 @@ class Models:
 
     def request(self, session: SessionInfo, messages: tuple[Message, ...]) -> Request:
         """The next model call of a session. `messages` is a valid history: see context/history.py."""
+        specs = self._tool_specs(self._terms(session) if session.compaction == "llm" else None)
         return Request(
             model=session.model,
             system=session.system,
             messages=messages,
-            tools=self._tool_specs(self._terms(session) if session.compaction == "llm" else None),
+            tools=tuple(tool for tool in specs if not isinstance(tool, DeferredTool)),
+            deferred=tuple(tool for tool in specs if isinstance(tool, DeferredTool)),
             web_search=self.web_search,
             max_output_tokens=self.info(session.model).max_output_tokens,
             effort=self.settings.effort,

@@ -15,6 +15,13 @@ class ToolSpec(Data, frozen=True):
     """JSON schema of its arguments."""
 
 
+class DeferredTool(ToolSpec, frozen=True):
+    """A tool whose definition is not in the window until the vendor's own search finds it."""
+
+    server: str = ""
+    """The MCP server that has it."""
+
+
 class Request(Data, frozen=True):
     """One model call. `messages` is a valid history: see context/history.py."""
 
@@ -23,6 +30,8 @@ class Request(Data, frozen=True):
     system: str
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
+    deferred: tuple[DeferredTool, ...] = ()
+    """Sent only if the protocol can search tools; one of `tools` reaches them in any case."""
     web_search: bool = False
     """Offer the vendor's own web search, if its protocol has one."""
     max_output_tokens: int | None = None

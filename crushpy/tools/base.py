@@ -251,6 +251,8 @@ class Tool(Generic[A]):
     """True if read-only sub-agents have it."""
     parallel: ClassVar[bool] = False
     """True if it changes nothing, so that calls may run in parallel."""
+    deferred_by: str = ""
+    """The MCP server of a tool that is not offered itself, but may be found by the vendor's tool search."""
     aliases: ClassVar[Mapping[str, str]] = {}
     """Other names of its fields, which models trained with other tools use."""
 

@@ -25,6 +25,8 @@ NATIVE_SHARE = 0.05
 """Of the window: definitions that take more are not sent with every request."""
 CHARS_PER_TOKEN = 3
 """A low estimate, for deciding whether definitions fit."""
+MAX_DEFERRED_CHARS = 300_000
+"""Definitions that the vendor searches are part of every request, although not of the window."""
 
 
 class ToolDefinition(Data, frozen=True):
@@ -125,8 +127,9 @@ class McpTool(Tool[McpArgs]):
 class NativeMcpTool(McpTool):
     """A server's tool that is offered by its own name."""
 
-    def __init__(self, server: str, definition: ToolDefinition) -> None:
+    def __init__(self, server: str, definition: ToolDefinition, *, deferred: bool = False) -> None:
         super().__init__()
+        self.deferred_by = server if deferred else ""
         self.name = mcp_tool_name(server, definition.name)
         self.definition = definition
         self._server = server
@@ -153,15 +156,19 @@ class NativeMcpTool(McpTool):
 def mcp_tools(
     servers: Sequence[str], known: Mapping[str, KnownServer], window: int
 ) -> tuple[McpTool | NativeMcpTool, ...]:
-    """The tools for these servers: one for all, and if all definitions are known and small, each of them."""
+    """The tools for these servers: one for all, and if all definitions are known, each of them: offered if
+    they are small, else deferred."""
     if not servers:
         return ()
     bridge = McpTool(servers)
     if any(name not in known for name in servers):
         return (bridge,)
-    native = [NativeMcpTool(name, tool) for name in servers for tool in known[name].tools]
+    found = [(name, tool) for name in servers for tool in known[name].tools]
     chars = sum(
-        len(tool.name) + len(tool.definition.description) + len(msgspec.json.encode(tool.definition.schema))
-        for tool in native
+        len(mcp_tool_name(name, tool.name)) + len(tool.description) + len(msgspec.json.encode(tool.schema))
+        for name, tool in found
     )
-    return (bridge,) if chars / CHARS_PER_TOKEN > NATIVE_SHARE * window else (bridge, *native)
+    if chars > MAX_DEFERRED_CHARS:
+        return (bridge,)
+    deferred = chars / CHARS_PER_TOKEN > NATIVE_SHARE * window
+    return (bridge, *(NativeMcpTool(name, tool, deferred=deferred) for name, tool in found))

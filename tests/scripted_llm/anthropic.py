@@ -74,6 +74,14 @@ def frames(reply: Reply, call_ids: list[str], usage: Usage | None, model: str) -
             deltas += [{"type": "citations_delta", "citation": place}] * 2
         events += _block(index, {"type": "text", "text": ""}, deltas)
         index += 1
+    if reply.found:
+        asked = {"type": "server_tool_use", "id": "srvtoolu_2", "name": "tool_search_tool_bm25", "input": {}}
+        references = [{"type": "tool_reference", "tool_name": reply.found}]
+        content = {"type": "tool_search_tool_search_result", "tool_references": references}
+        found = {"type": "tool_search_tool_result", "tool_use_id": "srvtoolu_2", "content": content}
+        events += _block(index, asked, [{"type": "input_json_delta", "partial_json": '{"query": "x"}'}])
+        events += _block(index + 1, found, [])
+        index += 2
     for call, call_id in zip(reply.calls, call_ids, strict=True):
         arguments = call.args if isinstance(call.args, str) else json.dumps(call.args)
         deltas = [

@@ -38,6 +38,8 @@ class Reply:
     """Seconds between two pieces."""
     source: tuple[str, str] | None = None
     """Address and title of a page: the reply searches the web first, and cites it."""
+    found: str = ""
+    """Anthropic and Responses: the vendor's tool search runs before the calls and finds this tool."""
     is_summary: bool = False
     """Anthropic: the text is that of a signed compaction block."""
 

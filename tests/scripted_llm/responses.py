@@ -98,10 +98,19 @@ def _items(reply: Reply, call_ids: list[str]) -> list[Frame]:
         named = [{**found, "url": reply.source[0], "title": reply.source[1]}] if reply.source else []
         content = [{"type": "output_text", "text": reply.text, "annotations": named}]
         items.append({"type": "message", "id": "msg_1", "role": "assistant", "content": content})
+    if reply.found:
+        server = reply.found.split("__")[1]
+        asked = {"type": "tool_search_call", "id": "tsc_1", "execution": "server", "call_id": None}
+        items.append({**asked, "arguments": {"paths": [server]}})
+        tools = [{"type": "function", "name": reply.found, "defer_loading": True}]
+        namespace = {"type": "namespace", "name": server, "description": "x", "tools": tools}
+        found = {"type": "tool_search_output", "id": "tso_1", "execution": "server", "call_id": None}
+        items.append({**found, "tools": [namespace]})
     for number, (call, call_id) in enumerate(zip(reply.calls, call_ids, strict=True)):
         arguments = call.args if isinstance(call.args, str) else json.dumps(call.args)
         named = {"call_id": call_id, "name": call.name, "arguments": arguments}
-        items.append({"type": "function_call", "id": f"fc_{number}", **named})
+        inside = {"namespace": call.name.split("__")[1]} if call.name == reply.found else {}
+        items.append({"type": "function_call", "id": f"fc_{number}", **named, **inside})
     return [{**item, "status": "completed"} for item in items]
 
 
@@ -116,6 +125,8 @@ def _deltas(item: Frame, size: int) -> list[Frame]:
             kind, text = "response.reasoning_summary_text.delta", item["summary"][0]["text"]
         case "message":
             kind, text = "response.output_text.delta", item["content"][0]["text"]
+        case "tool_search_call" | "tool_search_output":
+            return []
         case "web_search_call":
             return [{"type": "response.web_search_call.searching"}]
         case _:

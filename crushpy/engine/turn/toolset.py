@@ -5,7 +5,7 @@ from functools import partial
 
 from crushpy.core.messages import Data
 from crushpy.core.templates import NAMES, TemplateProblem, Templates
-from crushpy.llm.protocol import ToolSpec
+from crushpy.llm.protocol import DeferredTool, ToolSpec
 from crushpy.tools.base import AnyTool
 from crushpy.tools.registry import schema
 
@@ -64,7 +64,10 @@ class Toolset:
 
     def _spec(self, tool: AnyTool) -> ToolSpec:
         text = tool.description(partial(self._templates.render, f"tools/{tool.name}"))
-        return ToolSpec(tool.name, text, tool.parameters() or schema(tool.args))
+        parameters = tool.parameters() or schema(tool.args)
+        if tool.deferred_by:
+            return DeferredTool(tool.name, text, parameters, tool.deferred_by)
+        return ToolSpec(tool.name, text, parameters)
 
     def _new_session(self, tool: AnyTool, terms: "NewSessionTerms") -> ToolSpec:
         text = self._templates.render(

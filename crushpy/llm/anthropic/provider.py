@@ -7,7 +7,7 @@ import msgspec
 
 from crushpy.core.messages import BOUND_PREFIX, Json, Message, Text, Thinking
 from crushpy.llm.anthropic.reply import MessageReader
-from crushpy.llm.anthropic.request import AnthropicQuirks, messages_body
+from crushpy.llm.anthropic.request import AnthropicQuirks, messages_body, searches_tools
 from crushpy.llm.anthropic.thinking_binding import (
     BoundRequest,
     ThinkingBinding,
@@ -72,6 +72,8 @@ class AnthropicProvider(HttpProvider[AnthropicQuirks]):
         """The request in a form that the server accepts."""
         quirks = self._quirks[request.model]
         request = _with_signed_summary(request)
+        if request.deferred and not (quirks.searches_tools and searches_tools(request.model)):
+            request = msgspec.structs.replace(request, deferred=())
         if request.status_placement != "keep":
             return request
         if not quirks.keeps_status:
@@ -114,6 +116,8 @@ class AnthropicProvider(HttpProvider[AnthropicQuirks]):
             quirks.changes_tools = False
         elif keeps and _REFUSED_STATUS.search(error):
             quirks.keeps_status = False
+        elif request.deferred and quirks.searches_tools and re.search(r"defer_loading|tool_search", error):
+            quirks.searches_tools = False
         elif limit and quirks.max_output is None:
             quirks.max_output = int(limit[1])
         elif quirks.eager and "eager_input_streaming" in error:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from crushpy.core.messages import BOUND_PREFIX, Finish, Json, Usage
+from crushpy.llm.anthropic.request import TOOL_SEARCH
 from crushpy.llm.errors import Refused
 from crushpy.llm.http_provider import ReplyReader
 from crushpy.llm.opaque_parts import record_position
@@ -192,6 +193,9 @@ class MessageReader(ReplyReader):
         if block.kind == "redacted_thinking" or (block.kind == "thinking" and block.signature):
             bound, data = self._bound(), record_position(_as_received(block), *block.position)
             return [ThinkingOpaque({**data, BOUND_PREFIX: bound.prefix} if bound is not None else data)]
+        name = as_text(block.start.get("name"))
+        if block.kind == "tool_search_tool_result" or name == TOOL_SEARCH["name"]:
+            return [ThinkingOpaque(record_position(_as_received(block), *block.position))]
         if block.kind == "compaction" and block.text:
             bound = self._bound()
             data = {**block.start, "content": block.text}

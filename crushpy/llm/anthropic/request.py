@@ -11,13 +11,14 @@ from math import inf
 import msgspec
 
 from crushpy.core.messages import Image, Json, Message, SentStatus, Text, ToolCall, ToolResult
-from crushpy.llm.anthropic.thinking_binding import COMPACTION, binds_thinking
+from crushpy.llm.anthropic.thinking_binding import COMPACTION, TOOL_SEARCH_KINDS, binds_thinking
 from crushpy.llm.encoded_history import EncodedHistories
 from crushpy.llm.opaque_parts import accepts_signed_parts, opaque_blocks, ordered_parts
 from crushpy.llm.protocol import Request, ToolSpec
 from crushpy.llm.web_search import MAX_SEARCHES, WEB_SEARCH
 
 CACHE_CONTROL: Json = {"type": "ephemeral"}
+TOOL_SEARCH: Json = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}
 SIGNED_KINDS = frozenset({"thinking", "redacted_thinking"})
 DEFAULT_OUTPUT_TOKENS = 8_192
 """The format requires a limit in every request."""
@@ -47,6 +48,8 @@ class AnthropicQuirks(msgspec.Struct):
     """Accepts messages that add or remove a tool."""
     drops_blocks: bool = True
     """Accepts `block_binding`: invalid thinking is left out by the server, not refused."""
+    searches_tools: bool = True
+    """Accepts deferred tools and searches them."""
     max_output: int | None = None
 
 
@@ -69,6 +72,10 @@ def messages_body(
         body["system"] = [{"type": "text", "text": request.system, "cache_control": CACHE_CONTROL}]
     if request.tools:
         body["tools"] = _tools(request.tools, quirks)
+        body["tools"][-1]["cache_control"] = CACHE_CONTROL
+        if request.deferred:
+            body["tools"].append(TOOL_SEARCH)
+            body["tools"] += [{**tool, "defer_loading": True} for tool in _tools(request.deferred, quirks)]
         if request.web_search:
             search = {"type": "web_search_20250305", "name": WEB_SEARCH, "max_uses": MAX_SEARCHES}
             body["tools"].insert(0, search)
@@ -106,6 +113,11 @@ def _thinking(request: Request, model: str, limit: int, quirks: AnthropicQuirks)
     return {"thinking": {"type": "enabled", "budget_tokens": budget}}
 
 
+def searches_tools(model: str) -> bool:
+    """Whether a model's server can search deferred tools: Claude from 4 on."""
+    return "claude" in model and _version(model) >= (4, 0)
+
+
 def is_adaptive(model: str) -> bool:
     """Whether a model decides itself how much it thinks: Claude from 4.6 on."""
     return "claude" in model and _version(model) >= (4, 6)
@@ -137,12 +149,10 @@ def _in_turn_without_thinking(request: Request) -> bool:
 
 def _tools(tools: tuple[ToolSpec, ...], quirks: AnthropicQuirks) -> list[Json]:
     eager: Json = {"eager_input_streaming": True} if quirks.eager else {}
-    entries: list[Json] = [
+    return [
         {"name": tool.name, "description": tool.description, "input_schema": tool.parameters, **eager}
         for tool in tools
     ]
-    entries[-1]["cache_control"] = CACHE_CONTROL
-    return entries
 
 
 def _messages(request: Request, unfinished: list[Json]) -> list[Json]:
@@ -183,6 +193,8 @@ def _entries(request: Request, *, is_end: bool = False) -> list[Json]:
     for message in request.messages:
         if message.role == "assistant":
             kinds = SIGNED_KINDS if accepts_signed_parts(message, request) else frozenset[str]()
+            if kinds and request.deferred:
+                kinds |= TOOL_SEARCH_KINDS
             role, blocks = "assistant", _reply(message, kinds | {COMPACTION})
         elif message.result is not None:
             role, blocks = "user", [_result(message.result)]

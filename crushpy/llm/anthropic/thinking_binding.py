@@ -17,6 +17,8 @@ from crushpy.llm.opaque_parts import accepts_signed_parts
 from crushpy.llm.protocol import Request
 from crushpy.util.prefix_cache import PrefixCache
 
+TOOL_SEARCH_KINDS = frozenset({"server_tool_use", "tool_search_tool_result"})
+"""Blocks of the server's tool search, which are sent back but not signed."""
 COMPACTION = "compaction"
 """The type of a signed summary."""
 MAX_HISTORIES = 4
@@ -73,7 +75,8 @@ class ThinkingBinding:
         messages = request.messages
         if not messages:
             return BoundRequest(request, "", "", 0)
-        start = _digest(b"", (request.system, [msgspec.structs.asdict(tool) for tool in request.tools]))
+        tools = (*request.tools, *request.deferred)
+        start = _digest(b"", (request.system, [msgspec.structs.asdict(tool) for tool in tools]))
         statuses = {status.message_id: status for status in request.statuses}
         stable = max((index + 1 for index, one in enumerate(messages) if one.role == "assistant"), default=0)
         chain = self._chain(request, start, statuses, stable)
@@ -123,7 +126,8 @@ class ThinkingBinding:
         if message.role != "assistant" or not _signed(message) or not accepts_signed_parts(message, request):
             return message
         blocks = [block for part in message.parts if isinstance(part, Thinking) for block in part.opaque]
-        fits = all(block.get(BOUND_PREFIX) == chain.digest.hex() for block in blocks)
+        bound = [block for block in blocks if block.get("type") not in TOOL_SEARCH_KINDS]
+        fits = all(block.get(BOUND_PREFIX) == chain.digest.hex() for block in bound)
         if fits and message.id not in self._refused:
             return message
         chain.dropped += 1

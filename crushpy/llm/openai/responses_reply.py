@@ -6,7 +6,7 @@ from crushpy.core.messages import Json, Usage
 from crushpy.llm.errors import Refused
 from crushpy.llm.http_provider import ReplyReader, Reported
 from crushpy.llm.opaque_parts import record_position
-from crushpy.llm.openai.responses_request import PHASE
+from crushpy.llm.openai.responses_request import NAMESPACE, PHASE, TOOL_SEARCH_ITEMS
 from crushpy.llm.protocol import CallPiece, Done, Piece, TextPiece, ThinkingOpaque, ThinkingPiece
 from crushpy.llm.web_search import SEARCH_COST, cite
 from crushpy.util.read_json import as_index, as_object, as_objects, as_text, first_count
@@ -95,7 +95,10 @@ class ResponseReader(ReplyReader):
             return []
         item.call = self._calls
         self._calls += 1
-        return [CallPiece(item.call, as_text(given.get("call_id")), as_text(given.get("name")))]
+        namespace = as_text(given.get(NAMESPACE))
+        opaque = {NAMESPACE: namespace} if namespace else None
+        call_id, name = as_text(given.get("call_id")), as_text(given.get("name"))
+        return [CallPiece(item.call, call_id, name, opaque=opaque)]
 
     def _close(self, index: int, given: Json) -> list[Piece]:
         """The pieces of a complete item, without those that were already streamed."""
@@ -108,6 +111,9 @@ class ResponseReader(ReplyReader):
                     block = {key: value for key, value in given.items() if key != "status" and value}
                     block.setdefault("summary", [])
                     pieces.append(ThinkingOpaque(record_position(block, *item.position)))
+            case kind if kind in TOOL_SEARCH_ITEMS:
+                block = {key: value for key, value in given.items() if value is not None}
+                pieces.append(ThinkingOpaque(record_position(block, *item.position)))
             case "function_call" if not item.streamed:
                 pieces += self._add_arguments(item, as_text(given.get("arguments")))
             case "message" if not item.streamed:

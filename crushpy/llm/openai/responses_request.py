@@ -10,16 +10,20 @@ import msgspec
 from crushpy.core.messages import Image, Json, Message, Text, ToolCall, ToolResult
 from crushpy.llm.encoded_history import EncodedHistories
 from crushpy.llm.opaque_parts import accepts_signed_parts, ordered_parts
-from crushpy.llm.protocol import Request
+from crushpy.llm.protocol import Request, ToolSpec
 from crushpy.llm.web_search import WEB_SEARCH
 
 REASONING = "reasoning"
 PHASE = "phase"
 """Type of the stored block that names the phase of a turn to which the text after it belongs."""
+TOOL_SEARCH_ITEMS = frozenset({"tool_search_call", "tool_search_output"})
 KINDS = frozenset({REASONING, PHASE})
+NAMESPACE = "namespace"
 MIN_OUTPUT_TOKENS = 16
 """The server allows no fewer."""
 
+_INVALID_NAME_CHARS = re.compile(r"[^a-zA-Z0-9_-]")
+_GPT_VERSION = re.compile(r"gpt-(\d{1,3})(?:\.(\d{1,3}))?")
 _NOT_REASONING = re.compile(r"gpt-(3|4)|gpt-5(\.\d+)?-chat|chatgpt-")
 """Models that refuse every parameter about reasoning."""
 
@@ -33,6 +37,8 @@ class ResponsesQuirks(msgspec.Struct):
     encrypted: bool = True
     """Sends the encrypted reasoning."""
     cache_key: bool = True
+    searches_tools: bool = True
+    """Accepts deferred tools and searches them."""
 
 
 def responses_body(
@@ -45,16 +51,7 @@ def responses_body(
     if request.system:
         body["instructions"] = request.system
     if request.tools:
-        body["tools"] = [
-            {
-                "type": "function",
-                "name": tool.name,
-                "description": tool.description,
-                "parameters": tool.parameters,
-                "strict": False,
-            }
-            for tool in request.tools
-        ]
+        body["tools"] = [_function(tool) for tool in request.tools] + _deferred(request)
         body["tools"] += [{"type": WEB_SEARCH}] if request.web_search else []
         body["parallel_tool_calls"] = True
     if request.max_output_tokens:
@@ -71,6 +68,39 @@ def responses_body(
     return body
 
 
+def searches_tools_of(model: str) -> bool:
+    """Whether a model's server can search deferred tools: GPT from 5.4 on."""
+    found = _GPT_VERSION.search(model)
+    return found is not None and (int(found[1]), int(found[2] or 0)) >= (5, 4)
+
+
+def _function(tool: ToolSpec) -> Json:
+    return {
+        "type": "function",
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.parameters,
+        "strict": False,
+    }
+
+
+def _deferred(request: Request) -> list[Json]:
+    """The tools to search, a namespace for each server: of others the model would see all descriptions."""
+    tools: dict[str, list[Json]] = {}
+    for tool in request.deferred:
+        tools.setdefault(tool.server, []).append({**_function(tool), "defer_loading": True})
+    namespaces: list[Json] = [
+        {
+            "type": NAMESPACE,
+            "name": _INVALID_NAME_CHARS.sub("_", server),
+            "description": f"Tools of the MCP server {server}.",
+            "tools": functions,
+        }
+        for server, functions in tools.items()
+    ]
+    return [{"type": "tool_search"}, *namespaces] if namespaces else []
+
+
 # --- the history
 
 
@@ -82,7 +112,8 @@ def _input(request: Request) -> list[Json]:
         elif message.role == "user":
             items.append(_message("user", _user(message)))
         else:
-            items += _reply(message, KINDS if accepts_signed_parts(message, request) else frozenset())
+            kinds = KINDS if accepts_signed_parts(message, request) else frozenset[str]()
+            items += _reply(message, kinds | TOOL_SEARCH_ITEMS if kinds and request.deferred else kinds)
     if request.status and request.status_placement != "append":
         items.append(_message("developer", [{"type": "input_text", "text": request.status}]))
     elif request.status:
@@ -137,6 +168,8 @@ def _reply(message: Message, kinds: frozenset[str]) -> list[Json]:
             case ToolCall():
                 arguments = msgspec.json.encode(item.args).decode()
                 call = {"type": "function_call", "call_id": item.id, "name": item.name}
+                if kinds >= TOOL_SEARCH_ITEMS and item.opaque and NAMESPACE in item.opaque:
+                    call[NAMESPACE] = item.opaque[NAMESPACE]
                 items.append({**call, "arguments": arguments})
             case {"type": "phase", "phase": name}:
                 phase = {"phase": name}
