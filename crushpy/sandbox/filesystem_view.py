@@ -1,6 +1,7 @@
 """The file system that the commands of one conversation see and may change."""
 
 import os
+import shutil
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -16,7 +17,6 @@ from crushpy.sandbox.mounts import Mount, View, enclosing, is_writable, replaces
 from crushpy.sandbox.private_tmp import TMP, VAR_TMP, PrivateTmp
 from crushpy.sandbox.protected_files import SYSTEM_FOLDERS, ProtectedFiles
 from crushpy.sandbox.repository import git_folders
-from crushpy.security.programs import find_program
 from crushpy.security.sanitize import clean
 
 
@@ -78,7 +78,7 @@ def _has_or_makes(home: Path, cache: _Cache) -> bool:
     if place.is_dir():
         return True
     is_own = place.parent.is_dir() and place.parent not in (home, home / ".cache")
-    if is_own and find_program(cache.program):
+    if is_own and shutil.which(cache.program):
         with suppress(OSError):
             place.mkdir()
     return place.is_dir()
@@ -242,8 +242,9 @@ class FilesystemView:
 
     @cached_property
     def _missing_caches(self) -> tuple[_Cache, ...]:
+        # A program that the project brings counts: commands run it, crushpy does not.
         missing = (cache for cache in _CACHES if cache.variable and cache not in self._caches)
-        return tuple(cache for cache in missing if find_program(cache.program))
+        return tuple(cache for cache in missing if shutil.which(cache.program))
 
     def _read_only_mounts(self, needs: Privileges) -> Iterator[Mount]:
         """Files that other programs execute are read-only, unless they were granted by name."""

@@ -61,11 +61,18 @@ async def test_a_cache_that_is_not_executed_is_kept(each_sandbox: Sandbox, scene
     assert (Path.home() / ".cache/pip/kept").exists()
 
 
+@pytest.mark.parametrize("of_project", [False, True])
 async def test_nothing_is_left_in_a_home_that_had_none(
-    each_sandbox: Sandbox, scene: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    each_sandbox: Sandbox,
+    scene: Path,
+    home: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    of_project: bool,
 ) -> None:
-    tools = tmp_path / "tools"
+    tools = (scene if of_project else tmp_path) / "tools"
     tools.mkdir()
+    monkeypatch.chdir(scene)
     for name in ("pip", "uv", "npm", "cargo", "mvn", "go", "gradle", "pre-commit", "ccache", "dotnet"):
         (tools / name).write_text("#!/bin/sh\n")
         (tools / name).chmod(0o755)
