@@ -117,9 +117,8 @@ async def test_a_server_that_refuses_them_gets_the_one_tool_for_all(
 ) -> None:
     talk = await known(talks, llm, protocol, SEARCHING[protocol])
     call = {"action": "call", "server": "many", "tool": "tool_057", "arguments": {"x": 1}}
-    llm.script(
-        Fail(400, message="tools.9: defer_loading is not supported"), Reply(calls=[Call("mcp", call)]), "Done."
-    )
+    refusal = Fail(400, message="tools.9: defer_loading is not supported")
+    llm.script(refusal, Reply(calls=[Call("mcp", call)]), "Done.")
     await talk.ask("go")
     assert [len(deferred(request.body)) for request in llm.requests] == [100, 0, 0]
     assert not talk.of(ToolFinished)[0].is_error
