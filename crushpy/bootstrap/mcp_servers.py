@@ -43,7 +43,6 @@ class McpServers:
             self.names = [name for name, one in environment.settings.mcp.items() if one.enabled]
 
     def configs(self) -> "dict[str, ServerConfig]":
-        """The configured servers by name."""
         from crushpy.extensions.mcp.configuration import configured_servers
 
         if self._configs is None:

@@ -435,7 +435,6 @@ async def _adopt(environment: ProjectEnvironment, info: SessionInfo) -> SessionI
 
 
 async def _choose_model(environment: ProjectEnvironment) -> str:
-    """The model of a new conversation."""
     model = default_model(environment.settings)
     if model != UNNAMED:
         return model

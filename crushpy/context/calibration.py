@@ -7,7 +7,6 @@ from crushpy.core.messages import Data
 MIN_RATIO, MAX_RATIO = 0.2, 5.0
 """No tokenizer differs more from ours: a ratio outside means that the report is about something else."""
 RATIO_DIGITS = 4
-"""Precision of a stored ratio."""
 MAX_COMMON_RATIO = 3.0
 """Most tokenizers differ from ours by less than this factor."""
 MEDIAN_REPORTS = 5

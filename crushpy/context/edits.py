@@ -23,16 +23,12 @@ DONE = {"cut": "cut", "drop": "dropped", "restore": "restored"}
 
 
 class ContextEdit(Data, frozen=True):
-    """One wish of the user's."""
-
     kind: EditKind
     message_id: str
     """An id, the unique beginning of one, `superseded` (cut) or `all` (restore)."""
 
 
 class EditedMessage(Data, frozen=True, omit_defaults=False):
-    """A message that an edit concerns."""
-
     message_id: str
     kind: EditKind
     before: int
@@ -72,7 +68,6 @@ class OldViews(Data, frozen=True, omit_defaults=False):
 
 
 def old_views(history: Sequence[Message], overrides: Overrides, *, cwd: str, size: Size) -> OldViews:
-    """The superseded views that a request still shows."""
     views = superseded_views(history, cwd=cwd)
     shown = [message for message in views if not override_kind(overrides, message.id)]
     freed = {one.id: size(one) - size(apply_override(one, _emptied(one))) for one in shown}
@@ -279,7 +274,6 @@ def offer_words(views: OldViews) -> str:
 
 
 def effect_words(effect: EditEffect) -> str:
-    """An effect in a line, for people."""
     done = Counter(DONE[one.kind] for one in effect.messages)
     what = ", ".join(f"{counted(number, 'message')} {word}" for word, number in done.items())
     sign = "freed" if effect.tokens_freed >= 0 else "more"

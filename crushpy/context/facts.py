@@ -151,7 +151,6 @@ def touched(messages: Sequence[Message]) -> list[Touched]:
 
 
 def touched_by(call: ToolCall, result: ToolResult) -> list[Touched]:
-    """The files that one call read or changed."""
     found: list[Touched] = []
     if isinstance(result.display, TaskReport):
         found += [Touched(direct(file.path), file.action) for file in result.display.changed]
@@ -169,7 +168,6 @@ def touched_by(call: ToolCall, result: ToolResult) -> list[Touched]:
 
 
 def todos(messages: Sequence[Message]) -> tuple[Todo, ...]:
-    """The list of todos as it was last set."""
     latest: tuple[Todo, ...] = ()
     for call, result in calls(messages):
         if call.name == "todos" and not result.is_error and isinstance(result.display, TodoList):

@@ -164,7 +164,6 @@ def turns_left_hint(forecast: Forecast) -> str:
 
 
 def forecast_lines(forecast: Forecast) -> list[str]:
-    """The forecast as lines of text."""
     if forecast.tokens_per_turn is None:
         why = "this session has not grown" if forecast.turns else "no reply has said what it used"
         return [f"no forecast yet: {why}"]

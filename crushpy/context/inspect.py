@@ -62,7 +62,6 @@ class Inspection(Data, frozen=True, omit_defaults=False):
     """Replies whose thinking was left out of the last request, because what precedes it has changed."""
 
     def by_kind(self) -> dict[str, int]:
-        """Tokens of each kind of part."""
         totals: dict[str, int] = {}
         for row in self.rows:
             totals[row.kind] = totals.get(row.kind, 0) + row.tokens
@@ -154,7 +153,6 @@ def window_parts(by_kind: Mapping[str, int], budget: Budget) -> dict[str, int]:
 
 
 def part_of(kind: str) -> str:
-    """The part of the window that a kind of row belongs to."""
     return next((part for part, kinds in WINDOW_PARTS.items() if kind in kinds), "conversation")
 
 

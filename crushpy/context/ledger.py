@@ -45,8 +45,6 @@ class RunFact(Data, frozen=True):
 
 
 class FileFact(Data, frozen=True):
-    """One file, with the last thing that was done to it."""
-
     path: str
     """In full."""
     number: int
@@ -154,7 +152,6 @@ class _Writer:
                 self._say(MessageFacts(request))
 
     def add(self, found: MessageFacts) -> None:
-        """The facts of one message."""
         for one in found.branch:
             self.add(one)
         if found.request is not None:

@@ -105,7 +105,6 @@ class FactReader:
         )
 
     def committed(self, message: Message) -> None:
-        """The message was stored."""
         for call in message.calls:
             self._waiting[call.id] = call
         if (result := message.result) is not None:
@@ -114,7 +113,6 @@ class FactReader:
             self._asked += 1
 
     def extract_all(self, messages: Sequence[Message]) -> list[MessageFacts]:
-        """The facts of each of the next messages."""
         found: list[MessageFacts] = []
         for message in messages:
             found.append(self.extract(message))

@@ -39,7 +39,6 @@ def pin_limit(pin_tokens: int, window: int) -> int:
 
 
 def pins_text(contents: Sequence[PinContent]) -> str:
-    """The pins in full."""
     return "\n".join((HEADING, *map(_shown, contents))) if contents else ""
 
 

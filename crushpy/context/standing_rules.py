@@ -50,8 +50,6 @@ class UserStatement(Data, frozen=True):
 
 
 class RuleFact(Data, frozen=True):
-    """A rule of a conversation."""
-
     number: int
     """Its name in the conversation: 1, 2, 3, ..."""
     text: str

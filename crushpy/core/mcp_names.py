@@ -7,7 +7,6 @@ BRIDGE = "mcp"
 """The tool that stands for the tools of all servers."""
 MCP_PREFIX = "mcp__"
 PROJECT_FILE = ".mcp.json"
-"""The servers of a project."""
 MAX_NAME_CHARS = 64
 """The shortest limit among providers."""
 _INVALID = re.compile(r"[^A-Za-z0-9_-]")

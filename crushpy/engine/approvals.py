@@ -37,8 +37,6 @@ BY_LEAVING = "ended by leaving crushpy"
 
 
 class Answer(Data, frozen=True):
-    """The user's answer to an approval."""
-
     kind: AnswerKind
     words: str = ""
     """With deny: a message for the agent."""
@@ -49,8 +47,6 @@ class Answer(Data, frozen=True):
 
 
 class Ruling(Data, frozen=True):
-    """The decision about a call."""
-
     decision: Decision
     """By the rules."""
     refusal: str = ""
@@ -385,7 +381,6 @@ class Approvals:
             return (await self._answer_to(question))[0].kind != "deny"
 
     async def _answer_to(self, question: ApprovalNeeded) -> tuple[Answer, AnswerChoice]:
-        """The user's answer and the choice it selects."""
         self._emit(question)
         kind, text = "permission_prompt", f"crushpy asks for permission to use {question.name}"
         event = HookEvent("Notification", kind, {"notification_type": kind, "message": text})

@@ -56,7 +56,6 @@ class Attachments:
             return (await asyncio.to_thread(scale_image, raw, name, self._limits())).image
 
     def tokens(self, image: Image) -> int:
-        """The tokens of a picture."""
         return self._models.image_rules(self._model).tokens(image)
 
     def begin(self, prompt: Message) -> None:

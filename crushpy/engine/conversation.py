@@ -64,7 +64,6 @@ class Conversation:
         self.context = ContextService(runtime.agent, self._run_slot)
         self.files = ConversationFiles(runtime, self._run_slot)
         self.attachments = Attachments(scope)
-        """Pictures of prompts."""
         self._queue = QueuedPrompts(self.attachments)
         self.hooks = services.approvals.hooks
         """What the user runs at events."""
@@ -232,7 +231,6 @@ class Conversation:
             self._emit(PromptQueued(prompt.id, prompt.text, images))
 
     async def _turn_in(self, mode: Mode, prompt: Message) -> TurnStatus:
-        """Runs a turn in a temporary mode."""
         before, self._approvals.mode, self._mode_is_temporary = self._approvals.mode, mode, True
         self._emit(ModeChanged(mode))
         try:
@@ -377,7 +375,6 @@ class Conversation:
 
     @cached_property
     def tasks(self) -> "TaskListService":
-        """Works through task lists."""
         from crushpy.engine.agents.task_list_service import TaskListService
 
         return TaskListService(self._runtime, self._run_slot)
@@ -438,7 +435,6 @@ class Conversation:
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """The added folders."""
         return self._approvals.folders
 
     async def add_folder(self, name: str) -> Path:

@@ -154,7 +154,6 @@ class Models:
         return image_rules(model, protocol_for(model, self.settings))
 
     def count_image(self, model: str, image: Image) -> int:
-        """The tokens of a picture as the vendor of `model` counts them."""
         return self.image_rules(model).tokens(image)
 
     def sees(self, model: str) -> bool:
@@ -172,7 +171,6 @@ class Models:
         return [without_images(message, NOT_SEEN) for message in history]
 
     def placement(self, model: str) -> str:
-        """The placement of the context status in requests to `model`."""
         return (
             chosen_placement(model, self.settings)
             or ("append" if self.learnt(model).status_placement == "append" else "")
@@ -261,7 +259,6 @@ class Models:
         return tuple(tool for tool in specs if tool.name in LLM_TOOLS)
 
     def _terms(self, session: SessionInfo) -> NewSessionTerms:
-        """The terms for `new_session`."""
         chosen, own = self.settings.compaction, self.settings.models.get(session.model)
         threshold = threshold_of(chosen.threshold, own.threshold if own else None)
         window = self.window(session.model) or DEFAULT_WINDOW

@@ -50,8 +50,6 @@ class McpAccess(Protocol):
 
 
 class CommandPrompt(Data, frozen=True):
-    """What a command of the user's files stands for."""
-
     text: str
     model: str = ""
     """For this turn; empty for the conversation's."""
@@ -85,10 +83,8 @@ class Runtime(msgspec.Struct, frozen=True):
     run_summary: RunSummary
     limits: Limits
     worktrees: Path
-    """The folder for worktrees of tasks."""
     open_workspace: Callable[[Path], TaskWorkspace]
     """Makes a worktree usable by a task."""
     mcp: McpAccess
-    """The MCP servers."""
     commands: CommandAccess
     """Called by `/name`, beside those of the app."""

@@ -66,7 +66,6 @@ class OwnCommands:
         return self.running
 
     async def close(self) -> None:
-        """Ends all commands and their background processes."""
         self.stop()
         await asyncio.gather(self._jobs.close(), *self._running)
 

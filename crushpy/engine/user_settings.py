@@ -24,7 +24,6 @@ class UserSettings:
         self.current = msgspec.structs.replace(self.current, **changes)
 
     def save_choice(self, key: str, value: str) -> None:
-        """Saves what the user chose in the app."""
         save_choice(self._paths, key, value)
 
     def allow_rules(self, choice: AnswerChoice) -> None:

@@ -42,5 +42,4 @@ def agent_definition(one: Extension, load_skill: Callable[[str], tuple[str, str]
 
 
 def own_tool(name: str) -> str:
-    """Our name of a tool."""
     return name if name.startswith("mcp__") else ALIASES.get(name.lower(), name.lower())

@@ -54,7 +54,6 @@ class Extension(Data, frozen=True):
 
     @property
     def body(self) -> str:
-        """The text below the frontmatter."""
         return self.document.body.strip().replace("${CLAUDE_PLUGIN_ROOT}", str(self.root))
 
     @property

@@ -19,7 +19,6 @@ class Place(Data, frozen=True):
     folder: Path
     origin: Origin
     plugin: str = ""
-    """The name of the plugin."""
     named: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict[str, tuple[str, ...]])
     """Other files and folders that the manifest of a plugin names, by kind."""
 

@@ -25,8 +25,6 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class Plugin(Data, frozen=True):
-    """One plugin: what its manifest says."""
-
     name: str
     folder: Path
     version: str = ""

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
 
 
 def sources() -> "tuple[Source, ...]":
-    """The agents whose sessions can be imported."""
     from crushpy.importers.claude import ClaudeCode
     from crushpy.importers.codex import Codex
     from crushpy.importers.crush import Crush

@@ -25,8 +25,6 @@ class JournalFork(Data, frozen=True):
 
 
 class JournalEntry(Data, frozen=True):
-    """One restoration."""
-
     id: str
     root_id: str
     session_id: str
@@ -36,7 +34,6 @@ class JournalEntry(Data, frozen=True):
     reverses: str = ""
     fork: JournalFork | None = None
     cwd: str = ""
-    """The workspace."""
     started_at: float = 0.0
     process: int = 0
     process_start: str = ""

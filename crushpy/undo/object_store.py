@@ -32,7 +32,6 @@ class Committed(Data, frozen=True):
 
 
 def blob_id(content: bytes, *, long: bool = False) -> str:
-    """Git's object id for this content."""
     head = b"blob %d\0" % len(content)
     if long:
         return hashlib.sha256(head + content).hexdigest()

@@ -62,7 +62,6 @@ class RunningCommands:
         """The file for the index of the workspace while a command runs."""
 
     def write(self, command: RunningCommand) -> None:
-        """Raises OSError."""
         private_dir(self._folder)
         temporary = self._note.with_suffix(".tmp")
         temporary.touch(0o600)

@@ -119,8 +119,6 @@ class ScanStopped(Exception):
 
 
 class Noticed(Data, frozen=True):
-    """A path that changed."""
-
     path: str
     before: FileState
     after: FileState
@@ -337,7 +335,6 @@ class WorkspaceIndex:
     # --- stored between processes ------------------------------------------------------------------------
 
     def take(self, rows: Iterable[IndexRow]) -> None:
-        """Loads stored rows."""
         for path, signature, state in rows:
             if state is not None:
                 self._set_entry(os.fsdecode(path), _Entry(signature, state))

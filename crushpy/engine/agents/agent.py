@@ -60,7 +60,6 @@ class Agent:
         )
 
     def turn(self, spent: Spent) -> Turn:
-        """The next turn, limited by `spent`."""
         self.scope.services.workspace.jobs.warm_up()
         self.scope.services.approvals.warm_up()
         return Turn(self.scope, self.view, self.policy, self.tools, spent)

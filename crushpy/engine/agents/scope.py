@@ -36,7 +36,6 @@ class Services(msgspec.Struct, frozen=True):
     """Notified of every tool call of every agent."""
     interactive: bool = False
     trusted: bool = False
-    """Whether the user trusts the project."""
     shown_warnings: set[str] = msgspec.field(default_factory=set[str])
     """Warnings that the user sees once in a conversation."""
 

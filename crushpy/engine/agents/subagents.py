@@ -107,8 +107,6 @@ class ContinuedTask(Data, frozen=True):
 
 
 class FinishedTask(Data, frozen=True):
-    """A task that has ended."""
-
     status: TurnStatus
     report: TaskReport
     result: TaskResult

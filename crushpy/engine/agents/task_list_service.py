@@ -75,7 +75,6 @@ class TaskListRun:
         self._git_lock = asyncio.Lock()
         """One git process at a time writes to the repository."""
         self.failure: CrushpyError | None = None
-        """Why tasks failed."""
 
     async def begin(self, spec: TaskListSpec, parallel: int, spent: Spent) -> TurnStatus:
         """Stores the list and works through it. Raises `UsageError` before that if it is impossible."""

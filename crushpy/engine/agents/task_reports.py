@@ -106,7 +106,6 @@ class TaskReports:
         return _shown(await self._format_report(outcome.result, strategy), outcome, MAX_RESULT_CHARS)
 
     def _received_by(self, spec: TaskSpec) -> Sequence[str]:
-        """The names of the tasks whose reports it receives."""
         names = [task.name for task in self._tasks.tasks]
         return names[: names.index(spec.name)] if spec.needs is None else spec.needs
 
@@ -159,7 +158,6 @@ class TaskMonitor:
         """Its current state."""
 
     def __call__(self, event: Event) -> None:
-        """Handles an event of its sub-agent."""
         self._emit(TaskEvent(self.task.name, event))
         match event:
             case SessionOpened():
@@ -190,7 +188,6 @@ class TaskMonitor:
 def task_state_event(
     task: ListedTask, many: int, line: str = "", *, worktree: bool = False
 ) -> ListedTaskChanged:
-    """The event for the state of one of `many` tasks."""
     figures, ended = (task.steps, task.tokens, task.cost), (task.session_id, task.branch, task.error)
     return ListedTaskChanged(task.name, task.state, *figures, line, task.number, many, *ended, worktree)
 

@@ -45,8 +45,6 @@ class Strategies(Data, frozen=True):
 
 
 class TaskSpec(Data, frozen=True):
-    """One task of a list."""
-
     name: str
     work: Delegation
     own: Strategies = Strategies()
@@ -84,8 +82,6 @@ class FleetTerms(Data, frozen=True):
 
 
 class TaskListSpec(Data, frozen=True):
-    """A list of tasks, in order."""
-
     tasks: tuple[TaskSpec, ...]
     shared: Strategies = Strategies()
     """Defaults for tasks that set none."""

@@ -37,8 +37,6 @@ INTERRUPTED_TITLE = "cut off before its end"
 
 
 class Worktree(Data, frozen=True):
-    """A complete worktree."""
-
     name: str
     path: str
     branch: str
@@ -268,7 +266,6 @@ def _lock_of(own: Path) -> Path:
 
 
 def commit_worktree(tree: Worktree, title: str) -> BranchLeft:
-    """Commits everything in the worktree to its branch."""
     path = Path(tree.path)
     Path(tree.git_dir, "index.lock").unlink(missing_ok=True)  # its holder has ended
     inside = ("--git-dir", tree.git_dir, "--work-tree", tree.path)

@@ -41,8 +41,6 @@ from crushpy.util.uncancellable import uncancellable
 
 
 class BoundaryBuilder:
-    """Makes the boundaries of one agent's sessions."""
-
     def __init__(self, scope: AgentScope, planner: BoundaryPlanner, preparations: Preparations) -> None:
         self._scope, self._session, self._gauge = scope, scope.session, scope.gauge
         self._emit = scope.emit

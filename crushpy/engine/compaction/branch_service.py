@@ -44,8 +44,6 @@ _CARRIED = ("title", "model", "compaction", "mode", "todos", "grants")
 
 
 class BranchService:
-    """The branches of one agent."""
-
     def __init__(self, scope: AgentScope, view: ContextView, preparations: Preparations) -> None:
         self._session, self._gauge, self._emit = scope.session, scope.gauge, scope.emit
         self._store = scope.services.store

@@ -54,7 +54,6 @@ class BoundaryOptions(Data, frozen=True):
     may_postpone: bool = True
     review: bool = False
     moment: str = ""
-    """The natural moment it is made at."""
     threshold: float = 0.0
     """The threshold that the window reached."""
     template: Template | None = None

@@ -27,8 +27,6 @@ PROPOSAL = "the agent proposes to pin this: every compaction would carry it verb
 
 
 class PinView(Data, frozen=True, omit_defaults=False):
-    """A pin as people see it."""
-
     number: int
     kind: str
     """text, file or message."""
@@ -66,7 +64,6 @@ class PinService:
     # --- for the user --------------------------------------------------------------------------------------
 
     async def add_text(self, text: str) -> PinView:
-        """Pins a sentence."""
         if not text.strip():
             raise UsageError("there is nothing to pin: the text is empty")
         return await self._add(Pin(0, "text", encodable(text.strip()), created_at=time.time()))
@@ -120,7 +117,6 @@ class PinService:
         return PinList(pins, sum(pin.tokens for pin in pins), self._limit())
 
     async def texts(self) -> list[str]:
-        """All pinned sentences."""
         return [pin.text for pin in await self._pins() if pin.kind == "text"]
 
     async def offer(self, call: ToolCall, proposed: Sequence[str]) -> None:

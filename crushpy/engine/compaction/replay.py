@@ -186,8 +186,6 @@ class ReplayedSession:
 
 
 class Replayer:
-    """One walk over a recording."""
-
     def __init__(
         self, recording: Recording, settings: Settings, models: Models, changes: ReplayChanges
     ) -> None:

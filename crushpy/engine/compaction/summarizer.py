@@ -43,8 +43,6 @@ MAX_OVERFLOWS = 2
 
 
 class SummaryJob(Data, frozen=True):
-    """The input of one summary."""
-
     middle: tuple[Message, ...]
     previous: str
     """The summary the session started with: to be updated, not summarised again."""

@@ -82,7 +82,6 @@ class ChangeLog(Data, frozen=True):
 
 
 async def read_log(store: Store, session_id: str) -> ChangeLog:
-    """Loads everything recorded for a session."""
     info = await store.sessions.find(session_id)
     messages = await store.messages.load_lineage(info.id)
     numbers = await store.messages.load_numbers([one.id for one in messages])

@@ -20,7 +20,6 @@ class ConversationFiles:
 
     @property
     def rewinder(self) -> "Rewinder":
-        """Reverts changes to files."""
         from crushpy.engine.rewind.rewinder import Rewinder
 
         return Rewinder(self._store, self._files, self._recorder.settle)

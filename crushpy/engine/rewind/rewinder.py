@@ -80,8 +80,6 @@ class PlannedRestoration(Data, frozen=True):
 
 
 class RewindOutcome(Data, frozen=True):
-    """The result of a rewind."""
-
     restored: tuple[str, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     session: SessionInfo | None = None
@@ -127,7 +125,6 @@ class Rewinder:
         return found
 
     async def view_turn(self, point: PointSummary) -> list[FileView]:
-        """What the turn of a prompt did to each file."""
         workspace = str(self._files.workspace)
         return await in_thread(
             lambda: [view_change(one, self._files.snapshotter, workspace) for one in point.turn]

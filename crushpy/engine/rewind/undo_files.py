@@ -163,7 +163,6 @@ class UndoFiles:
 
     @property
     def index_file(self) -> IndexFile:
-        """The stored index of this workspace."""
         return IndexFile(self.folder / WORKSPACES / f"{self._name}.index", str(self.workspace))
 
     # --- while a command runs ----------------------------------------------------------------------------

@@ -27,7 +27,6 @@ class AuditTrail:
         self._root_id = root_id
 
     def entry(self, watched: ObservedCall, ruling: Ruling) -> AuditEntry:
-        """The record of a decision."""
         decision = watched.decision
         body: dict[str, Any] = {
             "tool": watched.call.name,

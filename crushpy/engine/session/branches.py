@@ -187,8 +187,6 @@ Relation = Literal["first", "continues", "branch", "fork", "undone", "task"]
 
 
 class Branch(Data, frozen=True):
-    """One session in the tree of its conversation."""
-
     session: SessionInfo
     boundary: StoredBoundary | None
     """The boundary that opened it; None for the first session and for tasks."""

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from crushpy.engine.session.html_page import PageReport
 
 MAX_SEARCH_HITS = 200
-"""Messages that one search considers."""
 HITS_PER_GROUP = 5
 """Hits shown for one conversation."""
 HITS_PER_CONVERSATION = 12
@@ -44,8 +43,6 @@ class SearchGroup(Data, frozen=True):
 
 
 class Preview(Data, frozen=True):
-    """A session at a glance."""
-
     session: SessionInfo
     boundary: StoredBoundary | None
     seed: Seed | None
@@ -102,7 +99,6 @@ class SessionBrowser:
         return found
 
     async def rename(self, root_id: str, title: str) -> str:
-        """Renames a conversation. Returns the stored title."""
         title = one_line(title)[:TITLE_LENGTH]
         if not title:
             raise UsageError("A title needs at least one letter.")

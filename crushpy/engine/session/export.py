@@ -85,7 +85,6 @@ def without_bytes(message: Message) -> Message:
 
 
 def _with_images(message: Message, change: Callable[[Image], Image]) -> Message:
-    """The message with each of its images changed."""
     if not message.images:
         return message
     parts: list[Part] = []
@@ -217,13 +216,11 @@ def _short(start: str, text: str, end: str = "") -> str:
 
 
 def head_as_markdown(info: SessionInfo) -> list[str]:
-    """Title and metadata of a session, as Markdown blocks."""
     title = f"# {_in_markdown(one_line(info.title)) or info.id}"
     return [title, "\n".join(f"- {name}: {_in_markdown(one_line(value))}" for name, value in _head(info))]
 
 
 def messages_as_markdown(messages: Iterable[Message], states: States = NONE) -> list[str]:
-    """Messages in full, as Markdown blocks."""
     blocks: list[str] = []
     for message in messages:
         blocks += _sections(message, MARKS[states.get(message.id, "")])

@@ -46,8 +46,6 @@ Status = Literal["imported", "updated", "unchanged", "busy", "empty", "failed", 
 
 
 class ImportOutcome(Data, frozen=True, omit_defaults=False):
-    """The result of importing one foreign session."""
-
     status: Status
     """`updated`: it replaced an earlier import. `skipped`: see the note."""
     foreign_id: str

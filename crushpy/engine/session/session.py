@@ -78,7 +78,6 @@ class LiveSession:
         self._take_over(loaded)
         self._unreported = False
         self.call_ids = call_ids if call_ids is not None else set[str]()
-        """Every call id this session has used."""
         self.call_ids |= {call.id for message in self.history for call in message.calls}
         self.unstored: list[Message] = []
         """Messages that could not be stored because the database was lost."""
@@ -270,7 +269,6 @@ class LiveSession:
         await self._commit(message, self._store.calls.finish(self.info.id, message, start, facts, beside))
 
     async def record(self, entries: Sequence[AuditEntry]) -> None:
-        """Adds to the audit of the conversation."""
         await self._store.audit.append(self.info.root_id, entries)
 
     async def add_note(self, note: Note) -> None:
@@ -309,7 +307,6 @@ class OpenBranch(Data, frozen=True):
     parent_id: str
     goal: str
     first: str
-    """Its first message."""
     call_id: str = ""
     """The call that opened it, in its parent; empty if the user did."""
 
@@ -426,7 +423,6 @@ def result_message(result: ToolResult) -> Message:
 
 
 def note_message(note: Note) -> Message:
-    """A note for the model as a message of its own."""
     return Message(id=new_id(), role="user", parts=(note,), created_at=time.time())
 
 

@@ -13,7 +13,6 @@ from crushpy.storage.records import UsageSum
 from crushpy.storage.store import Store
 
 REPORT_DAYS = 30
-"""The default period of a report."""
 EIGHTHS = "▏▎▍▌▋▊▉█"
 PLAIN = "#"
 """For an output that cannot encode the others."""

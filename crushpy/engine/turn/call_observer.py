@@ -46,9 +46,7 @@ class CallObserver(Protocol):
     Raising `ToolError` or `StorageError` in `begins` prevents the call.
     """
 
-    async def begins(self, watched: ObservedCall, ruling: Ruling) -> None:
-        """The call was allowed and is about to run."""
-        ...
+    async def begins(self, watched: ObservedCall, ruling: Ruling) -> None: ...
 
     async def ended(self, watched: ObservedCall, outcome: Outcome | None) -> None:
         """The call ran; `outcome` is None if it was interrupted or failed inside crushpy."""

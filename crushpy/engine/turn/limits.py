@@ -34,7 +34,6 @@ class Spent:
         self.used = Usage()
 
     def step(self) -> None:
-        """Counts another model call."""
         self.steps += 1
         if self._within is not None:
             self._within.step()

@@ -59,7 +59,6 @@ class ModeNotes:
         return Note(self._templates.render("plan_over").strip(), about="plan_over")
 
     def _believes_planning(self) -> bool:
-        """Whether the agent believes that it is planning."""
         history = self._session.history
         if history is not self._read:  # a history only grows; a boundary replaces it
             self._read, self._read_to, self._planning = history, 0, False

@@ -49,8 +49,6 @@ NOT_STARTED = "Not run: interrupted by the user."
 
 
 class RunningCall(msgspec.Struct):
-    """One tool call from its check to its result."""
-
     message: Message
     """The reply that asked for it."""
     call: ToolCall

@@ -49,7 +49,6 @@ class Toolset:
         return self._tools
 
     def only(self, wanted: Callable[[AnyTool], bool]) -> "Toolset":
-        """The tools for which `wanted` is true."""
         return Toolset(tuple(tool for tool in self._tools if wanted(tool)), self._templates)
 
     def specs(self, terms: "NewSessionTerms | None") -> tuple[ToolSpec, ...]:
@@ -83,7 +82,6 @@ class Toolset:
         return ToolSpec(tool.name, text, schema(tool.args))
 
     def _sections(self) -> str:
-        """The sections of the summary template, with their text."""
         try:
             lines = self._templates.render("summary", **{**NAMES["summary"], "method": "llm"}).splitlines()
         except TemplateProblem:

@@ -66,7 +66,6 @@ class Turn:
         self._mode_notes = ModeNotes(scope)
         self._told_thinking_dropped = False
         self.failure: CrushpyError | None = None
-        """Why it ended in error."""
 
     async def run(
         self,

@@ -46,7 +46,6 @@ class HookCommand(msgspec.Struct, frozen=True):
     project: bool = False
     """Its file belongs to the project, not to the user."""
     plugin: str = ""
-    """The folder of its plugin."""
 
     def matches(self, event: str, names: Sequence[str], given: Json) -> bool:
         """Whether it is meant for an event about something of these `names`, with this tool input."""

@@ -65,8 +65,6 @@ def path_of(uri: str) -> str:
 
 
 class _Stream(Output):
-    """What the server writes."""
-
     def __init__(self) -> None:
         super().__init__(None)
         self.reader = asyncio.StreamReader()

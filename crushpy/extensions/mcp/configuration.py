@@ -23,8 +23,6 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
 class ServerConfig(Data, frozen=True):
-    """One server, with where its definition comes from."""
-
     name: str
     settings: McpServerSettings
     origin: Literal["user", "project", "editor"] = "user"

@@ -53,8 +53,6 @@ Elicit = Callable[[str, Json], Awaitable[Json]]
 
 
 class Server:
-    """One configured server and the state of its connection."""
-
     def __init__(self, config: ServerConfig, known: KnownServer | None) -> None:
         self.config = config
         fits = known is not None and known.config == config.digest
@@ -167,11 +165,9 @@ class McpHub:
         return list(self.servers)
 
     async def read(self, server: str, uri: str) -> str:
-        """The text of a resource."""
         return await self._text(server, "read", uri)
 
     async def prompt(self, server: str, name: str, arguments: Json) -> str:
-        """The text of a server's prompt."""
         return await self._text(server, "prompt", name, arguments)
 
     async def _text(

@@ -29,7 +29,6 @@ class McpError(CrushpyError):
     needs_login = False
     """`crushpy mcp login` would help."""
     lost = False
-    """The server has ended."""
 
 
 Heard = Callable[[McpReport], None]
@@ -119,6 +118,5 @@ def mcp_process() -> McpProcess:
 
 
 def end_mcp_process() -> None:
-    """Ends the process if it is running."""
     if _current is not None:
         _current.end()
