@@ -91,7 +91,6 @@ def effect_of_edits(
 ) -> EditEffect:
     """The effect of all these edits together. Raises `UsageError` if one of them is impossible."""
     planner = _Planner(history, overrides, cwd, size)
-    planner.refuse_everything(wanted)
     for edit in wanted:
         planner.add(edit)
     return planner.effect()
@@ -198,18 +197,6 @@ class _Planner:
                 "A call and its results are dropped and restored together.",
             )
         self._made[override.message_id] = override
-
-    # --- what stays -------------------------------------------------------------------------------------
-
-    def refuse_everything(self, wanted: Sequence[ContextEdit]) -> None:
-        names = [message_named(one.message_id, self._messages) for one in wanted if one.kind == "drop"]
-        left = {message.id for message in apply_overrides(self._history, self._overrides)}
-        dropped = {message.id for name in names for message in self._unit[name]}
-        if len(names) > 1 and left <= dropped:
-            raise UsageError(
-                "That would drop everything; the first message stays at least.",
-                "A new conversation starts with nothing.",
-            )
 
     def _refuse_fixed(self, message: Message, what: str) -> None:
         if any(isinstance(part, Seed) for part in message.parts):

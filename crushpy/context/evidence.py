@@ -6,7 +6,8 @@ Deterministic: the same record gives the same bytes. What does not fit is counte
 from collections.abc import Callable, Iterable, Sequence
 
 from crushpy.context import facts
-from crushpy.context.ledger import FileFact, Ledger, RunFact, TestRun
+from crushpy.context.ledger import FileFact, Ledger, RunFact
+from crushpy.context.message_facts import CommandFacts
 from crushpy.context.tags import element, quoted, safe
 from crushpy.core.messages import Data, Todo
 
@@ -226,7 +227,10 @@ def _sections(ledger: Ledger, around: WorkspaceSnapshot, redact: Redact) -> Iter
     yield plain("MCP tools in use", map(line, reversed(ledger.loaded_tools)))
     yield failures("Commands still failing", failing)
     yield _by_folder("Files changed", {path(file): file.action for file in files if file.changed_at})
-    yield plain("Last test run", ["\n".join(_test_run(test, line))] if test else [])
+    if test is not None:
+        ended = _end(test) if test.failed else "passed"
+        output = (f"  {line(text, 160)}" for text in test.lines)
+        yield plain("Last test run", ["\n".join((f"$ {line(test.text)} ({ended})", *output))])
     yield plain("Background jobs running", map(line, around.jobs))
     yield plain("Git", map(line, around.git))
     yield failures("Commands that failed and work by now", repaired)
@@ -258,14 +262,8 @@ def shortened_line(text: str, limit: int = EVIDENCE_LINE_CHARS) -> str:
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
-def _end(run: RunFact | TestRun) -> str:
+def _end(run: RunFact | CommandFacts) -> str:
     """The exit status of a failed command, in words."""
     if run.exit_code is not None:
         return f"exit {run.exit_code}"
     return shortened_line(run.note, 60) or "failed"
-
-
-def _test_run(run: TestRun, line: Callable[..., str]) -> Iterable[str]:
-    yield f"$ {line(run.text)} ({_end(run) if run.failed else 'passed'})"
-    for text in run.lines:
-        yield f"  {line(text, 160)}"

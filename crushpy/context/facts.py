@@ -50,17 +50,18 @@ class Quote(Data, frozen=True):
 
 
 class Command(Data, frozen=True):
-    """One shell command that ran. `number` is its place among all commands."""
+    """One shell command that ran."""
 
     text: str
     failed: bool
     exit_code: int | None
     output: str
-    number: int
     background: bool = False
     """It was only started here; its end is in the output of the job, if that was read."""
     note: str = ""
     """How it ended, in words: timed out, killed, interrupted."""
+    job: tuple[str, str] | None = None
+    """The background job whose end was reported, which may be repeated."""
 
     @property
     def is_test(self) -> bool:
@@ -104,21 +105,16 @@ def request_text(message: Message) -> str:
 def commands(messages: Sequence[Message]) -> list[Command]:
     """Every command that ran, in order; not those that were refused or never started."""
     found: list[Command] = []
-    ended_jobs: set[tuple[str, str]] = set()
     for call, result in calls(messages):
-        command = command_of(call, result, ended_jobs, number=len(found))
-        if command is not None:
+        command = command_of(call, result)
+        if command is not None and (command.job is None or all(command.job != one.job for one in found)):
             found.append(command)
     return found
 
 
-def command_of(
-    call: ToolCall, result: ToolResult, ended_jobs: set[tuple[str, str]], *, number: int
-) -> Command | None:
-    """The command that a call ran, or whose end it reported; None for any other call.
-
-    `ended_jobs` are those whose end was reported before: it counts once.
-    """
+def command_of(call: ToolCall, result: ToolResult) -> Command | None:
+    """The command that a call ran, or whose end it reported; None for any other call."""
+    job = None
     shown = result.display if isinstance(result.display, Terminal) else None
     if call.name == "bash":
         text = str(call.args.get("command", "")).strip()
@@ -127,22 +123,16 @@ def command_of(
             return None
         background = bool(call.args.get("background"))
         note = "interrupted" if interrupted else shown.note if shown else ""
-    elif shown is not None and call.name not in _JOBS:  # the shell of another agent
-        text, background, note = shown.command.strip(), False, shown.note
-        if not text:
-            return None
-    elif call.name == "job_output" and shown is not None and (result.is_error or shown.exit_code == 0):
-        # A killed one neither failed nor succeeded.
-        text, background, note = shown.command.strip(), False, shown.note
-        job = (str(call.args.get("job_id", "")), text)
-        if not text or job in ended_jobs:
-            return None
-        ended_jobs.add(job)
     else:
-        return None
+        # The end of a job, or the shell of another agent. A killed job neither failed nor succeeded.
+        ended = call.name == "job_output" and shown is not None and (result.is_error or shown.exit_code == 0)
+        if shown is None or not shown.command.strip() or (call.name in _JOBS and not ended):
+            return None
+        text, background, note = shown.command.strip(), False, shown.note
+        job = (str(call.args.get("job_id", "")), text) if ended else None
     exit_code = shown.exit_code if shown else None
     output = shown.output if shown else result.text
-    return Command(text, result.is_error, exit_code, output, number, background, note)
+    return Command(text, result.is_error, exit_code, output, background, note, job)
 
 
 def touched(messages: Sequence[Message]) -> list[Touched]:

@@ -8,7 +8,6 @@ import msgspec
 from crushpy.context.budget import Budget
 from crushpy.context.calibration import median
 from crushpy.core.messages import Data, Message, Usage, counted
-from crushpy.util.prefix_cache import PrefixCache
 
 PACE_TURNS = 5
 """How many turns the pace is taken from."""
@@ -65,33 +64,15 @@ class TurnUsage(Data, frozen=True):
     """Tokens in use at its end."""
 
 
-class _Turns:
-    def __init__(self) -> None:
-        self.ended: list[TurnUsage] = []
-        self.current = TurnUsage(0, Usage(), 0)
-        """The turn that may go on."""
-
-    def all(self) -> list[TurnUsage]:
-        return [*self.ended, self.current] if self.current.calls else self.ended
-
-
-class TurnUsages:
-    """The turns of a session's own messages for which usage was reported: each message is processed once."""
-
-    def __init__(self) -> None:
-        self._cache: PrefixCache[Message, _Turns] = PrefixCache(_Turns)
-
-    def collect(self, messages: Sequence[Message]) -> list[TurnUsage]:
-        """In order."""
-        added = self._cache.advance(tuple(messages))
-        turns = self._cache.state
-        for message in added:
-            if message.role == "user" and message.says_something:
-                turns.ended, turns.current = turns.all(), TurnUsage(0, Usage(), 0)
-            elif (used := message.usage) is not None and used.total > 0:
-                current = turns.current
-                turns.current = TurnUsage(current.calls + 1, current.usage + used, used.total)
-        return turns.all()
+def turn_usages(messages: Sequence[Message]) -> list[TurnUsage]:
+    """The turns of a session's own messages for which usage was reported, in order."""
+    turns = [TurnUsage(0, Usage(), 0)]
+    for message in messages:
+        if message.role == "user" and message.says_something:
+            turns.append(TurnUsage(0, Usage(), 0))
+        elif (used := message.usage) is not None and used.total > 0:
+            turns[-1] = TurnUsage(turns[-1].calls + 1, turns[-1].usage + used, used.total)
+    return [turn for turn in turns if turn.calls]
 
 
 def forecast(

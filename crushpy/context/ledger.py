@@ -53,17 +53,6 @@ class FileFact(Data, frozen=True):
     """0 if it was only read."""
 
 
-class TestRun(Data, frozen=True):
-    """The last command that ran tests to their end."""
-
-    text: str
-    failed: bool
-    exit_code: int | None
-    note: str
-    lines: tuple[str, ...]
-    """The last of its output."""
-
-
 class Ledger(Data, frozen=True):
     generation: int = 0
     clock: int = 0
@@ -73,7 +62,8 @@ class Ledger(Data, frozen=True):
     """In order of the last run."""
     files: tuple[FileFact, ...] = ()
     """In order of the last access."""
-    last_test: TestRun | None = None
+    last_test: CommandFacts | None = None
+    """The last command that ran tests to their end."""
     green_at: int = 0
     """When tests last passed."""
     tools: dict[str, int] = msgspec.field(default_factory=dict[str, int])
@@ -191,50 +181,27 @@ class _Writer:
         known = self._commands.pop(command.text, None)
         self._commands[command.text] = self._ran(command, known)
         if command.is_test:
-            self._last_test = TestRun(
-                command.text, command.failed, command.exit_code, command.note, command.lines
-            )
+            self._last_test = command
             if not command.failed:
                 self._green_at = self._clock
 
     def _ran(self, command: CommandFacts, known: RunFact | None) -> RunFact:
-        runs = known.runs + 1 if known else 1
+        run = known or RunFact(command.text, self._clock, 0)
+        run = msgspec.structs.replace(run, number=self._clock, runs=run.runs + 1)
         if command.failed:
-            return RunFact(
-                command.text,
-                self._clock,
-                runs,
-                (known.failures if known else 0) + 1,
-                failed=True,
-                exit_code=command.exit_code,
-                note=command.note,
-                failed_at=self._clock,
-                paths=command.paths,
+            told = {"exit_code": command.exit_code, "note": command.note, "paths": command.paths}
+            return msgspec.structs.replace(
+                run, failures=run.failures + 1, failed=True, failed_at=self._clock, **told
             )
-        if known is None:
-            return RunFact(command.text, self._clock)
-        failed = known.failed and command.background
-        return RunFact(
-            command.text,
-            self._clock,
-            runs,
-            known.failures,
-            failed,
-            known.exit_code,
-            known.note,
-            known.failed_at,
-            known.paths if failed else (),
-        )
+        failed = run.failed and command.background
+        return msgspec.structs.replace(run, failed=failed, paths=run.paths if failed else ())
 
     def _touch(self, file: facts.Touched) -> None:
-        path = file.path
-        known = self._files.pop(path, None)
+        known = self._files.pop(file.path, None)
         if file.action != "read":
-            self._files[path] = FileFact(path, self._clock, file.action, self._clock)
-        elif known is not None and known.changed_at:
-            self._files[path] = FileFact(path, self._clock, known.action, known.changed_at)
-        else:
-            self._files[path] = FileFact(path, self._clock)
+            known = FileFact(file.path, self._clock, file.action, self._clock)
+        known = known or FileFact(file.path, self._clock)
+        self._files[file.path] = msgspec.structs.replace(known, number=self._clock)
 
     def ledger(self, messages: int) -> Ledger:
         before, asked = self._before, self._requests

@@ -128,8 +128,7 @@ class FactReader:
         return MessageFacts(tool=tool, command=self._command(call, result), files=files, loaded=result.loaded)
 
     def _command(self, call: ToolCall, result: ToolResult) -> CommandFacts | None:
-        ended: set[tuple[str, str]] = set()
-        ran = facts.command_of(call, result, ended, number=0)
+        ran = facts.command_of(call, result)
         if ran is None:
             return None
         is_test = not ran.background and ran.is_test
@@ -140,7 +139,7 @@ class FactReader:
             ran.exit_code,
             ran.note,
             ran.background,
-            next(iter(ended), None),
+            ran.job,
             is_test,
             tuple(lines) if is_test else (),
             self._named(ran) if ran.failed else (),

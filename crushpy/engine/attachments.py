@@ -56,7 +56,7 @@ class Attachments:
             return (await asyncio.to_thread(scale_image, raw, name, self._limits())).image
 
     def tokens(self, image: Image) -> int:
-        return self._models.image_rules(self._model).tokens(image)
+        return self._models.count_image(self._model, image)
 
     def begin(self, prompt: Message) -> None:
         """Starts reading the pictures that a prompt mentions."""

@@ -323,7 +323,8 @@ class Conversation:
             compaction=msgspec.structs.replace(self.settings.compaction, method=method)
         )
         await self._session.update(compaction=method)
-        self._agent.policy.method_replaced()
+        if method == "llm":  # which prepares nothing
+            self._agent.policy.preparations.discard()
         return TOOLS_CHANGE if edits_tools else ""
 
     async def select_model(self, model: str, *, for_all: bool = False) -> None:

@@ -9,7 +9,6 @@ import msgspec
 
 from crushpy.context.budget import threshold_of
 from crushpy.context.calibration import Calibration, plausible
-from crushpy.context.overrides import without_images
 from crushpy.context.plan import TokenBudget
 from crushpy.core.defaults import DEFAULT_WINDOW
 from crushpy.core.messages import Image, Message, Usage
@@ -17,7 +16,7 @@ from crushpy.engine.turn.toolset import LLM_TOOLS, NewSessionTerms
 from crushpy.llm import catalog
 from crushpy.llm.catalog import cost, explain_unknown, lookup
 from crushpy.llm.errors import BadRequest
-from crushpy.llm.image_rules import ImageRules, image_rules
+from crushpy.llm.image_rules import image_rules
 from crushpy.llm.learnt import LearntModel, LearntModels, add_ratio, with_learnt_window
 from crushpy.llm.protocol import DeferredTool, ModelInfo, Provider, Request, ToolSpec
 from crushpy.llm.provider_factory import (
@@ -34,8 +33,6 @@ from crushpy.util.images import ImageLimits
 
 if TYPE_CHECKING:
     from crushpy.llm.model_servers import ServedModel
-
-NOT_SEEN = "not shown: this model cannot look at pictures"
 
 ToolSpecs = Callable[[NewSessionTerms | None], tuple[ToolSpec, ...]]
 
@@ -86,7 +83,10 @@ class Models:
         Raises as `provider` does, which would block the event loop while the system keyring is read; and
         BadRequest if `tools` are needed and the server says that the model has none.
         """
-        if model not in self._providers and self._may_describe_models(model):
+        protocol = protocol_for(model, self.settings)
+        # Ollama, or a server of the user's own, can say more about a model.
+        describes = protocol == "ollama" or (protocol == "chat" and server_address(model, self.settings))
+        if model not in self._providers and describes:
             from crushpy.llm.model_probe import open_provider
 
             self._providers[model], served = await open_provider(model, self.settings)
@@ -103,23 +103,10 @@ class Models:
                 "Choose a model that does, with -m or /model: `crushpy models --json` shows which.",
             )
 
-    def _may_describe_models(self, model: str) -> bool:
-        """Whether its server is Ollama or a server of the user's own, which can say more about a model."""
-        protocol = protocol_for(model, self.settings)
-        return protocol == "ollama" or (protocol == "chat" and bool(server_address(model, self.settings)))
-
     async def forget(self, model: str) -> None:
         """Closes the provider of `model`: the next request looks up its key again."""
         if provider := self._providers.pop(model, None):
             await provider.close()
-
-    def slow_to_begin(self, model: str) -> bool:
-        """Whether a request to `model` is sent only after seconds."""
-        return self.provider(model).slow_to_begin
-
-    def serves_one_at_a_time(self, model: str) -> bool:
-        """Whether `model` runs on a local server, where two requests slow each other down."""
-        return catalog.provider_of(model) in catalog.LOCAL
 
     def warm_up(self, model: str) -> None:
         """Prepares a request to `model` in the background."""
@@ -149,12 +136,8 @@ class Models:
         refused = self._refused.get(model)
         return min(refused, window or refused) if refused else window
 
-    def image_rules(self, model: str) -> ImageRules:
-        """How large a picture `model` accepts, and how it is counted."""
-        return image_rules(model, protocol_for(model, self.settings))
-
     def count_image(self, model: str, image: Image) -> int:
-        return self.image_rules(model).tokens(image)
+        return image_rules(model, protocol_for(model, self.settings)).tokens(image)
 
     def sees(self, model: str) -> bool:
         """Whether `model` accepts pictures; True if unknown."""
@@ -162,13 +145,7 @@ class Models:
 
     def image_limits(self, model: str) -> ImageLimits | None:
         """How large a picture `model` accepts; None if it accepts none."""
-        return self.image_rules(model).limits if self.sees(model) else None
-
-    def as_seen(self, model: str, history: Sequence[Message]) -> Sequence[Message]:
-        """The history for `model`: a line for each picture if it accepts none."""
-        if self.sees(model):
-            return history
-        return [without_images(message, NOT_SEEN) for message in history]
+        return image_rules(model, protocol_for(model, self.settings)).limits if self.sees(model) else None
 
     def placement(self, model: str) -> str:
         return (
@@ -176,10 +153,6 @@ class Models:
             or ("append" if self.learnt(model).status_placement == "append" else "")
             or usual_placement(model, self.settings)
         )
-
-    def writes_summaries(self, model: str) -> bool:
-        """Whether the vendor can summarise a conversation from the model's own context."""
-        return usual_placement(model, self.settings) == "keep"
 
     # --- learnt values ----------------------------------------------------------------------------------
 
@@ -201,23 +174,19 @@ class Models:
         known = self.learnt(model)
         return [ratio for ratio in (known.ratios if counted else known.rough_ratios) if plausible(ratio)]
 
-    def learn_placement(self, model: str) -> None:
-        """The server refused a status at the end of the messages."""
-        self._learn(model, status_placement="append")
-
     def learn_window(self, model: str, tokens: int) -> None:
         """The server named the model's window, in an error or when it was asked."""
         self._refused[model] = tokens
-        self._learn(model, window=tokens)
+        self.learn(model, window=tokens)
 
     def accepted(self, model: str, tokens: int) -> None:
         """A request of this size was answered: forgets a smaller learnt window."""
         if tokens > self._refused.get(model, tokens):
             del self._refused[model]
         if tokens > (self.learnt(model).window or tokens):
-            self._learn(model, window=None)
+            self.learn(model, window=None)
             if self.learnt(model).window:  # known under another name
-                self._learn(model, window=0)
+                self.learn(model, window=0)
 
     def learn_ratio(self, model: str, told: Calibration, *, counted: bool) -> None:
         """Stores the ratio of reported to counted tokens."""
@@ -226,14 +195,8 @@ class Models:
             change = add_ratio(told.latest, counted=counted, replacing=samples)
             self._learnt.update(model, self._server(model), change)
 
-    def doubts_window(self, model: str) -> bool:
-        """True once for each model: the warning about an unknown window is shown once."""
-        if self.learnt(model).window_doubted:
-            return False
-        self._learn(model, window_doubted=True)
-        return True
-
-    def _learn(self, model: str, **news: object) -> None:
+    def learn(self, model: str, **news: object) -> None:
+        """Stores fields of what is learnt about `model`."""
         self._learnt.update(model, self._server(model), lambda known: msgspec.structs.replace(known, **news))
         self._infos.pop(model, None)
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 from crushpy.core.messages import Json
 from crushpy.importers.foreign import DAMAGED, Found, SkippedSession, Unmapped, UnreadableSource
@@ -37,7 +37,8 @@ def json_lines(file: Path, unmapped: Unmapped) -> Iterator[Line]:
             while data := stream.readline(MAX_LINE_BYTES):
                 at += 1
                 if len(data) == MAX_LINE_BYTES and not data.endswith(b"\n"):
-                    _skip_line(stream)
+                    while (data := stream.readline(MAX_LINE_BYTES)) and not data.endswith(b"\n"):
+                        pass
                     unmapped[DAMAGED] += 1
                     continue
                 if not data.strip():
@@ -47,11 +48,6 @@ def json_lines(file: Path, unmapped: Unmapped) -> Iterator[Line]:
                     yield Line(at, value)
     except OSError as error:
         raise UnreadableSource(f"cannot read {file}: {error.strerror}", "Check its permissions.") from error
-
-
-def _skip_line(stream: BinaryIO) -> None:
-    while (data := stream.readline(MAX_LINE_BYTES)) and not data.endswith(b"\n"):
-        pass
 
 
 def decoded_object(data: bytes | str | None, unmapped: Unmapped) -> Json | None:

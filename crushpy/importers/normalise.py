@@ -23,7 +23,7 @@ from crushpy.core.messages import (
     ToolCall,
     ToolResult,
 )
-from crushpy.importers.foreign import ForeignCompaction, Heading, Item, Piece, Unmapped
+from crushpy.importers.foreign import ForeignCompaction, Piece, Unmapped
 from crushpy.util.read_json import as_object, as_text
 
 INTERRUPTED = (
@@ -55,15 +55,13 @@ class ImportedBoundary(Data, frozen=True):
     tokens_before: int
 
 
-Normal = Message | ImportedBoundary | Heading
+Normal = Message | ImportedBoundary
 
 
-def normalised(items: Iterable[Item], unmapped: Unmapped) -> Iterator[Normal]:
+def normalised(items: Iterable[Piece | ForeignCompaction], unmapped: Unmapped) -> Iterator[Normal]:
     work = _Normaliser(unmapped)
     for item in items:
-        if isinstance(item, Heading):
-            yield item
-        elif isinstance(item, ForeignCompaction):
+        if isinstance(item, ForeignCompaction):
             yield from work.compact(item)
         elif item.parts:
             yield from work.add(item)
@@ -198,7 +196,10 @@ def _display(call: ToolCall, result: ToolResult) -> Display | None:
     name = call.name.lower()
     if name in _SHELL_TOOLS:
         command = _command(call.args)
-        return Terminal(command, result.text, _exit_code(result)) if command else None
+        # From the first or last lines of the text; else 0 if the result is not an error.
+        found = _EXIT_CODE.search(result.text[:400]) or _EXIT_CODE.search(result.text[-200:])
+        code = int(found[1]) if found else None if result.is_error else 0
+        return Terminal(command, result.text, code) if command else None
     if result.is_error:
         return None
     path = _first_text(call.args, "file_path", "filePath", "path")
@@ -206,9 +207,12 @@ def _display(call: ToolCall, result: ToolResult) -> Display | None:
         return None
     if name in _WRITE_TOOLS:
         return _diff(path, "", as_text(call.args.get("content")))
-    if name in _EDIT_TOOLS:
-        return _edits(path, call.args)
-    return None
+    if name not in _EDIT_TOOLS:
+        return None
+    edits: list[Any] = call.args["edits"] if isinstance(call.args.get("edits"), list) else [call.args]
+    diffs = [_diff(path, *_change(as_object(edit))) for edit in edits]
+    unified = "".join(diff.unified for diff in diffs)
+    return Diff(path, unified, sum(diff.added for diff in diffs), sum(diff.removed for diff in diffs))
 
 
 def _command(args: Json) -> str:
@@ -219,21 +223,6 @@ def _command(args: Json) -> str:
             return words[2].strip()
         return " ".join(words).strip()
     return value.strip() if isinstance(value, str) else ""
-
-
-def _exit_code(result: ToolResult) -> int | None:
-    """From the first or last lines of the text; else 0 if the result is not an error."""
-    found = _EXIT_CODE.search(result.text[:400]) or _EXIT_CODE.search(result.text[-200:])
-    if found:
-        return int(found[1])
-    return None if result.is_error else 0
-
-
-def _edits(path: str, args: Json) -> Diff:
-    edits: list[Any] = args["edits"] if isinstance(args.get("edits"), list) else [args]
-    found = [_diff(path, *_change(as_object(edit))) for edit in edits]
-    unified = "".join(diff.unified for diff in found)
-    return Diff(path, unified, sum(diff.added for diff in found), sum(diff.removed for diff in found))
 
 
 def _change(edit: Json) -> tuple[str, str]:

@@ -102,7 +102,7 @@ def test_what_cannot_be_edited_is_refused_by_name_and_nothing_is_written(
     everything = [word for one in ids for word in ("--drop", one)]
     for argv, words in (
         (("--drop", ids[0]), f"{ids[0]} cannot be dropped: it is the first user message"),
-        ((*everything, "--dry-run"), "That would drop everything"),
+        ((*everything, "--dry-run"), "first user message, which stays"),
         (("--drop", foreign), f"{foreign} belongs to session {other}"),
         (("--drop", ids[1], "--restore", ids[2]), "nothing to restore"),
     ):

@@ -84,7 +84,6 @@ def test_what_is_restored_is_sent_whole_again_with_its_unit() -> None:
     [
         ([("drop", "first")], "Message first cannot be dropped: it is the first user message"),
         ([("cut", "first")], "Message first cannot be cut: it is the first user message"),
-        ([("drop", one.id) for one in HISTORY], "That would drop everything"),
         ([("drop", "nosuch")], "There is no message 'nosuch'"),
         ([("drop", " ")], "There is no message ' '"),
         ([("drop", "superseded")], "There is no message 'superseded'"),

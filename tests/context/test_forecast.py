@@ -8,9 +8,9 @@ from crushpy.context.forecast import (
     CompactionCost,
     Forecast,
     Prices,
-    TurnUsages,
     forecast,
     forecast_lines,
+    turn_usages,
     turns_left_hint,
 )
 from crushpy.core.messages import Message, Usage
@@ -34,7 +34,7 @@ def ahead(
 ) -> Forecast:
     budget = Budget(used, 100_000, estimated=False, window_known=window_known)
     return forecast(
-        TurnUsages().collect(messages), budget, start=5_000, limit=0.75, compaction=COMPACTION, prices=prices
+        turn_usages(messages), budget, start=5_000, limit=0.75, compaction=COMPACTION, prices=prices
     )
 
 
@@ -44,14 +44,10 @@ def test_the_pace_is_the_middle_of_the_last_turns_and_says_how_many_are_left() -
     assert forecast_lines(found)[0] == "~3,000 tokens a turn, ~13 turns left"
 
 
-def test_turns_are_the_same_however_a_history_came_to_be() -> None:
+def test_a_blank_prompt_begins_no_turn() -> None:
     history = [*turns(8_000), replied("more", usage=Usage(9_000, 500)), *turns(11_000, 30_000)]
     history.insert(3, said(" "))  # says nothing: no turn begins
-    growing = TurnUsages()
-    for many in (*range(len(history) + 1), 4, 2, len(history)):  # grows, is cut back, and is whole again
-        assert growing.collect(history[:many]) == TurnUsages().collect(history[:many])
-    assert [turn.calls for turn in growing.collect(history)] == [2, 1, 1]
-    assert growing.collect(turns(7_000)) == TurnUsages().collect(turns(7_000))
+    assert [turn.calls for turn in turn_usages(history)] == [2, 1, 1]
 
 
 def test_one_reply_is_enough_for_a_pace() -> None:

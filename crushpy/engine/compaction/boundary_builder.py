@@ -249,8 +249,9 @@ class BoundaryBuilder:
             facts=facts,
         )
         self._gauge.reset()
-        seconds = waited if summary.model and not summary.counted else 0.0
-        self._preparations.boundary_made(used=summary.counted, seconds=seconds)
+        if summary.model and not summary.counted:
+            self._preparations.last_seconds = waited
+        self._preparations.discard("used" if summary.counted else "discarded", renew=True)
         if answer is not None and answer.result is not None:
             options.on_stored(answer.result)
         made = boundary_event(boundary, draft.seed)

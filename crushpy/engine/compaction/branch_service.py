@@ -56,10 +56,6 @@ class BranchService:
         branches = self._session.branches
         return bool(branches and branches[-1].call_id)
 
-    def left_users(self, before: Sequence[OpenBranch]) -> bool:
-        """Whether the agent returned from a branch of the user's, the innermost one `before`."""
-        return bool(before) and not before[-1].call_id and before[-1] not in self._session.branches
-
     def why_not(self, goal: str) -> str:
         """Why no branch can be opened here; empty if one can."""
         if not self._session.stored:
@@ -149,7 +145,9 @@ class BranchService:
         parent = await store.sessions.find(branch.parent_id)
         opening = await store.boundaries.find_opening(branch.session_id)
         tail = opening.tail if opening is not None else ()
-        chain = await self._chain(branch)
+        lineage = await store.sessions.load_lineage(branch_tip.id)
+        start = next(number for number, one in enumerate(lineage) if one.id == branch.session_id)
+        chain = lineage[start:]  # a boundary inside a branch continues it
         messages = [message for one in chain for message in await store.messages.load(one.id)]
         returned = self._returned_text(branch, text, ending, messages)
         report = self._report(branch, returned, chain, messages)
@@ -165,7 +163,11 @@ class BranchService:
             )
             fork = StoredBoundary(new_id(), parent.id, info.id, FORK, created_at=now, tail=tail)
             overrides = (await store.boundaries.load_carried(branch.session_id)).overrides
-        facts = {answer.id: MessageFacts(tool=BRANCH, branch=tuple(await self._facts(chain)))}
+        inside: list[MessageFacts] = []
+        for one in chain:
+            reader = FactReader(one.cwd, (), session.phrases)
+            inside += await stored_facts(store, one.id, reader)
+        facts = {answer.id: MessageFacts(tool=BRANCH, branch=tuple(inside))}
         result = None
         if pending is not None:
             pending = msgspec.structs.replace(pending, text=f"returned to {info.id}")
@@ -193,16 +195,6 @@ class BranchService:
         self._preparations.discard(renew=True)
         if fork is None:
             self._emit(event)
-
-    async def _chain(self, branch: OpenBranch) -> list[SessionInfo]:
-        """The sessions of a branch: a boundary inside continues it."""
-        lineage = await self._store.sessions.load_lineage(self._session.info.id)
-        start = next(number for number, one in enumerate(lineage) if one.id == branch.session_id)
-        return lineage[start:]
-
-    async def _facts(self, chain: Sequence[SessionInfo]) -> list[MessageFacts]:
-        readers = ((one.id, FactReader(one.cwd, (), self._session.phrases)) for one in chain)
-        return [fact for one, reader in readers for fact in await stored_facts(self._store, one, reader)]
 
     def _returned_text(self, branch: OpenBranch, text: str, ending: str, messages: Sequence[Message]) -> str:
         """What the parent gets: the text, how the branch ended, and what the user said in it."""

@@ -9,7 +9,7 @@ import msgspec
 
 from crushpy.context.budget import Budget
 from crushpy.context.edits import ALL, SUPERSEDED, ContextEdit, EditEffect, effect_of_edits
-from crushpy.context.forecast import CompactionCost, Forecast, Prices, TurnUsages, forecast
+from crushpy.context.forecast import CompactionCost, Forecast, Prices, forecast, turn_usages
 from crushpy.context.inspect import Inspection
 from crushpy.context.overrides import apply_overrides, by_message
 from crushpy.context.plan import FRAME_TOKENS, overrides_to_fit
@@ -50,7 +50,6 @@ class ContextService:
         self._scope, self._session = agent.scope, agent.scope.session
         self._store = agent.scope.services.store
         self._run_slot = run_slot
-        self._turn_usages = TurnUsages()
         self._evidence_tokens: int | None = None
         """Size of the evidence when it was last built; None if it was not."""
 
@@ -79,7 +78,7 @@ class ContextService:
         carried = session.history[: len(session.history) - len(own)]
         start = state.fixed_tokens + sum(map(gauge.size, carried))
         return forecast(
-            self._turn_usages.collect(self._with_own_counts(own, start) if session.info.imported else own),
+            turn_usages(self._with_own_counts(own, start) if session.info.imported else own),
             state.budget,
             start=start,
             limit=self._agent.thresholds.in_force,

@@ -29,6 +29,7 @@ from crushpy.engine.compaction.summarizer import Summary, SummaryJob
 from crushpy.engine.compaction.window import ContextView, Thresholds, Trigger, WindowState
 from crushpy.engine.hooks import HookEvent
 from crushpy.engine.nested_rules import NestedRules
+from crushpy.llm.status_placement import usual_placement
 from crushpy.security.redact import redact
 from crushpy.settings.schema import Compaction
 from crushpy.tools.errors import ToolError
@@ -284,7 +285,9 @@ class BoundaryPlanner:
         info, seed = self._session.info, self._session.seed
         compaction = self._scope.settings.compaction
         parts = plan.parts
-        by_vendor = compaction.summarizer == "vendor" and self._scope.models.writes_summaries(info.model)
+        by_vendor = (
+            compaction.summarizer == "vendor" and usual_placement(info.model, self._scope.settings) == "keep"
+        )
         return SummaryJob(
             middle=plan.parts.middle,
             previous=seed.notes if seed else "",

@@ -15,9 +15,10 @@ from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.compaction.boundary_builder import BoundaryBuilder
 from crushpy.engine.compaction.branch_service import BranchService
 from crushpy.engine.compaction.draft import BoundaryOptions, Declined, Rehearsal
-from crushpy.engine.compaction.preparation import Preparations
+from crushpy.engine.compaction.preparation import ORDINARY, Preparations
 from crushpy.engine.compaction.summarizer import Postponed
 from crushpy.engine.compaction.window import CircuitBreaker, ContextView, Pace, Thresholds, WindowState
+from crushpy.llm.catalog import LOCAL, provider_of
 from crushpy.llm.errors import ContextOverflow
 from crushpy.storage.records import DatabaseLost, StorageError
 
@@ -88,7 +89,7 @@ class CompactionPolicy:
             case "moment":
                 await self._make_boundary(BoundaryOptions("auto", moment=moment), state)
             case "prepare":
-                self.preparations.discard_stale(state)
+                self.preparations.plan(ORDINARY, state)  # discards one that no longer fits
                 self._prepare(state, moment)
 
     def _prepare(self, state: WindowState, moment: str = "") -> None:
@@ -96,38 +97,37 @@ class CompactionPolicy:
         when the threshold is reached."""
         expected = self._pace.tokens_per_second * self.preparations.expected_seconds
         begins = self._thresholds.preparation(state.budget, expected, moment)
-        if begins and self._may_prepare and not self._builder.cannot_help(state):
-            self.preparations.begin(moment, is_early=begins == "early")
-
-    @property
-    def _may_prepare(self) -> bool:
-        """Not if agent and summariser both run on servers that take one request at a time: they are probably
-        the same one, and the agent's next request would have to wait."""
         main = self._session.info.model
         writer = self._scope.settings.compaction.model or main
-        return not (self._models.serves_one_at_a_time(main) and self._models.serves_one_at_a_time(writer))
+        if provider_of(main) in LOCAL and provider_of(writer) in LOCAL:
+            return  # probably one server, which takes one request at a time: the agent would have to wait
+        if begins and not self._builder.cannot_help(state):
+            self.preparations.begin(moment, is_early=begins == "early")
 
     async def _make_boundary(self, options: BoundaryOptions, state: WindowState) -> None:
         try:
             if not await self._builder.make_boundary(options, state):
-                self._warn_nothing_to_compact(state)
+                self._view.warn_once(
+                    f"nothing to compact {self._session.info.id}",
+                    f"There is nothing to compact: system prompt and tools take {state.fixed_tokens:,} of "
+                    f"{state.budget.window:,} tokens, and the rest is the current request. Use a model with "
+                    "a larger window, or ask for less at once.",
+                )
         except Postponed as error:
-            self._pause(f"Not compacted; retrying in a minute: {error.message}")
+            self.breaker.postponed()
+            self._emit(Notice(f"Not compacted; retrying in a minute: {error.message}", "warning"))
         except Declined:
             self.breaker.postponed()
             self._emit(Notice("The compaction was declined."))
         except Exception as error:  # must not stop the turn; stored data is unchanged
             log.exception("compaction failed")
             reason = error.message if isinstance(error, CrushpyError) else f"{type(error).__name__}: {error}"
-            self._pause(f"Not compacted: {reason}")
+            self.breaker.postponed()
+            self._emit(Notice(f"Not compacted: {reason}", "warning"))
 
     @property
     def _asks_first(self) -> bool:
         return self._scope.interactive and self._scope.settings.compaction.review == "ask"
-
-    def _pause(self, text: str) -> None:
-        self.breaker.postponed()
-        self._emit(Notice(text, "warning"))
 
     async def after_reply(self, message: Message) -> None:
         """Updates gauge, learnt figures and breaker with a stored reply, and may start a preparation."""
@@ -150,25 +150,10 @@ class CompactionPolicy:
                 state,
                 "Two compactions in a row did not get below the threshold; automatic compaction stopped.",
             )
-        if not await self.breaker.blocks(state.budget.used) and self._has_time_to_prepare(
-            message, state, threshold
-        ):
+        # A reply without tool calls ends a headless run, but a user may continue after reading it.
+        has_time = not state.budget.reaches(threshold) if message.calls else self._scope.interactive
+        if has_time and not await self.breaker.blocks(state.budget.used):
             self._prepare(state)
-
-    def _has_time_to_prepare(self, message: Message, state: WindowState, threshold: float) -> bool:
-        """Whether a summary can be written before the next model call. A reply without tool calls ends a
-        headless run, but a user may continue after reading it."""
-        if message.calls:
-            return not state.budget.reaches(threshold)
-        return self._scope.interactive
-
-    def _warn_nothing_to_compact(self, state: WindowState) -> None:
-        self._view.warn_once(
-            f"nothing to compact {self._session.info.id}",
-            f"There is nothing to compact: system prompt and tools take {state.fixed_tokens:,} of "
-            f"{state.budget.window:,} tokens, and the rest is the current request. Use a model with a larger "
-            "window, or ask for less at once.",
-        )
 
     async def _warn_fixed_part_too_large(self, state: WindowState, why: str) -> None:
         """Warns once in a conversation: what fills the window, and what to do about it."""
@@ -294,8 +279,3 @@ class CompactionPolicy:
         """The history was undone or edited: invalidates readings and preparation."""
         self._gauge.reset()
         self.preparations.discard(renew=True)
-
-    def method_replaced(self) -> None:
-        """The compaction method changed: only `auto` prepares."""
-        if self._thresholds.trigger == "fallback":
-            self.preparations.discard()

@@ -50,7 +50,8 @@ class Preparations:
         self._emit = scope.emit
         self._begun = False
         self._moment = ""
-        self._last_seconds = FIRST_SUMMARY_S
+        self.last_seconds = FIRST_SUMMARY_S
+        """How long the last summary took."""
         self._frozen: PreparedInput | None = None
         self._task: asyncio.Task[None] | None = None
         self._summary: Summary | None = None
@@ -70,7 +71,7 @@ class Preparations:
     @property
     def expected_seconds(self) -> float:
         """How long the next summary may take."""
-        return SUMMARY_TIME_FACTOR * self._last_seconds
+        return SUMMARY_TIME_FACTOR * self.last_seconds
 
     def begin(self, moment: str = "", *, is_early: bool = False) -> None:
         """Starts a preparation in the background, unless this boundary has had one. `is_early`: messages that
@@ -92,7 +93,7 @@ class Preparations:
             summary = await self._summarizer.run(frozen.job, may_postpone=True)
             seconds = time.monotonic() - started
             if summary.text:
-                self._last_seconds = seconds
+                self.last_seconds = seconds
             self._summary = msgspec.structs.replace(summary, seconds=seconds, counted=True)
             self._report("ready" if summary.text else "failed")
         except Postponed as error:
@@ -119,17 +120,11 @@ class Preparations:
         job = msgspec.structs.replace(job, template=self._summarizer.template(job))
         return PreparedInput(state.history[:length], job)
 
-    def boundary_made(self, *, used: bool, seconds: float) -> None:
-        """Allows a preparation for the next boundary. `seconds`: how long a turn waited for the summary; 0
-        if it did not."""
-        self._last_seconds = seconds or self._last_seconds
-        self.discard("used" if used else "discarded", renew=True)
-
     def discard(self, why: str = "discarded", *, renew: bool = False) -> None:
         """Drops the preparation. The boundary it was made for gets no other, unless `renew`: the history was
         replaced."""
         self._begun = self._begun and not renew
-        cost = self._cost
+        cost = self._summarizer.usage.cost
         if self._task is not None:
             self._task.cancel()
         was_usable = bool(self.state)
@@ -146,11 +141,7 @@ class Preparations:
             await asyncio.wait([task])
 
     def _report(self, state: str) -> None:
-        self._emit(PreparationChanged(state, self._moment, self._cost))
-
-    @property
-    def _cost(self) -> float:
-        return self._summarizer.usage.cost
+        self._emit(PreparationChanged(state, self._moment, self._summarizer.usage.cost))
 
     # --- use ---------------------------------------------------------------------------------------------
 
@@ -159,7 +150,10 @@ class Preparations:
         return self.state == "ready" and self.plan(ORDINARY, state) is not None
 
     def plan(self, options: BoundaryOptions, state: WindowState) -> Plan | None:
-        """The plan of a boundary that uses this preparation, finished or in flight; None if it cannot."""
+        """The plan of a boundary that uses this preparation, finished or in flight; None if it cannot.
+
+        Discards a preparation that no longer fits the session, its model or the template.
+        """
         if self._frozen is None or not self.state:
             return None
         if (options.focus, options.summary, options.template) != ("", "", None):
@@ -172,11 +166,6 @@ class Preparations:
             self.discard()
         return plan
 
-    def discard_stale(self, state: WindowState) -> None:
-        """Discards a preparation that no longer fits the session, its model or the template."""
-        if self.state:
-            self.plan(ORDINARY, state)
-
     def _fitting(self, frozen: PreparedInput, state: WindowState, limits: TokenBudget) -> Plan | None:
         length = len(frozen.prefix)
         if state.history[:length] != frozen.prefix:
@@ -187,11 +176,8 @@ class Preparations:
             return None
         now = self._planner.summary_job(ORDINARY, plan)
         then = frozen.job
-        same = (now.main_model, now.auxiliary, now.target_tokens) == (
-            then.main_model,
-            then.auxiliary,
-            then.target_tokens,
-        )
+        same = now.main_model == then.main_model and now.auxiliary == then.auxiliary
+        same = same and now.target_tokens == then.target_tokens
         return plan if same and self._summarizer.template(now) == then.template else None
 
     async def summary(self, written: Callable[[int, int], None], *, may_postpone: bool) -> Summary | None:

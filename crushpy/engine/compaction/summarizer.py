@@ -6,7 +6,7 @@ a failure means for the session is up to the caller.
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 
 import msgspec
@@ -30,7 +30,7 @@ from crushpy.llm.errors import (
     Unavailable,
 )
 from crushpy.llm.protocol import Request
-from crushpy.util.spawn import spawn
+from crushpy.util.spawn import run_parallel
 
 CHARS_PER_TOKEN = 4
 """A rough figure, for a progress bar."""
@@ -106,12 +106,7 @@ class SummaryProgress:
         self._written.clear()
         self._notify()
 
-    def update_call(self, call: int, characters: int, most: int) -> None:
-        """Updates one call, of which `most` tokens are expected."""
-        self._written[call] = min(characters // CHARS_PER_TOKEN, most)
-        self._notify()
-
-    def finish_call(self, call: int, tokens: int) -> None:
+    def set_written(self, call: int, tokens: int) -> None:
         self._written[call] = tokens
         self._notify()
 
@@ -240,15 +235,15 @@ class Summarizer:
         target = max(50, min(job.target_tokens, limit // (2 * len(chunks))))
         self.progress.expect(target * len(chunks) + job.target_tokens)  # the last call merges them
         job = msgspec.structs.replace(job, target_tokens=target)
-        gate = asyncio.Semaphore(MAX_PARALLEL_CALLS)
+        found = [""] * len(chunks)
 
-        async def one(chunk: str) -> str:
-            async with gate:
-                return await self._piece(model, chunk, job, "")
+        async def summarize(number: int) -> None:
+            found[number] = await self._piece(model, chunks[number], job, "")
 
-        # During overflow recovery the first call shows whether the others are worth it.
-        first = [await one(chunks[0])] if self._recovering else []
-        return first + await _all(*(one(chunk) for chunk in chunks[len(first) :]))
+        if self._recovering:  # the first call shows whether the others are worth it
+            await summarize(0)
+        await run_parallel(range(int(self._recovering), len(chunks)), summarize, MAX_PARALLEL_CALLS)
+        return found
 
     async def _piece(self, model: str, chunk: str, job: SummaryJob, previous: str) -> str:
         """Summarises one chunk. If it overflows, it is halved once."""
@@ -288,7 +283,7 @@ class Summarizer:
             match event:
                 case TextDelta() | ThinkingDelta():
                     received += len(event.text)
-                    self.progress.update_call(number, received, job.target_tokens)
+                    self.progress.set_written(number, min(received // CHARS_PER_TOKEN, job.target_tokens))
                 case Retry():
                     received = 0
                     self._emit(event)
@@ -297,7 +292,14 @@ class Summarizer:
                 case _:
                     pass
 
-        call = self._model_call(request, on_event, auxiliary=model != job.main_model)
+        provider, auxiliary = self._models.provider(model), model != job.main_model
+
+        def may_retry(error: ModelError) -> bool:
+            """An empty reply is final. So is an auxiliary model that cannot be reached."""
+            return not isinstance(error, EmptyReply) and not (auxiliary and _is_outside(error))
+
+        timeout = AUXILIARY_CONNECT_TIMEOUT_S if auxiliary and not provider.slow_to_begin else None
+        call = ModelCall(provider, request, on_event, may_retry=may_retry, send_timeout_s=timeout)
         try:
             async with asyncio.timeout(job.seconds):
                 draft = await call.run()
@@ -307,22 +309,12 @@ class Summarizer:
             self.overflows += 1
             raise
         self.overflows = 0
-        self.progress.finish_call(number, job.target_tokens)
+        self.progress.set_written(number, job.target_tokens)
         usage = self._models.with_cost(model, draft.usage) if draft.usage else Usage()
         self.usage += usage
         if self._count_usage is not None:
             await self._count_usage(usage)
         return draft
-
-    def _model_call(self, request: Request, emit: Emit, *, auxiliary: bool) -> ModelCall:
-        """An empty reply is final. So is an auxiliary model that cannot be reached."""
-        provider = self._models.provider(request.model)
-
-        def may_retry(error: ModelError) -> bool:
-            return not isinstance(error, EmptyReply) and not (auxiliary and _is_outside(error))
-
-        timeout = AUXILIARY_CONNECT_TIMEOUT_S if auxiliary and not provider.slow_to_begin else None
-        return ModelCall(provider, request, emit, may_retry=may_retry, send_timeout_s=timeout)
 
     def _checked(self, draft: Draft, source: int, job: SummaryJob) -> str:
         """The prose. Raises _Failed if it cannot replace its source."""
@@ -353,13 +345,3 @@ def _is_outside(error: Exception) -> bool:
     if isinstance(error, Unavailable):
         return error.status is None
     return isinstance(error, AuthenticationFailed)
-
-
-async def _all(*work: Coroutine[None, None, str]) -> list[str]:
-    """All results in order; the first failure cancels the rest."""
-    tasks = [spawn(one) for one in work]
-    try:
-        return list(await asyncio.gather(*tasks))
-    finally:
-        for task in tasks:
-            task.cancel()

@@ -12,7 +12,7 @@ from crushpy.context.budget import Budget, output_limit, status_text, threshold_
 from crushpy.context.history import SentHistory, well_formed
 from crushpy.context.inspect import Inspection, inspect, window_parts
 from crushpy.context.moments import moment_at
-from crushpy.context.overrides import apply_overrides
+from crushpy.context.overrides import apply_overrides, without_images
 from crushpy.context.render import seed_text
 from crushpy.core.defaults import DEFAULT_THRESHOLD
 from crushpy.core.events import Notice
@@ -32,6 +32,7 @@ REARM_GROWTH = 1.25
 RETRY_AFTER_S = 60.0
 """Pause after a summariser that could not be reached."""
 MAX_FUTILE_BOUNDARIES = 2
+NOT_SEEN = "not shown: this model cannot look at pictures"
 
 
 NextStep = Literal["too_large", "boundary", "hint", "moment", "prepare"]
@@ -80,12 +81,13 @@ class ContextView:
 
     def shown(self, pending: Sequence[Message] = ()) -> tuple[Message, ...]:
         """The history as a request shows it: with overrides, and without pictures if the model takes none."""
-        model, overrides = self._session.info.model, self._session.overrides
-        self._sent.update(
-            self._taken(pending),
-            (dict(overrides), self._models.sees(model)),
-            lambda messages: self._models.as_seen(model, apply_overrides(messages, overrides)),
-        )
+        overrides, sees = self._session.overrides, self._models.sees(self._session.info.model)
+
+        def show(messages: Sequence[Message]) -> Sequence[Message]:
+            shown = apply_overrides(messages, overrides)
+            return shown if sees else [without_images(message, NOT_SEEN) for message in shown]
+
+        self._sent.update(self._taken(pending), (dict(overrides), sees), show)
         return self._sent.shown
 
     def _taken(self, pending: Sequence[Message]) -> tuple[Message, ...]:
@@ -211,7 +213,9 @@ class ContextView:
         model = self._session.info.model
         if self._models.learning_problem:
             self.warn_once("learning", self._models.learning_problem)
-        if not budget.window_known and self._session.stored and self._models.doubts_window(model):
+        doubted = self._models.learnt(model).window_doubted
+        if not budget.window_known and self._session.stored and not doubted:
+            self._models.learn(model, window_doubted=True)
             self.warn_once(
                 f"window {model}",
                 f"The context window of {model} is unknown; {budget.window:,} tokens are assumed. "

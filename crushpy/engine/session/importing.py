@@ -19,10 +19,12 @@ from crushpy.core.messages import Data, Message, Seed
 from crushpy.engine.session.session import child_of, title_of
 from crushpy.importers.foreign import (
     SUB_AGENT,
+    ForeignCompaction,
     ForeignSession,
     Found,
     Heading,
     Item,
+    Piece,
     SkippedSession,
     Source,
     Unmapped,
@@ -142,29 +144,25 @@ class _Reading:
         self._unmapped = Unmapped()
         self._title = ""
         self._moment = began
-        self._sizes: dict[str, int] = {}
-        """Estimated tokens of each message in the current session."""
         self._reported = 0
-        """Tokens that the last reply in it reported."""
-        self._is_sized = True
-        """The boundary before it has the size that the first reply reported."""
+        """Tokens that the last reply of the current session reported."""
         for item in normalised(self._tracked(found.read(self._unmapped)), self._unmapped):
-            match item:
-                case Heading():
-                    self._title = item.title
-                case ImportedBoundary():
-                    self._open_session(item)
-                case _:
-                    self._add(item)
+            if isinstance(item, ImportedBoundary):
+                self._open_session(item)
+            else:
+                self._add(item)
 
     @property
     def has_content(self) -> bool:
         return bool(self._sessions[1:] or self._sessions[0].messages)
 
-    def _tracked(self, items: Iterable[Item]) -> Iterator[Item]:
-        """Remembers the last item but titles and usage figures, which do not change the conversation."""
+    def _tracked(self, items: Iterable[Item]) -> Iterator[Piece | ForeignCompaction]:
+        """Remembers the title, and the last item that changes the conversation: not a usage figure."""
         for item in items:
-            if not isinstance(item, Heading) and getattr(item, "parts", True):
+            if isinstance(item, Heading):
+                self._title = item.title
+                continue
+            if isinstance(item, ForeignCompaction) or item.parts:
                 self.last_piece = item.id
             yield item
 
@@ -172,24 +170,19 @@ class _Reading:
         if not message.created_at:
             message = msgspec.structs.replace(message, created_at=self._moment)
         self._moment = message.created_at
-        self._sizes[message.id] = sum(len(getattr(part, "text", "")) for part in message.parts) // 4
-        self._reported = message.usage.total if message.usage else self._reported
         current = self._sessions[-1]
         current.messages.append(message)
-        if message.role == "assistant" and not self._is_sized and current.boundary is not None:
-            self._is_sized = True
-            if message.usage is not None:
+        if message.usage is not None:
+            if not self._reported and current.boundary is not None:
                 asked = message.usage.total - message.usage.output_tokens
                 boundary = msgspec.structs.replace(current.boundary, tokens_after=asked)
                 self._sessions[-1] = msgspec.structs.replace(current, boundary=boundary)
+            self._reported = message.usage.total
 
     def _open_session(self, item: ImportedBoundary) -> None:
         moment, parent = item.created_at or self._moment, self._sessions[-1].info
         child = child_of(parent, moment)
         seed = Message(new_id(), "user", (Seed(item.summary, ""),), moment)
-        before = self._reported or sum(self._sizes.values())
-        self._sizes = {name: self._sizes.get(name, 0) for name in item.tail} | {"": len(item.summary) // 4}
-        self._reported, self._is_sized = 0, False
         boundary = StoredBoundary(
             id=new_id(),
             parent_id=parent.id,
@@ -198,9 +191,9 @@ class _Reading:
             created_at=moment,
             tail=item.tail,
             summary_source="imported",
-            tokens_before=item.tokens_before or before,
-            tokens_after=sum(self._sizes.values()),
+            tokens_before=item.tokens_before or self._reported,
         )
+        self._reported = 0
         self._sessions.append(ImportedSession(child, boundary, [seed]))
 
     def conversation(self) -> ImportedConversation:

@@ -199,22 +199,25 @@ class LiveSession:
     async def add_prompt(self, prompt: Message, *, steers: bool = False) -> None:
         """Commits the user's prompt, and with it a new session. `steers`: inside a turn."""
         prompt = self._sized(prompt)
+        if prompt.length > COUNT_INLINE_CHARS:  # the search for rules takes time
+            facts = await asyncio.to_thread(self.facts_of, prompt)
+        else:
+            facts = self.facts_of(prompt)
         if self.stored:
-            facts = await self._facts_of_prompt(prompt)
             await self._commit(prompt, self._store.messages.add(self.info.id, prompt, facts))
         else:
             words = prompt.text or " ".join(image.name for image in prompt.images)
             title = self.info.title or title_of(words)
             self.info = msgspec.structs.replace(self.info, title=title)
-            await self._commit(prompt, self._create(prompt))
+            await self._commit(prompt, self._create(prompt, facts))
             for warning in self._store.warnings:
                 self._emit(Notice(warning, "warning"))
         self.announce()
         images = tuple(image.info for image in prompt.images)
         self._emit(PromptCommitted(prompt.id, prompt.text, images, steers, prompt.pasted))
 
-    async def _create(self, prompt: Message) -> None:
-        await self._store.sessions.create(self.info, prompt, await self._facts_of_prompt(prompt))
+    async def _create(self, prompt: Message, facts: MessageFacts) -> None:
+        await self._store.sessions.create(self.info, prompt, facts)
         await self._store.leases.acquire(self.info.id)
         self.stored = True
 
@@ -224,12 +227,6 @@ class LiveSession:
             self._announced = True
             info = self.info
             self._emit(SessionOpened(info.id, info.parent_id, info.model, info.compaction))
-
-    async def _facts_of_prompt(self, prompt: Message) -> MessageFacts:
-        """In a thread if it is long: the search for rules takes time."""
-        if prompt.length > COUNT_INLINE_CHARS:
-            return await asyncio.to_thread(self.facts_of, prompt)
-        return self.facts_of(prompt)
 
     def facts_of(self, message: Message) -> MessageFacts:
         """The facts of the next message; stored with it."""
@@ -269,6 +266,7 @@ class LiveSession:
         await self._commit(message, self._store.calls.finish(self.info.id, message, start, facts, beside))
 
     async def record(self, entries: Sequence[AuditEntry]) -> None:
+        """Adds to the audit of the conversation."""
         await self._store.audit.append(self.info.root_id, entries)
 
     async def add_note(self, note: Note) -> None:
@@ -332,7 +330,10 @@ async def load_session(store: Store, info: SessionInfo, *, read_only: bool = Fal
     """A stored session, repaired: a call without a result gets an error result, and is never run again."""
     own = await store.messages.load(info.id)
     if info.imported:
-        own = _without_foreign_usage(own, await store.imports.find_last_message(info.root_id))
+        # Another agent's usage is about other prompts and tools.
+        last, ids = await store.imports.find_last_message(info.root_id), [message.id for message in own]
+        foreign = ids.index(last) + 1 if last in ids else 0
+        own[:foreign] = [msgspec.structs.replace(one, usage=None) for one in own[:foreign]]
     draft = await store.messages.load_draft(info.id, recover=not read_only)
     if draft is not None:
         own.append(draft)
@@ -388,13 +389,6 @@ async def load_open_branches(
             found.append(OpenBranch(session.id, session.parent_id, goal, first.id, call_id))
         session = known.pop(session.parent_id or "", None)  # a cycle of parents ends here
     return tuple(reversed(found))
-
-
-def _without_foreign_usage(messages: list[Message], last: str) -> list[Message]:
-    """The messages up to `last` are another agent's: their usage is about other prompts and tools."""
-    ids = [message.id for message in messages]
-    foreign = ids.index(last) + 1 if last in ids else 0
-    return [msgspec.structs.replace(one, usage=None) for one in messages[:foreign]] + messages[foreign:]
 
 
 def child_of(parent: SessionInfo, now: float, trigger: str = "") -> SessionInfo:

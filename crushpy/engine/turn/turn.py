@@ -103,7 +103,7 @@ class Turn:
             if self._session.stored:
                 await commit()
             await self._models.prepare(model, tools=True)
-            if not commit.done and self._models.slow_to_begin(model):
+            if not commit.done and self._models.provider(model).slow_to_begin:
                 self._models.warm_up(model)
                 await commit()
             return await self._steps_until_done(prompt, commit)
@@ -144,8 +144,8 @@ class Turn:
             if self._tools.stopped:
                 self._emit(Notice(f"Stopped by a hook: {self._tools.stopped}", "warning"))
                 return "done"
-            if self._policy.branches.left_users(branches):
-                return "done"
+            if branches and not branches[-1].call_id and branches[-1] not in self._session.branches:
+                return "done"  # the agent returned from a branch of the user's
             if guard.stuck:
                 self._emit(Notice("Stopped: the same call gave the same result ten times.", "warning"))
                 return "loop"
@@ -177,7 +177,7 @@ class Turn:
         await self._policy.after_reply(message)
         self._view.dropped_thoughts = draft.dropped_thoughts
         if draft.status_moved:
-            self._models.learn_placement(request.model)
+            self._models.learn(request.model, status_placement="append")
         if draft.thinking_dropped and not self._told_thinking_dropped:
             self._told_thinking_dropped = True
             self._emit(Notice(THINKING_DROPPED, "warning"))
