@@ -10,7 +10,6 @@ from crushpy.core.access import Privileges
 from crushpy.core.events import Notice
 from crushpy.core.mcp_names import PROJECT_FILE, mcp_tool_name
 from crushpy.core.messages import Json
-from crushpy.engine.event_bus import EventBus
 from crushpy.engine.runtime import AskUser
 from crushpy.settings.schema import McpServerSettings
 from crushpy.tools.errors import ToolError
@@ -28,10 +27,13 @@ _SECRET = re.compile(r"passw|passphrase|secret|token|api.?key|credential|\bpin\b
 class McpServers:
     """Reads the configuration; the code that talks to servers is imported with the first call."""
 
-    def __init__(self, environment: ProjectEnvironment) -> None:
-        self._environment = environment
+    def __init__(
+        self, environment: ProjectEnvironment, emit: Callable[[Notice], None] = lambda _: None
+    ) -> None:
+        self._environment, self._emit = environment, emit
         self._hub: McpHub | None = None
-        self._make: Callable[[], McpHub] | None = None
+        self.jobs: Jobs | None = None
+        """Runs the servers of projects in the sandbox."""
         self._configs: dict[str, ServerConfig] | None = None
         self.ask: AskUser | None = None
         self.problems: list[str] = []
@@ -97,33 +99,29 @@ class McpServers:
 
     async def _elicit(self, server: str, question: Json) -> Json:
         """Refused without a front end, and if the server wants a secret."""
-        if self.ask is None or _wants_secret(question):
+        schema: Json = question.get("requestedSchema") or {}  # a question that opens a page has none
+        fields: dict[str, Json] = schema.get("properties") or {}
+        secret = any(_SECRET.search(f"{name} {field.get('title', '')}") for name, field in fields.items())
+        if self.ask is None or secret:
             return {"action": "decline"}
         return await self.ask(server, question)
 
-    def connect(self, jobs: Jobs, events: EventBus) -> "Callable[[], McpHub]":
-        """A function that returns the servers, made by its first call."""
-        self._make = lambda: self._make_hub(jobs, events)
-        return self.hub
-
     def hub(self) -> "McpHub":
-        if self._hub is None:
-            assert self._make is not None
-            self._hub = self._make()
-        return self._hub
-
-    def _make_hub(self, jobs: Jobs, events: EventBus) -> "McpHub":
+        """The servers, made by the first call."""
+        if self._hub is not None:
+            return self._hub
         from crushpy.extensions.mcp.hub import McpHub
 
         environment = self._environment
 
         def confine(command: tuple[str, ...], settings: McpServerSettings) -> list[str]:
+            assert self.jobs is not None
             try:
-                return jobs.confinement.wrap(command, Privileges(network=settings.network))
+                return self.jobs.confinement.wrap(command, Privileges(network=settings.network))
             except OSError as error:
                 raise ToolError(f"The MCP server cannot be started: {error}.") from None
 
-        hub = McpHub(
+        self._hub = McpHub(
             self.configs(),
             environment.cwd,
             environment.paths.mcp,
@@ -132,16 +130,9 @@ class McpServers:
             elicit=self._elicit,
         )
         for problem in self.problems:
-            events(Notice(problem, "warning"))
-        return hub
+            self._emit(Notice(problem, "warning"))
+        return self._hub
 
     async def close(self) -> None:
         if self._hub is not None:
             await self._hub.close()
-
-
-def _wants_secret(question: Json) -> bool:
-    """Whether a form has a field for a password or key. A question that only opens a page has none."""
-    schema: Json = question.get("requestedSchema") or {}
-    fields: dict[str, Json] = schema.get("properties") or {}
-    return any(_SECRET.search(f"{name} {field.get('title', '')}") for name, field in fields.items())

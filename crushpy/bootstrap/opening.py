@@ -146,7 +146,7 @@ def _build_runtime(
 
     templates = environment.templates.reporting_to(on_template_problem)
     models = Models(settings, lambda _: (), LearntModels(paths.learnt_file), additions.providers)
-    servers = McpServers(environment)
+    servers = McpServers(environment, events)
     lsp_servers = environment.language_servers(options)
     tools = (
         *all_tools(lsp=bool(lsp_servers)),
@@ -162,7 +162,7 @@ def _build_runtime(
     events.record = NoteRecorder(store, session).record
     workspaces = _Workspaces(environment, store, loaded.info.root_id, lsp_servers, events)
     context = workspaces.tool_context(environment.cwd, workspaces.private)
-    context.mcp = workspaces.mcp = servers.connect(context.jobs, events)
+    servers.jobs, context.mcp, workspaces.mcp = context.jobs, servers.hub, servers.hub
     context.files = additions.files or context.files
 
     def on_job_ended(job: ShellJob) -> None:

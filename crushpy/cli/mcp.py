@@ -123,7 +123,6 @@ def remove_server(name: Name) -> None:
 async def _open_hub(name: str) -> AsyncGenerator[Any]:
     """The servers of this folder. Raises UsageError if there is none of that name."""
     from crushpy.core.ids import new_id
-    from crushpy.engine.event_bus import EventBus
     from crushpy.extensions.mcp.mcp_process import end_mcp_process
     from crushpy.tools.shell.jobs import Jobs
 
@@ -135,7 +134,7 @@ async def _open_hub(name: str) -> AsyncGenerator[Any]:
     paths = environment.paths
     private = paths.sandboxes / new_id()
     jobs = Jobs((), lambda: environment.confine(environment.cwd, private, paths.outputs / "mcp"))
-    servers.connect(jobs, EventBus(opened=True))
+    servers.jobs = jobs
     hub = servers.hub()
     if hub.needs_consent(one := hub.servers[name]):
         raise UsageError(

@@ -76,12 +76,14 @@ def calibrate(reports: Sequence[Report], learnt: Sequence[float] = ()) -> Calibr
     before: Report | None = None
     believed, restarted = True, False
     for report in reports:
-        believed = restarted = False
-        if _makes_sense(report, _ratio_by(own) or ratio_of(known)):
-            believed = True
-        elif before is not None and _agree(before, report):
-            believed = restarted = True
-            known, own = [], [before]
+        ratio = _ratio_by(own) or ratio_of(known)
+        least = MIN_BELIEVED_SHARE_UNCALIBRATED if ratio is None else MIN_BELIEVED_SHARE * ratio
+        believed, restarted = report.asked > 0 and report.asked >= least * report.estimate, False
+        if not believed and before is not None:
+            low, high = sorted((before.ratio, report.ratio))
+            if low >= MIN_REPORTED_SHARE and high - low <= MAX_REPORT_DIFFERENCE * high:
+                believed = restarted = True
+                known, own = [], [before]
         if believed:
             own.append(report)
         before = report
@@ -122,16 +124,6 @@ def median(values: Sequence[float]) -> float:
 
 def plausible(ratio: float) -> bool:
     return MIN_RATIO <= ratio <= MAX_RATIO
-
-
-def _makes_sense(report: Report, ratio: float | None) -> bool:
-    least = MIN_BELIEVED_SHARE_UNCALIBRATED if ratio is None else MIN_BELIEVED_SHARE * ratio
-    return report.asked > 0 and report.asked >= least * report.estimate
-
-
-def _agree(one: Report, other: Report) -> bool:
-    low, high = sorted((one.ratio, other.ratio))
-    return low >= MIN_REPORTED_SHARE and high - low <= MAX_REPORT_DIFFERENCE * high
 
 
 def _growth(reports: Sequence[Report], ratio: float | None) -> float | None:

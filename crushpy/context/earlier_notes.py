@@ -45,14 +45,6 @@ def _is_mark(word: str) -> bool:
     )
 
 
-def mentions_note(note: str, text: str) -> bool:
-    """Whether `text` mentions the note: one of its marks occurs, or most of its words do."""
-    own = marks(note)
-    if own:
-        return bool(own & _marks_of_all(text))
-    return _repeats(note, text)
-
-
 def contains_note(note: str, text: str) -> bool:
     """Whether `text` contains the note: all of its marks, or most of its words if it has no marks."""
     own = marks(note)
@@ -93,8 +85,10 @@ def unmentioned_notes(
     said: set[str] = set()
     room = limit
     for note in notes:
-        cost = count(note.text) + 2
-        if note.age > MAX_AGE or note.text in said or cost > room or mentions_note(note.text, summary):
+        cost, own = count(note.text) + 2, marks(note.text)
+        # The summary mentions it if one of its marks occurs, or most of its words do.
+        mentioned = bool(own & _marks_of_all(summary)) if own else _repeats(note.text, summary)
+        if note.age > MAX_AGE or note.text in said or cost > room or mentioned:
             continue
         said.add(note.text)
         room -= cost

@@ -97,7 +97,13 @@ class Ledger(Data, frozen=True):
 
     def still_failing(self) -> list[RunFact]:
         """The commands that count as open, the latest first."""
-        return [run for run in reversed(self.commands) if run.failed and not self._repaired(run)]
+
+        def repaired(run: RunFact) -> bool:
+            """A file that it named was changed since, and the tests passed after that."""
+            named = (file for file in self.files if file.path in run.paths)
+            return any(run.failed_at < file.changed_at < self.green_at for file in named)
+
+        return [run for run in reversed(self.commands) if run.failed and not repaired(run)]
 
     def rules_of(self, message_ids: Collection[str]) -> list[str]:
         """The rules that apply and were said in these messages."""
@@ -107,13 +113,6 @@ class Ledger(Data, frozen=True):
     def loaded_tools(self) -> list[str]:
         """The tools of MCP servers that were used."""
         return [name for name in self.tools if name.startswith(MCP_PREFIX)]
-
-    def _repaired(self, run: RunFact) -> bool:
-        """A file that it named was changed since, and the tests passed after that."""
-        named = set(run.paths)
-        return any(
-            run.failed_at < file.changed_at < self.green_at for file in self.files if file.path in named
-        )
 
 
 class _Writer:

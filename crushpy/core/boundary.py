@@ -29,20 +29,12 @@ def of_this_boundary(facts: Mapping[str, FactCount]) -> dict[str, FactCount]:
     return {kind: count for kind, count in facts.items() if not kind.endswith(LINEAGE)}
 
 
-def prose_share(facts: Mapping[str, FactCount]) -> float | None:
-    """Share of the facts that the summary alone carries. None if there are none."""
-    return _share(facts, "prose")
-
-
-def carried_share(facts: Mapping[str, FactCount]) -> float | None:
-    """Share of the facts that were carried. None if there are none."""
-    return _share(facts, "carried")
-
-
-def _share(facts: Mapping[str, FactCount], part: str) -> float | None:
+def carried_share(facts: Mapping[str, FactCount], *, by_prose: bool = False) -> float | None:
+    """Share of the facts that were carried, or that the summary alone carries. None if there are none."""
     counts = of_this_boundary(facts).values()
     total = sum(count.total for count in counts)
-    return round(sum(getattr(count, part) for count in counts) / total, 4) if total else None
+    carried = sum(count.prose if by_prose else count.carried for count in counts)
+    return round(carried / total, 4) if total else None
 
 
 class Boundary(Data, frozen=True, omit_defaults=False):

@@ -8,7 +8,7 @@ what comes before and after; `tests/support/event_order.py` checks every recorde
 from typing import Any
 
 from crushpy.core.access import Access, AnswerChoice, Mode
-from crushpy.core.boundary import Boundary, StoredBoundary, carried_share, prose_share
+from crushpy.core.boundary import Boundary, StoredBoundary, carried_share
 from crushpy.core.messages import BranchReport, CallDecision, Data, Display, ImageInfo, Seed, Todo, Usage
 
 
@@ -322,7 +322,7 @@ def boundary_event(boundary: StoredBoundary, seed: Seed) -> BoundaryCommitted:
     return BoundaryCommitted(
         **{name: getattr(boundary, name) for name in Boundary.__struct_fields__},
         coverage=carried_share(boundary.facts),
-        prose_coverage=prose_share(boundary.facts),
+        prose_coverage=carried_share(boundary.facts, by_prose=True),
         summary=seed.summary,
         evidence=seed.evidence,
         pins=seed.pins,

@@ -226,7 +226,7 @@ class Conversation:
     def _requeue(self, prompt: Message) -> None:
         """Queues a prompt that could not be stored, so that the user can send it again or remove it."""
         if self._approvals.interactive and all(message.id != prompt.id for message in self._session.history):
-            self._queue.put_first(prompt)
+            self._queue.add(prompt, first=True)
             images = tuple(image.info for image in prompt.images)
             self._emit(PromptQueued(prompt.id, prompt.text, images))
 

@@ -33,17 +33,17 @@ class NestedRules:
         self._arriving: set[str] = set()
         """Those that come with results which are not stored yet."""
 
-    def keys_for(self, path: str) -> list[str]:
+    def _keys(self, path: Path) -> Iterator[str]:
         """The rules files that apply to a file, given by its real path, the outermost first."""
-        return [encodable(f"{RULES_KEY}{file.relative_to(self._cwd)}") for file in self._files(Path(path))]
-
-    def _files(self, path: Path) -> Iterator[Path]:
         if not path.is_relative_to(self._cwd) or NOT_OURS & set(path.relative_to(self._cwd).parts):
             return
         for folder in reversed([one for one in path.parents if self._cwd in one.parents]):
             files = [file for name in NAMES if (file := folder / name) != path and file.exists()]
-            texts = [self.read(str(file.relative_to(self._cwd))) for file in files] if files[1:] else []
-            yield from (file for at, file in enumerate(files) if not at or texts[at] not in texts[:at])
+            names = [str(file.relative_to(self._cwd)) for file in files]
+            texts = [self.read(name) for name in names] if names[1:] else []
+            for at, name in enumerate(names):
+                if not at or texts[at] not in texts[:at]:
+                    yield encodable(f"{RULES_KEY}{name}")
 
     def read(self, name: str) -> str:
         """The text of a rules file, with its imports; empty if it cannot be read."""
@@ -60,18 +60,15 @@ class NestedRules:
         paths = [access.value for access in observed.accesses if access.kind == "path"]
         if outcome.is_error or not paths or observed.call.name not in TOOLS:
             return outcome
-        keys = await asyncio.to_thread(lambda: [key for path in paths for key in self.keys_for(path)])
+        keys = await asyncio.to_thread(lambda: [key for path in paths for key in self._keys(Path(path))])
         new = [key for key in keys if key not in self._arriving and not self._has_loaded(key)]
         self._arriving.update(new)  # calls of one reply run in parallel
-        found = {key: text for key in new if (text := await asyncio.to_thread(self._block, key))}
-        attached, loaded = "".join((outcome.attached, *found.values())), (*outcome.loaded, *found)
+        names = {key: key.removeprefix(RULES_KEY) for key in new}
+        found = {key: text for key in new if (text := await asyncio.to_thread(self.read, names[key]))}
+        blocks = (f"\n\n{INTRODUCTION} {names[key]}:\n{text}" for key, text in found.items())
+        attached, loaded = "".join((outcome.attached, *blocks)), (*outcome.loaded, *found)
         return msgspec.structs.replace(outcome, attached=attached, loaded=loaded) if found else outcome
 
     def stored(self, outcome: Outcome) -> None:
         """The result is in the context now."""
         self._arriving.difference_update(outcome.loaded)
-
-    def _block(self, key: str) -> str:
-        name = key.removeprefix(RULES_KEY)
-        text = self.read(name)
-        return f"\n\n{INTRODUCTION} {name}:\n{text}" if text else ""

@@ -24,14 +24,11 @@ class QueuedPrompts:
         """Whether it is sent with the next step of the running turn."""
         return prompt_id in self._next_step
 
-    def add(self, prompt: Message, *, next_step: bool) -> None:
-        self._prompts.append(prompt)
+    def add(self, prompt: Message, *, next_step: bool = False, first: bool = False) -> None:
+        """`first`: before all others, because it could not be delivered."""
+        self._prompts.insert(0 if first else len(self._prompts), prompt)
         if next_step:
             self._next_step.add(prompt.id)
-
-    def put_first(self, prompt: Message) -> None:
-        """Queues a prompt that could not be delivered before all others."""
-        self._prompts.insert(0, prompt)
 
     def send_next(self, prompt_id: str) -> bool | None:
         """Toggles whether a prompt is sent with the next step; None if it is no longer queued."""

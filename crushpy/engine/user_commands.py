@@ -1,6 +1,7 @@
 """Shell commands of the user: run at once, bounded, ended with the app. The agent does not see them."""
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -80,7 +81,8 @@ async def _watch(process: Process, command: str, watcher: Watcher) -> None:
     except asyncio.CancelledError:
         note, end = "stopped", "interrupted"
     if note:
-        note = "; ".join(filter(None, [note, await _end(process)]))
+        with suppress(asyncio.CancelledError):  # second request: everything was killed at once
+            note = "; ".join(filter(None, [note, cannot_kill(await process.kill())]))
     elif process.running:
         process.output.hide()
         note = "its background processes run until you quit"
@@ -90,11 +92,3 @@ async def _watch(process: Process, command: str, watcher: Watcher) -> None:
         end = "done"
     output = process.output.take().text
     watcher.ended(Terminal(command, output, process.exit_code, round(process.seconds, 3), note), end)
-
-
-async def _end(process: Process) -> str:
-    """Kills a command. Returns a note about processes that could not be killed."""
-    try:
-        return cannot_kill(await process.kill())
-    except asyncio.CancelledError:  # second request: everything was killed at once
-        return ""

@@ -83,6 +83,14 @@ class FileSnapshotter:
         except OSError:
             return None
 
+    def has_lost(self, state: FileState) -> bool:
+        """Whether the content of a file is no longer stored."""
+        if state.kept.startswith("git:"):
+            return state.kept[4:] not in self.committed.blobs
+        if state.kept == "store":
+            return not self.store.has(state.hash)
+        return state.kind == "file" and not state.why
+
     def content(self, state: FileState) -> bytes | None:
         """The content of a file as it was; None if it was not stored, or was removed."""
         content: bytes | None = None

@@ -27,15 +27,12 @@ class Committed(Data, frozen=True):
         """The id of the git object with exactly this content; empty if there is none."""
         if not self.blobs:
             return ""
-        blob = blob_id(content, long=len(next(iter(self.blobs))) == 64)
+        data = b"blob %d\0%b" % (len(content), content)
+        if len(next(iter(self.blobs))) == 64:
+            blob = hashlib.sha256(data).hexdigest()
+        else:
+            blob = hashlib.sha1(data, usedforsecurity=False).hexdigest()
         return blob if blob in self.blobs else ""
-
-
-def blob_id(content: bytes, *, long: bool = False) -> str:
-    head = b"blob %d\0" % len(content)
-    if long:
-        return hashlib.sha256(head + content).hexdigest()
-    return hashlib.sha1(head + content, usedforsecurity=False).hexdigest()
 
 
 def committed(folder: Path) -> Committed:
@@ -96,7 +93,10 @@ class ObjectStore:
         except FileNotFoundError:
             name = new_id()
             write_private(file, name.encode())
-        return f"{name}{_machine_id()[:8]}"
+        machine_id = ""
+        with suppress(OSError):
+            machine_id = Path("/etc/machine-id").read_text().strip()
+        return f"{name}{machine_id[:8]}"
 
     def put(self, content: bytes, digest: str = "") -> str:
         """Stores `content` and returns its hash. Raises OSError if there is no room."""
@@ -169,11 +169,3 @@ def _create_file(path: str) -> int:
     except FileNotFoundError:
         private_dir(Path(path).parent)
         return os.open(path, flags, 0o600)
-
-
-def _machine_id() -> str:
-    """The system's id of this machine; empty if it has none."""
-    try:
-        return Path("/etc/machine-id").read_text().strip()
-    except OSError:
-        return ""

@@ -5,7 +5,6 @@ A path is changed only while it is as the plan saw it. Repeated after a crash, i
 
 import errno
 import os
-import stat
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -195,10 +194,10 @@ def with_staging(steps: Sequence[Step], name: str) -> list[Step]:
     found: list[Step] = []
     for number, step in enumerate(steps):
         if step.target.kind in ("file", "link") and not _changes_only_mode(step):
-            folder = os.path.dirname(step.path)  # noqa: PTH120
-            while folder != "/" and (folder in leaving or not _is_folder(folder)):
-                folder = os.path.dirname(folder)  # noqa: PTH120
-            step = structs.replace(step, staging=f"{folder.rstrip('/')}/.crushpy-undo-{name}-{number}")  # noqa: PLW2901
+            folder = Path(step.path).parent
+            while str(folder) in leaving or folder.is_symlink() or not folder.is_dir():
+                folder = folder.parent
+            step = structs.replace(step, staging=str(folder / f".crushpy-undo-{name}-{number}"))  # noqa: PLW2901
         found.append(step)
     return found
 
@@ -368,10 +367,3 @@ def _require_same(now: FileState, step: Step) -> None:
 
 def _changes_only_mode(step: Step) -> bool:
     return step.now.kind == "file" == step.target.kind and step.now.hash == step.target.hash
-
-
-def _is_folder(path: str) -> bool:
-    try:
-        return stat.S_ISDIR(os.lstat(path).st_mode)
-    except OSError:
-        return False

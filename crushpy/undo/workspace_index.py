@@ -334,24 +334,12 @@ class WorkspaceIndex:
 
     # --- stored between processes ------------------------------------------------------------------------
 
-    def take(self, rows: Iterable[IndexRow]) -> None:
+    def take(self, rows: Iterable[IndexRow], *, only_kept: bool = False) -> None:
+        """Loads stored rows. `only_kept`: those whose content is still stored; others are read again."""
         for path, signature, state in rows:
-            if state is not None:
+            if state is not None and not (only_kept and self._snapshotter.has_lost(state)):
                 self._set_entry(os.fsdecode(path), _Entry(signature, state))
         self._unsaved.clear()
-
-    def drop_lost(self) -> None:
-        """Drops entries whose content is no longer stored, so that they are read again."""
-        for path, entry in list(self._entries.items()):
-            if not self._is_stored(entry.state):
-                self._set_entry(path, None)
-
-    def _is_stored(self, state: FileState) -> bool:
-        if state.kept.startswith("git:"):
-            return state.kept[4:] in self._snapshotter.committed.blobs
-        if state.kept == "store":
-            return self._snapshotter.store.has(state.hash)
-        return state.kind != "file" or bool(state.why)
 
     def rows(self) -> list[IndexRow]:
         self._unsaved.clear()

@@ -8,7 +8,7 @@ from support.ledgers import extend_ledger
 from crushpy.context.coverage import KINDS, covered, facts_of, flat, measure
 from crushpy.context.evidence import WorkspaceSnapshot, build_evidence
 from crushpy.context.ledger import Ledger
-from crushpy.core.boundary import FactCount, carried_share, prose_share
+from crushpy.core.boundary import FactCount, carried_share
 from crushpy.core.messages import Message, Todo
 
 MIDDLE = [
@@ -54,7 +54,7 @@ def test_prose_alone_and_prose_with_evidence_are_told_apart() -> None:
 def test_shares_are_of_all_facts_together() -> None:
     coverage = measure(MIDDLE, "", "make lint\nls -la\n/work/src/a.py", cwd="/work")
     assert sum(count.total for count in coverage.values()) == 7
-    assert (prose_share(coverage), carried_share(coverage)) == (0.0, round(4 / 7, 4))
+    assert (carried_share(coverage, by_prose=True), carried_share(coverage)) == (0.0, round(4 / 7, 4))
 
 
 def test_where_there_was_nothing_to_carry_there_is_no_share() -> None:

@@ -225,7 +225,6 @@ class Subagents:
         try:
             self._parent.models.require_known(model)
             await self._parent.models.prepare(model)
-            self._parent.models.provider(model)
         except ModelError as error:
             raise ToolError(f"{error.message} {error.hint}") from error
         now = time.time()

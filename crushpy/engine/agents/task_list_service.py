@@ -220,16 +220,17 @@ class TaskListRun:
             self._schedule.stop()
             for each in running:
                 each.cancel()
+
+            async def settle_all() -> None:
+                for each, name in running.items():
+                    await asyncio.wait([each])
+                    await self._settle(name, "interrupted" if each.cancelled() else each.result())
+
             with suppress(asyncio.CancelledError):  # a second interrupt changes nothing
-                await uncancellable(self._all_settled(running))
+                await uncancellable(settle_all())
             if not isinstance(error, asyncio.CancelledError):
                 raise
             return "interrupted"
-
-    async def _all_settled(self, running: dict[asyncio.Task[TaskState], str]) -> None:
-        for each, name in running.items():
-            await asyncio.wait([each])
-            await self._settle(name, "interrupted" if each.cancelled() else each.result())
 
     async def _settle(self, name: str, state: TaskState) -> None:
         """Ends a task, and skips those that can never start now."""

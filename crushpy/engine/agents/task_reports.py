@@ -66,7 +66,7 @@ class TaskReports:
     """The reports of all tasks that succeeded. `format_report` gives a result in full or summarised."""
 
     def __init__(self, tasks: TaskListSpec, format_report: FormatReport) -> None:
-        self._tasks = tasks
+        self._tasks, self._names = tasks, [task.name for task in tasks.tasks]
         self._format_report = format_report
         self._done: dict[str, TaskOutcome] = {}
 
@@ -78,7 +78,8 @@ class TaskReports:
 
     async def prompt_for(self, spec: TaskSpec) -> str:
         """The task's prompt with the reports it needs, each in the form that it should receive."""
-        known = self._known_to(spec)
+        wanted = self._received_by(spec)
+        known = [self._done[name] for name in self._names if name in wanted and name in self._done]
         if not known:
             return spec.work.prompt
         most = MAX_EARLIER_CHARS if spec.needs is None else MAX_NEEDED_CHARS
@@ -106,14 +107,7 @@ class TaskReports:
         return _shown(await self._format_report(outcome.result, strategy), outcome, MAX_RESULT_CHARS)
 
     def _received_by(self, spec: TaskSpec) -> Sequence[str]:
-        names = [task.name for task in self._tasks.tasks]
-        return names[: names.index(spec.name)] if spec.needs is None else spec.needs
-
-    def _known_to(self, spec: TaskSpec) -> list[TaskOutcome]:
-        """In list order."""
-        wanted = self._received_by(spec)
-        names = [task.name for task in self._tasks.tasks]
-        return [self._done[name] for name in names if name in wanted and name in self._done]
+        return self._names[: self._names.index(spec.name)] if spec.needs is None else spec.needs
 
 
 def is_named(task: ListedTask) -> bool:

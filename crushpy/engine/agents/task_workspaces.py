@@ -92,14 +92,11 @@ class Worktrees:
         if below and not git_succeeds(self._cwd, "cat-file", "-e", f"HEAD:{below}"):
             raise UsageError(f"{why}the folder {below} is not in the last commit", way_out)
         for taken in (PREFIX, self._prefix):
-            if git_succeeds(self._cwd, "show-ref", "--verify", "--quiet", f"refs/heads/{taken}"):
+            if self._has_branch(taken):
                 raise UsageError(
                     f"{why}the branch {taken} is in the way of {self._prefix}/...",
                     f"Give it another name: git branch -m {taken} ...",
                 )
-        return self._warnings()
-
-    def _warnings(self) -> list[str]:
         said: list[str] = []
         commit = run_git(self._cwd, "rev-parse", "--short", "HEAD").strip()
         if run_git(self._cwd, "status", "--porcelain", filters=known_filters(self._cwd)):
@@ -174,14 +171,16 @@ class Worktrees:
 
     def _rename_earlier(self, branch: str) -> str:
         """Renames the branch of an earlier attempt: the name belongs to the last one."""
-        if not git_succeeds(self._cwd, "show-ref", "--verify", "--quiet", f"refs/heads/{branch}"):
+        if not self._has_branch(branch):
             return ""
-        free = (f"{branch}-attempt-{number}" for number in range(1, 1_000))
-        for name in free:
-            if not git_succeeds(self._cwd, "show-ref", "--verify", "--quiet", f"refs/heads/{name}"):
-                run_git(self._cwd, "branch", "-m", branch, name)
-                return name
-        return ""
+        number = 1
+        while self._has_branch(name := f"{branch}-attempt-{number}"):
+            number += 1
+        run_git(self._cwd, "branch", "-m", branch, name)
+        return name
+
+    def _has_branch(self, name: str) -> bool:
+        return git_succeeds(self._cwd, "show-ref", "--verify", "--quiet", f"refs/heads/{name}")
 
     # --- one process at a time -----------------------------------------------------------------------------
 
@@ -247,15 +246,14 @@ def _recover_folder(own: Path) -> Iterator[str]:
             yield f"The branch {left.branch} holds the changes of the interrupted task {tree.name}."
     for entry in own.iterdir():  # incomplete ones hold nothing
         if entry.name not in kept:
-            entry.unlink() if not entry.is_dir() or entry.is_symlink() else _remove_half_made(entry)
-
-
-def _remove_half_made(path: Path) -> None:
-    with suppress(GitFailed):
-        common = run_git(path, "rev-parse", "--path-format=absolute", "--git-common-dir").strip()
-        erase_folder(path)
-        run_git(Path(common), "worktree", "prune")
-    erase_folder(path)
+            if not entry.is_dir() or entry.is_symlink():
+                entry.unlink()
+                continue
+            with suppress(GitFailed):
+                common = run_git(entry, "rev-parse", "--path-format=absolute", "--git-common-dir").strip()
+                erase_folder(entry)
+                run_git(Path(common), "worktree", "prune")
+            erase_folder(entry)
 
 
 def _lock_of(own: Path) -> Path:

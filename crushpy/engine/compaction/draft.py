@@ -16,7 +16,7 @@ from crushpy.context.pins import CarriedPins
 from crushpy.context.plan import FRAME_TOKENS, Plan, TokenBudget, make_plan, plan_after, without_tail
 from crushpy.context.render import seed_text
 from crushpy.context.standing_rules import CarriedRules
-from crushpy.core.boundary import FactCount, carried_share, of_this_boundary, prose_share
+from crushpy.core.boundary import FactCount, carried_share, of_this_boundary
 from crushpy.core.events import BoundaryCommitted, Notice, ReviewDone, ReviewNeeded
 from crushpy.core.ids import new_id
 from crushpy.core.messages import Data, LoadedText, MessageOverride, Note, Seed, ToolResult
@@ -119,7 +119,7 @@ class BoundaryDraft(msgspec.Struct):
             cost=self.summary.usage.cost,
             coverage=self.facts,
             share=carried_share(self.facts),
-            prose_share=prose_share(self.facts),
+            prose_share=carried_share(self.facts, by_prose=True),
             problem=self.problem,
         )
 

@@ -160,7 +160,11 @@ class Gauge:
     def reading(self, request: Request, history: tuple[Message, ...]) -> Budget:
         """The budget by the figures at hand, without loading anything."""
         self._model = request.model
-        fixed, sums = self._counted_fixed(request), self._running_totals(history)
+        fixed = self._counted_fixed(request)
+        added = self._totals.advance(history, self.exact)
+        sums = self._totals.state
+        for message in added:
+            sums.append(sums[-1] + self._counted(message))
         self.calibration = self._calibrated(request.model, fixed, sums)
         last, covered = self._last
         sizes = Sizes(fixed, sums[-1], sums[-1] - sums[min(covered, len(history))], self.exact)
@@ -180,13 +184,6 @@ class Gauge:
         totals: dict[str, int] = {}
         for kind, counted in (*self._fixed_kinds[1], *self._kinds.state):
             totals[kind] = totals.get(kind, 0) + self.calibration.scale(counted)
-        return totals
-
-    def _running_totals(self, history: tuple[Message, ...]) -> list[int]:
-        added = self._totals.advance(history, self.exact)
-        totals = self._totals.state
-        for message in added:
-            totals.append(totals[-1] + self._counted(message))
         return totals
 
     def _calibrated(self, model: str, fixed: int, sums: Sequence[int]) -> Calibration:
@@ -216,16 +213,11 @@ class Gauge:
     def _most(self, request: Request, history: Sequence[Message]) -> int:
         """An upper bound of the tokens: the last report plus every byte since, or all bytes."""
         last, covered = self._last
-        since = sum(map(self._most_of, history[covered:]))
-        if last.total:
-            return last.total + since
-        return since + len(request.system.encode()) + len(to_json(request.tools))
-
-    def _most_of(self, message: Message) -> int:
-        """An upper bound for one message: its bytes, and its pictures by their own count."""
-        pictures = message.images
-        plain = len(to_json(message.parts)) - sum(len(image.data) for image in pictures)
-        return plain + sum(map(self._count_image, pictures))
+        since = last.total or len(request.system.encode()) + len(to_json(request.tools))
+        for message in history[covered:]:  # pictures by their own count
+            since += len(to_json(message.parts))
+            since += sum(self._count_image(image) - len(image.data) for image in message.images)
+        return since
 
 
 def _key(message: Message) -> tuple[str, int]:

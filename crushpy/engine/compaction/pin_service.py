@@ -116,13 +116,10 @@ class PinService:
         pins = self._views(contents)
         return PinList(pins, sum(pin.tokens for pin in pins), self._limit())
 
-    async def texts(self) -> list[str]:
-        return [pin.text for pin in await self._pins() if pin.kind == "text"]
-
     async def offer(self, call: ToolCall, proposed: Sequence[str]) -> None:
         """Asks the user once about each text that the agent proposes with `new_session`. Without a user
         nothing is pinned; the new session is opened in any case."""
-        known = self._decided.union(await self.texts())
+        known = self._decided.union(pin.text for pin in await self._pins())
         stripped = dict.fromkeys(one.strip() for one in proposed)
         texts = [text for text in stripped if text and text not in known]
         if not texts:
@@ -204,7 +201,9 @@ class PinService:
         if refused:
             return PinContent(pin, name, "", f"it may not be read now: {refused}")
         try:
-            return PinContent(pin, name, redact(_ends(_read(judged, name))))
+            text, half = _read(judged, name), MAX_FILE_CHARS // 2
+            text = text if len(text) <= MAX_FILE_CHARS else f"{text[:half]}\n{text[-half:]}"
+            return PinContent(pin, name, redact(text))
         except (FileNotFoundError, NotADirectoryError):
             return PinContent(pin, name, "", "this file is gone")
         except (ToolError, OSError, ValueError) as error:
@@ -245,8 +244,3 @@ def _read(path: str, shown: str) -> str:
     if file is None:
         raise ToolError(f"{shown} is a binary file: only text can be pinned.")
     return encodable(normalize(file.text))
-
-
-def _ends(text: str) -> str:
-    half = MAX_FILE_CHARS // 2
-    return text if len(text) <= MAX_FILE_CHARS else f"{text[:half]}\n{text[-half:]}"

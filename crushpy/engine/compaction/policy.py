@@ -157,8 +157,9 @@ class CompactionPolicy:
 
     async def _warn_fixed_part_too_large(self, state: WindowState, why: str) -> None:
         """Warns once in a conversation: what fills the window, and what to do about it."""
-        if not await self.breaker.first_warning():
+        if self._session.info.breaker.told:
             return
+        await self.breaker.update(told=True)
         budget, fixed = state.budget, state.fixed_tokens
         prompt, left = self._gauge.count(state.request.system), max(0, budget.window - fixed)
         self._emit(
@@ -185,17 +186,16 @@ class CompactionPolicy:
             return
         while self._overflow_attempts < MAX_OVERFLOW_ATTEMPTS:
             self._overflow_attempts += 1
-            if await self._shrink(self._overflow_attempts):
+            last = self._overflow_attempts == MAX_OVERFLOW_ATTEMPTS
+            options = BoundaryOptions("overflow", may_postpone=False, evidence_only=last, minimal_tail=last)
+            if self._overflow_attempts == 1:
+                smaller = await self._truncate_results()
+            else:
+                smaller = await self._builder.make_boundary(options, await self._view.counted())
+            if smaller:
                 return
         text = self._describe_overflow(self._view.now())
         raise ContextOverflow(text, OVERFLOW_HINT, limit=error.limit) from error
-
-    async def _shrink(self, attempt: int) -> bool:
-        if attempt == 1:
-            return await self._truncate_results()
-        last = attempt == MAX_OVERFLOW_ATTEMPTS
-        options = BoundaryOptions("overflow", may_postpone=False, evidence_only=last, minimal_tail=last)
-        return await self._builder.make_boundary(options, await self._view.counted())
 
     async def _truncate_results(self) -> bool:
         """Truncates the oldest large results until a quarter of the whole request is gone."""

@@ -242,8 +242,11 @@ class Replayer:
                 if edits := self._recording.edits.get(message.id):
                     self._history = tuple(apply_overrides(self._history, by_message(edits)))
                     self._gauge.reset()
-                elif message.role == "assistant":
-                    await self._after_reply(message)
+                elif message.role == "assistant" and (threshold := self._thresholds.in_force) is not None:
+                    budget = self._gauge.reading(self._request, self._history)
+                    await self._breaker.reported(budget.used, threshold * budget.window)
+                    if message.calls:
+                        self._is_prepared |= bool(self._thresholds.preparation(budget, 0, ""))
                 self._facts.append(facts)
                 self._number += 1
                 display = message.result.display if message.result else None
@@ -384,13 +387,6 @@ class Replayer:
         self._requests.append(RequestMade(asked, usage.cache_read_tokens, self._opens))
         self._opens = False
         self._gauge.add_report(usage if message.usage else None, len(self._history) + 1)
-
-    async def _after_reply(self, message: Message) -> None:
-        threshold, budget = self._thresholds.in_force, self._gauge.reading(self._request, self._history)
-        if threshold is not None:
-            await self._breaker.reported(budget.used, threshold * budget.window)
-            if message.calls:
-                self._is_prepared |= bool(self._thresholds.preparation(budget, 0, ""))
 
     def _replayed_usage(self, message: Message) -> Usage:
         """The recorded usage if the request is the recorded one; else scaled by the sizes of the two."""

@@ -258,31 +258,15 @@ class Thresholds:
             return max(threshold, compaction.fallback_threshold)
         return threshold
 
-    def prepare_from(self, added_share: float = 0.0) -> float | None:
-        """The share from which on the next boundary is prepared; None if preparation is off. `added_share`
-        of the window is expected to be added until the summary is written."""
-        if self.trigger == "fallback" or not self._settings().compaction.prepare:
-            return None
-        threshold = self.in_force
-        if threshold is None:
-            return None
-        by = PREPARE_BY_SHARE * threshold
-        return max(PREPARE_FROM_SHARE * threshold, min(by, threshold - added_share))
-
-    @property
-    def soft(self) -> float | None:
-        """The share from which on a natural moment counts; None if none does."""
-        compaction, threshold = self._settings().compaction, self.in_force
-        if not compaction.moments or threshold is None or self._session.held:
-            return None
-        return compaction.soft_threshold if threshold > compaction.soft_threshold else None
-
     def moment(
         self, budget: Budget, history: Sequence[Message], before: Iterable[Todo], now: Iterable[Todo]
     ) -> str:
         """The natural moment that the history ends with, if the window is full enough for one."""
-        soft = self.soft
-        return moment_at(history, before, now) if soft is not None and budget.reaches(soft) else ""
+        compaction, threshold = self._settings().compaction, self.in_force
+        counts = compaction.moments and threshold is not None and threshold > compaction.soft_threshold
+        if not counts or self._session.held or not budget.reaches(compaction.soft_threshold):
+            return ""
+        return moment_at(history, before, now)
 
     def next_step(
         self, budget: Budget, moment: str, *, cannot_help: Callable[[], bool], is_ready: Callable[[], bool]
@@ -297,8 +281,12 @@ class Thresholds:
 
     def preparation(self, budget: Budget, expected: float, moment: str) -> Literal["", "early", "due"]:
         """Whether to begin a preparation, if `expected` tokens are added while the summary is written."""
-        latest, start = self.prepare_from(), self.prepare_from(expected / budget.window)
-        if latest is None or start is None or not (moment or budget.reaches(start)):
+        threshold = self.in_force
+        if self.trigger == "fallback" or not self._settings().compaction.prepare or threshold is None:
+            return ""
+        latest = PREPARE_BY_SHARE * threshold
+        start = max(PREPARE_FROM_SHARE * threshold, min(latest, threshold - expected / budget.window))
+        if not (moment or budget.reaches(start)):
             return ""
         return "due" if moment or budget.reaches(latest) else "early"
 
@@ -355,7 +343,7 @@ class CircuitBreaker:
             return False
         in_vain = state.in_vain + 1 if used >= limit else 0
         stops = in_vain >= MAX_FUTILE_BOUNDARIES
-        await self._set(in_vain=in_vain, unjudged=False, stopped_at=used if stops else None)
+        await self.update(in_vain=in_vain, unjudged=False, stopped_at=used if stops else None)
         return stops
 
     def postponed(self) -> None:
@@ -363,7 +351,7 @@ class CircuitBreaker:
 
     async def rearm(self) -> None:
         """Allows boundaries again, after growth or on the user's request."""
-        await self._set(in_vain=0, stopped_at=None)
+        await self.update(in_vain=0, stopped_at=None)
 
     async def reset(self) -> None:
         """Forgets everything: the model or the history changed."""
@@ -375,12 +363,5 @@ class CircuitBreaker:
             await self.rearm()
         return self._state.stopped_at is not None or time.monotonic() < self._not_before
 
-    async def first_warning(self) -> bool:
-        """True once in a conversation: the warning about the fixed part is shown once."""
-        if self._state.told:
-            return False
-        await self._set(told=True)
-        return True
-
-    async def _set(self, **changes: object) -> None:
+    async def update(self, **changes: object) -> None:
         await self._session.set_breaker(msgspec.structs.replace(self._state, **changes))

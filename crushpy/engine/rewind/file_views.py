@@ -60,7 +60,8 @@ def _view(
     """`now`: the old state is on disk, otherwise the new one."""
     shown = shown_path(path, workspace)
     action = _action(old, new)
-    if not _is_text_change(old, new):
+    kinds = {old.kind, new.kind}
+    if "file" not in kinds or not kinds <= {"file", "missing"} or old.hash == new.hash:
         return FileView(shown, action, note=_note(old, new))
     before = _content(path, old, snapshotter, there=now)
     after = _content(path, new, snapshotter, there=not now)
@@ -85,11 +86,6 @@ def _content(path: str, state: FileState, snapshotter: FileSnapshotter, *, there
         if content is not None and hash_of(content) != state.hash:
             return None
     return content
-
-
-def _is_text_change(old: FileState, new: FileState) -> bool:
-    kinds = {old.kind, new.kind}
-    return "file" in kinds and kinds <= {"file", "missing"} and old.hash != new.hash
 
 
 def _action(old: FileState, new: FileState) -> str:

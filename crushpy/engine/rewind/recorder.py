@@ -240,7 +240,7 @@ class ChangeRecorder:
             time.time(),
         )
         try:
-            await in_thread(self._files.command_begins, command)
+            await in_thread(self._files.keep_index, command)
         except OSError as error:
             self._tell(f"If crushpy is killed now, the changes of this command cannot be undone: {error}")
         if self._beating is None:

@@ -36,6 +36,7 @@ class UndoFiles:
         self.folder = folder
         self.workspace = workspace.resolve()
         self._settings = settings
+        self.records_commands = settings.shell != "off"
         self._looking = threading.Lock()
         self._snapshotter: FileSnapshotter | None = None
         self._index: WorkspaceIndex | None = None
@@ -52,11 +53,6 @@ class UndoFiles:
         """Also records what commands change in this folder."""
         if folder not in [self.workspace, *(one.workspace for one in self._added)]:
             self._added.append(self.elsewhere(str(folder)))
-
-    @property
-    def records_commands(self) -> bool:
-        """Whether changes by commands are recorded."""
-        return self._settings.shell != "off"
 
     @property
     def snapshotter(self) -> FileSnapshotter:
@@ -138,8 +134,7 @@ class UndoFiles:
     def _opened_index(self) -> WorkspaceIndex:
         if self._index is None:
             self._index = self._made_index()
-            self._index.take(self.index_file.read().values())
-            self._index.drop_lost()
+            self._index.take(self.index_file.read().values(), only_kept=True)
             self.running.sweep()
             if self._stopped:
                 self._index.stop()
@@ -171,11 +166,14 @@ class UndoFiles:
     def running(self) -> RunningCommands:
         return RunningCommands(self.folder / RUNNING, self._name)
 
-    def command_begins(self, command: RunningCommand) -> None:
-        """Stores what is needed to find its changes if crushpy is killed. Raises OSError."""
+    def keep_index(self, command: RunningCommand | None = None) -> None:
+        """Stores what is needed to find the changes of `command` if crushpy is killed; without one, the index
+        after its changes were recorded. Raises OSError."""
         with self._looking:
-            self._keep_index()
-            self.running.write(command)
+            if command is not None or self._holds_index:
+                self._keep_index()
+            if command is not None:
+                self.running.write(command)
 
     def changes_of(self, left: InterruptedCommand) -> list[Noticed]:
         """Changes since before a command whose crushpy process is gone. Raises TooManyFiles, OSError."""
@@ -188,12 +186,6 @@ class UndoFiles:
 
     def _own_index(self) -> IndexFile:
         return IndexFile(self.running.index, str(self.workspace))
-
-    def keep_index(self) -> None:
-        """Stores the index, whose changes are recorded now. Raises OSError."""
-        with self._looking:
-            if self._holds_index:
-                self._keep_index()
 
     def _keep_index(self) -> None:
         if self._index is None:
@@ -224,7 +216,12 @@ async def forget_contents(store: Store, folder: Path, hashes: set[str], folders:
     for cwd in folders:
         if await store.sessions.find_latest(cwd) is None:
             hashes = hashes | await in_thread(_remove_index, folder, cwd)
-    last, needed = 0, await in_thread(_of_indexes, folder)
+
+    def of_indexes() -> set[str]:
+        files = (file for name in (WORKSPACES, RUNNING) for file in (folder / name).glob("*.index"))
+        return _kept(state for file in files for _, _, state in IndexFile(file, "").read().values())
+
+    last, needed = 0, await in_thread(of_indexes)
     while hashes:
         last, states = await store.file_changes.load_states(last)
         if not last:
@@ -240,12 +237,6 @@ def _remove_index(folder: Path, cwd: str) -> set[str]:
     found = _kept(state for _, _, state in index.read().values())
     index.remove()
     return found
-
-
-def _of_indexes(folder: Path) -> set[str]:
-    """What the stored indexes refer to."""
-    files = (file for name in (WORKSPACES, RUNNING) for file in (folder / name).glob("*.index"))
-    return _kept(state for file in files for _, _, state in IndexFile(file, "").read().values())
 
 
 def _kept(states: Iterable[FileState | None]) -> set[str]:

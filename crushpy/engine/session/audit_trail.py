@@ -5,7 +5,6 @@ from typing import Any
 from crushpy.core.errors import CrushpyError
 from crushpy.engine.approvals import Ruling
 from crushpy.engine.turn.call_observer import ObservedCall
-from crushpy.permissions.decision import Decision
 from crushpy.security.redact import Redactor
 from crushpy.security.sanitize import map_texts
 from crushpy.storage.records import AuditEntry, DatabaseLost, StorageError
@@ -38,7 +37,11 @@ class AuditTrail:
             "by": decision.by,
             "user": login_name(),
             "reason": decision.reason,
-            "parts": [_part(part) for part in ruling.decision.parts[:STORED_PARTS]],
+            "parts": [
+                {"verdict": part.verdict, "reason": part.reason}
+                | ({"about": part.about} if part.about else {})
+                for part in ruling.decision.parts[:STORED_PARTS]
+            ],
             "mode": decision.mode,
         }
         told = ("answer", "covers", "words", "sandbox")
@@ -62,8 +65,3 @@ class AuditTrail:
                 f"{watched.call.name} was not run: the decision could not be recorded. {error.message}",
                 error.hint,
             ) from error
-
-
-def _part(part: Decision) -> dict[str, Any]:
-    said: dict[str, Any] = {"verdict": part.verdict, "reason": part.reason}
-    return said | ({"about": part.about} if part.about else {})

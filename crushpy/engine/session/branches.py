@@ -27,17 +27,6 @@ MAX_CHANGED_PATHS = 50
 """Files named in the note about an undone boundary."""
 
 
-class _ForkPoint(Data, frozen=True):
-    """Where a branch starts, and with what."""
-
-    parent: SessionInfo
-    """The session that holds the last message."""
-    viewed: LoadedSession
-    """The session whose view of the history the branch inherits, with its edits."""
-    history: tuple[Message, ...]
-    before: Usage
-
-
 async def fork_session(
     store: Store, source: SessionInfo, at: str = "", *, before: bool = False, fork_id: str = ""
 ) -> LoadedSession:
@@ -46,32 +35,35 @@ async def fork_session(
     With `at`, a message id or a unique prefix, it holds everything up to that message and its results, or
     everything `before` it. The message may be one of `source` or of the sessions before it.
     """
-    point = await (_at_message(store, source, at, before=before) if at else _at_end(store, source))
+    if at:
+        parent, viewed, history, used = await _at_message(store, source, at, before=before)
+    else:
+        parent, viewed = source, await load_session(store, source, read_only=True)
+        history, used = viewed.history, viewed.before + source.usage
     now = time.time()
     info = msgspec.structs.replace(
         child_of(source, now),
         id=fork_id or new_id(),
-        parent_id=point.parent.id,
+        parent_id=parent.id,
         kind=FORK,
-        generation=point.viewed.info.generation,
-        system=point.viewed.info.system,
+        generation=viewed.info.generation,
+        system=viewed.info.system,
     )
-    tail = tuple(message.id for message in point.history)
-    overrides = tuple(override for override in point.viewed.overrides if override.message_id in set(tail))
-    boundary = StoredBoundary(new_id(), point.parent.id, info.id, "fork", created_at=now, tail=tail)
+    tail = tuple(message.id for message in history)
+    overrides = tuple(override for override in viewed.overrides if override.message_id in set(tail))
+    boundary = StoredBoundary(new_id(), parent.id, info.id, "fork", created_at=now, tail=tail)
     await store.boundaries.add(boundary, info, None, overrides=overrides)
-    notes = tuple(note for note in point.viewed.notes if note.after in set(tail))
+    notes = tuple(note for note in viewed.notes if note.after in set(tail))
     branches = await load_open_branches(store, info, await store.sessions.load_conversation(info.root_id))
-    loaded = LoadedSession(info, point.history, overrides, inherited=len(tail), before=point.before)
+    loaded = LoadedSession(info, history, overrides, inherited=len(tail), before=used)
     return msgspec.structs.replace(loaded, notes=notes, branches=branches)
 
 
-async def _at_end(store: Store, source: SessionInfo) -> _ForkPoint:
-    loaded = await load_session(store, source, read_only=True)
-    return _ForkPoint(source, loaded, loaded.history, loaded.before + source.usage)
-
-
-async def _at_message(store: Store, source: SessionInfo, at: str, *, before: bool) -> _ForkPoint:
+async def _at_message(
+    store: Store, source: SessionInfo, at: str, *, before: bool
+) -> tuple[SessionInfo, LoadedSession, tuple[Message, ...], Usage]:
+    """The session that holds the message, the one whose view of the history the fork inherits, with its
+    edits, that history, and what was used until then."""
     place = await store.messages.find(at, within=source.id)
     lineage = await store.sessions.load_lineage(source.id)
     owner = next(number for number, one in enumerate(lineage) if one.id == place.session_id)
@@ -87,7 +79,7 @@ async def _at_message(store: Store, source: SessionInfo, at: str, *, before: boo
         history = loaded.history[: loaded.inherited]
     tasks = await store.usage.sum_tasks(source.root_id)
     used = sum((one.usage for one in lineage[: owner + 1]), tasks)
-    return _ForkPoint(lineage[owner], loaded, history, used)
+    return lineage[owner], loaded, history, used
 
 
 def _up_to(loaded: LoadedSession, message_id: str, *, before: bool) -> tuple[Message, ...]:
@@ -218,7 +210,10 @@ def arrange_tree(
         parent = session.parent_id if session.parent_id in found else ""
         relation: Relation = "first"
         if parent:
-            relation = _relation(session, boundary)
+            undone = boundary is not None and boundary.undone_at is not None
+            kinds: dict[str, Relation] = {"task": "task", BRANCH: BRANCH, FORK: FORK}
+            relation = kinds.get(session.kind, "continues")
+            relation = "undone" if undone and relation != "task" else relation
         under = found[parent].under if parent and relation == "continues" else parent or ""
         found[session.id] = Branch(session, boundary, relation, under, session.id == tip)
 
@@ -230,11 +225,3 @@ def arrange_tree(
                 place(session)
                 waiting += reversed(children.get(session.id, []))
     return list(found.values())
-
-
-def _relation(session: SessionInfo, boundary: StoredBoundary | None) -> Relation:
-    if session.kind == "task":
-        return "task"
-    if boundary is not None and boundary.undone_at is not None:
-        return "undone"
-    return BRANCH if session.kind == BRANCH else FORK if session.kind == FORK else "continues"

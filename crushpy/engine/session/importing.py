@@ -144,8 +144,10 @@ class _Reading:
         self._unmapped = Unmapped()
         self._title = ""
         self._moment = began
+        self._sizes: dict[str, int] = {}
+        """Estimated tokens of each message in the current session."""
         self._reported = 0
-        """Tokens that the last reply of the current session reported."""
+        """Tokens that the last reply in it reported."""
         for item in normalised(self._tracked(found.read(self._unmapped)), self._unmapped):
             if isinstance(item, ImportedBoundary):
                 self._open_session(item)
@@ -170,6 +172,7 @@ class _Reading:
         if not message.created_at:
             message = msgspec.structs.replace(message, created_at=self._moment)
         self._moment = message.created_at
+        self._sizes[message.id] = sum(len(getattr(part, "text", "")) for part in message.parts) // 4
         current = self._sessions[-1]
         current.messages.append(message)
         if message.usage is not None:
@@ -183,6 +186,8 @@ class _Reading:
         moment, parent = item.created_at or self._moment, self._sessions[-1].info
         child = child_of(parent, moment)
         seed = Message(new_id(), "user", (Seed(item.summary, ""),), moment)
+        before, self._reported = self._reported or sum(self._sizes.values()), 0
+        self._sizes = {name: self._sizes.get(name, 0) for name in item.tail} | {"": len(item.summary) // 4}
         boundary = StoredBoundary(
             id=new_id(),
             parent_id=parent.id,
@@ -191,9 +196,9 @@ class _Reading:
             created_at=moment,
             tail=item.tail,
             summary_source="imported",
-            tokens_before=item.tokens_before or self._reported,
+            tokens_before=item.tokens_before or before,
+            tokens_after=sum(self._sizes.values()),
         )
-        self._reported = 0
         self._sessions.append(ImportedSession(child, boundary, [seed]))
 
     def conversation(self) -> ImportedConversation:

@@ -15,10 +15,12 @@ async def recall(
     store: Store, session_id: str, in_view: Callable[[], Collection[str]], query: str, message_id: str
 ) -> str:
     """Text for the model. Messages of the current request are not repeated."""
-    if message_id:
-        return await _one(store, session_id, message_id)
     shown = in_view()
     try:
+        if message_id:
+            text = message_text(await store.messages.get(message_id, within=session_id))
+            more = f"\n[... {len(text) - MAX_CHARS} chars more; recall(query=...) finds places in them]"
+            return text[:MAX_CHARS] + (more if len(text) > MAX_CHARS else "")
         # Paths below the working directory are relative, as the model mostly writes them.
         here = (await store.sessions.find(session_id)).cwd.rstrip("/")
         words = query.replace(f"{here}/", "") or query if here else query
@@ -33,15 +35,3 @@ async def recall(
         f"[{hit.role} {hit.message_id}, session {hit.session_id}]\n{own_words(hit.snippet)}" for hit in fresh
     ]
     return "\n\n".join(blocks) + "\n\nread one whole with recall(message_id=...)"
-
-
-async def _one(store: Store, session_id: str, message_id: str) -> str:
-    try:
-        message = await store.messages.get(message_id, within=session_id)
-    except UsageError as error:
-        return str(error)
-    text = message_text(message)
-    if len(text) <= MAX_CHARS:
-        return text
-    more = f"[... {len(text) - MAX_CHARS} chars more; recall(query=...) finds places in them]"
-    return f"{text[:MAX_CHARS]}\n{more}"

@@ -16,9 +16,6 @@ class ModeNotes:
         self._approvals = scope.services.approvals
         self._task = bool(scope.task)
         self._find_new_skills = scope.services.workspace.new_skills
-        self._read: list[Message] | None = None
-        self._read_to = 0
-        self._planning = False
 
     def with_prompt(self, prompt: Message) -> Message:
         """The prompt, preceded by the notes that are due."""
@@ -52,19 +49,12 @@ class ModeNotes:
 
     def _due_note(self) -> Note | None:
         planning = self._approvals.mode == "plan"
-        if planning == self._believes_planning():
+        notes = (part for one in reversed(self._session.history) for part in one.parts)
+        told = (
+            part.about for part in notes if isinstance(part, Note) and part.about in ("plan", "plan_over")
+        )
+        if planning == (next(told, "") == "plan"):
             return None
         if planning:
             return Note(self._templates.render("plan", task=self._task).strip(), about="plan")
         return Note(self._templates.render("plan_over").strip(), about="plan_over")
-
-    def _believes_planning(self) -> bool:
-        history = self._session.history
-        if history is not self._read:  # a history only grows; a boundary replaces it
-            self._read, self._read_to, self._planning = history, 0, False
-        for message in history[self._read_to :]:
-            for part in message.parts:
-                if isinstance(part, Note) and part.about in ("plan", "plan_over"):
-                    self._planning = part.about == "plan"
-        self._read_to = len(history)
-        return self._planning

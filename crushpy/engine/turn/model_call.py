@@ -209,7 +209,9 @@ class ModelCall:
                 await self._wait_until_sent(stream, draft, self._send_timeout_s)
             elif self._provider.slow_to_begin:
                 with ProgressReporter(self._emit, LOADING):
-                    await self._read_first(stream, draft)
+                    async for piece in stream:
+                        await self._handle(draft, piece)
+                        break
             async for piece in stream:
                 await self._handle(draft, piece)
                 if draft.meter.full:
@@ -220,11 +222,6 @@ class ModelCall:
             close = getattr(stream, "aclose", None)
             if close is not None:
                 await close()
-
-    async def _read_first(self, stream: AsyncIterator[Piece], draft: Draft) -> None:
-        async for piece in stream:
-            await self._handle(draft, piece)
-            return
 
     async def _handle(self, draft: Draft, piece: Piece) -> None:
         if isinstance(piece, Sent):

@@ -153,7 +153,10 @@ class McpHub:
 
         def heard(report: McpReport) -> None:
             if report.kind == "progress":
-                context.emit(f"{_progress_line(report.data)}\n")
+                done, total = f"{report.data.get('progress', 0):g}", report.data.get("total")
+                done += f" of {total:g}" if total else ""
+                line = one_line(f"{done} {report.data.get('message') or ''}".strip())[:200]
+                context.emit(f"{line}\n")
             elif report.kind == "elicit":
                 spawn(self._answer(one, report.data))
 
@@ -411,12 +414,6 @@ def read_consents(file: Path) -> frozenset[str]:
 
 def add_consent(file: Path, digest: str) -> None:
     update_stored(file, list[str], lambda known: sorted({*known, digest}))
-
-
-def _progress_line(data: Json) -> str:
-    total = data.get("total")
-    done = f"{data.get('progress', 0):g}" + (f" of {total:g}" if total else "")
-    return one_line(f"{done} {data.get('message') or ''}".strip())[:200]
 
 
 def to_outcome(server: str, data: Json, context: ToolContext) -> Outcome:
