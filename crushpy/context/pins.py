@@ -46,13 +46,17 @@ def carry_pins(contents: Sequence[PinContent], limit: int, count: Count) -> Carr
     """The pins within `limit` tokens. If they do not fit, files are shortened first, then texts."""
     facts = tuple("" if content.problem else content.text for content in contents)
     warnings = [f"Pin {one.pin.number} ({one.name}): {one.problem}." for one in contents if one.problem]
-    text = pins_text(contents)
-    shown = contents
-    room = limit
-    while count(text) > limit and room > 0:
-        shown = _fitted(contents, room, count)
-        text = pins_text(shown)
-        room -= max(1, count(text) - limit)
+    text, shown = pins_text(contents), contents
+    sizes = [count(one.text) for one in contents]
+    for kinds, least in ((("file",), MIN_FILE_TOKENS), (("file", "text", "message"), 0)):
+        longest = min(limit, max(sizes, default=0))
+        while count(text) > limit and longest > least:
+            longest = longest * 9 // 10
+            shown = [
+                _shortened(one, longest, size, count) if one.pin.kind in kinds and size > longest else one
+                for one, size in zip(contents, sizes, strict=True)
+            ]
+            text = pins_text(shown)
     for before, after in zip(contents, shown, strict=True):
         if before.text != after.text:
             name = f" ({before.name})" if before.name else ""
@@ -66,33 +70,10 @@ def carry_pins(contents: Sequence[PinContent], limit: int, count: Count) -> Carr
     return CarriedPins(text, facts, tuple(warnings))
 
 
-def _fitted(contents: Sequence[PinContent], room: int, count: Count) -> list[PinContent]:
-    """Each with as much of its text as `room` tokens hold; texts and messages in full if possible."""
-    room -= count(pins_text([PinContent(one.pin, one.name, "", one.problem) for one in contents]))
-    sizes = [count(content.text) for content in contents]
-    files = [at for at, content in enumerate(contents) if content.pin.kind == "file"]
-    words = sum(size for at, size in enumerate(sizes) if at not in files)
-    among = files if words + MIN_FILE_TOKENS * len(files) <= room else range(len(sizes))
-    left = room - words if among is files else room
-    level = _level([sizes[at] for at in among], max(0, left))
-    return [
-        _shortened(content, level, count) if at in among and sizes[at] > level else content
-        for at, content in enumerate(contents)
-    ]
-
-
-def _level(sizes: Sequence[int], room: int) -> int:
-    """The largest size limit under which all of them fit into `room`."""
-    rest = sorted(sizes)
-    while rest and rest[0] <= room // len(rest):
-        room -= rest.pop(0)
-    return room // len(rest) if rest else max(sizes, default=0)
-
-
-def _shortened(content: PinContent, limit: int, count: Count) -> PinContent:
+def _shortened(content: PinContent, limit: int, size: int, count: Count) -> PinContent:
     text = content.text
     where = f"view {content.name}" if content.pin.kind == "file" else f"recall {content.pin.source}".strip()
-    keep = len(text) * limit // max(1, count(text))
+    keep = len(text) * limit // size
     while True:
         head = keep * 2 // 3
         tail = keep - head

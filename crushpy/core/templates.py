@@ -104,12 +104,6 @@ class Templates:
             if path.exists() or layer == "shipped":
                 yield layer, path
 
-    def _note(self, path: Path, problem: TemplateProblem) -> None:
-        known = self.problems.get(str(path))
-        self.problems[str(path)] = problem
-        if known is None or known.message != problem.message:
-            self._on_problem(problem)
-
     def _first_usable(self, name: str, use: Callable[[str, Path], T]) -> T:
         """What `use` makes of the best template. A broken one is skipped and recorded in `problems`."""
         for layer, path in self.candidates(name):
@@ -118,7 +112,10 @@ class Templates:
             except TemplateProblem as problem:
                 if layer == "shipped":
                     raise
-                self._note(path, problem)
+                known = self.problems.get(str(path))
+                self.problems[str(path)] = problem
+                if known is None or known.message != problem.message:
+                    self._on_problem(problem)
         raise TemplateProblem(f"There is no template named {name}.")
 
     def find(self, name: str) -> Template:

@@ -134,16 +134,6 @@ class Approvals:
         self.ending = BY_ESC
         """How an unanswered question ends."""
 
-    @property
-    def sandbox(self) -> str:
-        """The sandbox that every command runs in; empty if there is none."""
-        return self._guard.sandbox
-
-    @property
-    def why_no_sandbox(self) -> str:
-        """Why there is no sandbox although one is wanted; else empty."""
-        return self._guard.why_not
-
     def answer(self, call_id: str, answer: Answer) -> bool:
         """Answers a pending approval; False if there is none of that id."""
         waiting = self._waiting.get(call_id)
@@ -153,7 +143,8 @@ class Approvals:
         return True
 
     @cached_property
-    def _guard(self) -> ExecutionContext:
+    def guard(self) -> ExecutionContext:
+        """The sandbox that every command runs in, or why there is none."""
         return self._options.find_guard()
 
     def warm_up(self) -> None:
@@ -168,7 +159,7 @@ class Approvals:
     def judge(self, accesses: tuple[Access, ...], workspace: Path | None = None) -> Decision:
         """`workspace`: where the call works, if not in the conversation's folder."""
         where = workspace or self._workspace
-        return decide(accesses, self._in_force(), where, yolo=self.yolo, guard=self._guard)
+        return decide(accesses, self._in_force(), where, yolo=self.yolo, guard=self.guard)
 
     def left_out(
         self, tool: str, place: Path, real: Path, workspace: Path | None = None
@@ -285,7 +276,7 @@ class Approvals:
         from crushpy.permissions.describe_call import describe_call, question_title
 
         where = workspace or self._workspace
-        choices = choices_for(decision, accesses, self._in_force(), where, self._guard)
+        choices = choices_for(decision, accesses, self._in_force(), where, self.guard)
         later = [(other, of) for other, of in batch.waiting() if self.judge(of, workspace).verdict == "ask"]
         plain = self._is_plain(accesses, workspace)
         same_tool = [(other, of) for other, of in later if plain and other.name == call.name]
@@ -361,7 +352,7 @@ class Approvals:
 
     def _reason(self, decision: Decision, accesses: tuple[Access, ...]) -> str:
         """Adds what the sandbox lacks to a question about a command, and to the first that there is none."""
-        guard = self._guard
+        guard = self.guard
         if all(access.kind != "command" for access in accesses):
             return decision.reason
         if guard.missing:

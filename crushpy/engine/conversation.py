@@ -30,6 +30,7 @@ from crushpy.engine.session.session import OpenBranch, user_message
 from crushpy.engine.side_calls import answer_aside, suggest_title
 from crushpy.engine.turn.limits import Spent
 from crushpy.engine.turn.turn import TurnStatus
+from crushpy.permissions.decision import ExecutionContext
 from crushpy.settings.schema import Settings
 from crushpy.storage.records import ConversationEntry, SessionInfo, StorageError
 from crushpy.tools.shell.jobs import RunningJob
@@ -450,14 +451,9 @@ class Conversation:
         await self._workspace.jobs.get(job_id).kill()
 
     @property
-    def sandbox(self) -> str:
-        """The sandbox that commands run in; empty if there is none."""
-        return self._approvals.sandbox
-
-    @property
-    def why_no_sandbox(self) -> str:
-        """Why commands run without a sandbox although one is wanted; else empty."""
-        return self._approvals.why_no_sandbox
+    def guard(self) -> ExecutionContext:
+        """The sandbox that every command runs in, or why there is none. The first access takes time."""
+        return self._approvals.guard
 
     async def reacquire_lease(self) -> None:
         """Takes the lease again, after another conversation of this process released it."""

@@ -41,18 +41,12 @@ class EventBus:
 
     def emit_now(self, notice: Notice) -> None:
         """Emits a notice even while the first prompt is not committed yet."""
-        if self._joined:
-            self._dispatch(notice)
-        else:
-            self._held_back.append(notice)
+        self(notice, now=True)
 
-    def __call__(self, event: Event) -> None:
-        if isinstance(event, Notice) and not (self._opened and self._joined):
+    def __call__(self, event: Event, *, now: bool = False) -> None:
+        if isinstance(event, Notice) and not (self._joined and (now or self._opened)):
             self._held_back.append(event)
             return
-        self._dispatch(event)
-
-    def _dispatch(self, event: Event) -> None:
         self.record(event)
         for listener in tuple(self._listeners):
             listener(event)

@@ -26,13 +26,9 @@ def listing_text(skills: Sequence[Extension], window: int) -> str:
     def size(texts: Sequence[str]) -> int:
         return sum(len(text.encode()) + 1 for text in texts)
 
-    low, high = 0, max((len(one.description) for one in skills), default=0)
-    if size(lines(high)) <= room:
-        return "\n".join(lines(high))
-    while low < high:  # the longest descriptions with which all fit
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if size(lines(middle)) <= room else (low, middle - 1)
-    shown = lines(low)
+    longest = max((len(one.description) for one in skills), default=0)
+    while size(shown := lines(longest)) > room and longest > 0:
+        longest = longest * 19 // 20
     while shown and size(shown) > room:
         shown.pop()
     left_out = len(skills) - len(shown)

@@ -98,8 +98,8 @@ class Greeter:
         """Opens storage, so it runs in the background: a prompt sent at once goes first."""
         await asyncio.sleep(LAST_CONVERSATION_DELAY_S)
         last = await describe_last(conversation)
-        why_not = await asyncio.to_thread(lambda: conversation.why_no_sandbox)
-        sandbox = f"none, commands ask: {why_not}" if why_not else conversation.sandbox
+        why_not = await asyncio.to_thread(lambda: conversation.guard.why_not)
+        sandbox = f"none, commands ask: {why_not}" if why_not else conversation.guard.sandbox
         if self._greeting is not None:
             self._greeting = msgspec.structs.replace(self._greeting, last=last, sandbox=sandbox)
             self.fit_card()

@@ -121,7 +121,7 @@ class StatusPresenter:
 
     async def _check_sandbox(self, conversation: "Conversation") -> None:
         """The first check starts a process, so it runs in a thread."""
-        why_not = await asyncio.to_thread(lambda: conversation.why_no_sandbox)
+        why_not = await asyncio.to_thread(lambda: conversation.guard.why_not)
         if self._conversation is conversation:
             self.set(unconfined=bool(why_not))
 

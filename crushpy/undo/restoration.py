@@ -39,10 +39,6 @@ class RestorationPlan(Data, frozen=True):
     steps: tuple[Step, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
 
-    @property
-    def nothing(self) -> bool:
-        return not self.steps and not self.conflicts
-
     def only(self, wanted: Callable[[str], bool]) -> "RestorationPlan":
         """The same for some of the paths."""
         return RestorationPlan(

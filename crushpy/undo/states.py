@@ -61,10 +61,6 @@ class RecordedChange(Data, frozen=True):
     """The machine's name for display."""
     created_at: float = 0.0
 
-    @property
-    def restores(self) -> bool:
-        return self.source in RESTORATIONS
-
 
 RESTORATIONS = ("undo", "redo", "rewind")
 

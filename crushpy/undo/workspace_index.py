@@ -165,7 +165,7 @@ class WorkspaceIndex:
         self._folders: dict[str, _Folder] = {}
         self._copied = 0
         """Bytes of copies that the current index needs."""
-        self._unsaved: set[str] = set()
+        self.unsaved: set[str] = set()
         """Paths that changed in the index since the last `unsaved_rows`."""
         self._stopping = False
         self.ready = False
@@ -196,11 +196,6 @@ class WorkspaceIndex:
             self._set_entry(path, None)
         elif path in self._entries or self.ready:
             self._set_entry(path, _Entry(None, state))
-
-    @property
-    def fresh(self) -> bool:
-        """True if `unsaved_rows` has something to return."""
-        return bool(self._unsaved)
 
     def stop(self) -> None:
         """Stops the scan of another thread, and every later one."""
@@ -330,7 +325,7 @@ class WorkspaceIndex:
         if entry is not None:
             self._entries[path] = entry
             self._copied += entry.copied
-        self._unsaved.add(path)
+        self.unsaved.add(path)
 
     # --- stored between processes ------------------------------------------------------------------------
 
@@ -339,19 +334,19 @@ class WorkspaceIndex:
         for path, signature, state in rows:
             if state is not None and not (only_kept and self._snapshotter.has_lost(state)):
                 self._set_entry(os.fsdecode(path), _Entry(signature, state))
-        self._unsaved.clear()
+        self.unsaved.clear()
 
     def rows(self) -> list[IndexRow]:
-        self._unsaved.clear()
+        self.unsaved.clear()
         return [(os.fsencode(path), one.signature, one.state) for path, one in self._entries.items()]
 
     def unsaved_rows(self) -> list[IndexRow]:
         """The rows that changed since the last call of this or of `rows`."""
         found: list[IndexRow] = []
-        for path in self._unsaved:
+        for path in self.unsaved:
             signature, state = self._entries.get(path) or (None, None)
             found.append((os.fsencode(path), signature, state))
-        self._unsaved.clear()
+        self.unsaved.clear()
         return found
 
 

@@ -71,6 +71,7 @@ class TaskListRun:
         self._subagents, self._open_workspace = runtime.subagents, runtime.open_workspace
         self._summary = runtime.run_summary
         self._session, self._store, self._emit = scope.session, scope.services.store, scope.emit
+        self._root = scope.session.info.root_id
         self._trees = Worktrees(runtime.worktrees, self._root, scope.services.workspace.cwd)
         self._git_lock = asyncio.Lock()
         """One git process at a time writes to the repository."""
@@ -118,10 +119,6 @@ class TaskListRun:
             if spec.worktree and task.state != "done":
                 return await in_thread(self._trees.check, f"task {task.number} ({task.name})")
         return []
-
-    @property
-    def _root(self) -> str:
-        return self._session.info.root_id
 
     async def _work_through(
         self,
@@ -176,7 +173,7 @@ class TaskListRun:
                 if task.state == "done" and task.name not in noted:
                     noted.add(task.name)
                     await add_reports(self._store, self._reports, self._specs, [task])
-                    outcome = self._reports.outcome(task.name)
+                    outcome = self._reports.done[task.name]
                     await self._note_report(outcome)
                     report = MessageCommitted(outcome.result.id, (outcome.result.raw,), "")
                     self._emit(TaskEvent(task.name, report))
@@ -309,7 +306,7 @@ class TaskListRun:
         monitor.update(result_id=task.result.id)
         await self._store_state(spec.name, state="done")
         outcome = TaskOutcome(spec, monitor.task, task.result)
-        self._reports.add(outcome)
+        self._reports.done[spec.name] = outcome
         await self._note_report(outcome)
         return "done"
 
@@ -350,7 +347,7 @@ async def add_reports(
     results = await store.tasks.load_results([task.result_id for task in tasks if task.state == "done"])
     done = [task for task in tasks if task.state == "done" and task.result_id in results]
     for task in done:
-        reports.add(TaskOutcome(specs[task.name], task, results[task.result_id]))
+        reports.done[task.name] = TaskOutcome(specs[task.name], task, results[task.result_id])
     return [task.name for task in done]
 
 

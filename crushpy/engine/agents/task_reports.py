@@ -68,18 +68,12 @@ class TaskReports:
     def __init__(self, tasks: TaskListSpec, format_report: FormatReport) -> None:
         self._tasks, self._names = tasks, [task.name for task in tasks.tasks]
         self._format_report = format_report
-        self._done: dict[str, TaskOutcome] = {}
-
-    def add(self, outcome: TaskOutcome) -> None:
-        self._done[outcome.spec.name] = outcome
-
-    def outcome(self, name: str) -> TaskOutcome:
-        return self._done[name]
+        self.done: dict[str, TaskOutcome] = {}
 
     async def prompt_for(self, spec: TaskSpec) -> str:
         """The task's prompt with the reports it needs, each in the form that it should receive."""
         wanted = self._received_by(spec)
-        known = [self._done[name] for name in self._names if name in wanted and name in self._done]
+        known = [self.done[name] for name in self._names if name in wanted and name in self.done]
         if not known:
             return spec.work.prompt
         most = MAX_EARLIER_CHARS if spec.needs is None else MAX_NEEDED_CHARS

@@ -118,17 +118,13 @@ class TaskSchedule:
         self._parallel = max(1, parallel)
         self._stopped = False
         finished = set(done)
-        self._states: dict[str, TaskState] = {
+        self.states: dict[str, TaskState] = {
             task.name: "done" if task.name in finished else states.get(task.name, "waiting") for task in tasks
         }
 
-    @property
-    def states(self) -> Mapping[str, TaskState]:
-        return self._states
-
     def in_state(self, state: TaskState) -> list[str]:
         """The tasks in a state, in list order."""
-        return [name for name, found in self._states.items() if found == state]
+        return [name for name, found in self.states.items() if found == state]
 
     def startable(self) -> list[str]:
         """The tasks that may all start now, in list order."""
@@ -140,7 +136,7 @@ class TaskSchedule:
             task = self._tasks[name]
             if len(running) + len(found) >= self._parallel:
                 break
-            if any(self._states[need] != "done" for need in task.needs or ()):
+            if any(self.states[need] != "done" for need in task.needs or ()):
                 continue
             if task.exclusive:
                 return found if running or found else [name]
@@ -150,13 +146,13 @@ class TaskSchedule:
     def start(self, name: str) -> None:
         if name not in self.startable():
             raise ValueError(f"{name} may not start now")
-        self._states[name] = "running"
+        self.states[name] = "running"
 
     def end(self, name: str, state: TaskState) -> list[str]:
         """Ends a running task. Returns the tasks that can never start because of that, in order."""
-        if self._states[name] != "running":
+        if self.states[name] != "running":
             raise ValueError(f"{name} does not run")
-        self._states[name] = state
+        self.states[name] = state
         return [] if state in ("done", "interrupted") else self._skip()
 
     def stop(self) -> None:
@@ -169,8 +165,8 @@ class TaskSchedule:
         while grown:  # needs may point forwards in the list
             grown = False
             for name in self.in_state("waiting"):
-                if any(self._states[need] in UNSUCCESSFUL for need in self._tasks[name].needs or ()):
-                    self._states[name] = "skipped"
+                if any(self.states[need] in UNSUCCESSFUL for need in self._tasks[name].needs or ()):
+                    self.states[name] = "skipped"
                     skipped.append(name)
                     grown = True
         return sorted(skipped, key=list(self._tasks).index)

@@ -17,7 +17,6 @@ from crushpy.core.errors import UsageError
 from crushpy.core.messages import Data, Message, Usage
 from crushpy.core.templates import Template
 from crushpy.engine.agents.agent import Agent
-from crushpy.engine.compaction.draft import Rehearsal, Verdict
 from crushpy.engine.compaction.preparation import ORDINARY
 from crushpy.engine.compaction.window import WindowState
 from crushpy.engine.environment import imported_texts, instruction_texts
@@ -50,16 +49,18 @@ class ContextService:
         self._scope, self._session = agent.scope, agent.scope.session
         self._store = agent.scope.services.store
         self._run_slot = run_slot
+        self.parts = agent.view.parts
+        """How full the model's window is, and the tokens of each of `WINDOW_PARTS` and of what is free."""
+        self.review = agent.reviews.answer
+        """Answers a `review` event; False if that summary is no longer pending."""
+        self.rehearse = agent.policy.rehearse
+        """What `compact` would carry over. Writes nothing."""
         self._evidence_tokens: int | None = None
         """Size of the evidence when it was last built; None if it was not."""
 
     def budget(self) -> Budget:
         """How full the model's window is."""
         return self._agent.view.now().budget
-
-    def parts(self) -> tuple[Budget, dict[str, int]]:
-        """How full the model's window is, and the tokens of each of `WINDOW_PARTS` and of what is free."""
-        return self._agent.view.parts()
 
     @property
     def thresholds(self) -> tuple[float, ...]:
@@ -193,20 +194,12 @@ class ContextService:
         """preparing or ready, for the summary of the next boundary; else empty."""
         return self._agent.policy.preparations.state
 
-    def review(self, review_id: str, verdict: Verdict) -> bool:
-        """Answers a `review` event; False if that summary is no longer pending."""
-        return self._agent.reviews.answer(review_id, verdict)
-
     async def compact(
         self, focus: str = "", summary: str = "", *, review: bool = False, template: Template | None = None
     ) -> bool:
         """Compacts now: with a focus for the summariser, or with the user's own summary (a hand-off)."""
         work = self._agent.policy.compact(focus, summary, review=review, template=template)
         return await self._run_slot.run_exclusively(work) or False
-
-    async def rehearse(self, focus: str = "", template: Template | None = None) -> Rehearsal | None:
-        """What `compact` would carry over. Writes nothing."""
-        return await self._agent.policy.rehearse(focus, template)
 
     async def undo(self) -> bool:
         """Undoes the boundary before this session: its parent is the tip again."""

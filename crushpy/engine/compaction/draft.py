@@ -349,9 +349,7 @@ class SummaryReview:
 
 
 def summary_source(options: BoundaryOptions, summary: Summary) -> str:
-    if not summary.text:
-        return "evidence"
-    by_hand = (
-        {"agent": "agent", "manual": "user"}.get(options.trigger, "model") if options.summary else "model"
-    )
-    return summary.source or by_hand
+    if not summary.text or summary.source:
+        return summary.source or "evidence"
+    writers = {"agent": "agent", "manual": "user"} if options.summary else {}
+    return writers.get(options.trigger, "model")

@@ -1,7 +1,7 @@
 """What evidence is built from at a boundary: the facts of the lineage, and a snapshot of the workspace."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -10,7 +10,6 @@ import msgspec
 from crushpy.context.evidence import WorkspaceSnapshot
 from crushpy.context.ledger import Ledger
 from crushpy.context.message_facts import FactReader, MessageFacts
-from crushpy.context.standing_rules import RulePhrases
 from crushpy.engine.session.session import LiveSession
 from crushpy.security.safe_git import git_output, known_filters
 from crushpy.storage.records import EVERYTHING, SessionInfo
@@ -35,26 +34,19 @@ async def load_ledger(session: LiveSession, store: Store, *, store_missing: bool
             store, session_id, FactReader(info.cwd, (), session.phrases), last, store_missing
         )
 
-    before = _ledger.decode(stored) if stored else await _ledger_of_ancestors(info, store, read, phrases)
+    if stored:
+        before = _ledger.decode(stored)
+    else:  # a branch, or a session stored without a ledger; the next boundary stores it
+        found: list[MessageFacts] = []
+        if info.parent_id is not None and info.kind != "task":
+            for session_id, last in (await store.boundaries.load_reach(info.id))[:-1]:
+                found += await read(session_id, last)
+        generation = max(0, info.generation - 1)
+        before = Ledger().merged(found, messages=len(found), generation=generation, phrases=phrases)
     own = await read(info.id)
     return await asyncio.to_thread(
         before.merged, own, messages=len(session.own_messages), generation=info.generation, phrases=phrases
     )
-
-
-async def _ledger_of_ancestors(
-    info: SessionInfo,
-    store: Store,
-    read: Callable[[str, int], Awaitable[Sequence[MessageFacts]]],
-    phrases: RulePhrases | None,
-) -> Ledger:
-    """For branches, and for sessions stored without a ledger; the next boundary stores it."""
-    found: list[MessageFacts] = []
-    if info.parent_id is not None and info.kind != "task":
-        for session_id, last in (await store.boundaries.load_reach(info.id))[:-1]:
-            found += await read(session_id, last)
-    generation = max(0, info.generation - 1)
-    return Ledger().merged(found, messages=len(found), generation=generation, phrases=phrases)
 
 
 async def stored_facts(

@@ -58,6 +58,7 @@ class PinService:
         self._scope, self._session, self._gauge = scope, scope.session, scope.gauge
         self._store, self._context = scope.services.store, scope.services.workspace
         self._approvals = scope.services.approvals
+        self._root = scope.session.info.root_id
         self._decided: set[str] = set()
         """Proposals of the agent that the user has decided about."""
 
@@ -147,10 +148,6 @@ class PinService:
 
     # --- implementation ------------------------------------------------------------------------------------
 
-    @property
-    def _root(self) -> str:
-        return self._session.info.root_id
-
     def _limit(self) -> int:
         window = self._gauge.window(self._session.info.model)
         return pin_limit(self._scope.settings.compaction.pin_tokens, window)
@@ -174,21 +171,19 @@ class PinService:
             if len(pins) >= MAX_PINS:
                 raise UsageError(f"there are {MAX_PINS} pins already", "Unpin one first.")
             *others, new = await self._contents([*pins, pin])
-            self._require_room(others, new)
+            limit, count = self._limit(), self._gauge.count
+            taken = count(pins_text(others))
+            size = count(pins_text([*others, new])) - taken
+            if taken + size > limit:
+                left = f"{max(0, limit - taken):,} of {limit:,} are left for pins"
+                raise UsageError(
+                    f"this does not fit: it takes {size:,} tokens, and {left}",
+                    "Pin less of it, unpin something, or raise compaction.pin_tokens (at most 5% of the "
+                    "window).",
+                )
             added = await self._store.pins.add(self._root, pin, [one.number for one in pins])
             if added is not None:  # else another process pinned something meanwhile
                 return self._views([*others, PinContent(added, new.name, new.text, new.problem)])[-1]
-
-    def _require_room(self, others: list[PinContent], new: PinContent) -> None:
-        limit, count = self._limit(), self._gauge.count
-        taken = count(pins_text(others))
-        size = count(pins_text([*others, new])) - taken
-        if taken + size > limit:
-            left = f"{max(0, limit - taken):,} of {limit:,} are left for pins"
-            raise UsageError(
-                f"this does not fit: it takes {size:,} tokens, and {left}",
-                "Pin less of it, unpin something, or raise compaction.pin_tokens (at most 5% of the window).",
-            )
 
     async def _contents(self, pins: list[Pin]) -> list[PinContent]:
         return await asyncio.to_thread(lambda: [self._content(pin) for pin in pins])

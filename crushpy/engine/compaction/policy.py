@@ -15,7 +15,7 @@ from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.compaction.boundary_builder import BoundaryBuilder
 from crushpy.engine.compaction.branch_service import BranchService
 from crushpy.engine.compaction.draft import BoundaryOptions, Declined, Rehearsal
-from crushpy.engine.compaction.preparation import ORDINARY, Preparations
+from crushpy.engine.compaction.preparation import ORDINARY, SUMMARY_TIME_FACTOR, Preparations
 from crushpy.engine.compaction.summarizer import Postponed
 from crushpy.engine.compaction.window import CircuitBreaker, ContextView, Pace, Thresholds, WindowState
 from crushpy.llm.catalog import LOCAL, provider_of
@@ -66,7 +66,7 @@ class CompactionPolicy:
             return
         state = await self._view.settled(threshold)
         if self._session.history[-1].role == "user":
-            self._pace.reset()
+            self._pace = Pace()  # the time spent waiting for the user does not count
         self._pace.add(state.budget.used)
         before, self._todos = self._todos, self._session.info.todos
         moment = self._thresholds.moment(state.budget, self._session.history, before, self._todos)
@@ -95,7 +95,7 @@ class CompactionPolicy:
     def _prepare(self, state: WindowState, moment: str = "") -> None:
         """Starts the next summary in the background: at a natural moment, or early enough that it is written
         when the threshold is reached."""
-        expected = self._pace.tokens_per_second * self.preparations.expected_seconds
+        expected = self._pace.tokens_per_second * SUMMARY_TIME_FACTOR * self.preparations.last_seconds
         begins = self._thresholds.preparation(state.budget, expected, moment)
         main = self._session.info.model
         writer = self._scope.settings.compaction.model or main
@@ -133,7 +133,7 @@ class CompactionPolicy:
         """Updates gauge, learnt figures and breaker with a stored reply, and may start a preparation."""
         self._overflow_attempts = 0
         if not message.calls:
-            self._pace.reset()
+            self._pace = Pace()  # the time spent waiting for the user does not count
         self._builder.summarizer.overflows = 0
         self._gauge.add_report(message.usage, len(self._view.shown()))
         state = self._view.now()

@@ -68,11 +68,6 @@ class Preparations:
             return "preparing"
         return "ready" if self._summary.text else ""
 
-    @property
-    def expected_seconds(self) -> float:
-        """How long the next summary may take."""
-        return SUMMARY_TIME_FACTOR * self.last_seconds
-
     def begin(self, moment: str = "", *, is_early: bool = False) -> None:
         """Starts a preparation in the background, unless this boundary has had one. `is_early`: messages that
         arrive until the threshold will be the tail, so that less of the present ones is kept."""

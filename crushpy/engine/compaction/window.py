@@ -308,10 +308,6 @@ class Pace:
             self._readings.clear()
         self._readings.append((time.monotonic(), used))
 
-    def reset(self) -> None:
-        """The turn ended: time spent waiting for the user does not count."""
-        self._readings.clear()
-
     @property
     def tokens_per_second(self) -> float:
         """0 while it is unknown."""

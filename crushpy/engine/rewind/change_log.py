@@ -8,7 +8,7 @@ from crushpy.core.messages import Data, Message
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
 from crushpy.undo.restoration import NetChange, net_changes
-from crushpy.undo.states import RecordedChange
+from crushpy.undo.states import RESTORATIONS, RecordedChange
 
 
 class RewindPoint(Data, frozen=True):
@@ -43,7 +43,7 @@ class ChangeLog(Data, frozen=True):
         return [
             one
             for one in self.changes
-            if not one.restores
+            if one.source not in RESTORATIONS
             and one.message_number >= start
             and (end is None or one.message_number < end)
             and one.message_number <= self.reach.get(one.session_id, -1)

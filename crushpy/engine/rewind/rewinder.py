@@ -167,7 +167,7 @@ class Rewinder:
             net = [one for one in net_changes(changes) if not one.none]
             if net:
                 planned = await self._planned(changes, net, "undo", log.points[place].prompt.id)
-                if not planned.plan.nothing:
+                if planned.plan.steps or planned.plan.conflicts:
                     return planned
         return None
 

@@ -37,6 +37,10 @@ class UndoFiles:
         self.workspace = workspace.resolve()
         self._settings = settings
         self.records_commands = settings.shell != "off"
+        self.max_files = settings.max_files
+        """With more files, a scan takes too long to run around every command."""
+        self.lock_file = folder / "restoring.lock"
+        """Locked while files are restored: one process at a time."""
         self._looking = threading.Lock()
         self._snapshotter: FileSnapshotter | None = None
         self._index: WorkspaceIndex | None = None
@@ -67,11 +71,6 @@ class UndoFiles:
 
         return Journal(self.folder / JOURNAL)
 
-    @property
-    def lock_file(self) -> Path:
-        """Locked while files are restored: one process at a time."""
-        return self.folder / "restoring.lock"
-
     @cached_property
     def machine(self) -> str:
         """The id of the store; empty if nothing can be stored, and so nothing restored."""
@@ -80,11 +79,6 @@ class UndoFiles:
         except OSError as error:
             self.snapshotter.problem = f"{error.strerror or error} ({self.folder})"
             return ""
-
-    @property
-    def max_files(self) -> int:
-        """With more files, a scan takes too long to run around every command."""
-        return self._settings.max_files
 
     def recorded(
         self, changes: Iterable[tuple[str, FileState, FileState | None]], **about: Any
@@ -124,7 +118,7 @@ class UndoFiles:
             files.close()
         with self._looking:
             index = self._index
-            if index is not None and (self._holds_index or index.fresh):
+            if index is not None and (self._holds_index or index.unsaved):
                 with suppress(OSError):  # otherwise everything is read again
                     self.index_file.write(index.rows())
             if self._holds_index:
@@ -193,7 +187,7 @@ class UndoFiles:
         if not self._holds_index:
             self._own_index().write(self._index.rows())
             self._holds_index = True
-        elif self._index.fresh:
+        elif self._index.unsaved:
             self._own_index().add(self._index.unsaved_rows())
 
 

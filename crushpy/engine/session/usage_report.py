@@ -95,7 +95,7 @@ def usage_chart(report: UsageReport, width: int = 80, *, marks: str = EIGHTHS) -
     if not report.by_day:
         ever = "crushpy stats --days 0 counts all days." if report.days else ""
         return [f"Nothing was used yet ({span}). {ever}".rstrip()]
-    lines = [f"{_tokens(report.total.total)} tokens{_money(report.total.cost, ', ')} ({span})"]
+    lines = [f"{report.total.total:,} tokens{_money(report.total.cost, ', ')} ({span})"]
     groups = (
         ("By day", report.by_day),
         ("By model", report.by_model),
@@ -112,7 +112,7 @@ def usage_chart(report: UsageReport, width: int = 80, *, marks: str = EIGHTHS) -
 
 def bars(shares: Sequence[UsageShare], width: int, marks: str = EIGHTHS) -> list[str]:
     """A line each: name, bar, tokens, money."""
-    tokens = [_tokens(share.usage.total) for share in shares]
+    tokens = [f"{share.usage.total:,}" for share in shares]
     money = [_money(share.usage.cost) for share in shares]
     figures = [
         f"{one:>{max(map(len, tokens))}}  {other:>{max(map(len, money))}}".rstrip()
@@ -135,10 +135,6 @@ def _bar(part: int, most: int, longest: int, marks: str) -> str:
     filled = max(1, round(part / most * longest * steps)) if part and most else 0
     whole, rest = divmod(filled, steps)
     return (marks[-1] * whole + (marks[rest - 1] if rest else "")).ljust(longest)
-
-
-def _tokens(many: int) -> str:
-    return f"{many:,}"
 
 
 def _money(amount: float, before: str = "") -> str:

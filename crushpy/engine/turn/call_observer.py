@@ -1,17 +1,12 @@
 """The protocols of what is notified of tool calls, and of what adds to their results."""
 
-import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-import msgspec
-
 from crushpy.core.access import Access
-from crushpy.core.messages import CallDecision, Data, Message, ToolCall
+from crushpy.core.messages import CallDecision, Data, ToolCall
 from crushpy.engine.approvals import Ruling
-from crushpy.tools.base import AnyTool, Outcome
-
-log = logging.getLogger(__name__)
+from crushpy.tools.base import Outcome
 
 
 class ObservedCall(Data, frozen=True):
@@ -55,29 +50,3 @@ class CallObserver(Protocol):
 
 ResultAddition = Callable[[Outcome, ObservedCall], Awaitable[Outcome]]
 """Returns an outcome with what the model should know beside it, such as rules and diagnostics."""
-
-
-class ResultAdditions:
-    """Makes the additions to the results of one agent. One that fails is logged and left out."""
-
-    def __init__(self, additions: Sequence[ResultAddition], tools: Iterable[AnyTool]) -> None:
-        self._additions, self._observed = additions, dict[str, ObservedCall]()
-        self._editing = {tool.name for tool in tools if tool.access.kind == "path" and tool.access.writes}
-
-    def observe(self, observed: ObservedCall) -> ObservedCall:
-        """Remembers a call that was decided about: only those gain something."""
-        self._observed[observed.call.id] = observed
-        return observed
-
-    async def add(self, outcome: Outcome, call_id: str, message: Message) -> Outcome:
-        """`message`: the reply that asked for the call."""
-        if (observed := self._observed.pop(call_id, None)) is None:
-            return outcome
-        later = message.calls[[call.id for call in message.calls].index(observed.call.id) + 1 :]
-        more_edits = any(call.name in self._editing for call in later)
-        try:
-            for add_to in self._additions:
-                outcome = await add_to(outcome, msgspec.structs.replace(observed, more_edits=more_edits))
-        except Exception:
-            log.exception("adding to the result of %s failed", observed.call.name)
-        return outcome

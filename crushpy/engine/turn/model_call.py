@@ -91,15 +91,7 @@ class Draft:
             parts.append(call)
             if number % JOIN_BATCH == 0:
                 await asyncio.sleep(0)  # lets key presses through
-        return Message(
-            id=new_id(),
-            role="assistant",
-            parts=tuple(parts),
-            created_at=time.time(),
-            model=model,
-            usage=self.usage,
-            finish=self.finish,
-        )
+        return Message(new_id(), "assistant", tuple(parts), time.time(), model, self.usage, self.finish)
 
     def interrupted(self, model: str, message_id: str = "") -> Message | None:
         """The text and thinking of an interrupted reply; its calls are dropped, never run."""
@@ -110,14 +102,8 @@ class Draft:
             parts.append(Text("".join(self.text)))
         if not parts:
             return None
-        return Message(
-            id=message_id or new_id(),
-            role="assistant",
-            parts=tuple(parts),
-            created_at=time.time(),
-            model=model,
-            finish="interrupted",
-        )
+        own = message_id or new_id()
+        return Message(own, "assistant", tuple(parts), time.time(), model, finish="interrupted")
 
 
 def _is_blank(pieces: list[str]) -> bool:

@@ -18,7 +18,7 @@ from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.approvals import CallBatch, Ruling
 from crushpy.engine.hooks import HookEvent, with_feedback
 from crushpy.engine.nested_rules import NestedRules
-from crushpy.engine.turn.call_observer import ObservedCall, ResultAdditions
+from crushpy.engine.turn.call_observer import ObservedCall, ResultAddition
 from crushpy.engine.turn.limits import LoopGuard
 from crushpy.engine.turn.session_calls import ONLY_ONE, SessionCalls
 from crushpy.engine.turn.toolset import LLM_TOOLS
@@ -53,6 +53,8 @@ class RunningCall(msgspec.Struct):
     """The reply that asked for it."""
     call: ToolCall
     decision: CallDecision | None = None
+    observed: ObservedCall | None = None
+    """Set once it is decided about."""
     context: str = ""
     """What hooks tell the model about it."""
     start: CallStart | None = None
@@ -79,7 +81,8 @@ class ToolRunner:
         self._tools = {tool.name: tool for tool in tools}
         self._context, self._session_calls = context, session_calls
         self._rules = NestedRules(scope.services, scope.session.has_loaded)
-        self._additions = ResultAdditions((self._rules.attach, *context.additions), tools)
+        self._additions: tuple[ResultAddition, ...] = (self._rules.attach, *context.additions)
+        self._editing = {tool.name for tool in tools if tool.access.kind == "path" and tool.access.writes}
         self._batch = CallBatch()
         self.denied_noninteractive = False
         self.stopped = ""
@@ -133,9 +136,22 @@ class ToolRunner:
             await self._record(one, stopped)
             raise
         try:
-            outcome = await self._additions.add(outcome, one.call.id, one.message)
+            outcome = await self._with_additions(one, outcome)
         finally:  # an interrupt does not change what the call has done
             await self._record(one, outcome, guard)
+
+    async def _with_additions(self, one: RunningCall, outcome: Outcome) -> Outcome:
+        """The outcome with what the model should know beside it. What cannot be added is logged."""
+        if one.observed is None:
+            return outcome
+        later = one.message.calls[[call.id for call in one.message.calls].index(one.call.id) + 1 :]
+        more_edits = any(call.name in self._editing for call in later)
+        try:
+            for add_to in self._additions:
+                outcome = await add_to(outcome, msgspec.structs.replace(one.observed, more_edits=more_edits))
+        except Exception:
+            log.exception("adding to the result of %s failed", one.call.name)
+        return outcome
 
     async def _outcome(self, one: RunningCall) -> Outcome:
         """Checks, decides and executes. Only cancellation and StorageError are raised."""
@@ -164,7 +180,7 @@ class ToolRunner:
                 if ruling.answer is not None:
                     amended = f"The user changed the command before it ran: {ruling.args['command']}\n"
                 call = one.call = msgspec.structs.replace(call, args=ruling.args)
-            observed = self._additions.observe(await self._record_decision(one, accesses, ruling))
+            observed = one.observed = await self._record_decision(one, accesses, ruling)
             if ruling.refusal:
                 return Outcome(ruling.refusal, is_error=True)
             for observer in self._observers:

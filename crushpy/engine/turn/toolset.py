@@ -37,26 +37,22 @@ class Toolset:
         on_edit: Callable[[], None] = lambda: None,
     ) -> None:
         """`on_edit` is called when a template that is part of every request was edited."""
-        self._tools = tools
+        self.tools = tools
         self._templates = templates
         self._unchanging: tuple[ToolSpec, ...] | None = None
         self._of_branches: tuple[ToolSpec, ...] = ()
         self._last_text = ""
         self._on_edit = on_edit
 
-    @property
-    def tools(self) -> tuple[AnyTool, ...]:
-        return self._tools
-
     def only(self, wanted: Callable[[AnyTool], bool]) -> "Toolset":
-        return Toolset(tuple(tool for tool in self._tools if wanted(tool)), self._templates)
+        return Toolset(tuple(tool for tool in self.tools if wanted(tool)), self._templates)
 
     def specs(self, terms: "NewSessionTerms | None") -> tuple[ToolSpec, ...]:
         """The tools offered to an agent; if there are terms, those of `llm` come last."""
         if self._unchanging is None:
-            self._unchanging = tuple(self._spec(tool) for tool in self._tools if tool.name not in LLM_TOOLS)
-            self._of_branches = tuple(self._spec(tool) for tool in self._tools if tool.name in LLM_TOOLS[:-1])
-        tool = next((tool for tool in self._tools if tool.name == NEW_SESSION), None)
+            self._unchanging = tuple(self._spec(tool) for tool in self.tools if tool.name not in LLM_TOOLS)
+            self._of_branches = tuple(self._spec(tool) for tool in self.tools if tool.name in LLM_TOOLS[:-1])
+        tool = next((tool for tool in self.tools if tool.name == NEW_SESSION), None)
         if terms is None or tool is None:
             return self._unchanging
         return (*self._unchanging, *self._of_branches, self._new_session(tool, terms))

@@ -124,9 +124,9 @@ class OverviewCommands(CommandGroup):
 
         conversation, info = self.conversation, self.conversation.info
         await conversation.context.count_exactly()
-        sandbox, rules = conversation.sandbox, conversation.settings.permissions
+        sandbox, rules = conversation.guard.sandbox, conversation.settings.permissions
         if not sandbox:
-            why = conversation.why_no_sandbox
+            why = conversation.guard.why_not
             sandbox = f"none: commands run with your privileges{f' ({why})' if why else ''}"
         counts = {"deny": len(rules.deny), "ask": len(rules.ask), "allow": len(rules.allow)}
         counts |= {"granted here": len(info.grants)}
