@@ -454,10 +454,6 @@ def _new_session(environment: ProjectEnvironment, options: StartOptions, model: 
     return SessionInfo(
         id=session_id,
         root_id=session_id,
-        parent_id=None,
-        kind="root",
-        generation=0,
-        title="",
         cwd=str(environment.cwd),
         model=model,
         compaction=environment.settings.compaction.method,

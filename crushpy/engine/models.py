@@ -11,8 +11,8 @@ from crushpy.context.budget import threshold_of
 from crushpy.context.calibration import Calibration, plausible
 from crushpy.context.plan import TokenBudget
 from crushpy.core.defaults import DEFAULT_WINDOW
-from crushpy.core.messages import Image, Message, Usage
-from crushpy.engine.turn.toolset import LLM_TOOLS, NewSessionTerms
+from crushpy.core.messages import Image, Json, Message, Usage
+from crushpy.engine.turn.toolset import LLM_TOOLS
 from crushpy.llm import catalog
 from crushpy.llm.catalog import cost, explain_unknown, lookup
 from crushpy.llm.errors import BadRequest
@@ -34,7 +34,7 @@ from crushpy.util.images import ImageLimits
 if TYPE_CHECKING:
     from crushpy.llm.model_servers import ServedModel
 
-ToolSpecs = Callable[[NewSessionTerms | None], tuple[ToolSpec, ...]]
+ToolSpecs = Callable[[Json | None], tuple[ToolSpec, ...]]
 
 
 class Models:
@@ -221,16 +221,18 @@ class Models:
         specs = self._tool_specs(self._terms(session))
         return tuple(tool for tool in specs if tool.name in LLM_TOOLS)
 
-    def _terms(self, session: SessionInfo) -> NewSessionTerms:
+    def _terms(self, session: SessionInfo) -> Json:
+        """When and how the agent may call `new_session`: the variables of its template."""
         chosen, own = self.settings.compaction, self.settings.models.get(session.model)
         threshold = threshold_of(chosen.threshold, own.threshold if own else None)
         window = self.window(session.model) or DEFAULT_WINDOW
         limits = TokenBudget(window, chosen.fallback_threshold, 0, chosen.summary_tokens, 0)
-        return NewSessionTerms(
-            min(threshold, chosen.fallback_threshold) if threshold else None,
-            chosen.fallback_threshold,
-            limits.longest_summary,
-        )
+        least = min(threshold, chosen.fallback_threshold) if threshold else None
+        return {
+            "threshold": round(least * 100) if least else None,
+            "fallback": round(chosen.fallback_threshold * 100),
+            "longest_summary": limits.longest_summary,
+        }
 
     def priced(self, message: Message, search_cost: float = 0.0) -> Message:
         """The reply with the cost of its usage filled in, and of web searches."""

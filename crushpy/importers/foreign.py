@@ -44,6 +44,8 @@ class ForeignCompaction(Data, frozen=True):
     keep_from: str = ""
     """The piece or group at which the kept messages begin; empty if none were kept."""
     tokens_before: int = 0
+    tail: tuple[str, ...] = ()
+    """Our own ids of the kept messages, filled in by `normalised`."""
 
 
 class Heading(Data, frozen=True):

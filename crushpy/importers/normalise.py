@@ -11,18 +11,7 @@ from typing import Any
 import msgspec
 
 from crushpy.core.ids import new_id
-from crushpy.core.messages import (
-    Data,
-    Diff,
-    Display,
-    Json,
-    Message,
-    Part,
-    Terminal,
-    Text,
-    ToolCall,
-    ToolResult,
-)
+from crushpy.core.messages import Diff, Display, Json, Message, Part, Terminal, Text, ToolCall, ToolResult
 from crushpy.importers.foreign import ForeignCompaction, Piece, Unmapped
 from crushpy.util.read_json import as_object, as_text
 
@@ -45,17 +34,7 @@ _EXIT_CODE = re.compile(
 )
 
 
-class ImportedBoundary(Data, frozen=True):
-    """The end of one stored session and the beginning of the next."""
-
-    summary: str
-    created_at: float
-    tail: tuple[str, ...]
-    """Ids of the messages that the next session keeps."""
-    tokens_before: int
-
-
-Normal = Message | ImportedBoundary
+Normal = Message | ForeignCompaction
 
 
 def normalised(items: Iterable[Piece | ForeignCompaction], unmapped: Unmapped) -> Iterator[Normal]:
@@ -99,7 +78,7 @@ class _Normaliser:
         self._places = self._places[starts[0] :] if found.keep_from and starts else []
         self._moment = found.created_at or self._moment
         tail = tuple(place[2] for place in self._places)
-        yield ImportedBoundary(found.summary, self._moment, tail, found.tokens_before)
+        yield msgspec.structs.replace(found, created_at=self._moment, tail=tail)
 
     def finish(self) -> Iterator[Normal]:
         yield from self._flush()

@@ -55,19 +55,19 @@ class SessionInfo(Data, frozen=True, omit_defaults=False):
     id: str
     root_id: str
     """The first session of its conversation; its own id if it is the first."""
-    parent_id: str | None
-    kind: str
+    parent_id: str | None = None
+    kind: str = "root"
     """root, continuation, branch, task or fork."""
-    generation: int
+    generation: int = 0
     """0 for a root, one more for each continuation."""
-    title: str
-    cwd: str
-    model: str
-    compaction: str
-    system: str
+    title: str = ""
+    cwd: str = ""
+    model: str = ""
+    compaction: str = ""
+    system: str = ""
     """The system prompt as first sent: the same bytes for the whole session."""
-    created_at: float
-    updated_at: float
+    created_at: float = 0.0
+    updated_at: float = 0.0
     """When its last message was stored."""
     ended_at: float | None = None
     end_reason: str = ""

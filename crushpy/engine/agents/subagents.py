@@ -233,7 +233,6 @@ class Subagents:
             root_id=parent.root_id,
             parent_id=parent.id,
             kind="task",
-            generation=0,
             title=title,
             cwd=workspace.cwd,
             model=model,

@@ -12,7 +12,7 @@ import msgspec
 
 from crushpy.context.plan import Plan, TokenBudget
 from crushpy.core.events import PreparationChanged
-from crushpy.core.messages import Data, Message
+from crushpy.core.messages import Message
 from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.compaction.draft import BoundaryOptions, BoundaryPlanner
 from crushpy.engine.compaction.summarizer import Postponed, Summarizer, Summary, SummaryJob
@@ -31,14 +31,6 @@ SUMMARY_TIME_FACTOR = 1.5
 """The next summary may take this much longer than the last one."""
 
 
-class PreparedInput(Data, frozen=True):
-    """What is summarised. Valid while the session begins with exactly these messages."""
-
-    prefix: tuple[Message, ...]
-    """Head and middle, as a request shows them: an edit makes another prefix."""
-    job: SummaryJob
-
-
 class Preparations:
     """At most one preparation for each boundary of a session, whatever its outcome."""
 
@@ -52,7 +44,9 @@ class Preparations:
         self._moment = ""
         self.last_seconds = FIRST_SUMMARY_S
         """How long the last summary took."""
-        self._frozen: PreparedInput | None = None
+        self._frozen: tuple[tuple[Message, ...], SummaryJob] | None = None
+        """Head and middle as a request shows them, and what is summarised. Valid while the session begins
+        with exactly these messages: an edit makes others of them."""
         self._task: asyncio.Task[None] | None = None
         self._summary: Summary | None = None
         self._failure: Postponed | None = None
@@ -85,7 +79,7 @@ class Preparations:
             self._frozen = frozen
             self._report("preparing")
             started = time.monotonic()
-            summary = await self._summarizer.run(frozen.job, may_postpone=True)
+            summary = await self._summarizer.run(frozen[1], may_postpone=True)
             seconds = time.monotonic() - started
             if summary.text:
                 self.last_seconds = seconds
@@ -100,7 +94,7 @@ class Preparations:
             self._frozen = None
             self._report("failed")
 
-    async def _freeze(self, is_early: bool) -> PreparedInput | None:
+    async def _freeze(self, is_early: bool) -> tuple[tuple[Message, ...], SummaryJob] | None:
         """The current middle; None if there is none, or no room for what follows it."""
         await self._planner.read_carried()
         state = await self._view.counted()  # last: the history must not grow between here and the plan
@@ -113,7 +107,7 @@ class Preparations:
             return None
         job = self._planner.summary_job(ORDINARY, plan)
         job = msgspec.structs.replace(job, template=self._summarizer.template(job))
-        return PreparedInput(state.history[:length], job)
+        return state.history[:length], job
 
     def discard(self, why: str = "discarded", *, renew: bool = False) -> None:
         """Drops the preparation. The boundary it was made for gets no other, unless `renew`: the history was
@@ -156,21 +150,22 @@ class Preparations:
         if options.evidence_only or options.minimal_tail:
             return None
         limits = self._planner.token_budget(state)
-        plan = self._fitting(self._frozen, state, limits)
+        plan = self._fitting(*self._frozen, state, limits)
         if plan is None:
             self.discard()
         return plan
 
-    def _fitting(self, frozen: PreparedInput, state: WindowState, limits: TokenBudget) -> Plan | None:
-        length = len(frozen.prefix)
-        if state.history[:length] != frozen.prefix:
+    def _fitting(
+        self, prefix: tuple[Message, ...], then: SummaryJob, state: WindowState, limits: TokenBudget
+    ) -> Plan | None:
+        length = len(prefix)
+        if state.history[:length] != prefix:
             return None
         text = self._summary.text if self._summary is not None else None
         plan = self._planner.plan_after(length, limits, limits.summary_target, text)
         if plan is None:
             return None
         now = self._planner.summary_job(ORDINARY, plan)
-        then = frozen.job
         same = now.main_model == then.main_model and now.auxiliary == then.auxiliary
         same = same and now.target_tokens == then.target_tokens
         return plan if same and self._summarizer.template(now) == then.template else None

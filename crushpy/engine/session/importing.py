@@ -29,7 +29,7 @@ from crushpy.importers.foreign import (
     Source,
     Unmapped,
 )
-from crushpy.importers.normalise import ImportedBoundary, normalised
+from crushpy.importers.normalise import normalised
 from crushpy.security.sanitize import one_line
 from crushpy.storage.records import (
     ImportedConversation,
@@ -126,14 +126,8 @@ class _Reading:
         first = SessionInfo(
             id=own,
             root_id=own,
-            parent_id=None,
-            kind="root",
-            generation=0,
-            title="",
             cwd=_normal_folder(found.cwd),
-            model="",
             compaction=compaction,
-            system="",
             created_at=began,
             updated_at=began,
             imported=source.name,
@@ -149,7 +143,7 @@ class _Reading:
         self._reported = 0
         """Tokens that the last reply in it reported."""
         for item in normalised(self._tracked(found.read(self._unmapped)), self._unmapped):
-            if isinstance(item, ImportedBoundary):
+            if isinstance(item, ForeignCompaction):
                 self._open_session(item)
             else:
                 self._add(item)
@@ -182,7 +176,7 @@ class _Reading:
                 self._sessions[-1] = msgspec.structs.replace(current, boundary=boundary)
             self._reported = message.usage.total
 
-    def _open_session(self, item: ImportedBoundary) -> None:
+    def _open_session(self, item: ForeignCompaction) -> None:
         moment, parent = item.created_at or self._moment, self._sessions[-1].info
         child = child_of(parent, moment)
         seed = Message(new_id(), "user", (Seed(item.summary, ""),), moment)

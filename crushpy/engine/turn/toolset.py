@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
-from crushpy.core.messages import Data
+from crushpy.core.messages import Json
 from crushpy.core.templates import NAMES, TemplateProblem, Templates
 from crushpy.llm.protocol import DeferredTool, ToolSpec
 from crushpy.tools.base import AnyTool
@@ -13,17 +13,6 @@ NEW_SESSION = "new_session"
 LLM_TOOLS = ("branch", "return_to_parent", NEW_SESSION)
 """Offered only in `llm`, all of them, so that the tools stay the same. They end or open sessions: the engine
 executes them, last in their batch."""
-
-
-class NewSessionTerms(Data, frozen=True):
-    """When and how the agent may call `new_session`, for its current model."""
-
-    threshold: float | None
-    """The share of the window at which it should; None if that is left to the agent."""
-    fallback: float
-    """The share at which crushpy compacts by itself."""
-    longest_summary: int
-    """In tokens."""
 
 
 class Toolset:
@@ -47,7 +36,7 @@ class Toolset:
     def only(self, wanted: Callable[[AnyTool], bool]) -> "Toolset":
         return Toolset(tuple(tool for tool in self.tools if wanted(tool)), self._templates)
 
-    def specs(self, terms: "NewSessionTerms | None") -> tuple[ToolSpec, ...]:
+    def specs(self, terms: Json | None) -> tuple[ToolSpec, ...]:
         """The tools offered to an agent; if there are terms, those of `llm` come last."""
         if self._unchanging is None:
             self._unchanging = tuple(self._spec(tool) for tool in self.tools if tool.name not in LLM_TOOLS)
@@ -64,14 +53,8 @@ class Toolset:
             return DeferredTool(tool.name, text, parameters, tool.deferred_by)
         return ToolSpec(tool.name, text, parameters)
 
-    def _new_session(self, tool: AnyTool, terms: "NewSessionTerms") -> ToolSpec:
-        text = self._templates.render(
-            NEW_SESSION,
-            threshold=round(terms.threshold * 100) if terms.threshold else None,
-            fallback=round(terms.fallback * 100),
-            longest_summary=terms.longest_summary,
-            sections=self._sections(),
-        )
+    def _new_session(self, tool: AnyTool, terms: Json) -> ToolSpec:
+        text = self._templates.render(NEW_SESSION, **terms, sections=self._sections())
         if self._last_text and text != self._last_text:
             self._on_edit()
         self._last_text = text
