@@ -14,8 +14,7 @@ from crushpy.tools.errors import ToolError
 from crushpy.tools.skill import SkillTool
 
 if TYPE_CHECKING:
-    from crushpy.extensions.discovery import Extension
-    from crushpy.extensions.places import Place
+    from crushpy.extensions.discovery import Extension, Place
 
 FileKind = Literal["skills", "commands", "agents"]
 KINDS: tuple[FileKind, ...] = ("skills", "commands", "agents")
@@ -40,7 +39,7 @@ class UserExtensions:
 
     @cached_property
     def places(self) -> "tuple[Place, ...]":
-        from crushpy.extensions.places import extension_places
+        from crushpy.extensions.discovery import extension_places
 
         return extension_places(self._paths, self._root)
 
@@ -55,8 +54,6 @@ class UserExtensions:
     def use(self, kind: FileKind) -> "dict[str, Extension]":
         """Those that were not refused, by name."""
         return {one.name: one for one in self.find(kind) if one.status != "refused"}
-
-    # --- skills -------------------------------------------------------------------------------------------
 
     def listing(self, window: Callable[[], int | None]) -> str:
         """The part of the system prompt that names the skills and sub-agents; empty if there are none."""
@@ -89,8 +86,6 @@ class UserExtensions:
         listed = set(_LISTED.findall(known))
         new = [one for one in self._offered() if one.name not in listed]
         return "\n".join(f"- {one.name}: {one.description}" for one in new)
-
-    # --- commands and sub-agents --------------------------------------------------------------------------
 
     def commands(self) -> "dict[str, Extension]":
         """What the user can call by `/name`: the commands, and the skills that are not named like another."""

@@ -108,8 +108,6 @@ class _Planner:
         self._made: dict[str, MessageOverride] = {}
         self._asked: set[str] = set()
 
-    # --- one edit ---------------------------------------------------------------------------------------
-
     def add(self, edit: ContextEdit) -> None:
         if edit.kind == "cut" and edit.message_id == SUPERSEDED:
             self._cut_old_views()
@@ -210,8 +208,6 @@ class _Planner:
                 f"Message {message.id} cannot be {what}: it is the first user message, which stays.",
                 "A new conversation starts without it.",
             )
-
-    # --- all of them ------------------------------------------------------------------------------------
 
     def effect(self) -> EditEffect:
         after = {**self._overrides, **self._made}

@@ -5,8 +5,7 @@ from itertools import pairwise
 
 import msgspec
 
-from crushpy.context.budget import Budget
-from crushpy.context.calibration import median
+from crushpy.context.budget import Budget, median
 from crushpy.core.messages import Data, Message, Usage, counted
 
 PACE_TURNS = 5

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from crushpy.context.budget import threshold_of
-from crushpy.context.calibration import Calibration, plausible
+from crushpy.context.budget import Calibration, plausible, threshold_of
 from crushpy.context.plan import TokenBudget
 from crushpy.core.defaults import DEFAULT_WINDOW
 from crushpy.core.messages import Image, Json, Message, Usage

@@ -327,8 +327,6 @@ class WorkspaceIndex:
             self._copied += entry.copied
         self.unsaved.add(path)
 
-    # --- stored between processes ------------------------------------------------------------------------
-
     def take(self, rows: Iterable[IndexRow], *, only_kept: bool = False) -> None:
         """Loads stored rows. `only_kept`: those whose content is still stored; others are read again."""
         for path, signature, state in rows:

@@ -3,8 +3,16 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crushpy.context.budget import Sizes, budget, output_limit, status_text, threshold_of
-from crushpy.context.calibration import Calibration, Report, calibrate
+from crushpy.context.budget import (
+    Calibration,
+    Report,
+    Sizes,
+    budget,
+    calibrate,
+    output_limit,
+    status_text,
+    threshold_of,
+)
 from crushpy.core.defaults import DEFAULT_WINDOW
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crushpy.context.calibration import Calibration, Report, calibrate
+from crushpy.context.budget import Calibration, Report, calibrate
 
 
 def told(*pairs: tuple[int, int]) -> list[Report]:

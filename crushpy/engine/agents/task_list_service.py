@@ -69,7 +69,7 @@ class TaskListRun:
         scope = runtime.scope
         self._fleet = fleet
         self._subagents, self._open_workspace = runtime.subagents, runtime.open_workspace
-        self._summary = runtime.run_summary
+        self._summary, self._spent = runtime.run_summary, Spent(runtime.limits)
         self._session, self._store, self._emit = scope.session, scope.services.store, scope.emit
         self._root = scope.session.info.root_id
         self._trees = Worktrees(runtime.worktrees, self._root, scope.services.workspace.cwd)
@@ -77,20 +77,17 @@ class TaskListRun:
         """One git process at a time writes to the repository."""
         self.failure: CrushpyError | None = None
 
-    async def begin(self, spec: TaskListSpec, parallel: int, spent: Spent) -> TurnStatus:
+    async def begin(self, spec: TaskListSpec, parallel: int) -> TurnStatus:
         """Stores the list and works through it. Raises `UsageError` before that if it is impossible."""
         tasks = tuple(ListedTask(number, task.name) for number, task in enumerate(spec.tasks, 1))
-        if self._fleet is not None:
-            spec, warnings = await self._prepare(spec)
-        else:
-            warnings = await self._check(spec, tasks)
+        spec, warnings = await self._prepare(spec, tasks, on_fleet=self._fleet is not None)
         await self._session.add_prompt(user_message(_listed(spec)))
         self._emit(TurnEnded("done"))
         listed = StoredTaskList(msgspec.json.encode(spec).decode(), parallel, tasks)
         await self._store.tasks.add_list(self._root, listed)
-        return await self._work_through(spec, tasks, parallel, spent, warnings)
+        return await self._work_through(spec, tasks, parallel, warnings)
 
-    async def resume(self, parallel: int | None, spent: Spent) -> TurnStatus:
+    async def resume(self, parallel: int | None) -> TurnStatus:
         """Continues the stored list. Raises `UsageError` if there is nothing to continue."""
         listed = await self._store.tasks.load_list(self._root)
         if listed is None or all(task.state == "done" for task in listed.tasks):
@@ -100,35 +97,29 @@ class TaskListRun:
                 'Say what to do: crushpy run --resume ID "and now the docs"',
             )
         spec = msgspec.json.decode(listed.orders, type=TaskListSpec)
-        if spec.fleet is None:
-            self._fleet = None
-            warnings = await self._check(spec, listed.tasks)
-        else:
-            spec, warnings = await self._prepare(spec)
+        self._fleet = self._fleet if spec.fleet is not None else None
+        spec, warnings = await self._prepare(spec, listed.tasks, on_fleet=spec.fleet is not None)
         self._session.announce()
-        return await self._work_through(spec, listed.tasks, parallel or listed.parallel, spent, warnings)
+        return await self._work_through(spec, listed.tasks, parallel or listed.parallel, warnings)
 
-    async def _prepare(self, spec: TaskListSpec) -> tuple[TaskListSpec, list[str]]:
-        if self._fleet is None:
+    async def _prepare(
+        self, spec: TaskListSpec, tasks: Sequence[ListedTask], *, on_fleet: bool
+    ) -> tuple[TaskListSpec, list[str]]:
+        """The list as it is run, and warnings. Raises `UsageError` if it cannot run, for example because a
+        task wants a worktree and there can be none."""
+        if on_fleet and self._fleet is None:
             raise UsageError("This list runs on a fleet.", "Continue it with `crushpy run --resume ID`.")
-        return await in_thread(self._fleet.prepare, self._root, spec, self._session.info.model)
-
-    async def _check(self, listed: TaskListSpec, tasks: Sequence[ListedTask]) -> list[str]:
-        """Raises `UsageError` if a task wants a worktree and there can be none. Returns warnings."""
-        for spec, task in zip(listed.tasks, tasks, strict=True):
-            if spec.worktree and task.state != "done":
-                return await in_thread(self._trees.check, f"task {task.number} ({task.name})")
-        return []
+        if self._fleet is not None:
+            return await in_thread(self._fleet.prepare, self._root, spec, self._session.info.model)
+        for one, task in zip(spec.tasks, tasks, strict=True):
+            if one.worktree and task.state != "done":
+                return spec, await in_thread(self._trees.check, f"task {task.number} ({task.name})")
+        return spec, []
 
     async def _work_through(
-        self,
-        spec: TaskListSpec,
-        tasks: tuple[ListedTask, ...],
-        parallel: int,
-        spent: Spent,
-        warnings: list[str],
+        self, spec: TaskListSpec, tasks: tuple[ListedTask, ...], parallel: int, warnings: list[str]
     ) -> TurnStatus:
-        self._subagents.spent = spent
+        self._subagents.spent = self._spent
         self._specs = {task.name: task for task in spec.tasks}
         self._reports = TaskReports(spec, self._subagents.format_report)
         self._monitors = {
@@ -144,7 +135,7 @@ class TaskListRun:
             monitor.emit_state()
         self._schedule = TaskSchedule(spec.tasks, parallel, done)
         try:
-            return self._conclude(await self._run(spent))
+            return self._conclude(await self._run())
         finally:
             await in_thread(self._trees.close)
 
@@ -196,14 +187,14 @@ class TaskListRun:
                 await self._store_state(task.name, ListedTask(task.number, task.name))
         return done
 
-    async def _run(self, spent: Spent) -> str:
+    async def _run(self) -> str:
         """Runs until nothing can start. Returns why it was stopped early, in words."""
         running: dict[asyncio.Task[TaskState], str] = {}
         stopped = ""
         try:
             while True:
                 startable = self._schedule.startable()
-                if startable and (stopped := spent.reached()):
+                if startable and (stopped := self._spent.reached()):
                     self._schedule.stop()
                 for name in self._schedule.startable():
                     self._schedule.start(name)
@@ -321,8 +312,6 @@ class TaskListRun:
         monitor.task = replacement or msgspec.structs.replace(monitor.task, state=state)
         await self._store.tasks.update(self._root, monitor.task)
 
-    # --- the end -----------------------------------------------------------------------------------------
-
     def _conclude(self, stopped: str) -> TurnStatus:
         """Reports branches, unfinished tasks and how to continue."""
         states, tasks = self._schedule.states, [monitor.task for monitor in self._monitors.values()]
@@ -371,12 +360,12 @@ class TaskListService:
     ) -> TurnStatus:
         """Works through a list in a new conversation, each task in its own session."""
         run = TaskListRun(self._runtime, fleet)
-        return await self._run(run, run.begin(spec, parallel, Spent(self._runtime.limits)))
+        return await self._run(run, run.begin(spec, parallel))
 
     async def resume(self, parallel: int | None = None, fleet: TaskFleet | None = None) -> TurnStatus:
         """Continues the list of this conversation; on the `fleet` if it was begun there."""
         run = TaskListRun(self._runtime, fleet)
-        return await self._run(run, run.resume(parallel, Spent(self._runtime.limits)))
+        return await self._run(run, run.resume(parallel))
 
     async def work_on(
         self,

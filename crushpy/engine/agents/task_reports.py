@@ -128,9 +128,6 @@ def _shown(text: str, outcome: TaskOutcome, room: int) -> str:
     return f"{text}\n\n{changes}" if changes else text
 
 
-# --- one task's progress ---------------------------------------------------------------------------------
-
-
 class TaskMonitor:
     """Forwards the events of one task of a list under its name, and emits its state."""
 
@@ -178,9 +175,6 @@ def task_state_event(
 ) -> ListedTaskChanged:
     figures, ended = (task.steps, task.tokens, task.cost), (task.session_id, task.branch, task.error)
     return ListedTaskChanged(task.name, task.state, *figures, line, task.number, many, *ended, worktree)
-
-
-# --- the end of a list -----------------------------------------------------------------------------------
 
 
 def summarize_list(

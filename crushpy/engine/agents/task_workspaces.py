@@ -182,8 +182,6 @@ class Worktrees:
     def _has_branch(self, name: str) -> bool:
         return git_succeeds(self._cwd, "show-ref", "--verify", "--quiet", f"refs/heads/{name}")
 
-    # --- one process at a time -----------------------------------------------------------------------------
-
     def _lock_folder(self) -> None:
         """Locks the folder while this process lives."""
         while self._lock < 0:

@@ -66,8 +66,6 @@ class BranchService:
             return f"Branches may be {MAX_DEPTH} deep, and this one is. Do it here, or return first."
         return ""
 
-    # --- opening ----------------------------------------------------------------------------------------
-
     async def open(self, goal: str, call_id: str = "", on_stored: OnStored = lambda _: None) -> bool:
         """Continues in a branch. `call_id` is the agent's call, which `on_stored` gets the result of. Raises
         UsageError if there can be none here."""
@@ -107,8 +105,6 @@ class BranchService:
                 branches=(*session.branches, OpenBranch(info.id, parent.id, goal, first.id, call_id)),
             )
         )
-
-    # --- returning --------------------------------------------------------------------------------------
 
     def _last_text(self) -> str:
         """The last thing the agent said in the innermost branch; empty if it said nothing."""

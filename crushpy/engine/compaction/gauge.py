@@ -4,8 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from crushpy.context.budget import Budget, Sizes, budget
-from crushpy.context.calibration import Calibration, Report, calibrate, ratio_of
+from crushpy.context.budget import Budget, Calibration, Report, Sizes, budget, calibrate, ratio_of
 from crushpy.context.inspect import fixed_texts, kind_of, seed_texts
 from crushpy.context.overrides import apply_overrides
 from crushpy.core.defaults import DEFAULT_WINDOW

@@ -62,8 +62,6 @@ class PinService:
         self._decided: set[str] = set()
         """Proposals of the agent that the user has decided about."""
 
-    # --- for the user --------------------------------------------------------------------------------------
-
     async def add_text(self, text: str) -> PinView:
         if not text.strip():
             raise UsageError("there is nothing to pin: the text is empty")
@@ -139,14 +137,10 @@ class PinService:
             except UsageError as error:
                 emit(Notice(f"Not pinned: {error}", "warning"))
 
-    # --- for a boundary ------------------------------------------------------------------------------------
-
     async def carried(self) -> CarriedPins:
         """All pins as they are now, within their budget. A pin that cannot be read does not fail it."""
         contents = await self._contents(await self._pins())
         return carry_pins(contents, self._limit(), self._gauge.count) if contents else CarriedPins()
-
-    # --- implementation ------------------------------------------------------------------------------------
 
     def _limit(self) -> int:
         window = self._gauge.window(self._session.info.model)

@@ -51,8 +51,6 @@ class Preparations:
         self._summary: Summary | None = None
         self._failure: Postponed | None = None
 
-    # --- life cycle --------------------------------------------------------------------------------------
-
     @property
     def state(self) -> str:
         """preparing, ready, or empty."""
@@ -131,8 +129,6 @@ class Preparations:
 
     def _report(self, state: str) -> None:
         self._emit(PreparationChanged(state, self._moment, self._summarizer.usage.cost))
-
-    # --- use ---------------------------------------------------------------------------------------------
 
     def ready(self, state: WindowState) -> bool:
         """Whether a boundary made now need not wait for a summary."""

@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from crushpy.context.calibration import median, plausible, ratio_of
+from crushpy.context.budget import median, plausible, ratio_of
 from crushpy.context.coverage import measure
 from crushpy.context.evidence import WorkspaceSnapshot, build_evidence
 from crushpy.context.inspect import RequestMade
@@ -377,8 +377,6 @@ class Replayer:
         left, notes = {message.id for message in parts.middle}, before.notes if before else ""
         return measure(parts.middle, "", carried, cwd=cwd, notes=notes, rules=ledger.rules_of(left))
 
-    # --- model calls --------------------------------------------------------------------------------------
-
     async def _call(self, message: Message) -> None:
         await self._check()
         usage = self._replayed_usage(message)
@@ -408,8 +406,6 @@ class Replayer:
         return self._models.with_cost(
             model, Usage(scaled - read - written, usage.output_tokens, read, written)
         )
-
-    # --- result -------------------------------------------------------------------------------------------
 
     def _result(self) -> Replay:
         model, usage = self._session.info.model, self._usage + self._aside

@@ -255,8 +255,6 @@ class ChangeRecorder:
             self._beating.cancel()
             self._beating = None
 
-    # --- notices -----------------------------------------------------------------------------------------
-
     def _tell_of_trouble(self) -> None:
         problem = self._files.snapshotter.problem
         if problem:

@@ -86,8 +86,6 @@ class SessionBrowser:
         self._undo = undo
         self._deleted: dict[str, str] = {}
 
-    # --- the list of conversations -----------------------------------------------------------------------
-
     async def find(self, name: str, cwd: str) -> SessionInfo:
         """A session by its id or a unique prefix; `latest` is the latest of this folder."""
         if name != "latest":
@@ -164,8 +162,6 @@ class SessionBrowser:
                 await asyncio.to_thread(shutil.rmtree, self._outputs / session_id, ignore_errors=True)
         if self._undo is not None:
             await forget_contents(self.store, self._undo, hashes, {session.cwd for session in found})
-
-    # --- search ------------------------------------------------------------------------------------------
 
     async def search(
         self,

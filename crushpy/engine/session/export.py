@@ -99,9 +99,6 @@ def _with_images(message: Message, change: Callable[[Image], Image]) -> Message:
     return msgspec.structs.replace(message, parts=tuple(parts))
 
 
-# --- JSON ----------------------------------------------------------------------------------------------
-
-
 def session_as_json(info: SessionInfo) -> dict[str, Any]:
     """A session without its system prompt and internal state."""
     fields: dict[str, Any] = msgspec.structs.asdict(info)
@@ -327,9 +324,6 @@ def _fenced(text: str, language: str = "text") -> str:
     longest = max(map(len, re.findall("`+", body))) if "```" in body else 0
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{body}\n{fence}"
-
-
-# --- a session and those it continues ------------------------------------------------------------------
 
 
 class ExportedText(Data, frozen=True):

@@ -86,9 +86,6 @@ def cost_report(usage: Usage, forecast: Forecast) -> list[str]:
     return [first, *(f"Ahead: {line}" for line in forecast_lines(forecast))]
 
 
-# --- bars ----------------------------------------------------------------------------------------------
-
-
 def usage_chart(report: UsageReport, width: int = 80, *, marks: str = EIGHTHS) -> list[str]:
     """The report as lines of at most `width` columns. Bars show tokens."""
     span = f"the last {report.days} days" if report.days > 1 else "today" if report.days else "all days"

@@ -294,8 +294,6 @@ class ToolRunner:
         if outcome.todos is not None:
             await self._session.set_todos(outcome.todos)
 
-    # --- calls that end or open a session ---------------------------------------------------------------
-
     async def _change_session(self, calls: list[RunningCall], guard: LoopGuard) -> None:
         """Carries out the first of these calls once all others are done and stored."""
         for later in calls[1:]:

@@ -98,8 +98,6 @@ class McpHub:
         self._loop = asyncio.get_running_loop()
         self._listening: McpProcess | None = None
 
-    # --- names -------------------------------------------------------------------------------------------
-
     def resolve(self, server: str, tool: str) -> tuple[str, str]:
         for name, one in self.servers.items():
             if tool.startswith(f"{MCP_PREFIX}{name}__") and server in ("", name):

@@ -343,8 +343,6 @@ class ServerConnection:
     async def _show_url(self, url: str) -> None:
         self._orders.send(McpReport(self._order.id, "open", self._order.server, {"url": url}))
 
-    # --- lists ---------------------------------------------------------------------------------------------
-
     async def _lists(self) -> Json:
         client = self._client
         able = client.server_capabilities
@@ -377,8 +375,6 @@ class ServerConnection:
         self._refresh_task = None
         with suppress(Exception):  # the next call to the server says what is wrong
             self._orders.send(McpReport(0, "lists", self._order.server, await self._lists()))
-
-    # --- orders --------------------------------------------------------------------------------------------
 
     async def carry_out(self, order: McpOrder) -> Json:
         if self.closed.is_set():
