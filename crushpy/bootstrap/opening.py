@@ -1,6 +1,7 @@
 """Opens conversations: finds or creates the session, and builds the services that it needs."""
 
 import asyncio
+import hashlib
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +33,7 @@ from crushpy.engine.attachments import image_limits, load_pictures
 from crushpy.engine.compaction.pin_service import PinService
 from crushpy.engine.compaction.rule_service import rule_phrases
 from crushpy.engine.conversation import Conversation
-from crushpy.engine.environment import instruction_hashes
+from crushpy.engine.environment import instruction_texts
 from crushpy.engine.event_bus import EventBus
 from crushpy.engine.hooks import Hooks
 from crushpy.engine.models import Models
@@ -115,12 +116,12 @@ async def open_conversation(
 
 def _new_instructions(file: Path, info: SessionInfo) -> list[str]:
     """The instruction files that are new or changed since the last start in this folder."""
-    hashes = instruction_hashes(info.system)
+    texts = encodable(instruction_texts(info.system))
+    hashes = {path: hashlib.sha256(text.encode()).hexdigest() for path, text in texts.items()}
     folders: dict[str, dict[str, str]] = {}
     with suppress(OSError, msgspec.MsgspecError):
         folders = msgspec.json.decode(file.read_bytes(), type=dict[str, dict[str, str]])
     folder = encodable(info.cwd)
-    hashes = encodable(hashes)
     before = folders.get(folder)
     if hashes != before:
         folders[folder] = hashes

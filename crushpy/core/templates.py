@@ -89,7 +89,6 @@ class Templates:
         self._folders.append(("shipped", shipped_dir()))
         self.problems: dict[str, TemplateProblem] = {}
         self._on_problem: Callable[[TemplateProblem], None] = lambda _: None
-        self._phrases: tuple[str, dict[str, list[str]]] = ("", {})
 
     def reporting_to(self, on_problem: Callable[[TemplateProblem], None]) -> "Templates":
         """The same templates; `on_problem` is called once for each problem."""
@@ -104,7 +103,7 @@ class Templates:
             if path.exists() or layer == "shipped":
                 yield layer, path
 
-    def _first_usable(self, name: str, use: Callable[[str, Path], T]) -> T:
+    def first_usable(self, name: str, use: Callable[[str, Path], T]) -> T:
         """What `use` makes of the best template. A broken one is skipped and recorded in `problems`."""
         for layer, path in self.candidates(name):
             try:
@@ -120,20 +119,9 @@ class Templates:
 
     def find(self, name: str) -> Template:
         """The template in force."""
-        return self._first_usable(
+        return self.first_usable(
             name, lambda layer, path: Template(name, str(path), layer, read_template(path))
         )
-
-    def phrases(self) -> dict[str, list[str]]:
-        """The phrases of standing rules, by kind. The same object until the file is edited."""
-
-        def use(layer: str, path: Path) -> dict[str, list[str]]:
-            source = read_template(path)
-            if source != self._phrases[0]:
-                self._phrases = source, read_phrases(source, str(path))
-            return self._phrases[1]
-
-        return self._first_usable(PHRASES, use)
 
     def render(self, name: str, **values: object) -> str:
         """The template's text with `values` filled in, without trailing blank lines."""
@@ -150,7 +138,7 @@ class Templates:
             self.problems.pop(str(path), None)
             return text, Template(name, str(path), layer, source)
 
-        return self._first_usable(name, use)
+        return self.first_usable(name, use)
 
 
 def check_template(name: str, text: str, origin: str) -> None:

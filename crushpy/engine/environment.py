@@ -3,7 +3,6 @@
 It never changes within a session, so the cached prefix of every request stays byte-identical.
 """
 
-import hashlib
 import os
 import platform
 import re
@@ -116,17 +115,6 @@ def git_branch(cwd: Path) -> str:
     if state.startswith("on branch "):
         return state.removeprefix("on branch ").rpartition(" at ")[0] or state.removeprefix("on branch ")
     return "detached" if state.startswith("detached") else ""
-
-
-def instruction_files(system: str) -> tuple[str, ...]:
-    """The context files contained in a system prompt made by `describe`."""
-    return tuple(instruction_hashes(system))
-
-
-def instruction_hashes(system: str) -> dict[str, str]:
-    """A hash of the text of each context file in a system prompt, by path."""
-    found = instruction_texts(system).items()
-    return {path: hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() for path, text in found}
 
 
 def instruction_texts(text: str) -> dict[str, str]:

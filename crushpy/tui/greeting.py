@@ -141,10 +141,10 @@ class Greeter:
 def make_greeting(conversation: "Conversation") -> Greeting:
     """The greeting without the last conversation, which is read later."""
     from crushpy import __version__
-    from crushpy.engine.environment import git_branch, instruction_files
+    from crushpy.engine.environment import git_branch, instruction_texts
 
     info = conversation.info
-    cwd, files = Path(info.cwd), map(Path, instruction_files(info.system))
+    cwd, files = Path(info.cwd), map(Path, instruction_texts(info.system))
     names = [str(one.relative_to(cwd)) if one.is_relative_to(cwd) else home_relative(one) for one in files]
     context = conversation.context
     return Greeting(

@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 
 from crushpy.context.ledger import Ledger
 from crushpy.context.message_facts import FactReader
-from crushpy.context.standing_rules import ADDED, WITHDRAWN, RuleFact, RulePhrases, carry_rules
+from crushpy.context.standing_rules import ADDED, WITHDRAWN, RuleFact, carry_rules
 from crushpy.core.messages import Message, Note, Text
 from crushpy.core.templates import TemplateProblem, Templates
+from crushpy.engine.compaction.rule_service import rule_phrases
 
-PHRASES = RulePhrases(Templates().phrases())
+PHRASES = rule_phrases(Templates())()
 
 
 def rules(text: str) -> list[str]:
@@ -205,14 +206,13 @@ def test_ten_thousand_rules_and_contradictions_are_bounded() -> None:
 def test_a_broken_file_is_named_and_the_shipped_one_used(tmp_path: Path, text: str, words: str) -> None:
     (tmp_path / "rules.toml").write_text(text)
     problems: list[TemplateProblem] = []
-    assert Templates(tmp_path).reporting_to(problems.append).phrases() == Templates().phrases()
+    assert rule_phrases(Templates(tmp_path).reporting_to(problems.append))() is PHRASES
     assert words in problems[0].message and "rules.toml" in problems[0].message
 
 
 def test_a_file_of_the_users_own_replaces_the_shipped_one(tmp_path: Path) -> None:
     (tmp_path / "rules.toml").write_text("[tlh]\nphrase = 'not ever, jupa'")
-    own = RulePhrases(Templates(tmp_path).phrases())
-    found = own.find("Do not ever push. Never pull.")
+    found = rule_phrases(Templates(tmp_path))().find("Do not ever push. Never pull.")
     assert [one.text for one in found] == ["Do not ever push."]
 
 

@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import lru_cache
 
 from crushpy.context.ledger import Ledger
 from crushpy.context.pins import pin_limit
 from crushpy.context.standing_rules import ADDED, WITHDRAWN, CarriedRules, RuleFact, RulePhrases, carry_rules
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import Data, Note
-from crushpy.core.templates import Templates
+from crushpy.core.templates import PHRASES, Templates, read_phrases, read_template
 from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.compaction.evidence_sources import load_ledger
 from crushpy.security.redact import redact
@@ -32,17 +33,12 @@ class RuleList(Data, frozen=True, omit_defaults=False):
 
 def rule_phrases(templates: Templates) -> Callable[[], RulePhrases]:
     """Reads the phrases in force at each call; an edit of the template applies to the next prompt."""
-    known: list[RulePhrases] = []
-    source: object = None
+    return lambda: templates.first_usable(PHRASES, lambda _, path: _compiled(read_template(path), str(path)))
 
-    def read() -> RulePhrases:
-        nonlocal source
-        phrases = templates.phrases()
-        if phrases is not source:
-            known[:], source = [RulePhrases(phrases)], phrases
-        return known[0]
 
-    return read
+@lru_cache(maxsize=2)
+def _compiled(source: str, origin: str) -> RulePhrases:
+    return RulePhrases(read_phrases(source, origin))
 
 
 def rule_limit(scope: AgentScope) -> int:
