@@ -141,11 +141,11 @@ def _words(arguments: str) -> list[str]:
         return arguments.split()
 
 
+def _quoted(name: str, words: Sequence[str], arguments: str) -> str:
+    return shlex.join(words) if name == "ARGUMENTS" else shlex.quote(_argument(name, words, arguments))
+
+
 def _argument(name: str, words: Sequence[str], arguments: str) -> str:
     if name == "ARGUMENTS":
         return arguments
     return words[int(name) - 1] if int(name) <= len(words) else ""
-
-
-def _quoted(name: str, words: Sequence[str], arguments: str) -> str:
-    return shlex.join(words) if name == "ARGUMENTS" else shlex.quote(_argument(name, words, arguments))

@@ -105,7 +105,10 @@ def covered(fact: str, carried: str) -> bool:
     while start >= 0:
         before, after = carried[max(0, start - 1) : start], carried[start + len(part) : start + len(part) + 2]
         joins_before = opens and before and (_is_word(before) or before in "./-")
-        if not joins_before and not (closes and _joins_after(after)):
+        # A full stop ends a sentence, but `.py` continues.
+        goes_on = after[:1] in "./" and _is_word(after[1:] or " ")
+        joins_after = closes and after and (_is_word(after[0]) or after[0] == "-" or goes_on)
+        if not joins_before and not joins_after:
             return True
         start = carried.find(part, start + 1)
     return False
@@ -113,13 +116,6 @@ def covered(fact: str, carried: str) -> bool:
 
 def _is_word(char: str) -> bool:
     return char.isalnum() or char == "_"
-
-
-def _joins_after(chars: str) -> bool:
-    """Whether a match goes on with these characters: a full stop ends a sentence, but `.py` continues."""
-    if not chars:
-        return False
-    return _is_word(chars[0]) or chars[0] == "-" or (chars[0] in "./" and _is_word(chars[1:] or " "))
 
 
 def path_covered(path: str, cwd: str, carried: str) -> bool:

@@ -296,7 +296,9 @@ def superseded_views(history: Sequence[Message], *, cwd: str) -> list[Message]:
             continue
         views = latest.setdefault(absolute(path, cwd), [])
         if call.name == "view":
-            view = _View(message, *_lines(call))
+            first = max(1, _number(call.args.get("offset"), 1))
+            last = first + max(1, _number(call.args.get("limit"), DEFAULT_LINES)) - 1
+            view = _View(message, first, last)
             old = [one for one in views if view.covers(one)]
             views[:] = [*(one for one in views if one not in old), view]
         elif call.name == "write":
@@ -305,12 +307,6 @@ def superseded_views(history: Sequence[Message], *, cwd: str) -> list[Message]:
             continue
         found.update(dict.fromkeys(one.message.id for one in old))
     return [message for message in history if message.id in found]
-
-
-def _lines(call: ToolCall) -> tuple[int, int]:
-    """The first and the last line that a view asked for."""
-    first = max(1, _number(call.args.get("offset"), 1))
-    return first, first + max(1, _number(call.args.get("limit"), DEFAULT_LINES)) - 1
 
 
 def _number(value: object, default: int) -> int:

@@ -108,7 +108,10 @@ def _filled(found: _Facts, room: int) -> str:
 def _fill(found: _Facts, room: int) -> tuple[list[str], dict[str, int]]:
     """What fits into `room`, by priority, and how much of each kind does not."""
     asked, count, left_out = found.asked, found.count, dict(found.gone)
-    answer = _first_reply(found.reply, min(FIRST_REPLY_TOKENS, room // 8), count) if found.reply else ""
+    most, reply, answer = min(FIRST_REPLY_TOKENS, room // 8), found.reply, ""
+    if reply is not None and most >= MIN_FIRST_REPLY_TOKENS:
+        text = quoted(reply.text, most, count, reply.id)
+        answer = element("note", text, id=reply.id, what="first answer")
     room -= count(answer) + 1 if answer else 0
     requests, spent = _requests(asked, room, found.request_limit, count)
     if len(requests) < len(asked):
@@ -157,12 +160,6 @@ def _requests(
                 spent += cost
                 break
     return kept, spent
-
-
-def _first_reply(reply: facts.Quote, limit: int, count: Count) -> str:
-    if limit < MIN_FIRST_REPLY_TOKENS:
-        return ""
-    return element("note", quoted(reply.text, limit, count, reply.id), id=reply.id, what="first answer")
 
 
 def _fit(section: Section, room: int, count: Count) -> tuple[list[Entry], int]:

@@ -39,16 +39,12 @@ class Attachments:
         self._models, self._session, self._emit = scope.models, scope.session, scope.emit
         self._reading: dict[str, asyncio.Task[tuple[tuple[Image | Note, ...], list[str]]]] = {}
 
-    @property
-    def _model(self) -> str:
-        return self._session.info.model
-
     async def load(self, names: Sequence[str]) -> tuple[Image, ...]:
         """The pictures in these files. Raises UsageError for the first that cannot be read."""
         return await load_pictures(names, self._cwd, self._limits, self._emit)
 
     def _limits(self) -> ImageLimits:
-        return image_limits(self._models, self._model)
+        return image_limits(self._models, self._session.info.model)
 
     async def load_bytes(self, raw: bytes, name: str) -> Image:
         """A picture without a file. Raises UsageError if it is not a picture."""
@@ -56,7 +52,7 @@ class Attachments:
             return (await asyncio.to_thread(scale_image, raw, name, self._limits())).image
 
     def tokens(self, image: Image) -> int:
-        return self._models.count_image(self._model, image)
+        return self._models.count_image(self._session.info.model, image)
 
     def begin(self, prompt: Message) -> None:
         """Starts reading the pictures that a prompt mentions."""

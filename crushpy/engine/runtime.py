@@ -30,11 +30,6 @@ class McpAccess(Protocol):
         ...
 
     @property
-    def prompts(self) -> Sequence[tuple[str, str]]:
-        """The names of the prompts that the servers offer, as far as known, and their descriptions."""
-        ...
-
-    @property
     def resources(self) -> Sequence[tuple[str, str]]:
         """The resources as prompts mention them, `server:uri`, as far as known, and their names."""
         ...

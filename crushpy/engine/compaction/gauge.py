@@ -101,7 +101,8 @@ class Gauge:
         estimated, so is this one, since a ratio holds for one way of counting."""
         if message.tokens and self.exact:
             return message.tokens
-        key = _key(message)
+        result = message.result  # a truncated message keeps its id but has another length
+        key = message.id, len(result.text) if result else message.length
         known = self._sizes.get(key)
         if known is None or (not known[1] and self.exact):
             known = self._sizes[key] = self._counter.count_message(message, self._count_image)
@@ -217,9 +218,3 @@ class Gauge:
             since += len(to_json(message.parts))
             since += sum(self._count_image(image) - len(image.data) for image in message.images)
         return since
-
-
-def _key(message: Message) -> tuple[str, int]:
-    """Cache key of a size: a truncated message keeps its id but has another length."""
-    result = message.result
-    return message.id, len(result.text) if result else message.length

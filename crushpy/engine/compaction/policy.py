@@ -194,8 +194,16 @@ class CompactionPolicy:
                 smaller = await self._builder.make_boundary(options, await self._view.counted())
             if smaller:
                 return
-        text = self._describe_overflow(self._view.now())
-        raise ContextOverflow(text, OVERFLOW_HINT, limit=error.limit) from error
+        state = self._view.now()
+        text = (
+            f"The request does not fit the window of {state.request.model} ({state.budget.window:,} tokens): "
+            f"system prompt and tools take {state.fixed_tokens:,}"
+        )
+        if state.history:
+            largest = max(state.history, key=self._gauge.size)
+            size = self._gauge.size(largest)
+            text += f", the largest message ({largest.role}, {largest.id}) takes {size:,}"
+        raise ContextOverflow(f"{text}.", OVERFLOW_HINT, limit=error.limit) from error
 
     async def _truncate_results(self) -> bool:
         """Truncates the oldest large results until a quarter of the whole request is gone."""
@@ -215,17 +223,6 @@ class CompactionPolicy:
         self._gauge.reset()
         self._emit(Notice(f"The window was full: {len(overrides)} large tool results are sent truncated."))
         return True
-
-    def _describe_overflow(self, state: WindowState) -> str:
-        text = (
-            f"The request does not fit the window of {state.request.model} ({state.budget.window:,} tokens): "
-            f"system prompt and tools take {state.fixed_tokens:,}"
-        )
-        if state.history:
-            largest = max(state.history, key=self._gauge.size)
-            size = self._gauge.size(largest)
-            text += f", the largest message ({largest.role}, {largest.id}) takes {size:,}"
-        return f"{text}."
 
     # --- on request -------------------------------------------------------------------------------------
 

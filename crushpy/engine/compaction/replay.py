@@ -81,11 +81,6 @@ class Recording(Data, frozen=True):
     undone: dict[str, float]
     """When a boundary of a session was undone, by the session's id."""
 
-    @property
-    def boundaries(self) -> list[StoredBoundary]:
-        found = (one.boundary for one in self.sessions)
-        return [one for one in found if one is not None and one.trigger not in KEPT_CONTEXT]
-
 
 class ReplayedBoundary(Data, frozen=True, omit_defaults=False):
     before_message: str
@@ -433,7 +428,8 @@ class Replayer:
 
 def _changed(settings: Settings, changes: ReplayChanges, recording: Recording) -> Settings:
     """The settings of a replay: as changed, else as recorded, else as configured."""
-    thresholds = {one.trigger: one.threshold for one in reversed(recording.boundaries) if one.threshold}
+    made = [one.boundary for one in reversed(recording.sessions) if one.boundary is not None]
+    thresholds = {one.trigger: one.threshold for one in made if one.threshold}
     threshold = changes.threshold or thresholds.get("auto")
     given = {
         "threshold": threshold,

@@ -66,7 +66,9 @@ class ChangeRecorder:
 
     async def begins(self, watched: ObservedCall, ruling: Ruling) -> None:
         paths = [one.value for one in watched.accesses if one.kind == "path" and one.writes]
-        is_command = self._commands and any(map(self._may_write, _commands(watched)))
+        is_command = self._commands and any(
+            one.kind == "command" and self._may_write(one.value) for one in watched.accesses
+        )
         if not paths and not is_command:
             return
         await self.settle()
@@ -264,10 +266,6 @@ class ChangeRecorder:
         if text not in self._told:
             self._told.add(text)
             self._emit(Notice(text, "warning"))
-
-
-def _commands(watched: ObservedCall) -> list[str]:
-    return [one.value for one in watched.accesses if one.kind == "command"]
 
 
 async def record_interrupted(store: Store, files: UndoFiles, root_id: str) -> list[str]:

@@ -12,7 +12,7 @@ from crushpy.context.tags import safe
 from crushpy.core.mcp_names import mcp_tool_name
 from crushpy.core.messages import Json
 from crushpy.security.private_files import update_stored
-from crushpy.security.sanitize import clean, encodable, one_line
+from crushpy.security.sanitize import clean, encodable, map_texts, one_line
 from crushpy.settings.schema import McpTools
 from crushpy.tools.mcp import MAX_DESCRIPTION_CHARS, KnownServer, ToolDefinition, is_offered
 
@@ -45,21 +45,13 @@ def read_definitions(
             problems.append(f"{server}: {shown} was left out: its schema is larger than 50 kB")
         elif is_offered(name, offered.allow, offered.deny):
             text = tool.get("description") or tool.get("title") or ""
-            found[full_name] = ToolDefinition(name, _sanitized(str(text)), _sanitized_schema(schema))
+            found[full_name] = ToolDefinition(name, _sanitized(str(text)), map_texts(schema, _sanitized))
     return tuple(found.values()), problems
 
 
 def _sanitized(text: str) -> str:
     text = encodable(safe(clean(text)).strip())
     return text if len(text) <= MAX_DESCRIPTION_CHARS else f"{text[: MAX_DESCRIPTION_CHARS - 1]}…"
-
-
-def _sanitized_schema(node: Any) -> Any:
-    if isinstance(node, dict):
-        return {encodable(str(key)): _sanitized_schema(value) for key, value in node.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    if isinstance(node, list):
-        return [_sanitized_schema(value) for value in node]  # pyright: ignore[reportUnknownVariableType]
-    return _sanitized(node) if isinstance(node, str) else node
 
 
 def describe_tool(server: str, tool: ToolDefinition) -> str:
