@@ -3,17 +3,7 @@
 import time
 from typing import Literal
 
-from crushpy.core.events import (
-    ApprovalDone,
-    ApprovalNeeded,
-    Error,
-    Event,
-    JobEnded,
-    Notice,
-    PromptCommitted,
-    SideAnswer,
-    TurnEnded,
-)
+from crushpy.core import events
 from crushpy.core.messages import CallDecision, Data, counted, headline
 
 CUT_REPLY = "The reply was interrupted."
@@ -40,34 +30,34 @@ class NoteMaker:
     """Turns the events of a conversation into notes."""
 
     def __init__(self) -> None:
-        self._asked: dict[str, ApprovalNeeded] = {}
+        self._asked: dict[str, events.ApprovalNeeded] = {}
         self.lasting = False
         """Notes are stored now: the event is part of a turn, not the reply to a command."""
 
-    def make_note(self, event: Event) -> TimelineNote | None:
+    def make_note(self, event: events.Event) -> TimelineNote | None:
         match event:
-            case PromptCommitted():
+            case events.PromptCommitted():
                 self.lasting = True
-            case ApprovalNeeded():
+            case events.ApprovalNeeded():
                 self._asked[event.id] = event
-            case ApprovalDone():
+            case events.ApprovalDone():
                 return self._answered(event)
-            case Notice():
+            case events.Notice():
                 return TimelineNote("warning" if event.level == "warning" else "info", event.text)
-            case Error():
+            case events.Error():
                 return TimelineNote("error", event.message, event.hint)
-            case SideAnswer():
+            case events.SideAnswer():
                 cost = f"${event.usage.cost:.4f}" if event.usage.cost else counted(event.usage.total, "token")
                 return TimelineNote("aside", event.text, f"{event.question} ({cost})")
-            case JobEnded():
+            case events.JobEnded():
                 return TimelineNote("info", event.text)
-            case TurnEnded(status="interrupted"):
+            case events.TurnEnded(status="interrupted"):
                 return TimelineNote("info", INTERRUPTED)
             case _:
                 pass
         return None
 
-    def _answered(self, event: ApprovalDone) -> TimelineNote | None:
+    def _answered(self, event: events.ApprovalDone) -> TimelineNote | None:
         """Only for calls of tasks, which have no line of their own."""
         question = self._asked.pop(event.id, None)
         said = answer_words(event.answer, event.covers, event.words)

@@ -7,17 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from crushpy.core.messages import Image, Json, Note, Part, Text, ToolCall, ToolResult, Usage
+from crushpy.importers import foreign
 from crushpy.importers import foreign_values as values
-from crushpy.importers.foreign import (
-    ForeignCompaction,
-    ForeignSession,
-    Found,
-    Heading,
-    Item,
-    Piece,
-    SkippedSession,
-    Unmapped,
-)
 from crushpy.importers.foreign_files import (
     ForeignDatabase,
     decoded_object,
@@ -49,7 +40,7 @@ class OpenCode:
         chosen = os.environ.get("OPENCODE_DB", "")
         return [data / chosen, data] if chosen and chosen != ":memory:" else [data]
 
-    def sessions(self, path: Path) -> Iterator[Found]:
+    def sessions(self, path: Path) -> Iterator[foreign.Found]:
         databases = [path] if path.is_file() and path.suffix != ".json" else sorted(path.glob("opencode*.db"))
         for file in databases:
             yield from readable_sessions(file, path, _database_sessions)
@@ -61,7 +52,7 @@ class OpenCode:
             yield from _file_sessions(path.absolute())
 
 
-def _database_sessions(file: Path) -> Iterator[Found]:
+def _database_sessions(file: Path) -> Iterator[foreign.Found]:
     with reading(file) as database:
         database.require(
             "opencode",
@@ -72,19 +63,21 @@ def _database_sessions(file: Path) -> Iterator[Found]:
         rows = list(database.rows("SELECT * FROM session ORDER BY time_created, id"))
     for row in rows:
         if row["parent_id"]:
-            yield SkippedSession(file)
+            yield foreign.SkippedSession(file)
             continue
 
-        def read(unmapped: Unmapped, own: str = row["id"], title: str = row["title"]) -> Iterator[Item]:
+        def read(
+            unmapped: foreign.Unmapped, own: str = row["id"], title: str = row["title"]
+        ) -> Iterator[foreign.Item]:
             with reading(file) as database:
                 yield from _items(title, _stored_rows(database, own, unmapped), unmapped)
 
         note = values.newer_version("opencode", row["version"], KNOWN_VERSION)
         cwd, created_at = str(row["directory"] or ""), seconds_of(row["time_created"])
-        yield ForeignSession(str(row["id"]), file, cwd, read, created_at, note)
+        yield foreign.ForeignSession(str(row["id"]), file, cwd, read, created_at, note)
 
 
-def _stored_rows(database: ForeignDatabase, own: str, unmapped: Unmapped) -> Iterator[StoredMessage]:
+def _stored_rows(database: ForeignDatabase, own: str, unmapped: foreign.Unmapped) -> Iterator[StoredMessage]:
     def decoded(statement: str, key: str) -> Iterator[tuple[str, Json]]:
         for row in list(database.rows(statement, (key,), unmapped)):
             value = decoded_object(row["data"], unmapped)
@@ -95,24 +88,24 @@ def _stored_rows(database: ForeignDatabase, own: str, unmapped: Unmapped) -> Ite
         yield message, data, list(decoded(_PARTS, message))
 
 
-def _file_sessions(head: Path) -> Iterator[Found]:
+def _file_sessions(head: Path) -> Iterator[foreign.Found]:
     storage, own = head.parents[2], head.stem
-    info = next(json_files([head], Unmapped()), ("", Json()))[1]
+    info = next(json_files([head], foreign.Unmapped()), ("", Json()))[1]
     if not info or not _FILE_NAME.fullmatch(own):
-        yield SkippedSession(head, "it cannot be read")
+        yield foreign.SkippedSession(head, "it cannot be read")
         return
     if info.get("parentID"):
-        yield SkippedSession(head)
+        yield foreign.SkippedSession(head)
         return
 
-    def read(unmapped: Unmapped) -> Iterator[Item]:
+    def read(unmapped: foreign.Unmapped) -> Iterator[foreign.Item]:
         return _items(info.get("title"), _stored_files(storage, own, unmapped), unmapped)
 
     note = values.newer_version("opencode", info.get("version"), KNOWN_VERSION)
-    yield ForeignSession(own, head, as_text(info.get("directory")), read, _created(info), note)
+    yield foreign.ForeignSession(own, head, as_text(info.get("directory")), read, _created(info), note)
 
 
-def _stored_files(storage: Path, own: str, unmapped: Unmapped) -> Iterator[StoredMessage]:
+def _stored_files(storage: Path, own: str, unmapped: foreign.Unmapped) -> Iterator[StoredMessage]:
     def inside(folder: Path) -> Iterator[Path]:
         return (file for file in folder.glob("*.json") if leads_inside(file, storage))
 
@@ -124,9 +117,11 @@ def _created(info: Json) -> float:
     return seconds_of(as_object(info.get("time")).get("created"))
 
 
-def _items(title: Any, messages: Iterable[StoredMessage], unmapped: Unmapped) -> Iterator[Item]:
+def _items(
+    title: Any, messages: Iterable[StoredMessage], unmapped: foreign.Unmapped
+) -> Iterator[foreign.Item]:
     if as_text(title) and not _DEFAULT_TITLE.match(title):
-        yield Heading(title)
+        yield foreign.Heading(title)
     keep_from = ""
     for own, info, parts in messages:
         for _, part in parts:
@@ -137,7 +132,7 @@ def _items(title: Any, messages: Iterable[StoredMessage], unmapped: Unmapped) ->
             if summary.strip():
                 used = _usage(info) or Usage()
                 before = used.total - used.output_tokens
-                yield ForeignCompaction(own, summary, _created(info), keep_from, before)
+                yield foreign.ForeignCompaction(own, summary, _created(info), keep_from, before)
             else:
                 unmapped["compaction without a summary"] += 1
             keep_from = ""
@@ -146,29 +141,31 @@ def _items(title: Any, messages: Iterable[StoredMessage], unmapped: Unmapped) ->
         elif info.get("role") == "user":
             for name, part in parts:
                 for made in _parts(part, unmapped, is_reply=False):
-                    yield Piece(f"{own}/{name}", "user", (made,), _created(info), own)
+                    yield foreign.Piece(f"{own}/{name}", "user", (made,), _created(info), own)
         else:
             unmapped["message without a role"] += 1
 
 
-def _reply(own: str, info: Json, parts: list[tuple[str, Json]], unmapped: Unmapped) -> Iterator[Item]:
+def _reply(
+    own: str, info: Json, parts: list[tuple[str, Json]], unmapped: foreign.Unmapped
+) -> Iterator[foreign.Item]:
     """A message may hold several steps: each is a reply followed by the results of its calls."""
     model = "/".join(filter(None, (as_text(info.get("providerID")), as_text(info.get("modelID")))))
     at, used, step = _created(info), _usage(info), 0
-    results: list[Piece] = []
+    results: list[foreign.Piece] = []
     for name, part in parts:
         if part.get("type") == "step-start":
             yield from results
             results, step = [], step + 1
         for made in _parts(part, unmapped, is_reply=True):
-            yield Piece(f"{own}/{name}", "assistant", (made,), at, f"{own}:{step}", model, used)
+            yield foreign.Piece(f"{own}/{name}", "assistant", (made,), at, f"{own}:{step}", model, used)
             used = None
             if isinstance(made, ToolCall) and (result := _result(made.id, _state(part))):
-                results.append(Piece(f"{own}/{name}/result", "tool", (result,), at))
+                results.append(foreign.Piece(f"{own}/{name}/result", "tool", (result,), at))
     yield from results
 
 
-def _parts(part: Json, unmapped: Unmapped, *, is_reply: bool) -> list[Part]:
+def _parts(part: Json, unmapped: foreign.Unmapped, *, is_reply: bool) -> list[Part]:
     kind, text = as_text(part.get("type")), as_text(part.get("text"))
     match kind:
         case "text" if part.get("ignored") is True or not text.strip():

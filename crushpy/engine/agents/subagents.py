@@ -8,20 +8,9 @@ from pathlib import Path
 import msgspec
 
 from crushpy.context import facts
+from crushpy.core import events
 from crushpy.core.access import Privileges
 from crushpy.core.errors import CrushpyError, UsageError
-from crushpy.core.events import (
-    BoundaryCommitted,
-    Event,
-    MessageCommitted,
-    Notice,
-    Retry,
-    SessionOpened,
-    TaskProgress,
-    ToolCalled,
-    ToolFinished,
-    UsageReported,
-)
 from crushpy.core.ids import new_id
 from crushpy.core.messages import ChangedFile, Data, Message, Note, TaskReport, ToolCall, headline
 from crushpy.engine.agents.agent import Agent
@@ -146,7 +135,7 @@ class Subagents:
     async def work(
         self,
         order: Delegation,
-        emit: Callable[[Event], None],
+        emit: Callable[[events.Event], None],
         *,
         title: str = "",
         limits: Limits | None = None,
@@ -213,7 +202,7 @@ class Subagents:
     async def _new_agent(
         self,
         order: Delegation,
-        emit: Callable[[Event], None],
+        emit: Callable[[events.Event], None],
         title: str,
         workspace: TaskWorkspace,
         loaded: LoadedSession | None = None,
@@ -294,7 +283,9 @@ class Subagents:
                 summary, usage = await ask_once(models, model, system, "report", result.raw, SUMMARY_TOKENS)
         except (ModelError, TimeoutError) as error:
             reason = error.message if isinstance(error, ModelError) else f"{model} takes too long."
-            self._emit(Notice(f"A report could not be summarised and is used in full: {reason}", "warning"))
+            self._emit(
+                events.Notice(f"A report could not be summarised and is used in full: {reason}", "warning")
+            )
             return ""
         self._parent.session.spend(usage)
         self.spent.use(usage)
@@ -339,36 +330,38 @@ async def take_over(store: Store, session_id: str, *, parked: bool) -> Continued
 class TaskOutputPrinter:
     """Shows what a sub-agent does in the live output of its `task` call, and emits its progress."""
 
-    def __init__(self, call_id: str, show: Callable[[str], None], emit: Callable[[Event], None]) -> None:
+    def __init__(
+        self, call_id: str, show: Callable[[str], None], emit: Callable[[events.Event], None]
+    ) -> None:
         self._show = show
         self._emit = emit
-        self._progress = TaskProgress(call_id, "", 0, "", 0)
+        self._progress = events.TaskProgress(call_id, "", 0, "", 0)
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: events.Event) -> None:
         match event:
-            case SessionOpened():
+            case events.SessionOpened():
                 self._report(session_id=event.id)
-            case ToolCalled():
+            case events.ToolCalled():
                 doing = f"{event.name} {headline(event.name, event.args, more=' …')}".rstrip()
                 self._show(f"{doing}\n")
                 self._report(doing=doing)
-            case ToolFinished():
+            case events.ToolFinished():
                 if event.is_error:
                     lines = event.text.strip().splitlines()
                     self._show(f"  failed: {lines[0] if lines else ''}\n")
                 self._report(doing="")
-            case MessageCommitted():
+            case events.MessageCommitted():
                 self._report(steps=self._progress.steps + 1)
-            case UsageReported():
+            case events.UsageReported():
                 self._report(tokens=event.total.total)
-            case Retry():
+            case events.Retry():
                 self._show(f"{event.reason} Trying again in {event.seconds:g} s.\n")
-            case BoundaryCommitted():
+            case events.BoundaryCommitted():
                 self._show(
                     f"context compacted ({event.trigger}): {event.tokens_before:,} tokens were in use\n"
                 )
-            case Notice() if event.level == "warning":
-                self._emit(Notice(f"Task: {event.text}", event.level))
+            case events.Notice() if event.level == "warning":
+                self._emit(events.Notice(f"Task: {event.text}", event.level))
             case _:
                 pass
 

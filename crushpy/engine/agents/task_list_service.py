@@ -15,16 +15,8 @@ import msgspec
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.events import Event, MessageCommitted, Notice, TaskEvent, TurnEnded
 from crushpy.core.messages import Note, Usage
+from crushpy.engine.agents import task_reports
 from crushpy.engine.agents.subagents import ENDS, AddPrompts, FinishedTask, TaskWorkspace, take_over
-from crushpy.engine.agents.task_reports import (
-    TaskMonitor,
-    TaskOutcome,
-    TaskReports,
-    branches_left,
-    is_named,
-    summarize_list,
-    task_label,
-)
 from crushpy.engine.agents.task_spec import UNSUCCESSFUL, TaskListSpec, TaskSchedule, TaskSpec, TaskState
 from crushpy.engine.agents.task_workspaces import Worktrees
 from crushpy.engine.event_bus import unexpected_error
@@ -121,9 +113,11 @@ class TaskListRun:
     ) -> TurnStatus:
         self._subagents.spent = self._spent
         self._specs = {task.name: task for task in spec.tasks}
-        self._reports = TaskReports(spec, self._subagents.format_report)
+        self._reports = task_reports.TaskReports(spec, self._subagents.format_report)
         self._monitors = {
-            task.name: TaskMonitor(task, len(tasks), self._emit, worktree=self._specs[task.name].worktree)
+            task.name: task_reports.TaskMonitor(
+                task, len(tasks), self._emit, worktree=self._specs[task.name].worktree
+            )
             for task in tasks
         }
         for text in warnings:
@@ -256,7 +250,7 @@ class TaskListRun:
         monitor.emit_state()
         return state
 
-    async def _attempt(self, spec: TaskSpec, monitor: TaskMonitor) -> TaskState:
+    async def _attempt(self, spec: TaskSpec, monitor: task_reports.TaskMonitor) -> TaskState:
         await self._store_state(spec.name, state="running")
         monitor.emit_state()
         work = msgspec.structs.replace(spec.work, prompt=await self._reports.prompt_for(spec))
@@ -280,7 +274,7 @@ class TaskListRun:
         return await uncancellable(self._finished(spec, monitor, task))
 
     async def _leave(
-        self, spec: TaskSpec, monitor: TaskMonitor, workspace: TaskWorkspace, title: str
+        self, spec: TaskSpec, monitor: task_reports.TaskMonitor, workspace: TaskWorkspace, title: str
     ) -> None:
         await workspace.services.workspace.jobs.close()
         async with self._git_lock:
@@ -288,7 +282,9 @@ class TaskListRun:
         monitor.update(branch=left.branch, changes=left.changes)
         self._summary.files_on_branches += left.files
 
-    async def _finished(self, spec: TaskSpec, monitor: TaskMonitor, task: FinishedTask) -> TaskState:
+    async def _finished(
+        self, spec: TaskSpec, monitor: task_reports.TaskMonitor, task: FinishedTask
+    ) -> TaskState:
         state = TASK_STATES.get(task.status, "failed")
         if state != "done":
             reason = task.failure.message if task.failure else ""
@@ -296,13 +292,13 @@ class TaskListRun:
             return state
         monitor.update(result_id=task.result.id)
         await self._store_state(spec.name, state="done")
-        outcome = TaskOutcome(spec, monitor.task, task.result)
+        outcome = task_reports.TaskOutcome(spec, monitor.task, task.result)
         self._reports.done[spec.name] = outcome
         await self._note_report(outcome)
         return "done"
 
-    async def _note_report(self, outcome: TaskOutcome) -> None:
-        where = f"{task_label(outcome.task)} (session {outcome.result.session_id})"
+    async def _note_report(self, outcome: task_reports.TaskOutcome) -> None:
+        where = f"{task_reports.task_label(outcome.task)} (session {outcome.result.session_id})"
         await self._session.add_note(
             Note(f"{where} reports:\n\n{await self._reports.for_conversation(outcome)}")
         )
@@ -315,11 +311,11 @@ class TaskListRun:
     def _conclude(self, stopped: str) -> TurnStatus:
         """Reports branches, unfinished tasks and how to continue."""
         states, tasks = self._schedule.states, [monitor.task for monitor in self._monitors.values()]
-        if branches := branches_left(tasks, self._root):
+        if branches := task_reports.branches_left(tasks, self._root):
             self._emit(Notice(branches))
         if all(state == "done" for state in states.values()):
             return "done"
-        text, reasons, go_on = summarize_list(states, tasks, self._root, stopped)
+        text, reasons, go_on = task_reports.summarize_list(states, tasks, self._root, stopped)
         self._emit(Notice(f"{text} {go_on}", "warning"))
         if stopped == "interrupted":
             return "interrupted"
@@ -330,20 +326,23 @@ class TaskListRun:
 
 
 async def add_reports(
-    store: Store, reports: TaskReports, specs: Mapping[str, TaskSpec], tasks: Sequence[ListedTask]
+    store: Store,
+    reports: task_reports.TaskReports,
+    specs: Mapping[str, TaskSpec],
+    tasks: Sequence[ListedTask],
 ) -> list[str]:
     """Adds the stored reports of the tasks that are done. Returns their names."""
     results = await store.tasks.load_results([task.result_id for task in tasks if task.state == "done"])
     done = [task for task in tasks if task.state == "done" and task.result_id in results]
     for task in done:
-        reports.done[task.name] = TaskOutcome(specs[task.name], task, results[task.result_id])
+        reports.done[task.name] = task_reports.TaskOutcome(specs[task.name], task, results[task.result_id])
     return [task.name for task in done]
 
 
 def _listed(spec: TaskListSpec) -> str:
     lines: list[str] = []
     for number, task in enumerate(spec.tasks, 1):
-        name = f"{task.name}: " if is_named(ListedTask(number, task.name)) else ""
+        name = f"{task.name}: " if task_reports.is_named(ListedTask(number, task.name)) else ""
         lines.append(f"{number}. {name}{task.work.prompt}")
     return "\n".join(lines)
 
@@ -371,7 +370,7 @@ class TaskListService:
         self,
         listed: StoredTaskList,
         number: int,
-        monitor: TaskMonitor,
+        monitor: task_reports.TaskMonitor,
         cwd: Path,
         *,
         spent: Spent,
@@ -384,7 +383,7 @@ class TaskListService:
         runtime = self._runtime
         whole = msgspec.json.decode(listed.orders, type=TaskListSpec)
         spec = whole.tasks[number - 1]
-        reports = TaskReports(whole, runtime.subagents.format_report)
+        reports = task_reports.TaskReports(whole, runtime.subagents.format_report)
         store = self.store
         await add_reports(store, reports, {task.name: task for task in whole.tasks}, listed.tasks)
         runtime.subagents.spent = spent

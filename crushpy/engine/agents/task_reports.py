@@ -7,16 +7,7 @@ from unicodedata import combining, east_asian_width
 import msgspec
 
 from crushpy.context.tags import element
-from crushpy.core.events import (
-    Event,
-    ListedTaskChanged,
-    MessageCommitted,
-    Retry,
-    SessionOpened,
-    TaskEvent,
-    ToolCalled,
-    UsageReported,
-)
+from crushpy.core import events
 from crushpy.core.messages import Data, counted, headline
 from crushpy.engine.agents.task_spec import TaskListSpec, TaskSpec, TaskState
 from crushpy.engine.session.session import title_of
@@ -132,7 +123,7 @@ class TaskMonitor:
     """Forwards the events of one task of a list under its name, and emits its state."""
 
     def __init__(
-        self, task: ListedTask, many: int, emit: Callable[[Event], None], *, worktree: bool = False
+        self, task: ListedTask, many: int, emit: Callable[[events.Event], None], *, worktree: bool = False
     ) -> None:
         self._emit = emit
         self._many = many
@@ -142,21 +133,21 @@ class TaskMonitor:
         self.task = task
         """Its current state."""
 
-    def __call__(self, event: Event) -> None:
-        self._emit(TaskEvent(self.task.name, event))
+    def __call__(self, event: events.Event) -> None:
+        self._emit(events.TaskEvent(self.task.name, event))
         match event:
-            case SessionOpened():
+            case events.SessionOpened():
                 self.update(session_id=event.id)
-            case ToolCalled():
+            case events.ToolCalled():
                 self.emit_state(f"{event.name} {headline(event.name, event.args, more=' …')}")
-            case MessageCommitted():
+            case events.MessageCommitted():
                 self.update(steps=self.task.steps + 1)
                 lines = event.text.strip().splitlines()
                 self.emit_state(lines[-1] if lines else "")
-            case UsageReported():
+            case events.UsageReported():
                 self.update(tokens=event.total.total, cost=event.total.cost)
                 self.emit_state()
-            case Retry():
+            case events.Retry():
                 self.emit_state(f"{event.reason} Trying again in {event.seconds:g} s.")
             case _:
                 pass
@@ -172,9 +163,11 @@ class TaskMonitor:
 
 def task_state_event(
     task: ListedTask, many: int, line: str = "", *, worktree: bool = False
-) -> ListedTaskChanged:
+) -> events.ListedTaskChanged:
     figures, ended = (task.steps, task.tokens, task.cost), (task.session_id, task.branch, task.error)
-    return ListedTaskChanged(task.name, task.state, *figures, line, task.number, many, *ended, worktree)
+    return events.ListedTaskChanged(
+        task.name, task.state, *figures, line, task.number, many, *ended, worktree
+    )
 
 
 def summarize_list(
@@ -219,7 +212,10 @@ def some_names(names: Sequence[str]) -> str:
 
 
 def table_lines(
-    tasks: Sequence[ListedTaskChanged], width: int, height: int, more: Callable[[str], str] = lambda _: ""
+    tasks: Sequence[events.ListedTaskChanged],
+    width: int,
+    height: int,
+    more: Callable[[str], str] = lambda _: "",
 ) -> list[str]:
     """A table of at most `height` lines and `width` columns. `more`: further columns of a task, and for an
     empty name their heading."""
@@ -232,7 +228,7 @@ def table_lines(
     return [fit_line(line, width) for line in lines[-height:]]
 
 
-def _row(task: ListedTaskChanged, names: int, more: str) -> str:
+def _row(task: events.ListedTaskChanged, names: int, more: str) -> str:
     name = fit_line(task.name, names)
     last = one_line(clean(task.error or task.branch or unchanged(task) or task.line))
     return (
@@ -241,12 +237,12 @@ def _row(task: ListedTaskChanged, names: int, more: str) -> str:
     )
 
 
-def unchanged(task: ListedTaskChanged) -> str:
+def unchanged(task: events.ListedTaskChanged) -> str:
     """A note for a task whose worktree has no changes; empty for any other."""
     return "no changes, no branch" if task.worktree and task.state == "done" and not task.branch else ""
 
 
-def _total_line(tasks: Iterable[ListedTaskChanged], hidden: int) -> str:
+def _total_line(tasks: Iterable[events.ListedTaskChanged], hidden: int) -> str:
     tasks = list(tasks)
     states = {state: sum(task.state == state for task in tasks) for state in _ORDER}
     words = [f"{many} {state}" for state, many in states.items() if many]

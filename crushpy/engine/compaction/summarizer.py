@@ -20,15 +20,7 @@ from crushpy.core.templates import Template, fill_template
 from crushpy.engine.agents.scope import AgentScope, Emit
 from crushpy.engine.session.session import user_message
 from crushpy.engine.turn.model_call import Draft, ModelCall
-from crushpy.llm.errors import (
-    AuthenticationFailed,
-    BadRequest,
-    ContextOverflow,
-    EmptyReply,
-    ModelError,
-    TimedOut,
-    Unavailable,
-)
+from crushpy.llm import errors
 from crushpy.llm.protocol import Request
 from crushpy.util.spawn import run_parallel
 
@@ -155,8 +147,8 @@ class Summarizer:
         if job.sent is not None and job.main_model not in self._refusing:
             try:
                 return await self._by_vendor(job, job.sent)
-            except (_Failed, ModelError) as error:
-                if isinstance(error, BadRequest):
+            except (_Failed, errors.ModelError) as error:
+                if isinstance(error, errors.BadRequest):
                     self._refusing.add(job.main_model)
                 problems.append(f"{job.main_model}, by the vendor: {error.args[0] if error.args else error}")
         for model in dict.fromkeys(filter(None, (job.auxiliary, job.main_model))):
@@ -165,7 +157,7 @@ class Summarizer:
                 return self._summary(
                     job, text=text, model=model, truncated_chars=truncated_chars, problems=problems
                 )
-            except (_Failed, ModelError) as error:
+            except (_Failed, errors.ModelError) as error:
                 problems.append(f"{model}: {error.args[0] if error.args else error}")
                 if may_postpone and model == job.main_model and _is_outside(error):
                     raise Postponed(str(error)) from error
@@ -250,7 +242,7 @@ class Summarizer:
         source = await asyncio.to_thread(lambda: self._count(chunk) + self._count(previous))
         try:
             return await self._call(model, chunk, job, previous, source)
-        except ContextOverflow:
+        except errors.ContextOverflow:
             middle = chunk.rfind("\n", 0, len(chunk) // 2) + 1 or len(chunk) // 2
             first = await self._call(model, chunk[:middle], job, previous, source)
             return await self._call(model, chunk[middle:], job, first, source)
@@ -258,7 +250,7 @@ class Summarizer:
     async def _call(self, model: str, text: str, job: SummaryJob, previous: str, source: int) -> str:
         """One model call. `source` is the size of the text that the reply replaces."""
         if self._recovering and self.overflows >= MAX_OVERFLOWS:
-            raise ContextOverflow(f"{model} rejected {self.overflows} smaller requests as too large.")
+            raise errors.ContextOverflow(f"{model} rejected {self.overflows} smaller requests as too large.")
         system, _ = self._instructions(job, previous)
         content = await asyncio.to_thread(element, "transcript", text)
         if safe(previous).strip() not in system:  # a template need not use it, but it must not be lost
@@ -294,9 +286,9 @@ class Summarizer:
 
         provider, auxiliary = self._models.provider(model), model != job.main_model
 
-        def may_retry(error: ModelError) -> bool:
+        def may_retry(error: errors.ModelError) -> bool:
             """An empty reply is final. So is an auxiliary model that cannot be reached."""
-            return not isinstance(error, EmptyReply) and not (auxiliary and _is_outside(error))
+            return not isinstance(error, errors.EmptyReply) and not (auxiliary and _is_outside(error))
 
         timeout = AUXILIARY_CONNECT_TIMEOUT_S if auxiliary and not provider.slow_to_begin else None
         call = ModelCall(provider, request, on_event, may_retry=may_retry, send_timeout_s=timeout)
@@ -304,8 +296,8 @@ class Summarizer:
             async with asyncio.timeout(job.seconds):
                 draft = await call.run()
         except TimeoutError:
-            raise TimedOut(f"{model} took longer than {job.seconds:g} s to summarise.") from None
-        except ContextOverflow:
+            raise errors.TimedOut(f"{model} took longer than {job.seconds:g} s to summarise.") from None
+        except errors.ContextOverflow:
             self.overflows += 1
             raise
         self.overflows = 0
@@ -342,6 +334,6 @@ class Summarizer:
 
 def _is_outside(error: Exception) -> bool:
     """Authentication and network errors: a smaller request would not help."""
-    if isinstance(error, Unavailable):
+    if isinstance(error, errors.Unavailable):
         return error.status is None
-    return isinstance(error, AuthenticationFailed)
+    return isinstance(error, errors.AuthenticationFailed)

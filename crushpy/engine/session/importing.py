@@ -17,18 +17,7 @@ from crushpy.core.errors import CrushpyError
 from crushpy.core.ids import new_id
 from crushpy.core.messages import Data, Message, Seed
 from crushpy.engine.session.session import child_of, title_of
-from crushpy.importers.foreign import (
-    SUB_AGENT,
-    ForeignCompaction,
-    ForeignSession,
-    Found,
-    Heading,
-    Item,
-    Piece,
-    SkippedSession,
-    Source,
-    Unmapped,
-)
+from crushpy.importers import foreign
 from crushpy.importers.normalise import normalised
 from crushpy.security.sanitize import one_line
 from crushpy.storage.records import (
@@ -73,12 +62,14 @@ class SessionImporter:
         self._dry_run = dry_run
         self._seen: set[str] = set()
 
-    async def run(self, source: Source, sessions: Iterable[Found]) -> AsyncIterator[ImportOutcome]:
+    async def run(
+        self, source: foreign.Source, sessions: Iterable[foreign.Found]
+    ) -> AsyncIterator[ImportOutcome]:
         """Imports one session after the other. A failure is reported and the next session is tried; a storage
         error, such as a full disk, ends the import."""
         for found in sessions:
-            if isinstance(found, SkippedSession):
-                status = "skipped" if found.reason == SUB_AGENT else "failed"
+            if isinstance(found, foreign.SkippedSession):
+                status = "skipped" if found.reason == foreign.SUB_AGENT else "failed"
                 yield ImportOutcome(status, "", str(found.file), note=found.reason)
             elif found.id in self._seen:
                 yield _outcome("skipped", found, "session that was read before")
@@ -86,7 +77,7 @@ class SessionImporter:
                 self._seen.add(found.id)
                 yield await self._import(source, found)
 
-    async def _import(self, source: Source, found: ForeignSession) -> ImportOutcome:
+    async def _import(self, source: foreign.Source, found: foreign.ForeignSession) -> ImportOutcome:
         try:
             reading = await asyncio.to_thread(_Reading, source, found, self._compaction)
             record = await self._store.imports.find_record(source.name, found.id) if self._store else None
@@ -121,7 +112,7 @@ class SessionImporter:
 class _Reading:
     """One foreign session, read completely, as the sessions that it becomes here."""
 
-    def __init__(self, source: Source, found: ForeignSession, compaction: str) -> None:
+    def __init__(self, source: foreign.Source, found: foreign.ForeignSession, compaction: str) -> None:
         began, own = found.created_at or time.time(), new_id()
         first = SessionInfo(
             id=own,
@@ -135,7 +126,7 @@ class _Reading:
         self.found = found
         self.last_piece = ""
         self._sessions = [ImportedSession(first)]
-        self._unmapped = Unmapped()
+        self._unmapped = foreign.Unmapped()
         self._title = ""
         self._moment = began
         self._sizes: dict[str, int] = {}
@@ -143,7 +134,7 @@ class _Reading:
         self._reported = 0
         """Tokens that the last reply in it reported."""
         for item in normalised(self._tracked(found.read(self._unmapped)), self._unmapped):
-            if isinstance(item, ForeignCompaction):
+            if isinstance(item, foreign.ForeignCompaction):
                 self._open_session(item)
             else:
                 self._add(item)
@@ -152,13 +143,13 @@ class _Reading:
     def has_content(self) -> bool:
         return bool(self._sessions[1:] or self._sessions[0].messages)
 
-    def _tracked(self, items: Iterable[Item]) -> Iterator[Piece | ForeignCompaction]:
+    def _tracked(self, items: Iterable[foreign.Item]) -> Iterator[foreign.Piece | foreign.ForeignCompaction]:
         """Remembers the title, and the last item that changes the conversation: not a usage figure."""
         for item in items:
-            if isinstance(item, Heading):
+            if isinstance(item, foreign.Heading):
                 self._title = item.title
                 continue
-            if isinstance(item, ForeignCompaction) or item.parts:
+            if isinstance(item, foreign.ForeignCompaction) or item.parts:
                 self.last_piece = item.id
             yield item
 
@@ -176,7 +167,7 @@ class _Reading:
                 self._sessions[-1] = msgspec.structs.replace(current, boundary=boundary)
             self._reported = message.usage.total
 
-    def _open_session(self, item: ForeignCompaction) -> None:
+    def _open_session(self, item: foreign.ForeignCompaction) -> None:
         moment, parent = item.created_at or self._moment, self._sessions[-1].info
         child = child_of(parent, moment)
         seed = Message(new_id(), "user", (Seed(item.summary, ""),), moment)
@@ -229,7 +220,7 @@ class _Reading:
         )
 
 
-def _outcome(status: Status, found: ForeignSession, note: str) -> ImportOutcome:
+def _outcome(status: Status, found: foreign.ForeignSession, note: str) -> ImportOutcome:
     return ImportOutcome(status, found.id, str(found.file), note=note)
 
 

@@ -15,16 +15,8 @@ from crushpy.context.history import missing_results
 from crushpy.context.message_facts import FactReader, MessageFacts
 from crushpy.context.overrides import by_message, override_kind
 from crushpy.context.standing_rules import RulePhrases
+from crushpy.core import events
 from crushpy.core.boundary import BRANCH
-from crushpy.core.events import (
-    Event,
-    MessageCommitted,
-    Notice,
-    PromptCommitted,
-    SessionOpened,
-    TitleChanged,
-    TodosChanged,
-)
 from crushpy.core.ids import new_id
 from crushpy.core.messages import (
     Data,
@@ -44,7 +36,7 @@ from crushpy.core.timeline_notes import TimelineNote
 from crushpy.storage.records import AuditEntry, BreakerState, CallStart, DatabaseLost, SessionInfo
 from crushpy.storage.store import Store
 
-Emit = Callable[[Event], None]
+Emit = Callable[[events.Event], None]
 Checkpoint = Callable[[], Awaitable[Callable[[], None] | None]]
 """Prepares a write for the transaction that stores a result; None if nothing changed."""
 TITLE_LENGTH = 80
@@ -211,10 +203,10 @@ class LiveSession:
             self.info = msgspec.structs.replace(self.info, title=title)
             await self._commit(prompt, self._create(prompt, facts))
             for warning in self._store.warnings:
-                self._emit(Notice(warning, "warning"))
+                self._emit(events.Notice(warning, "warning"))
         self.announce()
         images = tuple(image.info for image in prompt.images)
-        self._emit(PromptCommitted(prompt.id, prompt.text, images, steers, prompt.pasted))
+        self._emit(events.PromptCommitted(prompt.id, prompt.text, images, steers, prompt.pasted))
 
     async def _create(self, prompt: Message, facts: MessageFacts) -> None:
         await self._store.sessions.create(self.info, prompt, facts)
@@ -226,7 +218,7 @@ class LiveSession:
         if not self._announced:
             self._announced = True
             info = self.info
-            self._emit(SessionOpened(info.id, info.parent_id, info.model, info.compaction))
+            self._emit(events.SessionOpened(info.id, info.parent_id, info.model, info.compaction))
 
     def facts_of(self, message: Message) -> MessageFacts:
         """The facts of the next message; stored with it."""
@@ -246,7 +238,7 @@ class LiveSession:
             self.info = msgspec.structs.replace(self.info, usage=self.info.usage + message.usage)
         interrupted = message.finish == "interrupted"
         texts = tuple(part.text for part in message.parts if isinstance(part, Text))
-        self._emit(MessageCommitted(message.id, texts, message.model, interrupted))
+        self._emit(events.MessageCommitted(message.id, texts, message.model, interrupted))
 
     async def first_report(self, tokens: int) -> None:
         """Stores the usage of the first reply after a boundary with the boundary."""
@@ -286,11 +278,11 @@ class LiveSession:
 
     async def set_title(self, title: str) -> None:
         await self.update(title=title)
-        self._emit(TitleChanged(title))
+        self._emit(events.TitleChanged(title))
 
     async def set_todos(self, todos: tuple[Todo, ...]) -> None:
         await self.update(todos=todos)
-        self._emit(TodosChanged(todos))
+        self._emit(events.TodosChanged(todos))
 
     async def set_breaker(self, breaker: BreakerState) -> None:
         """Stores the state of the circuit breaker for the next process."""

@@ -16,18 +16,8 @@ from crushpy.core.messages import Finish, Json, Message, Part, Text, Thinking, T
 from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.event_bus import ProgressReporter
 from crushpy.engine.turn.limits import Spent
+from crushpy.llm import protocol
 from crushpy.llm.errors import MAX_RETRIES, EmptyReply, ModelError, Refused, Unavailable, retry_delay
-from crushpy.llm.protocol import (
-    CallPiece,
-    Done,
-    Piece,
-    Provider,
-    Request,
-    Sent,
-    TextPiece,
-    ThinkingOpaque,
-    ThinkingPiece,
-)
 from crushpy.llm.reply_limits import ReplyMeter
 from crushpy.util.read_json import decode_json, too_deep
 from crushpy.util.spawn import spawn
@@ -56,7 +46,7 @@ class Draft:
         self.opaque: list[Json] = []
         self._thinking_since: float | None = None
         self._thinking_seconds = 0.0
-        self.calls: dict[int, list[CallPiece]] = {}
+        self.calls: dict[int, list[protocol.CallPiece]] = {}
         self.finish: Finish = ""
         self.usage: Usage | None = None
         self.search_cost = 0.0
@@ -110,7 +100,7 @@ def _is_blank(pieces: list[str]) -> bool:
     return all(not piece or piece.isspace() for piece in pieces)
 
 
-def _join(pieces: list[CallPiece], taken_ids: set[str]) -> ToolCall:
+def _join(pieces: list[protocol.CallPiece], taken_ids: set[str]) -> ToolCall:
     given = next((piece.id for piece in pieces if piece.id), "")
     call_id = given if given and given not in taken_ids else f"call_{new_id()}"
     name = "".join(piece.name for piece in pieces)
@@ -135,8 +125,8 @@ class ModelCall:
 
     def __init__(
         self,
-        provider: Provider,
-        request: Request,
+        provider: protocol.Provider,
+        request: protocol.Request,
         emit: Emit,
         *,
         may_retry: Callable[[ModelError], bool] = lambda _: True,
@@ -209,13 +199,15 @@ class ModelCall:
             if close is not None:
                 await close()
 
-    async def _handle(self, draft: Draft, piece: Piece) -> None:
-        if isinstance(piece, Sent):
+    async def _handle(self, draft: Draft, piece: protocol.Piece) -> None:
+        if isinstance(piece, protocol.Sent):
             await self._before_reply()
         else:
             self._add(draft, piece)
 
-    async def _wait_until_sent(self, stream: AsyncIterator[Piece], draft: Draft, seconds: float) -> None:
+    async def _wait_until_sent(
+        self, stream: AsyncIterator[protocol.Piece], draft: Draft, seconds: float
+    ) -> None:
         """Waits until the request is sent. Raises Unavailable after `seconds`."""
         try:
             async with asyncio.timeout(seconds):
@@ -226,31 +218,31 @@ class ModelCall:
         self._add(draft, piece)
         await self._before_reply()
 
-    def _add(self, draft: Draft, piece: Piece) -> None:
+    def _add(self, draft: Draft, piece: protocol.Piece) -> None:
         piece = draft.meter.measure(piece)
         match piece:
-            case TextPiece():
+            case protocol.TextPiece():
                 draft.stop_thinking()
                 draft.text.append(piece.text)
                 draft.size += len(piece.text)
                 self._emit(TextDelta(piece.text))
                 self._on_change()
-            case ThinkingPiece():
+            case protocol.ThinkingPiece():
                 draft.think(piece.text)
                 self._emit(ThinkingDelta(piece.text))
                 self._on_change()
-            case CallPiece():
+            case protocol.CallPiece():
                 draft.stop_thinking()
                 draft.calls.setdefault(piece.index, []).append(piece)
-            case ThinkingOpaque():
+            case protocol.ThinkingOpaque():
                 draft.opaque.append(piece.data)
-            case Done():
+            case protocol.Done():
                 draft.stop_thinking()
                 draft.finish, draft.usage = piece.finish, piece.usage
                 draft.search_cost = piece.search_cost
                 draft.status_moved, draft.thinking_dropped = piece.status_moved, piece.thinking_dropped
                 draft.dropped_thoughts = piece.dropped_thoughts
-            case Sent():
+            case protocol.Sent():
                 pass
 
 
@@ -261,7 +253,11 @@ class RecordedCall(ModelCall):
     """
 
     def __init__(
-        self, scope: AgentScope, request: Request, spent: Spent, commit: Callable[[], Awaitable[None]]
+        self,
+        scope: AgentScope,
+        request: protocol.Request,
+        spent: Spent,
+        commit: Callable[[], Awaitable[None]],
     ) -> None:
         """`commit` stores the prompt: nothing of the reply is shown before."""
         super().__init__(scope.models.provider(request.model), request, scope.emit)
