@@ -184,7 +184,8 @@ def _build_runtime(
     )
     undo_files = UndoFiles(paths.undo, context.cwd, settings.undo)
     change_recorder = ChangeRecorder(store, undo_files, context.jobs, session, events)
-    run_summary = RunSummary(store)
+    audit = AuditTrail(store, loaded.info.root_id)
+    run_summary = RunSummary(store, audit)
     approvals = Approvals(permissions, context, session, user_settings, events)
     for folder in approvals.folders:
         undo_files.add(folder)
@@ -201,8 +202,8 @@ def _build_runtime(
         templates,
         approvals,
         context,
-        AuditTrail(store, loaded.info.root_id),
-        (change_recorder, run_summary),
+        audit,
+        (change_recorder,),
         options.interactive,
         environment.trusted,
     )
@@ -212,9 +213,7 @@ def _build_runtime(
 
     def open_workspace(cwd: Path) -> TaskWorkspace:
         # The changes become a branch in the end, so there is nothing to undo file by file.
-        own = msgspec.structs.replace(
-            services, workspace=workspaces.worktree_context(cwd), observers=(run_summary,)
-        )
+        own = msgspec.structs.replace(services, workspace=workspaces.worktree_context(cwd), observers=())
         setup = environment.worktree_setup(cwd)
         return TaskWorkspace(own, environment.system_prompt(time.time(), cwd), str(cwd), setup=setup)
 

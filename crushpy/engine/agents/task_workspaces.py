@@ -274,9 +274,8 @@ def commit_worktree(tree: Worktree, title: str) -> BranchLeft:
     head = run_git(path, *inside, "rev-parse", "HEAD").strip()
     if head == tree.base:
         return BranchLeft(changes=f"It changed nothing in its worktree, and left no branch.{unsaid}")
-    run_git(
-        path, *inside, "update-ref", f"refs/heads/{tree.branch}", head
-    )  # the task may have switched branches
+    # The task may have switched branches.
+    run_git(path, *inside, "update-ref", f"refs/heads/{tree.branch}", head)
     names = run_git(Path(tree.common_dir), "diff", "--no-ext-diff", "--name-only", "-z", tree.base, head)
     return BranchLeft(tree.branch, _described(tree, head) + unsaid, names.count("\0"))
 

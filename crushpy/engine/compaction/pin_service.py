@@ -208,18 +208,11 @@ class PinService:
     def _views(self, contents: list[PinContent]) -> tuple[PinView, ...]:
         """Each with the tokens that it adds to all before it, so that they add up to what is carried."""
         sizes = [self._gauge.count(pins_text(contents[:number])) for number in range(len(contents) + 1)]
-        return tuple(
-            PinView(
-                one.pin.number,
-                one.pin.kind,
-                one.name,
-                one.text,
-                one.problem,
-                after - before,
-                one.pin.created_at,
-            )
-            for one, (before, after) in zip(contents, pairwise(sizes), strict=True)
-        )
+        found: list[PinView] = []
+        for one, (before, after) in zip(contents, pairwise(sizes), strict=True):
+            content = one.name, one.text, one.problem, after - before
+            found.append(PinView(one.pin.number, one.pin.kind, *content, one.pin.created_at))
+        return tuple(found)
 
 
 def _read(path: str, shown: str) -> str:

@@ -11,7 +11,6 @@ from crushpy.core.errors import CrushpyError
 from crushpy.core.events import Event, Notice
 from crushpy.core.ids import new_id
 from crushpy.core.messages import counted
-from crushpy.engine.approvals import Ruling
 from crushpy.engine.rewind.undo_files import RUNNING, UndoFiles
 from crushpy.engine.session.session import LiveSession
 from crushpy.engine.turn.call_observer import ObservedCall
@@ -64,7 +63,7 @@ class ChangeRecorder:
 
     # --- calls -------------------------------------------------------------------------------------------
 
-    async def begins(self, watched: ObservedCall, ruling: Ruling) -> None:
+    async def begins(self, watched: ObservedCall) -> None:
         paths = [one.value for one in watched.accesses if one.kind == "path" and one.writes]
         is_command = self._commands and any(
             one.kind == "command" and self._may_write(one.value) for one in watched.accesses

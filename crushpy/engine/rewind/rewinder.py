@@ -61,14 +61,9 @@ class ChangeLog(Data, frozen=True):
         """The agent's changes in the turn of the prompt at this index, as far as it led here."""
         start = self.points[place].number
         end = self.points[place + 1].number if place + 1 < len(self.points) else None
-        return [
-            one
-            for one in self.changes
-            if one.source not in RESTORATIONS
-            and one.message_number >= start
-            and (end is None or one.message_number < end)
-            and one.message_number <= self.reach.get(one.session_id, -1)
-        ]
+        made = (one for one in self.since(start) if one.source not in RESTORATIONS)
+        led_here = (one for one in made if one.message_number <= self.reach.get(one.session_id, -1))
+        return [one for one in led_here if end is None or one.message_number < end]
 
     def undone(self, place: int) -> set[str]:
         """Paths whose changes in this turn are currently undone."""
@@ -89,11 +84,8 @@ class ChangeLog(Data, frozen=True):
         redone = self._redone()
         for last in reversed(self.changes):
             if last.source in ("undo", "rewind") and (last.batch, last.path) not in redone:
-                return [
-                    one
-                    for one in self.changes
-                    if one.batch == last.batch and (one.batch, one.path) not in redone
-                ]
+                same = (one for one in self.changes if one.batch == last.batch)
+                return [one for one in same if (one.batch, one.path) not in redone]
         return []
 
     def _redone(self) -> set[tuple[str, str]]:
@@ -119,15 +111,6 @@ async def read_log(store: Store, session_id: str) -> ChangeLog:
 def is_prompt(message: Message) -> bool:
     """True for messages the user wrote; not for seeds and notes."""
     return message.role == "user" and not message.seed and bool(message.says_something or message.images)
-
-
-async def end_of_unit(store: Store, message_id: str, messages: Sequence[Message]) -> int:
-    """The first number after a message and all its results."""
-    for unit in units(messages):
-        if any(one.id == message_id for one in unit):
-            numbers = await store.messages.load_numbers([one.id for one in unit])
-            return max(numbers.values(), default=0) + 1
-    return 0
 
 
 PUT_BACK = "The user restored these files to an earlier state. Read them again before you rely on them:"
@@ -249,8 +232,9 @@ class Rewinder:
         if is_prompt(message):
             numbers = await self._store.messages.load_numbers([message.id])
             return RewindTarget(message, numbers[message.id], ends_before=True)
-        number = await end_of_unit(self._store, message.id, messages)
-        return RewindTarget(message, number, ends_before=False)
+        unit = next(unit for unit in units(messages) if message in unit)
+        numbers = await self._store.messages.load_numbers([one.id for one in unit])
+        return RewindTarget(message, max(numbers.values(), default=0) + 1, ends_before=False)
 
     async def plan_rewind(self, session_id: str, target: RewindTarget) -> PlannedRestoration:
         """What returning to a message would do to files. Changes nothing."""

@@ -24,9 +24,15 @@ class AuditTrail:
     def __init__(self, store: Store, root_id: str) -> None:
         self._store = store
         self._root_id = root_id
+        self.calls = 0
+        """How many were allowed."""
+        self.commands = 0
 
     def entry(self, watched: ObservedCall, ruling: Ruling) -> AuditEntry:
         decision = watched.decision
+        if decision.verdict == "allowed":
+            self.calls += 1
+            self.commands += any(access.kind == "command" for access in watched.accesses)
         body: dict[str, Any] = {
             "tool": watched.call.name,
             "touches": [

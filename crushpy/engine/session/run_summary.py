@@ -4,37 +4,26 @@ import time
 from contextlib import suppress
 
 from crushpy.core.messages import Usage, counted
-from crushpy.engine.approvals import Ruling
-from crushpy.engine.turn.call_observer import ObservedCall
+from crushpy.engine.session.audit_trail import AuditTrail
 from crushpy.storage.records import StorageError
 from crushpy.storage.store import Store
-from crushpy.tools.base import Outcome
 
 
 class RunSummary:
-    """Observes all calls of a conversation and its tasks."""
+    """Of all calls of a conversation and its tasks."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, audit: AuditTrail) -> None:
+        self._store, self._audit = store, audit
         self._since = time.time()
-        self._commands = 0
-        self._calls = 0
         self.files_on_branches = 0
         """Changed by tasks in worktrees."""
-
-    async def begins(self, watched: ObservedCall, ruling: Ruling) -> None:
-        self._calls += 1
-        self._commands += any(access.kind == "command" for access in watched.accesses)
-
-    async def ended(self, watched: ObservedCall, outcome: Outcome | None) -> None:
-        pass
 
     async def line(self, root_id: str, before: Usage, now: Usage, left: list[int]) -> str:
         """`before`: usage when it was opened; `left`: processes that could not be ended."""
         elsewhere = self.files_on_branches
         said = [f"{counted(await self._changed(root_id) + elsewhere, 'file')} changed"]
         said[0] += f" ({elsewhere} on branches)" if elsewhere else ""
-        said.append(f"{counted(self._commands, 'command')} run")
+        said.append(f"{counted(self._audit.commands, 'command')} run")
         cost, tokens = now.cost - before.cost, now.total - before.total
         said.append(f"${cost:.2f}" if cost else f"{counted(tokens, 'token')}")  # the price may be unknown
         pids = ", ".join(map(str, left))
@@ -43,7 +32,7 @@ class RunSummary:
 
     async def _changed(self, root_id: str) -> int:
         """The number of files changed since it was opened."""
-        if self._calls:
+        if self._audit.calls:
             with suppress(StorageError):
                 changes = await self._store.file_changes.load(root_id)
                 return len(

@@ -405,11 +405,11 @@ def child_of(parent: SessionInfo, now: float, trigger: str = "") -> SessionInfo:
 
 
 def result_message(result: ToolResult) -> Message:
-    return Message(id=new_id(), role="tool", parts=(result,), created_at=time.time())
+    return Message(new_id(), "tool", (result,), time.time())
 
 
 def note_message(note: Note) -> Message:
-    return Message(id=new_id(), role="user", parts=(note,), created_at=time.time())
+    return Message(new_id(), "user", (note,), time.time())
 
 
 def user_message(text: str, images: Sequence[Image] = (), pasted: Sequence[str] = ()) -> Message:

@@ -5,7 +5,6 @@ from typing import Protocol
 
 from crushpy.core.access import Access
 from crushpy.core.messages import CallDecision, Data, ToolCall
-from crushpy.engine.approvals import Ruling
 from crushpy.tools.base import Outcome
 
 
@@ -41,7 +40,7 @@ class CallObserver(Protocol):
     Raising `ToolError` or `StorageError` in `begins` prevents the call.
     """
 
-    async def begins(self, watched: ObservedCall, ruling: Ruling) -> None: ...
+    async def begins(self, watched: ObservedCall) -> None: ...
 
     async def ended(self, watched: ObservedCall, outcome: Outcome | None) -> None:
         """The call ran; `outcome` is None if it was interrupted or failed inside crushpy."""

@@ -184,7 +184,7 @@ class ToolRunner:
             if ruling.refusal:
                 return Outcome(ruling.refusal, is_error=True)
             for observer in self._observers:
-                await observer.begins(observed, ruling)
+                await observer.begins(observed)
             if not observed.only_reads:
                 await self._session.begin_call(one.message, one.call)
             await self._verify_database()
