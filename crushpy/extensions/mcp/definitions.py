@@ -45,7 +45,9 @@ def read_definitions(
             problems.append(f"{server}: {shown} was left out: its schema is larger than 50 kB")
         elif is_offered(name, offered.allow, offered.deny):
             text = tool.get("description") or tool.get("title") or ""
-            found[full_name] = ToolDefinition(name, _sanitized(str(text)), map_texts(schema, _sanitized))
+            found[full_name] = ToolDefinition(
+                name, _sanitized(str(text)), map_texts(cast(Json, schema), _sanitized)
+            )
     return tuple(found.values()), problems
 
 
