@@ -228,8 +228,7 @@ class Conversation:
         """Queues a prompt that could not be stored, so that the user can send it again or remove it."""
         if self._approvals.interactive and all(message.id != prompt.id for message in self._session.history):
             self._queue.add(prompt, first=True)
-            images = tuple(image.info for image in prompt.images)
-            self._emit(PromptQueued(prompt.id, prompt.text, images))
+            self._emit(PromptQueued(prompt.id, prompt.text, tuple(image.info for image in prompt.images)))
 
     async def _turn_in(self, mode: Mode, prompt: Message) -> TurnStatus:
         before, self._approvals.mode, self._mode_is_temporary = self._approvals.mode, mode, True

@@ -87,9 +87,11 @@ class TaskReports:
 
     async def for_conversation(self, outcome: TaskOutcome) -> str:
         """The report as the conversation stores it; in full if no task receives it."""
+        own, shared = outcome.spec.own, self._tasks.shared
         received = any(outcome.spec.name in self._received_by(spec) for spec in self._tasks.tasks)
-        strategy = self._tasks.strategy_for_conversation(outcome.spec) if received else "full"
-        return _shown(await self._format_report(outcome.result, strategy), outcome, MAX_RESULT_CHARS)
+        strategy = own.report_strategy or shared.report_strategy or shared.context_strategy
+        text = await self._format_report(outcome.result, strategy if received else "full")
+        return _shown(text, outcome, MAX_RESULT_CHARS)
 
     def _received_by(self, spec: TaskSpec) -> Sequence[str]:
         return self._names[: self._names.index(spec.name)] if spec.needs is None else spec.needs

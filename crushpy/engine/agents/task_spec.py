@@ -98,10 +98,6 @@ class TaskListSpec(Data, frozen=True):
             or self.shared.report_strategy
         )
 
-    def strategy_for_conversation(self, sender: TaskSpec) -> str:
-        """How the conversation stores a report."""
-        return sender.own.report_strategy or self.shared.report_strategy or self.shared.context_strategy
-
 
 class TaskSchedule:
     """The states of all tasks of one list. At most `parallel` run at a time."""

@@ -289,21 +289,19 @@ class Replayer:
                 self._make_boundary(self._thresholds.trigger, recorded)
             case "moment":
                 self._make_boundary("auto", recorded, moment)
-            case "hint" if self._would_open_session(budget.share):
-                self._make_boundary("agent")
+            case "hint":
+                # An agent that was not in `llm` would open a session at the share that it is told.
+                told = self._settings.compaction.threshold
+                known = any(one.info.compaction == "llm" for one in self._recording.sessions)
+                asks = told != "off" and budget.share >= told and self._history[-1].role == "tool"
+                if asks and not known:
+                    unknown = "When the model would have opened a new session: at the share that it is told."
+                    self._unknown[unknown] = None
+                    self._make_boundary("agent")
             case "prepare":
                 self._is_prepared |= bool(self._thresholds.preparation(budget, 0, moment))
             case _:
                 pass
-
-    def _would_open_session(self, share: float) -> bool:
-        """For an agent that was not in `llm`: at the share that `new_session` names."""
-        told = self._settings.compaction.threshold
-        known = any(one.info.compaction == "llm" for one in self._recording.sessions)
-        if known or told == "off" or share < told or self._history[-1].role != "tool":
-            return False
-        self._unknown["When the model would have opened a new session: at the share that it is told."] = None
-        return True
 
     @property
     def _request(self) -> Request:

@@ -5,7 +5,6 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -212,11 +211,6 @@ def _short(start: str, text: str, end: str = "") -> str:
 # --- Markdown ------------------------------------------------------------------------------------------
 
 
-def head_as_markdown(info: SessionInfo) -> list[str]:
-    title = f"# {_in_markdown(one_line(info.title)) or info.id}"
-    return [title, "\n".join(f"- {name}: {_in_markdown(one_line(value))}" for name, value in _head(info))]
-
-
 def messages_as_markdown(messages: Iterable[Message], states: States = NONE) -> list[str]:
     blocks: list[str] = []
     for message in messages:
@@ -349,8 +343,12 @@ async def export_lineage(
     def write() -> str:
         shown = sessions if keep_secrets else [redacted(*one) for one in sessions]
         if form == "markdown":
-            blocks = [(*head_as_markdown(info), *messages_as_markdown(own, states)) for info, own in shown]
-            return "\n\n".join(chain.from_iterable(blocks))
+            blocks: list[str] = []
+            for info, own in shown:
+                rows = (f"- {name}: {_in_markdown(one_line(value))}" for name, value in _head(info))
+                blocks += [f"# {_in_markdown(one_line(info.title)) or info.id}", "\n".join(rows)]
+                blocks += messages_as_markdown(own, states)
+            return "\n\n".join(blocks)
         value = {
             "conversation": sessions[-1][0].root_id,
             "redacted": not keep_secrets,
