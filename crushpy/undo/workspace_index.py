@@ -22,10 +22,8 @@ from crushpy.undo.states import MISSING, FileState
 
 Signature = tuple[int, int, int, int]
 """Modification time, status change time, size, inode."""
-IndexRow = tuple[bytes, Signature | None, FileState | None]
-"""A path and its state; None if it was removed."""
-_VERSION = 2
-_LENGTH_BYTES = 8
+IndexRow = tuple[bytes, Signature | None, FileState]
+_VERSION = 3
 
 
 class _Rows(Data, frozen=True):
@@ -35,59 +33,39 @@ class _Rows(Data, frozen=True):
 
 
 class IndexFile:
-    """The index of one workspace on disk: written once, then changes are appended.
-
-    Not synced: it must survive this process, not a crash of the machine.
-    """
+    """The index of one workspace on disk. Not synced: it must survive this process, not a crash of the
+    machine."""
 
     def __init__(self, file: Path, root: str) -> None:
         """`root` is the workspace; empty to accept any."""
         self.file = file
         self._root = os.fsencode(root)
 
-    def read(self) -> dict[bytes, IndexRow]:
-        """The last row of each path. Reading stops at the first damaged part."""
-        found: dict[bytes, IndexRow] = {}
+    def read(self) -> Sequence[IndexRow]:
+        """The rows; none if the file is missing, damaged or that of another workspace."""
         with suppress(OSError, msgspec.MsgspecError):
-            data = self.file.read_bytes()
-            position = 0
-            while position < len(data):
-                size = int.from_bytes(data[position : position + _LENGTH_BYTES], "big")
-                position += _LENGTH_BYTES + size
-                if position > len(data):
-                    break
-                chunk = msgspec.msgpack.decode(data[position - size : position], type=_Rows)
-                if chunk.version != _VERSION or chunk.root != (self._root or chunk.root):
-                    break
-                for row in chunk.rows:
-                    found[row[0]] = row
-        return found
+            stored = msgspec.msgpack.decode(self.file.read_bytes(), type=_Rows)
+            if stored.version == _VERSION and stored.root == (self._root or stored.root):
+                return stored.rows
+        return ()
 
     def write(self, rows: Sequence[IndexRow]) -> None:
         """Replaces the file. Raises OSError."""
         private_dir(self.file.parent)
         temporary = self.file.with_name(f"{self.file.name}.{os.getpid()}.tmp")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
         try:
-            self._write_rows(temporary, os.O_TRUNC, rows)
+            with open(os.open(temporary, flags, 0o600), "wb") as stream:
+                stream.write(msgspec.msgpack.encode(_Rows(_VERSION, self._root, rows)))
             temporary.replace(self.file)
         except OSError:
             with suppress(OSError):
                 temporary.unlink()
             raise
 
-    def add(self, rows: Sequence[IndexRow]) -> None:
-        """Appends rows. Raises OSError."""
-        self._write_rows(self.file, os.O_APPEND, rows)
-
     def remove(self) -> None:
         with suppress(OSError):
             self.file.unlink()
-
-    def _write_rows(self, file: Path, flags: int, rows: Sequence[IndexRow]) -> None:
-        data = msgspec.msgpack.encode(_Rows(_VERSION, self._root, rows))
-        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | flags, 0o600)
-        with open(handle, "wb") as stream:
-            stream.write(len(data).to_bytes(_LENGTH_BYTES, "big") + data)
 
 
 CLOCK_STEP_NS = 50_000_000
@@ -165,8 +143,8 @@ class WorkspaceIndex:
         self._folders: dict[str, _Folder] = {}
         self._copied = 0
         """Bytes of copies that the current index needs."""
-        self.unsaved: set[str] = set()
-        """Paths that changed in the index since the last `unsaved_rows`."""
+        self.changed = False
+        """Since the last call of `rows`."""
         self._stopping = False
         self.ready = False
         """True after the first complete scan."""
@@ -325,27 +303,18 @@ class WorkspaceIndex:
         if entry is not None:
             self._entries[path] = entry
             self._copied += entry.copied
-        self.unsaved.add(path)
+        self.changed = True
 
     def take(self, rows: Iterable[IndexRow], *, only_kept: bool = False) -> None:
         """Loads stored rows. `only_kept`: those whose content is still stored; others are read again."""
         for path, signature, state in rows:
-            if state is not None and not (only_kept and self._snapshotter.has_lost(state)):
+            if not (only_kept and self._snapshotter.has_lost(state)):
                 self._set_entry(os.fsdecode(path), _Entry(signature, state))
-        self.unsaved.clear()
+        self.changed = False
 
     def rows(self) -> list[IndexRow]:
-        self.unsaved.clear()
+        self.changed = False
         return [(os.fsencode(path), one.signature, one.state) for path, one in self._entries.items()]
-
-    def unsaved_rows(self) -> list[IndexRow]:
-        """The rows that changed since the last call of this or of `rows`."""
-        found: list[IndexRow] = []
-        for path in self.unsaved:
-            signature, state = self._entries.get(path) or (None, None)
-            found.append((os.fsencode(path), signature, state))
-        self.unsaved.clear()
-        return found
 
 
 def _was_ignored(path: str, state: FileState, earlier: dict[str, _Folder]) -> bool:

@@ -118,7 +118,7 @@ class UndoFiles:
             files.close()
         with self._looking:
             index = self._index
-            if index is not None and (self._holds_index or index.unsaved):
+            if index is not None and (self._holds_index or index.changed):
                 with suppress(OSError):  # otherwise everything is read again
                     self.index_file.write(index.rows())
             if self._holds_index:
@@ -128,7 +128,7 @@ class UndoFiles:
     def _opened_index(self) -> WorkspaceIndex:
         if self._index is None:
             self._index = self._made_index()
-            self._index.take(self.index_file.read().values(), only_kept=True)
+            self._index.take(self.index_file.read(), only_kept=True)
             self.running.sweep()
             if self._stopped:
                 self._index.stop()
@@ -175,7 +175,7 @@ class UndoFiles:
         if not rows:
             raise FileNotFoundError(2, "the previous state of the folder is unknown", str(left.index))
         index = self._made_index()
-        index.take(rows.values())
+        index.take(rows)
         return index.scan()
 
     def _own_index(self) -> IndexFile:
@@ -184,11 +184,9 @@ class UndoFiles:
     def _keep_index(self) -> None:
         if self._index is None:
             return
-        if not self._holds_index:
+        if not self._holds_index or self._index.changed:
             self._own_index().write(self._index.rows())
             self._holds_index = True
-        elif self._index.unsaved:
-            self._own_index().add(self._index.unsaved_rows())
 
 
 def any_unfinished(folder: Path) -> bool:
@@ -213,7 +211,7 @@ async def forget_contents(store: Store, folder: Path, hashes: set[str], folders:
 
     def of_indexes() -> set[str]:
         files = (file for name in (WORKSPACES, RUNNING) for file in (folder / name).glob("*.index"))
-        return _kept(state for file in files for _, _, state in IndexFile(file, "").read().values())
+        return _kept(state for file in files for _, _, state in IndexFile(file, "").read())
 
     last, needed = 0, await in_thread(of_indexes)
     while hashes:
@@ -228,7 +226,7 @@ async def forget_contents(store: Store, folder: Path, hashes: set[str], folders:
 def _remove_index(folder: Path, cwd: str) -> set[str]:
     """Removes the index of a folder without conversations; returns what only the index referred to."""
     index = UndoFiles(folder, Path(cwd), UndoSettings()).index_file
-    found = _kept(state for _, _, state in index.read().values())
+    found = _kept(state for _, _, state in index.read())
     index.remove()
     return found
 
