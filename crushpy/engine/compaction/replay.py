@@ -237,9 +237,11 @@ class Replayer:
                 if edits := self._recording.edits.get(message.id):
                     self._history = tuple(apply_overrides(self._history, by_message(edits)))
                     self._gauge.reset()
-                elif message.role == "assistant" and (threshold := self._thresholds.in_force) is not None:
-                    budget = self._gauge.reading(self._request, self._history)
-                    await self._breaker.reported(budget.used, threshold * budget.window)
+                elif message.role == "assistant":
+                    budget = self._gauge.reading(self._request, self._history)  # also calibrates it
+                    threshold = self._thresholds.in_force
+                    if threshold is not None:
+                        await self._breaker.reported(budget.used, threshold * budget.window)
                     if message.calls:
                         self._is_prepared |= bool(self._thresholds.preparation(budget, 0, ""))
                 self._facts.append(facts)
