@@ -28,7 +28,8 @@ class Toolset:
         """`on_edit` is called when a template that is part of every request was edited."""
         self.tools = tools
         self._templates = templates
-        self._specs: list[ToolSpec] = []
+        self._unchanging: tuple[ToolSpec, ...] | None = None
+        self._of_branches: tuple[ToolSpec, ...] = ()
         self._last_text = ""
         self._on_edit = on_edit
 
@@ -37,13 +38,13 @@ class Toolset:
 
     def specs(self, terms: Json | None) -> tuple[ToolSpec, ...]:
         """The tools offered to an agent; if there are terms, those of `llm` come last."""
-        self._specs = self._specs or [self._spec(tool) for tool in self.tools if tool.name != NEW_SESSION]
+        if self._unchanging is None:
+            self._unchanging = tuple(self._spec(tool) for tool in self.tools if tool.name not in LLM_TOOLS)
+            self._of_branches = tuple(self._spec(tool) for tool in self.tools if tool.name in LLM_TOOLS[:-1])
         tool = next((tool for tool in self.tools if tool.name == NEW_SESSION), None)
-        others = tuple(spec for spec in self._specs if spec.name not in LLM_TOOLS)
         if terms is None or tool is None:
-            return others
-        branches = (spec for spec in self._specs if spec.name in LLM_TOOLS)
-        return (*others, *branches, self._new_session(tool, terms))
+            return self._unchanging
+        return (*self._unchanging, *self._of_branches, self._new_session(tool, terms))
 
     def _spec(self, tool: AnyTool) -> ToolSpec:
         text = tool.description(partial(self._templates.render, f"tools/{tool.name}"))
