@@ -21,7 +21,10 @@ from crushpy.tools.files.file_memory import FileMemory
 from crushpy.tools.shell.jobs import Jobs
 
 __all__ = ["home_of_nobody"]
-pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+pytestmark = [
+    pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed"),
+    pytest.mark.timeout(300),
+]
 GIT = Privileges(git=True)
 NAMES = ("user.name=a", "user.email=a@b", "protocol.file.allow=always")
 RUN = "#!/bin/sh\\necho $0 $PWD > $CANARY\\n"
@@ -233,7 +236,6 @@ async def test_a_shared_repository_is_refused_with_the_reason(scene: Scene) -> N
     assert "only the user can make a shared repository" in said
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", KINDS if os.environ.get("ALL_ATTACKS") else KINDS[1::2])
 def test_git_runs_nothing_planted_for_an_ordinary_user(home_of_nobody: Path, kind: str) -> None:
     options = ("-n", "0", "-p", "no:cacheprovider", f"--basetemp={home_of_nobody}/tmp")

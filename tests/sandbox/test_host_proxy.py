@@ -156,7 +156,7 @@ async def test_what_is_no_tls_is_ended(tmp_path: Path, words: bytes) -> None:
 
 
 async def test_a_client_that_says_nothing_is_not_waited_for(tmp_path: Path) -> None:
-    async with site() as found, proxy(tmp_path, "localhost", timeout_s=0.05) as through:
+    async with site() as found, proxy(tmp_path, "localhost", timeout_s=0.5) as through:
         connect = f"CONNECT localhost:{found.port} HTTP/1.1\r\n\r\n".encode()
         assert (await talk(tmp_path, connect)).endswith(b"\x15\x03\x01\x00\x02\x02\x70")
         assert await talk(tmp_path, b"CONNECT loc") == b""
