@@ -121,8 +121,8 @@ class ChatEvents:
         from crushpy.tui.screens.session_reader import SessionReaderScreen
 
         for screen in app_of(self._chat).screen_stack:
-            if isinstance(screen, SessionReaderScreen):
-                screen.refresh_session(event.session_id)
+            if isinstance(screen, SessionReaderScreen) and screen.session_id == event.session_id:
+                screen.refresh_session()
 
     async def _review(self, event: events.ReviewNeeded) -> None:
         from crushpy.tui.screens.summary_review import ReviewScreen

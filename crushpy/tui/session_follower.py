@@ -27,8 +27,8 @@ class FollowedSessionScreen(SessionReaderScreen):
     async def _load(self, again: bool = False) -> None:
         shown: tuple[str, int] | None = None
         while True:
-            self._session_id, heading = await self._find()
-            info = await self._library.store.sessions.find(self._session_id)
+            self.session_id, heading = await self._find()
+            info = await self._library.store.sessions.find(self.session_id)
             if (info.id, info.message_count) != shown and self.following:
                 shown = (info.id, info.message_count)
                 await super()._load(again=True)

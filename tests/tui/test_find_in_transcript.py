@@ -93,7 +93,7 @@ async def test_a_hit_in_a_folded_item_opens_it_and_going_on_closes_it_again(
             assert app.chat.transcript.screen.get_selected_text().lower() == "a needle"
             places.append("hay 9" in app.text)
         assert True in places and False in places
-        while "hay 9" not in app.text:
+        while "hay 10" not in app.text:
             await app.press("n")
             await app.pilot.pause()
         await app.press("escape")

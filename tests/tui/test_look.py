@@ -71,7 +71,7 @@ async def test_everything_the_transcript_draws_can_be_read(start: Start, name: s
         palette = app.chat.transcript.current_palette()
         for name in BLOCKS:
             style: Style = palette[name]
-            if name in ("track", "thumb", "user-bar", "rule", "strip-free") or style.color is None:
+            if name in ("track", "user-bar", "rule", "strip-free") or style.color is None:
                 continue
             ground = style.bgcolor or palette["text"].bgcolor
             assert ground is not None

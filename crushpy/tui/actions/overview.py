@@ -17,7 +17,7 @@ from crushpy.tools.errors import ToolError
 from crushpy.tui.actions.command_group import CommandGroup, RefusedCommand
 from crushpy.tui.items import ReplyItem
 from crushpy.tui.screens.choose import Choice
-from crushpy.tui.screens.overlay import PanelScreen
+from crushpy.tui.screens.overlay import PanelScreen, in_worker
 from crushpy.tui.textual_adapter import app_of, write_to_terminal
 
 if TYPE_CHECKING:
@@ -44,10 +44,8 @@ class WatchScreen(PanelScreen):
         super().__init__(f"{job.id} {one_line(job.command)}", job.last_lines or "(no output yet)")
         self._job, self._read = job, read
 
-    def on_mount(self) -> None:
-        self.spawn(self._follow, group="follow")
-
-    async def _follow(self) -> None:
+    @in_worker("follow")
+    async def on_mount(self) -> None:
         while jobs := [one for one in self._read() if one.id == self._job.id]:
             self.query_one("VerticalScroll Static", Static).update(Content(clean(jobs[0].last_lines)))
             self.query_one(VerticalScroll).scroll_end(animate=False)

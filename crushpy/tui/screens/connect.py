@@ -5,7 +5,7 @@ import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import ClassVar
 
-from textual import events
+from textual import events, work
 from textual.binding import Binding, BindingType
 from textual.content import Content
 
@@ -30,7 +30,7 @@ from crushpy.security.sanitize import clean, one_line
 from crushpy.settings.schema import Settings
 from crushpy.tui.notify import tell
 from crushpy.tui.screens.choose import Choice, ChooseScreen, LineScreen
-from crushpy.tui.screens.overlay import ListScreen, spread
+from crushpy.tui.screens.overlay import ListScreen, in_worker, spread
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.widgets.fields import LineField
 
@@ -174,9 +174,10 @@ class ConnectScreen(ListScreen[ModelSource, str | None]):
         """For each source that was tried: whether it works (None: in progress), and a message."""
 
     def on_mount(self) -> None:
-        self.spawn(self._find_servers, group="local")
+        self._load()
 
-    async def _find_servers(self) -> None:
+    @in_worker("local")
+    async def _load(self) -> None:
         """Queries the servers on this machine for their models."""
         found = await list_local_models(self._settings, self._environ)
         servers: dict[str, list[ListedModel]] = {}
@@ -216,16 +217,14 @@ class ConnectScreen(ListScreen[ModelSource, str | None]):
         else:
             tell(self, row.how, "information" if row.ready else "warning")
 
-    def action_store(self) -> None:
+    @in_worker("store")
+    async def action_store(self) -> None:
         """Stores the key of the highlighted provider, without showing it."""
         row = self.current
         if row is None or not row.provider:
             tell(self, "This source has no key to store.", "warning")
             return
-        self.spawn(self._store, row.provider, group="store")
-
-    async def _store(self, provider: str) -> None:
-        app, in_file = app_of(self), False
+        app, provider, in_file = app_of(self), row.provider, False
         try:
             place = f"the keyring ({await asyncio.to_thread(require_key_storage, provider, self._settings)})"
         except KeyringUnusable as error:
@@ -249,7 +248,8 @@ class ConnectScreen(ListScreen[ModelSource, str | None]):
         before = f" {held.variable} is set and takes precedence." if held.held else ""
         tell(self, f"The key for {provider} is stored in {place}.{before}")
 
-    def action_try(self) -> None:
+    @work(exit_on_error=False)
+    async def action_try(self) -> None:
         row = self.current
         if row is None:
             return
@@ -257,9 +257,6 @@ class ConnectScreen(ListScreen[ModelSource, str | None]):
             tell(self, row.how, "warning")
             return
         self._show_outcome(row, None, f"Trying {row.model} …")
-        self.spawn(self._try, row, group=f"try {row.name}")
-
-    async def _try(self, row: ModelSource) -> None:
         try:
             self._show_outcome(row, True, await self._check(row.model))
         except CrushpyError as error:

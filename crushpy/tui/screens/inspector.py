@@ -29,7 +29,7 @@ from crushpy.core.errors import CrushpyError
 from crushpy.security.sanitize import one_line
 from crushpy.tui.items import NOT_WHOLE
 from crushpy.tui.notify import tell
-from crushpy.tui.screens.overlay import OverlayScreen, spread
+from crushpy.tui.screens.overlay import OverlayScreen, in_worker, spread
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.widgets.context_strip import THRESHOLD, draw_strip, glyphs, part_style, strip_cells
 from crushpy.tui.widgets.key_bar import flow
@@ -224,8 +224,9 @@ class InspectorScreen(OverlayScreen[None]):
         yield RowList()
 
     def on_mount(self) -> None:
-        self.call_after_refresh(self.spawn, self._load, group="load")
+        self.call_after_refresh(self._load)
 
+    @in_worker("load")
     async def _load(self) -> None:
         """What is not needed for the first frame."""
         self._requests = await self._controls.requests()
@@ -335,23 +336,18 @@ class InspectorScreen(OverlayScreen[None]):
         self._over_time = not self.has_class("-over-time")
         self._show()
 
-    def action_pin(self) -> None:
+    @in_worker("pin")
+    async def action_pin(self) -> None:
         """Pins the message at the cursor."""
         at = self.query_one(RowList).highlighted
         row = self._rows[at] if at < len(self._rows) else None
         if row is None or row.kind not in MESSAGES:
             tell(self, "Only messages can be pinned.", "warning")
             return
-        self.spawn(self._pin, row.message_id, group="pin")
+        tell(self, await self._controls.pin(row.message_id))
 
-    async def _pin(self, message_id: str) -> None:
-        tell(self, await self._controls.pin(message_id))
-
-    def action_rules(self) -> None:
-        """Lists the standing rules."""
-        self.spawn(self._show_rules, group="rules")
-
-    async def _show_rules(self) -> None:
+    @in_worker("rules")
+    async def action_rules(self) -> None:
         try:
             await self._controls.rules()
         except CrushpyError as error:
@@ -380,16 +376,14 @@ class InspectorScreen(OverlayScreen[None]):
         if row is None or not row.message_id:
             self._say("Only messages can be edited: the system prompt and tools are always sent", "$warning")
             return
-        self._ask(ContextEdit(kind, row.message_id))
+        self._apply(ContextEdit(kind, row.message_id))
 
     def action_cut_old_views(self) -> None:
-        self._ask(ContextEdit("cut", SUPERSEDED))
+        self._apply(ContextEdit("cut", SUPERSEDED))
 
-    def _ask(self, edit: ContextEdit) -> None:
-        self.spawn(self._apply, edit, self._confirming == edit, group="edit")
-
-    async def _apply(self, edit: ContextEdit, confirmed: bool) -> None:
-        self._confirming = None
+    @in_worker("edit")
+    async def _apply(self, edit: ContextEdit) -> None:
+        confirmed, self._confirming = self._confirming == edit, None
         try:
             effect = await self._controls.edit([edit], dry_run=not confirmed)
         except CrushpyError as error:

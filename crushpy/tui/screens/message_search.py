@@ -17,7 +17,7 @@ from crushpy.engine.session.browser import HITS_PER_GROUP, SearchGroup, SessionB
 from crushpy.engine.session.export import age
 from crushpy.security.sanitize import one_line
 from crushpy.storage.records import SearchHit
-from crushpy.tui.screens.overlay import FolderListScreen, spread
+from crushpy.tui.screens.overlay import FolderListScreen, in_worker, spread
 from crushpy.tui.transcript_presenter import FoundPlace
 
 INDEXING = "Indexing"
@@ -79,9 +79,10 @@ class SearchScreen(FolderListScreen[SearchRow, FoundPlace | None]):
         words = self.filter_text
         self._searching = bool(words.strip())
         self._expanded.clear()
-        self.spawn(self._search, words, group="search")
+        self._search(words)
         self.refresh_description()
 
+    @in_worker("search")
     async def _search(self, words: str) -> None:
         await asyncio.sleep(DEBOUNCE_S)
         try:

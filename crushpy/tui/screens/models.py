@@ -20,7 +20,7 @@ from crushpy.llm.model_listing import (
 from crushpy.security.sanitize import one_line
 from crushpy.settings.schema import Settings
 from crushpy.tui.notify import tell
-from crushpy.tui.screens.overlay import ListScreen, spread
+from crushpy.tui.screens.overlay import ListScreen, in_worker, spread
 
 EFFORT_STEPS = ("", "low", "medium", "high")
 MAX_UNAVAILABLE_ROWS = 300
@@ -55,11 +55,12 @@ class ModelsScreen(ListScreen[ModelRow, str | None]):
         self._hidden = 0
         """Models that match and are not shown."""
 
-    def on_mount(self) -> None:
-        self.spawn(self._load, group="load")
-
     # --- rows --------------------------------------------------------------------------------------------
 
+    def on_mount(self) -> None:
+        self._load()
+
+    @in_worker("load")
     async def _load(self) -> None:
         lists = await asyncio.to_thread(cached_lists, self._settings)
         self._known = await asyncio.to_thread(list_models, self._settings, lists)
@@ -69,7 +70,8 @@ class ModelsScreen(ListScreen[ModelRow, str | None]):
         if self._local:
             self.refresh_rows()
 
-    async def _query_servers(self) -> None:
+    @in_worker("query")
+    async def action_refresh(self) -> None:
         lists = await ask_servers(self._settings, refresh=True)
         self._known = await asyncio.to_thread(list_models, self._settings, lists)
         self.refresh_rows()
@@ -163,9 +165,6 @@ class ModelsScreen(ListScreen[ModelRow, str | None]):
         if self._effort != self._settings.effort:
             self._choose_effort(self._effort)
         self.dismiss(_name(row))
-
-    def action_refresh(self) -> None:
-        self.spawn(self._query_servers, group="query")
 
     def action_effort(self) -> None:
         """The next effort: default, low, medium, high."""

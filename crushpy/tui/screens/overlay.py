@@ -1,10 +1,9 @@
 """Base classes of the screens opened over the chat: any of them, a list to choose from, a page to read."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
-from typing import ClassVar, Generic, TypeVar
+from collections.abc import Sequence
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
-from textual import events, on
+from textual import events, on, work
 from textual.actions import SkipAction
 from textual.app import ComposeResult
 from textual.await_complete import AwaitComplete
@@ -14,6 +13,7 @@ from textual.content import Content
 from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 from textual.widgets import Input, Static
+from textual.worker import Worker, WorkerState
 
 from crushpy.core.errors import CrushpyError
 from crushpy.security.sanitize import clean, one_line
@@ -25,6 +25,11 @@ from crushpy.tui.widgets.row_list import RowList
 
 Result = TypeVar("Result")
 ListRow = TypeVar("ListRow")
+
+
+def in_worker(group: str):
+    """Runs a method of an overlay in a worker, in place of the previous one of its group."""
+    return work(group=group, exclusive=True, exit_on_error=False)
 
 
 class OverlayScreen(Screen[Result]):
@@ -75,14 +80,12 @@ class OverlayScreen(Screen[Result]):
         """A key or click that arrives after the one that closed it must not close the screen below."""
         return super().dismiss(result) if self.is_active else AwaitComplete()
 
-    def spawn(self, work: Callable[..., Awaitable[None]], *args: object, group: str) -> None:
-        """Runs `work` in a worker, in place of the previous one of its group. Our errors become toasts."""
-        self.run_worker(partial(self._report_errors, work, *args), group=group, exclusive=True)
-
-    async def _report_errors(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
-        try:
-            await work(*args)
-        except CrushpyError as error:
+    def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
+        """Shows an error of ours; any other ends the app."""
+        if event.state is WorkerState.ERROR:
+            error = cast("Worker[object]", cast(Any, event).worker).error
+            if not isinstance(error, CrushpyError):
+                raise error or AssertionError
             tell(self, str(error), "error")
 
 

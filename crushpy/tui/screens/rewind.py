@@ -14,7 +14,7 @@ from crushpy.core.messages import Diff, counted
 from crushpy.engine.rewind.file_views import FileView
 from crushpy.engine.rewind.rewinder import PointSummary
 from crushpy.security.sanitize import one_line
-from crushpy.tui.screens.overlay import ListScreen, OverlayScreen, spread
+from crushpy.tui.screens.overlay import ListScreen, OverlayScreen, in_worker, spread
 from crushpy.tui.transcript.drawn_display import DrawnDisplay
 from crushpy.tui.transcript.render.canvas import Canvas, Margin
 from crushpy.tui.transcript.render.diff_rows import draw_diff
@@ -58,8 +58,9 @@ class RewindScreen(ListScreen[PointSummary, str]):
 
     def on_mount(self) -> None:
         super().on_mount()
-        self.spawn(self._load_views, group="views")
+        self._load_views()
 
+    @in_worker("views")
     async def _load_views(self) -> None:
         """The latest first; each row shows its figures as soon as they are known."""
         for row in self.all_rows:

@@ -12,7 +12,8 @@ from crushpy.engine.session.browser import SessionBrowser
 from crushpy.engine.session.export import load_sent_states
 from crushpy.security.sanitize import one_line
 from crushpy.tui.items import ErrorItem
-from crushpy.tui.screens.overlay import OverlayScreen
+from crushpy.tui.notify import tell
+from crushpy.tui.screens.overlay import OverlayScreen, in_worker
 from crushpy.tui.screens.transcript_screen import TranscriptScreen
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.transcript.widget import Transcript
@@ -41,7 +42,7 @@ class SessionReaderScreen(TranscriptScreen, OverlayScreen[str | None]):
         self._place = place
         self._is_task = True
         self._library = library
-        self._session_id = session_id
+        self.session_id = session_id
         self._folded = True
         self.heading = f"Session {one_line(session_id)}"
         self._feed: TranscriptPresenter | None = None
@@ -58,21 +59,24 @@ class SessionReaderScreen(TranscriptScreen, OverlayScreen[str | None]):
             self.dismiss(branch)
 
     async def fork_at(self, key: int) -> None:
-        self.spawn(self._fork, self._feed.message_id(key) if self._feed else "", group="fork")
-
-    async def _fork(self, message_id: str) -> None:
-        self.dismiss((await self._library.fork(self._session_id, message_id)).id)
+        message_id = self._feed.message_id(key) if self._feed else ""
+        try:
+            self.dismiss((await self._library.fork(self.session_id, message_id)).id)
+        except CrushpyError as error:
+            tell(self, str(error), "error")
 
     def compose_body(self) -> ComposeResult:
         yield Transcript()
 
-    def on_mount(self) -> None:
-        self.spawn(self._load, group="load")
+    @in_worker("load")
+    async def on_mount(self) -> None:
+        await self._load()
 
-    def refresh_session(self, session_id: str) -> None:
-        """Loads the session again if it is this one, unless the user scrolled up."""
-        if session_id == self._session_id and self.following:
-            self.spawn(self._load, True, group="load")
+    @in_worker("load")
+    async def refresh_session(self) -> None:
+        """Loads the session again, unless the user scrolled up."""
+        if self.following:
+            await self._load(again=True)
 
     @property
     def following(self) -> bool:
@@ -81,7 +85,7 @@ class SessionReaderScreen(TranscriptScreen, OverlayScreen[str | None]):
     async def _load(self, again: bool = False) -> None:
         transcript = self.query_one(Transcript)
         try:
-            info, messages = await self._library.messages(self._session_id)
+            info, messages = await self._library.messages(self.session_id)
             seeded = bool(messages) and messages[0].seed is not None
             opening = await self._library.opening_boundary(info.id) if seeded else None
             states = await load_sent_states(self._library.store, info.id)
@@ -108,7 +112,7 @@ class SessionReaderScreen(TranscriptScreen, OverlayScreen[str | None]):
             transcript.interaction.reveal(key, self._place.words)
 
     def action_go_on(self) -> None:
-        self.dismiss(self._session_id)
+        self.dismiss(self.session_id)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """The session of a task is continued only by its task."""

@@ -23,7 +23,7 @@ from crushpy.engine.session.export import age
 from crushpy.security.sanitize import clean, one_line
 from crushpy.tui.items import image_label
 from crushpy.tui.notify import tell
-from crushpy.tui.screens.overlay import OverlayScreen, TextScreen, with_headings
+from crushpy.tui.screens.overlay import OverlayScreen, TextScreen, in_worker, with_headings
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.widgets.status_bar import short
 
@@ -239,12 +239,10 @@ class SessionTreeScreen(OverlayScreen[TreeChoice | None]):
             with VerticalScroll(id="preview-pane"):
                 yield Static(id="preview")
 
-    def on_mount(self) -> None:
-        self.spawn(self._load, group="tree")
-
     # --- the tree ----------------------------------------------------------------------------------------
 
-    async def _load(self) -> None:
+    @in_worker("tree")
+    async def on_mount(self) -> None:
         try:
             branches = await self._library.tree(self._here)
         except CrushpyError as error:
@@ -301,22 +299,20 @@ class SessionTreeScreen(OverlayScreen[TreeChoice | None]):
         branch = self._at_cursor()
         if branch is not None:
             self.confirming = ""
-            self.spawn(self._preview, branch, group="preview")
+            self._preview(branch)
             self.refresh_bindings()
 
+    @in_worker("preview")
     async def _preview(self, branch: Branch) -> None:
+        tip, note = self._tip_of(branch).session, ""
+        if tip.id != branch.session.id:
+            note = f"Continued in session {tip.generation + 1}: g continues there, f forks from here"
         try:
-            text = preview_text(await self._library.preview(branch.session.id), self._note(branch))
+            text = preview_text(await self._library.preview(branch.session.id), note)
         except CrushpyError as error:
             text = Content.styled(str(error), "$error")
         self.query_one("#preview", Static).update(text)
         self.query_one("#preview-pane", VerticalScroll).scroll_home(animate=False)
-
-    def _note(self, branch: Branch) -> str:
-        tip = self._tip_of(branch)
-        if tip.session.id == branch.session.id:
-            return ""
-        return f"Continued in session {tip.session.generation + 1}: g continues there, f forks from here"
 
     def _tip_of(self, branch: Branch) -> Branch:
         """The last session that continues this one."""
@@ -364,13 +360,12 @@ class SessionTreeScreen(OverlayScreen[TreeChoice | None]):
         tip = self._tip_of(self._current).session
         self.dismiss(None if tip.id == self._here else TreeChoice("continue", tip.id))
 
-    def action_fork(self) -> None:
-        self.spawn(self._fork, self._current.session.id, group="change")
+    @in_worker("change")
+    async def action_fork(self) -> None:
+        self._continue_in((await self._library.fork(self._current.session.id)).id)
 
-    async def _fork(self, session_id: str) -> None:
-        self._continue_in((await self._library.fork(session_id)).id)
-
-    def action_undo(self) -> None:
+    @in_worker("change")
+    async def action_undo(self) -> None:
         """Warns once; the second press undoes."""
         session = self._current.session
         warning = (
@@ -382,18 +377,13 @@ class SessionTreeScreen(OverlayScreen[TreeChoice | None]):
         if session.id == self._here:
             self.dismiss(TreeChoice("undo", session.id))
         else:
-            self.spawn(self._undo, session.id, group="change")
+            self._continue_in((await self._library.undo(session.id)).id)
 
-    async def _undo(self, session_id: str) -> None:
-        self._continue_in((await self._library.undo(session_id)).id)
-
-    def action_replay(self) -> None:
-        self.spawn(self._show_replay, self._current.session.id, group="preview")
-
-    async def _show_replay(self, session_id: str) -> None:
+    @in_worker("preview")
+    async def action_replay(self) -> None:
         from crushpy.tui.screens.inspector import window_chart
 
-        found = await self._replay(session_id)
+        found = await self._replay(self._current.session.id)
         width = self.query_one("#preview-pane").size.width - 2
         blocks: list[Content] = []
         for one in found:
@@ -417,7 +407,8 @@ class SessionTreeScreen(OverlayScreen[TreeChoice | None]):
             self._drawn[changed].set_label(self._label(self._branches[changed]))
         self.refresh_bindings()
 
-    def action_compare(self) -> None:
+    @in_worker("change")
+    async def action_compare(self) -> None:
         """The two marked sessions; with one mark, that one and the one under the cursor."""
         chosen, here = list(self._marked), self._current.session.id
         if len(chosen) == 1 and here not in chosen:
@@ -425,11 +416,8 @@ class SessionTreeScreen(OverlayScreen[TreeChoice | None]):
         if len(chosen) != 2:
             tell(self, "Mark two sessions with the space bar first, then press c.")
             return
-        self.spawn(self._compare, *chosen, group="change")
-
-    async def _compare(self, one: str, other: str) -> None:
-        seeds = await self._library.seed(one), await self._library.seed(other)
-        names = [f"session {self._number(name)} ({name})" for name in (one, other)]
+        seeds = await self._library.seed(chosen[0]), await self._library.seed(chosen[1])
+        names = [f"session {self._number(name)} ({name})" for name in chosen]
         app_of(self).push_screen(CompareScreen((names[0], names[1]), seeds))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

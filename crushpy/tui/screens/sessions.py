@@ -15,7 +15,7 @@ from crushpy.security.sanitize import one_line
 from crushpy.storage.records import ConversationEntry, TasksDone
 from crushpy.tui.notify import tell
 from crushpy.tui.screens.choose import LineScreen
-from crushpy.tui.screens.overlay import FolderListScreen, spread
+from crushpy.tui.screens.overlay import FolderListScreen, in_worker, spread
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.widgets.fields import LineField
 
@@ -55,8 +55,9 @@ class SessionsScreen(FolderListScreen[ConversationEntry, str | None]):
         self.is_loading = True
         self._found = None
         self.set_heading("Sessions", self.folder_label)
-        self.spawn(self._load, group="rows")
+        self._load()
 
+    @in_worker("rows")
     async def _load(self) -> None:
         try:
             self.all_rows = await self._sessions.store.sessions.list_conversations(self.folder)
@@ -137,24 +138,18 @@ class SessionsScreen(FolderListScreen[ConversationEntry, str | None]):
     def action_close(self) -> None:
         self._leave(None)
 
-    def _leave(self, chosen: str | None) -> None:
-        if self._sessions.deleted:
-            self.spawn(self._erase_deleted, chosen, group="leave")
-        else:
-            self.dismiss(chosen)
-
-    async def _erase_deleted(self, chosen: str | None) -> None:
-        for problem in await self._sessions.sweep():
+    @in_worker("leave")
+    async def _leave(self, chosen: str | None) -> None:
+        for problem in await self._sessions.sweep() if self._sessions.deleted else ():
             tell(self, problem, "error")
         self.dismiss(chosen)
 
-    def action_search_messages(self) -> None:
-        if self.filter_text.strip():
-            self.spawn(self._search_messages, self.filter_text, group="rows")
-        else:
+    @in_worker("rows")
+    async def action_search_messages(self) -> None:
+        words = self.filter_text
+        if not words.strip():
             tell(self, "Type the words to search for first.")
-
-    async def _search_messages(self, words: str) -> None:
+            return
         found = await self._sessions.search(words, self.folder)
         if words == self.filter_text:
             self._found = {one.root_id: one for one in found}
@@ -193,12 +188,13 @@ class SessionsScreen(FolderListScreen[ConversationEntry, str | None]):
         before = one_line(row.title)
 
         def rename(title: str | None) -> None:
-            if title not in (None, before):
-                self.spawn(self._rename, row.root_id, title, group="rename")
+            if title is not None and title != before:
+                self._rename(row.root_id, title)
 
         field = LineField(before, "a title needs at least one letter")
         app_of(self).push_screen(LineScreen("New title", field), rename)
 
+    @in_worker("rename")
     async def _rename(self, root_id: str, title: str) -> None:
         await self._sessions.rename(root_id, title)
         self.scope_changed()

@@ -19,7 +19,7 @@ from crushpy.engine.compaction.summarizer import Postponed
 from crushpy.engine.template_editor import OwnTemplate
 from crushpy.security.sanitize import clean, one_line
 from crushpy.tui.notify import tell
-from crushpy.tui.screens.overlay import OverlayScreen
+from crushpy.tui.screens.overlay import OverlayScreen, in_worker
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.widgets.fields import AreaField
 
@@ -67,8 +67,9 @@ class TemplateScreen(OverlayScreen[bool]):
         with VerticalScroll(id="outcome"):
             yield Static(id="tried")
 
-    def on_mount(self) -> None:
-        self.spawn(self._load, group="file")
+    @in_worker("file")
+    async def on_mount(self) -> None:
+        await self._load()
 
     @property
     def _area(self) -> AreaField:
@@ -102,8 +103,9 @@ class TemplateScreen(OverlayScreen[bool]):
     def _changed(self) -> None:
         self.confirming = ""
         self._say_where()
-        self.spawn(self._check, group="check")
+        self._check()
 
+    @in_worker("check")
     async def _check(self) -> None:
         await asyncio.sleep(CHECK_DEBOUNCE_S)
         await self._check_now()
@@ -120,10 +122,8 @@ class TemplateScreen(OverlayScreen[bool]):
             note += " This project's own template is used here; yours is used elsewhere."
         self._say(Content.styled(note, "$text-muted"))
 
-    def action_save(self) -> None:
-        self.spawn(self._save, group="file")
-
-    async def _save(self) -> None:
+    @in_worker("file")
+    async def action_save(self) -> None:
         if not self._edited:
             tell(self, "There are no changes to save.")
             return
@@ -141,10 +141,8 @@ class TemplateScreen(OverlayScreen[bool]):
         self._say_where()
         tell(self, f"Saved as {self._own.file}. The next compaction uses it.")
 
-    def action_reset(self) -> None:
-        self.spawn(self._reset, group="file")
-
-    async def _reset(self) -> None:
+    @in_worker("file")
+    async def action_reset(self) -> None:
         """Restores the default text; the user's file is kept as a backup beside it."""
         warning = "Press F8 again to restore the default text; yours is kept as a .bak file."
         if not self.confirm("reset", warning):
@@ -156,10 +154,8 @@ class TemplateScreen(OverlayScreen[bool]):
         used = "This project's own template" if self._layer == "project" else "The default template"
         tell(self, f"{used} is used now." + (f" Yours is kept as {kept}." if kept else ""))
 
-    def action_outside(self) -> None:
-        self.spawn(self._edit_outside, group="file")
-
-    async def _edit_outside(self) -> None:
+    @in_worker("file")
+    async def action_outside(self) -> None:
         from crushpy.tui.widgets.external_editor import edit_outside
 
         self._area.show(await edit_outside(app_of(self), self._area.text))
@@ -170,8 +166,9 @@ class TemplateScreen(OverlayScreen[bool]):
             self._area.focus()
             self.refresh_bindings()
         else:
-            self.spawn(self._try, group="preview")
+            self._try()
 
+    @in_worker("preview")
     async def _try(self) -> None:
         await self._check_now()
         if self._problem is not None:

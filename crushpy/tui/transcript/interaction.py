@@ -2,23 +2,18 @@
 
 import time
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from textual import events
 from textual.geometry import Offset
-from textual.message import Message
-from textual.reactive import var
-from textual.scroll_view import ScrollView
 from textual.selection import Selection
 
-from crushpy.tui.focus_controller import FocusVisitor
 from crushpy.tui.items import OWN_COMMAND, PINNABLE, BoundaryItem, ItemAction, ReplyItem, ToolItem, is_message
 from crushpy.tui.transcript.render.canvas import TextRow
 from crushpy.tui.transcript.render.draw_item import is_foldable
-from crushpy.tui.transcript.render_cache import RenderCache
 from crushpy.tui.transcript.selection import (
     Match,
     Search,
-    ShownBlock,
     block_in,
     collapsed_run,
     find_first_word,
@@ -29,8 +24,9 @@ from crushpy.tui.transcript.selection import (
     whole_item,
     word_at,
 )
-from crushpy.tui.transcript.transcript_model import TranscriptModel
-from crushpy.tui.transcript.transcript_view import TranscriptView
+
+if TYPE_CHECKING:
+    from crushpy.tui.transcript.widget import Transcript
 
 SEARCH_SLICE_S = 0.01
 """Time for which a search runs at a time."""
@@ -40,61 +36,10 @@ LINES_PER_STEP = 3
 """Lines that a key scrolls within an item taller than the screen."""
 
 
-class InteractionHost(FocusVisitor, ScrollView):
-    """The members of the transcript's widget that its interaction uses; `Transcript` implements them."""
-
-    model: TranscriptModel
-    cache: RenderCache
-    view: TranscriptView
-
-    following: var[bool] = var(True)
-    """The end stays in view while more arrives. False once the user scrolls up; set it to return."""
-
-    class LinkClicked(Message, namespace="transcript"):
-        """A link in the text was clicked."""
-
-        def __init__(self, href: str) -> None:
-            super().__init__()
-            self.href = href
-
-    class ItemActivated(Message, namespace="transcript"):
-        """A key or a click asks for something to be done with an item."""
-
-        def __init__(self, key: int, action: ItemAction) -> None:
-            super().__init__()
-            self.key = key
-            self.action: ItemAction = action
-
-    class CodeClicked(Message, namespace="transcript"):
-        """A row of a code block was clicked."""
-
-        def __init__(self, key: int, block: ShownBlock) -> None:
-            super().__init__()
-            self.key = key
-            self.block = block
-
-    @property
-    def top_row(self) -> int:
-        """The row of the whole transcript that is at the top."""
-        return round(self.scroll_y)
-
-    def set_following(self, following: bool) -> None:
-        """Sets `following` without showing anything."""
-        self.set_reactive(InteractionHost.following, following)
-
-    def go_to(self, row: int) -> None:
-        """Shows a row of the transcript at the top, or as near to it as there is text."""
-        self.scroll_to(y=max(0, min(row, self.model.total - self.size.height)), animate=False)
-
-    def show_changes(self) -> None:
-        """Brings the lines up to date and repaints those that changed."""
-        raise NotImplementedError
-
-
 class Interaction:
     """The cursor and the search of one transcript widget."""
 
-    def __init__(self, widget: InteractionHost) -> None:
+    def __init__(self, widget: "Transcript") -> None:
         self._widget = widget
         self._cache = widget.cache
         self._model = widget.model
@@ -114,8 +59,6 @@ class Interaction:
         """The search that is running."""
         self._keeps_cursor = False
         """The next focus leaves the cursor where it is."""
-        self._over_scrollbar = False
-        self._dragging = False
 
     # --- folding -----------------------------------------------------------------------------------------
 
@@ -369,39 +312,11 @@ class Interaction:
 
     # --- mouse -------------------------------------------------------------------------------------------
 
-    @property
-    def on_scrollbar(self) -> bool:
-        return self._over_scrollbar or self._dragging
-
-    def mouse_move(self, event: events.MouseMove) -> None:
-        self._over_scrollbar = self._is_scrollbar(event.x)
-        if self._dragging:
-            self._drag(event.y)
-
-    def mouse_down(self, event: events.MouseDown) -> None:
-        if self._is_scrollbar(event.x):
-            self._dragging = True
-            self._widget.capture_mouse()
-            self._drag(event.y)
-
-    def mouse_up(self) -> None:
-        if self._dragging:
-            self._dragging = False
-            self._widget.release_mouse()
-
-    def _is_scrollbar(self, x: int) -> bool:
-        return not self._widget.following and x == self._widget.size.width - 1
-
-    def _drag(self, y: int) -> None:
-        height = self._widget.size.height
-        share = max(0, min(y, height - 1)) / max(1, height - 1)
-        self._widget.go_to(round(share * (self._model.total - height)))
-
     def click(self, event: events.Click) -> None:
         widget = self._widget
         names = self._view.line_names
         name = names[event.y] if 0 <= event.y < len(names) else None
-        if name is None or self._is_scrollbar(event.x):
+        if name is None:
             return
         key, row = parse_line_name(name)
         index = self._model.index_of(key)

@@ -22,14 +22,13 @@ FOUND = Style(reverse=True)
 
 
 class Overlay(NamedTuple):
-    """What lies over the rows: selected text, sought words, the cursor and the scrollbar."""
+    """What lies over the rows: selected text, sought words and the cursor."""
 
     selection: Selection | None
     selection_style: Callable[[], Style]
     sought: str
     cursor: int | None
     """The key of the item at the cursor; None if no cursor is shown."""
-    scrollbar: bool
 
 
 class TranscriptView:
@@ -142,7 +141,6 @@ class TranscriptView:
         """Makes the strips for the size that was laid out last."""
         width, height = self.size
         model = self._model
-        bar = _scrollbar(top, model.total, height) if overlay.scrollbar and model.total > height else ""
         blank = TextRow([], palette.text)
         strips: list[Strip] = []
         names: list[int | None] = []
@@ -157,10 +155,6 @@ class TranscriptView:
                 strip = row.strip(width)
                 if number >= 0:
                     strip = _mark(strip, row, name, palette, overlay, at_cursor=key == overlay.cursor)
-                if bar:
-                    edge = bar[len(strips)]
-                    style = palette["thumb" if edge == "┃" else "track"]
-                    strip = Strip.join([strip.crop(0, width - 1), Strip([Segment(edge, style)], 1)])
                 strips.append(strip)
                 names.append(name)
             index, offset = model.neighbour(index, 1), 0
@@ -188,10 +182,3 @@ def _style_span(strip: Strip, span: tuple[int, int], style: Style) -> Strip:
     start, end = (strip.index_to_cell_position(at) for at in span)
     chosen = Segment.apply_style(strip.crop(start, end), post_style=style)
     return Strip.join([strip.crop(0, start), Strip(chosen, end - start), strip.crop(end)])
-
-
-def _scrollbar(top: int, total: int, height: int) -> str:
-    """A character for each line: where the visible lines are in the whole."""
-    size = max(1, height * height // total)
-    start = round((height - size) * top / max(1, total - height))
-    return "│" * start + "┃" * size + "│" * (height - start - size)

@@ -29,7 +29,6 @@ BLOCKS = {
     "card": "color: $primary; text-style: bold;",
     "cursor": "color: $accent;",
     "track": "color: $foreground 20%;",
-    "thumb": "color: $primary;",
     **{part_class(part): f"color: ${part_class(part)};" for part in (*WINDOW_PARTS, FREE)},
 }
 """Styles with a background, for whole lines."""
@@ -54,8 +53,9 @@ CSS = f"""
 Transcript {{
     width: 100%;
     height: 1fr;
-    overflow: hidden hidden;
-    scrollbar-size: 0 0;
+    overflow: hidden scroll;
+    scrollbar-size: 0 1;
+    scrollbar-visibility: hidden;
     background: $background;
 {_RULES}
     &:ansi > .transcript--muted {{ color: ansi_default; text-style: dim; }}
