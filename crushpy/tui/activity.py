@@ -130,8 +130,11 @@ class Activity:
                 self._retry, self._again_at = event, self._clock() + event.seconds
                 self._streamed = 0
                 self._enter(TRYING)
+            case events.Progress() if event.total and event.done >= event.total:
+                self._progress.pop(event.what, None)
             case events.Progress():
-                self._progressed(event)
+                since = self._progress[event.what][1] if event.what in self._progress else self._clock()
+                self._progress[event.what] = (event, since)
             case events.TurnEnded():
                 self.took = self._clock() - self._began if self._in_turn else 0.0
                 self.clear()
@@ -159,13 +162,6 @@ class Activity:
                     self._wait()
             case _:
                 pass
-
-    def _progressed(self, event: events.Progress) -> None:
-        if event.total and event.done >= event.total:
-            self._progress.pop(event.what, None)
-        else:
-            since = self._progress[event.what][1] if event.what in self._progress else self._clock()
-            self._progress[event.what] = (event, since)
 
     def _wait(self) -> None:
         self._sent = self._in_use()

@@ -51,10 +51,12 @@ class FocusVisitor(Widget, can_focus=True):
     async def on_key(self, event: events.Key) -> None:
         # Handled here: a key left to bubble would be handled after those that were typed behind it. And keys
         # that arrived together with one that returned the focus are still sent here.
-        if self.screen.focused is self and await self._run_binding(event.key):
-            event.stop()
-            event.prevent_default()
-        elif self.focus_controller is not None and self.focus_controller.type_in_prompt(event):
+        for binding in bindings_for_key(self, event.key) if self.screen.focused is self else ():
+            if await app_of(self).run_action(binding.action, self):
+                event.stop()
+                event.prevent_default()
+                return
+        if self.focus_controller is not None and self.focus_controller.type_in_prompt(event):
             event.stop()
 
     def on_paste(self, event: events.Paste) -> None:
@@ -64,10 +66,3 @@ class FocusVisitor(Widget, can_focus=True):
     def on_mouse_down(self, event: events.MouseDown) -> None:
         if self.focus_controller is not None:
             self.focus_controller.return_focus()
-
-    async def _run_binding(self, key: str) -> bool:
-        """Runs the action that is bound to the key, if it is enabled now."""
-        for binding in bindings_for_key(self, key):
-            if await app_of(self).run_action(binding.action, self):
-                return True
-        return False

@@ -117,13 +117,13 @@ class StatusPresenter:
 
         cwd = Path(conversation.info.cwd)
         self.set(folder=home_relative(cwd), branch=git_branch(cwd))
-        self._bar.run_worker(self._check_sandbox(conversation))
 
-    async def _check_sandbox(self, conversation: "Conversation") -> None:
-        """The first check starts a process, so it runs in a thread."""
-        why_not = await asyncio.to_thread(lambda: conversation.guard.why_not)
-        if self._conversation is conversation:
-            self.set(unconfined=bool(why_not))
+        async def check_sandbox() -> None:
+            why_not = await asyncio.to_thread(lambda: conversation.guard.why_not)  # may start a process
+            if self._conversation is conversation:
+                self.set(unconfined=bool(why_not))
+
+        self._bar.run_worker(check_sandbox())
 
     def hear(self, event: events.Event) -> None:
         if type(event) is events.TextDelta:  # there are thousands of them
@@ -142,10 +142,8 @@ class StatusPresenter:
                     self._locate(self._conversation)
             case _:
                 pass
-        if (
-            isinstance(event, events.ToolFinished) and not self._reading_due
-        ):  # a reply may have thousands of calls
-            self._reading_due = True
+        if isinstance(event, events.ToolFinished) and not self._reading_due:
+            self._reading_due = True  # later: a reply may have thousands of calls
             self._bar.set_timer(READING_PAUSE_S, self._show_reading)
         elif isinstance(event, _REFRESHED_BY):
             self.refresh()

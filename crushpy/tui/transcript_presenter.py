@@ -83,9 +83,6 @@ class TranscriptPresenter:
         else:
             self.show(ErrorItem(f"{type(error).__name__}: {error}"))
 
-    def clear(self) -> None:
-        self.load(())
-
     def message_id(self, key: int) -> str:
         """The message that an item of the view shows; empty if it is none, or not stored yet."""
         match self._view.item(key):
@@ -173,33 +170,51 @@ class TranscriptPresenter:
                     self._last_message = event.message_id
                     shown = (key for key in (self._thinking, self._reply) if key is not None)
                     self._stored.update(dict.fromkeys(shown, event.message_id))
-                self._end_reply()
+                self._end_thinking()
+                if self._reply is not None:
+                    self._view.finish(self._reply)
+                    self._reply = None
             case events.Retry():
-                self._drop_reply()
+                for key in (self._thinking, self._reply):  # what was streamed of the reply that failed
+                    if key is not None:
+                        self._view.remove_item(key)
+                self._thinking = self._reply = None
                 if event.status is None and event.attempt == 1:  # no answer: more than a busy server
                     self.show(NoticeItem(event.reason, "warning"))
             case events.PromptCommitted():
                 self.show(UserItem(event.text, event.images, event.message_id, pasted=event.pasted))
-            case events.ToolCalled():
-                self._add_tool(event)
-            case events.ToolStarted():
-                self._change_tool(event.id, state="running")
-            case events.TaskProgress():
-                self._work_begun(event)
-            case events.ApprovalDone():
-                said = answer_words(event.answer, event.covers, event.words)
-                self._change_tool(event.id, answer=said)
-            case events.ToolFinished():
-                self._finish_tool(event)
             case events.BoundaryCommitted():
                 card = BoundaryItem(event, event.summary, event.evidence, event.pins, event.rules)
                 self._card = self._view.add(self._placed(card))
             case events.UsageReported():
                 self._report_size(event.call.total)
             case _:
-                self._change_branch(event)
+                self._hear_of_calls(event)
         if type(event) is not events.TextDelta and (mark := self._marks.make_note(event)) is not None:
             self.show(_mark_item(mark))
+
+    def _hear_of_calls(self, event: events.Event) -> None:
+        match event:
+            case events.ToolCalled():
+                about = headline(event.name, event.args, more=" …")
+                item = ToolItem(event.id, event.name, about, "waiting", message_id=self._last_message)
+                self._tools[event.id] = (self._view.add(item), item)
+            case events.ToolStarted():
+                self._change_tool(event.id, state="running")
+            case events.TaskProgress() if event.id in self._tools:
+                if self._tools[event.id][1].session_id != event.session_id:
+                    self._change_tool(event.id, session_id=event.session_id)
+            case events.ApprovalDone():
+                said = answer_words(event.answer, event.covers, event.words)
+                self._change_tool(event.id, answer=said)
+            case events.ToolFinished():
+                self._finish_tool(event)
+            case events.BranchOpened():
+                self._open_branch(event.goal)
+            case events.BranchReturned() if self._branches:
+                self._fold_branch(event)
+            case _:
+                pass
 
     def _report_size(self, tokens: int) -> None:
         """Replaces the estimate on the card of the last boundary."""
@@ -207,12 +222,6 @@ class TranscriptPresenter:
         if self._card is not None and isinstance(card, BoundaryItem) and tokens:
             self._view.replace(self._card, msgspec.structs.replace(card, reported=tokens))
         self._card = None
-
-    def _change_branch(self, event: events.Event) -> None:
-        if isinstance(event, events.BranchOpened):
-            self._open_branch(event.goal)
-        elif isinstance(event, events.BranchReturned) and self._branches:
-            self._fold_branch(event)
 
     def _open_branch(self, goal: str) -> None:
         """What follows is shown indented below the line of the branch."""
@@ -243,36 +252,12 @@ class TranscriptPresenter:
             self._view.replace(self._thinking, msgspec.structs.replace(item, done=True, seconds=seconds))
         self._thinking = None
 
-    def _end_reply(self) -> None:
-        self._end_thinking()
-        if self._reply is not None:
-            self._view.finish(self._reply)
-            self._reply = None
-
-    def _drop_reply(self) -> None:
-        """Removes what was streamed of a reply that failed."""
-        for key in (self._thinking, self._reply):
-            if key is not None:
-                self._view.remove_item(key)
-        self._thinking = self._reply = None
-
     def _change_tool(self, call_id: str, **changes: str) -> None:
         if call_id in self._tools:
             key, item = self._tools[call_id]
             item = msgspec.structs.replace(item, **changes)
             self._tools[call_id] = (key, item)
             self._view.replace(key, item)
-
-    def _add_tool(self, event: events.ToolCalled) -> None:
-        about = headline(event.name, event.args, more=" …")
-        item = ToolItem(event.id, event.name, about, "waiting", message_id=self._last_message)
-        self._tools[event.id] = (self._view.add(item), item)
-
-    def _work_begun(self, event: events.TaskProgress) -> None:
-        """Links the call to the session of its sub-agent."""
-        known = self._tools.get(event.id)
-        if known is not None and known[1].session_id != event.session_id:
-            self._change_tool(event.id, session_id=event.session_id)
 
     def _finish_tool(self, event: events.ToolFinished) -> None:
         if event.id not in self._tools:

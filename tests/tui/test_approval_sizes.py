@@ -1,7 +1,5 @@
 """Approvals at every size: the rule and the keys stay in view, and what is asked for scrolls."""
 
-from pathlib import Path
-
 import pytest
 from asking import armed, bash, write
 from driving import Driven, Start, start
@@ -77,32 +75,6 @@ async def test_a_small_question_takes_no_more_room_than_it_needs(start: Start, l
         assert panel.outer_size.height == 9, app.text  # frame, command, sentence, four choices, keys
 
 
-async def test_on_the_smallest_screen_the_command_and_the_keys_are_there(
-    start: Start, llm: ScriptedLLM, workspace: Path
-) -> None:
-    llm.script(bash("touch made && echo a rather long command"), "Made it.", bash("touch \x1b[8mno"), "Ok.")
-    async with start(size=(20, 6)) as app:
-        await app.say("go")
-        await armed(app)
-        text = "\n".join(inside(app))
-        assert "Run `touch made" in text
-        assert "touch made" in text
-        assert "[y]" in text and "[n]" in text
-        await app.press("y")
-        await app.sees("Made it.")
-        assert (workspace / "made").exists()
-        await app.say("go")
-        await armed(app)
-        assert "1 hidden" in app.text
-        assert "touch <ESC>[8mno" in app.text
-        await app.press("n")
-        await app.type("nope")
-        await app.sees("nope")
-        await app.press("enter")
-        await app.sees("Ok.")
-    assert "denied this call. nope" in str(llm.requests[-1].body)
-
-
 async def test_one_question_after_the_other_has_the_whole_small_screen(
     start: Start, llm: ScriptedLLM
 ) -> None:
@@ -145,7 +117,7 @@ async def test_the_question_fits_anew_when_the_terminal_changes_and_the_draft_gr
         await app.say("write it")
         await armed(app)
         app.chat.prompt.draft = "one\ntwo\nthree\nfour\nfive\nsix\nseven\neight\nnine\nten"
-        for size in ((40, 10), (100, 30), (80, 20), (20, 6), (80, 24)):
+        for size in ((40, 10), (100, 30), (80, 20), (80, 24)):
             await app.pilot.resize_terminal(*size)
             await app.until(lambda size=size: app.app.size == size)
             await armed(app)
@@ -153,7 +125,7 @@ async def test_the_question_fits_anew_when_the_terminal_changes_and_the_draft_gr
             text = "\n".join(inside(app))
             assert "[y]" in text and "[n]" in text, app.text
             assert "+ line 1 of" in text, app.text
-            assert ("edits of ./made.sh" in text) == (size != (20, 6)), app.text
+            assert "edits of ./made.sh" in text, app.text
         await app.press("y")
         await app.sees("Written.")
         assert not app.chat.has_class("-cramped")

@@ -436,7 +436,7 @@ class ChatScreen(ChatHost):
         self.queue.show([])
         self.activity.clear()
         self.todos.show(())
-        self.feed.clear()
+        self.feed.load(())
         await self._enter(conversation, notices, options)
 
     # --- commands ----------------------------------------------------------------------------------------

@@ -109,16 +109,20 @@ def _what(question: ApprovalNeeded) -> Content:
     """The exact command or change, or else the arguments. Hidden characters are marked."""
     diff = _diff(question)
     if diff:
-        return _joined(_revealed_content(line, _STYLES.get(line[:1], "")) for line in diff.split("\n"))
+        lines = [_revealed_content(line, _STYLES.get(line[:1], "")) for line in diff.split("\n")]
+        return Content("\n").join(lines)
     args = dict(question.args)
     command = [_revealed_content(str(args.pop("command")), "bold")] if "command" in args else []
-    return _joined([*command, *(_revealed_content(f"{name}: {value}") for name, value in args.items())])
+    others = [_revealed_content(f"{name}: {value}") for name, value in args.items()]
+    return Content("\n").join([*command, *others])
 
 
 def _warning(question: ApprovalNeeded, *, briefly: bool = False) -> Content:
     """A warning about hidden characters; empty if there are none."""
     names = _hidden(question)
-    unshown = _returns(question.args) - _diff(question).count("\r") if _diff(question) else 0
+    diff, unshown = _diff(question), 0
+    if diff:
+        unshown = sum(text.count("\r") for text in _texts(question.args)) - diff.count("\r")
     words: list[str] = []
     if names:
         some = ", ".join(list(dict.fromkeys(names))[:3])
@@ -164,11 +168,6 @@ def _hidden(question: ApprovalNeeded) -> list[str]:
     return []
 
 
-def _returns(value: object) -> int:
-    """Carriage returns in arguments."""
-    return sum([text.count("\r") for text in _texts(value)])
-
-
 def _texts(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
@@ -176,10 +175,6 @@ def _texts(value: object) -> Iterator[str]:
         inside = cast("Iterable[Any]", value.values() if isinstance(value, dict) else value)
         for one in inside:
             yield from _texts(one)
-
-
-def _joined(lines: Iterable[Content]) -> Content:
-    return Content("\n").join(list(lines))
 
 
 STEPS = {"up": -1, "down": 1}
@@ -206,7 +201,7 @@ class ChoiceList(Static):
         self._amends = amends
         lasting = sorted((one for one in choices if _lasts(one)), key=lambda one: one.kind != "always")
         self._usual = tuple(one for one in choices if not _lasts(one) or one in lasting[:1])
-        self._at = 0
+        self.at = 0
         self.all_shown = len(self._usual) == len(self._all)
 
     @property
@@ -223,36 +218,30 @@ class ChoiceList(Static):
     def pressed(self, key: str) -> AnswerChoice | None:
         """The choice for a key; None if it only moves the pointer."""
         if key in STEPS:
-            self._at = max(0, min(len(self._choices) - 1, self._at + STEPS[key]))
+            self.at = max(0, min(len(self._choices) - 1, self.at + STEPS[key]))
             return None
         if key == "enter":
-            return self._choices[self._at]
+            return self._choices[self.at]
         if key.isdigit():
             return self._choices[int(key) - 1]
         return next(choice for choice in self._choices if choice.key == key)
 
-    def unpoint(self) -> None:
-        self._at = 0
-
-    def rows(self, width: int, *, listed: bool, briefly: bool) -> Content:
-        """A row for each choice if there is room; otherwise in a line, or (`briefly`) only the keys."""
+    def rows(self, width: int, *, listed: bool) -> Content:
+        """A row for each choice if there is room; otherwise in a line."""
         more = [] if self.all_shown else [_clickable(Content.assemble(("[m]", "bold"), " more…"), MORE)]
         if listed:
             rows = [
-                _clickable(pointed(_label(choice), at == self._at), choice.key)
+                _clickable(pointed(_label(choice), at == self.at), choice.key)
                 for at, choice in enumerate(self._choices)
             ]
             rows += [pointed(one, False) for one in more]
             about = f"? explains · Tab {self._amends} · " if self._amends else ""
             hint = Content.styled(f"  {about}{INTERRUPTS}", "$text-muted")
             return Content("\n").join([*rows, hint.truncate(width)])
-        labels = [
-            _label(choice, briefly=briefly, fully=False).truncate(width, ellipsis=True)
-            for choice in self._choices
-        ]
-        labels[self._at] = labels[self._at].stylize("reverse")
+        labels = [_label(choice, fully=False).truncate(width, ellipsis=True) for choice in self._choices]
+        labels[self.at] = labels[self.at].stylize("reverse")
         shown = [_clickable(label, choice.key) for label, choice in zip(labels, self._choices, strict=True)]
-        return flow([*shown, *more, Content("Esc" if briefly else INTERRUPTS)], width)
+        return flow([*shown, *more, Content(INTERRUPTS)], width)
 
     def cut(self, width: int) -> list[Content]:
         """The labels that do not fit on a line of a small screen."""
@@ -264,10 +253,7 @@ def _lasts(choice: AnswerChoice) -> bool:
     return choice.kind in ("conversation", "always")
 
 
-def _label(choice: AnswerChoice, *, briefly: bool = False, fully: bool = True) -> Content:
-    key = Content.styled(f"[{choice.key}]", "bold")
-    if briefly:
-        return key
+def _label(choice: AnswerChoice, *, fully: bool = True) -> Content:
     covers = reveal(choice.covers)
     words = {
         "once": (f"Yes, to {covers}" if covers else "Yes",) * 2,
@@ -275,15 +261,15 @@ def _label(choice: AnswerChoice, *, briefly: bool = False, fully: bool = True) -
         "always": (f"always {covers}", f"Yes, and don't ask again for {covers}"),
         "deny": ("No", "No, and tell the agent what to do instead"),
     }[choice.kind][fully]
-    return Content.assemble(key, f" {choice.label or words}")
+    return Content.assemble((f"[{choice.key}]", "bold"), f" {choice.label or words}")
 
 
 def _clickable(label: Content, key: str) -> Content:
     return label.stylize(Style.from_meta({"@click": f"app.simulate_key('{key}')"}))
 
 
-SMALL, TINY = Size(44, 20), Size(32, 10)
-"""Screens smaller than these: no frame and the full screen, or without the sentence as well."""
+SMALL = Size(44, 20)
+"""A smaller screen: no frame, and all of the screen."""
 FRAME_SIZE = Size(6, 2)
 """Cells of frame and margin."""
 CRAMPED = "-cramped"
@@ -359,7 +345,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._drawn = DrawnDisplay(draw, palette) if draw else None
         self._what = Content("") if draw else _what(question)
         self._fitted: tuple[Size, bool] | None = None
-        self._small = self._tiny = False
+        self._small = False
         self._stop_calling: Callable[[], None] = lambda: None
 
     def compose(self) -> ComposeResult:
@@ -413,7 +399,6 @@ class ApprovalPanel(Vertical, can_focus=True):
             return
         self._fitted = screen, self._denying
         self._small = screen.width < SMALL.width or screen.height < SMALL.height
-        self._tiny = screen.width < TINY.width or screen.height < TINY.height
         self.set_class(self._small, "-small")
         self.screen.set_class(self._small, CRAMPED)
         self.styles.max_height = self._fill() + (0 if self._small else FRAME_SIZE.height)
@@ -452,14 +437,13 @@ class ApprovalPanel(Vertical, can_focus=True):
             static.update(part)
             static.display = bool(part.plain)
             rows += _height(part, width, screen.height) if static.display else 0
-        self._choices.display = not (self._tiny and self._denying)
         self._say_choices()
         return rows + self._choices_shown(width).get_height({}, width) + self._denying
 
     def _choices_shown(self, width: int) -> Content:
         if self._denying:
             return AMENDING if self._amending else DENYING
-        return self._choices.rows(width, listed=not self._small, briefly=self._tiny)
+        return self._choices.rows(width, listed=not self._small)
 
     def _say_choices(self) -> None:
         width = self._text_width
@@ -470,7 +454,7 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     def _armed_or_not(self) -> None:
         if not self.has_class(ARMED):
-            self._choices.unpoint()
+            self._choices.at = 0
         self._say_choices()
 
     def action_look(self, action: str) -> None:
