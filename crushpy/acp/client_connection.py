@@ -18,8 +18,6 @@ INTERNAL_ERROR, CANCELLED, AUTH_REQUIRED, NOT_FOUND = -32603, -32800, -32000, -3
 
 
 class RpcError(Exception):
-    """An error response."""
-
     def __init__(self, code: int, message: str, data: Json | None = None) -> None:
         super().__init__(message)
         self.code, self.message, self.data = code, message, data

@@ -60,7 +60,6 @@ class EditorFiles(WorkspaceFiles):
         return "the editor saved it with other content: view it again before you change it"
 
     def cancel(self) -> None:
-        """Stops waiting for answers."""
         for answer in tuple(self._open):
             answer.cancel()
 

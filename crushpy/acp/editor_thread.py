@@ -137,7 +137,6 @@ class EditorThread:
         self._update({"sessionUpdate": "available_commands_update", "availableCommands": own})
 
     async def replay(self) -> None:
-        """Sends the history, with its boundaries."""
         store, info = self.conversation.sessions.store, self.conversation.info
         messages = await store.messages.load_lineage(info.id)
         lineage = {one.id for one in await store.sessions.load_lineage(info.id)}

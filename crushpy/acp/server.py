@@ -271,7 +271,6 @@ def _opened(thread: "EditorThread") -> Json:
 
 
 def _server_flags(servers: Sequence[McpServerParams]) -> dict[str, object]:
-    """The client's MCP servers as settings."""
     flags: dict[str, object] = {}
     for server in servers:
         headers = {each.name: each.value for each in server.headers}

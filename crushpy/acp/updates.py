@@ -42,7 +42,6 @@ def chunk(kind: str, text: str) -> Json:
 
 
 def call_started(call_id: str, name: str, args: Json, cwd: str, status: str = "pending") -> Json:
-    """A call as it begins."""
     line = headline(name, args)
     return {
         "sessionUpdate": "tool_call",

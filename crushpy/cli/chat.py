@@ -25,7 +25,6 @@ def start_chat(options: StartOptions) -> int:
 
 
 async def _prepare(options: StartOptions) -> tuple[tuple[Image, ...], StartOptions]:
-    """Loads the images of `--image` and creates the branch of `--at`."""
     from crushpy.bootstrap import ProjectEnvironment, branch_to_open, load_images
     from crushpy.cli.workspace import working_folder
 

@@ -108,8 +108,6 @@ async def status(
 
 
 class FleetStatus(msgspec.Struct):
-    """What `status` shows."""
-
     name: str
     """The list whose tasks are shown; empty: all lists, without their tasks."""
     workers: "list[FleetWorker]"

@@ -123,7 +123,6 @@ def _raise_interrupt(number: int, *_: object) -> None:
 
 
 def _signal_exit_code(number: int = signal.SIGINT) -> int:
-    """The exit code of a run ended by a signal."""
     return TERMINATED_EXIT if number == signal.SIGTERM else INTERRUPTED_EXIT
 
 
@@ -219,7 +218,10 @@ async def _run_conversation(
         await conversation.close()
         _ignore_signals(loop)  # only the result is left to print
     if isinstance(work, ValueRequest):
-        observer.use_value(work)
+        observer.text = work.value
+        if work.problem:
+            observer.no_value = f"No value matched the schema: {work.problem}"
+            out(events.Error("invalid_value", observer.no_value, f"Its last attempt:\n{work.attempt}"))
     if detach and status == "done":
         observer.text = conversation.info.root_id
     if conversation.run_summary:
@@ -242,7 +244,7 @@ class _RunObserver:
         self._reports: dict[str, str] = {}
         """The last message of each."""
         self._warnings_printed = False
-        self._no_value = ""
+        self.no_value = ""
         """Why there is no value, if one was wanted."""
         self.signal: int = signal.SIGINT
         """The signal that ended the run, if one did."""
@@ -275,22 +277,15 @@ class _RunObserver:
         failure, usage = self._conversation.failure, self._conversation.usage
         info = self._conversation.info
         ids = (info.id, info.root_id) if self._opened else ("", "")  # a run that failed earlier is not stored
-        error = failure.message if failure else self._no_value
+        error = failure.message if failure else self.no_value
         code = self.exit_code(status)
         tasks = sorted(self._tasks.values(), key=lambda task: task.number)
         done = [task.name for task in tasks if task.state == "done" and task.name in self._reports]
         text = self.text or (self._reports[done[-1]] if done else "")
         return events.Result(*ids, text, usage, usage.cost, code, error, tuple(tasks))
 
-    def use_value(self, request: ValueRequest) -> None:
-        """The answer is a value; without a valid one the run has failed."""
-        self.text = request.value
-        if request.problem:
-            self._no_value = f"No value matched the schema: {request.problem}"
-            self._out(events.Error("invalid_value", self._no_value, f"Its last attempt:\n{request.attempt}"))
-
     def exit_code(self, status: str) -> int:
-        if self._no_value:
+        if self.no_value:
             return INVALID_VALUE_EXIT
         if status == "done":
             return 3 if self._conversation.denied_noninteractive else 0

@@ -73,7 +73,6 @@ async def models_command(
 
 
 def _failure_lines(lists: "Sequence[ServerList]") -> "Iterator[str]":
-    """A line for each server that could not be queried."""
     from crushpy.security.redact import redact
 
     for listing in lists:

@@ -108,7 +108,6 @@ async def revoke_command(
 
 
 def _describe_access(tool: str, argument: str, cwd: Path) -> "Access":
-    """What a call of `tool` would touch."""
     from crushpy.core.access import Access
     from crushpy.tools.registry import tool_table
 

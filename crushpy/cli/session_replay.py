@@ -138,8 +138,6 @@ async def replay_all(days: int, *, as_json: bool) -> None:
 
 
 class _Sum(msgspec.Struct):
-    """Of many replays with the same settings."""
-
     label: str
     compactions: int
     input_tokens: int

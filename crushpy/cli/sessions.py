@@ -219,7 +219,6 @@ def _table(
 
 @contextmanager
 def _explain_write_errors(file: Path) -> "Generator[None]":
-    """Explains why the user's file cannot be written."""
     if file.is_dir():
         raise UsageError(f"cannot write {file}: it is a folder", "Choose a file.")
     try:
@@ -364,7 +363,6 @@ async def _index_all(browser: "SessionBrowser") -> None:
 
 
 def _format_group(group: "SearchGroup") -> str:
-    """One conversation: its title, then the hits with their sessions."""
     lines = [f"{group.root_id}  {one_line(group.title)}"]
     for hit in group.hits:
         lines.append(f"  {hit.session_id}  {hit.role} {hit.message_id}, {_format_age(hit.created_at)}")

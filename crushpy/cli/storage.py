@@ -73,7 +73,6 @@ def _open_database(name: str) -> "Store":
 
 
 def _canonical_name(store: "Store") -> str:
-    """A canonical name of the database."""
     return store.place if "://" in store.place else str(Path(store.place).resolve())
 
 

@@ -46,8 +46,6 @@ _BULLET = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+(?:\[[ x]\]\s+)?")
 
 
 class WrittenTask(Data, frozen=True, forbid_unknown_fields=True):
-    """One task as written in the file."""
-
     prompt: str
     name: str = ""
     needs: tuple[str, ...] | None = None
@@ -65,8 +63,6 @@ class WrittenTask(Data, frozen=True, forbid_unknown_fields=True):
 
 
 class TaskFile(Data, frozen=True, forbid_unknown_fields=True):
-    """The whole file."""
-
     tasks: tuple[Any, ...] = ()
     context_strategy: Strategy = ""
     report_strategy: Strategy = ""

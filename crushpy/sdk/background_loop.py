@@ -25,7 +25,6 @@ class BackgroundLoop:
         """What has to be closed before the program ends: each has a coroutine function `_close`."""
 
     def start(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
-        """Runs `work` in the loop."""
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:

@@ -42,11 +42,8 @@ class Conversation:
     def list(cls, cwd: str | Path | None = ".", *, limit: int | None = None) -> "list[Conversation]":
         """The conversations of a folder, the newest first; of all folders if `cwd` is None."""
         folder = None if cwd is None else str(Path(cwd).expanduser().absolute())
-
-        async def load(browser: SessionBrowser) -> Sequence[SessionInfo]:
-            return await browser.store.sessions.list_tips(folder, limit)
-
-        return [cls(info) for info in _browse(load)]
+        found = _browse(lambda browser: browser.store.sessions.list_tips(folder, limit))
+        return [cls(info) for info in found]
 
     @classmethod
     def open(cls, session: str = "latest", *, model: "str | ScriptedModel" = "") -> "Conversation":
@@ -124,14 +121,11 @@ class Conversation:
         """Compacts now and returns the child, or with `dry_run` what would be carried over. None if there is
         nothing to compact."""
 
-        async def rehearse(live: LiveConversation) -> Rehearsal | None:
-            return await live.context.rehearse(focus)
-
         async def compact(live: LiveConversation) -> SessionInfo | None:
             return live.info if await live.context.compact(focus) else None
 
         if dry_run:
-            return _work(self, rehearse, read_only=True)
+            return _work(self, lambda live: live.context.rehearse(focus), read_only=True)
         child = _work(self, compact)
         return Conversation(child, self.model) if child is not None else None
 

@@ -141,7 +141,6 @@ class CrushpyApp(AdaptedApp):
         self.run_worker(self.chat.leave, exclusive=False)
 
     def adopt(self, settings: "Settings") -> None:
-        """Applies the theme and the keys of the settings."""
         self._chosen_theme = settings.theme
         if settings.theme in self.available_themes:
             self.theme = settings.theme

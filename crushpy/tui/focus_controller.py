@@ -4,7 +4,6 @@ A widget that has borrowed it answers to its own keys. Every other key that the 
 the focus and is typed there; so does a paste. The mouse never takes the focus away from the prompt.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 from textual import events
@@ -16,14 +15,11 @@ from crushpy.tui.widgets.folding_text_area import FoldingTextArea
 
 
 class FocusController:
-    """Returns the focus to the prompt, or to the `question` above it that waits for an answer."""
+    """Returns the focus to the prompt, or to the approval above it that waits for an answer."""
 
-    def __init__(
-        self, screen: Screen[Any], prompt: FoldingTextArea, question: Callable[[], Widget | None]
-    ) -> None:
+    def __init__(self, screen: Screen[Any], prompt: FoldingTextArea) -> None:
         self._screen = screen
         self._prompt = prompt
-        self._question = question
 
     def type_in_prompt(self, event: events.Key | events.Paste) -> bool:
         """Forwards a key or a paste to the prompt; False if the prompt has no use for that key."""
@@ -37,7 +33,7 @@ class FocusController:
         """Returns a borrowed focus; False if it was not borrowed."""
         if not isinstance(self._screen.focused, FocusVisitor):
             return False
-        self._screen.set_focus(self._question() or self._prompt)
+        self._screen.set_focus(next(iter(self._screen.query("ApprovalPanel")), self._prompt))
         return True
 
 

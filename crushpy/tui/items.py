@@ -128,15 +128,11 @@ class ReadingItem(messages.Data, frozen=True):
 
 
 class NoticeItem(messages.Data, frozen=True):
-    """A message for the user that needs no action."""
-
     text: str
     level: Literal["info", "warning"] = "info"
 
 
 class ErrorItem(messages.Data, frozen=True):
-    """An error, and a hint how to fix it."""
-
     message: str
     hint: str = ""
 
@@ -254,12 +250,10 @@ def source_text(item: TranscriptItem) -> str:
 
 
 def image_label(info: messages.ImageInfo) -> str:
-    """An image, in a line."""
     return f"[image: {one_line(str(info))}]"
 
 
 def display_text(display: messages.Display) -> str:
-    """The displayed result of a tool as plain text."""
     match display:
         case messages.Diff():
             return display.unified

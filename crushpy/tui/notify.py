@@ -45,7 +45,6 @@ def tell_for_now(node: Widget, text: str) -> Callable[[], None]:
 
 
 def set_title(app: App[object], text: str) -> None:
-    """Sets the window title."""
     write_to_terminal(app, f"\x1b]2;{one_line(text)[:80]}\x07")
 
 

@@ -154,7 +154,6 @@ class StatusPresenter:
             self.set(reading=_reading(self._conversation))
 
     def set(self, **changes: object) -> None:
-        """Changes fields of the bar's state."""
         self._bar.state = msgspec.structs.replace(self._bar.state, **changes)
         self._strip.reading = self._bar.state.reading
 

@@ -99,14 +99,14 @@ async def test_the_scrollbar_is_there_only_away_from_the_end() -> None:
 async def test_a_session_of_10_000_items_opens_at_its_end_and_pages_up_without_a_jump() -> None:
     async with stage(session(10_000)) as here:
         assert here.lines()[-1] == "  · notice 9999"
-        assert here.view.cache.drawn_items < 100, "only what is near is drawn"
+        assert len(here.view.cache.drawings) < 100, "only what is near is drawn"
         pages: list[list[str]] = []
         for _ in range(120):
             pages.append([strip.text[1:-1] for strip in here.strips()])
             here.view.interaction.page(-1)
         for lower, upper in pairwise(pages):
             assert upper[-2:] == lower[:2], "two lines of the page below stay in view"
-        assert here.view.cache.drawn_items <= MAX_ITEMS
+        assert len(here.view.cache.drawings) <= MAX_ITEMS
         read = [line for page in reversed(pages) for line in (page if page is pages[0] else page[:-2])]
         numbers = [int(line.split()[2]) for line in read if line.startswith(" · notice")]
         assert numbers == list(range(numbers[0], 10_000, 4)), "nothing was skipped and nothing came twice"

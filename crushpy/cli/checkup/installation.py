@@ -34,8 +34,6 @@ ok, warn, fail = (partial(Finding, mark) for mark in ("ok", "warn", "fail"))
 
 
 class CheckContext(Data, frozen=True):
-    """The installation to check."""
-
     paths: Paths
     cwd: Path
     loaded: Loaded
@@ -160,7 +158,6 @@ _WEAKER_HINT = "Commands that change anything ask. Try it with crushpy doctor --
 
 
 def sandbox(context: CheckContext) -> Iterator[Finding]:
-    """The available sandbox."""
     from crushpy.sandbox.finding import find_sandbox
 
     found = find_sandbox(context.settings.sandbox.mode)

@@ -122,7 +122,6 @@ async def _check_usable(context: CheckContext, name: str) -> Finding | None:
 
 
 async def _check_online(context: CheckContext, name: str) -> Finding:
-    """Sends the model one short request."""
     from crushpy.engine.side_calls import probe_model
 
     try:
@@ -132,7 +131,6 @@ async def _check_online(context: CheckContext, name: str) -> Finding:
 
 
 async def local_servers(context: CheckContext) -> AsyncIterator[Finding]:
-    """Model servers on this machine."""
     from crushpy.llm.model_listing import ListedModel, list_local_models, local_model_commands, local_ports
 
     servers: dict[str, list[ListedModel]] = {}

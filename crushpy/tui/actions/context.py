@@ -46,7 +46,6 @@ class ContextCommands(CommandGroup):
             self.say(await self._pin(lambda board: board.add_text(wanted)))
 
     async def pin_item(self, item: TranscriptItem) -> None:
-        """Pins the message shown by an item of the transcript."""
         self.say(await self._pin(lambda board: board.add_shown(shows(item))))
 
     async def _pin(self, add: "Callable[[PinService], Awaitable[PinView]]") -> str:
@@ -62,7 +61,6 @@ class ContextCommands(CommandGroup):
         return f"Pinned as {added.number}: {what}. {carried} {used}"
 
     async def pins(self, argument: str) -> None:
-        """Lists the pins; a chosen one is shown and can be unpinned."""
         board = self.conversation.pins
         await self.conversation.context.count_exactly()
         listed = await board.listed()
@@ -134,7 +132,6 @@ class ContextCommands(CommandGroup):
         self.say(f"Compaction method: {method} ({METHODS[method]}). {costs}".strip())
 
     async def compact(self, argument: str) -> None:
-        """Compacts now; the summary is shown for review first."""
         await self.conversation.context.compact(argument.strip(), review=True)
         self.chat.status.refresh()
 

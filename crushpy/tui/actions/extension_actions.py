@@ -43,7 +43,6 @@ class ExtensionCommands(CommandGroup):
         await self._open(title, rows)
 
     async def memory(self, argument: str) -> None:
-        """The rules files that the model has read."""
         files = await self.conversation.context.memory()
         rows = [Choice(one.path, one.path, f"{one.why}, {one.tokens:,} tokens") for one in files]
         await self._open("Rules files in the context", rows)

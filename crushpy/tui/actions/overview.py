@@ -76,7 +76,6 @@ class OverviewCommands(CommandGroup):
         self.chat.transcript.fold_all(self.chat.folded)
 
     async def redraw(self, argument: str) -> None:
-        """Clears the terminal and draws everything again."""
         from crushpy.tui.terminal.raw_mode import WIPE
 
         app = app_of(self.chat)
@@ -116,7 +115,6 @@ class OverviewCommands(CommandGroup):
             self.say("There are no open todos.")
 
     async def status(self, argument: str) -> None:
-        """Model, context, sandbox, mode, rules and more at a glance."""
         from crushpy import __version__
         from crushpy.tui.screens.inspector import figures
 
@@ -158,7 +156,6 @@ class OverviewCommands(CommandGroup):
         self.say("\n".join(rows))
 
     async def permissions(self, argument: str) -> None:
-        """The active rules, and what was granted in this conversation."""
         conversation = self.conversation
         rules = conversation.settings.permissions
         rows = [f"mode: {conversation.mode} (Shift+Tab)"]
@@ -173,7 +170,6 @@ class OverviewCommands(CommandGroup):
         await self.show_panel("Permissions", "\n".join(rows))
 
     async def add_dir(self, argument: str) -> None:
-        """Adds a folder to the workspace, or lists the added ones."""
         conversation = self.conversation
         if argument.strip():
             folder = await conversation.add_folder(argument.strip())
@@ -202,7 +198,6 @@ class OverviewCommands(CommandGroup):
         self.say("No job is running.")
 
     async def diff(self, argument: str) -> None:
-        """What this conversation changed in files."""
         from crushpy.tui.transcript.drawn_display import DrawnDisplay
         from crushpy.tui.transcript.render.draw_item import draw_item
 
@@ -215,7 +210,6 @@ class OverviewCommands(CommandGroup):
         await self.show_panel("Changes", DrawnDisplay(draw, self.chat.transcript.current_palette))
 
     async def review(self, argument: str) -> None:
-        """Asks the agent to review what this conversation changed."""
         text = await self._changes()
         if not text:
             raise RefusedCommand("There is nothing to review: this conversation has not changed any file.")
@@ -270,7 +264,6 @@ def _changed_settings(cwd: Path, key: str) -> list[str]:
 
 
 def _set_setting(key: str, value: str) -> str:
-    """Stores a setting; returns the message for the user."""
     from crushpy.core.paths import Paths
     from crushpy.settings.save import set_value
 

@@ -158,7 +158,6 @@ class SessionCommands(CommandGroup):
         await self._ask_elsewhere(options, error)
 
     def _new_options(self) -> StartOptions:
-        """The options of this run for a new conversation."""
         return msgspec.structs.replace(
             self.chat.options,
             prompt="",

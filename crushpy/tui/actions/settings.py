@@ -49,7 +49,6 @@ class SettingsCommands(CommandGroup):
         self.say(f"Thinking effort: {chosen}.")
 
     async def switch_mode(self, argument: str) -> None:
-        """Switches to the next mode, or to the named one."""
         following = MODES[(MODES.index(self.conversation.mode) + 1) % len(MODES)]
         named = argument.strip().lower() or following
         wanted: Mode | None = next((mode for mode in MODES if mode == named), None)

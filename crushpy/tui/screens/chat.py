@@ -20,7 +20,6 @@ from crushpy.core.messages import Json
 from crushpy.core.start_options import StartOptions
 from crushpy.engine.event_bus import unexpected_error
 from crushpy.security.sanitize import one_line
-from crushpy.tui.attaching import Attaching
 from crushpy.tui.chat_events import ChatEvents
 from crushpy.tui.items import BoundaryItem, ItemAction, TranscriptItem
 from crushpy.tui.notify import dismiss_toasts, tell
@@ -34,7 +33,6 @@ from crushpy.tui.widgets.prompt_queue import QueueView
 
 if TYPE_CHECKING:
     from crushpy.core.messages import Image
-    from crushpy.core.messages import Message as PromptMessage
     from crushpy.engine.conversation import Conversation
     from crushpy.engine.session.browser import SessionBrowser
     from crushpy.settings.schema import Settings
@@ -95,7 +93,6 @@ class ChatScreen(ChatHost):
         self._typed = typed
         self._images = images
         self.events = ChatEvents(self)
-        self.attaching = Attaching(self, options.cwd)
         self._early: list[tuple[str, tuple[Image, ...], tuple[str, ...]]] = []
         if options.prompt:
             self._early.append((options.prompt, images, ()))
@@ -162,7 +159,6 @@ class ChatScreen(ChatHost):
     async def _enter(
         self, conversation: "Conversation", notices: tuple[str, ...], options: StartOptions
     ) -> None:
-        """Shows a conversation that was opened."""
         await self.show_history(conversation)
         if not self._early:
             self.greeter.show_card(conversation)
@@ -171,7 +167,9 @@ class ChatScreen(ChatHost):
         conversation.subscribe(self.events.hear)
         self.conversation = conversation
         self.prompt.edit_like(conversation.settings.editing)
-        self._use_servers(conversation)
+        self.further_commands = conversation.commands.listed()
+        self.prompt.add_commands(self.further_commands, conversation.mcp.resources)
+        conversation.mcp.ask = self._show_form
         self.post_message(self.Opened(conversation.settings))
         conversation.expect_prompt()
         self.set_timer(WARM_UP_DELAY_S, conversation.warm_up)
@@ -192,7 +190,6 @@ class ChatScreen(ChatHost):
         self.greeter.fit_card()
 
     async def _recall(self, conversation: "Conversation") -> None:
-        """Loads the earlier prompts of this folder, for Up and Down."""
         self.prompt.prompts.load(await conversation.earlier_prompts())
 
     # --- the prompt --------------------------------------------------------------------------------------
@@ -245,12 +242,6 @@ class ChatScreen(ChatHost):
     def _backed_out(self) -> None:
         self.attachments.remove_last()
 
-    def _use_servers(self, conversation: "Conversation") -> None:
-        """Offers commands of files and of MCP servers, and shows what servers ask."""
-        self.further_commands = conversation.commands.listed()
-        self.prompt.add_commands(self.further_commands, conversation.mcp.resources)
-        conversation.mcp.ask = self._show_form
-
     async def _show_form(self, server: str, question: Json) -> Json:
         """Shows a server's form, or asks before a page that it names is opened."""
         from crushpy.tui.screens.choose import Choice, ChooseScreen
@@ -298,12 +289,6 @@ class ChatScreen(ChatHost):
             self.take_back(waiting[0])
             self.prompt.focus()
         self.events.show_queue()
-
-    def take_back(self, prompt: "PromptMessage") -> None:
-        """Puts a prompt that was not sent, and its images, in front of the draft."""
-        if prompt.text:
-            self.prompt.take_back(prompt.text)
-        self.attaching.given(prompt.images)
 
     # Handlers by name: the panel's module is loaded with the first question.
 
@@ -382,7 +367,6 @@ class ChatScreen(ChatHost):
     @on(events.DescendantFocus)
     @on(events.DescendantBlur)
     def _focus_moved(self) -> None:
-        """Shows the transcript's keys while it has the focus."""
         reading = self.focused is self.transcript
         if reading and not self.query("KeyBar"):
             from crushpy.tui.widgets.key_bar import KeyBar

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 from textual.screen import Screen
-from textual.widget import Widget
 
 from crushpy.core.app_commands import APP_COMMANDS
 from crushpy.core.errors import CrushpyError
 from crushpy.core.start_options import StartOptions
 from crushpy.security.sanitize import one_line
+from crushpy.tui.attaching import Attaching
 from crushpy.tui.focus_controller import FocusController
 from crushpy.tui.greeting import Greeter
 from crushpy.tui.items import NoticeItem
@@ -68,12 +68,13 @@ class ChatHost(TranscriptScreen):
         self.todos = TodoLine()
         self.attachments = AttachmentList()
         self.bar, self.strip, self.chip = StatusBar(), ContextStrip(), ModeChip()
-        self.focus_controller = FocusController(self, self.prompt, self._question)
+        self.focus_controller = FocusController(self, self.prompt)
         self.transcript.focus_controller = self.queue.focus_controller = self.focus_controller
         self.feed = TranscriptPresenter(self.transcript, reach="Tab and ↑ to this card, or click")
         self.status = StatusPresenter(self.bar, self.strip, self.chip)
         self.activity = ActivityLine(self.transcript.current_palette, lambda: self.status.in_use)
         self.greeter = Greeter(self.transcript)
+        self.attaching = Attaching(self, options.cwd)
         self.tried = asyncio.Event()
         """Set once the engine is loaded or has failed to load."""
         self.own: OwnCommands | None = None
@@ -89,9 +90,6 @@ class ChatHost(TranscriptScreen):
     def library(self) -> "SessionBrowser | None":
         return self.conversation.sessions if self.conversation is not None else None
 
-    def _question(self) -> Widget | None:
-        return next(iter(self.query("ApprovalPanel")), None)
-
     async def opened_conversation(self) -> "Conversation | None":
         """Waits until the engine is loaded or has failed to load."""
         await self.tried.wait()
@@ -102,7 +100,6 @@ class ChatHost(TranscriptScreen):
         return await app_of(self).push_screen_wait(screen)
 
     def say(self, text: str, *, warning: bool = False) -> None:
-        """Shows a notice in the transcript."""
         self.greeter.end_card()
         self.feed.show(NoticeItem(text, "warning" if warning else "info"))
 
@@ -154,11 +151,6 @@ class ChatHost(TranscriptScreen):
             sheet.remove()
         return bool(shown)
 
-    def dismiss_notices(self) -> bool:
-        """Removes the sheet of keys, the notice about the demo and all toasts; False if there are none."""
-        told = self.close_sheet() | dismiss_toasts(self)
-        return (self.conversation is not None and self.greeter.dismiss_welcome(self.conversation)) or told
-
     def stop(self) -> bool:
         """Stops the agent and the user's own commands; False if nothing runs."""
         own = self.own is not None and self.own.stop()
@@ -196,7 +188,10 @@ class ChatHost(TranscriptScreen):
             dismiss_toasts(self)
             self._return_queue()
             return
-        if self.dismiss_notices() or self.prompt.draft or self.attachments.images:
+        told = self.close_sheet() | dismiss_toasts(self)
+        if self.conversation is not None:
+            told |= self.greeter.dismiss_welcome(self.conversation)
+        if told or self.prompt.draft or self.attachments.images:
             return
         if now - self.last_stop < NO_REWIND_AFTER_STOP_S:
             return  # the same key has just stopped something: one press too many must not rewind
@@ -206,7 +201,6 @@ class ChatHost(TranscriptScreen):
             self._last_escape = now
 
     def _return_queue(self) -> None:
-        """Returns prompts that were not sent to the prompt."""
         queued = self.conversation.queue if self.conversation is not None else ()
         for prompt in reversed(queued):
             if self.conversation is not None and self.conversation.unqueue(prompt.id) is not None:
@@ -249,9 +243,10 @@ class ChatHost(TranscriptScreen):
         self.run_worker(partial(self.perform, action, argument))
 
     async def perform(self, action: str, argument: str = "") -> None:
-        """Runs a command of the table."""
         raise NotImplementedError
 
     def take_back(self, prompt: "Message") -> None:
         """Puts a prompt that was not sent, and its images, in front of the draft."""
-        raise NotImplementedError
+        if prompt.text:
+            self.prompt.take_back(prompt.text)
+        self.attaching.given(prompt.images)

@@ -104,9 +104,7 @@ class ChooseScreen(DialogListScreen[Choice]):
 class LineScreen(DialogScreen[str | None]):
     """Returns what `check` makes of the text in `field`, or None. `check` may raise CrushpyError."""
 
-    DEFAULT_CSS = """
-    LineScreen LineField, LineScreen LineField:focus { margin: 1 0; padding: 0; }
-    """
+    DEFAULT_CSS = "LineScreen LineField, LineScreen LineField:focus { margin: 1 0; padding: 0; }"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "store", "Store", priority=True),
         Binding("escape", "close", "Cancel"),

@@ -61,8 +61,6 @@ RESTART = "Then restart crushpy from that shell: a running program does not see 
 
 
 class ModelSource(Data, frozen=True):
-    """A provider or server of models."""
-
     name: str
     ready: bool
     state: str

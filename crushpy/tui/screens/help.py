@@ -117,7 +117,6 @@ class KeyPlace(NamedTuple):
 
 
 def key_places() -> tuple[KeyPlace, ...]:
-    """The places with keys, the most used first."""
     own = [one for one in Transcript.BINDINGS if isinstance(one, Binding) and one.key not in BOUNDARY_ACTIONS]
     card = tuple((key, words) for key, (_, _, words) in BOUNDARY_ACTIONS.items())
     answers = (*_ANSWERS, *rows_of(ApprovalPanel.BINDINGS))

@@ -69,7 +69,6 @@ def window_chart(
 
 
 def _cell(column: RequestMade, level: int, top: int, height: int, *, line: bool) -> tuple[str, str]:
-    """One character of the chart and its style."""
     filled = column.tokens / top * height - (level - 1)
     if filled <= 0:
         return (LINE, "$warning") if line else (" ", "")
@@ -79,7 +78,6 @@ def _cell(column: RequestMade, level: int, top: int, height: int, *, line: bool)
 
 
 def _runs(pieces: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Merges neighbours of the same style."""
     runs = groupby(pieces, key=lambda piece: piece[1])
     return [("".join([text for text, _ in run]), style) for style, run in runs]
 
@@ -126,7 +124,6 @@ def _grouped(rows: Sequence[Row]) -> list[Row]:
 
 
 def _ordered(by_kind: Mapping[str, int]) -> list[str]:
-    """The kinds in the order of the strip."""
     return sorted(by_kind, key=lambda kind: list(WINDOW_PARTS).index(part_of(kind)))
 
 
@@ -338,7 +335,6 @@ class InspectorScreen(OverlayScreen[None]):
 
     @in_worker("pin")
     async def action_pin(self) -> None:
-        """Pins the message at the cursor."""
         at = self.query_one(RowList).highlighted
         row = self._rows[at] if at < len(self._rows) else None
         if row is None or row.kind not in MESSAGES:

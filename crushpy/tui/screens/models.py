@@ -167,7 +167,6 @@ class ModelsScreen(ListScreen[ModelRow, str | None]):
         self.dismiss(_name(row))
 
     def action_effort(self) -> None:
-        """The next effort: default, low, medium, high."""
         row = self.current
         if isinstance(row, ListedModel) and not row.info.thinking:
             tell(self, f"{row.info.name} has no thinking effort.")

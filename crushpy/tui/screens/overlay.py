@@ -118,7 +118,6 @@ class FilterLine(LineField):
         Binding("down", "screen.rows('move', 1)", "Down", show=False),
         Binding("pageup", "screen.rows('page', -1)", "Page up", show=False),
         Binding("pagedown", "screen.rows('page', 1)", "Page down", show=False),
-        Binding("tab", "screen.rows('focus')", "To the rows", show=False),
     ]
 
     def action_delete_right(self) -> None:
@@ -217,14 +216,8 @@ class ListScreen(OverlayScreen[Result], Generic[ListRow, Result]):
         empty = "Loading …" if self.is_loading else self.empty_text()
         self.query_one("#about", Static).update(Content(empty) if row is None else self.describe_row(row))
 
-    def action_rows(self, what: str, argument: int = 0) -> None:
-        match what:
-            case "move":
-                self.rows.action_move(argument)
-            case "page":
-                self.rows.action_page(argument)
-            case _:
-                self.rows.focus()
+    def action_rows(self, what: str, argument: int) -> None:
+        getattr(self.rows, f"action_{what}")(argument)
 
     @on(Input.Submitted, "FilterLine")
     def action_take(self) -> None:

@@ -30,7 +30,6 @@ class TranscriptScreen(Screen[str | None]):
         raise NotImplementedError
 
     def read_session(self, library: "SessionBrowser", session_id: str) -> None:
-        """Opens a stored session for reading."""
         raise NotImplementedError
 
     async def fork_at(self, key: int) -> None:
@@ -141,7 +140,6 @@ class TranscriptScreen(Screen[str | None]):
         await self.copy(blocks[number])
 
     async def copy(self, text: str) -> None:
-        """Copies text to the clipboard and reports how."""
         from crushpy.tui.terminal.clipboard import copy
 
         tell(self, await copy(app_of(self), text))  # a toast, not a line in the transcript

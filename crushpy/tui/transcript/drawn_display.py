@@ -18,9 +18,7 @@ HIGHLIGHT_SLICE_S = 0.008
 class DrawnDisplay(Widget):
     """As tall as its content. `palette` returns the transcript's colours."""
 
-    DEFAULT_CSS = """
-    DrawnDisplay { height: auto; width: 1fr; }
-    """
+    DEFAULT_CSS = "DrawnDisplay { height: auto; width: 1fr; }"
 
     def __init__(self, draw: Callable[[Canvas], None], palette: Callable[[], Palette]) -> None:
         super().__init__()

@@ -164,11 +164,9 @@ class Interaction:
             self._search = None
             then(end.value)
             return
-        self._widget.set_timer(SEARCH_PAUSE_S, lambda: self._continue_search(search, then))
-
-    def _continue_search(self, search: Search, then: Callable[[Match | None], object]) -> None:
-        if self._search is search:
-            self._run_search(search, then)
+        self._widget.set_timer(
+            SEARCH_PAUSE_S, lambda: self._run_search(search, then) if self._search is search else None
+        )
 
     def _go_to_match(self, match: Match | None) -> bool:
         """False if there is none."""
@@ -344,6 +342,5 @@ class Interaction:
 
 
 def _links(rows: Sequence[TextRow]) -> list[str]:
-    """The targets of the links in these rows, each once."""
     found = [segment.style.meta.get("href") for row in rows for segment in row.segments if segment.style]
     return list(dict.fromkeys(str(href) for href in found if href))

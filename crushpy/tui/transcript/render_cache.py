@@ -103,7 +103,7 @@ class RenderCache:
         self.model = model
         self.highlighter = Highlighter()
         self._palette: Palette | None = None
-        self._drawings: OrderedDict[int, Drawing] = OrderedDict()
+        self.drawings: OrderedDict[int, Drawing] = OrderedDict()
         """By key, those used last at the end."""
         self._live: dict[int, Drawing] = {}
         """By key, of entries that grow."""
@@ -114,20 +114,14 @@ class RenderCache:
         """Keys of entries whose items have changed since the last `flush`."""
 
     @property
-    def drawn_items(self) -> int:
-        return len(self._drawings)
-
-    @property
     def busy(self) -> bool:
         """Whether something is left to draw or to colour."""
         return bool(self._unfinished or self.highlighter.busy)
 
-    def has_style(self, palette: Palette, width: int) -> bool:
-        """Whether everything is drawn in these colours and for this width."""
-        return palette is self._palette and width == self.model.width
-
-    def set_style(self, palette: Palette, width: int) -> None:
-        """Draws everything in these colours and for this width from now on."""
+    def set_style(self, palette: Palette, width: int) -> bool:
+        """Draws everything in these colours and for this width from now on; False if it did already."""
+        if palette is self._palette and width == self.model.width:
+            return False
         self._palette = palette
         self.model.width = width
         self._drop_all()
@@ -136,6 +130,7 @@ class RenderCache:
                 self._begin_live(entry)
         self.model.estimate_all()
         self.flush()
+        return True
 
     # --- changes -----------------------------------------------------------------------------------------
 
@@ -207,17 +202,14 @@ class RenderCache:
         keys, self._streamed_to = self._streamed_to, set()
         for key in keys:
             index = self.model.index_of(key)
-            if index is not None and self.model[index].streamed is not None and self._palette is not None:
-                self._draw_streamed(index)
-
-    def _draw_streamed(self, index: int) -> None:
-        entry = self.model[index]
-        live = self._live.get(entry.key)
-        if isinstance(live, LiveDrawing):
-            self._advance(entry.key, live)
-        else:
-            live = self._live[entry.key] = self._draw(entry)
-        self._measure(index, live)
+            if index is None or self.model[index].streamed is None or self._palette is None:
+                continue
+            live = self._live.get(key)
+            if isinstance(live, LiveDrawing):
+                self._advance(key, live)
+            else:
+                live = self._live[key] = self._draw(self.model[index])
+            self._measure(index, live)
 
     def _measure_replaced(self) -> None:
         """Estimates the heights of replaced items that are not drawn, and updates the runs they belong to."""
@@ -253,8 +245,8 @@ class RenderCache:
         if drawing is None:
             drawing = self._draw(entry)
             self._keep(entry.key, drawing)
-        elif entry.key in self._drawings:
-            self._drawings.move_to_end(entry.key)
+        elif entry.key in self.drawings:
+            self.drawings.move_to_end(entry.key)
         self._measure(index, drawing)
         return drawing.rows
 
@@ -298,7 +290,7 @@ class RenderCache:
     # --- drawing -----------------------------------------------------------------------------------------
 
     def _drawing(self, key: int) -> Drawing | None:
-        return self._live.get(key) or self._drawings.get(key)
+        return self._live.get(key) or self.drawings.get(key)
 
     def _begin_live(self, entry: ItemState) -> None:
         """Prepares an entry that grows to be drawn incrementally."""
@@ -349,24 +341,24 @@ class RenderCache:
         self.model.heights[index] = 0 if hidden else self.model.space(index) + len(drawing.rows)
 
     def _keep(self, key: int, drawing: Drawing) -> None:
-        self._drawings[key] = drawing
-        rows = sum([len(one.rows) for one in self._drawings.values()])
-        while len(self._drawings) > (MIN_ITEMS if rows > MAX_ROWS else MAX_ITEMS):
-            oldest = self._drawings.popitem(last=False)[1]
+        self.drawings[key] = drawing
+        rows = sum([len(one.rows) for one in self.drawings.values()])
+        while len(self.drawings) > (MIN_ITEMS if rows > MAX_ROWS else MAX_ITEMS):
+            oldest = self.drawings.popitem(last=False)[1]
             oldest.dropped = True
             rows -= len(oldest.rows)
 
     def _drop(self, entry: ItemState) -> bool:
         """Forgets an entry's drawing; False if it was not drawn."""
-        drawings = [self._drawings.pop(entry.key, None), self._live.pop(entry.key, None)]  # it may have both
+        drawings = [self.drawings.pop(entry.key, None), self._live.pop(entry.key, None)]  # it may have both
         self._unfinished.pop(entry.key, None)
         for drawing in filter(None, drawings):
             drawing.dropped = True
         return any(drawings)
 
     def _drop_all(self) -> None:
-        for drawing in (*self._drawings.values(), *self._live.values()):
+        for drawing in (*self.drawings.values(), *self._live.values()):
             drawing.dropped = True
-        for drawings in (self._drawings, self._live, self._unfinished):
+        for drawings in (self.drawings, self._live, self._unfinished):
             drawings.clear()
         self.highlighter.drop()

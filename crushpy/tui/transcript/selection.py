@@ -61,20 +61,19 @@ def selected_text(cache: RenderCache, selection: Selection) -> str:
         if parts and model.space(index):
             parts.append("\n")
         inside = (start is None or index > first) and (end is None or index < last)
-        if inside and (last - first > MAX_DRAWN_SELECTION or _is_large_undrawn(cache, index)):
-            parts.append(clean(source_text(entry.current_item())).rstrip("\n") + "\n")
+        source = source_text(entry.current_item()) if inside else ""
+        large = len(source) > LARGE_SOURCE_CHARS and not cache.is_complete(index)
+        if inside and (last - first > MAX_DRAWN_SELECTION or large):
+            parts.append(clean(source).rstrip("\n") + "\n")
             continue
         for number, row in enumerate(cache.all_rows(index)):
             span = selection.get_span(name_line(entry.key, number))
             if span is not None:
-                parts.append(_copy_row(row, *span))
+                start_at, end_at = span
+                text = row.text[max(start_at, row.gutter) : len(row.text) if end_at < 0 else end_at]
+                text = text.rstrip(" " if row.end == "\n" else "")
+                parts.append(text + (row.end if end_at < 0 else "\n"))
     return "".join(parts).strip("\n")
-
-
-def _is_large_undrawn(cache: RenderCache, index: int) -> bool:
-    if cache.is_complete(index):
-        return False
-    return len(source_text(cache.model[index].current_item())) > LARGE_SOURCE_CHARS
 
 
 def word_at(cache: RenderCache, name: int, x: int) -> Selection | None:
@@ -110,12 +109,6 @@ def selected_span(row: TextRow, selection: Selection, name: int) -> tuple[int, i
     start = max(start, row.gutter)
     end = len(text) if end < 0 else min(end, len(text))
     return (start, end) if start < end else None
-
-
-def _copy_row(row: TextRow, start: int, end: int) -> str:
-    text = row.text[max(start, row.gutter) : len(row.text) if end < 0 else end]
-    text = text.rstrip(" " if row.end == "\n" else "")
-    return text + (row.end if end < 0 else "\n")
 
 
 # --- search ----------------------------------------------------------------------------------------------

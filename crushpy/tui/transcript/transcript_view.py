@@ -73,23 +73,21 @@ class TranscriptView:
 
     def lay_out(self, size: Size, palette: Palette, *, following: bool) -> tuple[int, bool]:
         """Measures what is near; returns the row at the top and whether the end is followed."""
-        model = self._model
-        if not self._cache.has_style(palette, size.width):
-            self._restyle(palette, size)
+        model, heights = self._model, self._model.heights
+        before = heights[self._anchor[0]] if self._anchor[0] < len(heights) else 0
+        if self._cache.set_style(palette, size.width):
+            self._anchor_height = before  # the same part of the item at the top stays there
         self.size = size
         top = None if following else self._measure_from_anchor(size.height)
         if top is not None:
             return max(0, top), False
-        self._measure_end(2 * size.height)
+        last = len(model.entries) - 1
+        if last >= 0:
+            self._cache.rows(last)
+            self._measure(last, -1, 2 * size.height - model.heights[last])
         top = max(0, model.total - size.height)
         self.move_to(top)
         return top, True
-
-    def _restyle(self, palette: Palette, size: Size) -> None:
-        index = self._anchor[0]
-        before = self._model.heights[index] if index < len(self._model.heights) else 0
-        self._cache.set_style(palette, size.width)
-        self._anchor_height = before  # the same part of the item at the top stays there
 
     def _measure_from_anchor(self, height: int) -> int | None:
         """Measures what is near the anchor; returns the row at the top, or None if nothing is left there."""
@@ -116,12 +114,6 @@ class TranscriptView:
                 return top
             self._anchor = heights.find(last)
         return model.total - height
-
-    def _measure_end(self, rows: int) -> None:
-        last = len(self._model.entries) - 1
-        if last >= 0:
-            self._cache.rows(last)
-            self._measure(last, -1, rows - self._model.heights[last])
 
     def _measure(self, index: int, step: int, rows: int) -> None:
         """Makes the heights exact from `index` on in that direction, for that many rows."""

@@ -91,8 +91,6 @@ class Transcript(FocusVisitor, ScrollView):
             self.action: ItemAction = action
 
     class CodeClicked(Message):
-        """A row of a code block was clicked."""
-
         def __init__(self, key: int, block: ShownBlock) -> None:
             super().__init__()
             self.key = key

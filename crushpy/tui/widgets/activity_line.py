@@ -38,9 +38,7 @@ class ActivityLine(Widget):
     begins or ends."""
 
     ALLOW_SELECT = False
-    DEFAULT_CSS = """
-    ActivityLine { height: auto; max-height: 5; }
-    """
+    DEFAULT_CSS = "ActivityLine { height: auto; max-height: 5; }"
 
     class Opened(Message):
         """The row of a sub-agent was clicked."""

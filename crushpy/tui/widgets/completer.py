@@ -132,8 +132,6 @@ class CompletionList(Widget):
     """
 
     class Picked(Message):
-        """A row was clicked."""
-
         def __init__(self, index: int) -> None:
             super().__init__()
             self.index = index
@@ -277,7 +275,6 @@ class Completer:
         self._offer([], note)
 
     def pick(self, index: int) -> None:
-        """Highlights a row that was clicked."""
         if self._list is not None and index < len(self._list.choices):
             self._list.highlighted = index
 
@@ -362,5 +359,4 @@ class Completer:
 
 
 def _place(token: Token | None) -> tuple[int, int] | None:
-    """Where a token starts."""
     return (token.row, token.start) if token is not None else None

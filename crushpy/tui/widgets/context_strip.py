@@ -71,17 +71,13 @@ class ContextStrip(Widget):
     """The top edge of the prompt. Drawn again only if a figure changes: never while a reply streams in."""
 
     ALLOW_SELECT = False
-    DEFAULT_CSS = """
-    ContextStrip { height: 1; background: $surface; }
-    """
+    DEFAULT_CSS = "ContextStrip { height: 1; background: $surface; }"
 
     reading: reactive[Reading] = reactive(Reading())
     level: reactive[float] = reactive(0.0)
     """Tokens that are drawn as used: more than there are while it shrinks."""
 
     class Opened(Message):
-        """A part was clicked."""
-
         def __init__(self, part: str) -> None:
             super().__init__()
             self.part = part
@@ -94,7 +90,6 @@ class ContextStrip(Widget):
 
     @property
     def cells(self) -> list[str]:
-        """What each cell shows."""
         reading = self.reading
         leaving = max(0, min(round(self.level) - reading.used, reading.parts.get(FREE, 0)))
         parts = {**reading.parts, FREE: reading.parts.get(FREE, 0) - leaving}

@@ -35,7 +35,9 @@ async def edit_outside(app: App[Any], text: str) -> str:
         raise CrushpyError(
             f"No editor is set, and neither {' nor '.join(FALLBACK_EDITORS)} is installed.", HINT
         )
-    path = _temporary()
+    handle, name = tempfile.mkstemp(prefix="crushpy-", suffix=".md")  # only the user can read it
+    os.close(handle)
+    path = Path(name)
     try:
         path.write_text(text, encoding="utf-8")
         await _run(app, [*words, str(path)])
@@ -50,7 +52,10 @@ async def _run(app: App[Any], words: list[str]) -> None:
         # Batched, so that nothing is drawn over the editor meanwhile.
         with _ignored_interrupts(), app.batch_update(), app.suspend():
             # Nothing may be raised here: Textual takes the terminal back only at the end of the block.
-            outcome = await _start_and_wait(words)
+            try:
+                outcome = await (await asyncio.create_subprocess_exec(*words)).wait()
+            except OSError as error:
+                outcome = error
     except SuspendNotSupported:
         raise CrushpyError("An editor cannot be opened in this kind of terminal.") from None
     if isinstance(outcome, OSError):
@@ -59,22 +64,6 @@ async def _run(app: App[Any], words: list[str]) -> None:
     if outcome != 0:
         how = f"exit code {outcome}" if outcome > 0 else f"ended by signal {-outcome}"
         raise CrushpyError(f"The editor {words[0]!r} failed ({how}). The text is unchanged.", HINT)
-
-
-async def _start_and_wait(words: list[str]) -> int | OSError:
-    """The editor's exit code, or the error if it did not start."""
-    try:
-        process = await asyncio.create_subprocess_exec(*words)
-    except OSError as error:
-        return error
-    return await process.wait()
-
-
-def _temporary() -> Path:
-    """A file that only the user can read."""
-    handle, name = tempfile.mkstemp(prefix="crushpy-", suffix=".md")
-    os.close(handle)
-    return Path(name)
 
 
 @contextmanager

@@ -11,8 +11,6 @@ from crushpy.security.sanitize import clean, one_line
 
 
 class LineField(Input):
-    """One line."""
-
     DEFAULT_CSS = """
     LineField, LineField:focus { height: 1; border: none; padding: 0 1; background: $surface; }
     """
@@ -28,11 +26,7 @@ class LineField(Input):
 
 
 class AreaField(TextArea):
-    """Many lines."""
-
-    DEFAULT_CSS = """
-    AreaField, AreaField:focus { height: 1fr; border: none; padding: 0 1; }
-    """
+    DEFAULT_CSS = "AreaField, AreaField:focus { height: 1fr; border: none; padding: 0 1; }"
 
     def __init__(self, text: str = "") -> None:
         super().__init__(clean(text), soft_wrap=True, highlight_cursor_line=False)
@@ -49,9 +43,7 @@ class AreaField(TextArea):
 
 
 class FindLine(LineField):
-    DEFAULT_CSS = """
-    FindLine, FindLine:focus { background: $panel; }
-    """
+    DEFAULT_CSS = "FindLine, FindLine:focus { background: $panel; }"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "end_find", "End", show=False)]
 
     class Ended(Message):

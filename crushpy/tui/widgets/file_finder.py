@@ -114,7 +114,6 @@ class FileFinder:
         self._take(paths)
 
     def close(self) -> None:
-        """Stops a running listing."""
         self._closed = True
         if self._process is not None:
             self._process.kill()

@@ -66,7 +66,6 @@ class Pastes:
         return self._folded[number]
 
     def expand(self, text: str) -> str:
-        """`text` with its marks expanded."""
         return re.sub(_MARK, self._meant, text) if self._folded else text
 
     def contained(self, text: str) -> tuple[str, ...]:
@@ -243,7 +242,6 @@ class FoldingTextArea(TextArea):
         return super().replace(insert, start, end, maintain_selection_offset=maintain_selection_offset)
 
     def _mark_at(self, location: Location) -> tuple[int, int] | None:
-        """The columns of the mark that contains `location`."""
         row, column = location
         if row >= self.document.line_count:
             return None

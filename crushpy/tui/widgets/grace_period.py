@@ -45,7 +45,6 @@ class GracePeriod:
 
     @property
     def on_top(self) -> bool:
-        """Whether the widget's screen is the top one."""
         return app_of(self._widget).screen is self._widget.screen
 
     def begin(self) -> None:

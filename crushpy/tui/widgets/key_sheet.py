@@ -33,9 +33,7 @@ KEY_COLUMNS, WORD_COLUMNS = 11, 23
 class KeySheet(Static):
     """At most `MAX_LINES` lines. `keys` are those of commands that the user changed, by action."""
 
-    DEFAULT_CSS = """
-    KeySheet { height: auto; padding: 0 1; text-wrap: nowrap; }
-    """
+    DEFAULT_CSS = "KeySheet { height: auto; padding: 0 1; text-wrap: nowrap; }"
 
     def __init__(self, keys: Mapping[str, str]) -> None:
         super().__init__()

@@ -21,9 +21,7 @@ class ModeChip(Widget):
     """A click switches the mode."""
 
     ALLOW_SELECT = False
-    DEFAULT_CSS = """
-    ModeChip { width: auto; height: auto; padding: 0 1; color: $text-muted; }
-    """
+    DEFAULT_CSS = "ModeChip { width: auto; height: auto; padding: 0 1; color: $text-muted; }"
 
     mode: reactive[Mode] = reactive("ask", layout=True)
     yolo: reactive[bool] = reactive(False, layout=True)

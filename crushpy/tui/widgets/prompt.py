@@ -225,7 +225,6 @@ class PromptInput(FoldingTextArea):
         self.prompts.add(text)
 
     def edit_like(self, editing: Literal["plain", "vim"]) -> None:
-        """Selects plain editing or vim's keys."""
         if (self._vim is not None) == (editing == "vim"):
             return
         self.remove_class("-normal")

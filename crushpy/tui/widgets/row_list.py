@@ -45,8 +45,6 @@ class RowList(ScrollView, can_focus=True):
     """The row at the cursor; meaningless if there are no rows."""
 
     class RowMessage(Message):
-        """Base class of the list's messages."""
-
         def __init__(self, number: int) -> None:
             super().__init__()
             self.number = number

@@ -31,8 +31,6 @@ class Reading(Data, frozen=True):
 
 
 class StatusBarState(Data, frozen=True):
-    """Everything the status bar shows."""
-
     model: str = ""
     method: str = "auto"
     reading: Reading = Reading()
@@ -174,9 +172,7 @@ def _placed(places: list[Content], width: int) -> Content:
 class StatusBar(Widget):
     """One line, drawn from `state`."""
 
-    DEFAULT_CSS = """
-    StatusBar { height: 1; padding: 0 1; color: $text-muted; }
-    """
+    DEFAULT_CSS = "StatusBar { height: 1; padding: 0 1; color: $text-muted; }"
 
     state: reactive[StatusBarState] = reactive(StatusBarState())
 

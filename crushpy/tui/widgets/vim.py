@@ -12,8 +12,6 @@ Motion = Callable[[str, int, int], int]
 
 
 class Reach(NamedTuple):
-    """The range an operator acts on."""
-
     start: int
     end: int
     lines: bool = False
@@ -172,7 +170,6 @@ class Vim:
     # --- modes -------------------------------------------------------------------------------------------
 
     def leave_insert(self, text: str, cursor: int) -> Edited:
-        """Esc while inserting."""
         if self._inserting is not None:
             command, before = self._inserting
             self._last_change = (command, _inserted(before, text, cursor))
@@ -463,7 +460,6 @@ class VimKeys:
 
 
 def _place(text: str, at: int) -> tuple[int, int]:
-    """Row and column of a position."""
     before = text[:at]
     return before.count("\n"), len(before) - (before.rfind("\n") + 1)
 

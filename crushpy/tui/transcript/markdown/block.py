@@ -60,12 +60,10 @@ class Writer:
         self._blocks(tokens, self._home)
 
     def plain(self, lines: Sequence[str]) -> None:
-        """Text as it came."""
         shown = [[(line.replace("\t", "    "), self._base)] for line in lines]
         self._canvas.prose(shown, self._home, self._base)
 
     def separate(self) -> None:
-        """The empty row between two blocks."""
         self._canvas.blank(self._home.later, self._base)
 
     def code(self, lines: Sequence[str], language: str, margin: Margin | None = None) -> None:
@@ -173,7 +171,6 @@ def plain_code(line: str, palette: Palette) -> list[Span]:
 
 
 def coloured_code(line: "Sequence[tuple[str, str]]", palette: Palette, base: Style) -> list[Span]:
-    """One line of code with the colours of its pieces."""
     return [(text, palette.over(base, role) if role else base) for text, role in line] or [("", base)]
 
 
@@ -208,7 +205,6 @@ def _ticked(inner: "Sequence[Token]") -> "tuple[str, Sequence[Token]]":
 
 
 def _closing(tokens: "Sequence[Token]", index: int) -> int:
-    """Where the block that begins at `index` ends."""
     depth = 0
     for at in range(index, len(tokens)):
         depth += tokens[at].nesting

@@ -95,8 +95,6 @@ def _line(tokens: "Sequence[Token]") -> int:
 
 
 class Fence:
-    """A fence that is open."""
-
     def __init__(self, opening: str, start: int) -> None:
         """`opening` is its first line, as the parser found it; `start` the row where its code begins."""
         found = _FENCE_OPENING.match(opening)

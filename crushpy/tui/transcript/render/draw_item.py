@@ -104,9 +104,14 @@ def draw_item(item: items.TranscriptItem, canvas: Canvas, *, opened: bool) -> It
         case items.ReadingItem():
             draw_reading(item, canvas, margin, opened=opened)
         case items.NoticeItem():
-            _notice(item, canvas, margin)
+            warns = item.level == "warning"
+            style = canvas.palette["warning"] if warns else canvas.palette.muted
+            listed("! " if warns else "· ", item.text, canvas, margin, style, style)
         case items.ErrorItem():
-            _error(item, canvas, margin)
+            palette = canvas.palette
+            listed("✗ ", item.message, canvas, margin, palette["error"], palette["error"])
+            if item.hint:
+                listed("→ ", item.hint, canvas, margin, palette["running"], palette.text)
         case items.GreetingItem():
             _greeting(item, canvas)
         case items.BoundaryItem():
@@ -168,11 +173,6 @@ def _user(item: items.UserItem, canvas: Canvas, opened: bool) -> Iterator[None]:
         canvas.prose([[(line, muted)]], margin, style)
 
 
-def _notice(item: items.NoticeItem, canvas: Canvas, margin: Margin) -> None:
-    style = canvas.palette["warning"] if item.level == "warning" else canvas.palette.muted
-    listed("! " if item.level == "warning" else "· ", item.text, canvas, margin, style, style)
-
-
 def _greeting(item: items.GreetingItem, canvas: Canvas) -> None:
     palette = canvas.palette
     blank = Segment(" " * max(1, (canvas.width - item.columns) // 2), palette.text)
@@ -183,10 +183,3 @@ def _greeting(item: items.GreetingItem, canvas: Canvas) -> None:
             for words, style in line
         ]
         canvas.prose([spans or [("", palette.text)]], margin, palette.text, canvas.width)
-
-
-def _error(item: items.ErrorItem, canvas: Canvas, margin: Margin) -> None:
-    palette = canvas.palette
-    listed("✗ ", item.message, canvas, margin, palette["error"], palette["error"])
-    if item.hint:
-        listed("→ ", item.hint, canvas, margin, palette["running"], palette.text)
