@@ -29,8 +29,7 @@ from crushpy.engine.hooks import HookEvent
 from crushpy.engine.structured_reply import ask_for_value, reply_schema
 from crushpy.engine.turn.toolset import LLM_TOOLS
 from crushpy.sdk.background_loop import BACKGROUND
-from crushpy.sdk.function_hooks import FunctionHooks, check_hooks
-from crushpy.sdk.function_tool import FunctionTool
+from crushpy.sdk.function_tool import FunctionHooks, FunctionTool, check_hooks
 from crushpy.sdk.scripted_model import ScriptedModel, model_options
 from crushpy.util.spawn import spawn
 

@@ -176,7 +176,7 @@ class CrushpyApp(AdaptedApp):
         return super().pop_screen()
 
     def action_command_palette(self) -> None:
-        from crushpy.tui.command_palette import PaletteScreen
+        from crushpy.tui.screens.choose import PaletteScreen
 
         def chosen(action: str | None) -> None:
             if action and action.startswith("/"):

@@ -14,8 +14,7 @@ from crushpy.context.forecast import turns_left_hint
 from crushpy.core import events
 from crushpy.security.sanitize import one_line
 from crushpy.tui.widgets.context_strip import ContextStrip
-from crushpy.tui.widgets.mode_chip import ModeChip
-from crushpy.tui.widgets.status_bar import Reading, StatusBar
+from crushpy.tui.widgets.status_bar import ModeChip, Reading, StatusBar
 
 if TYPE_CHECKING:
     from crushpy.engine.conversation import Conversation

@@ -13,8 +13,7 @@ from textual.widgets import Input
 
 from crushpy.core.paths import Paths
 from crushpy.permissions.trust import add_trusted
-from crushpy.tui.command_palette import PaletteScreen
-from crushpy.tui.screens.choose import ChooseScreen
+from crushpy.tui.screens.choose import ChooseScreen, PaletteScreen
 
 __all__ = ["start"]
 

@@ -4,7 +4,7 @@ from driving import Start, start
 from textual.widgets import Input
 
 from crushpy.core.app_commands import APP_COMMANDS
-from crushpy.tui.command_palette import PaletteScreen
+from crushpy.tui.screens.choose import PaletteScreen
 from crushpy.tui.screens.models import ModelsScreen
 
 __all__ = ["start"]

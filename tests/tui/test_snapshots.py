@@ -28,9 +28,8 @@ from crushpy.core.messages import Seed, Usage
 from crushpy.core.paths import Paths
 from crushpy.core.start_options import StartOptions
 from crushpy.llm.tokens import Counter
-from crushpy.tui.command_palette import PaletteScreen
 from crushpy.tui.items import BoundaryItem
-from crushpy.tui.screens.choose import ChooseScreen, LineScreen
+from crushpy.tui.screens.choose import ChooseScreen, LineScreen, PaletteScreen
 from crushpy.tui.screens.connect import ConnectScreen
 from crushpy.tui.screens.help import GlossaryScreen, HelpScreen
 from crushpy.tui.screens.inspector import InspectorScreen

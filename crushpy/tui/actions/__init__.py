@@ -3,11 +3,10 @@
 from crushpy.core.app_commands import APP_COMMANDS
 from crushpy.tui.actions.command_group import CommandGroup
 from crushpy.tui.actions.context import ContextCommands
-from crushpy.tui.actions.extension_actions import ExtensionCommands
 from crushpy.tui.actions.overview import OverviewCommands
 from crushpy.tui.actions.rewinding import RewindCommands
 from crushpy.tui.actions.sessions import SessionCommands
-from crushpy.tui.actions.settings import SettingsCommands
+from crushpy.tui.actions.settings import ExtensionCommands, SettingsCommands
 
 GROUPS = (
     *(ContextCommands, ExtensionCommands, OverviewCommands),

@@ -29,10 +29,9 @@ from crushpy.tui.transcript_presenter import TranscriptPresenter
 from crushpy.tui.widgets.activity_line import ActivityLine
 from crushpy.tui.widgets.attachment_list import AttachmentList
 from crushpy.tui.widgets.context_strip import ContextStrip
-from crushpy.tui.widgets.mode_chip import ModeChip
 from crushpy.tui.widgets.prompt import PromptInput
 from crushpy.tui.widgets.prompt_queue import QueueView
-from crushpy.tui.widgets.status_bar import StatusBar
+from crushpy.tui.widgets.status_bar import ModeChip, StatusBar
 from crushpy.tui.widgets.todo_line import TodoLine
 
 if TYPE_CHECKING:

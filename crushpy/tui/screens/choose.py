@@ -1,20 +1,24 @@
-"""Dialogs: choose one of a list (type to filter, arrows to move, Enter to choose), or write one line."""
+"""Dialogs: choose one of a list (type to filter, Enter chooses), the command palette, write one line."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Generic
 
+import msgspec
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
+from textual.fuzzy import Matcher
+from textual.style import Style
 from textual.widgets import Static
 
+from crushpy.core.app_commands import APP_COMMANDS, AppCommand
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Data
 from crushpy.security.sanitize import clean, one_line
-from crushpy.tui.screens.overlay import DialogScreen, ListRow, ListScreen
+from crushpy.tui.screens.overlay import DialogScreen, ListRow, ListScreen, spread
 from crushpy.tui.widgets.fields import LineField
-from crushpy.tui.widgets.key_bar import KeyBar
+from crushpy.tui.widgets.key_bar import KeyBar, key_name
 
 
 class Choice(Data, frozen=True):
@@ -130,3 +134,54 @@ class LineScreen(DialogScreen[str | None]):
             self.dismiss(self._check(self._field.value))
         except CrushpyError as error:
             self.query_one(".problem", Static).update(Content(clean(str(error))))
+
+
+TITLE_COLUMNS = max(len(command.title) for command in APP_COMMANDS) + 2
+MIN_COLUMNS_FOR_HELP = 100
+"""In narrower rows the help is shown below them."""
+
+
+class PaletteScreen(DialogListScreen[AppCommand]):
+    """Returns the action of a command, `/name` for one of `further`, or None. `recent` come first; `keys` are
+    those that the user changed."""
+
+    heading = "Commands"
+    placeholder = "Search for commands…"
+
+    def __init__(
+        self, recent: Sequence[str], keys: Mapping[str, str], further: Sequence[AppCommand] = ()
+    ) -> None:
+        super().__init__()
+        place = {action: at for at, action in enumerate(recent)}
+        own = sorted(APP_COMMANDS, key=lambda command: place.get(command.action, len(place)))
+        self.all_rows = [*own, *(msgspec.structs.replace(one, action=f"/{one.slash}") for one in further)]
+        self._keys = keys
+
+    def filter_rows(self) -> Sequence[AppCommand]:
+        """What matches the title, the best first; then what contains the words in its name or help."""
+        typed = self.filter_text
+        if not typed:
+            return self.all_rows
+        matcher = Matcher(typed)
+        scores = {one: matcher.match(one.title) for one in self.all_rows}
+        words = {one: f"/{one.slash} {one.help}".casefold() for one in self.all_rows}
+        found = [one for one in self.all_rows if scores[one] or typed.casefold() in words[one]]
+        return sorted(found, key=lambda one: -scores[one])
+
+    def draw_row(self, row: AppCommand, width: int) -> Content:
+        """The title, what it does if there is room, and at the right its name and key."""
+        matcher = Matcher(self.filter_text, match_style=Style(bold=True, underline=True))
+        title = matcher.highlight(row.title) if self.filter_text else Content(row.title)
+        key = self._keys.get(row.action) or row.key
+        slash = f"/{row.slash}" if row.slash else ""
+        names = "  ".join(filter(None, (slash, key_name(key.partition(",")[0]) if key else "")))
+        if width >= MIN_COLUMNS_FOR_HELP:
+            title = Content.assemble(title, " " * (TITLE_COLUMNS - title.cell_length), row.help)
+        return spread(title, Content.styled(names, "$text-accent"), width)
+
+    def describe_row(self, row: AppCommand) -> Content:
+        """What it does, if the rows have no room for it."""
+        return Content("" if self.rows.size.width - 2 >= MIN_COLUMNS_FOR_HELP else row.help)
+
+    def choose(self, row: AppCommand) -> None:
+        self.dismiss(row.action)

@@ -24,7 +24,7 @@ from textual.widget import Widget
 from crushpy.tui.focus_controller import FocusVisitor
 from crushpy.tui.items import BOUNDARY_ACTIONS, ItemAction, ReadingItem, TranscriptItem
 from crushpy.tui.transcript.interaction import Interaction
-from crushpy.tui.transcript.markdown.inline import load_parser
+from crushpy.tui.transcript.markdown.block import load_parser
 from crushpy.tui.transcript.render.styles import COMPONENTS, CSS, Palette
 from crushpy.tui.transcript.render_cache import RenderCache
 from crushpy.tui.transcript.selection import ShownBlock, selected_text

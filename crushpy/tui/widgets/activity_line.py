@@ -15,9 +15,8 @@ from textual.widget import Widget
 from crushpy.core.events import Event, TextDelta
 from crushpy.tui.activity import Activity, ActivityRow, brief_duration
 from crushpy.tui.textual_adapter import app_of
-from crushpy.tui.transcript.render.canvas import Span, TextRow
+from crushpy.tui.transcript.render.canvas import Span, TextRow, cells, fit
 from crushpy.tui.transcript.render.styles import Palette
-from crushpy.tui.transcript.render.wrap import cells, fit
 
 TICK_S = 0.15
 """Time between two frames of the spinner."""

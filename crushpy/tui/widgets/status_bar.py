@@ -1,4 +1,4 @@
-"""The status bar: model and method at the left, folder in the middle, figures of the context at the right."""
+"""The status bar: model and method, folder, figures of the context; and the chip with the mode."""
 
 from collections.abc import Sequence
 
@@ -6,9 +6,11 @@ from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
 
+from crushpy.core.access import Mode
 from crushpy.core.defaults import DEFAULT_THRESHOLD
 from crushpy.core.messages import Data, counted
 from crushpy.security.sanitize import clean
+from crushpy.tui.textual_adapter import app_of
 
 WARN_AT = DEFAULT_THRESHOLD
 FULL_AT = 0.9
@@ -178,3 +180,35 @@ class StatusBar(Widget):
 
     def render(self) -> Content:
         return fitted(self.state, self.size.width - 2)
+
+
+COLOURS: dict[str, str] = {
+    "ask": "$primary",
+    "edits": "$warning",
+    "plan": "$secondary",
+    "yolo": "$error",
+}
+KEY_COLUMNS, KEY_ROWS = 60, 20
+"""In a smaller terminal the key is not shown."""
+
+
+class ModeChip(Widget):
+    """A click switches the mode."""
+
+    ALLOW_SELECT = False
+    DEFAULT_CSS = "ModeChip { width: auto; height: auto; padding: 0 1; color: $text-muted; }"
+
+    mode: reactive[Mode] = reactive("ask", layout=True)
+    yolo: reactive[bool] = reactive(False, layout=True)
+    key: reactive[str] = reactive("shift+tab", layout=True)
+
+    def render(self) -> Content:
+        word = "yolo" if self.yolo and self.mode != "plan" else self.mode
+        chip = Content.styled(f" {word} ", f"bold $background on {COLOURS[word]}")
+        size = app_of(self).size
+        if size.width < KEY_COLUMNS or size.height < KEY_ROWS:
+            return chip
+        return Content("\n").join([chip, Content("+".join(map(str.capitalize, self.key.split("+"))))])
+
+    def on_click(self) -> None:
+        app_of(self).simulate_key(self.key)

@@ -12,10 +12,19 @@ from rich.style import Style
 from crushpy.core.messages import Diff, counted
 from crushpy.security.sanitize import clean
 from crushpy.tui.transcript.markdown.block import coloured_code
-from crushpy.tui.transcript.render.canvas import Canvas, Margin, Pending, Span, TextRow, pieces
+from crushpy.tui.transcript.render.canvas import (
+    Canvas,
+    Margin,
+    Pending,
+    Span,
+    TextRow,
+    cells,
+    chop,
+    fit,
+    pieces,
+)
 from crushpy.tui.transcript.render.highlight import Coloured
 from crushpy.tui.transcript.render.styles import Palette
-from crushpy.tui.transcript.render.wrap import cells, chop, fit
 
 MIN_COLUMNS_SIDE_BY_SIDE = 120
 MIN_COLUMNS_FOR_NUMBERS = 50

@@ -13,10 +13,18 @@ from crushpy.security.sanitize import one_line
 from crushpy.tui.items import NOT_WHOLE, OWN_COMMAND, ReadingItem, ToolItem
 from crushpy.tui.transcript.markdown.block import ask_for_colours
 from crushpy.tui.transcript.markdown.stream import MarkdownStream
-from crushpy.tui.transcript.render.canvas import Canvas, Margin, headline_row, lines_of, listed, tail_of
+from crushpy.tui.transcript.render.canvas import (
+    Canvas,
+    Margin,
+    cells,
+    fit,
+    headline_row,
+    lines_of,
+    listed,
+    tail_of,
+)
 from crushpy.tui.transcript.render.diff_rows import draw_diff
 from crushpy.tui.transcript.render.styles import BOLD, STRIKE, Palette
-from crushpy.tui.transcript.render.wrap import cells, fit
 
 MAX_OUTPUT_LINES = 2_000
 """Of longer output only the first and the last lines are shown."""
