@@ -293,7 +293,8 @@ class EditorThread:
             case events.ToolStarted():
                 self._update(updates.tool_update(event.id, "in_progress"))
             case events.ToolOutput():
-                text = self._outputs[event.id] = self._output(event)
+                text = (self._outputs.get(event.id, "") + event.text)[-updates.MAX_OUTPUT_CHARS :]
+                self._outputs[event.id] = text
                 self._update(updates.tool_update(event.id, "in_progress", updates.output_content(text)))
             case events.ToolFinished() if event.name == BRANCH and not event.is_error:
                 self._branch_call = event.id
@@ -301,8 +302,11 @@ class EditorThread:
                 self._change_branch(event)
             case events.ToolFinished():
                 self._outputs.pop(event.id, None)
-                status = "failed" if event.is_error else "completed"
-                self._update(updates.tool_update(event.id, status, *self._result(event)))
+                kept = event.name in ("edit", "multiedit", "write")  # the diff that its call has shown
+                content = [] if kept and not event.is_error else updates.result_content(event.text)
+                self._update(
+                    updates.tool_update(event.id, "failed" if event.is_error else "completed", *content)
+                )
             case events.TodosChanged():
                 self._update(updates.plan(event.todos))
             case events.UsageReported():
@@ -330,14 +334,6 @@ class EditorThread:
                 self._update(updates.chunk("agent_message_chunk", f"{event.text}\n"))
             case _:
                 pass
-
-    def _output(self, event: events.ToolOutput) -> str:
-        return (self._outputs.get(event.id, "") + event.text)[-updates.MAX_OUTPUT_CHARS :]
-
-    def _result(self, event: events.ToolFinished) -> list[Json]:
-        """A finished edit keeps the diff that its call has shown."""
-        kept = event.name in ("edit", "multiedit", "write") and not event.is_error
-        return [] if kept else updates.result_content(event.text)
 
     def _report_usage(self, event: events.UsageReported) -> None:
         budget = self.conversation.context.budget()

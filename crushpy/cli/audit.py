@@ -57,7 +57,13 @@ async def verify_command(conversation: ConversationId = "", as_json: AsJson = Fa
     if as_json:
         print_json([_verdict_as_json(chain, fault) for chain, fault in found])
     else:
-        print_text("".join(_verdict_line(chain, fault) for chain, fault in found) or "Nothing is recorded.\n")
+        lines = [
+            f"{chain.root_id}: record {fault.number} is bad: {fault.reason}"
+            if fault
+            else f"{chain.root_id}: {counted(len(chain.records), 'record')}, the chain holds"
+            for chain, fault in found
+        ]
+        print_lines(lines or ["Nothing is recorded."])
     if any(fault for _, fault in found):
         raise typer.Exit(1)
 
@@ -86,12 +92,6 @@ def _as_json(record: "AuditRow") -> dict[str, Any]:
 def _verdict_as_json(chain: "AuditChain", fault: "AuditFault | None") -> dict[str, Any]:
     row: dict[str, Any] = {"conversation": chain.root_id, "records": len(chain.records), "holds": not fault}
     return row | ({"first_bad": fault.number, "reason": fault.reason} if fault else {})
-
-
-def _verdict_line(chain: "AuditChain", fault: "AuditFault | None") -> str:
-    if fault is None:
-        return f"{chain.root_id}: {counted(len(chain.records), 'record')}, the chain holds\n"
-    return f"{chain.root_id}: record {fault.number} is bad: {fault.reason}\n"
 
 
 def _format_records(records: "Sequence[AuditRow]") -> list[str]:

@@ -129,13 +129,6 @@ def _check_rules(path: "KeyPath", text: str) -> None:
     RuleSet.from_strings(**{path[-1]: rules}, tools=tool_table())
 
 
-def _read_value(loaded: "Loaded", path: "KeyPath") -> Any:
-    value: Any = loaded.settings
-    for name in path:
-        value = cast("Any", value).get(name) if isinstance(value, dict) else getattr(value, name, None)
-    return value
-
-
 def _list_rows(loaded: "Loaded", everything: bool = False) -> list[dict[str, Any]]:
     """One row for each key that has a value; with `everything` also for those of models and providers."""
     from crushpy.settings import setting_keys
@@ -178,7 +171,9 @@ def _origin(loaded: "Loaded", path: "KeyPath") -> dict[str, str]:
 
 
 def _display(loaded: "Loaded", path: "KeyPath") -> Any:
-    value = _read_value(loaded, path)
+    value: Any = loaded.settings
+    for name in path:
+        value = cast("Any", value).get(name) if isinstance(value, dict) else getattr(value, name, None)
     if path == ("database_url",):
         import re
 

@@ -63,20 +63,17 @@ def _store_key(name: str, settings: "Settings", in_file: bool) -> str:
     try:  # fails before a key is pasted
         place = place if in_file else f"the keyring ({require_key_storage(name, settings)})"
     except KeyringUnusable as error:
-        if not (sys.stdin.isatty() and _agrees_to_file(error, place)):
+        question = f"{error.message} Store the key in {place}, readable only by you, not encrypted?"
+        if not (sys.stdin.isatty() and typer.confirm(question, err=True)):
             raise
         in_file = True
-    store_key(name, read_hidden(f"Key for {name} (not shown): "), settings, in_file=in_file)
+    key = _read_from_terminal(f"Key for {name} (not shown): ") if sys.stdin.isatty() else _read_from_pipe()
+    store_key(name, key, settings, in_file=in_file)
     location = locate_key(name, settings)
     message = f"The key for {name} is stored in {place}."
     if location.held:
         return f"{message} {location.variable} is set and overrides it."
     return f"{message} `crushpy models` lists its models."
-
-
-def _agrees_to_file(error: CrushpyError, place: str) -> bool:
-    question = f"{error.message} Store the key in {place}, readable only by you, not encrypted?"
-    return typer.confirm(question, err=True)
 
 
 def _remove_key(name: str, settings: "Settings") -> str:
@@ -93,11 +90,6 @@ def _remove_key(name: str, settings: "Settings") -> str:
 
 MAX_KEY_BYTES = 65_536
 """Longer than any key; a file piped in by mistake is not read to its end."""
-
-
-def read_hidden(prompt: str) -> str:
-    """One line from a prompt without echo, or from stdin. Raises UsageError if there is not exactly one."""
-    return _read_from_terminal(prompt) if sys.stdin.isatty() else _read_from_pipe()
 
 
 def _read_from_terminal(prompt: str) -> str:

@@ -93,7 +93,13 @@ async def revoke_command(
     from crushpy.settings.save import remove_rule
 
     if session:
-        await _revoke_grant(session, rule.strip())
+        async with open_store() as store:
+            info = await store.sessions.find_tip(session)
+            if rule.strip() not in info.grants:
+                hint = "`crushpy permissions list` shows the grants."
+                raise UsageError(f"{rule} is not granted in {session}.", hint)
+            remaining = tuple(each for each in info.grants if each != rule.strip())
+            await store.sessions.update(info.id, grants=remaining)
         print(f"{rule} is revoked in {session}.")
         return
     files = remove_rule(Paths(), rule, working_folder())
@@ -127,17 +133,6 @@ def _describe_access(tool: str, argument: str, cwd: Path) -> "Access":
         path = Path(value).expanduser() if value.startswith("~") else Path(value)
         value = str(cwd / path)
     return Access(tool, declaration.kind, value if declaration.kind != "none" else "", declaration.writes)
-
-
-async def _revoke_grant(session: str, rule: str) -> None:
-    async with open_store() as store:
-        info = await store.sessions.find_tip(session)
-        if rule not in info.grants:
-            raise UsageError(
-                f"{rule} is not granted in {session}.", "`crushpy permissions list` shows the grants."
-            )
-        remaining_grants = tuple(each for each in info.grants if each != rule)
-        await store.sessions.update(info.id, grants=remaining_grants)
 
 
 def _print_rules(title: str, rules: list[tuple[str, str]]) -> None:

@@ -121,8 +121,10 @@ class TextPrinter:
                     self._tasks.add(event.id)
             case events.ToolOutput() if event.id in self._tasks:
                 self._print_progress(f"    {event.text.rstrip()}")
-            case events.ToolFinished():
-                self._print_result(event)
+            case events.ToolFinished() if event.is_error:
+                self._print_progress(f"  ✗ {_first_line(event.text)}")
+            case events.ToolFinished(display=Diff() as diff):
+                self._print_progress(f"  +{diff.added} -{diff.removed} {diff.path}")
             case events.Notice():
                 self._print_progress(f"! {event.text}" if event.level == "warning" else event.text)
             case events.ListedTaskChanged():
@@ -163,12 +165,6 @@ class TextPrinter:
         if call.decision and call.decision.verdict == "unasked" and line not in self._printed_denials:
             self._printed_denials.add(line)
             self._print_progress(line)
-
-    def _print_result(self, event: events.ToolFinished) -> None:
-        if event.is_error:
-            self._print_progress(f"  ✗ {_first_line(event.text)}")
-        elif isinstance(event.display, Diff):
-            self._print_progress(f"  +{event.display.added} -{event.display.removed} {event.display.path}")
 
     def _print_progress(self, text: str, *, always: bool = False) -> None:
         if self._quiet and not always:

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from typing import Annotated, Literal, NoReturn
+from typing import Annotated, Literal
 
 import typer
 
@@ -73,13 +73,9 @@ def run_command(
 
     asks = form == "text" and not quiet and sys.stdin.isatty() and sys.stderr.isatty()
     run = HeadlessRun(prompt, tasks, parallel, schema, fleet, detach, dirty, asks)
-    _exit_now(run_headless(options, run, form=form, quiet=quiet))
-
-
-def _exit_now(code: int) -> NoReturn:
-    """Exits immediately after flushing: tearing down the modules takes 0.2 s."""
+    code = run_headless(options, run, form=form, quiet=quiet)
     try:
         sys.stdout.flush()
         sys.stderr.flush()
     finally:
-        os._exit(code)
+        os._exit(code)  # tearing down the modules takes 0.2 s

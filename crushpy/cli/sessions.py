@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from crushpy.engine.session.branches import Branch
     from crushpy.engine.session.browser import SearchGroup, SessionBrowser
     from crushpy.storage.records import ConversationEntry, SessionInfo, TasksDone
-    from crushpy.undo.restoration import NetChange
 
 
 KeepSecrets = Annotated[bool, typer.Option("--no-redact", help="Do not remove passwords, keys and tokens.")]
@@ -147,8 +146,11 @@ async def export_command(
     page = PageReport(thinking=thinking, images=images, keep_secrets=keep_secrets) if form == "html" else None
 
     async def approve() -> None:
-        if page is not None:
-            _confirm_page(page.lines, ask=not yes)
+        """Lists what a page does not contain: as a question on a terminal."""
+        for line in page.lines if page is not None else ():
+            print_note(one_line(line))
+        if page is not None and not yes and sys.stdin.isatty() and sys.stderr.isatty():
+            typer.confirm("Write the page?", abort=True, err=True)
 
     async with open_browser() as browser:
         info = await find_session(browser, session)
@@ -170,14 +172,6 @@ async def export_command(
         )
         await approve()
         print_text(exported.text)
-
-
-def _confirm_page(lines: "Sequence[str]", *, ask: bool) -> None:
-    """Lists what a page does not contain: as a question on a terminal."""
-    for line in lines:
-        print_note(one_line(line))
-    if ask and sys.stdin.isatty() and sys.stderr.isatty():
-        typer.confirm("Write the page?", abort=True, err=True)
 
 
 async def delete_command(session: SessionId, yes: Yes = False) -> None:
@@ -401,13 +395,6 @@ _RUN_BY_TOOLS = re.compile(
 """Names of files that make, package managers, test runners, editors, git and CI run or take commands from."""
 
 
-def _may_be_run(change: "NetChange") -> bool:
-    after = change.after
-    if after is None or after.kind not in ("file", "link"):
-        return False
-    return bool(after.mode & 0o111) or _RUN_BY_TOOLS.search(change.path) is not None
-
-
 async def changes_command(
     session: SessionId,
     diff: Annotated[bool, typer.Option("--diff", help="Include the diffs.")] = False,
@@ -423,7 +410,13 @@ async def changes_command(
     async with _open_rewinder(session) as (_, rewinder, info):
         log, found = await rewinder.changes(info.id)
     if executable:
-        found = [(change, view) for change, view in found if _may_be_run(change)]
+        found = [
+            (change, view)
+            for change, view in found
+            if (after := change.after) is not None
+            and after.kind in ("file", "link")
+            and (after.mode & 0o111 or _RUN_BY_TOOLS.search(change.path))
+        ]
     if as_json:
         rows: list[dict[str, Any]] = []
         for change, view in found:

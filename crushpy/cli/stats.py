@@ -45,13 +45,6 @@ async def stats_command(
         print_json(report)
         return
     width = min(MAX_WIDTH_CHARS, shutil.get_terminal_size().columns)
-    lines = usage_chart(report, width, marks=EIGHTHS if _can_encode(EIGHTHS) else PLAIN)
-    print_lines(lines)
-
-
-def _can_encode(text: str) -> bool:
-    try:
-        text.encode(sys.stdout.encoding or "utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
+    encoding = sys.stdout.encoding or "utf-8"
+    encodable = EIGHTHS.encode(encoding, "ignore").decode(encoding) == EIGHTHS
+    print_lines(usage_chart(report, width, marks=EIGHTHS if encodable else PLAIN))

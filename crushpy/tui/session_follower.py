@@ -11,6 +11,7 @@ from crushpy.tui.app import CrushpyApp
 from crushpy.tui.notify import tell
 from crushpy.tui.screens.session_reader import SessionReaderScreen
 from crushpy.tui.textual_adapter import app_of
+from crushpy.tui.transcript.widget import Transcript
 
 POLL_INTERVAL_S = 1.0
 FindSession = Callable[[], Awaitable[tuple[str, str]]]
@@ -29,7 +30,7 @@ class FollowedSessionScreen(SessionReaderScreen):
         while True:
             self.session_id, heading = await self._find()
             info = await self._library.store.sessions.find(self.session_id)
-            if (info.id, info.message_count) != shown and self.following:
+            if (info.id, info.message_count) != shown and self.query_one(Transcript).following:
                 shown = (info.id, info.message_count)
                 await super()._load(again=True)
             self.set_heading(heading, "read-only")

@@ -55,6 +55,9 @@ _ENVIRONMENT_VARIABLES = {"tmux": "TMUX", "screen": "STY", "SSH": "SSH_CONNECTIO
 
 
 def versions(_: CheckContext) -> Iterator[Finding]:
+    """Also of the packages in REPORTED_PACKAGES, and of every other with an untested version."""
+    from importlib import metadata
+
     from crushpy import __version__
     from crushpy.storage.sqlite_file import sqlite_version
 
@@ -62,13 +65,6 @@ def versions(_: CheckContext) -> Iterator[Finding]:
     yield ok(f"Python {platform.python_version()} ({sys.executable})")
     yield ok(f"SQLite {sqlite_version()}")
     yield ok(f"{platform.system()} {platform.release()} {platform.machine()}")
-    yield from _package_versions()
-
-
-def _package_versions() -> Iterator[Finding]:
-    """Those in SHOWN, and every other package with an untested version."""
-    from importlib import metadata
-
     pinned = _pinned_versions()
     for name in sorted(pinned | dict.fromkeys(REPORTED_PACKAGES, "")):
         try:
@@ -219,7 +215,11 @@ def files(context: CheckContext) -> Iterator[Finding]:
     for name, path in places.items():
         yield ok(f"{name:<9}  {path}  ({_describe_file(path)})")
     for folder in dict.fromkeys((paths.config_dir, paths.data_dir)):
-        yield from _check_folder(folder)
+        nearest = next((each for each in (folder, *folder.parents) if each.exists()), folder)
+        if not nearest.is_dir():
+            yield fail(f"{nearest} is not a folder", "Move it away, or set CRUSHPY_HOME.")
+        elif not os.access(nearest, os.W_OK | os.X_OK):
+            yield fail(f"{nearest} is not writable", "Change its permissions, or set CRUSHPY_HOME.")
 
 
 def _describe_file(path: Path) -> str:
@@ -232,14 +232,6 @@ def _describe_file(path: Path) -> str:
     if size < 1_000:
         return f"{size} bytes"
     return f"{size / 1e6:.1f} MB" if size >= 1_000_000 else f"{size / 1e3:.1f} kB"
-
-
-def _check_folder(folder: Path) -> Iterator[Finding]:
-    nearest = next((each for each in (folder, *folder.parents) if each.exists()), folder)
-    if not nearest.is_dir():
-        yield fail(f"{nearest} is not a folder", "Move it away, or set CRUSHPY_HOME.")
-    elif not os.access(nearest, os.W_OK | os.X_OK):
-        yield fail(f"{nearest} is not writable", "Change its permissions, or set CRUSHPY_HOME.")
 
 
 def settings(context: CheckContext) -> Iterator[Finding]:

@@ -18,7 +18,12 @@ def keys(context: CheckContext) -> Iterator[Finding]:
     for name in dict.fromkeys((*context.settings.providers, *usual, *sorted(stored_names(context.paths)))):
         location = locate_key(name, context.settings)
         if location.held:
-            yield _check_variable(name, location.variable)
+            value = os.environ[location.variable]
+            if value == value.strip().strip("'\""):
+                yield ok(f"{name}: environment, {location.variable} is set")
+            else:
+                told = f"{location.variable} has white space or quotes around it"
+                yield warn(told, "Set it again without them.")
         elif location.stored:
             yield _check_stored(context, name)
         elif location.variable or name not in context.settings.providers:
@@ -28,13 +33,6 @@ def keys(context: CheckContext) -> Iterator[Finding]:
             yield ok(f"{name} is {os.environ[name]}")
     hint = "`crushpy connect PROVIDER` stores one; `crushpy models` shows the models of each provider."
     yield ok(f"none for {', '.join(missing)}" if set(usual) - {*missing} else "none is set", hint)
-
-
-def _check_variable(name: str, variable: str) -> Finding:
-    value = os.environ[variable]
-    if value != value.strip().strip("'\""):
-        return warn(f"{variable} has white space or quotes around it", "Set it again without them.")
-    return ok(f"{name}: environment, {variable} is set")
 
 
 def _check_stored(context: CheckContext, name: str) -> Finding:

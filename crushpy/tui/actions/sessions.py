@@ -1,5 +1,6 @@
 """Commands about conversations: new, resume, session tree, search, export."""
 
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -81,7 +82,10 @@ class SessionCommands(CommandGroup):
         wanted = argument.strip() or await self._choose_export(folder, usual)
         if not wanted:
             return
-        file = folder / _from_home(Path(wanted))
+        file = Path(wanted)
+        with suppress(RuntimeError):  # no such user: an ordinary name
+            file = file.expanduser()
+        file = folder / file
         try:
             if file.is_dir():
                 inside = file / usual[0]
@@ -89,9 +93,13 @@ class SessionCommands(CommandGroup):
                 raise CrushpyError(f"{file} is a folder. Name a file in it: /export {typed}")
             if file.exists() and not file.is_file():
                 raise CrushpyError(f"{file} is not a regular file. Name another one.")
-            if file.name not in usual and file.exists() and not await self._wants_it_replaced(file):
-                self.say(f"Nothing was written: {file} is unchanged. Name another file.")
-                return
+            if file.name not in usual and file.exists():
+                keep = Choice("keep", "Keep it", "nothing is written")
+                replace = Choice("replace", "Replace it", "its content is lost")
+                title = f"{file.name} already exists"
+                if await self.choose(title, [keep, replace], str(file)) != "replace":
+                    self.say(f"Nothing was written: {file} is unchanged. Name another file.")
+                    return
             page = PageReport() if file.suffix == ".html" else None
             count = await conversation.sessions.export(
                 conversation.info.id,
@@ -125,11 +133,6 @@ class SessionCommands(CommandGroup):
             for place, where in places.items()
         ]
         return await self.choose("Export to which file?", choices, "/export FILE names another one")
-
-    async def _wants_it_replaced(self, file: Path) -> bool:
-        keep = Choice("keep", "Keep it", "nothing is written")
-        replace = Choice("replace", "Replace it", "its content is lost")
-        return await self.choose(f"{file.name} already exists", [keep, replace], str(file)) == "replace"
 
     # --- switching to another conversation ---------------------------------------------------------------
 
@@ -203,10 +206,3 @@ class SessionCommands(CommandGroup):
 
             reader = SessionReaderScreen(self.chat.conversation.sessions, error.session_id)
             await self.resume(await self.show(reader))
-
-
-def _from_home(path: Path) -> Path:
-    try:
-        return path.expanduser()
-    except RuntimeError:  # no such user: an ordinary name
-        return path

@@ -75,12 +75,8 @@ class SessionReaderScreen(TranscriptScreen, OverlayScreen[str | None]):
     @in_worker("load")
     async def refresh_session(self) -> None:
         """Loads the session again, unless the user scrolled up."""
-        if self.following:
+        if self.query_one(Transcript).following:
             await self._load(again=True)
-
-    @property
-    def following(self) -> bool:
-        return self.query_one(Transcript).following
 
     async def _load(self, again: bool = False) -> None:
         transcript = self.query_one(Transcript)

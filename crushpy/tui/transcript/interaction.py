@@ -92,19 +92,16 @@ class Interaction:
         self.take_focus()
         self.set_cursor(index)
         search = find_first_word(self._cache, index, words)
-        self._run_search(search, lambda match: self._show_words(index, match, words))
 
-    def _show_words(self, index: int, match: Match | None, words: Sequence[str]) -> None:
-        """Selects the word that was found; if a line break divides all of them, the whole item."""
-        key = self._model[index].key
-        if match is None:
-            self._select(whole_item(key))
-            return
-        self._show_row(index, match.row)
-        text = self._cache.rows(index)[match.row].text.casefold()
-        lengths = [len(word) for word in words if word and text.startswith(word.casefold(), match.start)]
-        self._select_match(match, lengths[0])
-        self._widget.show_changes()
+        def show(match: Match | None) -> None:
+            if match is None:  # a line break divides each of the words
+                self._select(whole_item(key))
+                return
+            self._show_row(index, match.row)
+            self._select_match(match)
+            self._widget.show_changes()
+
+        self._run_search(search, show)
 
     def _show_row(self, index: int, row: int) -> None:
         self._widget.set_following(False)
@@ -186,12 +183,12 @@ class Interaction:
             self.set_opened(match.item, True)
         self._show_row(match.item, match.row)
         self.set_cursor(match.item)
-        self._select_match(match, len(self.sought))
+        self._select_match(match)
         return True
 
-    def _select_match(self, match: Match, length: int) -> None:
+    def _select_match(self, match: Match) -> None:
         name = name_line(self._model[match.item].key, match.row)
-        self._select(Selection(Offset(match.start, name), Offset(match.start + length, name)))
+        self._select(Selection(Offset(match.start, name), Offset(match.start + match.length, name)))
 
     def _close_opened(self) -> None:
         keys, self._opened_by_search = self._opened_by_search, ()

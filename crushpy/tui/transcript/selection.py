@@ -120,6 +120,7 @@ class Match(NamedTuple):
     item: int
     row: int
     start: int
+    length: int = 0
 
 
 Search = Generator[None, None, Match | None]
@@ -153,18 +154,11 @@ def find_match(cache: RenderCache, sought: str, start: Match, step: int) -> Sear
 
 
 def find_first_word(cache: RenderCache, index: int, words: Sequence[str]) -> Search:
-    """The first row of an item that has one of the words."""
-    folded = [word.casefold() for word in words if word]
-    yield from cache.draw_all(index)
-    for number, row in enumerate(cache.rows(index)):
-        text = row.text.casefold()
-        for word in folded:
-            start = text.find(word, row.gutter)
-            if start >= 0 and len(text) == len(row.text):
-                return Match(index, number, start)
-        if number % ROWS_PER_STEP == ROWS_PER_STEP - 1:
-            yield
-    return None
+    """The first place in an item that has one of the words."""
+    found: list[Match] = []
+    for word in words:
+        found += yield from _matches_in_item(cache, index, word.lower())
+    return min(found, default=None)
 
 
 def _indices_from(cache: RenderCache, index: int, step: int) -> Iterator[int]:
@@ -191,7 +185,7 @@ def _matches_in_item(cache: RenderCache, index: int, sought: str) -> Generator[N
         yield from cache.draw_all(index)
     matches: list[Match] = []
     for number, row in enumerate(cache.all_rows(index)):
-        matches += [Match(index, number, start) for start, _ in match_spans(row, sought)]
+        matches += [Match(index, number, start, end - start) for start, end in match_spans(row, sought)]
         if in_view and number % ROWS_PER_STEP == ROWS_PER_STEP - 1:
             yield
     if folded:

@@ -39,6 +39,10 @@ class Token(Data, frozen=True):
     typed: str
     """The text between that and the cursor."""
 
+    @property
+    def place(self) -> tuple[int, int]:
+        return self.row, self.start
+
 
 class Completion(Data, frozen=True):
     """One row of the list."""
@@ -217,7 +221,7 @@ class Completer:
         self.resources: Sequence[tuple[str, str]] = ()
         """Of MCP servers: `server:uri`, and a name."""
         self._prompt = prompt
-        self._list: CompletionList | None = None
+        self._list = CompletionList(prompt)
         self._token: Token | None = None
         self._dismissed: tuple[int, int] | None = None
         """The start of the token whose list the user closed."""
@@ -227,8 +231,7 @@ class Completer:
     @property
     def choice(self) -> Completion | None:
         """The highlighted choice, if there is one."""
-        shown = self._list
-        return shown.choices[shown.highlighted] if shown is not None and shown.choices else None
+        return self._list.choices[self._list.highlighted] if self._list.choices else None
 
     @property
     def is_completing(self) -> bool:
@@ -237,7 +240,7 @@ class Completer:
 
     @property
     def is_open(self) -> bool:
-        return self._list is not None and self._list.display
+        return self._list.is_attached and self._list.display
 
     def update(self) -> None:
         """To be called after every edit and cursor movement."""
@@ -245,37 +248,33 @@ class Completer:
         token = token_at(self._prompt.document.get_line(row), row, column)
         if token == self._token:
             return
-        if _place(token) != _place(self._token):
+        if self._token is not None and (token is None or token.place != self._token.place):
             self._offer([])
         self._token = token
         if token is None:
             self._dismissed = None
-        if token is None or self._is_dismissed(token):
+        if token is None or token.place == self._dismissed:
             self._offer([])
         elif token.kind == "command":
             self._offer(command_completions(self.commands, token.typed))
         else:
             self._find(token)
 
-    def _is_dismissed(self, token: Token) -> bool:
-        return self._dismissed == _place(token)
-
     def close(self) -> None:
         """Hides the list until another token starts."""
         if self._token is not None:
-            self._dismissed = _place(self._token)
+            self._dismissed = self._token.place
         self._offer([])
 
     def move(self, by: int) -> None:
-        if self._list is not None:
-            self._list.move(by)
+        self._list.move(by)
 
     def say(self, note: str) -> None:
         """Shows a note above the prompt, until the next key."""
         self._offer([], note)
 
     def pick(self, index: int) -> None:
-        if self._list is not None and index < len(self._list.choices):
+        if index < len(self._list.choices):
             self._list.highlighted = index
 
     def accept(self) -> None:
@@ -307,8 +306,8 @@ class Completer:
             found = file_completions(self.files.search(token.typed), self.files.cwd)
             self._offer([*found, *self._resources(token.typed)])
             return
-        seen = self._list.choices if self._list is not None else ()
-        self._offer([choice for choice in seen if token.typed.lower() in choice.label.lower()])
+        typed = token.typed.lower()
+        self._offer([choice for choice in self._list.choices if typed in choice.label.lower()])
         if not self._searching:
             self._searching = True
             self._prompt.run_worker(self._search_in_thread(token), group="file-search")
@@ -331,8 +330,7 @@ class Completer:
             if self._token is not None and self._token.kind == "file":
                 token = self._token
         self._searching = False
-        moved = self._list is not None and self._list.moved
-        if self._token == token and not moved and not self._is_dismissed(token):
+        if self._token == token and self._may_change(token):
             self._offer([*file_completions(found, self.files.cwd), *self._resources(token.typed)])
 
     async def _list_files(self) -> None:
@@ -340,23 +338,21 @@ class Completer:
             await asyncio.to_thread(self.files.load)
         finally:
             self._listing = False
-        token, moved = self._token, self._list is not None and self._list.moved
-        if token is not None and token.kind == "file" and not moved and not self._is_dismissed(token):
+        token = self._token
+        if token is not None and token.kind == "file" and self._may_change(token):
             self._search(token)
+
+    def _may_change(self, token: Token) -> bool:
+        return not self._list.moved and token.place != self._dismissed
 
     # --- the list ----------------------------------------------------------------------------------------
 
     def _offer(self, choices: Sequence[Completion], note: str = "") -> None:
-        if self._list is None:
+        if not self._list.is_attached:
             if not (choices or note):
                 return
-            self._list = CompletionList(self._prompt)
             box: Widget = self._prompt
             while box.parent is not box.screen and isinstance(box.parent, Widget):
                 box = box.parent
             box.screen.mount(self._list, before=box)
         self._list.offer(choices, note, self._prompt.region)
-
-
-def _place(token: Token | None) -> tuple[int, int] | None:
-    return (token.row, token.start) if token is not None else None

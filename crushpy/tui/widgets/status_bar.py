@@ -95,26 +95,25 @@ def parts(state: StatusBarState) -> dict[str, list[Content]]:
     name = model.rpartition("/")[2]
     below, lines = f"↓ {state.below:,}", counted(state.below, "more line")
     cost = f"${state.cost:.2f}" if state.cost >= 0.01 else "<$0.01"
+    warnings = counted(state.warnings, "warning")
     return {
-        "asks": _forms(*((ASKS,) if state.asks else ()), style="$accent"),
-        "editing": _forms(*((state.editing,) if state.editing else ()), style="bold"),
+        "asks": _forms(ASKS if state.asks else "", style="$accent"),
+        "editing": _forms(state.editing, style="bold"),
         "below": _forms(
-            *((f"↓ {lines} (Ctrl+End)", f"{below} (Ctrl+End)", below) if state.below else ()), style="$accent"
+            f"↓ {lines} (Ctrl+End)", f"{below} (Ctrl+End)", below, style="$accent", shown=bool(state.below)
         ),
         "model": _forms(model, name, name if len(name) <= 12 else f"{name[:11]}…", ""),
         "method": _forms(f"compaction {state.method}", state.method, ""),
         "folder": _forms(*_where(state), style="$text-disabled"),
-        "line": _forms(*((state.line, f"{state.line[:30]}…", "") if state.line else ())),
+        "line": _forms(state.line, f"{state.line[:30]}…", "", shown=bool(state.line)),
         "gauge": [gauge(state.reading), gauge(state.reading, tokens=False)],
-        "forecast": _forms(*((state.forecast, "") if state.forecast else ()), style="$warning"),
-        "jobs": _forms(*((counted(state.jobs, "job"),) if state.jobs else ()), style="$accent"),
-        "session": _forms(*((f"session {state.generation + 1}", "") if state.generation else ())),
-        "depth": _forms(*((f"branch {state.depth} deep",) if state.depth else ()), style="$accent"),
-        "cost": _forms(*((cost, "") if state.cost else ())),
-        "warnings": _forms(
-            *((f"{counted(state.warnings, 'warning')} (F3)",) if state.warnings else ()), style="$warning"
-        ),
-        "sandbox": _forms(*(("no sandbox",) if state.unconfined else ()), style="$warning"),
+        "forecast": _forms(state.forecast, "", style="$warning"),
+        "jobs": _forms(counted(state.jobs, "job") if state.jobs else "", style="$accent"),
+        "session": _forms(f"session {state.generation + 1}" if state.generation else "", ""),
+        "depth": _forms(f"branch {state.depth} deep" if state.depth else "", style="$accent"),
+        "cost": _forms(cost if state.cost else "", ""),
+        "warnings": _forms(f"{warnings} (F3)" if state.warnings else "", style="$warning"),
+        "sandbox": _forms("no sandbox" if state.unconfined else "", style="$warning"),
     }
 
 
@@ -122,14 +121,14 @@ def _where(state: StatusBarState) -> tuple[str, ...]:
     """Folder and branch, then folder name and branch, then the branch."""
     folder, branch = clean(state.folder), clean(state.branch)
     if not folder:
-        return ()
+        return ("",)
     name = folder.rpartition("/")[2] or folder
     forms = [f"{folder} · {branch}", f"{name} · {branch}", branch] if branch else [folder, name]
     return (*dict.fromkeys(forms), "")
 
 
-def _forms(*texts: str, style: str = "") -> list[Content]:
-    return [Content.styled(text, style) for text in texts] or [Content("")]
+def _forms(*texts: str, style: str = "", shown: bool = True) -> list[Content]:
+    return [Content.styled(text, style) for text in (texts if shown else ("",))]
 
 
 PLACES = (
@@ -145,7 +144,8 @@ def fitted(state: StatusBarState, width: int) -> Content:
     """The line, shortened to `width`; the gauge is kept longest."""
     forms = parts(state)
     for giving_way in SHRINKING:
-        if _length(forms) <= width:
+        shown = [form[0].cell_length for form in forms.values() if form[0]]
+        if sum(shown) + GAP * (len(shown) - 1) <= width:
             break
         if len(forms[giving_way]) > 1:
             del forms[giving_way][0]
@@ -154,11 +154,6 @@ def fitted(state: StatusBarState, width: int) -> Content:
 
 def _joined(forms: dict[str, list[Content]], names: Sequence[str]) -> Content:
     return Content(" " * GAP).join([forms[name][0] for name in names if forms[name][0]])
-
-
-def _length(forms: dict[str, list[Content]]) -> int:
-    shown = [form[0].cell_length for form in forms.values() if form[0]]
-    return sum(shown) + GAP * (len(shown) - 1)
 
 
 def _placed(places: list[Content], width: int) -> Content:

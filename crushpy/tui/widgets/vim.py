@@ -276,7 +276,8 @@ class Vim:
             return _word_around(text, at, blanks=rest == "aw")
         if rest == "w" and operator == "c" and at < len(text) and not text[at].isspace():
             # As vim does: the blanks after the word stay.
-            end = _word_end(text, at - 1 if _one_letter(text, at) else at, count) + 1
+            ends = at + 1 >= len(text) or _word_end(text, at, 1) != _word_end(text, at - 1, 1)
+            end = _word_end(text, at - 1 if ends else at, count) + 1
             return Reach(at, min(end, len(text)))
         to = self._goal(rest, count, has_count, now)
         if to is None:
@@ -378,11 +379,6 @@ class Vim:
                 to.append(now)
                 return _on_a_letter(there)
         return now
-
-
-def _one_letter(text: str, at: int) -> bool:
-    """Whether the word ends where the cursor is."""
-    return at + 1 >= len(text) or _word_end(text, at, 1) != _word_end(text, at - 1, 1)
 
 
 def _on_a_letter(edited: Edited) -> Edited:

@@ -59,7 +59,8 @@ def inline(text: str, palette: Palette, base: Style, *, breaks: bool = False) ->
 
     With `breaks` every line of the text is a line.
     """
-    if not _MARKED.search(text) or _is_too_complex(text):
+    too_long = len(text) > MAX_INLINE_CHARS or any(text.count(one) > most for one, most in MAX_MARKS.items())
+    if too_long or not _MARKED.search(text):
         return [[(_flat(line), base)] for line in (text.split("\n") if breaks else [text])]
     children: list[Token] = []
     parser().inline.parse(text, parser(), {}, children)
@@ -155,10 +156,6 @@ def _without_tail(url: str) -> str:
     while url.endswith((")", "]")) and url.count(url[-1]) > url.count("(" if url[-1] == ")" else "["):
         url = url[:-1].rstrip(".,;:!?*_~")
     return url
-
-
-def _is_too_complex(text: str) -> bool:
-    return len(text) > MAX_INLINE_CHARS or any(text.count(mark) > most for mark, most in MAX_MARKS.items())
 
 
 MAX_NESTING = 16

@@ -116,12 +116,8 @@ def _is_loaded(language: str) -> bool:
         return True
     if language not in _loading:
         _loading.add(language)
-        Thread(target=_load, args=(language,), daemon=True).start()
+        Thread(target=lambda: _lexers.update({language: _lexer(language)}), daemon=True).start()
     return False
-
-
-def _load(language: str) -> None:
-    _lexers[language] = _lexer(language)
 
 
 def _tokens(language: str, code: str) -> Iterator[ColouredPiece]:
