@@ -7,16 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from crushpy.core.messages import Image, Json, Note, Part, Text, ToolCall, ToolResult, Usage
-from crushpy.importers import foreign
+from crushpy.importers import foreign, foreign_files
 from crushpy.importers import foreign_values as values
-from crushpy.importers.foreign_files import (
-    ForeignDatabase,
-    decoded_object,
-    json_files,
-    leads_inside,
-    readable_sessions,
-    reading,
-)
 from crushpy.importers.foreign_values import listing, seconds_of, whole
 from crushpy.util.read_json import as_object, as_text
 
@@ -43,17 +35,17 @@ class OpenCode:
     def sessions(self, path: Path) -> Iterator[foreign.Found]:
         databases = [path] if path.is_file() and path.suffix != ".json" else sorted(path.glob("opencode*.db"))
         for file in databases:
-            yield from readable_sessions(file, path, _database_sessions)
+            yield from foreign_files.readable_sessions(file, path, _database_sessions)
         # Newer versions copied these into the database and left the files behind.
         for storage in (path, path / "storage"):
             for head in sorted((storage / "session").glob("*/*.json")):
-                yield from readable_sessions(head, path, _file_sessions)
+                yield from foreign_files.readable_sessions(head, path, _file_sessions)
         if path.is_file() and path.suffix == ".json" and len(path.parents) > 2:
             yield from _file_sessions(path.absolute())
 
 
 def _database_sessions(file: Path) -> Iterator[foreign.Found]:
-    with reading(file) as database:
+    with foreign_files.reading(file) as database:
         database.require(
             "opencode",
             session=("id", "parent_id", "directory", "title", "version", "time_created"),
@@ -69,7 +61,7 @@ def _database_sessions(file: Path) -> Iterator[foreign.Found]:
         def read(
             unmapped: foreign.Unmapped, own: str = row["id"], title: str = row["title"]
         ) -> Iterator[foreign.Item]:
-            with reading(file) as database:
+            with foreign_files.reading(file) as database:
                 yield from _items(title, _stored_rows(database, own, unmapped), unmapped)
 
         note = values.newer_version("opencode", row["version"], KNOWN_VERSION)
@@ -77,10 +69,12 @@ def _database_sessions(file: Path) -> Iterator[foreign.Found]:
         yield foreign.ForeignSession(str(row["id"]), file, cwd, read, created_at, note)
 
 
-def _stored_rows(database: ForeignDatabase, own: str, unmapped: foreign.Unmapped) -> Iterator[StoredMessage]:
+def _stored_rows(
+    database: foreign_files.ForeignDatabase, own: str, unmapped: foreign.Unmapped
+) -> Iterator[StoredMessage]:
     def decoded(statement: str, key: str) -> Iterator[tuple[str, Json]]:
         for row in list(database.rows(statement, (key,), unmapped)):
-            value = decoded_object(row["data"], unmapped)
+            value = foreign_files.decoded_object(row["data"], unmapped)
             if value is not None:
                 yield str(row["id"]), value
 
@@ -90,7 +84,7 @@ def _stored_rows(database: ForeignDatabase, own: str, unmapped: foreign.Unmapped
 
 def _file_sessions(head: Path) -> Iterator[foreign.Found]:
     storage, own = head.parents[2], head.stem
-    info = next(json_files([head], foreign.Unmapped()), ("", Json()))[1]
+    info = next(foreign_files.json_files([head], foreign.Unmapped()), ("", Json()))[1]
     if not info or not _FILE_NAME.fullmatch(own):
         yield foreign.SkippedSession(head, "it cannot be read")
         return
@@ -107,10 +101,10 @@ def _file_sessions(head: Path) -> Iterator[foreign.Found]:
 
 def _stored_files(storage: Path, own: str, unmapped: foreign.Unmapped) -> Iterator[StoredMessage]:
     def inside(folder: Path) -> Iterator[Path]:
-        return (file for file in folder.glob("*.json") if leads_inside(file, storage))
+        return (file for file in folder.glob("*.json") if foreign_files.leads_inside(file, storage))
 
-    for name, message in json_files(inside(storage / "message" / own), unmapped):
-        yield name, message, list(json_files(inside(storage / "part" / name), unmapped))
+    for name, message in foreign_files.json_files(inside(storage / "message" / own), unmapped):
+        yield name, message, list(foreign_files.json_files(inside(storage / "part" / name), unmapped))
 
 
 def _created(info: Json) -> float:

@@ -17,17 +17,8 @@ from crushpy.security.private_files import locked
 from crushpy.security.sanitize import encodable
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
+from crushpy.undo import restoration
 from crushpy.undo.journal import JournalEntry, JournalFork
-from crushpy.undo.restoration import (
-    Conflict,
-    NetChange,
-    RestorationPlan,
-    Step,
-    net_changes,
-    plan_restoration,
-    restore,
-    with_staging,
-)
 from crushpy.undo.states import RESTORATIONS, RecordedChange
 from crushpy.util.uncancellable import in_thread, uncancellable
 
@@ -54,8 +45,8 @@ class ChangeLog(Data, frozen=True):
         """The changes of the whole conversation from a message on, including branches: they are on disk."""
         return [one for one in self.changes if one.message_number >= number]
 
-    def net_since(self, number: int) -> list[NetChange]:
-        return [one for one in net_changes(self.since(number)) if not one.none]
+    def net_since(self, number: int) -> list[restoration.NetChange]:
+        return [one for one in restoration.net_changes(self.since(number)) if not one.none]
 
     def turn(self, place: int) -> list[RecordedChange]:
         """The agent's changes in the turn of the prompt at this index, as far as it led here."""
@@ -136,7 +127,7 @@ class RewindTarget(Data, frozen=True):
 class PlannedRestoration(Data, frozen=True):
     """The planned changes to files, with their views."""
 
-    plan: RestorationPlan = RestorationPlan()
+    plan: restoration.RestorationPlan = restoration.RestorationPlan()
     source: str = "rewind"
     reverses: str = ""
     views: tuple[FileView, ...] = ()
@@ -164,7 +155,7 @@ class PlannedRestoration(Data, frozen=True):
 
 class RewindOutcome(Data, frozen=True):
     restored: tuple[str, ...] = ()
-    conflicts: tuple[Conflict, ...] = ()
+    conflicts: tuple[restoration.Conflict, ...] = ()
     session: SessionInfo | None = None
     """The branch in which the conversation continues."""
 
@@ -175,7 +166,7 @@ class PointSummary(Data, frozen=True):
     message: Message
     files: int = 0
     paths: tuple[str, ...] = ()
-    turn: tuple[NetChange, ...] = ()
+    turn: tuple[restoration.NetChange, ...] = ()
     """What its own turn changed."""
 
 
@@ -203,7 +194,9 @@ class Rewinder:
         found: list[PointSummary] = []
         for place, point in enumerate(log.points):
             net = [one for one in log.net_since(point.number) if not _is_folder(one)]
-            turn = [one for one in net_changes(log.turn(place)) if not (one.none or _is_folder(one))]
+            turn = [
+                one for one in restoration.net_changes(log.turn(place)) if not (one.none or _is_folder(one))
+            ]
             found.append(PointSummary(point.prompt, len(net), tuple(one.path for one in net), tuple(turn)))
         return found
 
@@ -213,12 +206,14 @@ class Rewinder:
             lambda: [view_change(one, self._files.snapshotter, workspace) for one in point.turn]
         )
 
-    async def changes(self, session_id: str) -> tuple[ChangeLog, list[tuple[NetChange, FileView]]]:
+    async def changes(
+        self, session_id: str
+    ) -> tuple[ChangeLog, list[tuple[restoration.NetChange, FileView]]]:
         """The net changes to files by a session's conversation."""
         log = await self._log(session_id)
-        net = [one for one in net_changes(log.changes) if not one.none]
+        net = [one for one in restoration.net_changes(log.changes) if not one.none]
 
-        def view() -> list[tuple[NetChange, FileView]]:
+        def view() -> list[tuple[restoration.NetChange, FileView]]:
             workspace = str(self._files.workspace)
             return [(one, view_change(one, self._files.snapshotter, workspace)) for one in net]
 
@@ -248,7 +243,7 @@ class Rewinder:
         for place in range(len(log.points) - 1, -1, -1):
             undone = log.undone(place)
             changes = [one for one in log.turn(place) if one.path not in undone]
-            net = [one for one in net_changes(changes) if not one.none]
+            net = [one for one in restoration.net_changes(changes) if not one.none]
             if net:
                 planned = await self._planned(changes, net, "undo", log.points[place].prompt.id)
                 if planned.plan.steps or planned.plan.conflicts:
@@ -261,11 +256,15 @@ class Rewinder:
         changes = log.last_undone()
         if not changes:
             return None
-        net = [NetChange(one.path, one.before, one.after) for one in changes]
+        net = [restoration.NetChange(one.path, one.before, one.after) for one in changes]
         return await self._planned(changes, net, "redo", changes[0].batch)
 
     async def _planned(
-        self, changes: Sequence[RecordedChange], net: Sequence[NetChange], source: str, reverses: str
+        self,
+        changes: Sequence[RecordedChange],
+        net: Sequence[restoration.NetChange],
+        source: str,
+        reverses: str,
     ) -> PlannedRestoration:
         elsewhere = next((one for one in changes if one.machine != self._files.machine), None)
         if elsewhere is not None:
@@ -277,7 +276,7 @@ class Rewinder:
 
         def work() -> PlannedRestoration:
             snapshotter, workspace = self._files.snapshotter, str(self._files.workspace)
-            plan = plan_restoration(net, snapshotter)
+            plan = restoration.plan_restoration(net, snapshotter)
             views = [view_step(step, snapshotter, workspace) for step in plan.steps]
             views += [view_conflict(one, workspace) for one in plan.conflicts]
             return PlannedRestoration(plan, source, reverses, tuple(views))
@@ -324,7 +323,7 @@ class Rewinder:
             session.root_id,
             session.id,
             planned.source,
-            tuple(await in_thread(with_staging, steps, entry_id)),
+            tuple(await in_thread(restoration.with_staging, steps, entry_id)),
             planned.reverses,
             fork,
             str(self._files.workspace),
@@ -332,11 +331,11 @@ class Rewinder:
         outcome = await self._carry_out(entry, fresh=True)
         return msgspec.structs.replace(outcome, conflicts=(*planned.plan.conflicts, *outcome.conflicts))
 
-    def _kept(self, steps: Sequence[Step]) -> list[Step]:
+    def _kept(self, steps: Sequence[restoration.Step]) -> list[restoration.Step]:
         """The steps, with the current contents stored, so that they can be redone."""
         snapshotter = self._files.snapshotter
         snapshotter.problem = ""
-        found: list[Step] = []
+        found: list[restoration.Step] = []
         for step in steps:
             now = snapshotter.read_state(step.path, keep=True) if step.now.kind == "file" else step.now
             if snapshotter.problem:
@@ -344,17 +343,17 @@ class Rewinder:
                     f"Nothing was changed: {step.path} could not be stored: {snapshotter.problem}.",
                     "Free disk space and try again.",
                 )
-            found.append(Step(step.path, now if now.same(step.now) else step.now, step.target))
+            found.append(restoration.Step(step.path, now if now.same(step.now) else step.now, step.target))
         return found
 
     async def _carry_out(self, entry: JournalEntry, *, fresh: bool) -> RewindOutcome:
         """Executes a journal entry, in an order that can be repeated from any point."""
 
-        def work() -> RestorationPlan:
+        def work() -> restoration.RestorationPlan:
             with locked(self._files.lock_file, RESTORE_LOCK_TIMEOUT_S):
                 if fresh:
                     self._files.journal.write(entry)
-                done = restore(entry.steps, self._files.snapshotter)
+                done = restoration.restore(entry.steps, self._files.snapshotter)
                 for step in done.steps:
                     self._files.note(step.path)
                 return done
@@ -413,7 +412,7 @@ class Rewinder:
         return said
 
 
-def _is_folder(change: NetChange) -> bool:
+def _is_folder(change: restoration.NetChange) -> bool:
     after = change.after.kind if change.after else ""
     return {change.before.kind, after} <= {"folder", "missing"}
 

@@ -16,14 +16,8 @@ from crushpy.core.errors import CrushpyError
 from crushpy.core.ids import new_id
 from crushpy.core.mcp_names import MCP_PREFIX, PROJECT_FILE, mcp_tool_name
 from crushpy.core.messages import Diff, Image, Json
+from crushpy.extensions.mcp import definitions
 from crushpy.extensions.mcp.configuration import ServerConfig, expanded
-from crushpy.extensions.mcp.definitions import (
-    definition_diff,
-    describe_tool,
-    read_definitions,
-    search_tools,
-    store_known,
-)
 from crushpy.extensions.mcp.mcp_process import McpError, McpProcess, mcp_process
 from crushpy.extensions.mcp.wire import McpOrder, McpReport, OAuthSpec, ServerSpec
 from crushpy.security.private_files import read_stored, update_stored
@@ -132,7 +126,7 @@ class McpHub:
         opening = [self._open(one) for one in wanted if one.known is None and not self.needs_consent(one)]
         if opening:
             await asyncio.wait(opening, timeout=SEARCH_WAIT_S if len(wanted) > 1 else None)
-        found = search_tools({one.config.name: one.tools for one in wanted if one.known}, query)
+        found = definitions.search_tools({one.config.name: one.tools for one in wanted if one.known}, query)
         lines = [found or "No tool matches."]
         for one in wanted:
             if one.known is None:
@@ -142,7 +136,7 @@ class McpHub:
         return "\n".join(lines)
 
     async def describe(self, server: str, tool: str) -> str:
-        return describe_tool(server, await self._definition(self._find(server), tool))
+        return definitions.describe_tool(server, await self._definition(self._find(server), tool))
 
     async def call(self, server: str, tool: str, arguments: Json, context: ToolContext) -> Outcome:
         one = self._find(server)
@@ -319,7 +313,9 @@ class McpHub:
     def _learn(self, one: Server, data: Json) -> None:
         """Stores what a server offers, beside the definitions that the user has accepted."""
         config = one.config
-        tools, problems = read_definitions(config.name, data.get("tools") or (), config.settings.tools)
+        tools, problems = definitions.read_definitions(
+            config.name, data.get("tools") or (), config.settings.tools
+        )
         bad: dict[str, str] = data.get("bad_tools") or {}
         problems += [
             f"{config.name}: {one_line(name)} was left out: {one_line(why)[:200]}"
@@ -339,7 +335,7 @@ class McpHub:
 
     def _store(self, one: Server) -> None:
         with suppress(OSError):  # then the next start asks the server again
-            store_known(self._folder / KNOWN_FILE, one.config.name, one.known)
+            definitions.store_known(self._folder / KNOWN_FILE, one.config.name, one.known)
 
     async def _definition(self, one: Server, tool: str) -> ToolDefinition:
         if not any(each.name == tool for each in one.tools):
@@ -352,7 +348,7 @@ class McpHub:
         if found is None:
             if one.error:
                 raise ToolError(one.error)
-            near = search_tools({one.config.name: one.tools}, tool.replace("_", " ")) or "none"
+            near = definitions.search_tools({one.config.name: one.tools}, tool.replace("_", " ")) or "none"
             raise ToolError(f"{one.config.name} has no tool {tool!r}. Similar ones:\n{near}")
         return found
 
@@ -386,7 +382,7 @@ class McpHub:
         name = one.config.name
         what = f"{len(changed)} tool definitions" if len(changed) > 1 else f"the definition of {tool.name}"
         reason = f"The MCP server {name} has changed {what} since you accepted its tools"
-        text = definition_diff(name, known.accepted, changed)
+        text = definitions.definition_diff(name, known.accepted, changed)
         shown = Diff(f"{MCP_PREFIX}{name}", text, text.count("\n+"), text.count("\n-"))
         access = Access(f"{MCP_PREFIX}{name}", "none", writes=True, reason=one_line(reason))
         raise ConsentNeeded(access, shown, lambda: self._accept(one, changed))

@@ -20,13 +20,7 @@ from weakref import WeakValueDictionary
 
 from crushpy import __version__
 from crushpy.core.messages import Json
-from crushpy.extensions.mcp.wire import (
-    McpOrder,
-    McpReport,
-    ServerSpec,
-    decode_order,
-    encode_message,
-)
+from crushpy.extensions.mcp import wire
 from crushpy.security.sanitize import encodable
 from crushpy.util.helper_process import listen, take_pipes
 from crushpy.util.spawn import spawn
@@ -51,7 +45,7 @@ def run_mcp_helper() -> None:
     orders = OrderHandler(outgoing, loop)
     listen(
         incoming,
-        lambda line: loop.call_soon_threadsafe(orders.handle, decode_order(line)),
+        lambda line: loop.call_soon_threadsafe(orders.handle, wire.decode_order(line)),
         lambda _: loop.call_soon_threadsafe(orders.end),
     )
     warnings.simplefilter("ignore")
@@ -73,17 +67,17 @@ class OrderHandler:
         self._connections: dict[str, ServerConnection] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
-    def send(self, report: McpReport) -> None:
+    def send(self, report: wire.McpReport) -> None:
         try:
-            self._outgoing.write(encode_message(report))
+            self._outgoing.write(wire.encode_message(report))
             self._outgoing.flush()
         except BrokenPipeError:
             self.end()
         except UnicodeEncodeError:  # a lone surrogate in what a server sent
             data = encodable(report.data)
-            self.send(McpReport(report.id, report.kind, report.server, data))
+            self.send(wire.McpReport(report.id, report.kind, report.server, data))
 
-    def handle(self, order: McpOrder) -> None:
+    def handle(self, order: wire.McpOrder) -> None:
         match order.verb:
             case "cancel":
                 if task := self._tasks.get(order.id):
@@ -97,7 +91,7 @@ class OrderHandler:
             case _:
                 self._tasks[order.id] = spawn(self._carry_out(order))
 
-    async def _carry_out(self, order: McpOrder) -> None:
+    async def _carry_out(self, order: wire.McpOrder) -> None:
         connection = self._connections.get(order.server)
         try:
             if order.verb in ("connect", "login"):
@@ -113,9 +107,9 @@ class OrderHandler:
                 raise ConnectionError("it is not connected")
             else:
                 data = await connection.carry_out(order)
-            self.send(McpReport(order.id, "result", order.server, data))
+            self.send(wire.McpReport(order.id, "result", order.server, data))
         except asyncio.CancelledError:
-            self.send(McpReport(order.id, "error", order.server, {"message": "it was cancelled"}))
+            self.send(wire.McpReport(order.id, "error", order.server, {"message": "it was cancelled"}))
         except BaseException as error:
             told: Json = {"message": describe_error(error)}
             if connection is not None:
@@ -123,7 +117,7 @@ class OrderHandler:
                     await connection.closed.wait()
                 told |= {"stderr": connection.stderr(), "lost": connection.lost}
                 told["needs_login"] = getattr(connection.auth, "login_needed", False)
-            self.send(McpReport(order.id, "error", order.server, told))
+            self.send(wire.McpReport(order.id, "error", order.server, told))
         finally:
             self._tasks.pop(order.id, None)
 
@@ -145,7 +139,7 @@ class OrderHandler:
 class ServerConnection:
     """One server. A task of its own opens and closes it, as the SDK's scopes demand."""
 
-    def __init__(self, order: McpOrder, spec: ServerSpec, orders: OrderHandler) -> None:
+    def __init__(self, order: wire.McpOrder, spec: wire.ServerSpec, orders: OrderHandler) -> None:
         self.closed = asyncio.Event()
         self.lost = False
         """The server has ended by itself."""
@@ -194,7 +188,7 @@ class ServerConnection:
             self._ready.set_exception(failure)
             self._ready.exception()  # it may be that no one waits
         if self.lost or not self._stop.is_set():
-            self._orders.send(McpReport(0, "closed", self._order.server, {"stderr": self.stderr()}))
+            self._orders.send(wire.McpReport(0, "closed", self._order.server, {"stderr": self.stderr()}))
 
     async def _make_client(self, stack: AsyncExitStack) -> Any:
         transport: Any = self._run_command()
@@ -341,7 +335,7 @@ class ServerConnection:
         return http
 
     async def _show_url(self, url: str) -> None:
-        self._orders.send(McpReport(self._order.id, "open", self._order.server, {"url": url}))
+        self._orders.send(wire.McpReport(self._order.id, "open", self._order.server, {"url": url}))
 
     async def _lists(self) -> Json:
         client = self._client
@@ -374,9 +368,9 @@ class ServerConnection:
         await asyncio.sleep(0.05)  # several lists usually change together
         self._refresh_task = None
         with suppress(Exception):  # the next call to the server says what is wrong
-            self._orders.send(McpReport(0, "lists", self._order.server, await self._lists()))
+            self._orders.send(wire.McpReport(0, "lists", self._order.server, await self._lists()))
 
-    async def carry_out(self, order: McpOrder) -> Json:
+    async def carry_out(self, order: wire.McpOrder) -> Json:
         if self.closed.is_set():
             raise ConnectionError("the server has ended")
         client, arguments = self._client, order.arguments
@@ -407,7 +401,7 @@ class ServerConnection:
         async def report(progress: float, total: float | None, message: str | None) -> None:
             self._reset_clocks(self._spec.timeout)
             data = {"progress": progress, "total": total, "message": message or ""}
-            self._orders.send(McpReport(order, "progress", self._order.server, data))
+            self._orders.send(wire.McpReport(order, "progress", self._order.server, data))
 
         return report
 
@@ -423,7 +417,7 @@ class ServerConnection:
         number = next(self._orders.numbers)
         waiting = self._orders.questions[number] = self._orders.loop.create_future()
         data = {**_plain(params), "question": number}
-        self._orders.send(McpReport(self._running, "elicit", self._order.server, data))
+        self._orders.send(wire.McpReport(self._running, "elicit", self._order.server, data))
         self._reset_clocks(None)
         try:
             answer = await waiting

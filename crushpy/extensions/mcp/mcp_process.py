@@ -6,14 +6,7 @@ from collections.abc import Callable
 
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Json
-from crushpy.extensions.mcp.wire import (
-    McpOrder,
-    McpReport,
-    ServerSpec,
-    Verb,
-    decode_server_report,
-    encode_message,
-)
+from crushpy.extensions.mcp import wire
 from crushpy.util.helper_process import HelperProcess
 
 _VARIABLES = (
@@ -31,10 +24,10 @@ class McpError(CrushpyError):
     lost = False
 
 
-Heard = Callable[[McpReport], None]
+Heard = Callable[[wire.McpReport], None]
 
 
-class McpProcess(HelperProcess[McpReport]):
+class McpProcess(HelperProcess[wire.McpReport]):
     """One process; closing its pipe ends it and its servers."""
 
     def __init__(self) -> None:
@@ -43,7 +36,7 @@ class McpProcess(HelperProcess[McpReport]):
             for name, value in os.environ.items()
             if name.upper() in _VARIABLES.split() or name.startswith("KEYRING_PROPERTY_")
         }
-        self.encode = encode_message
+        self.encode = wire.encode_message
         self.listeners: list[Heard] = []
         """Called with reports about servers, in the reader's thread."""
         try:
@@ -53,10 +46,10 @@ class McpProcess(HelperProcess[McpReport]):
 
     async def carry_out(
         self,
-        verb: Verb,
+        verb: wire.Verb,
         server: str,
         *,
-        spec: ServerSpec | None = None,
+        spec: wire.ServerSpec | None = None,
         name: str = "",
         arguments: Json | None = None,
         heard: Heard = lambda _: None,
@@ -66,7 +59,7 @@ class McpProcess(HelperProcess[McpReport]):
         Cancelling also cancels at the server.
         """
         number, reports = self.begin_request()
-        self.send(McpOrder(number, verb, server, spec, name, arguments or {}))
+        self.send(wire.McpOrder(number, verb, server, spec, name, arguments or {}))
         try:
             while True:
                 report = await reports.get()
@@ -76,20 +69,20 @@ class McpProcess(HelperProcess[McpReport]):
                     raise _to_error(server, report.data)
                 heard(report)
         except asyncio.CancelledError:
-            self.send(McpOrder(number, "cancel", server))
+            self.send(wire.McpOrder(number, "cancel", server))
             raise
         finally:
             self.end_request(number)
 
     def receive(self, line: bytes) -> None:
-        report = decode_server_report(line)
+        report = wire.decode_server_report(line)
         if report.id:
             self.deliver(report.id, report)
         for listener in () if report.id else list(self.listeners):
             listener(report)
 
-    def explain_end(self, error: Exception | None) -> McpReport:
-        return McpReport(0, "error", "", {"message": "the process that talked to it has ended"})
+    def explain_end(self, error: Exception | None) -> wire.McpReport:
+        return wire.McpReport(0, "error", "", {"message": "the process that talked to it has ended"})
 
 
 def _to_error(server: str, data: Json) -> McpError:
