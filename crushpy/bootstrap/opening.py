@@ -444,7 +444,6 @@ async def _choose_model(environment: ProjectEnvironment) -> str:
 
 
 def _all_models(environment: ProjectEnvironment) -> Models:
-    """The models without any tools."""
     return Models(environment.settings, lambda _: (), LearntModels(environment.paths.learnt_file))
 
 

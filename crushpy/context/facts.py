@@ -50,8 +50,6 @@ class Quote(Data, frozen=True):
 
 
 class Command(Data, frozen=True):
-    """One shell command that ran."""
-
     text: str
     failed: bool
     exit_code: int | None

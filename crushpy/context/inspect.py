@@ -191,8 +191,6 @@ def dropped_words(inspection: Inspection) -> list[str]:
 
 
 class RequestMade(Data, frozen=True):
-    """One request, as the provider reported it."""
-
     tokens: int
     cached: int = 0
     opens: bool = False

@@ -197,7 +197,6 @@ class CallDecision(Data, frozen=True):
     sandbox: str = ""
     """The sandbox of a command: bubblewrap, ..., or none; empty if no command was run."""
     mode: str = ""
-    """The current mode."""
 
 
 class ToolResult(Data, frozen=True, tag="tool_result"):
@@ -267,7 +266,6 @@ class Seed(Data, frozen=True, tag="seed"):
     earlier: tuple[EarlierNote, ...] = ()
     """Carried beside a summary that the agent or the user wrote, the newest first."""
     pins: str = ""
-    """The pins, verbatim."""
     rules: str = ""
     """The user's standing rules, verbatim."""
     signed: SignedSummary | None = None
@@ -406,7 +404,6 @@ class Message(Data, frozen=True):
 
     @property
     def result(self) -> ToolResult | None:
-        """The result a tool message carries."""
         for part in self.parts:
             if isinstance(part, ToolResult):
                 return part

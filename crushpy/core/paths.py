@@ -56,7 +56,6 @@ class Paths:
     mcp = _in_data_dir("mcp")
     """What is known of MCP servers, and which of them the user has accepted."""
     plugins = _in_data_dir("plugins")
-    """The plugins that the user has added."""
     stored_keys = _in_data_dir("stored_keys.json")
     """The names of providers that have a key in the system keyring."""
     key_file = _in_data_dir("keys.json")
@@ -69,7 +68,6 @@ class Paths:
 
     @property
     def templates(self) -> Path:
-        """The user's own templates."""
         return self.config_dir / "templates"
 
     logs = _in_data_dir("logs")
@@ -82,7 +80,6 @@ class Paths:
     outputs = _in_data_dir("outputs")
     """Complete outputs that were too large for a message."""
     worktrees = _in_data_dir(WORKTREES)
-    """The git worktrees of tasks."""
     undo = _in_data_dir("undo")
     """File contents before changes."""
 

@@ -106,7 +106,6 @@ class StartOptions(Data, frozen=True):
     """Nothing is written: no lease is acquired and nothing is repaired."""
 
     def setting_flags(self) -> dict[str, object]:
-        """The settings given as flags."""
         given = {flag.setting: getattr(self, field) for field, (_, flag) in start_flags().items()}
         return {setting: value for setting, value in given.items() if setting and value}
 

@@ -118,7 +118,6 @@ class Templates:
         raise TemplateProblem(f"There is no template named {name}.")
 
     def find(self, name: str) -> Template:
-        """The template in force."""
         return self.first_usable(
             name, lambda layer, path: Template(name, str(path), layer, read_template(path))
         )

@@ -11,8 +11,6 @@ INTERRUPTED = "Interrupted."
 
 
 class TimelineNote(Data, frozen=True):
-    """One thing that happened."""
-
     kind: Literal["info", "warning", "error", "aside"]
     """aside: the answer to a side question."""
     text: str

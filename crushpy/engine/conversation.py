@@ -396,7 +396,6 @@ class Conversation:
 
     @property
     def sent_states(self) -> dict[str, SentState]:
-        """The messages that are not sent in full."""
         return sent_states(self._session.overrides.values())
 
     @property

@@ -25,9 +25,7 @@ class McpAccess(Protocol):
     """The MCP servers of a conversation; nothing is loaded until `hub` is asked for."""
 
     @property
-    def names(self) -> Sequence[str]:
-        """The servers that are configured."""
-        ...
+    def names(self) -> Sequence[str]: ...
 
     @property
     def resources(self) -> Sequence[tuple[str, str]]:

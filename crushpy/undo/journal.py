@@ -21,7 +21,6 @@ class JournalFork(Data, frozen=True):
     """The session that is left."""
     message_id: str
     fork_id: str
-    """The session id of the branch."""
 
 
 class JournalEntry(Data, frozen=True):

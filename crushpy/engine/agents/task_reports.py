@@ -133,7 +133,6 @@ class TaskMonitor:
         self.line = ""
         """What it does or said last."""
         self.task = task
-        """Its current state."""
 
     def __call__(self, event: events.Event) -> None:
         self._emit(events.TaskEvent(self.task.name, event))

@@ -34,8 +34,6 @@ REPLAYED_THRESHOLDS = (0.5, 0.9)
 
 
 class MemoryFile(Data, frozen=True):
-    """A rules file in the context."""
-
     path: str
     why: str
     tokens: int

@@ -85,7 +85,6 @@ class BoundaryDraft(msgspec.Struct):
     tokens_after: int = 0
     """Size of the child's first request."""
     facts: dict[str, FactCount] = msgspec.field(default_factory=dict[str, FactCount])
-    """The facts of the middle, by kind."""
     lineage: tuple[int, int] = (0, 0)
     """Of all facts since the root: how many there were, and how many are carried."""
 

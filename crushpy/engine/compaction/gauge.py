@@ -89,7 +89,6 @@ class Gauge:
         return self.calibration.scale(self._counted_fixed(request))
 
     def request_size(self, request: Request, messages: Sequence[Message]) -> int:
-        """A request with these messages."""
         return self.calibration.scale(self._counted_fixed(request) + sum(map(self._counted, messages)))
 
     def exact_size(self, message: Message) -> int:

@@ -115,8 +115,6 @@ RESTORE_LOCK_TIMEOUT_S = 20.0
 
 
 class RewindTarget(Data, frozen=True):
-    """The message to return to."""
-
     message: Message
     number: int
     """Changes from this number on are reverted."""

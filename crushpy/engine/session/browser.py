@@ -236,7 +236,6 @@ class SessionBrowser:
         )
 
     async def messages(self, session_id: str) -> tuple[SessionInfo, list[Message]]:
-        """A session with all messages of its own."""
         return await self.store.sessions.find(session_id), await self.store.messages.load(session_id)
 
     async def opening_boundary(self, session_id: str) -> OpeningBoundary | None:

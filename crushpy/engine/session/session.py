@@ -291,8 +291,6 @@ class LiveSession:
 
 
 class OpenBranch(Data, frozen=True):
-    """A branch that a session is part of."""
-
     session_id: str
     parent_id: str
     goal: str

@@ -56,7 +56,6 @@ class Server:
         self.problems: list[str] = []
         self.opening: asyncio.Task[None] | None = None
         self.process: McpProcess | None = None
-        """The process that holds the connection."""
         self.wire_name = config.name
         """Its name in that process, which all conversations share; each connection has another."""
 
