@@ -17,6 +17,7 @@ from crushpy.core.defaults import DEFAULT_WINDOW
 from crushpy.core.messages import Usage
 from crushpy.llm import vendors
 from crushpy.llm.protocol import LongPrices, ModelInfo
+from crushpy.util.read_json import first_count
 
 if TYPE_CHECKING:
     from crushpy.settings.schema import ModelSettings
@@ -58,12 +59,7 @@ def lookup(name: str, override: "ModelSettings | None" = None) -> ModelInfo:
 
 def all_models() -> list[ModelInfo]:
     """All chat models of the catalog by their full names, sorted."""
-    return [DEMO_INFO, *map(lookup, sorted(_chat_names()))]
-
-
-def provider_names() -> set[str]:
-    """The providers of all chat models in the catalog."""
-    return {name.partition("/")[0] for name in _chat_names()}
+    return [DEMO_INFO, *map(lookup, sorted(chat_names()))]
 
 
 def is_known(name: str) -> bool:
@@ -75,17 +71,13 @@ def nearest_names(name: str, count: int = 3) -> list[str]:
     import difflib
 
     wanted = name.lower()
-    known = {known.lower(): known for known in (DEMO, *sorted(_chat_names()))}
+    known = {known.lower(): known for known in (DEMO, *sorted(chat_names()))}
     same_provider = [known for known in known if known.startswith(wanted.partition("/")[0] + "/")]
     if same_provider:
         return [known[near] for near in difflib.get_close_matches(wanted, same_provider, count)]
     # Without a known provider the rest of the name is compared; makers are preferred to resellers.
-    makers = [provider.name for provider in vendors.PROVIDERS]
-
-    def resold(known: str) -> bool:
-        return known.partition("/")[0] not in makers
-
-    by_tail = {full.rpartition("/")[2]: full for full in sorted(known, key=resold, reverse=True)}
+    by_maker = sorted(known, key=lambda full: full.partition("/")[0] in vendors.BY_NAME)
+    by_tail = {full.rpartition("/")[2]: full for full in by_maker}
     near = difflib.get_close_matches(wanted.rpartition("/")[2], by_tail, count)
     return [known[by_tail[tail]] for tail in near]
 
@@ -161,12 +153,13 @@ def _from_entry(name: str, entry: CatalogEntry | None) -> ModelInfo:
         return ModelInfo(name=name, context_window=DEFAULT_WINDOW, **prices)
     if not free:
         prices = {**_prices(entry), "long": _long_prices(entry)}
-    output = _count(entry, "max_output_tokens")
-    window = _count(entry, "max_input_tokens") or (None if output else _count(entry, "max_tokens"))
+    # Some values of the file are zero or text.
+    output, limit = first_count(entry, "max_output_tokens"), first_count(entry, "max_tokens")
+    window = first_count(entry, "max_input_tokens") or (0 if output else limit)
     return ModelInfo(
         name=name,
         context_window=window or DEFAULT_WINDOW,
-        max_output_tokens=output or _count(entry, "max_tokens"),
+        max_output_tokens=output or limit or None,
         tools=entry.get("supports_function_calling") is not False,
         images=entry.get("supports_vision") is True,
         thinking=entry.get("supports_reasoning") is True,
@@ -193,12 +186,6 @@ def _prices(entry: CatalogEntry, suffix: str = "") -> dict[str, float | None]:
         field: round(value * _PER_MILLION, 6) if isinstance(value, int | float) else None
         for field, value in values.items()
     }
-
-
-def _count(entry: CatalogEntry, key: str) -> int | None:
-    """A positive integer, or None: some values of the file are zero or text."""
-    value = entry.get(key)
-    return int(value) if isinstance(value, int | float) and value > 0 else None
 
 
 def _overridden(info: ModelInfo, override: "ModelSettings") -> ModelInfo:
@@ -239,10 +226,7 @@ def _entries() -> dict[str, msgspec.Raw]:
 def _entry(name: str) -> CatalogEntry | None:
     """The catalog's entry for `name`, under any of its names in the file."""
     entries = _entries()
-    for key in _keys(name):
-        if key in entries:
-            return _decode(entries[key])
-    return None
+    return next((_decode(entries[key]) for key in _keys(name) if key in entries), None)
 
 
 def _keys(name: str) -> Iterator[str]:
@@ -265,15 +249,14 @@ def _decode(raw: msgspec.Raw) -> CatalogEntry:
     return cast(CatalogEntry, value) if isinstance(value, dict) else {}
 
 
-def _chat_names() -> set[str]:
-    decoded = ((key, _decode(raw)) for key, raw in _entries().items() if not key.startswith("ft:"))
-    return {_full_name(key, entry) for key, entry in decoded if entry.get("mode") in _CHAT_MODES}
-
-
-def _full_name(key: str, entry: CatalogEntry) -> str:
-    """`key` prefixed with its provider, as given to `--model`."""
-    provider = _provider(entry)
-    return key if key.startswith(f"{provider}/") else f"{provider}/{key}"
+def chat_names() -> set[str]:
+    """All chat models of the catalog, each prefixed with its provider, as given to `--model`."""
+    found: set[str] = set()
+    for key, raw in _entries().items():
+        entry = _decode(raw)
+        if entry.get("mode") in _CHAT_MODES and not key.startswith("ft:"):
+            found.add(f"{_provider(entry)}/{key.removeprefix(f'{_provider(entry)}/')}")
+    return found
 
 
 def _provider(entry: CatalogEntry) -> str:

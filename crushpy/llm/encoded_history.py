@@ -60,7 +60,11 @@ class EncodedHistories:
                 part = msgspec.structs.replace(request, messages=added, status="")
                 entries = _encode_entries(write(part))
                 cache.state.extend(b"," + entries if cache.state and entries else entries)
-                self._store((request.model, messages[0].id), cache)
+                key = request.model, messages[0].id
+                self._caches[key] = cache
+                self._caches.move_to_end(key)
+                if len(self._caches) > MAX_HISTORIES:
+                    self._caches.popitem(last=False)
             part = msgspec.structs.replace(request, messages=messages[len(cache) :])
             end = _encode_entries((write_end or write)(part))
             entries = b",".join(part for part in (_encode_entries(first), cache.state, end) if part)
@@ -68,12 +72,6 @@ class EncodedHistories:
 
     def _find_cache(self, request: Request) -> _Cache | None:
         return self._caches.get((request.model, request.messages[0].id)) if request.messages else None
-
-    def _store(self, key: tuple[str, str], cache: _Cache) -> None:
-        self._caches[key] = cache
-        self._caches.move_to_end(key)
-        if len(self._caches) > MAX_HISTORIES:
-            self._caches.popitem(last=False)
 
 
 def _encode_entries(entries: Sequence[Json]) -> bytes:

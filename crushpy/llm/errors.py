@@ -1,6 +1,7 @@
 """The errors of a model call, the same for every provider, and when to retry."""
 
 import os
+from contextlib import suppress
 
 from crushpy.core.errors import CrushpyError
 
@@ -124,12 +125,7 @@ def retry_delay(error: ModelError, attempt: int, random: float) -> float | None:
         return None
     if error.retry_after is not None:
         return error.retry_after if error.retry_after <= MAX_RETRY_AFTER_S else None
-    longest = min(MAX_RETRY_DELAY_S, _retry_base() * 2 ** (attempt - 1))
-    return longest * (0.5 + random / 2)
-
-
-def _retry_base() -> float:
-    try:
-        return max(0.0, float(os.environ["CRUSHPY_RETRY_BASE"]))
-    except (KeyError, ValueError):
-        return RETRY_BASE_S
+    base = RETRY_BASE_S
+    with suppress(KeyError, ValueError):
+        base = max(0.0, float(os.environ["CRUSHPY_RETRY_BASE"]))
+    return min(MAX_RETRY_DELAY_S, base * 2 ** (attempt - 1)) * (0.5 + random / 2)

@@ -20,10 +20,6 @@ class ImageRules(Data, frozen=True):
         return self.count(image.width, image.height) if image.width and image.height else FLAT
 
 
-def _claude(width: int, height: int) -> int:
-    return _up(width * height, 750)
-
-
 def _openai(width: int, height: int) -> int:
     width, height = OPENAI.limits.fit(width, height)
     return 85 + 170 * _up(width, 512) * _up(height, 512)
@@ -38,7 +34,7 @@ def _up(number: int, step: int) -> int:
     return -(-number // step)
 
 
-ANTHROPIC = ImageRules(ImageLimits(longest=1_568), _claude)
+ANTHROPIC = ImageRules(ImageLimits(longest=1_568), lambda width, height: _up(width * height, 750))
 OPENAI = ImageRules(ImageLimits(longest=2_048, shortest=768), _openai)
 GEMINI = ImageRules(ImageLimits(longest=3_072), _gemini)
 

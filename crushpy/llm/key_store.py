@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
+
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.messages import Data
 from crushpy.core.paths import Paths
@@ -24,7 +26,7 @@ MAX_KEY_CHARS = 4_096
 
 
 class KeyOrigin(Data, frozen=True):
-    """The location of a provider's key."""
+    """The location of a provider's key; if it was read also the key."""
 
     variable: str = ""
     """The environment variable for it, set or not; empty if unknown."""
@@ -34,20 +36,14 @@ class KeyOrigin(Data, frozen=True):
     """The environment has no key, and one was stored in the keyring or in a file."""
     in_file: bool = False
     """It was stored in a file."""
+    key: str | None = None
+    problem: str = ""
+    """Why the stored key could not be read."""
 
     @property
     def store(self) -> str:
         """Where a stored key is, for people."""
         return f"the file {Paths().key_file}" if self.in_file else "the keyring"
-
-
-class FoundKey(Data, frozen=True):
-    """A key and its location."""
-
-    place: KeyOrigin = KeyOrigin()
-    key: str | None = None
-    problem: str = ""
-    """Why the stored key could not be read."""
 
 
 def find_key(
@@ -56,28 +52,25 @@ def find_key(
     environ: Mapping[str, str] = os.environ,
     *,
     open_keyring: bool = True,
-) -> FoundKey:
+) -> KeyOrigin:
     """The key of `provider`. Waits for the keyring, at most some seconds, only if the key is there."""
     place = locate_key(provider, settings, environ)
-    if place.held:
-        if not place.variable.upper().endswith("_API_KEY"):  # such variables are always redacted
-            from crushpy.security.redact import add_secret
-
-            add_secret(environ[place.variable])
-        return FoundKey(place, environ[place.variable])
-    if not (place.stored and open_keyring):
-        return FoundKey(place)
+    if place.held and place.variable.upper().endswith("_API_KEY"):  # such variables are always redacted
+        return msgspec.structs.replace(place, key=environ[place.variable])
+    if not (place.held or (place.stored and open_keyring)):
+        return place
     from crushpy.llm.system_keyring import KeyringUnusable, read_secret
     from crushpy.security.redact import add_secret
 
     try:
-        key = _keys_in_file()[provider] if place.in_file else read_secret(provider)
+        kept = environ[place.variable] if place.held else _keys_in_file().get(provider)
+        key = kept or read_secret(provider)
     except KeyringUnusable as error:
-        return FoundKey(place, problem=error.message)
+        return msgspec.structs.replace(place, problem=error.message)
     if not key:
-        return FoundKey(place, problem="The keyring no longer contains the stored key.")
+        return msgspec.structs.replace(place, problem="The keyring no longer contains the stored key.")
     add_secret(key)
-    return FoundKey(place, key)
+    return msgspec.structs.replace(place, key=key)
 
 
 def locate_key(provider: str, settings: Settings, environ: Mapping[str, str] = os.environ) -> KeyOrigin:
@@ -97,17 +90,17 @@ def locate_key(provider: str, settings: Settings, environ: Mapping[str, str] = o
 # --- storing -------------------------------------------------------------------------------------------
 
 
-def stored_names(paths: Paths | None = None) -> frozenset[str]:
+def stored_names() -> frozenset[str]:
     """The providers whose key was stored."""
-    return _names_in_keyring(paths) | _keys_in_file(paths).keys()
+    return _names_in_keyring() | _keys_in_file().keys()
 
 
-def _names_in_keyring(paths: Paths | None = None) -> frozenset[str]:
-    return frozenset(read_stored((paths or Paths()).stored_keys, list[str]) or ())
+def _names_in_keyring() -> frozenset[str]:
+    return frozenset(read_stored(Paths().stored_keys, list[str]) or ())
 
 
-def _keys_in_file(paths: Paths | None = None) -> dict[str, str]:
-    return read_stored((paths or Paths()).key_file, dict[str, str]) or {}
+def _keys_in_file() -> dict[str, str]:
+    return read_stored(Paths().key_file, dict[str, str]) or {}
 
 
 def store_key(provider: str, key: str, settings: Settings, *, in_file: bool = False) -> None:
@@ -177,7 +170,8 @@ def require_provider(name: str, settings: Settings) -> str:
     if wanted in vendors.KEYLESS:
         raise UsageError(f"There is no key to store for {wanted}.", vendors.KEYLESS[wanted])
     usual = [*vendors.BY_NAME, "azure"]
-    known = {*usual, *settings.providers, *catalog.provider_names()} - {*vendors.KEYLESS}
+    known = {*usual, *settings.providers, *(name.partition("/")[0] for name in catalog.chat_names())}
+    known -= {*vendors.KEYLESS}
     if wanted in known:
         return wanted
     import difflib
@@ -224,14 +218,11 @@ def _add_hint(provider: str, settings: Settings, before: str = "", after: str = 
 
 
 def _forget_in_file(provider: str) -> bool:
-    there = provider in _keys_in_file()
-    if there:
-        _update(
-            Paths().key_file,
-            dict[str, str],
-            lambda keys: {name: key for name, key in keys.items() if name != provider},
-        )
-    return there
+    keys = _keys_in_file()
+    if provider not in keys:
+        return False
+    _update(Paths().key_file, dict[str, str], lambda keys: {n: k for n, k in keys.items() if n != provider})
+    return True
 
 
 def _update(file: Path, kind: type[T], change: Callable[[T], T]) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -15,7 +15,7 @@ from crushpy.core.paths import Paths
 from crushpy.llm import catalog, vendors
 from crushpy.llm.key_store import locate_key, stored_names
 from crushpy.llm.learnt import LearntModels, with_learnt_window
-from crushpy.llm.model_servers import ListFailed, ListSource, ServedModel, ask_server
+from crushpy.llm.model_servers import ListFailed, ListSource, ServedModel, ask_server, on_loopback
 from crushpy.llm.protocol import ModelInfo
 from crushpy.llm.provider_factory import (
     UNNAMED,
@@ -86,7 +86,11 @@ def list_models(settings: Settings, lists: Sequence[ServerList] = ()) -> list[Li
     for name, (server, model) in served_models(lists).items():
         info = merge_model_info(name, model, settings)
         base = custom_base(server.provider, settings)
-        rows[name] = ListedModel(info, True, _explain_access(server), base, True)
+        official = server.provider == "openai" and is_official(server.api_base)
+        how = "its key is in the keyring" if server.key_origin == "keyring" else f"{server.key_origin} is set"
+        if server.api_base and not official:
+            how = f"at {redact(server.api_base)}"
+        rows[name] = ListedModel(info, True, how, base, True)
     return [rows[name] for name in sorted(rows, key=lambda name: (name != catalog.DEMO, name))]
 
 
@@ -166,12 +170,6 @@ def merge_model_info(name: str, model: ServedModel, settings: Settings) -> Model
     return msgspec.structs.replace(info, **changes)
 
 
-def _explain_access(server: ServerList) -> str:
-    if server.api_base and not (server.provider == "openai" and is_official(server.api_base)):
-        return f"at {redact(server.api_base)}"
-    return "its key is in the keyring" if server.key_origin == "keyring" else f"{server.key_origin} is set"
-
-
 def _list_model(info: ModelInfo, settings: Settings, *, named: bool, asked: bool) -> ListedModel:
     """Whether a model can be used, and why. `asked`: its server was asked and did not list it."""
     provider = catalog.provider_of(info.name)
@@ -220,7 +218,11 @@ async def ask_servers(settings: Settings, *, refresh: bool = False) -> list[Serv
         return await _update_list(before, endpoint, settings)
 
     lists = await asyncio.gather(*(ask(endpoint) for endpoint in _endpoints(settings)))
-    _write_cache((known | {one.cache_key: one for one in lists}).values())
+    known |= {one.cache_key: one for one in lists}
+    answered = [msgspec.structs.replace(one, failure="") for one in known.values() if one.asked_at]
+    if answered and answered != _read_cache():
+        with suppress(OSError):  # the servers are asked again next time
+            write_private(Paths().model_lists, msgspec.json.encode(answered))
     return list(lists)
 
 
@@ -231,10 +233,9 @@ async def _update_list(before: ServerList, endpoint: Endpoint, settings: Setting
         return msgspec.structs.replace(before, failure=endpoint.key_problem.rstrip("."))
     if endpoint.own_key_variable and not endpoint.key:
         return msgspec.structs.replace(before, failure=f"{endpoint.key_variable} is not set")
-    protocol, base = _list_address(endpoint)
+    own = bool(custom_base(endpoint.vendor, settings))
     try:
-        own = bool(custom_base(endpoint.vendor, settings))
-        models = await ask_server(ListSource(protocol, base, endpoint.key, endpoint.bearer, own))
+        models = await ask_server(ListSource(*_list_address(endpoint), endpoint.key, endpoint.bearer, own))
     except ListFailed as error:
         message = error.message.replace(endpoint.key, "[key]") if endpoint.key else error.message
         return msgspec.structs.replace(before, failure=one_line(redact(message)))
@@ -273,14 +274,6 @@ def _read_cache() -> list[ServerList]:
     return read_stored(Paths().model_lists, list[ServerList]) or []
 
 
-def _write_cache(lists: Iterable[ServerList]) -> None:
-    answered = [msgspec.structs.replace(one, failure="") for one in lists if one.asked_at]
-    if not answered or answered == _read_cache():
-        return
-    with suppress(OSError):  # the servers are asked again next time
-        write_private(Paths().model_lists, msgspec.json.encode(answered))
-
-
 def served_models(lists: Sequence[ServerList]) -> dict[str, tuple[ServerList, ServedModel]]:
     """Every served model, by its full name."""
     return {f"{one.provider}/{model.id}": (one, model) for one in lists for model in one.models}
@@ -304,7 +297,7 @@ async def find_local_servers(
     `bases` are additional addresses by name. Without `ask_bases` they are skipped, also at a default port.
     """
     defaults = {name: f"http://127.0.0.1:{port}/v1" for name, port in local_ports(environ).items()}
-    given = {name: base.rstrip("/") for name, base in (bases or {}).items() if _on_loopback(base)}
+    given = {name: base.rstrip("/") for name, base in (bases or {}).items() if on_loopback(base)}
     # By address, so that none is asked twice; the user's name for an address comes last and wins.
     named = [*(defaults | given).items(), *given.items()]
     names = {base.replace("//localhost:", "//127.0.0.1:"): name for name, base in named}
@@ -334,21 +327,10 @@ def local_ports(environ: Mapping[str, str] = os.environ) -> dict[str, int]:
 async def _ask_local(name: str, base: str) -> ServerList | None:
     protocol = "ollama" if name.startswith("ollama") else "openai"
     try:
-        return ServerList(
-            name, base, models=await ask_server(ListSource(protocol, base, own=True), LOCAL_TIMEOUT_S)
-        )
+        models = await ask_server(ListSource(protocol, base, own=True), LOCAL_TIMEOUT_S)
     except ListFailed:
         return None  # no server, or another program: 8000 and 8080 are popular ports
-
-
-def _on_loopback(base: str) -> bool:
-    from crushpy.http.common import HttpError, parse_url
-    from crushpy.http.proxies import is_loopback
-
-    try:
-        return is_loopback(parse_url(base).host)
-    except HttpError:
-        return False
+    return ServerList(name, base, models=models)
 
 
 # --- windows and prices ----------------------------------------------------------------------------------

@@ -17,15 +17,16 @@ from crushpy.llm.model_servers import (
     ListSource,
     ServedModel,
     ask_server,
+    on_loopback,
     same_model,
     server_root,
     show_ollama,
 )
 from crushpy.llm.protocol import Provider
 from crushpy.llm.provider_factory import (
-    PROTOCOLS,
     UNNAMED,
     Endpoint,
+    create_client,
     default_model,
     endpoint_protocol,
     find_endpoint,
@@ -61,7 +62,7 @@ async def open_provider(model: str, settings: "Settings") -> tuple[Provider, Ser
         protocol, served = await _ask_own_server(endpoint)
     if protocol == "ollama" and served is not None:
         endpoint = msgspec.structs.replace(endpoint, window=served.context_window)
-    return PROTOCOLS[protocol](endpoint), served
+    return create_client(protocol, endpoint), served
 
 
 async def choose_default(settings: "Settings") -> str:
@@ -91,16 +92,9 @@ async def choose_default(settings: "Settings") -> str:
 
 
 def _is_worth_asking(endpoint: Endpoint) -> bool:
-    from crushpy.http.common import HttpError, parse_url
-    from crushpy.http.proxies import is_loopback
-
     if not endpoint.api_base or is_official(endpoint.api_base) or endpoint.vendor == "azure":
         return False
-    try:
-        local = is_loopback(parse_url(endpoint.api_base).host)
-    except HttpError:
-        return False  # reported by the request
-    return local or catalog.lookup(endpoint.model).source == "default"
+    return on_loopback(endpoint.api_base) or catalog.lookup(endpoint.model).source == "default"
 
 
 async def _require_ollama(endpoint: Endpoint, window: int | None) -> ServedModel:

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import quote
 
@@ -10,7 +10,7 @@ import msgspec
 
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Data, Json
-from crushpy.util.read_json import as_object, as_objects
+from crushpy.util.read_json import as_object, as_objects, as_text, first_count
 
 if TYPE_CHECKING:
     from crushpy.http.client import Client
@@ -43,6 +43,7 @@ _WINDOWS = (
     "max_input_tokens",
 )
 _OUTPUTS = ("max_output_tokens", "max_completion_tokens", "max_output_length", "max_tokens")
+_CHAT_TYPES = ("model", "chat", "language", "code", "llm", "vlm")
 _NOT_CHAT = re.compile(
     r"embed|whisper|(^|[-_/])tts|dall-e|moderation|rerank|transcri|realtime|(^|[-_/])(image|sora|veo|imagen|lyria)"
     r"|-image(-|$)|davinci|babbage|guard|(^|[-_/])(audio|speech|ocr|aqa)|-audio(-|$)|-ocr(-|$)",
@@ -53,6 +54,17 @@ _NOT_CHAT = re.compile(
 def server_root(api_base: str) -> str:
     """The address of a local server without /v1 or /api."""
     return api_base.rstrip("/").removesuffix("/v1").removesuffix("/api")
+
+
+def on_loopback(api_base: str) -> bool:
+    """Whether this is an address of this machine; False also if it is invalid."""
+    from crushpy.http.common import HttpError, parse_url
+    from crushpy.http.proxies import is_loopback
+
+    try:
+        return is_loopback(parse_url(api_base).host)
+    except HttpError:
+        return False
 
 
 class ServedModel(Data, frozen=True):
@@ -312,28 +324,24 @@ async def _get(client: "Client", url: str, headers: Mapping[str, str], query: by
     headers = {"accept": "application/json", "content-type": "application/json", **headers}
     with await client.request("POST" if query else "GET", url, headers, query) as response:
         body = await response.read(_MAX_RESPONSE_BYTES)
-    if response.status != 200:
-        raise ListFailed(_explain_refusal(response.status, body), status=response.status)
+    if (status := response.status) != 200:
+        from crushpy.llm.error_reader import read_body
+
+        text = read_body(body).text[:200]
+        message = "it refuses the key" if status in (401, 403) else "it has no list of models"
+        if status >= 500 or status == 429:
+            message = "it cannot answer now"
+        raise ListFailed(f"{message} ({status}{f': {text}' if text else ''})", status=status)
     try:
         return msgspec.json.decode(body)
     except msgspec.DecodeError:
         raise ListFailed("its list of models cannot be read") from None
 
 
-def _explain_refusal(status: int, body: bytes) -> str:
-    from crushpy.llm.error_reader import read_body
-
-    text = read_body(body).text[:200]
-    message = "it refuses the key" if status in (401, 403) else "it has no list of models"
-    if status >= 500 or status == 429:
-        message = "it cannot answer now"
-    return f"{message} ({status}{f': {text}' if text else ''})"
-
-
 # --- parsing -------------------------------------------------------------------------------------------
 
 
-def _entries(answer: Any, *names: str) -> Iterator[Json]:
+def _entries(answer: Any, *names: str) -> list[Json]:
     """The entries of a list; some servers send the list itself."""
     listed: Any = answer
     if isinstance(answer, dict):
@@ -341,12 +349,10 @@ def _entries(answer: Any, *names: str) -> Iterator[Json]:
         listed = next((holder[name] for name in names if isinstance(holder.get(name), list)), None)
         if listed is None and not holder and names[0] == "models":
             listed = []  # Gemini omits an empty list
-    if not isinstance(listed, list):
+    entries = as_objects(listed)
+    if not isinstance(listed, list) or len(entries) < len(cast("list[Any]", listed)):
         raise ListFailed("its list of models cannot be read")
-    for entry in cast("list[Any]", listed):
-        if not isinstance(entry, dict):
-            raise ListFailed("its list of models cannot be read")
-        yield cast(Json, entry)
+    return entries
 
 
 def _parse_model(entry: Json) -> ServedModel | None:
@@ -354,9 +360,7 @@ def _parse_model(entry: Json) -> ServedModel | None:
     shape, capable = as_object(entry.get("architecture")), as_object(entry.get("capabilities"))
     if "text" not in shape.get("output_modalities", ["text"]) or capable.get("completion_chat") is False:
         return None
-    if entry.get("type", "model") not in ("model", "chat", "language", "code", "llm", "vlm"):
-        return None
-    if entry.get("supports_chat") is False:
+    if entry.get("type", "model") not in _CHAT_TYPES or entry.get("supports_chat") is False:
         return None
     takes = entry.get("supported_parameters")
     top, meta = as_object(entry.get("top_provider")), as_object(entry.get("meta"))
@@ -387,12 +391,8 @@ def _dollars(value: object, tokens: int) -> float | None:
 
 
 def _count(entry: Json, *names: str) -> int | None:
-    for name in names:
-        value = entry.get(name)
-        if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1_000_000_000:
-            return value
-    return None
+    return first_count(entry, *names) or None
 
 
 def _text(entry: Json, *names: str) -> str:
-    return next((str(entry[name]) for name in names if isinstance(entry.get(name), str)), "")
+    return next(filter(None, (as_text(entry.get(name)) for name in names)), "")

@@ -1,11 +1,11 @@
 """Creates the provider for a model, with its key and address; and chooses the default model.
 
 No server is contacted and litellm is not imported: a missing key or a wrong name is reported before any
-request. A new protocol is a package beside this file and one row of `PROTOCOLS`.
+request. A new protocol is a package beside this file and one branch of `create_client`.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -69,47 +69,18 @@ class Endpoint(Data, frozen=True):
 # --- the protocols -------------------------------------------------------------------------------------
 
 
-def _create_chat(endpoint: Endpoint) -> Provider:
-    from crushpy.llm.openai.provider import ChatProvider
-
-    return ChatProvider(_base(endpoint, endpoint.api_version), endpoint.key, **_client_options(endpoint))
+PROTOCOLS = ("chat", "responses", "anthropic", "gemini", "ollama", "litellm", "demo")
 
 
-def _create_responses(endpoint: Endpoint) -> Provider:
-    from crushpy.llm.openai.provider import ResponsesProvider
+def create_client(protocol: str, endpoint: Endpoint) -> Provider:
+    """A provider that speaks one of `PROTOCOLS`. Only the module that it needs is imported."""
+    if protocol == "demo":
+        from crushpy.llm.demo import DemoProvider
 
-    return ResponsesProvider(_base(endpoint), endpoint.key, **_client_options(endpoint))
-
-
-def _create_anthropic(endpoint: Endpoint) -> Provider:
-    from crushpy.llm.anthropic.provider import AnthropicProvider
-
-    return AnthropicProvider(endpoint.api_base, endpoint.key, **_client_options(endpoint))
-
-
-def _create_gemini(endpoint: Endpoint) -> Provider:
-    from crushpy.llm.gemini.provider import GeminiProvider
-
-    return GeminiProvider(endpoint.api_base, endpoint.key, **_client_options(endpoint))
-
-
-def _create_ollama(endpoint: Endpoint) -> Provider:
-    from crushpy.llm.ollama.provider import OllamaProvider
-
-    options = _client_options(endpoint)
-    return OllamaProvider(endpoint.api_base, endpoint.key, num_ctx=endpoint.window, **options)
-
-
-def _base(endpoint: Endpoint, api_version: str = "") -> str:
-    """The address for OpenAI's protocols; empty for OpenAI's own."""
-    if endpoint.vendor != "azure":
-        return endpoint.api_base
-    from crushpy.llm.openai.provider import azure_base
-
-    return azure_base(endpoint.api_base, endpoint.model.partition("/")[2], api_version)
-
-
-def _client_options(endpoint: Endpoint) -> "HttpProviderOptions":
+        return DemoProvider(endpoint.window)
+    if protocol == "litellm":
+        return _create_litellm(endpoint)
+    base, key = endpoint.api_base, endpoint.key
     options: HttpProviderOptions = {"strip": f"{endpoint.vendor}/"}
     if endpoint.key_origin:
         options["key_variable"] = endpoint.key_origin
@@ -117,7 +88,25 @@ def _client_options(endpoint: Endpoint) -> "HttpProviderOptions":
         options["key_header"] = ""
     elif endpoint.vendor == "azure":
         options["key_header"] = "api-key"
-    return options
+    if protocol == "anthropic":
+        from crushpy.llm.anthropic.provider import AnthropicProvider
+
+        return AnthropicProvider(base, key, **options)
+    if protocol == "gemini":
+        from crushpy.llm.gemini.provider import GeminiProvider
+
+        return GeminiProvider(base, key, **options)
+    if protocol == "ollama":
+        from crushpy.llm.ollama.provider import OllamaProvider
+
+        return OllamaProvider(base, key, num_ctx=endpoint.window, **options)
+    from crushpy.llm.openai.provider import ChatProvider, ResponsesProvider, azure_base
+
+    create = ChatProvider if protocol == "chat" else ResponsesProvider
+    if endpoint.vendor == "azure":
+        version = endpoint.api_version if protocol == "chat" else ""
+        base = azure_base(base, endpoint.model.partition("/")[2], version)
+    return create(base, key, **options)
 
 
 def _create_litellm(endpoint: Endpoint) -> Provider:
@@ -132,35 +121,17 @@ def _create_litellm(endpoint: Endpoint) -> Provider:
     return LiteLLMProvider(access, as_openai=as_openai)
 
 
-def _create_demo(endpoint: Endpoint) -> Provider:
-    from crushpy.llm.demo import DemoProvider
-
-    return DemoProvider(endpoint.window)
-
-
-PROTOCOLS: dict[str, Callable[[Endpoint], Provider]] = {
-    "chat": _create_chat,
-    "responses": _create_responses,
-    "anthropic": _create_anthropic,
-    "gemini": _create_gemini,
-    "ollama": _create_ollama,
-    "litellm": _create_litellm,
-    "demo": _create_demo,
-}
-"""Each protocol, and the function that creates a provider for it."""
-
-
 # --- endpoints -----------------------------------------------------------------------------------------
 
 
 def create_provider(model: str, settings: Settings, environ: Mapping[str, str] = os.environ) -> Provider:
     """The provider for `model`. Raises AuthenticationFailed or BadRequest if there is none."""
     endpoint = find_endpoint(model, settings, environ)
-    return PROTOCOLS[endpoint_protocol(endpoint, settings)](endpoint)
+    return create_client(endpoint_protocol(endpoint, settings), endpoint)
 
 
 def endpoint_protocol(endpoint: Endpoint, settings: Settings) -> str:
-    """The key in `PROTOCOLS`: from the settings, else the simplest protocol that works."""
+    """One of `PROTOCOLS`: from the settings, else the simplest protocol that works."""
     if endpoint.vendor == "demo":
         return "demo"
     if settings.provider == "litellm":
@@ -180,7 +151,7 @@ def endpoint_protocol(endpoint: Endpoint, settings: Settings) -> str:
 
 
 def protocol_for(model: str, settings: Settings) -> str:
-    """The key in `PROTOCOLS` for `model`, even if there is no key for it."""
+    """One of `PROTOCOLS` for `model`, even if there is no key for it."""
     return endpoint_protocol(locate_endpoint(model, settings, open_keyring=False), settings)
 
 
@@ -251,11 +222,11 @@ def locate_endpoint(
         vendor,
         chosen.api_base or vendors.base_of(vendor, environ),
         found.key,
-        found.place.variable,
+        found.variable,
         bool(chosen.api_key_env),
         chosen.protocol,
         environ.get("AZURE_API_VERSION", "") if vendor == "azure" else "",
-        key_stored=found.place.stored,
+        key_stored=found.stored,
         key_problem=found.problem,
     )
 

@@ -31,14 +31,15 @@ class StatusFallback:
         """Whether this refusal was about the status, so that the request is worth sending again."""
         from crushpy.llm.error_reader import refuses_late_system
 
-        if not _is_trailing(request) or request.model in self._refusing_models:
-            return False
-        if not isinstance(failure, BadRequest | Unavailable):
-            return False
-        if not refuses_late_system(failure.status or 0, body):
-            return False
-        self._refusing_models.add(request.model)
-        return True
+        refused = (
+            _is_trailing(request)
+            and request.model not in self._refusing_models
+            and isinstance(failure, BadRequest | Unavailable)
+            and refuses_late_system(failure.status or 0, body)
+        )
+        if refused:
+            self._refusing_models.add(request.model)
+        return refused
 
     def mark_moved(self, request: Request, done: Done) -> Done:
         """`done`, with `status_moved` set if the status was moved."""

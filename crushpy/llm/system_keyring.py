@@ -73,20 +73,18 @@ def _backend() -> Backend:
     found: Any = importlib.import_module("keyring").get_keyring()
     # A chain would fall back to a plain file if its first link cannot store: only secure links are used.
     links = list(found.backends) if _comes_from(found, "keyring.backends.chainer") else [found]
-    secure = [link for link in links if not _is_insecure(link)]
-    if secure:
-        return cast(Backend, secure[0])
-    if all(_comes_from(link, "keyring.backends.fail", "keyring.backends.null") for link in links):
+    usable = [
+        link for link in links if not _comes_from(link, "keyring.backends.fail", "keyring.backends.null")
+    ]
+    for link in usable:
+        plain = any("plaintext" in kind.__name__.lower() for kind in type(link).__mro__)
+        if not plain and not _comes_from(link, "keyrings.alt"):
+            return cast(Backend, link)
+    if not usable:
         raise KeyringUnusable("There is no usable keyring on this system.")
     raise KeyringUnusable(
         f"The only keyring on this system ({_title(links[0])}) writes keys to plain files: none was stored."
     )
-
-
-def _is_insecure(backend: object) -> bool:
-    if _comes_from(backend, "keyring.backends.fail", "keyring.backends.null", "keyrings.alt"):
-        return True
-    return any("plaintext" in kind.__name__.lower() for kind in type(backend).__mro__)
 
 
 def _comes_from(backend: object, *modules: str) -> bool:

@@ -8,6 +8,7 @@ import os
 import re
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 import msgspec
 
@@ -56,12 +57,12 @@ class Counter:
 
     def start(self) -> None:
         """Start loading the vocabulary in a thread, once. Returns immediately."""
-        self._vocabulary.start()
+        self._vocabulary.begin()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until loading ends; True if counts are exact from now on."""
-        self._vocabulary.start()
-        self._vocabulary.over.wait(timeout)
+        self._vocabulary.begin()
+        self._vocabulary.join(timeout)
         return self.exact
 
     @property
@@ -78,10 +79,8 @@ class Counter:
     def count_message(self, message: Message, count_image: CountImage = flat_tokens) -> tuple[int, bool]:
         """The size of a message as it is sent; `count_image` counts its images."""
         exact = self.exact
-        tokens = MESSAGE_TOKENS + sum(map(count_image, message.images))
-        for part in message.parts:
-            tokens += self.count(sent_text(part))[0]
-        return tokens, exact
+        texts = sum(self.count(sent_text(part))[0] for part in message.parts)
+        return MESSAGE_TOKENS + sum(map(count_image, message.images)) + texts, exact
 
 
 def sent_text(part: Part) -> str:
@@ -100,35 +99,26 @@ def sent_text(part: Part) -> str:
 # --- vocabularies, one of each in a process --------------------------------------------------------------
 
 
-class _Vocabulary:
+class _Vocabulary(threading.Thread):
     """A vocabulary that is loaded once, in a thread, when first asked for."""
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        super().__init__(name=name, daemon=True)
         self.encode: Encode | None = None
         """None until it is loaded, or if that fails."""
-        self.over = threading.Event()
-        """Set when loading has ended, successfully or not."""
-        self._lock = threading.Lock()
-        self._started = False
 
-    def start(self) -> None:
-        with self._lock:
-            if self._started:
-                return
-            self._started = True
-        threading.Thread(target=self._load, name=f"load {self.name}", daemon=True).start()
+    def begin(self) -> None:
+        with _starting:
+            if self.ident is None:
+                self.start()
 
-    def _load(self) -> None:
-        try:
+    def run(self) -> None:
+        with suppress(Exception):  # a missing or broken vocabulary costs precision, never the conversation
             self.encode = _load(self.name)
-        except Exception:  # a missing or broken vocabulary costs precision, never the conversation
-            self.encode = None
-        finally:
-            self.over.set()
 
 
 _vocabularies = {name: _Vocabulary(name) for name in (O200K, CL100K)}
+_starting = threading.Lock()
 
 
 def _load(name: str) -> Encode:

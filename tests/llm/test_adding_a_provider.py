@@ -1,4 +1,4 @@
-"""What a new provider must not forget: a row in the factory's table, and a word in the docs."""
+"""What a new provider must not forget: a branch in the factory, and a word in the docs."""
 
 import ast
 from pathlib import Path
@@ -7,12 +7,13 @@ import pytest
 
 import crushpy.llm
 from crushpy.llm import catalog, vendors
-from crushpy.llm.provider_factory import PROTOCOLS, Endpoint, endpoint_protocol
+from crushpy.llm.provider_factory import PROTOCOLS, Endpoint, create_client, endpoint_protocol
 from crushpy.settings.schema import Settings
 
 ROOM = Path(crushpy.llm.__file__).parent
 DOCS = Path(__file__).parents[2] / "docs" / "models.md"
 FACTORY = ROOM / "provider_factory.py"
+ENDPOINT = Endpoint("openai/test-model", "openai", "http://127.0.0.1:1/v1", "a key")
 
 
 def providers() -> list[str]:
@@ -34,14 +35,14 @@ def providers() -> list[str]:
 
 
 @pytest.mark.parametrize("provider", providers())
-def test_every_provider_has_a_row_in_the_factory(provider: str) -> None:
+def test_every_provider_is_made_by_the_factory(provider: str) -> None:
     made = {
         f"{type(built).__module__}.{type(built).__name__}"
-        for make in PROTOCOLS.values()
-        for built in [make(Endpoint("openai/test-model", "openai", "http://127.0.0.1:1/v1", "a key"))]
+        for protocol in PROTOCOLS
+        for built in [create_client(protocol, ENDPOINT)]
     }
     assert provider in made, (
-        f"{provider} answers requests, but no row of PROTOCOLS in {FACTORY.name} makes it: add one."
+        f"{provider} answers requests, but no branch of create_client in {FACTORY.name} makes it: add one."
     )
 
 
@@ -58,4 +59,4 @@ def test_every_vendor_has_a_key_a_known_model_and_a_protocol(vendor: vendors.Kno
     assert vendor.variables, f"{where} names no variable that holds its key"
     assert catalog.is_known(vendor.default_model), f"{where} names {vendor.default_model}, which nobody knows"
     endpoint = Endpoint(vendor.default_model, vendor.name, key="a key")
-    assert endpoint_protocol(endpoint, Settings()) in PROTOCOLS, f"{where} leads to no row of PROTOCOLS"
+    assert endpoint_protocol(endpoint, Settings()) in PROTOCOLS, f"{where} leads to no protocol"

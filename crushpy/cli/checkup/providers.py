@@ -15,7 +15,7 @@ def keys(context: CheckContext) -> Iterator[Finding]:
 
     usual = (*(provider.name for provider in PROVIDERS), "azure")
     missing: list[str] = []
-    for name in dict.fromkeys((*context.settings.providers, *usual, *sorted(stored_names(context.paths)))):
+    for name in dict.fromkeys((*context.settings.providers, *usual, *sorted(stored_names()))):
         location = locate_key(name, context.settings)
         if location.held:
             value = os.environ[location.variable]
@@ -39,7 +39,7 @@ def _check_stored(context: CheckContext, name: str) -> Finding:
     from crushpy.llm.key_store import find_key
 
     found = find_key(name, context.settings)
-    if found.place.in_file:
+    if found.in_file:
         file = context.paths.key_file
         if file.stat().st_mode & 0o077:
             return fail(f"{name}: other users can read {file}", f"chmod 600 {file}")

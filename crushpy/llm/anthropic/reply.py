@@ -1,7 +1,7 @@
 """Reads a reply in Anthropic's Messages format, event by event. Pure."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -108,7 +108,8 @@ class MessageReader(ReplyReader):
         return pieces
 
     def end(self) -> Done | None:
-        if not self._stop_reason and not (self.ended and all(_is_complete(call) for call in self._calls)):
+        complete = all(not call.text.strip() or is_json(call.text) for call in self._calls)
+        if not self._stop_reason and not (self.ended and complete):
             return None
         if self._stop_reason == "refusal":
             details = self._stop_details
@@ -139,10 +140,8 @@ class MessageReader(ReplyReader):
             block.call = len(self._calls)
             self._calls.append(block)
             return [CallPiece(block.call, as_text(start.get("id")), as_text(start.get("name")))]
-        if kind == "text":
-            return self._add_text(block, as_text(start.get("text")))
-        if kind == "compaction":
-            return self._add_text(block, as_text(start.get("content")))
+        if kind in ("text", "compaction"):
+            return self._add_text(block, as_text(start.get("text" if kind == "text" else "content")))
         if kind == "thinking":
             block.signature = as_text(start.get("signature"))
             return self._add_thinking(block, as_text(start.get("thinking")))
@@ -236,10 +235,6 @@ class MessageReader(ReplyReader):
         self._stop_details = as_object(delta.get("stop_details")) or self._stop_details
 
 
-def _is_complete(call: _Block) -> bool:
-    return not call.text.strip() or is_json(call.text)
-
-
 def _as_received(block: _Block) -> Json:
     """The complete block in the server's own form."""
     match block.kind:
@@ -248,13 +243,6 @@ def _as_received(block: _Block) -> Json:
         case "thinking":
             return {"type": "thinking", "thinking": block.text, "signature": block.signature}
         case _ if block.slices:
-            return {**block.start, "input": _arguments(block.text)}
+            return {**block.start, "input": msgspec.json.decode(block.text) if is_json(block.text) else {}}
         case _:
             return block.start
-
-
-def _arguments(text: str) -> Any:
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
-        return {}

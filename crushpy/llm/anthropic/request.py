@@ -161,10 +161,13 @@ def _messages(request: Request, unfinished: list[Json]) -> list[Json]:
     for message in [entry for entry in entries if entry["role"] == "user"][-2:]:
         _innermost(message)[-1]["cache_control"] = CACHE_CONTROL
     if request.status_placement == "keep":
-        changes = request.tool_changes
-        entries += _kept(changes or SentStatus("", request.status))
+        entries += _kept(request.tool_changes or SentStatus("", request.status))
     elif request.status:
-        _add_status(entries, request.status)
+        block: Json = {"type": "text", "text": request.status}
+        if entries and entries[-1]["role"] == "user":
+            _innermost(entries[-1]).append(block)
+        else:
+            entries.append({"role": "user", "content": [block]})
     if unfinished:
         entries.append({"role": "assistant", "content": unfinished})
     return entries
@@ -211,14 +214,6 @@ def _entries(request: Request, *, is_end: bool = False) -> list[Json]:
         else:
             entries.append({"role": role, "content": blocks})
     return [*entries, *_kept(pending)] if pending is not None and not is_end else entries
-
-
-def _add_status(entries: list[Json], status: str) -> None:
-    block: Json = {"type": "text", "text": status}
-    if entries and entries[-1]["role"] == "user":
-        _innermost(entries[-1]).append(block)
-    else:
-        entries.append({"role": "user", "content": [block]})
 
 
 def _innermost(message: Json) -> list[Json]:

@@ -40,18 +40,17 @@ def is_carried(text: str) -> bool:
     return _CARRIED.search(text) is not None
 
 
-def is_summary_request(request: Request) -> bool:
-    """Whether this asks for a summary or a title: no tools, and instructions that say so."""
-    return not request.tools and _KIND.search(_instructions(request)) is not None
-
-
 def write_summary(request: Request) -> str:
-    """The summary or the title that is asked for."""
+    """The summary or the title that is asked for; empty if neither is: there are tools, or the instructions
+    (the system prompt and the beginning of the first message) do not say so."""
+    instructions = request.system + "\n" + "".join(message.text for message in request.messages[:1])[:2_000]
+    kind = None if request.tools else _KIND.search(instructions)
+    if kind is None:
+        return ""
     previous = "\n".join(text for _, text in _PREVIOUS.findall(request.system))
     transcript = "\n".join(message.text for message in request.messages)
     source = _INSTRUCTIONS.sub("", f"{previous}\n{transcript}")
-    kind = _KIND.search(_instructions(request))
-    if kind is not None and not kind[1]:
+    if not kind[1]:
         first = next(iter(_USER.findall(source) or source.strip().splitlines()), "")
         return _shorten(first.strip(" \"'`.#*"), MAX_TITLE_CHARS)
     titles = _HEADING.findall(_PREVIOUS.sub("", request.system))
@@ -93,11 +92,6 @@ def _summarize(text: str, titles: Sequence[str] = _TITLES, max_chars: int | None
     while len(blocks) > 2 and max_chars is not None and sum(map(len, blocks)) > max_chars:
         blocks.pop()
     return "\n\n".join(blocks) or "- nothing was asked yet"
-
-
-def _instructions(request: Request) -> str:
-    """The system prompt and the beginning of the first message."""
-    return request.system + "\n" + "".join(message.text for message in request.messages[:1])[:2_000]
 
 
 def _last(found: Iterable[Any], count: int) -> list[Any]:

@@ -6,12 +6,12 @@ already hold, so it must depend on nothing but its arguments and those results.
 """
 
 import re
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import msgspec
 
-from crushpy.core.messages import Data, Message, Text, Todo, ToolCall, ToolResult, counted
+from crushpy.core.messages import Data, Text, Todo, ToolCall, ToolResult, counted
 from crushpy.llm.demo import summary
 from crushpy.llm.protocol import Request
 
@@ -102,8 +102,8 @@ class Situation(Data, frozen=True):
 
 
 def next_reply(request: Request, fullness: float) -> DemoReply:
-    if summary.is_summary_request(request):
-        return DemoReply(summary.write_summary(request))
+    if written := summary.write_summary(request):
+        return DemoReply(written)
     situation = _read_situation(request, fullness)
     outcome = _continue_work(situation)
     if not outcome.calls:
@@ -126,16 +126,15 @@ def _read_situation(request: Request, fullness: float) -> Situation:
                 carried, prompt = part.text, None
             elif isinstance(part, Text) and not part.text.startswith("<note>"):
                 prompt = _MENTION.sub("", _EARLIER_REPORTS.split(part.text)[0]).strip() or prompt
-    steps = tuple(_taken_steps(request.messages[after:]))
+    latest = request.messages[after:]
+    results = {message.result.call_id: message.result for message in latest if message.result is not None}
+    steps = tuple(
+        TakenStep(message.calls, tuple(results[call.id] for call in message.calls))
+        for message in latest
+        if message.calls and all(call.id in results for call in message.calls)
+    )
     opening = not carried and not any(message.role == "assistant" for message in request.messages[:after])
     return Situation(request, fullness, prompt, carried, steps, opening)
-
-
-def _taken_steps(messages: Sequence[Message]) -> Iterator[TakenStep]:
-    results = {message.result.call_id: message.result for message in messages if message.result is not None}
-    for message in messages:
-        if message.calls and all(call.id in results for call in message.calls):
-            yield TakenStep(message.calls, tuple(results[call.id] for call in message.calls))
 
 
 def _continue_work(situation: Situation) -> DemoReply:
@@ -202,17 +201,12 @@ def _continue_list(situation: Situation, items: Sequence[str]) -> DemoReply:
     written = [number for number, step in enumerate(steps) if step.calls[0].name == "todos"]
     if not written:
         return replay(work_through([Todo(item) for item in items], 0), [])
-    todos = _todos_in(steps[written[-1]].calls[0])
+    try:
+        todos = msgspec.convert(steps[written[-1]].calls[0].args.get("todos"), list[Todo])
+    except msgspec.ValidationError:  # another model wrote it
+        todos = []
     current = next((at for at, todo in enumerate(todos) if todo.status == "in_progress"), len(todos))
     return replay(work_through(todos, current), steps[written[-1] :])
-
-
-def _todos_in(call: ToolCall) -> list[Todo]:
-    """The list that a call of `todos` wrote; empty if it is invalid (another model wrote it)."""
-    try:
-        return msgspec.convert(call.args.get("todos"), list[Todo])
-    except msgspec.ValidationError:
-        return []
 
 
 def call_tool(text: str, name: str, **args: Any) -> DemoReply:

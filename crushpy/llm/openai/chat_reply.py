@@ -87,14 +87,8 @@ class ChunkReader(ReplyReader):
     def end(self) -> Done | None:
         if self.finish_reason == "error":
             raise Reported({"error": {"message": "it failed in the middle of its reply", "code": 500}})
-        if not self.finish_reason and not (self.ended and self.complete_calls):
-            return None
-        return self.done()
-
-    @property
-    def complete_calls(self) -> bool:
-        """Whether the arguments of every call are complete JSON; empty means no arguments."""
-        return all(not call.args.strip() or is_json(call.args) for call in self._calls)
+        complete = all(not call.args.strip() or is_json(call.args) for call in self._calls)
+        return self.done() if self.finish_reason or (self.ended and complete) else None
 
     def _thinking(self, delta: Json) -> list[Piece]:
         pieces: list[Piece] = []
@@ -134,28 +128,18 @@ class ChunkReader(ReplyReader):
 
     def _find_call(self, index: object, call_id: str, name: str) -> int:
         """Our index of the call to which a slice belongs, or that it starts."""
-        known = self._by_index.get(index) if isinstance(index, int) else len(self._calls) - 1
-        if (
-            known is not None
-            and known >= 0
-            and not self._starts_another(self._calls[known], call_id, name, index)
-        ):
-            return known
+        known = self._by_index.get(index, -1) if isinstance(index, int) else len(self._calls) - 1
+        if known >= 0:
+            # Some servers give every call the index 0, or no index at all.
+            call = self._calls[known]
+            other_id = bool(call_id and call.id) and call_id != call.id
+            complete = not isinstance(index, int) and is_json(call.args)
+            if not name or not (other_id or complete):
+                return known
         self._calls.append(_Call())
         if isinstance(index, int):
             self._by_index[index] = len(self._calls) - 1
         return len(self._calls) - 1
-
-    def _starts_another(self, call: _Call, call_id: str, name: str, index: object) -> bool:
-        """Whether a slice starts another call although its index is missing or the same.
-
-        Some servers give every call the index 0, or no index at all.
-        """
-        if not name:
-            return False
-        if call_id and call.id and call_id != call.id:
-            return True
-        return not isinstance(index, int) and is_json(call.args)
 
 
 def read_usage(usage: Json) -> Usage:
