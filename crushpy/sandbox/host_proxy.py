@@ -6,6 +6,7 @@ after the retries of a program that cannot resolve it.
 
 import asyncio
 import os
+import re
 import socket
 import sys
 from collections import deque
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     import h11
 
 
-_HOST_CHARS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-._")
+_NAME = re.compile(r"[a-z0-9_][a-z0-9_.-]*")
+_PORT = re.compile(r"[0-9]{1,5}")
 _MAX_CHARS = 253
 
 
@@ -43,61 +45,41 @@ class HostList:
 
     def __init__(self, entries: Sequence[str]) -> None:
         self.entries = tuple(entries)
-        self._parsed = [_parse_entry(entry) for entry in entries]
+        self._parsed = [_parse(entry) for entry in entries]
 
     def allows(self, wanted: HostPort) -> bool:
-        return any(
-            port in (0, wanted.port) and _matches(pattern, wanted.host) for pattern, port in self._parsed
+        is_name = read_address(wanted.host) is None
+        return self.spells(wanted) or any(
+            pattern == "*" or (pattern.startswith("*.") and is_name and wanted.host.endswith(pattern[1:]))
+            for pattern, port in self._parsed
+            if port in ("", str(wanted.port))
         )
 
     def spells(self, wanted: HostPort) -> bool:
         """True if an entry is exactly this host, not a pattern that covers it."""
-        return any(port in (0, wanted.port) and pattern == wanted.host for pattern, port in self._parsed)
+        return any(entry in ((wanted.host, ""), (wanted.host, str(wanted.port))) for entry in self._parsed)
 
 
 def read_host_port(text: str, default_port: int = 0) -> HostPort | None:
     """Parses `host:port` or `[address]:port`; None if it is neither."""
-    host, port = _split_port(text.strip().lower())
-    host = host.rstrip(".")
-    if not port:
-        number = default_port
-    elif port.isascii() and port.isdecimal() and len(port) <= 5:
-        number = int(port)
-    else:
+    host, port = _parse(text)
+    port = port or str(default_port)
+    if not _PORT.fullmatch(port) or not 0 < int(port) <= 65_535:
         return None
-    if not 0 < number <= 65_535 or not _is_host(host):
-        return None
-    return HostPort(str(read_address(host) or host), number)
+    is_address = read_address(host) is not None and "%" not in host
+    is_name = len(host) <= _MAX_CHARS and _NAME.fullmatch(host)
+    return HostPort(host, int(port)) if is_address or is_name else None
 
 
-def _is_host(host: str) -> bool:
-    if ":" in host:
-        return read_address(host) is not None and "%" not in host
-    return 0 < len(host) <= _MAX_CHARS and _HOST_CHARS.issuperset(host) and not host.startswith((".", "-"))
-
-
-def _split_port(text: str) -> tuple[str, str]:
-    if text.startswith("["):
-        host, _, rest = text[1:].partition("]")
-        return host, rest.removeprefix(":")
-    if text.count(":") > 1:
-        return text, ""
-    host, _, port = text.partition(":")
-    return host, port
-
-
-def _parse_entry(entry: str) -> tuple[str, int]:
-    host, port = _split_port(entry.strip().lower())
+def _parse(text: str) -> tuple[str, str]:
+    """The host, normalised if it is an address, and the port; empty if there is none."""
+    host, port = text.strip().lower(), ""
+    if host.startswith("["):
+        host, _, port = host[1:].partition("]")
+    elif host.count(":") == 1:
+        host, _, port = host.partition(":")
     host = host.rstrip(".")
-    return str(read_address(host) or host), int(port) if port.isdecimal() else 0
-
-
-def _matches(pattern: str, host: str) -> bool:
-    if pattern == "*":
-        return True
-    if pattern.startswith("*."):
-        return host.endswith(pattern[1:]) and read_address(host) is None
-    return host == pattern
+    return str(read_address(host) or host), port.removeprefix(":")
 
 
 CHUNK_BYTES = 1 << 16
@@ -108,8 +90,12 @@ _HOP_BY_HOP = frozenset(
 )
 
 
-class BrokenRequest(Exception):
-    """The client does not send valid HTTP."""
+class ProxyRefusal(Exception):
+    """The connection is refused; `status` and the message are the response."""
+
+    def __init__(self, status: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 async def forward_request(
@@ -143,7 +129,7 @@ async def forward_request(
         to_server.write(outgoing.send(event) or b"")
         await to_server.drain()
     except h11.ProtocolError as error:
-        raise BrokenRequest(str(error)) from None
+        raise ProxyRefusal("400 Bad Request", str(error)) from None
 
 
 async def relay(*directions: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> None:
@@ -175,14 +161,6 @@ MAX_CONNECTIONS = 256
 CONNECT_TIMEOUT_S = 15.0
 """For a request head, for the ClientHello, and for a server to accept."""
 _MAX_REFUSALS = 50
-
-
-class ProxyRefusal(Exception):
-    """The connection is refused; `status` and the message are the response."""
-
-    def __init__(self, status: str, message: str) -> None:
-        super().__init__(message)
-        self.status = status
 
 
 class HostProxy:
@@ -246,17 +224,24 @@ class HostProxy:
             await self._handle_request(reader, writer)
         except ProxyRefusal as refusal:
             await _send_refusal(writer, refusal)
-        except BrokenRequest as error:
-            await _send_refusal(writer, ProxyRefusal("400 Bad Request", str(error)))
         except (OSError, TimeoutError, EOFError):
             pass  # the client or the server closed the connection
         finally:
             writer.close()
 
     async def _handle_request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        async with asyncio.timeout(self._timeout_s):
-            head = await _read_head(reader)
-        method, target = _request_line(head)
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                head = await reader.readuntil(b"\r\n\r\n")
+        except asyncio.LimitOverrunError:
+            head = b" " * (MAX_HEAD_BYTES + 1)
+        if len(head) > MAX_HEAD_BYTES:
+            status = "431 Request Header Fields Too Large"
+            raise ProxyRefusal(status, f"the limit is {MAX_HEAD_BYTES:,} bytes")
+        words = head.split(b"\r\n", 1)[0].split(b" ")
+        if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
+            raise ProxyRefusal("400 Bad Request", "this is an HTTP proxy, and this is not a proxy request")
+        method, target = words[0], words[1].decode("latin-1")
         if method == b"CONNECT":
             await self._tunnel(reader, writer, target)
         else:
@@ -418,22 +403,6 @@ def proxy_environment(port: int, *, retries: bool) -> dict[str, str]:
     variables = {"HTTP_PROXY": address, "HTTPS_PROXY": address, "ALL_PROXY": address, "NO_PROXY": no_proxy}
     lower = {name.lower(): value for name, value in variables.items()}
     return {**variables, **lower, "NODE_USE_ENV_PROXY": "1", **({} if retries else _NO_RETRIES)}
-
-
-async def _read_head(reader: asyncio.StreamReader) -> bytes:
-    try:
-        return await reader.readuntil(b"\r\n\r\n")
-    except asyncio.LimitOverrunError:
-        raise ProxyRefusal("431 Request Header Fields Too Large", "the request head is too long") from None
-
-
-def _request_line(head: bytes) -> tuple[bytes, str]:
-    if len(head) > MAX_HEAD_BYTES:
-        raise ProxyRefusal("431 Request Header Fields Too Large", f"the limit is {MAX_HEAD_BYTES:,} bytes")
-    words = head.split(b"\r\n", 1)[0].split(b" ")
-    if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
-        raise ProxyRefusal("400 Bad Request", "this is an HTTP proxy, and this is not a proxy request")
-    return words[0], words[1].decode("latin-1")
 
 
 async def _send_refusal(writer: asyncio.StreamWriter, refusal: ProxyRefusal) -> None:

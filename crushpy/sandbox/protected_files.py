@@ -76,10 +76,6 @@ class PathState(NamedTuple):
     mark: tuple[int, ...] = ()
     """Identifies a folder, or what cannot be read."""
 
-    @property
-    def is_readable(self) -> bool:
-        return self.kind == "file" and self.data is not None
-
 
 _MISSING = PathState("missing")
 
@@ -309,7 +305,7 @@ class ProtectedFiles:
         messages: list[str] = []
         if busy and self._before is not None:
             how = "while commands ran in the background"
-            messages = self._put_back(git=True, granted=tuple(locked), reported=("code",), how=how)
+            messages = self.check(git=True, granted=tuple(locked), reported=("code",), how=how)
         folders = {os.path.realpath(os.path.expanduser(folder)) for folder in write}  # noqa: PTH111
         new = [each for each in folders if not any(is_in_folder(each, known) for known in self._indexes)]
         self._indexes |= {folder: _FolderIndex(folder) for folder in new}
@@ -324,21 +320,11 @@ class ProtectedFiles:
             )
         return messages
 
-    def check(self, *, git: bool = False, granted: Collection[str] = ()) -> list[str]:
-        """Called after a command: puts back what it was not allowed to change; returns messages about it.
-
-        `git`: it may change the repository itself; `granted`: other paths that it may change.
-        """
-        return self._put_back(git=git, granted=granted)
-
     def report(self) -> list[str]:
         """Messages about what a command without a sandbox changed; nothing is put back."""
-        return self._put_back(git=True, granted=(), reported=get_args(Role))
+        return self.check(git=True, reported=get_args(Role))
 
     # --- looking ------------------------------------------------------------------------------------------
-
-    def _find(self) -> list[str]:
-        return [path for index in self._indexes.values() for path in index.find()]
 
     def _look(self) -> _Snapshot:
         repository = git_folders(Path(self._workspace))
@@ -347,7 +333,7 @@ class ProtectedFiles:
         snapshot = _Snapshot(self._workspace, writable)
         git = HostGit(snapshot.add)
         attributes: list[str] = []
-        for path in self._find():
+        for path in (path for index in self._indexes.values() for path in index.find()):
             name = path.rpartition("/")[2]
             if name in INSTRUCTION_FILES:
                 snapshot.add(path, "instructions")
@@ -389,9 +375,19 @@ class ProtectedFiles:
 
     # --- putting back -------------------------------------------------------------------------------------
 
-    def _put_back(
-        self, *, git: bool, granted: Collection[str], reported: Collection[str] = (), how: str = ""
+    def check(
+        self,
+        *,
+        git: bool = False,
+        granted: Collection[str] = (),
+        reported: Collection[str] = (),
+        how: str = "by the command",
     ) -> list[str]:
+        """Called after a command: puts back what it was not allowed to change; returns messages about it.
+
+        `git`: it may change the repository itself; `granted`: other paths that it may change; `reported`:
+        roles of paths that are not put back.
+        """
         messages: dict[str, str] = {}
         now = self._look()
         for _ in range(_MAX_PASSES):
@@ -405,9 +401,7 @@ class ProtectedFiles:
             first = min(map(_stage, changes))
             for change in changes:
                 if change.role == "instructions" or change.role in reported:
-                    messages[change.path] = (
-                        f"{change.path} was {change.how} {how or 'by the command'}: {change.why}"
-                    )
+                    messages[change.path] = f"{change.path} was {change.how} {how}: {change.why}"
                 elif _stage(change) == first:
                     messages[change.path] = self._restore(change)
             now = self._look()
@@ -497,7 +491,7 @@ def _risk(path: str, role: Role, old: PathState, new: PathState, now: _Snapshot,
         case "folder":
             is_folder = new.kind == "folder" and old.kind in ("folder", "missing")
             return "" if is_folder else "git would run hooks from elsewhere"
-        case _ if not new.is_readable:
+        case _ if new.kind != "file" or new.data is None:
             return "it is not a file that can be read completely, and git may run what it names"
         case "settings":
             names = list(changed_settings(before, after, path, now.workspace))
