@@ -57,12 +57,10 @@ class Transfer(Subject):
         with self._db.transaction(durable=True):
             self._db.execute(sql.DELETE_MAINTENANCE, work=COPY)
 
-    async def finish_deletions(self) -> None:
-        """Removes the rows of deleted conversations. Version 18 is only read: they are copied as they are."""
-        while not self._thread.location.is_version_18 and await self._thread.run(
-            lambda: delete_rows(self._db)
-        ):
-            pass
+    @stored
+    def delete_some(self) -> bool:
+        """Some rows of deleted conversations. Version 18 is only read: they are copied as they are."""
+        return not self._thread.location.is_version_18 and delete_rows(self._db)
 
     @stored
     def load_session_ids(self) -> set[str]:
@@ -148,7 +146,8 @@ async def copy_storage(old: Store, new: Store, outputs: Path, progress: Progress
     new.location.allows_unfinished = True
     old.location.allows_version_18 = True
     source, target = Transfer(old.thread), Transfer(new.thread)
-    await source.finish_deletions()
+    while await source.delete_some():
+        pass
     await _refuse_others(source, target)
     await target.begin_copy(source.place)
     try:

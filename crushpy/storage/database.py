@@ -248,8 +248,15 @@ class Leases:
         me = os.getpid()
         self._db = db
         self._on_server = on_server
-        self._me = {"process": me, "started": started_at(me), "host": platform.node()}
-        self._me["place"] = _process_scope(platform.node()) if on_server else ""
+        scope = ""
+        """Of a process id: this boot of this machine, and this container on it."""
+        if on_server:
+            scope = platform.node()
+            with suppress(OSError):
+                scope += f" {Path('/proc/sys/kernel/random/boot_id').read_text().strip()}"
+            with suppress(OSError):
+                scope += f" {Path('/proc/self/ns/pid').readlink()}"
+        self._me = {"process": me, "started": started_at(me), "host": platform.node(), "place": scope}
         self._held: dict[str, tuple[int, str]] = {}
         """Sessions this store acquired: the token, and the conversation."""
         now, new_token = "((julianday('now') - 2440587.5) * 86400.0)", "random()"
@@ -359,12 +366,3 @@ def lease_timeout() -> float:
         return max(0.0, float(os.environ["CRUSHPY_LEASE_SECONDS"])) or LEASE_TIMEOUT_S
     except (KeyError, ValueError):
         return LEASE_TIMEOUT_S
-
-
-def _process_scope(found: str) -> str:
-    """The scope of a process id: this boot of this machine, and this container on it."""
-    with suppress(OSError):
-        found += f" {Path('/proc/sys/kernel/random/boot_id').read_text().strip()}"
-    with suppress(OSError):
-        found += f" {Path('/proc/self/ns/pid').readlink()}"
-    return found

@@ -39,7 +39,13 @@ class FileChangeStore(Subject):
             find = sql.FIND_MESSAGE_NUMBER if message_id else sql.FIND_LAST_NUMBER
             number = db.execute(find, message=message_id).scalar() or 0
             mine = [own for one in changes if (own := _own_part(one, others.get(one.path)))]
-            db.execute_many(sql.INSERT_FILE_CHANGE, [_to_row(one, number) for one in mine])
+            rows = [
+                msgspec.structs.asdict(one)
+                | {"message_number": number, "path": stored_path(one.path)}
+                | {"before": _json(one.before), "after": _json(one.after)}
+                for one in mine
+            ]
+            db.execute_many(sql.INSERT_FILE_CHANGE, rows)
             append_audit(db, first.root_id, [_to_entry(one, one.after) for one in mine if one.after])
 
     def _changes_of_others(
@@ -124,12 +130,6 @@ def _to_entry(change: RecordedChange, after: FileState) -> AuditEntry:
 def _content(state: FileState) -> str:
     """A file's hash, the kind of anything else, or empty."""
     return {"file": state.hash, "missing": ""}.get(state.kind, state.kind)
-
-
-def _to_row(change: RecordedChange, message_number: int) -> dict[str, Any]:
-    states = {"before": _json(change.before), "after": _json(change.after)}
-    row = {**msgspec.structs.asdict(change), "message_number": message_number, **states}
-    return row | {"path": stored_path(change.path)}
 
 
 def _from_row(row: FileChangeRow) -> RecordedChange:

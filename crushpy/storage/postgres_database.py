@@ -125,10 +125,6 @@ class PostgresDatabase(Database):
             raise psycopg.OperationalError("the connection is lost")
         return self.raw
 
-    def _is_unusable(self) -> bool:
-        """A connection that was lost among several statements may not know yet that it is closed."""
-        return self.raw is None or self.raw.closed or self.raw.info.pipeline_status != PipelineStatus.OFF
-
     def _disconnect(self) -> None:
         if self.raw is not None:
             self.raw.close()
@@ -204,10 +200,13 @@ class PostgresDatabase(Database):
         try:
             yield
         except psycopg.Error as error:
-            if is_lost(error, self._is_unusable()):
+            # A connection that was lost among several statements may not know yet that it is closed.
+            raw, state = self.raw, error.sqlstate or ""
+            closed = raw is None or raw.closed or raw.info.pipeline_status != PipelineStatus.OFF
+            if state.startswith(_LOST) or (closed and isinstance(error, psycopg.OperationalError)):
                 self._disconnect()
                 raise Interrupted(error, lost=True) from error
-            if (error.sqlstate or "").startswith(_COLLISIONS):
+            if state.startswith(_COLLISIONS):
                 raise Interrupted(error, lost=False) from error
             raise
 
@@ -224,7 +223,11 @@ class PostgresDatabase(Database):
             yield
             self._commit(verifiable=bool(session))
         except BaseException:
-            self._roll_back()
+            try:
+                if self.raw is not None and not self.raw.closed:
+                    self.raw.execute("ROLLBACK")
+            except psycopg.Error:
+                self._disconnect()  # the server rolls back by itself
             raise
 
     def _lock(self, session: str) -> None:
@@ -245,15 +248,6 @@ class PostgresDatabase(Database):
             find = handwritten("SELECT number FROM crushpy.writer WHERE name = :name")
             if self.execute(find, name=self._name).scalar() != self._number:
                 raise
-
-    def _roll_back(self) -> None:
-        raw = self.raw
-        if raw is None or raw.closed:
-            return
-        try:
-            raw.execute("ROLLBACK")
-        except psycopg.Error:
-            self._disconnect()  # the server rolls back by itself
 
     def _may_be_written_later(self, error: Exception) -> bool:
         state = error.sqlstate if isinstance(error, psycopg.Error) else None
@@ -326,11 +320,6 @@ class Interrupted(Exception):
         self.lost = lost
 
 
-def is_lost(error: psycopg.Error, closed: bool) -> bool:
-    state = error.sqlstate or ""
-    return state.startswith(_LOST) or (closed and isinstance(error, psycopg.OperationalError))
-
-
 def may_recover(error: psycopg.Error) -> bool:
     """Of a connection that was refused: whether waiting may help."""
     state = error.sqlstate or ""
@@ -377,12 +366,10 @@ def query_server_state(address: ServerAddress) -> ServerReport:
 
 
 def _report(connection: psycopg.Connection[Any]) -> ServerReport:
-    times: list[float] = []
-    state: dict[str, Any] = {}
-    for _ in range(3):
-        start = time.perf_counter()
-        [state] = connection.cursor(row_factory=dict_row).execute(_STATE_QUERY).fetchall()
-        times.append(time.perf_counter() - start)
+    [state] = connection.cursor(row_factory=dict_row).execute(_STATE_QUERY).fetchall()
+    start = time.perf_counter()
+    connection.execute("SELECT 1")
+    latency = time.perf_counter() - start
     stored = read_version(connection) or 0
     conversations, unfinished = 0, ""
     if stored == VERSION and state["may_write"]:
@@ -391,13 +378,17 @@ def _report(connection: psycopg.Connection[Any]) -> ServerReport:
             "coalesce((SELECT state FROM crushpy.maintenance WHERE name = 'copy'), '')"
         )
         [(conversations, unfinished)] = connection.execute(query).fetchall()
-    limits: dict[str, Any] = {"oldest": OLDEST_SERVER, "newest": VERSION, "library": psycopg.__version__}
-    found: dict[str, Any] = {
-        "schema_version": stored,
-        "unfinished": unfinished,
-        "conversations": conversations,
-    }
-    return ServerReport(**state, **limits, **found, trigrams=_state(connection)[-1], latency=min(times))
+    return ServerReport(
+        **state,
+        oldest=OLDEST_SERVER,
+        newest=VERSION,
+        library=psycopg.__version__,
+        schema_version=stored,
+        unfinished=unfinished,
+        conversations=conversations,
+        trigrams=_state(connection)[-1],
+        latency=latency,
+    )
 
 
 def refuse_unsuitable(connection: psycopg.Connection[Any], place: str) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
@@ -63,7 +63,10 @@ class StatusStore(Subject):
     @stored
     def load(self, session_id: str) -> list[SentStatus]:
         rows = self._db.execute(sql.LIST_STATUSES, session=session_id)
-        return [SentStatus(row.message_id, row.text, *_read_changes(row.tool_changes)) for row in rows]
+        return [
+            SentStatus(row.message_id, row.text, *_changes.decode(row.tool_changes or "[[],[]]"))
+            for row in rows
+        ]
 
     @stored
     def save(self, session_id: str, status: SentStatus) -> None:
@@ -75,11 +78,8 @@ class StatusStore(Subject):
             self._db.execute(sql.SAVE_STATUS, **where, text=status.text, tool_changes=changes)
 
 
-def _read_changes(text: str) -> tuple[tuple[Json, ...], tuple[str, ...]]:
-    return msgspec.json.decode(text, type=tuple[tuple[Json, ...], tuple[str, ...]]) if text else ((), ())
-
-
 log = logging.getLogger(__name__)
+_changes = msgspec.json.Decoder(tuple[tuple[Json, ...], tuple[str, ...]])
 _QUARTER_HOUR_S = 900
 _MIN_COST = 1e-9
 """Less than this is a rounding error."""
@@ -90,12 +90,17 @@ class NoteStore(Subject):
 
     def record(self, session_id: str, note: TimelineNote) -> None:
         """Stores a note in the background; a failure is only logged."""
-        with suppress(RuntimeError):  # closed meanwhile
-            self._thread.submit(lambda: self._add(session_id, note)).add_done_callback(_log_failure)
 
-    def _add(self, session_id: str, note: TimelineNote) -> None:
-        with self._db.transaction(session=session_id):
-            self._db.execute(sql.INSERT_NOTE, session_id=session_id, **msgspec.structs.asdict(note))
+        def add() -> None:
+            with self._db.transaction(session=session_id):
+                self._db.execute(sql.INSERT_NOTE, session_id=session_id, **msgspec.structs.asdict(note))
+
+        def report(done: "Future[None]") -> None:
+            if (error := done.exception()) is not None:
+                log.warning("a timeline note was not stored: %s", error)
+
+        with suppress(RuntimeError):  # closed meanwhile
+            self._thread.submit(add).add_done_callback(report)
 
     @stored
     def load(self, session_id: str, carried: Sequence[str] = ()) -> list[TimelineNote]:
@@ -204,20 +209,12 @@ class UsageStore(Subject):
         return [
             UsageSum(time.strftime("%Y-%m-%d", day), row.model, row.cwd, row.root_id, row.title, usage)
             for row in self._db.execute(sql.SUM_USAGE, since=moment)
-            if (usage := _rounded(usage_figures(row))).total or usage.cost
+            for *tokens, cost in [msgspec.structs.astuple(usage_figures(row))]
+            # Without negative figures and rounding errors.
+            for usage in [Usage(*(max(0, round(n)) for n in tokens), cost=cost if cost > _MIN_COST else 0.0)]
+            if usage.total or usage.cost
             for day in [time.localtime(row.quarter * _QUARTER_HOUR_S)]
         ]
-
-
-def _rounded(usage: Usage) -> Usage:
-    """Without negative figures and rounding errors."""
-    *tokens, cost = msgspec.structs.astuple(usage)
-    return Usage(*(max(0, round(one)) for one in tokens), cost=cost if cost > _MIN_COST else 0.0)
-
-
-def _log_failure(done: "Future[None]") -> None:
-    if (error := done.exception()) is not None:
-        log.warning("a timeline note was not stored: %s", error)
 
 
 _PREFIX = "whole output: "
@@ -238,9 +235,13 @@ class OutputStore(Subject):
         """Before a result that names an output is stored: the output itself, on a server."""
         if not self.in_database or self.folder is None or message.result is None:
             return
-        for path, root_id, name in _printed_paths(message.result.text):
+        for line in message.result.text.splitlines():
+            path = line.partition(_PREFIX)[2]
+            if (found := _PATH.search(path)) is None:
+                continue
+            root_id, name = found[1], found[2]
             file = self.folder / root_id / name
-            if str(file) == path and file.is_file():
+            if str(file) == path[: found.end()] and file.is_file():
                 await self.save(root_id, name, await asyncio.to_thread(file.read_bytes))
 
     @stored
@@ -272,11 +273,3 @@ class OutputStore(Subject):
             files = sorted(self.folder.glob("*/output-*.txt")) if self.folder else ()
             return [(file.parent.name, file.name) for file in files]
         return [(row.root_id, row.name) for row in self._db.execute(sql.LIST_OUTPUTS)]
-
-
-def _printed_paths(text: str) -> Iterator[tuple[str, str, str]]:
-    """The paths in a result, each with its conversation and file name."""
-    for line in text.splitlines():
-        path = line.partition(_PREFIX)[2]
-        if found := _PATH.search(path):
-            yield path[: found.end()], found[1], found[2]

@@ -38,7 +38,11 @@ def salvage(damaged: Path, target: Path, db: Database) -> int:
             with suppress(FileNotFoundError):
                 shutil.copyfile(f"{damaged}{suffix}", f"{work}{suffix}")
         if not _is_readable(work):
-            _replace_first_page(work, target)
+            # The first page lists the tables. Each database of this version has them at the same pages.
+            with target.open("rb") as new, work.open("r+b") as out:
+                page = bytearray(new.read(4096))
+                page[_HEADER_PAGES] = (work.stat().st_size // len(page)).to_bytes(4, "big") + bytes(8)
+                out.write(page)
         with db.transaction(durable=True), closing(_connect(work)) as source:
             db.execute(handwritten("PRAGMA defer_foreign_keys = ON"))
             _copy_rows(source, db)
@@ -64,14 +68,6 @@ def _is_readable(file: Path) -> bool:
     return True
 
 
-def _replace_first_page(file: Path, new: Path) -> None:
-    """The first page lists the tables. Each database of this version has them at the same pages."""
-    with new.open("rb") as source, file.open("r+b") as out:
-        page = bytearray(source.read(4096))
-        page[_HEADER_PAGES] = (file.stat().st_size // len(page)).to_bytes(4, "big") + bytes(8)
-        out.write(page)
-
-
 def _copy_rows(source: sqlite3.Connection, db: Database) -> None:
     for table in sql.COUNT_ROWS:  # each row after those it refers to
         for row in _rows(source, table):
@@ -79,7 +75,9 @@ def _copy_rows(source: sqlite3.Connection, db: Database) -> None:
                 _check_json(row)
                 db.execute(sql.SAVE_ROW[table], **row)
     for row in list(db.execute(_LOST_SESSIONS).dicts()):
-        insert_session(db, _stand_in(row))
+        # A session whose row is lost, while messages of it are not.
+        head = (row["id"], row["id"], None, "root", 0, "(recovered)", str(Path.home()), row["model"], "auto")
+        insert_session(db, SessionInfo(*head, "", row["began"], row["ended"]))
     for row in list(db.execute(handwritten("PRAGMA foreign_key_check")).dicts()):
         table = row["table"]
         change = f"DELETE FROM {table}" if table != "session" else "UPDATE session SET parent_id = NULL"  # noqa: S608
@@ -118,10 +116,3 @@ def _check_json(row: dict[str, Any]) -> None:
             msgspec.json.decode(row[name])
     if "parts" in row:
         parts_from_json(row["parts"])
-
-
-def _stand_in(row: dict[str, Any]) -> SessionInfo:
-    """A session whose row is lost, while messages of it are not."""
-    own, home = row["id"], str(Path.home())
-    head = (own, own, None, "root", 0, "(recovered)", home, row["model"], "auto", "")
-    return SessionInfo(*head, row["began"], row["ended"])

@@ -186,13 +186,13 @@ class SearchStore(Subject):
         if within is not None:
             sessions = await self._thread.run(lambda: list(load_search_reach(self._db, within)))
             deadline = math.inf
-        while await self._thread.run(lambda: self._index_some(sessions)):
-            if time.monotonic() > deadline:
-                break
 
-    def _index_some(self, sessions: Sequence[str]) -> bool:
-        with self._db.no_wait():
-            return index_some(self._db, sessions)
+        def index() -> bool:
+            with self._db.no_wait():
+                return index_some(self._db, sessions)
+
+        while await self._thread.run(index) and time.monotonic() <= deadline:
+            pass
 
     def _find(self, query: str, within: str | None, cwd: str | None, limit: int) -> list[SearchHit]:
         """All words first; if no message has them all, any of them. `within` a session also messages that are
@@ -201,11 +201,10 @@ class SearchStore(Subject):
         if not terms:
             raise UsageError("there is nothing to search for", 'Give a word or a "phrase in quotes".')
         reach = load_search_reach(self._db, within) if within is not None else None
-        for every in (True, False) if len(terms) > 1 else (True,):
-            found = islice(self._hits(query, _Wanted(terms, reach, cwd, every=every)), limit)
-            if hits := list(found):
-                return hits
-        return []
+        hits = list(islice(self._hits(query, _Wanted(terms, reach, cwd)), limit))
+        if hits or len(terms) == 1:
+            return hits
+        return list(islice(self._hits(query, _Wanted(terms, reach, cwd, every=False)), limit))
 
     def _hits(self, query: str, wanted: _Wanted) -> Iterator[SearchHit]:
         """The candidates that really contain the words."""
@@ -214,7 +213,10 @@ class SearchStore(Subject):
             body = searchable(message_from_row(row))
             lower = body.lower()
             if needed(term.lower() in lower for term in wanted.terms):
-                yield _hit(row, body, query, wanted.terms)
+                start, end = _snippet_range(body, query, wanted.terms)
+                snippet = f"{'…' if start else ''}{body[start:end].strip()}{'…' if end < len(body) else ''}"
+                about = (row.id, row.session_id, row.root_id, row.title, row.role, row.created_at)
+                yield SearchHit(*about, snippet)
 
     def _candidates(self, wanted: _Wanted) -> Iterator[CandidateRow]:
         """Best first. The texts are read a page at a time: usually the first page is enough."""
@@ -269,7 +271,9 @@ class SearchStore(Subject):
         for place, piece in enumerate(term.split()):
             forms = dict.fromkeys((piece, piece.lower(), piece.upper(), piece.title()))
             names = [f"short{number}_{place}_{form}" for form in range(len(forms))]
-            values |= {name: f"%{_as_stored(form)}%" for name, form in zip(names, forms, strict=True)}
+            # As they are in a column of JSON, without wildcards.
+            texts = [re.sub(r"([\\%_])", r"\\\1", json_text(form)[1:-1]) for form in forms]
+            values |= {name: f"%{text}%" for name, text in zip(names, texts, strict=True)}
             like = index.like_operator
             conditions.append(" OR ".join(f"message.parts {like} :{name} ESCAPE '\\'" for name in names))
         return "(" + " AND ".join(f"({condition})" for condition in conditions) + ")"
@@ -280,19 +284,6 @@ def split_query(query: str) -> list[str]:
     clean = _CONTROL.sub(" ", encodable(query))
     found = (" ".join((phrase or word).split())[:MAX_TERM_CHARS] for phrase, word in _TERM.findall(clean))
     return list(dict.fromkeys(term for term in found if term))[:MAX_TERMS]
-
-
-def _as_stored(term: str) -> str:
-    """A short term as it is in a column of JSON, without wildcards."""
-    stored_term = msgspec.json.encode(term).decode()[1:-1]
-    return stored_term.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-
-
-def _hit(row: CandidateRow, body: str, query: str, terms: Sequence[str]) -> SearchHit:
-    start, end = _snippet_range(body, query, terms)
-    snippet = body[start:end].strip()
-    snippet = ("…" if start else "") + snippet + ("…" if end < len(body) else "")
-    return SearchHit(row.id, row.session_id, row.root_id, row.title, row.role, row.created_at, snippet)
 
 
 def _snippet_range(body: str, query: str, terms: Sequence[str]) -> tuple[int, int]:

@@ -222,7 +222,11 @@ def is_intact(file: Path, tokens: set[int]) -> bool:
 
 def _open_existing(file: Path) -> sqlite3.Connection:
     """Connects to an existing file; SQLite would create one that others can read."""
-    how = "immutable=1" if _is_read_only(file) else "mode=rw"
+    # Even reading creates files beside it, if none is there.
+    is_read_only = not os.access(file.parent, os.W_OK) and not any(
+        side.exists() for side in _side_files(file)
+    )
+    how = "immutable=1" if is_read_only else "mode=rw"
     return sqlite3.connect(
         f"{file.absolute().as_uri()}?{how}",
         uri=True,
@@ -230,11 +234,6 @@ def _open_existing(file: Path) -> sqlite3.Connection:
         isolation_level=None,
         detect_types=sqlite3.PARSE_DECLTYPES,  # for booleans
     )
-
-
-def _is_read_only(file: Path) -> bool:
-    """True if no file can be created beside it, and none was: even reading would need that."""
-    return not os.access(file.parent, os.W_OK) and not any(side.exists() for side in _side_files(file))
 
 
 def _side_files(file: Path) -> list[Path]:

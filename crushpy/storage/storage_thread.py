@@ -94,9 +94,15 @@ class StorageThread:
 
     def _write_group(self, session: str, group: Sequence[Waiting]) -> None:
         """If the group fails, each write is tried by itself: an invalid one does not affect the others."""
+
+        def commit() -> None:
+            with self.database.transaction(durable=any(durable for _, durable, _ in group), session=session):
+                for write, *_ in group:
+                    write()
+
         began = time.monotonic()
         try:
-            self._work(lambda: self._commit(session, group), began)
+            self._work(commit, began)
         except Exception as failure:
             if len(group) > 1 and time.monotonic() - began < BUSY_FAILURE_S:
                 for one in group:
@@ -108,17 +114,10 @@ class StorageThread:
             for *_, done in group:
                 done.set_result(None)
 
-    def _commit(self, session: str, group: Sequence[Waiting]) -> None:
-        with self.database.transaction(durable=any(durable for _, durable, _ in group), session=session):
-            for write, *_ in group:
-                write()
-
     async def close(self) -> None:
         """Finishes the queued jobs and closes the database. The thread cannot be used afterwards."""
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._heartbeat is not None:
-            self._heartbeat.cancel()
+        for later in filter(None, (self._timer, self._heartbeat)):
+            later.cancel()
         try:
             closing = self._executor.submit(self._close)
         except RuntimeError:  # closed before
@@ -136,26 +135,26 @@ class StorageThread:
     def schedule_maintenance(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(MAINTENANCE_DELAY_S, self._begin_maintenance)
 
-    def _begin_maintenance(self) -> None:
-        self._timer = None
-        self._maintenance = spawn(self._run_maintenance())
+        def begin() -> None:
+            self._timer = None
+            self._maintenance = spawn(self._run_maintenance())
+
+        self._timer = asyncio.get_running_loop().call_later(MAINTENANCE_DELAY_S, begin)
 
     async def _run_maintenance(self) -> None:
+        def maintain() -> bool:
+            with self.database.no_wait():
+                return self.maintain()
+
         with suppress(StorageError, RuntimeError):  # a search shows the error; or the store was closed
             while self._timer is None:
                 try:
-                    if not await self.run(self._maintain_without_waiting, patient=False):
+                    if not await self.run(maintain, patient=False):
                         return
                     await asyncio.sleep(_MAINTENANCE_PAUSE_S)
                 except CannotWriteNow:
                     await asyncio.sleep(_RETRY_DELAY_S)
-
-    def _maintain_without_waiting(self) -> bool:
-        with self.database.no_wait():
-            return self.maintain()
 
     # --- heartbeats -------------------------------------------------------------------------------------
 
@@ -200,21 +199,26 @@ def stored(work: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], 
 async def _uncancelled(work: "Future[T]") -> T:
     """Waits for a queued job, which a cancelled caller does not cancel."""
     future = asyncio.wrap_future(work)
-    future.add_done_callback(_retrieve_exception)
+    # An error of a job whose caller was cancelled needs no report: the next job meets it as well.
+    future.add_done_callback(lambda done: done.cancelled() or done.exception())
     return await asyncio.shield(future)
-
-
-def _retrieve_exception(future: "asyncio.Future[T]") -> None:
-    """An error of a job whose caller was cancelled needs no report: the next job meets it as well."""
-    if not future.cancelled():
-        future.exception()
 
 
 # --- opening the database, on that thread
 
 
 def open_database(location: Location) -> Database:
-    database = _open(location)
+    """The library of a database is imported only if it is used."""
+    if location.server is not None:
+        _require_psycopg(location.place)
+        from crushpy.storage.postgres_database import PostgresDatabase
+
+        database: Database = PostgresDatabase(location, location.server)
+    else:
+        from crushpy.storage.sqlite_file import SqliteDatabase, explained
+
+        with explained(location.file):
+            database = SqliteDatabase(location)
     try:
         database.run(database.prepare, NEVER)
         database.run(lambda: refuse_unfinished(database, location), NEVER)
@@ -222,19 +226,6 @@ def open_database(location: Location) -> Database:
         database.close()
         raise
     return database
-
-
-def _open(location: Location) -> Database:
-    """The library of a database is imported only if it is used."""
-    if location.server is not None:
-        _require_psycopg(location.place)
-        from crushpy.storage.postgres_database import PostgresDatabase
-
-        return PostgresDatabase(location, location.server)
-    from crushpy.storage.sqlite_file import SqliteDatabase, explained
-
-    with explained(location.file):
-        return SqliteDatabase(location)
 
 
 def _require_psycopg(place: str) -> None:
