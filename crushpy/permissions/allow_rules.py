@@ -3,6 +3,7 @@
 import os
 import shlex
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 
@@ -22,20 +23,16 @@ _SHELL_BUILTINS = word_set("true false : break continue return exit shift wait s
 def covers(rule: Sequence[str], command: SimpleCommand) -> bool:
     """True if a rule with these words covers the command."""
     rule, words = plain_git(rule, command.words)
-    if len(rule) > len(words):
-        return False
-    if any(
-        word.kind == "unknown" or word.text != spelled for spelled, word in zip(rule, words, strict=False)
-    ):
+    spelled = [word.text if word.kind != "unknown" else None for word in words[: len(rule)]]
+    if list(rule) != spelled:
         return False
     if command.inner:
         if command.skip:
             return len(rule) > command.skip and covers(rule[command.skip :], command.inner[0])
         return len(rule) == len(words)
-    if command.program in OPERANDS_MATTER and len(rule) < len(words):
-        names_operand = any(not word.startswith("-") for word in rule[1:])
-        if names_operand:
-            return False
+    names_operand = any(not word.startswith("-") for word in rule[1:])
+    if command.program in OPERANDS_MATTER and len(rule) < len(words) and names_operand:
+        return False
     return all(index < len(rule) for index in risky_words(SimpleCommand(words)))
 
 
@@ -70,7 +67,10 @@ def is_neutral(command: SimpleCommand, free: FreeFolder) -> bool:
         root = free.workspace.resolve()
         if target is None or not (free.below or target == root):
             return False
-        return not free.git or not any(_has_repository(each, root) for each in (target, *target.parents))
+        inside = [each for each in (target, *target.parents) if each != root and each.is_relative_to(root)]
+        return not free.git or not any(
+            (each / ".git").exists() or is_bare_repository(each) for each in inside
+        )
     if name == "wait" and any(word.is_option or word.may_be_option for word in command.words[1:]):
         return False
     return name in _SHELL_BUILTINS and not risky_words(command)
@@ -86,11 +86,6 @@ def cd_target(command: SimpleCommand, workspace: Path) -> Path | None:
     # bash resolves `link/..` by the text, the file system by the link.
     as_written = Path(os.path.normpath(root / words[0].text)).resolve()
     return target if target == as_written and target.is_relative_to(root) else None
-
-
-def _has_repository(folder: Path, root: Path) -> bool:
-    inside = folder != root and folder.is_relative_to(root)
-    return inside and ((folder / ".git").exists() or is_bare_repository(folder))
 
 
 def is_bare_repository(folder: Path) -> bool:
@@ -143,21 +138,17 @@ def suggest_rule(command: SimpleCommand) -> str | None:
     """A bash rule that covers this command and similar ones; None if no rule can."""
     for words in _prefixes(command):
         rule = f"{RUN}({shlex.join(words)})"
-        if words and covers(words, command) and _is_rule(rule):
-            return rule
+        if words and covers(words, command) and rule.isprintable():
+            with suppress(SettingsError):
+                parse_allow(rule, _BASH_TOOLS)
+                return rule
     return None
-
-
-def _is_rule(text: str) -> bool:
-    try:
-        return text.isprintable() and bool(parse_allow(text, _BASH_TOOLS))
-    except SettingsError:
-        return False
 
 
 def _prefixes(command: SimpleCommand) -> Iterator[tuple[str, ...]]:
     """Prefixes worth suggesting, the most useful first."""
-    known = _known_words(command.words)
+    # The words before the first one that depends on an expansion.
+    known = tuple(word.text for word in takewhile(lambda word: word.kind != "unknown", command.words))
     if command.inner and command.skip and command.program not in ("sudo", "doas"):
         inner = command.inner[0]
         if len(known) > command.skip:
@@ -169,7 +160,12 @@ def _prefixes(command: SimpleCommand) -> Iterator[tuple[str, ...]]:
         command.program in OPERANDS_MATTER | RUNNERS | RUNS_ANYTHING | _SUBCOMMAND_PROGRAMS
         or is_interpreter(command.program)
     )
-    if not is_too_broad or (len(known) == len(command.words) and _names_operand(command)):
+    # `rm -rf` alone would cover anything; `make` does its usual job.
+    names_operand = any(not word.is_option for word in command.words[1:]) or (
+        len(command.words) > 1 and command.program not in OPERANDS_MATTER
+    )
+    says_what = names_operand or command.program in _BUILD_PROGRAMS
+    if not is_too_broad or (len(known) == len(command.words) and says_what):
         yield known
 
 
@@ -187,16 +183,3 @@ def _usual_prefixes(program: str, known: tuple[str, ...]) -> Iterator[tuple[str,
             yield known[:3]
     elif is_interpreter(program) and known[1:2] == ("-m",):
         yield known[: 4 if known[2:3] == ("pip",) else 3]
-
-
-def _names_operand(command: SimpleCommand) -> bool:
-    """Whether the words say what is done: `rm -rf` alone would cover anything."""
-    if command.program in _BUILD_PROGRAMS:
-        return True
-    operands = [word for word in command.words[1:] if not word.is_option]
-    return bool(operands) or (len(command.words) > 1 and command.program not in OPERANDS_MATTER)
-
-
-def _known_words(words: Sequence[Word]) -> tuple[str, ...]:
-    """The words before the first one that depends on an expansion."""
-    return tuple(word.text for word in takewhile(lambda word: word.kind != "unknown", words))

@@ -35,16 +35,13 @@ def choices_for(
         is_duplicate = any(set(choice.rules) == set(other.rules) for other in found)
         if not is_duplicate and _would_allow(choice, accesses, rules, workspace, guard):
             found.append(choice)
-    return (ONCE, *found, *_permanent_choices(decision), DENY)
-
-
-def _permanent_choices(decision: Decision) -> Iterator[AnswerChoice]:
-    """In this project, or in all. Access to the whole network is never stored permanently."""
-    if NETWORK not in decision.suggested:
-        rules, missing = decision.suggested, missing_needs(decision)
-        covers = rule_words(rules)
-        yield AnswerChoice("a", "always", f"{covers} in this project", rules, missing)
-        yield AnswerChoice("g", "always", f"{covers} in all projects", rules, missing, all_projects=True)
+    if NETWORK not in decision.suggested:  # access to the whole network is never stored permanently
+        granted, missing = decision.suggested, missing_needs(decision)
+        covers = rule_words(granted)
+        found.append(AnswerChoice("a", "always", f"{covers} in this project", granted, missing))
+        everywhere = f"{covers} in all projects"
+        found.append(AnswerChoice("g", "always", everywhere, granted, missing, all_projects=True))
+    return (ONCE, *found, DENY)
 
 
 def _would_allow(

@@ -31,16 +31,12 @@ def decide(
         guard = msgspec.structs.replace(guard, auto_allow=False)  # a sandboxed build still changes files
     parts: list[Decision] = []
     for access in accesses:
-        decided = _decide_access(access, rules, workspace, guard)
-        parts.extend(_apply_closed(part, access, rules) for part in decided)
+        closed = rules.closed and access.writes and access.kind != "host"
+        for part in _decide_access(access, rules, workspace, guard):
+            if closed and part.verdict == "ask":
+                part = Decision("deny", f"{rules.closed} ({part.reason})", about=part.about)  # noqa: PLW2901
+            parts.append(part)
     return combine(parts, yolo=yolo)
-
-
-def _apply_closed(part: Decision, access: Access, rules: RuleSet) -> Decision:
-    """In a closed rule set, anything that could change something is denied instead of asked about."""
-    if rules.closed and part.verdict == "ask" and access.writes and access.kind != "host":
-        return Decision("deny", f"{rules.closed} ({part.reason})", about=part.about)
-    return part
 
 
 def _decide_access(

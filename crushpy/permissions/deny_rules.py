@@ -69,7 +69,11 @@ def hits(rule: Sequence[str], reading: ShellReading) -> RuleHit:
     found = RuleHit.NO
     for command in reading.commands:
         for words in _candidates(command, depth=0):
-            found = max(found, _words_hit(rule, words), _reads_script(words))
+            found = max(found, _words_hit(rule, words))
+            # A shell without a script reads one from its input, which can be anything.
+            operands = [word for word in words[1:] if not word.is_option and word.text != "-"]
+            if _program_name(words[0].text) in SHELLS and not operands:
+                found = max(found, RuleHit.MAYBE)
     return found
 
 
@@ -107,18 +111,17 @@ def _inner_starts(command: SimpleCommand) -> range:
     texts = [word.text for word in words]
     for index, text in enumerate(texts):
         runs = _RUNNING_OPTIONS.get(command.program, ())
-        if (runs and text.startswith(runs)) or (command.program == "git" and _git_runs(texts[1:index], text)):
+        before = texts[1:index] if command.program == "git" else ()
+        git_runs = (
+            ("rebase" in before and text.startswith(("-x", "--ex")))
+            or ("bisect" in before and text == "run")
+            or ("submodule" in before and text == "foreach")
+        )
+        if (runs and text.startswith(runs)) or git_runs:
             return range(index, len(words))
         if text == "-m" and command.program.startswith(("python", "pypy")):
             return range(index + 1, len(words))
     return range(0)
-
-
-def _git_runs(before: Sequence[str], text: str) -> bool:
-    """Whether git runs the words after this one, or the rest of it."""
-    if "rebase" in before:
-        return text.startswith(("-x", "--ex"))
-    return ("bisect" in before and text == "run") or ("submodule" in before and text == "foreach")
 
 
 def _words_hit(rule: Sequence[str], words: Sequence[Word]) -> RuleHit:
@@ -137,12 +140,6 @@ def _words_hit(rule: Sequence[str], words: Sequence[Word]) -> RuleHit:
         else:
             operands.append(word)
     return min(certainty, _operands_hit(operands, words)) if certainty else RuleHit.NO
-
-
-def _reads_script(words: Sequence[Word]) -> RuleHit:
-    """A shell without a script reads one from its input, which can be anything."""
-    present = [word for word in words[1:] if not word.is_option and word.text != "-"]
-    return RuleHit.MAYBE if _program_name(words[0].text) in SHELLS and not present else RuleHit.NO
 
 
 def _has_option(program: str, option: str, words: Sequence[Word]) -> RuleHit:

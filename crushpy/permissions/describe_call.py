@@ -22,11 +22,15 @@ def describe_call(accesses: Sequence[Access], workspace: Path) -> str:
     for access in accesses:
         for verb, name in _actions(access, workspace):
             names_by_verb.setdefault(verb, []).append(name)
-    actions = [f"{verb} {_join_names(names)}".strip() for verb, names in names_by_verb.items()]
+    says = [f"{verb} {_join_names(names)}".strip() for verb, names in names_by_verb.items()]
     needs = Privileges()
     for access in accesses:
         needs |= access.needs
-    return "; ".join([*actions, *_describe_needs(needs)])
+    if needs.network or needs.hosts:
+        hosts = "" if needs.network else f": {', '.join(needs.hosts)}"
+        says.append(f"needs network access{hosts}")
+    says += [f"writes {_join_names(needs.write)}"] if needs.write else []
+    return "; ".join([*says, *(["changes .git"] if needs.git else [])])
 
 
 def question_title(tool: str, accesses: Sequence[Access], workspace: Path, missing: Privileges) -> str:
@@ -43,7 +47,9 @@ def question_title(tool: str, accesses: Sequence[Access], workspace: Path, missi
         kind, writes = kinds.pop()
         edits = "Write" if tool == "write" else "Edit"
         verb = {"command": "Run", "host": "Fetch from", "none": "Use"}.get(kind, edits if writes else "Read")
-    wanted = _reached(needs)
+    hosts = f": {', '.join(needs.hosts)}" if needs.hosts and not needs.network else ""
+    wanted = [f"the network{hosts}"] if needs.network or needs.hosts else []
+    wanted += [f"write access to {_join_names(needs.write)}"] if needs.write else []
     return f"{verb} {names or tool}?" + (f" It needs {' and '.join(wanted)}" if wanted else "")
 
 
@@ -84,14 +90,6 @@ def _subject(access: Access, workspace: Path) -> str:
             return TouchedPath(access.value, workspace).shown
         case _:
             return access.value or access.tool
-
-
-def _reached(needs: Privileges) -> list[str]:
-    hosts = f": {', '.join(needs.hosts)}" if needs.hosts and not needs.network else ""
-    return [
-        *([f"the network{hosts}"] if needs.network or needs.hosts else []),
-        *([f"write access to {_join_names(needs.write)}"] if needs.write else []),
-    ]
 
 
 def rule_words(rules: Sequence[str]) -> str:
@@ -143,17 +141,6 @@ def _command_actions(line: str, workspace: Path) -> Iterator[tuple[str, str]]:
 def _displayed_name(target: Word, workspace: Path) -> str:
     is_path = target.kind == "literal" and not target.text.startswith("~")
     return TouchedPath(target.text, workspace).shown if is_path else target.text
-
-
-def _describe_needs(needs: Privileges) -> Iterator[str]:
-    if needs.network:
-        yield "needs network access"
-    elif needs.hosts:
-        yield f"needs network access: {', '.join(needs.hosts)}"
-    if needs.write:
-        yield f"writes {_join_names(needs.write)}"
-    if needs.git:
-        yield "changes .git"
 
 
 def _join_names(names: Sequence[str]) -> str:

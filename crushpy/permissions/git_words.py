@@ -18,7 +18,9 @@ _READS = word_set(
     " whatchanged range-diff check-ignore check-attr check-mailmap version help branch tag verify-commit"
     " verify-tag show-branch ls-remote var"
 )
-_LISTING = ("list", "contains", "no-contains", "merged", "no-merged", "points-at", "format", "show-current")
+_LISTING = word_set(
+    "--list --contains --no-contains --merged --no-merged --points-at --format --show-current"
+)
 
 _RISKY_EVERYWHERE = "output output-directory ext-diff upload-pack receive-pack exec extcmd template"
 _RISKY_OPTIONS = {
@@ -148,7 +150,7 @@ def _subcommand_risks(name: str, words: Sequence[Word], start: int) -> dict[int,
         if word.kind == "literal" and word.text == "--" and not words[index - 1].is_option:
             options_over = True
         elif word.is_option and not options_over:
-            listing = listing or _is_listing(word.text)
+            listing = listing or word.text in ("-l", "-n") or word.text.partition("=")[0] in _LISTING
         else:
             operands.append(index)
             is_network = name in _NETWORK and word.kind == "literal"
@@ -160,8 +162,12 @@ def _subcommand_risks(name: str, words: Sequence[Word], start: int) -> dict[int,
 def _operand_risks(name: str, words: Sequence[Word], operands: list[int], listing: bool) -> dict[int, str]:
     if name in ("branch", "tag") and not listing:
         return dict.fromkeys(operands, f"git {name} would make or move one of that name")
-    if name == "config":
-        return _config_risks(words, operands)
+    if name == "config":  # `git config key` reads; nearly anything else can set what git executes
+        reads = _CONFIG_READ_OPTIONS | {"--get-urlmatch"}
+        if all(word.text in reads | {"--show-origin", "--global"} for word in words if word.is_option):
+            first = 2 if any(word.text in reads for word in words) else 1
+            return dict.fromkeys(operands[first:], "git config would set something git executes")
+        return dict.fromkeys(range(2, len(words)), "git config would change settings, which git executes")
     risky = _RISKY_OPERANDS.get(name, ())
     if not operands or not risky:
         return {}
@@ -169,16 +175,3 @@ def _operand_risks(name: str, words: Sequence[Word], operands: list[int], listin
     if words[first].kind != "literal" or words[first].text in risky:
         return dict.fromkeys([first, *operands[1:]], f"git {name} {words[first].text} can write or execute")
     return {}
-
-
-def _config_risks(words: Sequence[Word], operands: list[int]) -> dict[int, str]:
-    """`git config key` reads; nearly anything else can set what git executes."""
-    reads = _CONFIG_READ_OPTIONS | {"--get-urlmatch"}
-    if all(word.text in reads | {"--show-origin", "--global"} for word in words if word.is_option):
-        is_get = any(word.text in reads for word in words)
-        return dict.fromkeys(operands[2 if is_get else 1 :], "git config would set something git executes")
-    return dict.fromkeys(range(2, len(words)), "git config would change settings, which git executes")
-
-
-def _is_listing(text: str) -> bool:
-    return text in ("-l", "-n") or (text.startswith("--") and text[2:].partition("=")[0] in _LISTING)

@@ -18,22 +18,15 @@ _REMOTE_URL = re.compile(r"remote\.(.+)\.(?:push)?url")
 
 def remote_address(workspace: Path, name: str = "") -> str:
     """The address of the remote of this name, else of `origin` or the first; empty if there is none."""
-    remotes = _remotes(workspace)
-    if name in remotes:
-        return remotes[name]
-    return remotes.get("origin", next(iter(remotes.values()), ""))
-
-
-def _remotes(workspace: Path) -> dict[str, str]:
     repository = git_folders(workspace)
     if repository is None or not repository.folders:
-        return {}
+        return ""
     settings = parse_settings(read_pointer(f"{repository.folders[-1]}/config") or b"") or ()
     remotes: dict[str, str] = {}
-    for name, value in settings:
-        if found := _REMOTE_URL.fullmatch(name):
+    for setting, value in settings:
+        if found := _REMOTE_URL.fullmatch(setting):
             remotes.setdefault(found[1], value)
-    return remotes
+    return remotes.get(name) or remotes.get("origin", next(iter(remotes.values()), ""))
 
 
 _PYPI = ("pypi.org", "files.pythonhosted.org")
@@ -98,9 +91,16 @@ def network_needs(command: SimpleCommand, workspace: Path) -> Privileges:
         return _ANY_HOST if any(re.match(r"[^/]*[^/\\]:|rsync://", text) for text in texts) else Privileges()
     if program in _OTHER_PROTOCOLS:
         return Privileges() if {"--version", "--help", "-V"} & set(texts) else _ANY_HOST
-    if program in ("npx", "bunx", "uvx"):
-        return _package_runner_needs(program, words, workspace)
     operands = tuple(text for word, text in zip(words, texts, strict=True) if not word.is_option)
+    if program == "uvx":
+        return Privileges(hosts=_PYPI)
+    if program in ("npx", "bunx"):
+        # A package that is installed runs without the network.
+        folders = (workspace, *workspace.parents)
+        installed = any(
+            (folder / "node_modules/.bin" / operands[0]).exists() for folder in folders if operands
+        )
+        return Privileges() if installed else Privileges(hosts=_NPM)
     hosts = package_hosts(program, operands)
     if not hosts or {"--offline", "--no-index", "--frozen-offline"} & set(texts):
         return Privileges()
@@ -159,17 +159,6 @@ def _git_needs(words: Sequence[Word], workspace: Path) -> Privileges:
     http = all(text.startswith(("https://", "http://")) for text in addresses)
     named_hosts = tuple(dict.fromkeys(host for host in hosts if not is_local(host)))
     return Privileges(hosts=named_hosts) if http and hosts else _ANY_HOST
-
-
-def _package_runner_needs(program: str, words: Sequence[Word], workspace: Path) -> Privileges:
-    """A package that is installed runs without the network."""
-    name = next((word.text for word in words if not word.is_option), "")
-    if program == "uvx":
-        return Privileges(hosts=_PYPI)
-    installed = any(
-        (folder / "node_modules/.bin" / name).exists() for folder in (workspace, *workspace.parents)
-    )
-    return Privileges() if installed and name else Privileges(hosts=_NPM)
 
 
 def _hosts_in(texts: Sequence[str]) -> Iterator[str]:

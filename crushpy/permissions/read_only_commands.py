@@ -204,12 +204,19 @@ class ReadOnlyPolicy:
         name = command.words[0].text
         if name == "git":
             reads = self._guard.trusted and bool(self._folders) and git_reads(command.words)
-            words = [word for word in command.words[2:] if _may_leave_repository(word)]
+            # Git may take these for files outside the repository, or the shell for a pattern.
+            words = [
+                word
+                for word in command.words[2:]
+                if word.kind != "literal" or word.text.startswith("/") or ".." in word.text.split("/")
+            ]
         else:
             reads = is_plain_reader(command)
             words = list(read_words(command)) if reads else []
         paths = [self._paths_of(word) for word in words]
-        if not reads or None in paths or _is_in_workspace(name, self._workspace):
+        found, workspace = shutil.which(name), self._workspace.resolve()
+        is_ours = found is not None and Path(found).parent.resolve().is_relative_to(workspace)
+        if not reads or None in paths or is_ours:  # a program of the workspace is not the system's
             return []
         allowed = Decision("allow", f"`{str(command)[:60]}` only reads")
         reading = (Access(READ, "path", path) for path in dict.fromkeys(chain(*filter(None, paths))))
@@ -236,11 +243,6 @@ class ReadOnlyPolicy:
     def _has_file_rules(self) -> bool:
         """True if a rule may forbid one file and not the one beside it."""
         return any(rule.tool == READ for rule in (*self._rules.deny, *self._rules.ask))
-
-
-def _may_leave_repository(word: Word) -> bool:
-    """Whether git may take the word for a file outside the repository, or the shell for a pattern."""
-    return word.kind != "literal" or word.text.startswith("/") or ".." in word.text.split("/")
 
 
 def named_paths(word: Word, folder: Path) -> list[str] | None:
@@ -271,9 +273,3 @@ def _one_per_folder(paths: Sequence[str]) -> Iterator[str]:
         if folder not in folders or os.path.islink(path):  # noqa: PTH114
             folders.add(folder)
             yield path
-
-
-def _is_in_workspace(name: str, workspace: Path) -> bool:
-    """True if the shell would find the program in the workspace, so that it is not the system's."""
-    found = shutil.which(name)
-    return found is not None and Path(found).parent.resolve().is_relative_to(workspace.resolve())

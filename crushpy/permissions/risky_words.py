@@ -118,18 +118,11 @@ _AWK_ACTION = rf"\{{{_AWK_STATEMENT}(?:{_AWK_STRING}{_AWK_STATEMENT})*\}}"
 _PLAIN_AWK = re.compile(rf"(?!.*getline){_AWK_PATTERN}(?:{_AWK_ACTION}(?:{_AWK_PATTERN}{_AWK_ACTION})?)?")
 
 
-def awk_risk(word: Word) -> str:
-    """Why an awk program may write or execute; empty if it has no calls, pipes and output files."""
+def _script_risk(word: Word, harmless: re.Pattern[str], what: str) -> str:
+    """Why a script may write or execute; empty if it matches `harmless`."""
     if word.kind != "literal":
-        return "the awk program is known only to the shell"
-    return "" if _PLAIN_AWK.fullmatch(word.text) else "the awk program can write or execute"
-
-
-def sed_risk(word: Word) -> str:
-    """Why a sed script may write or execute; empty for `p`, `d`, `q`, `=` and `s/a/b/` with addresses."""
-    if word.kind != "literal":
-        return "the sed script is known only to the shell"
-    return "" if _PLAIN_SED.fullmatch(word.text) else "the sed script can write or execute"
+        return f"the {what} is known only to the shell"
+    return "" if harmless.fullmatch(word.text) else f"the {what} can write or execute"
 
 
 _FIND_RUNS = frozenset(("-exec", "-execdir", "-ok", "-okdir"))
@@ -189,7 +182,8 @@ def _sed(words: Sequence[Word]) -> Risks:
             operands.append(place)
     if not scripts and operands:
         scripts[operands[0]] = words[operands[0]]
-    return risks | {place: why for place, script in scripts.items() if (why := sed_risk(script))}
+    found = {place: _script_risk(script, _PLAIN_SED, "sed script") for place, script in scripts.items()}
+    return risks | {place: why for place, why in found.items() if why}
 
 
 _AWK_HARMLESS = re.compile(
@@ -210,7 +204,7 @@ def _awk(words: Sequence[Word]) -> Risks:
         elif word.may_be_option:
             risks[place] = "it could be an option or a program"
         elif word.text != "--" or word.kind != "literal":
-            if reason := awk_risk(word):
+            if reason := _script_risk(word, _PLAIN_AWK, "awk program"):
                 risks[place] = reason
             break
     return risks
@@ -235,7 +229,7 @@ def _date(words: Sequence[Word]) -> Risks:
 
 def _tar(words: Sequence[Word]) -> Risks:
     risks = option_risks(words, PROGRAMS["tar"])
-    if len(words) > 1 and not words[1].is_option and set(words[1].text) & set("xcruAIFTg"):
+    if len(words) > 1 and not words[1].is_option and set(words[1].text) & set(PROGRAMS["tar"].short):
         risks[1] = "with it tar writes or executes"  # `tar xzf`: letters without a dash
     return risks
 
@@ -278,14 +272,8 @@ SPECIAL: dict[str, Callable[[Sequence[Word]], Risks]] = {
 ALIKE = {
     **dict.fromkeys(("gawk", "mawk", "nawk"), "awk"),
     **dict.fromkeys(("cc", "g++", "c++", "clang", "clang++"), "gcc"),
-    **dict.fromkeys(("fdfind",), "fd"),
-    **dict.fromkeys(("gmake",), "make"),
-    **dict.fromkeys(("gsed",), "sed"),
-    **dict.fromkeys(("py.test",), "pytest"),
-    **dict.fromkeys(("basedpyright",), "pyright"),
-    **dict.fromkeys(("gradlew",), "gradle"),
-    **dict.fromkeys(("mvnw",), "mvn"),
-    **dict.fromkeys(("pip3",), "pip"),
+    **{"fdfind": "fd", "gmake": "make", "gsed": "sed", "py.test": "pytest", "basedpyright": "pyright"},
+    **{"gradlew": "gradle", "mvnw": "mvn", "pip3": "pip"},
 }
 """Programs under another name."""
 

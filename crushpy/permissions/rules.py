@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
@@ -90,7 +90,12 @@ class Rule(Data, frozen=True):
         tool, pattern = match[1], match[2]
         access = tools.get(tool) or RIGHTS.get(tool) or (_MCP_TOOL if tool.startswith(MCP_PREFIX) else None)
         if access is None:
-            raise _invalid(text, f"there is no tool {tool!r}", _suggest_tool(tool, (*tools, *RIGHTS)))
+            from difflib import get_close_matches
+
+            known = [*tools, *RIGHTS]
+            close = get_close_matches(tool.lower(), known, n=1)
+            hint = f"Did you mean {close[0]}?" if close else f"Tools: {', '.join(sorted(known))}."
+            raise _invalid(text, f"there is no tool {tool!r}", hint)
         if pattern is None:
             return Rule(tool)
         pattern = pattern.strip()
@@ -104,7 +109,10 @@ class Rule(Data, frozen=True):
             case "path":
                 _check_path(text, pattern)
             case "host":
-                pattern = _host_pattern(text, tool, pattern)
+                pattern = pattern.lower().rstrip(".")
+                if not _HOST.fullmatch(pattern):
+                    example = f"Example: {tool}(docs.python.org)"
+                    raise _invalid(text, f"the pattern of {tool} is a host", example)
             case "none":
                 raise _invalid(text, f"{tool} takes no pattern", f"Write {tool}.")
         return Rule(tool, pattern)
@@ -237,20 +245,6 @@ def _check_path(text: str, pattern: str) -> None:
         )
 
 
-def _host_pattern(text: str, tool: str, pattern: str) -> str:
-    host = pattern.lower().rstrip(".")
-    if not _HOST.fullmatch(host):
-        raise _invalid(text, f"the pattern of {tool} is a host", f"Example: {tool}(docs.python.org)")
-    return host
-
-
-def _suggest_tool(tool: str, known: Collection[str]) -> str:
-    from difflib import get_close_matches
-
-    close = get_close_matches(tool.lower(), list(known), n=1)
-    return f"Did you mean {close[0]}?" if close else f"Tools: {', '.join(sorted(known))}."
-
-
 def _invalid(text: str, reason: str, hint: str = "") -> SettingsError:
     example = "Examples: bash(git log), write(src/**), fetch(docs.python.org)."
     return SettingsError(f"The permission rule {text!r} cannot be used: {reason}.", hint or example)
@@ -271,21 +265,13 @@ def in_mode(mode: Mode, rules: RuleSet) -> RuleSet:
         case "edits":
             return msgspec.structs.replace(rules, allow=(*rules.allow, *_EDITS_ALLOW))
         case "plan":
-            return RuleSet(
-                tuple(rule for rule in rules.allow if not _allows_changes(rule)),
-                rules.ask,
-                (*rules.deny, *_PLAN_DENY),
-                closed=PLAN_CLOSED,
-            )
+            # Commands count: a rule that lets tests run lets them write. What only reads needs no rule.
+            writing = {name for name, each in declared_tools().items() if each.writes and each.kind != "host"}
+            allow = tuple(rule for rule in rules.allow if rule.tool not in writing | {RUN})
+            return RuleSet(allow, rules.ask, (*rules.deny, *_PLAN_DENY), closed=PLAN_CLOSED)
         case "ask":
             return rules
 
 
 _EDITS_ALLOW = (Rule(WRITE, "./**", "the mode that allows edits"),)
 _PLAN_DENY = (Rule(WRITE, origin="plan mode"), Rule("job_kill", origin="plan mode"))
-
-
-def _allows_changes(rule: Rule) -> bool:
-    """Commands count: a rule that lets tests run lets them write. What only reads needs no rule."""
-    declared = declared_tools().get(rule.tool)
-    return rule.tool == RUN or (declared is not None and declared.writes and declared.kind != "host")

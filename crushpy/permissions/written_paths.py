@@ -54,14 +54,17 @@ def written_words(command: SimpleCommand) -> list[WrittenWord]:
         moved = [WrittenWord(word) for word in sources] if program == "mv" else []
         names = tuple(word.text.rstrip("/").rpartition("/")[2] for word in sources)
         return [*moved, *(WrittenWord(word, into=names) for word in target)]
-    if program in ("sed", "gsed", "perl") and _in_place(words):
-        return [WrittenWord(word) for word in operands[0 if _gives_script(words) else 1 :]]
+    options = [word.text for word in words if word.is_option]
+    in_place = any(re.match(r"-[a-zA-Z]*i|--in-place", text) for text in options)
+    if program in ("sed", "gsed", "perl") and in_place:
+        gives_script = any(re.match(r"-[a-zA-Z]*[ef]$|--expression|--file", text) for text in options)
+        return [WrittenWord(word) for word in operands[0 if gives_script else 1 :]]
     if program == "dd":
         return [WrittenWord(Word(word.text[3:])) for word in words if word.text.startswith("of=")]
     if program == "patch":
         return [WrittenWord(word) for word in operands[:1]] or [WrittenWord(Word("."))]
     if program == "find" and any(word.text == "-delete" for word in words):
-        starts = _before_first_test(words)
+        starts = list(takewhile(lambda word: not re.match(r"-|[(!]$", word.text), words))
         return [WrittenWord(word) for word in starts or [Word(".")]]
     return [WrittenWord(word, into=("\1",)) for word in _output_words(program, words)]
 
@@ -108,19 +111,6 @@ def _option_value(words: Sequence[Word], letter: str, name: str) -> Word | None:
         if glued and not word.text.startswith("--"):
             return Word(glued[1])
     return None
-
-
-def _in_place(words: Sequence[Word]) -> bool:
-    return any(word.is_option and re.match(r"-[a-zA-Z]*i|--in-place", word.text) for word in words)
-
-
-def _gives_script(words: Sequence[Word]) -> bool:
-    options = [word.text for word in words if word.is_option]
-    return any(re.match(r"-[a-zA-Z]*[ef]$|--expression|--file", text) for text in options)
-
-
-def _before_first_test(words: Sequence[Word]) -> list[Word]:
-    return list(takewhile(lambda word: not re.match(r"-|[(!]$", word.text), words))
 
 
 _BUILD_OUTPUT = word_set(
@@ -179,16 +169,12 @@ class WritePolicy:
             Access(WRITE, "path", str(target.written), writes=True), self._rules, self._workspace
         )
         by_rule = decided.verdict != "ask" or not decided.suggested
-        lost = os.path.lexists(target.written) and not creates and not _is_build_output(target)
-        executed = is_guarded(target)
-        return ([decided] if by_rule or lost or executed else []), Privileges()
+        inside = target.real.relative_to(target.root).parts
+        is_output = bool(set(inside) & _BUILD_OUTPUT) or target.real.name.endswith(_BUILD_SUFFIXES)
+        lost = os.path.lexists(target.written) and not creates and not is_output
+        return ([decided] if by_rule or lost or is_guarded(target) else []), Privileges()
 
 
 def _existing(folder: Path) -> Path:
     """The nearest folder that exists."""
     return next((each for each in (folder, *folder.parents) if each.is_dir()), folder)
-
-
-def _is_build_output(target: TouchedPath) -> bool:
-    inside = target.real.relative_to(target.root).parts
-    return bool(set(inside) & _BUILD_OUTPUT) or target.real.name.endswith(_BUILD_SUFFIXES)
