@@ -123,7 +123,11 @@ class BashTool(Tool[BashArgs]):
         if not args.command.strip():
             raise ToolError("The command is empty. Say what to run.")
         if args.background:
-            return _start_in_background(args.command, context)
+            job = context.jobs.start(args.command, context.cwd, context.output_dir, context.needs)
+            return Outcome(
+                f"Started {job.id}. Read its output with job_output, end it with job_kill.",
+                display=Terminal(args.command, "", note=f"{job.id} runs in the background"),
+            )
         output = Output(context.output_dir, LiveOutput(context.emit))
         process = context.jobs.run(args.command, context.cwd, output, context.needs)
         try:
@@ -141,27 +145,19 @@ class BashTool(Tool[BashArgs]):
 
 def requested_privileges(args: PrivilegesArgs, context: ToolContext) -> Privileges:
     """The privileges the agent asks for. Raises ToolError if they are invalid."""
-    hosts_or_star = () if isinstance(args.network, bool) else args.network
-    hosts = tuple(dict.fromkeys(_parse_host(name) for name in hosts_or_star if name != "*"))
+    named = () if isinstance(args.network, bool) else args.network
+    hosts: dict[str, None] = {}
+    for name in named:
+        host = re.sub(r"^[a-z]+://", "", name.strip().lower()).split("/")[0].partition(":")[0]
+        if name != "*" and not re.fullmatch(r"(?:\*\.)?[a-z0-9_][a-z0-9_.-]*", host):
+            raise ToolError(
+                f"needs.network: {name!r} is not a host. Name hosts such as example.com, or true."
+            )
+        hosts |= {host: None} if name != "*" else {}
     if any("\0" in folder for folder in args.write):
         raise ToolError("needs.write contains a NUL character, which no path can.")
     folders = tuple(os.path.normpath(context.cwd / Path(folder).expanduser()) for folder in args.write)
-    return Privileges(args.network is True or "*" in hosts_or_star, hosts, folders, args.git)
-
-
-def _parse_host(name: str) -> str:
-    host = re.sub(r"^[a-z]+://", "", name.strip().lower()).split("/")[0].partition(":")[0]
-    if not re.fullmatch(r"(?:\*\.)?[a-z0-9_][a-z0-9_.-]*", host):
-        raise ToolError(f"needs.network: {name!r} is not a host. Name hosts such as example.com, or true.")
-    return host
-
-
-def _start_in_background(command: str, context: ToolContext) -> Outcome:
-    job = context.jobs.start(command, context.cwd, context.output_dir, context.needs)
-    return Outcome(
-        f"Started {job.id}. Read its output with job_output, end it with job_kill.",
-        display=Terminal(command, "", note=f"{job.id} runs in the background"),
-    )
+    return Privileges(args.network is True or "*" in named, tuple(hosts), folders, args.git)
 
 
 def _finished_outcome(process: Process, context: ToolContext) -> Outcome:

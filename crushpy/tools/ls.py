@@ -44,7 +44,13 @@ class _Folder:
         self.path = path
         self.rules = rules
         found = rules.entries(str(path))
-        self.found = found if is_skipped is None else _drop_skipped(found, path, is_skipped)
+        if is_skipped is not None:
+            folders, files = (
+                tuple(name for name in names if not is_skipped(path / name))
+                for names in (found.folders, found.files)
+            )
+            found = FolderEntries(folders, files, found.links)
+        self.found = found
         self.size = len(self.found.folders) + len(self.found.files)
         self.shown = 0
         """How many entries are shown: folders first."""
@@ -67,11 +73,7 @@ def _ls(args: LsArgs, context: ToolContext) -> Outcome:
     except OSError as error:
         raise ToolError(f"{name} cannot be listed: {reason(error)}.") from error
     below = context.find_skipped("ls", path, real)
-
-    def is_skipped_below(found: Path) -> bool:
-        return below is not None and below(str(found.relative_to(real)))
-
-    is_skipped = is_skipped_below if below else None
+    is_skipped: IsSkipped = (lambda found: below(str(found.relative_to(real)))) if below else None
     skip_note = f"\n{NOT_SEARCHED}" if below else ""
     root = _Folder(real, IgnoreRules.at(real), is_skipped)
     if not root.size:
@@ -82,13 +84,6 @@ def _ls(args: LsArgs, context: ToolContext) -> Outcome:
     return Outcome(
         f"{name}/\n" + "\n".join(rows) + note + skip_note, display=FileList(rows, len(rows) + hidden_count)
     )
-
-
-def _drop_skipped(found: FolderEntries, folder: Path, is_skipped: Callable[[Path], bool]) -> FolderEntries:
-    def kept(names: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(name for name in names if not is_skipped(folder / name))
-
-    return FolderEntries(kept(found.folders), kept(found.files), found.links)
 
 
 def _expand_folders(root: _Folder, is_skipped: IsSkipped) -> int:

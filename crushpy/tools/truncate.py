@@ -89,16 +89,12 @@ class HeadTail:
 def _cut_middle(head_source: str, tail_source: str, total: int, limit: int, lines: int) -> Truncated:
     head_room = max(limit, 0) // 2
     tail_room = max(limit, 0) - head_room
-    head = head_source[: _head_end(head_source, head_room)]
+    # The head ends after a line, unless that would give up more than half of its room.
+    line_start = head_source.rfind("\n", 0, head_room) + 1
+    head = head_source[: line_start if line_start > head_room // 2 else head_room]
     tail = tail_source[_tail_start(tail_source, tail_room) :]
     cut = total - len(head) - len(tail)
     return Truncated(join_cut(head, tail, cut), cut, lines)
-
-
-def _head_end(text: str, room: int) -> int:
-    """Where the head ends: after a line, unless that would give up more than half of its room."""
-    line_start = text.rfind("\n", 0, room) + 1
-    return line_start if line_start > room // 2 else room
 
 
 def _tail_start(text: str, room: int) -> int:

@@ -51,12 +51,16 @@ def changed_lines(old: Sequence[str], new: Sequence[str]) -> list[Change]:
     if not a and not b:
         return []
     if len(a) * len(b) <= _MAX_LINE_PAIRS:
-        found = _compare_with_difflib(a, b)
-    elif len(a) == len(b):
-        found = _compare_equal_lengths(a, b)
+        from difflib import SequenceMatcher
+
+        found = [place for tag, *place in SequenceMatcher(None, a, b).get_opcodes() if tag != "equal"]
+    elif len(a) == len(b):  # replacements all over a file
+        runs = groupby(range(len(a)), lambda number: a[number] != b[number])
+        changed = [list(run) for differs, run in runs if differs]
+        found = [[run[0], run[-1] + 1] * 2 for run in changed]
     else:
-        found = iter([Change(0, len(a), 0, len(b))])
-    return [Change(c.start + head, c.end + head, c.new_start + head, c.new_end + head) for c in found]
+        found = [[0, len(a), 0, len(b)]]
+    return [Change(*(number + head for number in place)) for place in found]
 
 
 def _lines_with_ends(text: str) -> list[str]:
@@ -69,22 +73,6 @@ def _lines_with_ends(text: str) -> list[str]:
 def _common_prefix_length(a: Sequence[str], b: Sequence[str]) -> int:
     differing = (number for number, (x, y) in enumerate(zip(a, b, strict=False)) if x != y)
     return next(differing, min(len(a), len(b)))
-
-
-def _compare_with_difflib(a: Sequence[str], b: Sequence[str]) -> Iterator[Change]:
-    from difflib import SequenceMatcher
-
-    for tag, *place in SequenceMatcher(None, a, b).get_opcodes():
-        if tag != "equal":
-            yield Change(*place)
-
-
-def _compare_equal_lengths(a: Sequence[str], b: Sequence[str]) -> Iterator[Change]:
-    """Compares line by line, for replacements all over a file."""
-    for differs, run in groupby(range(len(a)), lambda number: a[number] != b[number]):
-        if differs:
-            numbers = list(run)
-            yield Change(numbers[0], numbers[-1] + 1, numbers[0], numbers[-1] + 1)
 
 
 def _unified_rows(old: Sequence[str], new: Sequence[str], changes: Sequence[Change]) -> Iterator[str]:

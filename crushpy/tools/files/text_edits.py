@@ -25,7 +25,7 @@ from crushpy.tools.truncate import cut_line
 
 _MAX_SHOWN_LINES = 8
 _MAX_LINE_CHARS = 200
-_MAX_COMPARED_LINES = 20_000
+_MAX_COMPARED_LINES = 5_000
 _MIN_SIMILARITY = 0.6
 _LINE_NUMBER = re.compile(r"\s*\d+\t")
 
@@ -58,26 +58,13 @@ def _best_start(lines: Sequence[str], wanted: Sequence[str]) -> int | None:
             votes[at] = votes.get(at, 0) + len(text)
     if votes:
         return max(votes, key=lambda at: (votes[at], -at))
-    return _fuzzy_start(lines, stripped)
-
-
-def _fuzzy_start(lines: Sequence[str], stripped: Sequence[str]) -> int | None:
-    """The same by the line most similar to the longest of `wanted`."""
-    from difflib import SequenceMatcher
+    # Otherwise by the line most similar to the longest of `wanted`.
+    from difflib import get_close_matches
 
     index = max(range(len(stripped)), key=lambda index: len(stripped[index]))
-    target = stripped[index][:_MAX_LINE_CHARS]
-    if not target:
-        return None
-    matcher = SequenceMatcher(None, "", target, autojunk=False)
-    best, best_ratio = None, _MIN_SIMILARITY
-    for number, line in enumerate(lines[:_MAX_COMPARED_LINES]):
-        matcher.set_seq1(line.strip()[:_MAX_LINE_CHARS])
-        if matcher.real_quick_ratio() <= best_ratio or matcher.quick_ratio() <= best_ratio:
-            continue
-        if (ratio := matcher.ratio()) > best_ratio:
-            best, best_ratio = number, ratio
-    return None if best is None else max(best - index, 0)
+    known = {line.strip()[:_MAX_LINE_CHARS]: at for at, line in enumerate(lines[:_MAX_COMPARED_LINES])}
+    near = get_close_matches(stripped[index][:_MAX_LINE_CHARS], known, 1, _MIN_SIMILARITY)
+    return max(known[near[0]] - index, 0) if near and near[0] else None
 
 
 _IndentRule = Callable[[str], str | None]
@@ -155,13 +142,6 @@ def _indent(line: str) -> str:
 _MAX_LISTED_LINES = 10
 
 
-class Replaced(Data, frozen=True):
-    text: str
-    count: int
-    note: str = ""
-    """How it was found, if not exactly as written."""
-
-
 class _Passage(Data, frozen=True):
     """A range of the text as the model sees it, and its replacement."""
 
@@ -170,8 +150,9 @@ class _Passage(Data, frozen=True):
     new: str
 
 
-def replace_passage(file: TextFile, old: str, new: str, *, everywhere: bool = False) -> Replaced:
-    """The file's text with `old` replaced by `new`: the only occurrence, or all of them.
+def replace_passage(file: TextFile, old: str, new: str, *, everywhere: bool = False) -> tuple[str, str]:
+    """The file's text with `old` replaced by `new`: the only occurrence, or all of them; and a note on how it
+    was found, if not exactly as written.
 
     Line endings are ignored when searching; the replacement gets those of its surroundings.
     Raises ToolError with the reason if it cannot be done.
@@ -189,14 +170,14 @@ def replace_passage(file: TextFile, old: str, new: str, *, everywhere: bool = Fa
         starts = _occurrences(seen, old)
     if not starts:
         passage, note = _find_ignoring_whitespace(seen, old, new)
-        return Replaced(_apply_passages(file, seen, [passage]), 1, note)
+        return _apply_passages(file, seen, [passage]), note
     if len(starts) > 1 and not everywhere:
         raise ToolError(
             f"old_string is not unique: {len(starts)} places (lines {_line_numbers(seen, starts)}). "
             "Add surrounding lines to it, or set replace_all."
         )
     passages = [_Passage(start, start + len(old), new) for start in starts]
-    return Replaced(_apply_passages(file, seen, passages), len(starts))
+    return _apply_passages(file, seen, passages), f"replaced in {len(starts)} places" if everywhere else ""
 
 
 def _occurrences(text: str, old: str) -> list[int]:
@@ -220,7 +201,9 @@ def _line_numbers(text: str, starts: list[int]) -> str:
 def _apply_passages(file: TextFile, seen: str, passages: list[_Passage]) -> str:
     """The file's text with the passages, found in `seen`, replaced."""
     text = file.text
-    dropped = _carriage_returns(text, seen)
+    # The positions in `seen` at which a carriage return was dropped.
+    returns = re.finditer("\r\n", text) if len(text) != len(seen) else ()
+    dropped = [found.start() - number for number, found in enumerate(returns)]
     pieces: list[str] = []
     done = 0
     for passage in passages:
@@ -230,12 +213,6 @@ def _apply_passages(file: TextFile, seen: str, passages: list[_Passage]) -> str:
         pieces += (text[done:start], passage.new.replace("\n", newline))
         done = end
     return "".join((*pieces, text[done:]))
-
-
-def _carriage_returns(text: str, seen: str) -> list[int]:
-    """The positions in `seen` at which a carriage return of `text` was dropped."""
-    found = re.finditer("\r\n", text) if len(text) != len(seen) else ()
-    return [one.start() - number for number, one in enumerate(found)]
 
 
 def _newline_near(file: TextFile, start: int, end: int) -> Newline:
@@ -321,7 +298,11 @@ def plan_edits(context: ToolContext, file_path: str, edits: Sequence[Replacement
         try:
             text, note = _apply_edit(context, original, file, edit, first=number == 1)
         except ToolError as error:
-            raise _add_edit_number(error, original, number, len(edits)) from error
+            kind = ToolError if original.raw is None else DoesNotFit
+            if len(edits) > 1:
+                which = f"Edit {number} of {len(edits)} cannot be made, so none was. {original.shown}"
+                raise kind(f"{which}: {error}") from error
+            raise error if original.raw is None else kind(f"{original.shown}: {error}") from error
         file = TextFile(text, file.encoding, file.bom, file.bad_bytes)
         if note:
             notes.append(note if len(edits) == 1 else f"edit {number} was {note}")
@@ -339,17 +320,7 @@ def _apply_edit(
             raise missing(context, original.path, original.real)
         file.check(edit.new_string)
         return edit.new_string, ""
-    done = replace_passage(file, edit.old_string, edit.new_string, everywhere=edit.replace_all)
-    if done.note or not edit.replace_all:
-        return done.text, done.note
-    return done.text, f"replaced in {done.count} places"
-
-
-def _add_edit_number(error: ToolError, original: OriginalFile, number: int, total: int) -> ToolError:
-    kind = ToolError if original.raw is None else DoesNotFit
-    if total > 1:
-        return kind(f"Edit {number} of {total} cannot be made, so none was. {original.shown}: {error}")
-    return error if original.raw is None else kind(f"{original.shown}: {error}")
+    return replace_passage(file, edit.old_string, edit.new_string, everywhere=edit.replace_all)
 
 
 class TextEditTool(FileChangeTool[F]):

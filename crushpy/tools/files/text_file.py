@@ -88,7 +88,11 @@ def decode(raw: bytes) -> TextFile | None:
     """`raw` as text that encodes to the same bytes again; None if it is not text."""
     for bom, encoding in _BYTE_ORDER_MARKS:
         if raw.startswith(bom):
-            return _decode_marked(raw[len(bom) :], bom, encoding)
+            rest = raw[len(bom) :]
+            try:
+                return TextFile(rest.decode(encoding), encoding, bom)
+            except UnicodeDecodeError:
+                return _decode_damaged(rest, bom) if encoding == "utf-8" else None
     head = raw[:_SNIFFED_BYTES]
     if b"\0" in head:
         return None
@@ -96,14 +100,11 @@ def decode(raw: bytes) -> TextFile | None:
         return TextFile(raw.decode("utf-8"))
     if len(_CONTROL.findall(head)) * 20 > len(head):
         return None
-    return _decode_damaged(raw) or _decode_single_byte(raw)
-
-
-def _decode_marked(rest: bytes, bom: bytes, encoding: str) -> TextFile | None:
-    try:
-        return TextFile(rest.decode(encoding), encoding, bom)
-    except UnicodeDecodeError:
-        return _decode_damaged(rest, bom) if encoding == "utf-8" else None
+    if damaged := _decode_damaged(raw):
+        return damaged
+    with suppress(UnicodeDecodeError):
+        return TextFile(raw.decode("cp1252"), "cp1252")
+    return TextFile(raw.decode("latin-1"), "latin-1")
 
 
 def _decode_damaged(raw: bytes, bom: bytes = b"") -> TextFile | None:
@@ -114,13 +115,6 @@ def _decode_damaged(raw: bytes, bom: bytes = b"") -> TextFile | None:
     if not bom and beyond_ascii - bad <= bad:
         return None
     return TextFile(text, "utf-8", bom, bad)
-
-
-def _decode_single_byte(raw: bytes) -> TextFile:
-    try:
-        return TextFile(raw.decode("cp1252"), "cp1252")
-    except UnicodeDecodeError:
-        return TextFile(raw.decode("latin-1"), "latin-1")
 
 
 def read_regular(path: Path, shown: str) -> bytes:

@@ -69,7 +69,11 @@ class LineSearch:
                 await batch_ready.wait()
                 is_last = walk_task.done() and len(pending) <= size
                 batch, pending[:] = pending[:size], pending[size:]
-                ended = await self._search_batch(folder, batch, take)
+                opened = opened_files(folder, batch)
+                try:
+                    ended = await self.in_files(folder, opened, take)
+                finally:
+                    close_files(opened)
                 if not is_last and is_enough():
                     ended = msgspec.structs.replace(ended, stopped=True)
                 if is_last or ended.stopped or ended.timed_out:
@@ -85,13 +89,6 @@ class LineSearch:
         return msgspec.structs.replace(
             walked, timed_out=walked.timed_out or ended.timed_out, stopped=ended.stopped
         )
-
-    async def _search_batch(self, folder: Folder, paths: Sequence[str], take: OnLine) -> ProgramEnd:
-        opened = opened_files(folder, paths)
-        try:
-            return await self.in_files(folder, opened, take)
-        finally:
-            close_files(opened)
 
     async def in_files(self, folder: Folder, opened: Sequence[OpenedFile], take: OnLine) -> ProgramEnd:
         """The matching lines of open files, in order."""

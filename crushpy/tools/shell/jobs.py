@@ -188,20 +188,23 @@ class Jobs:
 
     def adopt(self, process: Process) -> ShellJob:
         """Turns a running command into a job."""
-        self._drop_old_jobs()
+        finished = [job.id for job in self._jobs.values() if not job.process.running]
+        for job_id in finished[:-_MAX_FINISHED]:
+            del self._jobs[job_id]
         self._started += 1
         job = ShellJob(f"job{self._started}", process)
         self._jobs[job.id] = job
-        watcher = spawn(self._report_end(job))
+
+        async def report_end() -> None:
+            await process.exited.wait()
+            await process.drained.wait()
+            if not job.killed:
+                self.on_ended(job)
+
+        watcher = spawn(report_end())
         self._end_watchers.add(watcher)
         watcher.add_done_callback(self._end_watchers.discard)
         return job
-
-    async def _report_end(self, job: ShellJob) -> None:
-        await job.process.exited.wait()
-        await job.process.drained.wait()
-        if not job.killed:
-            self.on_ended(job)
 
     def get(self, job_id: str) -> ShellJob:
         if job := self._jobs.get(job_id):
@@ -229,8 +232,3 @@ class Jobs:
         for job in self._jobs.values():
             job.killed = job.killed or job.process.running
         return [] if self._confinement is None else await self._confinement.close(END_GRACE_S)
-
-    def _drop_old_jobs(self) -> None:
-        finished = [job.id for job in self._jobs.values() if not job.process.running]
-        for job_id in finished[: -_MAX_FINISHED or None]:
-            del self._jobs[job_id]

@@ -80,11 +80,18 @@ class Process:
         self._loop = asyncio.get_running_loop()
         self._name = None
         self._pipes: dict[int, Output] = {}
-        self._start(_noninteractive(environment), streams)
+        self._start({**environment, **_NONINTERACTIVE}, streams)
 
     def _start(self, environment: dict[str, str], streams: tuple[Output, int] | None) -> None:
         if not self._cwd.is_dir():
             raise ToolError(_start_error(errno.ENOENT, self._cwd))
+        environment.pop("BASH_ENV", None)  # a start-up file like those that --norc turns off
+        # Keeps git from treating a folder that looks like a bare repository as one.
+        count = environment.get("GIT_CONFIG_COUNT", "")
+        index = int(count) if count.isdecimal() else 0
+        environment["GIT_CONFIG_COUNT"] = str(index + 1)
+        environment[f"GIT_CONFIG_KEY_{index}"] = "safe.bareRepository"
+        environment[f"GIT_CONFIG_VALUE_{index}"] = "explicit"
         outputs = [self.output, streams[0]] if streams else [self.output]
         pipes = [os.pipe() for _ in outputs]
         given = [*(writing for _, writing in pipes), *(streams[1:] if streams else ())]
@@ -115,8 +122,12 @@ class Process:
     @property
     def signal_name(self) -> str:
         """The signal that ended the shell; empty if none did."""
-        status = self._status
-        return signal_word(os.WTERMSIG(status)) if status is not None and os.WIFSIGNALED(status) else ""
+        if self._status is None or not os.WIFSIGNALED(self._status):
+            return ""
+        number = os.WTERMSIG(self._status)
+        with suppress(ValueError):  # real-time signals have no names
+            return signal.Signals(number).name
+        return f"signal {number}"
 
     @property
     def seconds(self) -> float:
@@ -248,22 +259,6 @@ async def _wait_for(seconds: float, event: asyncio.Event) -> bool:
         return False
 
 
-def _noninteractive(base: Mapping[str, str]) -> dict[str, str]:
-    environment = {**base, **_NONINTERACTIVE}
-    environment.pop("BASH_ENV", None)  # a start-up file like those that --norc turns off
-    return environment | _git_settings(environment.get("GIT_CONFIG_COUNT", ""))
-
-
-def _git_settings(count: str) -> dict[str, str]:
-    """Keeps git from treating a folder that looks like a bare repository as one."""
-    index = int(count) if count.isdecimal() else 0
-    return {
-        "GIT_CONFIG_COUNT": str(index + 1),
-        f"GIT_CONFIG_KEY_{index}": "safe.bareRepository",
-        f"GIT_CONFIG_VALUE_{index}": "explicit",
-    }
-
-
 def missing_folder(cwd: Path) -> str:
     return f"The working directory {cwd} no longer exists. No command runs until it is created again."
 
@@ -282,10 +277,3 @@ def shell() -> tuple[str, ...]:
     standard = next((path for path in ("/bin/bash", "/usr/bin/bash") if os.access(path, os.X_OK)), None)
     bash = standard or find_program("bash")
     return (bash, "--noprofile", "--norc") if bash else (find_program("sh") or "/bin/sh",)
-
-
-def signal_word(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"  # real-time signals have no names

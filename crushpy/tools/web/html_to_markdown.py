@@ -32,7 +32,8 @@ def to_markdown(html: str, address: str) -> tuple[str, str]:
         image.decompose()
     for name, attribute in (("a", "href"), ("img", "src")):
         for tag in soup.find_all(name, attrs={attribute: True}):
-            tag[attribute] = _absolute_url(address, str(tag[attribute]))
+            with suppress(ValueError):  # not an address
+                tag[attribute] = urljoin(address, str(tag[attribute]))
     converter = MarkdownConverter(heading_style="ATX", escape_asterisks=False, escape_underscores=False)
     text = converter.convert_soup(soup)
     lines = "\n".join(line.rstrip() for line in text.splitlines())
@@ -52,28 +53,17 @@ def without_code(html: str) -> str:
     return "".join((*kept, html[position:]))
 
 
-def _absolute_url(address: str, link: str) -> str:
-    try:
-        return urljoin(address, link)
-    except ValueError:
-        return link
-
-
 def main() -> None:
-    _limit_memory()
+    with suppress(ImportError, OSError, ValueError):  # not every system has this limit
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY_BYTES, _MAX_MEMORY_BYTES))
     sys.setrecursionlimit(20_000)  # pages nest deeply, and the converter calls itself for each level
     html = without_code(sys.stdin.buffer.read().decode())
     title, text = to_markdown(html[:MAX_HTML_CHARS], sys.argv[1])
     cut = CUT if len(html) > MAX_HTML_CHARS else ""
     # `replace`: a page may contain lone surrogates, and our own modules cannot be imported here.
     sys.stdout.buffer.write(f"{cut}\n{title}\n{text[:MAX_HTML_CHARS]}".encode(errors="replace"))
-
-
-def _limit_memory() -> None:
-    with suppress(ImportError, OSError, ValueError):  # not every system has this limit
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY_BYTES, _MAX_MEMORY_BYTES))
 
 
 if __name__ == "__main__":

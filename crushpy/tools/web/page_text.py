@@ -57,11 +57,13 @@ async def read_page(body: bytes, content_type: str, address: str) -> Page:
     kind = media_type(content_type)
     if not kind and b"\0" in body[:_SNIFFED_BYTES]:
         return Page("", note=f"{len(body):,} bytes that are not text")
-    if kind in _PAGE_TYPES or (not kind and _looks_like_a_page(body)):
+    is_html = body[:_SNIFFED_BYTES].lstrip().lower().startswith((b"<!doctype html", b"<html"))
+    if kind in _PAGE_TYPES or (not kind and is_html):
         charset = _charset(content_type) or _charset(body[:_SNIFFED_BYTES].decode("latin-1"))
         return await _read_html(await _decode_body(body, charset), address)
     text = await _decode_body(body, _charset(content_type))
-    return Page(await _clean_lines(text), language=_language_of(kind))
+    language = next((name for name in ("json", "xml", "markdown") if kind.endswith(name)), "")
+    return Page(await _clean_lines(text), language=language)
 
 
 async def _read_html(text: str, address: str) -> Page:
@@ -112,10 +114,6 @@ def _strip_tags(text: str) -> str:
     return "\n".join(line for line in lines if line)
 
 
-def _looks_like_a_page(body: bytes) -> bool:
-    return body[:_SNIFFED_BYTES].lstrip().lower().startswith((b"<!doctype html", b"<html"))
-
-
 def _charset(text: str) -> str:
     """The charset named by a header or the beginning of a page; empty if there is none."""
     found = _CHARSET.search(text[:_SNIFFED_BYTES])
@@ -158,11 +156,3 @@ async def _clean_lines(text: str) -> str:
         start = end
         await asyncio.sleep(0)
     return "".join(pieces)
-
-
-def _language_of(kind: str) -> str:
-    if kind.endswith("json"):
-        return "json"
-    if kind.endswith("xml"):
-        return "xml"
-    return "markdown" if kind == "text/markdown" else ""
