@@ -303,24 +303,17 @@ class EscapeTrial:
         return Trial("git", "write where a hostile .git leads", held, output.strip()[-200:])
 
     async def _try_fork_bomb(self) -> Trial:
+        name = "start processes without end"
         if self._sandbox.name != "bubblewrap":
             # Only a pid namespace ends them all at once: without it, trying could take down the machine.
-            return Trial(
-                "processes",
-                "start processes without end",
-                False,
-                "not tried: they are only counted",
-                known=True,
-            )
+            return Trial("processes", name, False, "not tried: they are only counted", known=True)
         bomb = (
             "import os\nwhile True:\n    try:\n        os.fork()\n"
             "    except OSError as error:\n        print(error, flush=True)\n        os._exit(0)"
         )
         output, limit = await self._run_python(bomb)
         held = "" if limit else output.strip().partition("\n")[0]
-        return Trial(
-            "processes", "start processes without end", bool(limit or held), held or f"killed: {limit}"
-        )
+        return Trial("processes", name, bool(limit or held), held or f"killed: {limit}")
 
     async def _try_survivor(self) -> Trial:
         mark = f"86400.{os.getpid()}"
@@ -330,14 +323,14 @@ class EscapeTrial:
         )
         await self._confinement.close(1)
         if not HAS_PROC:
-            return Trial(
-                "processes",
-                "survive the end",
-                False,
-                "not tried: processes cannot be listed here",
-                known=True,
-            )
-        remaining = [name for name in os.listdir("/proc") if name.isdigit() and mark in _command_line(name)]  # noqa: PTH208
+            said = "not tried: processes cannot be listed here"
+            return Trial("processes", "survive the end", False, said, known=True)
+        remaining: list[str] = []
+        for file in Path("/proc").glob("[0-9]*/cmdline"):
+            with suppress(OSError):
+                remaining += (
+                    [file.parent.name] if mark in file.read_text(errors="replace").split("\0") else []
+                )
         return Trial("processes", "survive the end", not remaining, " ".join(remaining))
 
     async def _run_python(self, script: str, needs: Privileges = Privileges()) -> tuple[str, str]:  # noqa: B008
@@ -370,10 +363,3 @@ class EscapeTrial:
     async def close(self) -> None:
         await self._confinement.close(0)
         self._scene.close()
-
-
-def _command_line(pid: str) -> list[str]:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
-    except OSError:
-        return []

@@ -142,18 +142,16 @@ def _is_reachable(mount: Mount) -> bool:
     """
     if not os.path.exists(mount.place):  # noqa: PTH110
         return False
-    return os.getuid() != 0 or all(map(_is_enterable, Path(mount.place).parents))
-
-
-def _is_enterable(folder: Path) -> bool:
-    try:
-        status = folder.stat()
-    except OSError:
-        return False
-    if status.st_uid == 0:
-        return True
-    in_group = status.st_gid in (os.getgid(), *os.getgroups())
-    return bool(status.st_mode & (stat.S_IXGRP if in_group else stat.S_IXOTH))
+    groups = (os.getgid(), *os.getgroups())
+    for folder in Path(mount.place).parents if os.getuid() == 0 else ():
+        try:
+            status = folder.stat()
+        except OSError:
+            return False
+        enter = stat.S_IXGRP if status.st_gid in groups else stat.S_IXOTH
+        if status.st_uid != 0 and not status.st_mode & enter:
+            return False
+    return True
 
 
 class FilesystemView:

@@ -200,8 +200,12 @@ def changed_settings(before: bytes, after: bytes, file: str, workspace: str) -> 
     if settings is None:
         yield "something that git cannot read"
         return
+    folder = os.path.dirname(file)  # noqa: PTH120
     for name, value in sorted(set(settings) ^ set(previous or ())):
-        if not is_harmless(name, value) and not _is_module_tree(name, value, file, workspace):
+        tree = os.path.realpath(os.path.join(folder, value))  # noqa: PTH118
+        # What git writes for a submodule of this workspace.
+        is_module = name == "core.worktree" and "/modules/" in folder and tree.startswith(f"{workspace}/")
+        if not is_harmless(name, value) and not is_module:
             yield name
 
 
@@ -231,13 +235,6 @@ def runs_no_program(folder: Path) -> bool:
         return False
     settings = parse_settings(read_pointer(f"{repository}/config") or b"[")
     return settings is not None and all(is_harmless(*each) for each in settings)
-
-
-def _is_module_tree(name: str, value: str, file: str, workspace: str) -> bool:
-    """True of the `core.worktree` that git writes for a submodule of this workspace."""
-    folder = os.path.dirname(file)  # noqa: PTH120
-    tree = os.path.realpath(os.path.join(folder, value))  # noqa: PTH118
-    return name == "core.worktree" and "/modules/" in folder and tree.startswith(f"{workspace}/")
 
 
 def new_drivers(before: bytes, after: bytes, drivers: Collection[bytes]) -> list[str]:

@@ -58,7 +58,13 @@ def secrets(home: Path) -> Iterator[str]:
         else:
             found = [f"{folder}/{each}" for each in inside if fnmatch(each, name)] if "*" in name else []
         for each in found:
-            if (real := _real_place(each)) and not is_in_folder(str(home), real):
+            try:
+                mode = os.stat(each).st_mode  # noqa: PTH116
+                exists = stat.S_ISREG(mode) or stat.S_ISDIR(mode)  # not a device
+            except OSError:
+                exists = os.path.lexists(each)
+            real = os.path.realpath(each) if exists else ""
+            if real and not is_in_folder(str(home), real):
                 yield real
 
 
@@ -85,14 +91,6 @@ def _moved_places(names: Iterable[str]) -> Iterator[str]:
 
 def _join_all(folder: str, names: Iterable[str]) -> Iterator[str]:
     return (name if name[0] == "/" else f"{folder}/{name}" for name in names)
-
-
-def _real_place(path: str) -> str:
-    """The real path of a file or folder; empty for anything else, such as a device."""
-    with suppress(OSError):
-        mode = os.stat(path).st_mode  # noqa: PTH116
-        return os.path.realpath(path) if stat.S_ISREG(mode) or stat.S_ISDIR(mode) else ""
-    return os.path.realpath(path) if os.path.lexists(path) else ""
 
 
 def variable_files(home: Path, workspace: Path) -> tuple[list[str], bool]:
@@ -150,12 +148,6 @@ def listening_sockets(ours: Iterable[str]) -> Iterator[str]:
     except OSError:
         return
     for path in dict.fromkeys(line.split(maxsplit=7)[7] for line in lines if " /" in line):
-        if not path.startswith(inside) and _is_socket(path):
-            yield os.path.realpath(path)
-
-
-def _is_socket(path: str) -> bool:
-    try:
-        return stat.S_ISSOCK(os.stat(path).st_mode)  # noqa: PTH116
-    except (OSError, ValueError):
-        return False
+        with suppress(OSError):
+            if not path.startswith(inside) and Path(path).is_socket():
+                yield os.path.realpath(path)

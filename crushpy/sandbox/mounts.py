@@ -1,7 +1,6 @@
 """What a sandbox shows of the file system, and how bubblewrap, Landlock and Seatbelt are told."""
 
 import os
-import stat
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
@@ -135,7 +134,9 @@ def landlock_rules(view: View) -> Iterator[str]:
     cannot be listed; so is a writable one that contains something locked, and it takes no new files. `.git`
     inside a writable workspace cannot be made read-only.
     """
-    mounts = {mount.place: mount for mount in view.mounts if not _is_hidden_socket(mount)}
+    # Commands cannot create sockets under Landlock, so those need no hiding.
+    needed = (each for each in view.mounts if each.kind != "hide" or not Path(each.place).is_socket())
+    mounts = {mount.place: mount for mount in needed}
     for mount in view.mounts:
         if mount.kind == "private":
             mounts[mount.place] = Mount(mount.place, "read", locked=True)
@@ -172,14 +173,6 @@ def _grant_rules(mount: Mount, mounts: Mapping[str, Mount]) -> Iterator[str]:
 
 def _is_below(place: str, folder: str) -> bool:
     return place != folder and is_in_folder(place, folder)
-
-
-def _is_hidden_socket(mount: Mount) -> bool:
-    """Commands cannot create sockets under Landlock, so these need no hiding."""
-    try:
-        return mount.kind == "hide" and stat.S_ISSOCK(os.lstat(mount.place).st_mode)
-    except OSError:
-        return False
 
 
 _SEATBELT_DEVICES = ("null", "zero", "tty", "dtracehelper", "stdout", "stderr")

@@ -153,16 +153,15 @@ def _is_worktree_of(folder: Path, top: Path) -> bool:
 
 def _is_submodule_of(folder: Path, top: Path) -> bool:
     """Whether `folder` is where git keeps a submodule of a repository around `top`, and names `top`."""
-    places = (Path(*folder.parts[:index]) for index, part in enumerate(folder.parts) if part == "modules")
-    if not any(_is_around(place, top) for place in places):
+    places = [Path(*folder.parts[:index]) for index, part in enumerate(folder.parts) if part == "modules"]
+    # Those whose working tree contains `top`.
+    around = (
+        place == above / ".git" or _is_worktree_of(place, above)
+        for place in places
+        for above in (top, *top.parents)
+    )
+    if not any(around):
         return False
     settings = parse_settings(read_pointer(f"{folder}/config") or b"") or ()
     named = [value for name, value in settings if name == "core.worktree"]
     return bool(named) and os.path.realpath(folder / named[-1]) == str(top)
-
-
-def _is_around(repository: Path, top: Path) -> bool:
-    """Whether the working tree of a git folder contains `top`."""
-    return any(
-        repository == above / ".git" or _is_worktree_of(repository, above) for above in (top, *top.parents)
-    )

@@ -7,7 +7,7 @@ characters have possessive quantifiers: for groups, Python before 3.11.5 has a b
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import Any, cast
 
 MARK = "[redacted]"
@@ -74,7 +74,7 @@ _AUTHORIZATION = re.compile(
 )
 
 # Up to the last "@": a password may contain one.
-_URL_PASSWORD = re.compile(r"""(://[^\s/:@'"]{0,100}+:)([^\s/'"]{1,200})(?=@)""")
+_URL_PASSWORD = re.compile(r"""(://[^\s/:@'"]{0,100}+:)(?![${<*])[^\s/'"]{1,200}(?=@)""")
 
 _NAME = _any_case(
     r"(?:p(?:ass(?:words?|wd|phrase)|wd|rivate[_-]?key)|s(?:ecret(?:[_-]?key)?|igning[_-]?key)|token"
@@ -85,10 +85,12 @@ _ASSIGNMENT = re.compile(
     r"""(?:\\?"([^"\\\n]{1,500}+)\\?"|\\?'([^'\\\n]{1,500}+)\\?'|([^\s"'`,;&<>\\]{1,500}+))"""
 )
 _SECRET_KEY = re.compile(rf"{_NAME}$")
-_NAME_WORDS = ("passw", "passphrase", "pwd", "token", "authorization", "credential")
-"""Each `_NAME` begins with one of these, with `secret`, or with a word of `_KEYS_OF` before `key`."""
-_KEYS_OF = ("private", "signing", "api", "access", "account", "encryption")
-_LONGEST_KEY = max(map(len, _KEYS_OF)) + 1
+_NAME_STARTS = re.compile(
+    "passw|passphrase|pwd|private|secret|signing|token|api|acc|authorization|cred|client|encryption"
+)
+"""How a `_NAME` begins, in lower case."""
+_HEADER_STARTS = re.compile("authorization|bearer")
+"""How `_AUTHORIZATION` begins: without the header's name, only `bearer` counts."""
 
 _FLAG = re.compile(r"(?:^|[\s'\"])--[A-Za-z0-9_-]*+$")
 _FLAG_CHARS = 30
@@ -127,7 +129,10 @@ class Redactor:
 
     def __init__(self, found: "Counter[str] | None" = None) -> None:
         self.found = found
-        self._secrets = _known_secrets()
+        named = [name for name in os.environ if name.upper().endswith(_SECRET_SUFFIXES)]
+        values = {os.environ.get(name, "").strip() for name in named} | _added
+        # Longest first: one may be part of another.
+        self._secrets = sorted((one for one in values if len(one) >= _MIN_LENGTH), key=len, reverse=True)
 
     def _count(self, kind: str, before: str, after: str) -> str:
         if self.found is not None and after is not before and after != before:
@@ -142,15 +147,19 @@ class Redactor:
         if len(text) < _MIN_TOKEN_CHARS and not _SEPARATOR.search(text):
             return text
         text = self._count("private key", text, _hide_private_keys(text))
-        text = self._count("key or token", text, _hide_tokens(text))
+        shown = _GITHUB.sub(MARK, text)
+        for start, pattern in _TOKENS.items():
+            if start in shown:
+                shown = pattern.sub(MARK, shown)
+        text = self._count("key or token", text, shown)
         if not _SEPARATOR.search(text):
             return text
         lower = text.lower()
-        shown = _hide_at(text, lower, _AUTHORIZATION, _hide_authorization, _headers)
+        shown = _hide_at(text, lower, _AUTHORIZATION, _hide_authorization, _HEADER_STARTS)
         shown = self._count("authorization header", text, shown)
-        shown = self._count("password in an address", shown, _URL_PASSWORD.sub(_hide_url_password, shown))
+        shown = self._count("password in an address", shown, _URL_PASSWORD.sub(rf"\1{MARK}", shown))
         lower = lower if shown is text else shown.lower()
-        hidden = _hide_at(shown, lower, _ASSIGNMENT, _hide_assigned, _names)
+        hidden = _hide_at(shown, lower, _ASSIGNMENT, _hide_assigned, _NAME_STARTS)
         return self._count("value of a secret's name", shown, hidden)
 
     def data(self, value: Any, *, whole: bool = False) -> Any:
@@ -163,13 +172,6 @@ class Redactor:
         if isinstance(value, list | tuple):
             return [self.data(item, whole=whole) for item in cast("list[Any]", value)]
         return value
-
-
-def _known_secrets() -> list[str]:
-    """Longest first: one may be part of another."""
-    named = [name for name in os.environ if name.upper().endswith(_SECRET_SUFFIXES)]
-    values = {os.environ.get(name, "").strip() for name in named}
-    return sorted((value for value in values | _added if len(value) >= _MIN_LENGTH), key=len, reverse=True)
 
 
 def _hide_private_keys(text: str) -> str:
@@ -193,66 +195,23 @@ def _end_of_key(text: str, position: int) -> int:
     return position
 
 
-def _hide_tokens(text: str) -> str:
-    text = _GITHUB.sub(MARK, text)
-    for start, pattern in _TOKENS.items():
-        if start in text:
-            text = pattern.sub(MARK, text)
-    return text
-
-
 def _hide_at(
     text: str,
     lower: str,
     pattern: "re.Pattern[str]",
     hide: Callable[["re.Match[str]"], str],
-    places: Callable[[str], Iterable[int]],
+    starts: "re.Pattern[str]",
 ) -> str:
-    """The result of `pattern.sub`, faster: the pattern can match only at `places` of the lower-case text."""
+    """The result of `pattern.sub`, faster: it can match only where `starts` does in the lower-case text."""
     if len(lower) != len(text):  # a few letters change their length
         return pattern.sub(hide, text)
     parts: list[str] = []
     end = 0
-    for position in sorted(places(lower)):
-        if position >= end and (found := pattern.match(text, position)):
-            parts += text[end:position], hide(found)
+    for start in starts.finditer(lower):
+        if start.start() >= end and (found := pattern.match(text, start.start())):
+            parts += text[end : start.start()], hide(found)
             end = found.end()
     return "".join(parts) + text[end:] if parts else text
-
-
-def _headers(lower: str) -> list[int]:
-    """Positions at which `_AUTHORIZATION` may match: without the header's name, only `bearer` counts."""
-    return _occurrences(lower, "authorization", "bearer")
-
-
-def _names(lower: str) -> list[int]:
-    """Where a `_NAME` may begin."""
-    secrets = _occurrences(lower, "secret")
-    found = _occurrences(lower, *_NAME_WORDS) + secrets
-    for position in secrets:
-        found += _word_starts(lower, position, ("client",))
-    for position in _occurrences(lower, "key"):
-        found += _word_starts(lower, position, _KEYS_OF)
-    return found
-
-
-def _word_starts(lower: str, position: int, words: tuple[str, ...]) -> Iterator[int]:
-    """The start of each of `words` that ends at `position`, or one dash or underscore before it."""
-    before = lower[max(0, position - _LONGEST_KEY) : position]
-    joined = before[:-1] if before.endswith(("_", "-")) else before
-    for word in words:
-        if joined.endswith(word):
-            yield position - len(before) + len(joined) - len(word)
-
-
-def _occurrences(text: str, *words: str) -> list[int]:
-    found: list[int] = []
-    for word in words:
-        position = text.find(word)
-        while position >= 0:
-            found.append(position)
-            position = text.find(word, position + 1)
-    return found
 
 
 def _hide_authorization(match: "re.Match[str]") -> str:
@@ -260,11 +219,6 @@ def _hide_authorization(match: "re.Match[str]") -> str:
     # Without the header's name in front, "bearer" and "token" are ordinary words.
     is_secret = header or (scheme.lower().startswith("bearer") and _has_digit(value))
     return header + scheme + MARK if is_secret else match[0]
-
-
-def _hide_url_password(match: "re.Match[str]") -> str:
-    is_variable = match[2].startswith(("$", "{", "<", "*"))
-    return match[0] if is_variable else match[1] + MARK
 
 
 def _hide_assigned(match: "re.Match[str]") -> str:

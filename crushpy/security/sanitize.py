@@ -79,15 +79,11 @@ def reveal_pieces(text: str) -> Iterator[tuple[str, bool]]:
             continue
         if match.start() > start:
             yield text[start : match.start()], False
-        yield _char_name(match[0]), True
+        code = ord(match[0])
+        yield f"<{_NAMES[code]}>" if code in _NAMES else f"<U+{code:04X}>", True
         start = match.end()
     if start < len(text):
         yield text[start:], False
-
-
-def _char_name(char: str) -> str:
-    code = ord(char)
-    return f"<{_NAMES[code]}>" if code in _NAMES else f"<U+{code:04X}>"
 
 
 def safe_json(data: bytes) -> bytes:
@@ -123,14 +119,7 @@ def map_texts(value: T, change: Callable[[str], str]) -> T:
 
 
 def _replace_match(match: "re.Match[str]") -> str:
-    match match.lastgroup:
-        case "line":
-            return "\n"
-        case "gone":
-            return ""
-        case "kept":
-            return match[0]
-        case "unseen":
-            return f"<U+{ord(match[0]):04X}>"
-        case _:
-            return "\N{REPLACEMENT CHARACTER}"
+    if match["unseen"]:
+        return f"<U+{ord(match[0]):04X}>"
+    fixed = {"line": "\n", "gone": "", "kept": match[0]}
+    return fixed.get(match.lastgroup or "", "\N{REPLACEMENT CHARACTER}")

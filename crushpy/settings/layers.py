@@ -29,15 +29,8 @@ from crushpy.settings.setting_keys import KeyPath, Leaf, spell
 
 DEFAULT = "default"
 
-NOT_SETTINGS = frozenset(
-    {
-        "CRUSHPY_HOME",
-        "CRUSHPY_RETRY_BASE",
-        "CRUSHPY_LOCAL_PORTS",
-        "CRUSHPY_LEASE_SECONDS",
-        "CRUSHPY_BUBBLEWRAP",
-    }
-)
+_OTHERS = ("HOME", "RETRY_BASE", "LOCAL_PORTS", "LEASE_SECONDS", "BUBBLEWRAP")
+NOT_SETTINGS = frozenset(f"CRUSHPY_{name}" for name in _OTHERS)
 """Variables that are not settings."""
 
 PROJECT_MAY_NOT = frozenset(
@@ -223,18 +216,13 @@ class _Merge:
         table = self.values
         for name in path[:-1]:
             table = table.setdefault(name, {})
-        if leaf.is_list and setting_keys.ANY_NAME not in leaf.path:
-            self._join(table, leaf, cast("tuple[str, ...]", checked), origin)
-            return
-        table[path[-1]] = checked
-        self.origins[spell(path)] = origin
-
-    def _join(self, table: dict[str, Any], leaf: Leaf, added: tuple[str, ...], origin: str) -> None:
-        if not added:
-            return
-        kind = leaf.path[-1]
-        if leaf.path[0] == "permissions":
-            self.rules += [RuleOrigin(kind, rule, origin) for rule in added]
-        table[kind] = tuple(dict.fromkeys((*table.get(kind, ()), *added)))
-        before = self.origins[leaf.key]
-        self.origins[leaf.key] = origin if before == DEFAULT else f"{before}, {origin}"
+        kind, added = path[-1], cast("tuple[str, ...]", checked)
+        if not leaf.is_list or setting_keys.ANY_NAME in leaf.path:
+            table[kind] = checked
+            self.origins[spell(path)] = origin
+        elif added:
+            if path[0] == "permissions":
+                self.rules += [RuleOrigin(kind, rule, origin) for rule in added]
+            table[kind] = tuple(dict.fromkeys((*table.get(kind, ()), *added)))
+            before = self.origins[leaf.key]
+            self.origins[leaf.key] = origin if before == DEFAULT else f"{before}, {origin}"

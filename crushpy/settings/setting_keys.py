@@ -177,11 +177,8 @@ def toml_value(value: object) -> str:
 def _quoted(text: str) -> str:
     """A text in double quotes, with control characters escaped."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
-    return f'"{"".join(char if char.isprintable() else _escape(char) for char in escaped)}"'
-
-
-def _escape(char: str) -> str:
-    return f"\\u{ord(char):04x}" if ord(char) <= 0xFFFF else f"\\U{ord(char):08x}"
+    codes = ((char, f"{ord(char):08x}") for char in escaped)
+    return '"' + "".join(char if char.isprintable() else f"\\U{code}" for char, code in codes) + '"'
 
 
 def _bad_key(text: str) -> SettingsError:

@@ -30,7 +30,9 @@ def set_key(text: str, path: KeyPath, value: object, file: Path) -> str:
         if _find(before, path[:-1]) is not None:
             raise
         # A new table beside tables written as dotted keys can always be appended.
-        return _checked(_with_new_table(text, path, value), wanted, path, file)
+        end = "\r\n" if "\r\n" in text else "\n"
+        table = f"[{spell(path[:-1])}]{end}{spell(path[-1:])} = {toml_value(value)}{end}"
+        return _checked(f"{text.rstrip()}{end * 2}{table}", wanted, path, file)
 
 
 def unset_key(text: str, path: KeyPath, file: Path) -> str:
@@ -121,7 +123,9 @@ def _with_top_key(text: str, name: str, value: object) -> str:
     """A new top-level key: after the last such key, before the first table and its comments."""
     end = "\r\n" if "\r\n" in text else "\n"
     line = f"{spell((name,))} = {toml_value(value)}{end}"
-    start = _first_header(text)
+    # The text before a header is valid TOML; before a bracket inside a list or string it is not.
+    brackets = (match.start() for match in re.finditer(r"^[ \t]*\[", text, re.MULTILINE))
+    start = next((at for at in brackets if _is_toml(text[:at])), len(text))
     head, tables = text[:start], text[start:]
     lines = head.splitlines(keepends=True)
     while tables and lines and lines[-1].lstrip().startswith("#") and _is_toml("".join(lines[:-1])):
@@ -131,20 +135,6 @@ def _with_top_key(text: str, name: str, value: object) -> str:
         last, blank_after = kept.splitlines()[-1].lstrip(), lines[-1].strip() == ""
         kept += end * 2 if last.startswith("#") and blank_after else end
     return kept + line + (end + tables if tables else "")
-
-
-def _with_new_table(text: str, path: KeyPath, value: object) -> str:
-    end = "\r\n" if "\r\n" in text else "\n"
-    return f"{text.rstrip()}{end * 2}[{spell(path[:-1])}]{end}{spell(path[-1:])} = {toml_value(value)}{end}"
-
-
-def _first_header(text: str) -> int:
-    """The offset of the first `[table]` line; the end if there is none."""
-    for match in re.finditer(r"^[ \t]*\[", text, re.MULTILINE):
-        # The text before a header is valid TOML; before a bracket inside a list or string it is not.
-        if _is_toml(text[: match.start()]):
-            return match.start()
-    return len(text)
 
 
 def _is_toml(text: str) -> bool:

@@ -32,18 +32,16 @@ def check(leaf: Leaf, path: KeyPath, value: object, where: str = "") -> object:
 
 def refuse_password(path: KeyPath, value: object, where: str = "") -> None:
     """Raises if the value is a database URL with a password, which must not be in a file."""
-    if path != ("database_url",) or not isinstance(value, str) or not _holds_password(value):
+    if path != ("database_url",) or not isinstance(value, str):
+        return
+    who = value.partition("://")[2].partition("/")[0].rpartition("@")[0]
+    if not (who.partition(":")[2] or _PASSWORD_OPTION.search(value)):
         return
     prefix = f"{where}: " if where else ""
     raise SettingsError(
         f"{prefix}database_url contains a password, which must not be stored in a file",
         "Remove it from the URL and put it into ~/.pgpass, PGPASSWORD or CRUSHPY_DATABASE_URL.",
     )
-
-
-def _holds_password(url: str) -> bool:
-    who = url.partition("://")[2].partition("/")[0].rpartition("@")[0]
-    return bool(who.partition(":")[2] or _PASSWORD_OPTION.search(url))
 
 
 def check_text(leaf: Leaf, path: KeyPath, text: str, where: str = "") -> object:

@@ -107,24 +107,12 @@ class McpService(Protocol):
     async def call(self, server: str, tool: str, arguments: Json, context: "ToolContext") -> Outcome: ...
 
 
-def _no_servers() -> McpService:
-    raise ToolError("No MCP server is configured.")
-
-
 LoadSkill = Callable[[str], tuple[str, str]]
 """The full name and the text of a skill. Raises ToolError."""
 
 
-def _no_skills(name: str) -> tuple[str, str]:
-    raise ToolError("There are no skills here.")
-
-
-async def _fetch_nothing(name: str) -> None:
-    """Outputs are on this machine already."""
-
-
-async def _recall_nothing(query: str, message_id: str) -> str:
-    return "Nothing is stored."
+def _unavailable(*_: object) -> Any:
+    raise ToolError("This is not available here.")
 
 
 class ToolContext:
@@ -138,7 +126,7 @@ class ToolContext:
         jobs: "Jobs",
         *,
         allow_private_hosts: bool = False,
-        fetch_output: FetchOutput = _fetch_nothing,
+        fetch_output: FetchOutput = _unavailable,
     ) -> None:
         self.cwd = cwd
         """The workspace: relative paths start here."""
@@ -151,15 +139,15 @@ class ToolContext:
         self.allow_private_hosts = allow_private_hosts
         self.emit: Callable[[str], None] = lambda _: None
         """Shows live output. Never blocks."""
-        self.recall: Recall = _recall_nothing
+        self.recall: Recall = _unavailable
         self.delegate: Delegate = _refuse_delegation
-        self.mcp: Callable[[], McpService] = _no_servers
+        self.mcp: Callable[[], McpService] = _unavailable
         """The MCP servers, loaded when first used."""
         self.lsp: Callable[[], Any] | None = None
         """Loads the `LspHub` of the workspace; None if there is no language server."""
         self.additions: tuple[Callable[[Outcome, Any], Awaitable[Outcome]], ...] = ()
         """What results gain beside the rules files of their folders."""
-        self.load_skill: LoadSkill = _no_skills
+        self.load_skill: LoadSkill = _unavailable
         self.new_skills: Callable[[str], str] = lambda _: ""
         """Lines about the skills that a text does not list."""
         self.is_loaded: Callable[[str], bool] = lambda _: False
@@ -209,21 +197,14 @@ class ToolContext:
     def resolve(self, path: str) -> Path:
         """`path` as the model wrote it, made absolute. `~` is the home folder."""
         expanded = Path(path).expanduser() if path.startswith("~") else Path(path)
-        if self._is_output_of_other_machine(expanded):
-            return self.output_dir / expanded.name
+        is_output = expanded.parts[-3:-1] == ("outputs", self.output_dir.name)
+        if is_output and _OUTPUT_NAME.fullmatch(expanded.name):
+            return self.output_dir / expanded.name  # also if another machine produced it
         return self.jobs.file_tool_path(expanded if expanded.is_absolute() else self.cwd / expanded)
-
-    def _is_output_of_other_machine(self, path: Path) -> bool:
-        """Whether this is the path of an output of the same conversation on another machine."""
-        return (
-            path.parts[-3:-1] == ("outputs", self.output_dir.name)
-            and _OUTPUT_NAME.fullmatch(path.name) is not None
-            and path.parent != self.output_dir
-        )
 
     async def fetch_output(self, path: str) -> None:
         """Makes an output of another machine available for `view`. Never raises."""
-        with suppress(CrushpyError, OSError, ValueError, RuntimeError):
+        with suppress(CrushpyError, ToolError, OSError, ValueError, RuntimeError):
             found = self.resolve(path)
             if found.parent == self.output_dir and not found.exists():
                 await self._fetch_output(found.name)

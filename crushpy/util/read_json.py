@@ -68,15 +68,11 @@ def decode_json(data: bytes | str) -> Any:
 
 def too_deep(value: Any, most: int = 100) -> bool:
     """Whether lists and objects are nested too deeply to be stored; real values are not."""
-    level = [value]
+    level: list[Any] = [value]
     for _ in range(most):
-        level = [inner for outer in level for inner in _inside(outer)]
-        if not level:
-            return False
-    return True
-
-
-def _inside(value: object) -> list[object]:
-    if isinstance(value, dict):
-        return list(cast(Json, value).values())
-    return cast("list[object]", value) if isinstance(value, list) else []
+        inner: list[Any] = []
+        for outer in level:
+            inner += as_object(outer).values() if isinstance(outer, dict) else ()
+            inner += cast("list[Any]", outer) if isinstance(outer, list) else ()
+        level = inner
+    return bool(level)

@@ -58,14 +58,11 @@ def is_secret_name(name: str) -> bool:
 def _is_safe(name: str, value: str, named: Sequence[str]) -> bool:
     if is_secret_name(name) or (name != "PWD" and _URL_WITH_PASSWORD.search(value)):
         return False
-    return _is_usual(name) or any(fnmatchcase(name, pattern) for pattern in named)
-
-
-def _is_usual(name: str) -> bool:
     if name in _PASSED_NAMES or _PASSED_PATTERNS.fullmatch(name):
         return True
     longer = name.startswith(_PASSED_PREFIXES) and name not in _PASSED_PREFIXES
-    return longer and name.replace("_", "a").isalnum()
+    is_usual = longer and name.replace("_", "a").isalnum()
+    return is_usual or any(fnmatchcase(name, pattern) for pattern in named)
 
 
 # --- our own environment in /proc --------------------------------------------------------------------------
@@ -91,12 +88,7 @@ def hide_environment(shown: Mapping[str, str]) -> None:
             memory.seek(start)
             block = memory.read(end - start)
             memory.seek(start)
-            memory.write(_blank_entries(block, shown))
+            names = ((each, os.fsdecode(each.partition(b"=")[0])) for each in block.split(b"\0"))
+            memory.write(b"\0".join(each if name in shown else bytes(len(each)) for each, name in names))
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
-
-
-def _blank_entries(block: bytes, shown: Mapping[str, str]) -> bytes:
-    entries = block.split(b"\0")
-    kept = (each if os.fsdecode(each.partition(b"=")[0]) in shown else bytes(len(each)) for each in entries)
-    return b"\0".join(kept)
