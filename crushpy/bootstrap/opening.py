@@ -151,7 +151,12 @@ def _build_runtime(
     lsp_servers = environment.language_servers(options)
     tools = (
         *all_tools(lsp=bool(lsp_servers)),
-        *skill_tools(loaded.info.system),
+        # A copy has the skills of this machine, and the stored prompt names those of the submitter's.
+        *skill_tools(
+            environment.extensions.listing(lambda: models.window(loaded.info.model))
+            if environment.copy
+            else loaded.info.system
+        ),
         *servers.tools(models.window(loaded.info.model)),
         *additions.tools,
     )

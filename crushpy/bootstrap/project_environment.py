@@ -94,7 +94,7 @@ class ProjectEnvironment:
         user_files(self.paths)  # raises if there is no home folder
         if logs:
             start_logging(self.paths)
-        self.cwd = cwd
+        self.cwd, self.copy = cwd, copy
         self.editor_servers: tuple[str, ...] = ()
         """MCP servers that an editor has added to the settings: the user is asked about them."""
         self.root = project_root(cwd)

@@ -1,5 +1,6 @@
 """`crushpy worker`: runs tasks of a fleet on this machine."""
 
+from collections.abc import Coroutine
 from typing import Annotated
 
 import typer
@@ -11,7 +12,7 @@ def register(app: typer.Typer) -> None:
     add_command(app, "worker", worker_command)
 
 
-async def worker_command(
+def worker_command(
     slots: Annotated[int, typer.Option("--slots", metavar="N", min=1, max=64, help="Tasks at a time.")] = 1,
     label: Annotated[
         list[str] | None,
@@ -28,12 +29,13 @@ async def worker_command(
     no_sandbox: Annotated[
         bool, typer.Option("--no-sandbox", help="Take tasks although no sandbox works here.")
     ] = False,
-) -> None:
+) -> "Coroutine[None, None, None]":
     """Run tasks of a fleet, each in a process of its own, until SIGTERM.
 
     Rules of this user's settings are a ceiling for every task; keys of models are this machine's.
     """
+    from crushpy.fleet.task_process import start_forks
     from crushpy.fleet.worker_process import Worker, WorkerOptions
 
     options = WorkerOptions(slots, tuple(label or ()), once, grace, accept_yolo, no_sandbox)
-    await Worker(options, print_note).run()
+    return Worker(options, print_note, start_forks()).run()

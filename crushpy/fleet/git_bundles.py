@@ -158,6 +158,8 @@ class TaskCheckout:
         # Its `.git` cannot be replaced by a file that names another repository.
         self._place = ("--git-dir", str(self._git_dir), "--work-tree", str(self.top))
         self._sent = [base]
+        self.steps = 0
+        """How many of its steps are stored."""
         self._last = ("", "")
         """The commit and the tree that were stored last."""
 
@@ -168,7 +170,7 @@ class TaskCheckout:
         run_git(private_dir(self.top.parent), "init", "-q", "--template=", str(self.top))
         shutil.copytree(cache / "objects", self._git_dir / "objects", dirs_exist_ok=True)
         found = [add_bundle(self.top, data) for data in steps]
-        self._sent += found
+        self._sent, self.steps = [self._base, *found], len(found)
         start = f"{found[-1]}^1" if found else self._base
         self._run("checkout", "-q", "-B", self.branch, start)
         if found:
@@ -188,6 +190,7 @@ class TaskCheckout:
         self._run("update-ref", STEP_REF, commit)
         data = make_bundle(self._git_dir, STEP_REF, self._sent)
         self._sent.append(commit)
+        self.steps += 1
         self._last = now
         return data
 

@@ -1,9 +1,10 @@
 """The process of one task: its checkout, its conversation, and what is stored of both."""
 
 import asyncio
+import gc
 import os
 import signal
-import sys
+import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -31,6 +32,7 @@ from crushpy.engine.turn.limits import Spent
 from crushpy.fleet.git_bundles import TaskCheckout, cached_base, fill_cache, require_safe_names
 from crushpy.fleet.worker_process import POLL_S, TaskOrder, worker_folder
 from crushpy.security.private_files import locked
+from crushpy.security.sanitize import one_line
 from crushpy.storage.fleet_store import BASE_BUNDLE, ClaimLost, step_name
 from crushpy.storage.records import ListedTask, StorageError, StoredTaskList
 from crushpy.storage.store import Store
@@ -38,34 +40,72 @@ from crushpy.tools.errors import ToolError
 from crushpy.util.spawn import spawn
 
 SERVER_ATTEMPTS = 30
+MAX_REASON_CHARS = 300
+PRELOADED = ("crushpy.storage.postgres_database", "crushpy.http.client")
+"""What every task needs, and is imported late otherwise."""
 
 
-def main() -> None:
-    for name in ("crushpy.storage.postgres_database", "crushpy.http.client"):  # what every task needs
+def start_forks() -> socket.socket:
+    """Starts the process from which those of tasks are forked, so that each begins with everything imported:
+    that takes most of the time until a first request. Call it before the worker has threads."""
+    for name in PRELOADED:
         import_module(name)
-    line = sys.stdin.buffer.readline()
-    if not line:  # the worker has ended
-        os._exit(0)
-    order = msgspec.json.decode(line, type=TaskOrder)
-    threading.Thread(target=_end_with_worker, daemon=True).start()
+    ours, theirs = socket.socketpair()
+    if os.fork():
+        theirs.close()
+        return ours
+    ours.close()
     try:
-        asyncio.run(_run(order))
-    except ClaimLost:  # another worker has it: nothing is stored from here
+        _fork_tasks(theirs)
+    finally:
         os._exit(0)
-    except Exception as error:  # also a full disk: the worker reads the last line
-        message = error.message if isinstance(error, CrushpyError) else f"{type(error).__name__}: {error}"
-        print(message, file=sys.stderr, flush=True)
-        os._exit(1)
-    os._exit(0)
 
 
-def _end_with_worker() -> None:
-    """Waits for the end of the pipe from the worker, which comes however the worker ends."""
-    sys.stdin.buffer.read()
-    os.killpg(0, signal.SIGKILL)
+def _fork_tasks(worker: socket.socket) -> None:
+    """Until the worker has ended."""
+    os.setsid()
+    os.chdir(private_dir(Paths().data_dir / "fleet"))
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in range(3):
+        os.dup2(nothing, stream)
+    gc.freeze()
+    while (received := socket.recv_fds(worker, 1, 1))[0]:
+        with suppress(ChildProcessError):  # there is none
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        with socket.socket(fileno=received[1][0]) as of_task:
+            of_task.set_inheritable(False)
+            if not os.fork():
+                worker.close()
+                _serve(of_task)
 
 
-async def _run(order: TaskOrder) -> None:
+def _serve(worker: socket.socket) -> None:
+    """Runs the task that the worker names, and ends."""
+    os.setsid()
+    worker.sendall(b"%d\n" % os.getpid())
+    orders = worker.makefile("rb")
+    order = msgspec.json.decode(orders.readline(), type=TaskOrder)
+
+    def end_with_worker() -> None:
+        orders.read()  # returns however the worker ends
+        os.killpg(0, signal.SIGKILL)
+
+    def end(reason: str) -> None:
+        worker.sendall(one_line(reason)[:MAX_REASON_CHARS].encode(errors="replace") + b"\n")
+        os._exit(0)
+
+    threading.Thread(target=end_with_worker, daemon=True).start()
+    try:
+        asyncio.run(_run(order, end))
+    except ClaimLost:  # another worker has it: nothing is stored from here
+        end("")
+    except Exception as error:  # also a full disk
+        end(error.message if isinstance(error, CrushpyError) else f"{type(error).__name__}: {error}")
+    end("")
+
+
+async def _run(order: TaskOrder, end: Callable[[str], None]) -> None:
     folder = private_dir(Paths().data_dir / "fleet")
     store = ProjectEnvironment(folder).store()
     try:
@@ -78,14 +118,14 @@ async def _run(order: TaskOrder) -> None:
         require_safe_names(order.root_id, name, spec.fleet.base)
         place = Paths().worktrees / worker_folder(order.worker) / order.root_id
         checkout = TaskCheckout(place, order.root_id, name, spec.fleet.base)
-        steps = await _check_out(store, folder, order, checkout)
+        await _check_out(store, folder, order, checkout)
     finally:
         await store.close()
     cwd = Path(os.path.realpath(checkout.top / spec.fleet.prefix))
     if not cwd.is_relative_to(os.path.realpath(checkout.top)):
         raise CrushpyError(f"the folder {spec.fleet.prefix} of list {order.root_id} is not in its code")
     try:
-        await TaskRun(order, listed, row.task, checkout, steps).run(cwd, spec.fleet)
+        await TaskRun(order, listed, row.task, checkout, end).run(cwd, spec.fleet)
     finally:
         await asyncio.to_thread(checkout.remove)
 
@@ -99,8 +139,8 @@ async def _load_list(store: Store, root_id: str) -> StoredTaskList | None:
     return await store.tasks.load_list(root_id)
 
 
-async def _check_out(store: Store, folder: Path, order: TaskOrder, checkout: TaskCheckout) -> int:
-    """Makes the checkout as the last step left it. Returns the number of steps that are stored."""
+async def _check_out(store: Store, folder: Path, order: TaskOrder, checkout: TaskCheckout) -> None:
+    """Makes the checkout as the last step left it."""
     root_id, cache = order.root_id, cached_base(folder, order.root_id)
     if not cache.exists():
         data = await store.outputs.load(root_id, BASE_BUNDLE)
@@ -112,16 +152,21 @@ async def _check_out(store: Store, folder: Path, order: TaskOrder, checkout: Tas
     names = await store.fleet.list_steps(root_id, order.number)
     steps = [await store.outputs.load(root_id, name) or b"" for name in names]
     await asyncio.to_thread(checkout.create, cache, steps)
-    return len(steps)
 
 
 class TaskRun:
     """One attempt at a task. It exchanges news with the store every two seconds and between steps."""
 
     def __init__(
-        self, order: TaskOrder, listed: StoredTaskList, task: ListedTask, checkout: TaskCheckout, steps: int
+        self,
+        order: TaskOrder,
+        listed: StoredTaskList,
+        task: ListedTask,
+        checkout: TaskCheckout,
+        end: Callable[[str], None],
     ) -> None:
-        self._order, self._listed, self._checkout, self._steps = order, listed, checkout, steps
+        """`end`: ends the process."""
+        self._order, self._listed, self._checkout, self._end = order, listed, checkout, end
         self._prompts: list[str] = []
         self._answer = order.answer
         # Stored before the session exists: whatever happens in it, the next attempt finds it.
@@ -202,8 +247,7 @@ class TaskRun:
         data = await asyncio.to_thread(self._checkout.checkpoint)
         if not data:
             return None
-        self._steps += 1
-        name = step_name(self._order.number, self._steps)
+        name = step_name(self._order.number, self._checkout.steps)
         return partial(self._fleet.write_bundle, self._order.root_id, name, data)
 
     async def _steer(self, spent: Spent) -> list[str]:
@@ -234,8 +278,11 @@ class TaskRun:
         free."""
         if not isinstance(event, ApprovalNeeded):
             return
-        if not event.accesses:  # hooks and servers of the project: only this machine's user accepts them
-            asyncio.get_running_loop().call_soon(conversation.answer, event.id, Answer("deny"))
+        if not event.accesses or any(access.reason for access in event.accesses):
+            # Hooks and servers of the project, and changed tools of a server: only this machine's user
+            # accepts them, whatever the submitter answers.
+            refusal = Answer("deny", words="the user of this worker has not accepted it")
+            asyncio.get_running_loop().call_soon(conversation.answer, event.id, refusal)
             return
         asked = msgspec.json.decode(self._order.question or "{}", type=dict[str, Any])
         same = (asked.get("name"), asked.get("args")) == (event.name, msgspec.to_builtins(event.args))
@@ -252,4 +299,4 @@ class TaskRun:
             await self._store.leases.release_all()
             await self._fleet.park(order.root_id, order.token, self._monitor.task, text)
             await asyncio.to_thread(self._checkout.remove)
-        os._exit(0)
+        self._end("")

@@ -5,13 +5,10 @@ import logging
 import os
 import platform
 import signal
-import subprocess
-import sys
+import socket
 import time
-from asyncio.subprocess import Process
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
 
 import msgspec
 
@@ -39,7 +36,6 @@ KILL_DELAY_S = 10.0
 """Between the request to end and the end of a task's processes."""
 RETRY_DELAY_S = 2
 OUTAGE_S, STEADY_DELAY_S = 10.0, 15.0
-MAX_REASON_CHARS = 300
 
 
 def worker_folder(worker: str) -> str:
@@ -57,7 +53,7 @@ class WorkerOptions(Data, frozen=True):
 
 
 class TaskOrder(Data, frozen=True):
-    """What a worker tells the process of a task."""
+    """What a worker tells the process of a task. That one answers with its id and, when it ends, a reason."""
 
     root_id: str
     number: int
@@ -72,18 +68,17 @@ class TaskOrder(Data, frozen=True):
 class Worker:
     """One worker, for as long as its process lives."""
 
-    def __init__(self, options: WorkerOptions, say: Callable[[str], None]) -> None:
-        self._options, self._say = options, say
+    def __init__(self, options: WorkerOptions, say: Callable[[str], None], forks: socket.socket) -> None:
+        """`forks`: to the process that starts those of tasks."""
+        self._options, self._say, self._forks = options, say, forks
         self._environment = ProjectEnvironment(private_dir(Paths().data_dir / "fleet"))
         self._check(options)
         self._store = self._environment.store()
         self._queue = JobQueue(self._store, self._run_job)
         name = f"{platform.node()}-{new_id()[-4:]}"
         self.me = FleetWorker(name, platform.node(), crushpy.__version__, options.labels, options.slots)
-        self._children: dict[tuple[str, int], tuple[int, Process]] = {}
+        self._children: dict[tuple[str, int], tuple[int, int]] = {}
         """The tokens and processes of running tasks."""
-        self._spare: Process | None = None
-        """Waits for the next task: starting one takes most of the time until a task's first request."""
         self._claiming: set[tuple[str, int]] = set()
         self._steady_at = 0.0
         """Not before this time are others declared dead: after an outage all heartbeats are old."""
@@ -150,9 +145,9 @@ class Worker:
         work.cancel()
         ended, _ = await asyncio.wait([work], timeout=self._options.grace_s)
         if not ended:
-            for (root_id, number), (token, process) in list(self._children.items()):
-                await self._store.fleet.abandon(root_id, number, token, "")
-                _kill(process)
+            for place, (token, process) in list(self._children.items()):
+                await self._store.fleet.abandon(*place, token, "")
+                self._kill(place, process)
             await asyncio.wait([work])
 
     # --- one task --------------------------------------------------------------------------------------
@@ -189,28 +184,37 @@ class Worker:
     async def _run_task(self, root_id: str, row: FleetTask) -> None:
         place, name = (root_id, row.task.number), row.task.name
         order = TaskOrder(*place, row.token, self.me.name, self._options, row.answer, row.question)
-        spare, self._spare = self._spare, None
-        process = spare if spare and spare.returncode is None else await _start_process()
-        self._children[place] = (row.token, process)
         self._say(f"{name} of {root_id} started")
-        assert process.stdin is not None and process.stderr is not None
-        process.stdin.write(msgspec.json.encode(order) + b"\n")
-        told = await _read_end(process.stderr)
-        code = await process.wait()
-        _kill(process)
-        del self._children[place]
-        reason = ""
-        if code:
-            reason = f"{self.me.name}: {told or f'its process ended with {code}'}"
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs:
+                socket.send_fds(self._forks, [b"+"], [theirs.fileno()])
+            reader, writer = await asyncio.open_connection(sock=ours)
+            writer.write(msgspec.json.encode(order) + b"\n")
+            process = int(await reader.readline())
+        except (OSError, ValueError):
+            self._draining.set()
+            told = "the process that starts tasks has ended"
+        else:
+            self._children[place] = (row.token, process)
+            told = (await reader.readline()).decode() or "its process was killed"
+            self._kill(place, process)
+            del self._children[place]
+            writer.close()
+        reason = f"{self.me.name}: {told.strip()}" if told.strip() else ""
         await self._store.fleet.abandon(*place, row.token, reason)  # unless its end is stored
         self._say(f"{name} of {root_id} ended{f': {reason}' if reason else ''}")
+
+    def _kill(self, place: tuple[str, int], process: int, number: int = signal.SIGKILL) -> None:
+        """Signals a task's processes, unless it has ended: the id may be another's by now."""
+        if place in self._children and self._children[place][1] == process:
+            with suppress(ProcessLookupError, PermissionError):
+                (os.killpg if number == signal.SIGKILL else os.kill)(process, number)
 
     # --- meanwhile -------------------------------------------------------------------------------------
 
     async def _poll(self) -> None:
         while True:
-            if self._spare is None:
-                self._spare = await _start_process()
             began = time.monotonic()
             await asyncio.sleep(POLL_S)
             with suppress(CrushpyError):  # the server cannot be reached: tried again
@@ -225,9 +229,9 @@ class Worker:
         for place in held.keys() - self._claiming:  # its end could not be stored
             await self._store.fleet.abandon(*place, held[place], f"{self.me.name} lost the database")
         for place, (token, process) in list(self._children.items()):
-            if held.get(place) != token and process.returncode is None:
-                process.terminate()  # it was stopped, or another worker has it
-                asyncio.get_running_loop().call_later(KILL_DELAY_S, _kill, process)
+            if held.get(place) != token:  # it was stopped, or another worker has it
+                self._kill(place, process, signal.SIGTERM)
+                asyncio.get_running_loop().call_later(KILL_DELAY_S, self._kill, place, process)
 
     async def _clean_up(self) -> None:
         """Looks after tasks of dead workers, and lists whose submitter has gone."""
@@ -242,30 +246,3 @@ class Worker:
                     await dispatch(self._store, self._queue, root_id, self._environment.settings.fleet.wait)
             except Exception as error:  # the queue's own errors are not ours
                 log.warning("cleaning up failed: %s", error)
-
-
-async def _start_process() -> Process:
-    """A process for a task: it imports everything, and waits for its order."""
-    return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", "-c", "from crushpy.fleet.task_process import main; main()"),
-        stdin=subprocess.PIPE,  # its end tells the process that the worker has ended
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        cwd=private_dir(Paths().data_dir / "fleet"),
-        env={**os.environ, "PYTHONPATH": str(Path(crushpy.__file__).parents[1])},
-        start_new_session=True,
-    )
-
-
-async def _read_end(stream: asyncio.StreamReader) -> str:
-    """The last line that a process wrote."""
-    last = b""
-    while piece := await stream.read(65_536):
-        last = (last + piece)[-4_096:]
-    lines = last.decode(errors="replace").strip().splitlines()
-    return lines[-1][:MAX_REASON_CHARS] if lines else ""
-
-
-def _kill(process: Process) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)

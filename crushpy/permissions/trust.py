@@ -39,12 +39,19 @@ def is_trusted_copy(paths: Paths, root: Path) -> bool:
 
 def project_digest(root: Path) -> str:
     """Identifies the settings, hooks, servers, templates and extensions of a project; empty without any."""
-    files = (file for path in provided_files(root) for file in (path, *sorted(path.rglob("*"))))
+    files = (file for path in provided_files(root) for file in (path, *_files_below(path)))
     digest, found = sha256(), [file for file in files if file.is_file()]
     for file in found:
         data = file.read_bytes()
         digest.update(os.fsencode(f"{file.relative_to(root)}\0{len(data)}\0") + data)
     return digest.hexdigest() if found else ""
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.rglob("*")):
+        yield path
+        if path.is_symlink():  # a skill may be a link to a folder, which `rglob` does not enter
+            yield from sorted(path.rglob("*"))
 
 
 def trusted(paths: Paths) -> list[Path]:

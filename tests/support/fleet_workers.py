@@ -106,6 +106,11 @@ def fleet(postgres: Server, tmp_path: Path, llm_env: dict[str, str]) -> Iterator
     postgres.drop(name)
 
 
+def task_processes(worker: int) -> list[int]:
+    """Those of running tasks: a process that waits forks them."""
+    return [task for waiting in children(worker) for task in children(waiting)]
+
+
 def children(process: int) -> list[int]:
     found = subprocess.run(
         ["ps", "-o", "pid=", "--ppid", str(process)], capture_output=True, text=True
