@@ -38,7 +38,9 @@ async def dispatch(store: Store, queue: JobQueue, root_id: str, wait_s: float) -
             await store.fleet.end_unstarted(root_id, number, "limit", reached)
         elif all(state == "done" for state in needs.values()):
             if not row.queued and active < listed.parallel:
-                await queue.defer(queue_name(spec.fleet.version, task.labels), root_id, number)
+                name = queue_name(spec.fleet.version, task.labels)
+                begun = bool(row.task.session_id or row.deaths)
+                await queue.defer(name, root_id, number, first=begun)
                 await store.fleet.mark_queued(root_id, number)
                 active += 1
             lack = describe_lack(task, spec.fleet, workers)

@@ -80,11 +80,12 @@ class JobQueue:
     async def __aexit__(self, *_: object) -> None:
         await self.app.close_async()
 
-    async def defer(self, queue: str, root_id: str, number: int) -> None:
-        """Adds a job, unless one for that task waits already."""
+    async def defer(self, queue: str, root_id: str, number: int, *, first: bool) -> None:
+        """Adds a job, unless one for that task waits already. `first`: before all others."""
         from procrastinate.exceptions import AlreadyEnqueued
 
-        task = self.app.configure_task(_JOB, queue=queue, queueing_lock=f"{root_id} {number}")
+        lock = f"{root_id} {number}"
+        task = self.app.configure_task(_JOB, queue=queue, queueing_lock=lock, priority=int(first))
         with suppress(AlreadyEnqueued):
             await task.defer_async(root_id=root_id, number=number)
 

@@ -93,7 +93,7 @@ class Submitter:
     ) -> AsyncIterator[tuple[ListedTask, str]]:
         seen: dict[int, tuple[ListedTask, str]] = {}
         try:
-            with TerminalQuestions(self._asks, emit) as questions:
+            with TaskQuestions(root_id, self._asks, emit) as questions:
                 async with JobQueue(store) as queue:
                     while True:
                         rows = await dispatch(store, queue, root_id, self._settings.fleet.wait)
@@ -126,12 +126,12 @@ class Submitter:
             print(f"The tasks go on: `crushpy fleet stop {root_id}` stops them.", file=sys.stderr)
 
 
-class TerminalQuestions:
-    """Asks the user about calls of tasks, one after the other; y or n answers. Keys are not echoed, so that
-    they leave the table as it is."""
+class TaskQuestions:
+    """Shows what tasks ask for, one after the other. On a terminal y or n answers; keys are not echoed, so
+    that they leave the table as it is."""
 
-    def __init__(self, asks: bool, emit: Callable[[Event], None]) -> None:
-        self._asks, self._emit = asks, emit
+    def __init__(self, root_id: str, asks: bool, emit: Callable[[Event], None]) -> None:
+        self._root_id, self._asks, self._emit = root_id, asks, emit
         with suppress(OSError):  # not the controlling terminal
             self._asks = asks and os.tcgetpgrp(0) == os.getpgrp()  # in the background it would be stopped
         self._asked = ""
@@ -159,14 +159,17 @@ class TerminalQuestions:
     async def ask(self, rows: Sequence[FleetTask], wait_s: float) -> tuple[int, str] | None:
         """Shows the first question and waits that long. Returns the number of the task and the answer."""
         row = next((row for row in rows if row.question and not row.answer), None)
-        if row is None or not self._asks:
-            await asyncio.sleep(wait_s)
-            return None
-        if row.question != self._asked:
+        if row is not None and row.question != self._asked:
             self._asked = row.question
             while not self._keys.empty():  # typed before the question was shown
                 self._keys.get_nowait()
-            self._emit(Notice(f"{describe_question(row)}\nAllow it once? y or n"))
+            command = f"To allow it: crushpy fleet answer {self._root_id} {row.task.name} once"
+            self._emit(
+                Notice(f"{describe_question(row)}\n{'Allow it once? y or n' if self._asks else command}")
+            )
+        if row is None or not self._asks:
+            await asyncio.sleep(wait_s)
+            return None
         try:
             key = await asyncio.wait_for(self._keys.get(), wait_s)
         except TimeoutError:

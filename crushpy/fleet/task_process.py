@@ -37,11 +37,17 @@ from crushpy.storage.fleet_store import BASE_BUNDLE, ClaimLost, step_name
 from crushpy.storage.records import ListedTask, StorageError, StoredTaskList
 from crushpy.storage.store import Store
 from crushpy.tools.errors import ToolError
+from crushpy.tools.registry import all_tools
 from crushpy.util.spawn import spawn
 
 SERVER_ATTEMPTS = 30
 MAX_REASON_CHARS = 300
-PRELOADED = ("crushpy.storage.postgres_database", "crushpy.http.client")
+PRELOADED = (
+    "crushpy.storage.postgres_database",
+    "crushpy.llm.http_provider",
+    "crushpy.permissions.sandboxed_policy",
+    "filelock",
+)
 """What every task needs, and is imported late otherwise."""
 
 
@@ -50,6 +56,7 @@ def start_forks() -> socket.socket:
     that takes most of the time until a first request. Call it before the worker has threads."""
     for name in PRELOADED:
         import_module(name)
+    all_tools()
     ours, theirs = socket.socketpair()
     if os.fork():
         theirs.close()

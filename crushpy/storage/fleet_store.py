@@ -149,13 +149,12 @@ class FleetStore(Subject):
 
     @stored
     def claim(self, root_id: str, number: int, worker: str) -> FleetTask | None:
-        """Gives a task to a worker; None if it has ended, waits for an answer, or a live worker has it."""
+        """Gives a task to a worker; None if it has ended, waits for an answer, or another worker has it, also
+        a dead one: `reap` frees it."""
         with self._db.transaction(durable=True, session=root_id):
             one = self._one(root_id, number)
             waits = bool(one.question) and not one.answer
-            if one.task.state not in ("waiting", "running") or one.alive or one.stopped or waits:
-                return None
-            if one.token and self._count_death(root_id, one, f"{one.worker} was lost") != "waiting":
+            if one.task.state != "waiting" or one.token or one.stopped or waits:
                 return None
             token = self._run("SELECT nextval('lease_token')").scalar()
             self._set(root_id, number, token=token, worker=worker, queued=False, stuck="")
@@ -183,8 +182,8 @@ class FleetStore(Subject):
                     if one.token and not one.alive:
                         self._count_death(root_id, one, f"{one.worker} was lost")
 
-    def _count_death(self, root_id: str, one: FleetTask, reason: str) -> str:
-        """Inside a transaction. Returns the task's new state."""
+    def _count_death(self, root_id: str, one: FleetTask, reason: str) -> None:
+        """Inside a transaction."""
         deaths = (*one.deaths, reason)
         orders = self._db.execute(sql.FIND_TASK_LIST, root=root_id).one().orders
         tasks = msgspec.json.decode(orders)["tasks"]
@@ -192,7 +191,6 @@ class FleetStore(Subject):
         error = f"{len(deaths)} attempts ended without a result: {'; '.join(deaths)}"
         task = msgspec.structs.replace(one.task, error=error if state == "failed" else "")
         self._free(root_id, task, "interrupted" if one.stopped else state, deaths=json_text(deaths))
-        return state
 
     def _free(self, root_id: str, task: ListedTask, state: str, **changes: Any) -> None:
         self._set(root_id, task.number, token=0, queued=False, stuck="", **changes)

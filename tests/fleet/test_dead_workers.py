@@ -9,7 +9,7 @@ import pytest
 from scripted_llm import Reply, ScriptedLLM, Stall
 from support.fleet_workers import Fleet, children, git, listed, named, task_processes
 from support.headless import Run, Start, is_alive, until
-from support.task_model import runs, writes
+from support.task_model import asked, runs, writes
 
 pytestmark = pytest.mark.xdist_group("postgres")
 ALLOW = ("--allow", "write", "--allow", "bash(cat)", "--allow", "bash(sleep)")
@@ -65,22 +65,25 @@ def test_a_call_that_was_cut_off_is_not_run_again(
     assert fleet.query("SELECT count(*) FROM tool_run") == [(1,)]
 
 
-def test_a_task_fails_after_its_retries_and_names_each_attempt(
+def test_a_task_runs_again_before_others_and_fails_after_its_retries(
     run: Run, llm: ScriptedLLM, repository: Path, fleet: Fleet
 ) -> None:
     def end_process(body: dict[str, Any]) -> Any:
+        if asked(body) == "next":
+            return Reply("Done.")
         for process in task_processes(worker.pid):
             os.killpg(process, signal.SIGKILL)
         return Stall(Reply("never"))
 
     llm.always(end_process)
     worker = fleet.worker()
-    file = listed(repository, named("die", retries=2))
+    file = listed(repository, named("die", retries=2), named("next", needs=[]))
     done = run("--tasks", file, "--fleet", env=fleet.env)
     assert done.code == 1, (done.stderr, fleet.told())
     error = done.result["tasks"][0]["error"]
     assert "2 attempts ended without a result" in error
     assert error.count("its process was killed") == 2
+    assert [asked(request.body) for request in llm.requests] == ["die", "die", "next"]
 
 
 def test_a_worker_that_returns_after_it_was_replaced_changes_nothing(

@@ -8,7 +8,7 @@ import pytest
 from scripted_llm import Reply, ScriptedLLM
 from support.command import Cli
 from support.fleet_workers import Fleet, git, listed, named
-from support.headless import Run, until
+from support.headless import Run, Start, until
 from support.task_model import asked, runs, writes
 
 pytestmark = pytest.mark.xdist_group("postgres")
@@ -23,17 +23,17 @@ def states(fleet: Fleet) -> dict[str, str]:
 
 
 def test_a_question_parks_the_task_and_the_answer_continues_it(
-    run: Run, cli: Cli, llm: ScriptedLLM, repository: Path, fleet: Fleet
+    start: Start, cli: Cli, llm: ScriptedLLM, repository: Path, fleet: Fleet
 ) -> None:
     llm.always(lambda body: Reply("Touched.") if has_result(body) else runs("touch x.txt"))
     fleet.worker()
-    root = run("--tasks", listed(repository, named("ask")), "--fleet", "--detach", env=fleet.env).result[
-        "text"
-    ]
+    live = start("--tasks", listed(repository, named("ask")), "--fleet", env=fleet.env)
     until(lambda: fleet.query("SELECT token FROM fleet_task WHERE question <> ''") == [(0,)], "it is parked")
+    [(root,)] = fleet.query("SELECT root_id FROM task_list")
     assert "touch x.txt" in cli("fleet", "answer", root, env=fleet.env).stdout
+    live.until(lambda lines: f"crushpy fleet answer {root} ask once" in str(lines))
     assert cli("fleet", "answer", root, "ask", "once", env=fleet.env).returncode == 0
-    until(lambda: states(fleet) == {"ask": "done"}, "it is done")
+    assert live.end().code == 0
     assert len(llm.requests) == 2
     assert cli("fleet", "fetch", root, env=fleet.env).stdout == f"crushpy/{root}/ask\n"
     assert "x.txt" in git(repository, "ls-tree", "--name-only", f"crushpy/{root}/ask")

@@ -94,6 +94,7 @@ def test_a_task_waits_for_a_worker_with_its_labels_and_fails_after_a_while(
     shown = cli("fleet", "status", root, env=fleet.env).stdout
     assert "waiting: no worker has gpu=yes" in shown
     fleet.worker("--label", "gpu=yes")
+    until(lambda: len(fleet.query("SELECT 1 FROM fleet_worker")) == 2, "it has started")
     followed = run("--resume", root, env={**fleet.env, "CRUSHPY_FLEET__WAIT": "5"})
     tasks = {task["name"]: task for task in followed.result["tasks"]}
     assert tasks["gpu"]["state"] == "done", (followed.stderr, fleet.told(), fleet.told(1))
