@@ -43,6 +43,7 @@ def chunk(kind: str, text: str) -> Json:
 
 def call_started(call_id: str, name: str, args: Json, cwd: str, status: str = "pending") -> Json:
     line = headline(name, args)
+    named = next((str(args[key]) for key in _PATHS if args.get(key)), "")
     return {
         "sessionUpdate": "tool_call",
         "toolCallId": call_id,
@@ -51,7 +52,7 @@ def call_started(call_id: str, name: str, args: Json, cwd: str, status: str = "p
         "kind": KINDS.get(name, "other"),
         "status": status,
         "rawInput": args,
-        "locations": _locations(args, cwd),
+        "locations": [{"path": str(Path(cwd) / Path(named).expanduser())}] if named else [],
         "content": diffs(name, args, cwd),
     }
 
@@ -88,11 +89,6 @@ def diffs(name: str, args: Json, cwd: str) -> list[Json]:
         }
         for edit in edits
     ]
-
-
-def _locations(args: Json, cwd: str) -> list[Json]:
-    named = next((str(args[key]) for key in _PATHS if args.get(key)), "")
-    return [{"path": str(Path(cwd) / Path(named).expanduser())}] if named else []
 
 
 def plan(todos: tuple[messages.Todo, ...]) -> Json:

@@ -20,17 +20,14 @@ def build(argv: list[str]) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(with_start_flags(chat, chat=True))
-    for module in dict.fromkeys(SHARED_MODULES.get(name, name) for name in _commands_to_register(argv)):
+    names = [word for word in argv if word in COMMANDS]
+    if argv and argv[0] in COMMANDS:
+        names = [argv[0]]
+    elif {"-h", "--help"} & set(argv) or (argv and not argv[0].startswith("-")):
+        names = list(COMMANDS)
+    for module in dict.fromkeys(SHARED_MODULES.get(name, name) for name in names):
         importlib.import_module(f"crushpy.cli.{module}").register(app)
     return app
-
-
-def _commands_to_register(argv: list[str]) -> list[str]:
-    if argv and argv[0] in COMMANDS:
-        return [argv[0]]
-    if {"-h", "--help"} & set(argv) or (argv and not argv[0].startswith("-")):
-        return list(COMMANDS)
-    return [word for word in argv if word in COMMANDS]
 
 
 def chat(

@@ -1,6 +1,5 @@
 """`crushpy compact`: compacts a session, or previews what would be kept."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,9 +10,7 @@ from crushpy.core.errors import UsageError
 from crushpy.security.sanitize import clean
 
 if TYPE_CHECKING:
-    from crushpy.core.templates import Template
     from crushpy.engine.compaction.draft import Rehearsal
-    from crushpy.engine.conversation import Conversation
 
 
 def register(app: typer.Typer) -> None:
@@ -54,24 +51,17 @@ async def compact(
         conversation.subscribe(print_event)
         found = [template_from_file("summary", file) for file in files]
         if dry_run:
-            await _compare(conversation, focus, found or [None], as_json=as_json)
+            results = [
+                (one.path if one else "effective template", await conversation.context.rehearse(focus, one))
+                for one in found or [None]
+            ]
+            if as_json:
+                print_json([{"template": name, "result": result} for name, result in results])
+            else:
+                for name, result in results:
+                    print(_report(name, result))
         elif not await conversation.context.compact(focus, template=found[0] if found else None):
             raise UsageError("Nothing was changed.")
-
-
-async def _compare(
-    conversation: "Conversation", focus: str, templates: "Sequence[Template | None]", *, as_json: bool
-) -> None:
-    """Prints what each template would keep."""
-    results: list[tuple[str, Rehearsal | None]] = []
-    for template in templates:
-        name = template.path if template else "effective template"
-        results.append((name, await conversation.context.rehearse(focus, template)))
-    if as_json:
-        print_json([{"template": name, "result": result} for name, result in results])
-        return
-    for name, result in results:
-        print(_report(name, result))
 
 
 def _report(name: str, result: "Rehearsal | None") -> str:

@@ -1,10 +1,12 @@
 """`crushpy doctor`: checks the installation and suggests fixes."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
 from crushpy.cli.command_helpers import AsJson, add_command, print_json, print_text
+from crushpy.security.redact import redact, redact_data
 from crushpy.security.sanitize import clean
 
 if TYPE_CHECKING:
@@ -32,27 +34,19 @@ async def doctor(
     report = await run_checks(online=online, escapes=sandbox)
     failed = any(finding.mark == "fail" for found in report.values() for finding in found)
     if as_json:
-        print_json(_as_json(report))
+        rows = [
+            {"area": area, **msgspec.to_builtins(finding)}
+            for area, found in report.items()
+            for finding in found
+        ]
+        print_json(redact_data(rows))
     else:
         print_text(_as_text(report))
     if failed:
         raise typer.Exit(1)
 
 
-def _as_json(report: "Report") -> Any:
-    import msgspec
-
-    from crushpy.security.redact import redact_data
-
-    rows = [
-        {"area": area, **msgspec.to_builtins(finding)} for area, found in report.items() for finding in found
-    ]
-    return redact_data(rows)
-
-
 def _as_text(report: "Report") -> str:
-    from crushpy.security.redact import redact
-
     lines: list[str] = []
     for area, found in report.items():
         lines.append(area)

@@ -66,7 +66,14 @@ async def models_command(
             print_note(f"crushpy: {line}")
     else:
         hidden = [model for model in known if not model.ready and not everything]
-        _print_text(listed, local, hidden, default, wanted)
+        lines = [*_table([*listed, *local], default), *_usage_lines(local)]
+        if not listed and not local:
+            lines.append(f"No available model matches {wanted!r}.")
+        if hidden:
+            lines += ["", *_hidden_lines(hidden)]
+        elif not listed and not local:
+            lines += _suggestion_lines(wanted)
+        print("\n".join(lines))
         failures = list(_failure_lines(lists))
         print("".join(f"\n{line}" for line in failures), end="\n" if failures else "")
     sys.stdout.flush()
@@ -108,24 +115,6 @@ def _as_json(model: "ListedModel", default: str) -> dict[str, Any]:
         row["api_base"] = model.api_base
         row["use"] = [f"crushpy -m {info.name}"] if model.ready else list(_usage_commands(model))
     return row
-
-
-def _print_text(
-    listed: "Sequence[ListedModel]",
-    local: "Sequence[ListedModel]",
-    hidden: "Sequence[ListedModel]",
-    default: str,
-    wanted: str,
-) -> None:
-    lines = _table([*listed, *local], default)
-    lines += _usage_lines(local)
-    if not listed and not local:
-        lines.append(f"No available model matches {wanted!r}.")
-    if hidden:
-        lines += ["", *_hidden_lines(hidden)]
-    if not hidden and not listed and not local:
-        lines += _suggestion_lines(wanted)
-    print("\n".join(lines))
 
 
 def _table(models: "Sequence[ListedModel]", default: str) -> list[str]:

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
 from crushpy.cli.command_helpers import (
@@ -25,7 +26,7 @@ from crushpy.security.sanitize import one_line
 
 if TYPE_CHECKING:
     from crushpy.context.budget import Budget
-    from crushpy.context.edits import ContextEdit, EditEffect
+    from crushpy.context.edits import EditEffect
     from crushpy.context.inspect import Inspection, Row
     from crushpy.context.standing_rules import RuleFact
     from crushpy.engine.compaction.pin_service import PinView
@@ -73,25 +74,21 @@ async def context_command(
     ]
     async with open_session(session, read_only=dry_run or not edits) as conversation:
         await conversation.context.count_exactly()
+        session_id = conversation.info.id
+        data: dict[str, Any] = {"session_id": session_id}
         if edits:
-            await _apply_edits(conversation, edits, dry_run=dry_run, as_json=as_json)
+            effect = await conversation.context.edit(edits, dry_run=dry_run)
+            data |= {"dry_run": dry_run, **msgspec.to_builtins(effect)}
+            del data["overrides"]
+            lines = _effect_lines(session_id, effect, conversation.context.budget(), dry_run=dry_run)
         else:
-            _print_context(conversation, as_json=as_json)
-
-
-async def _apply_edits(
-    conversation: "Conversation", edits: "list[ContextEdit]", *, dry_run: bool, as_json: bool
-) -> None:
-    effect = await conversation.context.edit(edits, dry_run=dry_run)
-    session_id = conversation.info.id
+            inspection = conversation.context.inspect()
+            data |= msgspec.to_builtins(inspection)
+            lines = _context_lines(session_id, inspection)
     if as_json:
-        import msgspec
-
-        data: dict[str, Any] = {"session_id": session_id, "dry_run": dry_run, **msgspec.to_builtins(effect)}
-        del data["overrides"]
         print_json(data)
-        return
-    print_lines(_effect_lines(session_id, effect, conversation.context.budget(), dry_run=dry_run))
+    else:
+        print_lines(lines)
 
 
 def _effect_lines(session_id: str, effect: "EditEffect", after: "Budget", *, dry_run: bool) -> list[str]:
@@ -112,17 +109,6 @@ def _effect_lines(session_id: str, effect: "EditEffect", after: "Budget", *, dry
         names = "--restore all" if len(effect.messages) > 3 else names
         lines.append(f"To undo: crushpy sessions context {session_id} {names}")
     return lines
-
-
-def _print_context(conversation: "Conversation", *, as_json: bool) -> None:
-    inspection = conversation.context.inspect()
-    session_id = conversation.info.id
-    if as_json:
-        import msgspec
-
-        print_json({"session_id": session_id, **msgspec.to_builtins(inspection)})
-        return
-    print_lines(_context_lines(session_id, inspection))
 
 
 def _context_lines(session_id: str, inspection: "Inspection") -> list[str]:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 
     from crushpy.engine.rewind.file_views import FileView
-    from crushpy.engine.rewind.rewinder import PlannedRestoration, Rewinder, RewindOutcome, RewindTarget
+    from crushpy.engine.rewind.rewinder import PlannedRestoration, Rewinder, RewindTarget
     from crushpy.engine.session.branches import Branch
     from crushpy.engine.session.browser import SearchGroup, SessionBrowser
     from crushpy.storage.records import ConversationEntry, SessionInfo, TasksDone
@@ -488,7 +488,15 @@ async def rewind_command(
             assert planned is not None
             outcome = await rewinder.apply(info, planned)
             await rewinder.tell_agent(info, outcome)
-    _print_rewind(outcome)
+    if outcome.restored:
+        verb = "is" if len(outcome.restored) == 1 else "are"
+        print_note(f"{counted(len(outcome.restored), 'file')} {verb} restored.")
+    for conflict in outcome.conflicts:
+        print_note(one_line(f"not restored: {conflict.path}: {conflict.reason}"))
+    if outcome.session is not None:
+        print(outcome.session.id)
+    if outcome.conflicts:
+        raise typer.Exit(1)
 
 
 @asynccontextmanager
@@ -528,16 +536,3 @@ def _describe_rewind(
         )
         lines += [f"  {one_line(view.line)}" for view in planned.views]
     return "\n".join(lines) + "\n"
-
-
-def _print_rewind(outcome: "RewindOutcome") -> None:
-    """Prints the branch's id to stdout and the rest to stderr. Exit code 1 if a file was not restored."""
-    if outcome.restored:
-        verb = "is" if len(outcome.restored) == 1 else "are"
-        print_note(f"{counted(len(outcome.restored), 'file')} {verb} restored.")
-    for conflict in outcome.conflicts:
-        print_note(one_line(f"not restored: {conflict.path}: {conflict.reason}"))
-    if outcome.session is not None:
-        print(outcome.session.id)
-    if outcome.conflicts:
-        raise typer.Exit(1)

@@ -25,18 +25,15 @@ class LiveLines:
 
     def show(self, lines: list[str]) -> None:
         surplus = self._drawn_lines - len(lines)
-        self._overwrite([*lines, *[""] * surplus])
+        # Line by line: some terminals keep a copy of a cleared screen.
+        cursor_up = f"\x1b[{self._drawn_lines}A\r" if self._drawn_lines else ""
+        self._write(cursor_up + "".join(f"{line}\x1b[K\n" for line in [*lines, *[""] * surplus]))
         if surplus > 0:
             self._write(f"\x1b[{surplus}A")
         self._drawn_lines = len(lines)
 
     def erase(self) -> None:
         self.show([])
-
-    def _overwrite(self, lines: list[str]) -> None:
-        """Overwrites line by line: some terminals keep a copy of a cleared screen."""
-        cursor_up = f"\x1b[{self._drawn_lines}A\r" if self._drawn_lines else ""
-        self._write(cursor_up + "".join(f"{line}\x1b[K\n" for line in lines))
 
     def _write(self, text: str) -> None:
         with suppress(OSError):  # the display is optional

@@ -96,7 +96,9 @@ def _read_task(name: str, number: int, value: Any) -> TaskSpec:
         raise UsageError(f"--tasks {name}: task {label}: {_explain(error, 'a text')}", FORMAT_HINT) from error
     if not entry.prompt.strip():
         raise UsageError(f"--tasks {name}: task {number} has an empty prompt", FORMAT_HINT)
-    if entry.name and not _is_name(entry.name):
+    # It ends the name of a git branch, on every file system.
+    plain = len(entry.name) <= MAX_NAME_CHARS and _NAME.fullmatch(entry.name) and ".." not in entry.name
+    if entry.name and (not plain or entry.name.lower().endswith((".", ".lock"))):
         raise UsageError(
             f"--tasks {name}: task {number} has the name {entry.name!r}, which is not a valid branch name",
             f"Use at most {MAX_NAME_CHARS} letters, digits, dots, dashes and underscores.",
@@ -120,12 +122,6 @@ def _explain(error: msgspec.ValidationError, alternative: str) -> str:
     if field := _FIELD.search(str(error)):
         return f"{field[2]} is missing" if field[1] == "missing required" else f"there is no key {field[2]}"
     return f"it must be {alternative}, or a table of keys"
-
-
-def _is_name(name: str) -> bool:
-    """Whether it is a valid end of a git branch name, on every file system."""
-    is_plain = len(name) <= MAX_NAME_CHARS and _NAME.fullmatch(name)
-    return bool(is_plain) and ".." not in name and not name.lower().endswith((".", ".lock"))
 
 
 def _read(name: str, path: Path) -> str:

@@ -199,16 +199,13 @@ class Activity:
         elif self._phase and not self._asked and not tasks:
             if _BAR_OF_PHASE.get(self._phase) in self._progress:
                 return
-            if self._phase == TRYING and self._retry is not None:
-                yield self._countdown(self._retry)
+            if self._phase == TRYING and (retry := self._retry) is not None:
+                what = f"{retry.status}: {TRYING}" if retry.status else TRYING.capitalize()
+                left = ceil(self._again_at - self._clock())
+                which = f" · {retry.attempt} of {retry.of}" if retry.of else ""
+                yield ActivityRow(f"{what} {left} s{which}", rest=one_line(retry.reason))
             else:
                 yield ActivityRow(self._phase, self._age(self._since), self._tokens())
-
-    def _countdown(self, retry: events.Retry) -> ActivityRow:
-        what = f"{retry.status}: {TRYING}" if retry.status else TRYING.capitalize()
-        left = ceil(self._again_at - self._clock())
-        which = f" · {retry.attempt} of {retry.of}" if retry.of else ""
-        return ActivityRow(f"{what} {left} s{which}", rest=one_line(retry.reason))
 
     def _tokens(self) -> str:
         received = self._received + self._streamed // CHARS_PER_TOKEN

@@ -54,11 +54,6 @@ class StatusPresenter:
         self._locate(conversation)
         self.refresh()
 
-    @property
-    def in_use(self) -> int:
-        """Tokens of the next request."""
-        return self._bar.state.reading.used
-
     def refresh(self) -> None:
         """Reads model, method, context and cost from the conversation."""
         conversation = self._conversation

@@ -345,22 +345,19 @@ def _mark_item(mark: TimelineNote) -> TranscriptItem:
     return ErrorItem(mark.text, mark.hint) if mark.kind == "error" else NoticeItem(mark.text, mark.kind)
 
 
-def _state(result: ToolResult) -> ToolState:
-    if result.ended:
-        return "interrupted"
-    if result.decision is not None and result.decision.verdict == "denied":
-        return "denied"
-    return "failed" if result.is_error else "done"
-
-
 def _finished(item: ToolItem, result: ToolResult) -> ToolItem:
     worker = result.display.session_id if isinstance(result.display, TaskReport) else item.session_id
     decision = result.decision
+    state: ToolState = "failed" if result.is_error else "done"
+    if result.ended:
+        state = "interrupted"
+    elif decision is not None and decision.verdict == "denied":
+        state = "denied"
     said = answer_words(decision.answer, decision.covers, decision.words) if decision else item.answer
     ended = {"not_run": "not run", "interrupted": "stopped"}.get(result.ended, "")
     return msgspec.structs.replace(
         item,
-        state=_state(result),
+        state=state,
         display=result.display,
         output=result.text,
         session_id=worker,

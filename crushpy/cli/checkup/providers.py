@@ -50,8 +50,10 @@ def _check_stored(context: CheckContext, name: str) -> Finding:
 
 
 async def model(context: CheckContext) -> AsyncIterator[Finding]:
+    from crushpy.engine.side_calls import probe_model
     from crushpy.llm.catalog import DEMO
     from crushpy.llm.model_probe import choose_default
+    from crushpy.llm.provider_factory import create_provider
 
     try:
         name = await choose_default(context.settings)
@@ -69,12 +71,16 @@ async def model(context: CheckContext) -> AsyncIterator[Finding]:
     reachable = True
     other_models = (context.settings.small_model, context.settings.compaction.model)
     for model_name in dict.fromkeys((name, *filter(None, other_models))):
-        finding = await _check_usable(context, model_name)
-        reachable = reachable and (finding is None or model_name != name)
-        if finding is not None:
-            yield finding
+        try:
+            await create_provider(model_name, context.settings).close()
+        except ModelError as error:
+            reachable = reachable and model_name != name
+            yield fail(error.message, error.hint)
     if context.online and reachable:
-        yield await _check_online(context, name)
+        try:
+            yield ok(await probe_model(name, context.settings))
+        except ModelError as error:
+            yield fail(f"{name} does not answer: {error.message}", error.hint)
 
 
 def _selection_reason(context: CheckContext, name: str) -> str:
@@ -106,26 +112,6 @@ def _check_window(context: CheckContext, name: str) -> Finding:
         )
     source = "learnt from its server" if info.source == "learnt" else f"from the {info.source}"
     return ok(f"its window is {info.context_window:,} tokens ({source})")
-
-
-async def _check_usable(context: CheckContext, name: str) -> Finding | None:
-    """Why this model cannot be used; None if it can."""
-    from crushpy.llm.provider_factory import create_provider
-
-    try:
-        await create_provider(name, context.settings).close()
-    except ModelError as error:
-        return fail(error.message, error.hint)
-    return None
-
-
-async def _check_online(context: CheckContext, name: str) -> Finding:
-    from crushpy.engine.side_calls import probe_model
-
-    try:
-        return ok(await probe_model(name, context.settings))
-    except ModelError as error:
-        return fail(f"{name} does not answer: {error.message}", error.hint)
 
 
 async def local_servers(context: CheckContext) -> AsyncIterator[Finding]:

@@ -149,7 +149,13 @@ class OverviewCommands(CommandGroup):
         """Shows the settings that were changed and where; with a key and a value, sets one."""
         words = argument.split(None, 1)
         if len(words) == 2:
-            self.say(_set_setting(*words))
+            from crushpy.core.paths import Paths
+            from crushpy.settings.save import set_value
+
+            key, value = words
+            if key.startswith("permissions."):
+                raise RefusedCommand(f"Rules cannot be set here. Run crushpy config set {key} ...")
+            self.say(f"{key} is set in {set_value(Paths(), key, value)}; it applies from the next start.")
             return
         rows = _changed_settings(Path(self.chat.options.cwd), words[0] if words else "")
         rows.append("/config KEY VALUE sets one; `crushpy config list --all` explains all settings.")
@@ -261,12 +267,3 @@ def _changed_settings(cwd: Path, key: str) -> list[str]:
                 value = value.get(part, "")
             rows.append(f"{name} = {value!r}  ({origin})")
     return rows or [f"No setting begins with {key}." if key else "No setting was changed."]
-
-
-def _set_setting(key: str, value: str) -> str:
-    from crushpy.core.paths import Paths
-    from crushpy.settings.save import set_value
-
-    if key.startswith("permissions."):
-        return f"Rules cannot be set here. Run crushpy config set {key} ..."
-    return f"{key} is set in {set_value(Paths(), key, value)}; it applies from the next start."

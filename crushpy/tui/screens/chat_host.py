@@ -71,7 +71,7 @@ class ChatHost(TranscriptScreen):
         self.transcript.focus_controller = self.queue.focus_controller = self.focus_controller
         self.feed = TranscriptPresenter(self.transcript, reach="Tab and ↑ to this card, or click")
         self.status = StatusPresenter(self.bar, self.strip, self.chip)
-        self.activity = ActivityLine(self.transcript.current_palette, lambda: self.status.in_use)
+        self.activity = ActivityLine(self.transcript.current_palette, lambda: self.bar.state.reading.used)
         self.greeter = Greeter(self.transcript)
         self.attaching = Attaching(self, options.cwd)
         self.tried = asyncio.Event()

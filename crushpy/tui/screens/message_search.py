@@ -86,20 +86,17 @@ class SearchScreen(FolderListScreen[SearchRow, FoundPlace | None]):
     async def _search(self, words: str) -> None:
         await asyncio.sleep(DEBOUNCE_S)
         try:
+            # What is indexed already, then everything once the index is complete.
             with ProgressReporter(self._show_progress, INDEXING) as work:
-                await self._search_index(words, work)
+                if words.strip():
+                    work.update(0, await self._library.store.search.count_unindexed())
+                self._show_found(await self._library.search(words, self.folder, each=None))
+                if words.strip() and await self._library.index_all(work.update):
+                    found = await self._library.search(words, self.folder, each=None)
+                    self._show_found(found, keep_cursor=True)
         except CrushpyError:
             self._show_found([])
             raise
-
-    async def _search_index(self, words: str, work: ProgressReporter) -> None:
-        """Shows what is indexed already, then everything once the index is complete."""
-        if words.strip():
-            work.update(0, await self._library.store.search.count_unindexed())
-        self._show_found(await self._library.search(words, self.folder, each=None))
-        if words.strip() and await self._library.index_all(work.update):
-            found = await self._library.search(words, self.folder, each=None)
-            self._show_found(found, keep_cursor=True)
 
     def _show_found(self, found: list[SearchGroup], *, keep_cursor: bool = False) -> None:
         before = _row_id(self.current) if keep_cursor and self.current else None

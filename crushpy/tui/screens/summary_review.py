@@ -79,7 +79,7 @@ class ReviewScreen(OverlayScreen[Verdict]):
         event = self._event
         tokens = f"{event.tokens_before:,} → {event.tokens_after:,} tokens"
         self.set_heading(f"Compaction ({one_line(event.trigger)})", tokens)
-        self._set_editing(False)
+        self.action_edit(False)
         self._say_fold()
         self._grace.begin()
 
@@ -130,10 +130,7 @@ class ReviewScreen(OverlayScreen[Verdict]):
     def action_accept_edited(self) -> None:
         self.action_accept()
 
-    def action_edit(self) -> None:
-        self._set_editing(True)
-
-    def _set_editing(self, editing: bool) -> None:
+    def action_edit(self, editing: bool = True) -> None:
         self._editing = editing
         self.set_class(editing, "-editing")
         self.query_one("#summary", Static).update(with_headings(self._area.text))
@@ -158,7 +155,7 @@ class ReviewScreen(OverlayScreen[Verdict]):
         self._asked = ""
         self.query_one(LineField).value = ""
         self.remove_class("-asking")
-        self._set_editing(False)
+        self.action_edit(False)
 
     def action_decline(self) -> None:
         if self._may_lose_edits("Esc again to decline"):

@@ -54,12 +54,6 @@ class AttachmentList(Widget):
         super().__init__()
         self._rows: list[Attached] = []
 
-    def watch_mentions(self) -> None:
-        self._changed()
-
-    def watch_reading(self) -> None:
-        self._changed()
-
     @property
     def images(self) -> tuple[Image, ...]:
         return tuple(row.image for row in self._rows)
@@ -84,6 +78,8 @@ class AttachmentList(Widget):
     def _changed(self) -> None:
         self.display = bool(self._rows or self.reading or self.mentions)
         self.refresh(layout=True)
+
+    watch_mentions = watch_reading = _changed
 
     def render(self) -> Content:
         reading = ["[reading an image …]"] if self.reading else []

@@ -171,7 +171,9 @@ class CompletionList(Widget):
         shown = self._shown
         rows = [self._row(index) for index in shown]
         if len(shown) < len(self.choices) and self._rows > 1:
-            rows.append(self._more(shown))
+            line = f"{shown[0] + 1}–{shown[-1] + 1} of {len(self.choices)}, ↑↓ for the others"
+            more = Content.styled(" " * len(POINTER) + line, "$text-muted")
+            rows.append(more.truncate(self._width, ellipsis=True))
         return Content("\n").join(rows)
 
     @property
@@ -180,10 +182,6 @@ class CompletionList(Widget):
         many = len(self.choices)
         rows = self._rows if many <= self._rows else max(1, self._rows - 1)
         return window(many, self.highlighted, rows)
-
-    def _more(self, shown: range) -> Content:
-        line = f"{' ' * len(POINTER)}{shown[0] + 1}–{shown[-1] + 1} of {len(self.choices)}, ↑↓ for the others"
-        return Content.styled(line, "$text-muted").truncate(self._width, ellipsis=True)
 
     @property
     def _width(self) -> int:

@@ -87,17 +87,10 @@ class QueueView(FocusVisitor):
         if self.has_focus:  # here Enter means something else
             soon = "" if self._waiting else "s sends with the next step, "
             return f"{count} · Enter edits, {soon}Del removes, Esc returns"
-        return f"{count} · {self._how()} · Tab Tab to change"
-
-    def _how(self) -> str:
         next_step = sum([item.next_step for item in self._items])
-        if self._waiting:
-            return "Enter sends"
-        if not next_step:
-            return "sent when the turn ends"
-        return (
-            "sent with the next step" if next_step == len(self._items) else f"{NEXT} sent with the next step"
-        )
+        how = "sent with the next step" if next_step else "sent when the turn ends"
+        how = f"{NEXT} {how}" if 0 < next_step < len(self._items) else how
+        return f"{count} · {'Enter sends' if self._waiting else how} · Tab Tab to change"
 
     def _row(self, index: int, width: int) -> Content:
         item = self._items[index]

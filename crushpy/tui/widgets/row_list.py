@@ -59,16 +59,12 @@ class RowList(ScrollView, can_focus=True):
         """Without `one_click` the first click only moves the cursor, so that keys can act on the row."""
         super().__init__()
         self._one_click = one_click
-        self._count = 0
+        self.count = 0
         self._draw: Draw = lambda _, __: Content("")
-
-    @property
-    def count(self) -> int:
-        return self._count
 
     def show(self, count: int, draw: Draw, highlighted: int = 0) -> None:
         """Replaces the rows; the cursor is on `highlighted`."""
-        self._count, self._draw = count, draw
+        self.count, self._draw = count, draw
         self.virtual_size = Size(self.size.width, count)
         self.set_reactive(RowList.highlighted, max(0, min(highlighted, count - 1)))
         self._scroll_to_cursor()
@@ -76,7 +72,7 @@ class RowList(ScrollView, can_focus=True):
         self.post_message(self.Highlighted(self.highlighted))
 
     def validate_highlighted(self, number: int) -> int:
-        return max(0, min(number, self._count - 1))
+        return max(0, min(number, self.count - 1))
 
     def watch_highlighted(self, old: int, new: int) -> None:
         self.refresh_line(old)
@@ -97,12 +93,12 @@ class RowList(ScrollView, can_focus=True):
             self.vertical_scrollbar.position = self.scroll_offset.y
 
     def on_resize(self) -> None:
-        self.virtual_size = Size(self.size.width, self._count)
+        self.virtual_size = Size(self.size.width, self.count)
         self.call_after_refresh(self._scroll_to_cursor)
 
     def render_line(self, y: int) -> Strip:
         number, width = y + self.scroll_offset.y, self.scrollable_content_region.width
-        if not 0 <= number < self._count or width <= 0:
+        if not 0 <= number < self.count or width <= 0:
             return Strip.blank(self.size.width, self.rich_style)
         here = number == self.highlighted
         style = self.get_visual_style("rows--highlighted") if here else self.visual_style
@@ -119,15 +115,15 @@ class RowList(ScrollView, can_focus=True):
         self.highlighted += pages * max(1, self.size.height - 1)
 
     def action_edge(self, last: int) -> None:
-        self.highlighted = self._count - 1 if last else 0
+        self.highlighted = self.count - 1 if last else 0
 
     def action_take(self) -> None:
-        if self._count:
+        if self.count:
             self.post_message(self.Taken(self.highlighted))
 
     def on_click(self, event: events.Click) -> None:
         number = event.y + self.scroll_offset.y
-        if 0 <= number < self._count:
+        if 0 <= number < self.count:
             event.stop()
             moved = number != self.highlighted
             self.highlighted = number

@@ -231,7 +231,8 @@ class Writer:
                 lines = inline(inner[0].content, self._palette, self._base, breaks=self._breaks)
                 self._canvas.prose(lines, margin, self._base)
             case "heading_open":
-                self._heading(int(token.tag[1:]), inner[0].content, margin)
+                style = self._palette.over(self._base, f"h{min(int(token.tag[1:]), 3)}")
+                self._canvas.prose(inline(inner[0].content, self._palette, style), margin, self._base)
             case "bullet_list_open" | "ordered_list_open":
                 self._blocks(inner, margin)
             case "list_item_open":
@@ -250,10 +251,6 @@ class Writer:
                 self._table(tokens, self._lines[span[0] : span[1]], margin)
             case _:
                 self._canvas.prose([[(one_line(token.content), self._base)]], margin, self._base)
-
-    def _heading(self, level: int, text: str, margin: Margin) -> None:
-        style = self._palette.over(self._base, f"h{min(level, 3)}")
-        self._canvas.prose(inline(text, self._palette, style), margin, self._base)
 
     def _item(self, marker: str, inner: "Sequence[Token]", margin: Margin) -> None:
         box, inner = _ticked(inner)

@@ -85,30 +85,18 @@ def draw_tool(item: ToolItem, canvas: Canvas, margin: Margin, *, opened: bool) -
     if opened:
         yield from _body(item, canvas, inside)
     elif item.state == "running":
-        shown = [[(line, palette.muted)] for line in tail_of(item.output, PREVIEW_LINES)[1]]
-        for spans in shown:
-            canvas.rows.append(headline_row(spans, [], inside, canvas))
+        for line in tail_of(item.output, PREVIEW_LINES)[1]:
+            canvas.rows.append(headline_row([(line, palette.muted)], [], inside, canvas))
     elif isinstance(item.display, Terminal):
-        _ending(item, canvas, inside)
+        lines, left_out = last_lines(item)
+        style = palette["error"] if item.state == "failed" else palette.muted
+        shown = [(f"⋯ {counted(left_out, 'more line')}", palette.muted)] if left_out else []
+        for span in (*shown, *((line, style) for line in lines)):
+            canvas.rows.append(headline_row([span], [], inside, canvas))
     elif item.state == "failed":
         first = one_line(item.output.strip()[:2_000].split("\n", 1)[0])
         if first:
             canvas.rows.append(headline_row([(first, palette["error"])], [], inside, canvas))
-
-
-def _ending(item: ToolItem, canvas: Canvas, margin: Margin) -> None:
-    """The relevant lines of a command's output, a row each."""
-    palette = canvas.palette
-    lines, left_out = last_lines(item)
-    style = palette["error"] if item.state == "failed" else palette.muted
-    if left_out:
-        canvas.rows.append(headline_row([(_more(left_out), palette.muted)], [], margin, canvas))
-    for line in lines:
-        canvas.rows.append(headline_row([(line, style)], [], margin, canvas))
-
-
-def _more(left_out: int) -> str:
-    return f"⋯ {counted(left_out, 'more line')}"
 
 
 def closed_height(item: ToolItem) -> int:
@@ -313,13 +301,8 @@ def last_lines(item: ToolItem) -> LastLines:
     lines = [line.rstrip() for line in lines]
     if before + len(lines) <= MAX_LAST_LINES:
         return LastLines(lines, 0)
-    shown = lines[-LAST_LINES_OF_SUCCESS:] if item.state == "done" else _failing(lines)
+    shown = lines[-LAST_LINES_OF_SUCCESS:]
+    if item.state == "failed":  # the lines that name a failure; the last lines if there are none
+        written = [line for line in lines if line.strip()]
+        shown = ([line for line in written if _FAILS.search(line)] or written)[-MAX_LAST_LINES:]
     return LastLines(shown, (item.display.lines or before + len(lines)) - len(shown))
-
-
-def _failing(lines: list[str]) -> list[str]:
-    """The lines that name a failure, in order; the last lines if there are none."""
-    telling = [line for line in lines if line.strip() and _FAILS.search(line)]
-    if not telling:
-        return [line for line in lines if line.strip()][-MAX_LAST_LINES:]
-    return telling[-MAX_LAST_LINES:]
