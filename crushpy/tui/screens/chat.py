@@ -20,6 +20,7 @@ from crushpy.core.messages import Json
 from crushpy.core.start_options import StartOptions
 from crushpy.engine.event_bus import unexpected_error
 from crushpy.security.sanitize import one_line
+from crushpy.tui.attaching import Attaching
 from crushpy.tui.chat_events import ChatEvents
 from crushpy.tui.items import BoundaryItem, ItemAction, TranscriptItem
 from crushpy.tui.notify import dismiss_toasts, tell
@@ -33,6 +34,7 @@ from crushpy.tui.widgets.prompt_queue import QueueView
 
 if TYPE_CHECKING:
     from crushpy.core.messages import Image
+    from crushpy.core.messages import Message as PromptMessage
     from crushpy.engine.conversation import Conversation
     from crushpy.engine.session.browser import SessionBrowser
     from crushpy.settings.schema import Settings
@@ -93,6 +95,7 @@ class ChatScreen(ChatHost):
         self._typed = typed
         self._images = images
         self.events = ChatEvents(self)
+        self.attaching = Attaching(self, options.cwd)
         self._early: list[tuple[str, tuple[Image, ...], tuple[str, ...]]] = []
         if options.prompt:
             self._early.append((options.prompt, images, ()))
@@ -289,6 +292,11 @@ class ChatScreen(ChatHost):
             self.take_back(waiting[0])
             self.prompt.focus()
         self.events.show_queue()
+
+    def take_back(self, prompt: "PromptMessage") -> None:
+        if prompt.text:
+            self.prompt.take_back(prompt.text)
+        self.attaching.given(prompt.images)
 
     # Handlers by name: the panel's module is loaded with the first question.
 

@@ -16,7 +16,6 @@ from crushpy.core.app_commands import APP_COMMANDS
 from crushpy.core.errors import CrushpyError
 from crushpy.core.start_options import StartOptions
 from crushpy.security.sanitize import one_line
-from crushpy.tui.attaching import Attaching
 from crushpy.tui.focus_controller import FocusController
 from crushpy.tui.greeting import Greeter
 from crushpy.tui.items import NoticeItem
@@ -73,7 +72,6 @@ class ChatHost(TranscriptScreen):
         self.status = StatusPresenter(self.bar, self.strip, self.chip)
         self.activity = ActivityLine(self.transcript.current_palette, lambda: self.bar.state.reading.used)
         self.greeter = Greeter(self.transcript)
-        self.attaching = Attaching(self, options.cwd)
         self.tried = asyncio.Event()
         """Set once the engine is loaded or has failed to load."""
         self.own: OwnCommands | None = None
@@ -246,6 +244,4 @@ class ChatHost(TranscriptScreen):
 
     def take_back(self, prompt: "Message") -> None:
         """Puts a prompt that was not sent, and its images, in front of the draft."""
-        if prompt.text:
-            self.prompt.take_back(prompt.text)
-        self.attaching.given(prompt.images)
+        raise NotImplementedError

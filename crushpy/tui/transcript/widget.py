@@ -15,19 +15,16 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Region, Size
 from textual.message import Message
-from textual.reactive import var
-from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
 from textual.widget import Widget
 
-from crushpy.tui.focus_controller import FocusVisitor
 from crushpy.tui.items import BOUNDARY_ACTIONS, ItemAction, ReadingItem, TranscriptItem
-from crushpy.tui.transcript.interaction import Interaction
+from crushpy.tui.transcript.interaction import Interaction, InteractionHost
 from crushpy.tui.transcript.markdown.block import load_parser
 from crushpy.tui.transcript.render.styles import COMPONENTS, CSS, Palette
 from crushpy.tui.transcript.render_cache import RenderCache
-from crushpy.tui.transcript.selection import ShownBlock, selected_text
+from crushpy.tui.transcript.selection import selected_text
 from crushpy.tui.transcript.transcript_model import TranscriptModel
 from crushpy.tui.transcript.transcript_view import Overlay, TranscriptView
 
@@ -37,7 +34,7 @@ WORK_SLICE_S = 0.008
 """Time spent at once on what is left to draw or to colour."""
 
 
-class Transcript(FocusVisitor, ScrollView):
+class Transcript(InteractionHost):
     """A conversation. Keys of items are assigned by `add` and `set_items`, in order.
 
     Every action is reachable by key: while the transcript has focus the cursor shows what they act on.
@@ -73,28 +70,6 @@ class Transcript(FocusVisitor, ScrollView):
 
     can_pin = False
     """Whether the messages shown belong to a conversation that can be pinned to."""
-
-    following: var[bool] = var(True)
-    """The end stays in view while more arrives. False once the user scrolls up; set it to return."""
-
-    class LinkClicked(Message):
-        def __init__(self, href: str) -> None:
-            super().__init__()
-            self.href = href
-
-    class ItemActivated(Message):
-        """A key or a click asks for something to be done with an item."""
-
-        def __init__(self, key: int, action: ItemAction) -> None:
-            super().__init__()
-            self.key = key
-            self.action: ItemAction = action
-
-    class CodeClicked(Message):
-        def __init__(self, key: int, block: ShownBlock) -> None:
-            super().__init__()
-            self.key = key
-            self.block = block
 
     class Scrolled(Message):
         """The number of lines below the visible ones has changed; 0 at the end."""
@@ -212,20 +187,6 @@ class Transcript(FocusVisitor, ScrollView):
     @property
     def allow_vertical_scroll(self) -> bool:
         return self.model.total > self.size.height
-
-    @property
-    def top_row(self) -> int:
-        """The row of the whole transcript that is at the top."""
-        return round(self.scroll_y)
-
-    def set_following(self, following: bool) -> None:
-        """Sets `following` without showing anything. The scrollbar is there only away from the end."""
-        self.set_reactive(Transcript.following, following)
-        self.styles.scrollbar_visibility = "hidden" if following else "visible"
-
-    def go_to(self, row: int) -> None:
-        """Shows a row of the transcript at the top, or as near to it as there is text."""
-        self.scroll_to(y=max(0, min(row, self.model.total - self.size.height)), animate=False)
 
     @property
     def more_below(self) -> int:
