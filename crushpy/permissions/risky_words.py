@@ -118,11 +118,11 @@ _AWK_ACTION = rf"\{{{_AWK_STATEMENT}(?:{_AWK_STRING}{_AWK_STATEMENT})*\}}"
 _PLAIN_AWK = re.compile(rf"(?!.*getline){_AWK_PATTERN}(?:{_AWK_ACTION}(?:{_AWK_PATTERN}{_AWK_ACTION})?)?")
 
 
-def _script_risk(word: Word, harmless: re.Pattern[str], what: str) -> str:
-    """Why a script may write or execute; empty if it matches `harmless`."""
+def _script_risk(word: Word, harmless: object, what: str) -> str:
+    """Why a script may write or execute; empty if it is literal and `harmless` is true."""
     if word.kind != "literal":
         return f"the {what} is known only to the shell"
-    return "" if harmless.fullmatch(word.text) else f"the {what} can write or execute"
+    return "" if harmless else f"the {what} can write or execute"
 
 
 _FIND_RUNS = frozenset(("-exec", "-execdir", "-ok", "-okdir"))
@@ -182,7 +182,10 @@ def _sed(words: Sequence[Word]) -> Risks:
             operands.append(place)
     if not scripts and operands:
         scripts[operands[0]] = words[operands[0]]
-    found = {place: _script_risk(script, _PLAIN_SED, "sed script") for place, script in scripts.items()}
+    found = {
+        place: _script_risk(script, _PLAIN_SED.fullmatch(script.text), "sed script")
+        for place, script in scripts.items()
+    }
     return risks | {place: why for place, why in found.items() if why}
 
 
@@ -204,7 +207,7 @@ def _awk(words: Sequence[Word]) -> Risks:
         elif word.may_be_option:
             risks[place] = "it could be an option or a program"
         elif word.text != "--" or word.kind != "literal":
-            if reason := _script_risk(word, _PLAIN_AWK, "awk program"):
+            if reason := _script_risk(word, _PLAIN_AWK.fullmatch(word.text), "awk program"):
                 risks[place] = reason
             break
     return risks

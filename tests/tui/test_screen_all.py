@@ -27,6 +27,7 @@ from crushpy.storage.store import Store
 from crushpy.tools.shell.jobs import RunningJob
 from crushpy.tui import screens
 from crushpy.tui.actions.overview import WatchScreen
+from crushpy.tui.screens.choose import PaletteScreen
 from crushpy.tui.screens.connect import ConnectScreen, key_screen
 from crushpy.tui.screens.help import GlossaryScreen, HelpScreen
 from crushpy.tui.screens.inspector import InspectorScreen
@@ -61,6 +62,7 @@ SCREENS: dict[str, Callable[[SessionBrowser, str], Screen[Any]]] = {
     "review": lambda *_: ReviewScreen(ReviewNeeded("r", "auto", "summary", "evidence", 9, 1)),
     "models": lambda *_: ModelsScreen(Settings(), "demo/tour", lambda _: None),
     "template": lambda *_: TemplateScreen(Templates(Paths().templates), no_preview),
+    "palette": lambda *_: PaletteScreen((), {}),
     "help": lambda *_: HelpScreen({}),
     "glossary": lambda *_: GlossaryScreen(),
     "search": lambda library, _: SearchScreen(library, "/work", "zebra"),
