@@ -130,6 +130,8 @@ def test_every_pattern_is_linear_in_the_text() -> None:
                 continue
             least = seconds(tried(pattern, small, everywhere), 5)
             most = seconds(tried(pattern, large, everywhere), 3)
+            if most > MOST_TIMES_SLOWER * least:  # on a busy machine a few tries may all be slow
+                most = seconds(tried(pattern, large, everywhere), 20)
             if most > SUSPECT_SECONDS and most > MOST_TIMES_SLOWER * least:
                 slow[where] = f"{pattern.pattern!r} on {large[:20]!r}: {most / least:.0f} times slower"
                 break
