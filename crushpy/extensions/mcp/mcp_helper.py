@@ -34,7 +34,6 @@ MAX_MESSAGE_BYTES = 64_000_000
 MAX_TEXT_CHARS = 20_000_000
 """Of all texts of one result; a longer one is cut here, so that it is not sent through the pipe."""
 CONNECT_TIMEOUT_S, END_TIMEOUT_S, LAST_WORDS_S = 30.0, 5.0, 1.0
-PING_TIMEOUT_S = 2.0
 EXIT_TIMEOUT_S = 2.0
 """How long a server may take to end by itself, and again after SIGTERM."""
 
@@ -191,14 +190,13 @@ class ServerConnection:
             self._orders.send(wire.McpReport(0, "closed", self._order.server, {"stderr": self.stderr()}))
 
     async def _make_client(self, stack: AsyncExitStack) -> Any:
+        from mcp import Client, types
+        from mcp.client.streamable_http import streamable_http_client
+
         transport: Any = self._run_command()
         if url := self._spec.url:
-            http = await self._http_client(stack)  # a server that needs login ends here, before the imports
-            from mcp.client.streamable_http import streamable_http_client
-
+            http = await self._http_client(stack)
             transport = streamable_http_client(url, http_client=http, max_sse_event_size=MAX_MESSAGE_BYTES)
-        from mcp import Client, types
-
         return Client(
             self._without_bad_tools(transport),
             client_info=types.Implementation(name="crushpy", version=__version__),
@@ -316,23 +314,18 @@ class ServerConnection:
     async def _http_client(self, stack: AsyncExitStack) -> Any:
         import httpx2
 
-        from crushpy.extensions.mcp.logins import TokenAuth
+        from crushpy.extensions.mcp.oauth import CallbackListener, LoginFlow, TokenAuth
 
         spec = self._spec
         if self._order.verb == "login":
-            from crushpy.extensions.mcp.oauth import CallbackListener, LoginFlow
-
             listener = await stack.enter_async_context(CallbackListener())
             self.auth = LoginFlow(spec, self._show_url, listener)
         else:
             self.auth = TokenAuth(spec)
         timeout = httpx2.Timeout(CONNECT_TIMEOUT_S, read=max(spec.timeout, 300))
-        http = await stack.enter_async_context(
+        return await stack.enter_async_context(
             httpx2.AsyncClient(headers=dict(spec.headers), auth=self.auth, timeout=timeout)
         )
-        if isinstance(self.auth, TokenAuth) and not self.auth.has_login():
-            await _ping(http, spec.url)
-        return http
 
     async def _show_url(self, url: str) -> None:
         self._orders.send(wire.McpReport(self._order.id, "open", self._order.server, {"url": url}))
@@ -425,17 +418,6 @@ class ServerConnection:
             del self._orders.questions[number]
             self._reset_clocks(self._spec.timeout)
         return types.ElicitResult(action=answer["action"], content=answer.get("content"))
-
-
-async def _ping(http: Any, url: str) -> None:
-    """Raises ConnectionError if the server demands a login; a ping is allowed before a session begins."""
-    import httpx2
-
-    message = {"jsonrpc": "2.0", "id": 0, "method": "ping"}
-    headers = {"Accept": "application/json, text/event-stream"}
-    with suppress(httpx2.HTTPError):
-        async with http.stream("POST", url, json=message, headers=headers, timeout=PING_TIMEOUT_S):
-            pass
 
 
 async def _pages(read: Any, name: str) -> list[Any]:
