@@ -31,7 +31,7 @@ class Request(Data, frozen=True):
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
     deferred: tuple[DeferredTool, ...] = ()
-    """Sent only if the protocol can search tools; one of `tools` reaches them in any case."""
+    """Sent only if the vendor can search tools. They can also be called through one of `tools`."""
     web_search: bool = False
     """Offer the vendor's own web search, if its protocol has one."""
     max_output_tokens: int | None = None

@@ -29,8 +29,15 @@ from crushpy.settings.setting_keys import KeyPath, Leaf, spell
 
 DEFAULT = "default"
 
-_OTHERS = ("HOME", "RETRY_BASE", "LOCAL_PORTS", "LEASE_SECONDS", "BUBBLEWRAP")
-NOT_SETTINGS = frozenset(f"CRUSHPY_{name}" for name in _OTHERS)
+NOT_SETTINGS = frozenset(
+    {
+        "CRUSHPY_HOME",
+        "CRUSHPY_RETRY_BASE",
+        "CRUSHPY_LOCAL_PORTS",
+        "CRUSHPY_LEASE_SECONDS",
+        "CRUSHPY_BUBBLEWRAP",
+    }
+)
 """Variables that are not settings."""
 
 PROJECT_MAY_NOT = frozenset(

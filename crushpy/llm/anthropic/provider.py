@@ -7,7 +7,7 @@ import msgspec
 
 from crushpy.core.messages import BOUND_PREFIX, Json, Message, Text, Thinking
 from crushpy.llm.anthropic.reply import MessageReader
-from crushpy.llm.anthropic.request import AnthropicQuirks, messages_body, searches_tools
+from crushpy.llm.anthropic.request import AnthropicQuirks, claude_searches_tools, messages_body
 from crushpy.llm.anthropic.thinking_binding import (
     BoundRequest,
     ThinkingBinding,
@@ -72,7 +72,7 @@ class AnthropicProvider(HttpProvider[AnthropicQuirks]):
         """The request in a form that the server accepts."""
         quirks = self._quirks[request.model]
         request = _with_signed_summary(request)
-        if request.deferred and not (quirks.searches_tools and searches_tools(request.model)):
+        if request.deferred and not (quirks.searches_tools and claude_searches_tools(request.model)):
             request = msgspec.structs.replace(request, deferred=())
         if request.status_placement != "keep":
             return request

@@ -113,7 +113,7 @@ def _thinking(request: Request, model: str, limit: int, quirks: AnthropicQuirks)
     return {"thinking": {"type": "enabled", "budget_tokens": budget}}
 
 
-def searches_tools(model: str) -> bool:
+def claude_searches_tools(model: str) -> bool:
     """Whether a model's server can search deferred tools: Claude from 4 on."""
     return "claude" in model and _version(model) >= (4, 0)
 

@@ -14,7 +14,7 @@ from crushpy.llm.http_provider import HttpProvider, HttpProviderOptions, Quirks,
 from crushpy.llm.openai.chat_reply import ChunkReader
 from crushpy.llm.openai.chat_request import chat_tools, encoded_chat_messages
 from crushpy.llm.openai.responses_reply import ResponseReader
-from crushpy.llm.openai.responses_request import ResponsesQuirks, responses_body, searches_tools_of
+from crushpy.llm.openai.responses_request import ResponsesQuirks, gpt_searches_tools, responses_body
 from crushpy.llm.protocol import Done, Request
 from crushpy.llm.status_fallback import StatusFallback
 from crushpy.llm.vendors import OPENAI_BASE
@@ -159,7 +159,7 @@ class ResponsesProvider(_OpenAIProvider[ResponsesQuirks]):
     def _body(self, request: Request, unfinished: list[Json]) -> Json:
         name = request.model.removeprefix(self._strip)
         quirks = self._quirks[request.model]
-        if not (quirks.searches_tools and searches_tools_of(name)):
+        if request.deferred and not (quirks.searches_tools and gpt_searches_tools(name)):
             request = msgspec.structs.replace(request, deferred=())
         return responses_body(self._status.place_status(request), name, quirks, self._histories)
 

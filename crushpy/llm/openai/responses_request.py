@@ -22,7 +22,6 @@ NAMESPACE = "namespace"
 MIN_OUTPUT_TOKENS = 16
 """The server allows no fewer."""
 
-_INVALID_NAME_CHARS = re.compile(r"[^a-zA-Z0-9_-]")
 _GPT_VERSION = re.compile(r"gpt-(\d{1,3})(?:\.(\d{1,3}))?")
 _NOT_REASONING = re.compile(r"gpt-(3|4)|gpt-5(\.\d+)?-chat|chatgpt-")
 """Models that refuse every parameter about reasoning."""
@@ -68,7 +67,7 @@ def responses_body(
     return body
 
 
-def searches_tools_of(model: str) -> bool:
+def gpt_searches_tools(model: str) -> bool:
     """Whether a model's server can search deferred tools: GPT from 5.4 on."""
     found = _GPT_VERSION.search(model)
     return found is not None and (int(found[1]), int(found[2] or 0)) >= (5, 4)
@@ -85,14 +84,14 @@ def _function(tool: ToolSpec) -> Json:
 
 
 def _deferred(request: Request) -> list[Json]:
-    """The tools to search, a namespace for each server: of others the model would see all descriptions."""
+    """The tools to search, in a namespace for each server: without one, the model sees every description."""
     tools: dict[str, list[Json]] = {}
     for tool in request.deferred:
         tools.setdefault(tool.server, []).append({**_function(tool), "defer_loading": True})
     namespaces: list[Json] = [
         {
             "type": NAMESPACE,
-            "name": _INVALID_NAME_CHARS.sub("_", server),
+            "name": server,
             "description": f"Tools of the MCP server {server}.",
             "tools": functions,
         }
