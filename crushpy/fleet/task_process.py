@@ -48,12 +48,12 @@ PRELOADED = (
     "crushpy.permissions.sandboxed_policy",
     "filelock",
 )
-"""What every task needs, and is imported late otherwise."""
+"""Modules that every task needs and that would otherwise be imported while it runs."""
 
 
 def start_forks() -> socket.socket:
-    """Starts the process from which those of tasks are forked, so that each begins with everything imported:
-    that takes most of the time until a first request. Call it before the worker has threads."""
+    """Starts the process that task processes are forked from, so that each of them begins with everything
+    imported: imports take most of the time until the first request. Call it before any thread exists."""
     for name in PRELOADED:
         import_module(name)
     all_tools()
@@ -69,7 +69,7 @@ def start_forks() -> socket.socket:
 
 
 def _fork_tasks(worker: socket.socket) -> None:
-    """Until the worker has ended."""
+    """Forks a process for each task that the worker asks for, until the worker ends."""
     os.setsid()
     os.chdir(private_dir(Paths().data_dir / "fleet"))
     nothing = os.open(os.devnull, os.O_RDWR)

@@ -53,7 +53,7 @@ class WorkerOptions(Data, frozen=True):
 
 
 class TaskOrder(Data, frozen=True):
-    """What a worker tells the process of a task. That one answers with its id and, when it ends, a reason."""
+    """What a worker sends to a task process, which answers with its id and, if it fails, the reason."""
 
     root_id: str
     number: int
@@ -69,7 +69,7 @@ class Worker:
     """One worker, for as long as its process lives."""
 
     def __init__(self, options: WorkerOptions, say: Callable[[str], None], forks: socket.socket) -> None:
-        """`forks`: to the process that starts those of tasks."""
+        """`forks`: the socket of the process that forks task processes."""
         self._options, self._say, self._forks = options, say, forks
         self._environment = ProjectEnvironment(private_dir(Paths().data_dir / "fleet"))
         self._check(options)

@@ -26,7 +26,7 @@ NATIVE_SHARE = 0.05
 CHARS_PER_TOKEN = 3
 """A low estimate, for deciding whether definitions fit."""
 MAX_DEFERRED_CHARS = 300_000
-"""Definitions that the vendor searches are part of every request, although not of the window."""
+"""Deferred definitions are part of every request, although not of the window: larger ones are not sent."""
 
 
 class ToolDefinition(Data, frozen=True):
@@ -156,8 +156,8 @@ class NativeMcpTool(McpTool):
 def mcp_tools(
     servers: Sequence[str], known: Mapping[str, KnownServer], window: int
 ) -> tuple[McpTool | NativeMcpTool, ...]:
-    """The tools for these servers: one for all, and if all definitions are known, each of them: offered if
-    they are small, else deferred."""
+    """The tools for these servers: the bridge, and every single tool if all definitions are known. These are
+    offered if they are small together, and deferred otherwise."""
     if not servers:
         return ()
     bridge = McpTool(servers)
