@@ -136,7 +136,7 @@ async def test_the_faster_the_window_fills_the_earlier_it_is_prepared(talks: Tal
 
 
 async def test_below_that_nothing_is_prepared(talks: Talks, llm: ScriptedLLM) -> None:
-    llm.always(model(1_000, 6_300, 6_300))
+    llm.always(model(1_000, 6_300))
     talk = await talks(flags=WINDOW, yolo=True)
     await talk.ask("go")
     assert not states(talk) and not summaries(llm)

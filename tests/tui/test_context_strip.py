@@ -113,14 +113,17 @@ async def test_without_unicode_and_in_forty_columns_it_is_there(
 ) -> None:
     monkeypatch.setenv("LC_ALL", "C")
     async with start(size=(40, 12)) as app:
-        app.chat.strip.reading = Reading(
-            5_000, 10_000, parts={"system": 1_000, "tools": 4_000, FREE: 5_000}, thresholds=(0.75,)
-        )
-        await app.pilot.pause()
-        assert drawn(app) == "ssss" + "t" * 16 + "." * 10 + "|" + "." * 9
+        parts = {"system": 1_000, "tools": 4_000, FREE: 5_000}
+        reading = Reading(5_000, 10_000, parts=parts, thresholds=(0.75,))
+
+        def is_drawn() -> bool:
+            app.chat.strip.reading = reading  # the app may have replaced it with that of its conversation
+            return drawn(app) == "ssss" + "t" * 16 + "." * 10 + "|" + "." * 9
+
+        await app.until(is_drawn, "the strip in letters")
         app.app.theme = "ansi-dark"
         await app.pilot.pause()
-        assert drawn(app).startswith("sssst")
+        await app.until(is_drawn, "the strip in the terminal's colours")
 
 
 def test_every_kind_the_inspector_lists_has_a_part() -> None:
