@@ -16,7 +16,8 @@ from scripted_llm.server import ScriptedLLM
 
 from benchmarks.compaction.scenario import Fact, Scenario, Step
 from benchmarks.compaction.summarisers import Summarizer
-from crushpy.bootstrap import ProjectEnvironment, open_conversation
+from crushpy.bootstrap.opening import open_conversation
+from crushpy.bootstrap.project_environment import ProjectEnvironment
 from crushpy.core.events import BoundaryCommitted, Event
 from crushpy.core.messages import Usage
 from crushpy.core.start_options import StartOptions

@@ -63,7 +63,8 @@ def measure(generations: int) -> dict[str, float]:
 
 
 async def _run() -> None:
-    from crushpy.bootstrap import ProjectEnvironment, open_conversation
+    from crushpy.bootstrap.opening import open_conversation
+    from crushpy.bootstrap.project_environment import ProjectEnvironment
     from crushpy.core.events import BoundaryCommitted, Compacting, Event
     from crushpy.core.start_options import StartOptions
 

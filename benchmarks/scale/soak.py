@@ -60,7 +60,8 @@ def measure(turns: int) -> dict[str, float]:
 
 
 async def _run() -> None:
-    from crushpy.bootstrap import ProjectEnvironment, open_conversation
+    from crushpy.bootstrap.opening import open_conversation
+    from crushpy.bootstrap.project_environment import ProjectEnvironment
     from crushpy.core.events import BoundaryCommitted, Event
     from crushpy.core.start_options import StartOptions
 

@@ -40,7 +40,8 @@ def measure(tokens: int) -> dict[str, float]:
 async def _run() -> None:
     import os
 
-    from crushpy.bootstrap import ProjectEnvironment, open_conversation
+    from crushpy.bootstrap.opening import open_conversation
+    from crushpy.bootstrap.project_environment import ProjectEnvironment
     from crushpy.core.events import Event, UsageReported
     from crushpy.core.start_options import StartOptions
 

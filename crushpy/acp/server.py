@@ -178,7 +178,8 @@ class AcpServer:
     async def _open(self, params: OpenSessionParams, session: str, *, fork: bool = False) -> "EditorThread":
         from crushpy.acp.editor_files import EditorFiles
         from crushpy.acp.editor_thread import EditorThread
-        from crushpy.bootstrap import HostAdditions, ProjectEnvironment, open_conversation
+        from crushpy.bootstrap.opening import HostAdditions, open_conversation
+        from crushpy.bootstrap.project_environment import ProjectEnvironment
         from crushpy.core.start_options import StartOptions
         from crushpy.llm.provider_factory import find_endpoint, waits_for_keyring
 
@@ -214,7 +215,7 @@ class AcpServer:
     async def _list(self, params: ListSessionsParams) -> Json:
         from datetime import UTC, datetime
 
-        from crushpy.bootstrap import ProjectEnvironment
+        from crushpy.bootstrap.project_environment import ProjectEnvironment
 
         cursor = params.cursor or "0"
         if not cursor.isdecimal():
@@ -243,7 +244,7 @@ class AcpServer:
         return {"sessions": page, **({"nextCursor": str(start + PAGE_SIZE)} if more else {})}
 
     async def _delete(self, params: SessionParams) -> Json:
-        from crushpy.bootstrap import ProjectEnvironment
+        from crushpy.bootstrap.project_environment import ProjectEnvironment
         from crushpy.engine.session.browser import SessionBrowser
 
         environment = ProjectEnvironment(Path.cwd())

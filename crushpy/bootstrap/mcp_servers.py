@@ -10,13 +10,13 @@ from crushpy.core.access import Privileges
 from crushpy.core.events import Notice
 from crushpy.core.mcp_names import PROJECT_FILE, mcp_tool_name
 from crushpy.core.messages import Json
-from crushpy.engine.runtime import AskUser
 from crushpy.settings.schema import McpServerSettings
 from crushpy.tools.errors import ToolError
 from crushpy.tools.mcp import KNOWN_FILE, KnownServer, McpTool, mcp_tools, read_known_servers
 from crushpy.tools.shell.jobs import Jobs
 
 if TYPE_CHECKING:
+    from crushpy.engine.runtime import AskUser
     from crushpy.extensions.mcp.configuration import ServerConfig
     from crushpy.extensions.mcp.hub import McpHub
 

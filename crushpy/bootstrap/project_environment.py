@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from io import TextIOWrapper
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from crushpy.bootstrap.user_extensions import UserExtensions
 from crushpy.core.access import Privileges
@@ -23,9 +24,11 @@ from crushpy.security.sanitize import encodable
 from crushpy.settings.files import user_files
 from crushpy.settings.layers import Loaded, load
 from crushpy.settings.schema import LspSettings, Settings
-from crushpy.storage.store import Store
 from crushpy.tools.base import ToolContext
 from crushpy.tools.shell.jobs import Jobs
+
+if TYPE_CHECKING:
+    from crushpy.storage.store import Store
 
 
 def start_logging(paths: Paths) -> None:
@@ -148,7 +151,9 @@ class ProjectEnvironment:
         hosts = self.settings.sandbox.network
         return command, Privileges(network="*" in hosts, hosts=hosts)
 
-    def store(self) -> Store:
+    def store(self) -> "Store":
+        from crushpy.storage.store import Store
+
         store = Store(self.paths.database, self.settings.database_url)
         store.outputs.folder = self.paths.outputs
         return store

@@ -25,7 +25,8 @@ def start_chat(options: StartOptions) -> int:
 
 
 async def _prepare(options: StartOptions) -> tuple[tuple[Image, ...], StartOptions]:
-    from crushpy.bootstrap import ProjectEnvironment, branch_to_open, load_images
+    from crushpy.bootstrap.opening import branch_to_open, load_images
+    from crushpy.bootstrap.project_environment import ProjectEnvironment
     from crushpy.cli.workspace import working_folder
 
     project = ProjectEnvironment(working_folder(options.cwd), options.setting_flags())

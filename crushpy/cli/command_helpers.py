@@ -133,7 +133,8 @@ async def open_session(
     name: str, folder: Path | None = None, *, model: str = "", read_only: bool = False
 ) -> "AsyncGenerator[Conversation]":
     """Opens a session for a command: `name` is its id, a prefix of it, or `latest`."""
-    from crushpy.bootstrap import ProjectEnvironment, open_conversation
+    from crushpy.bootstrap.opening import open_conversation
+    from crushpy.bootstrap.project_environment import ProjectEnvironment
     from crushpy.core.start_options import StartOptions
 
     latest = name == "latest"

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from crushpy.bootstrap import ProjectEnvironment, load_images, open_conversation
+from crushpy.bootstrap.opening import load_images, open_conversation
+from crushpy.bootstrap.project_environment import ProjectEnvironment
 from crushpy.cli.printers import PrinterOutput, StreamPrinter, TextPrinter, print_result
 from crushpy.cli.workspace import working_folder
 from crushpy.core import events

@@ -60,7 +60,7 @@ def test_command(
     as_json: AsJson = False,
 ) -> None:
     """Show the decision about a call. Exit code: 0 it may run, 3 it would ask, 1 it is denied."""
-    from crushpy.bootstrap import ProjectEnvironment
+    from crushpy.bootstrap.project_environment import ProjectEnvironment
     from crushpy.permissions.decide import decide
     from crushpy.permissions.rules import RuleSet, in_mode
     from crushpy.tools.registry import tool_table

@@ -95,7 +95,7 @@ def reset_template(name: TemplateName = "summary") -> None:
 
 
 def _templates(name: str) -> "Templates":
-    from crushpy.bootstrap import ProjectEnvironment
+    from crushpy.bootstrap.project_environment import ProjectEnvironment
     from crushpy.core import templates as prompts
 
     known = prompts.shipped_names()

@@ -15,7 +15,8 @@ from typing import Any
 
 import msgspec
 
-from crushpy.bootstrap import HostAdditions, ProjectEnvironment, open_conversation
+from crushpy.bootstrap.opening import HostAdditions, open_conversation
+from crushpy.bootstrap.project_environment import ProjectEnvironment
 from crushpy.core.errors import CrushpyError
 from crushpy.core.events import ApprovalNeeded, Event
 from crushpy.core.ids import new_id

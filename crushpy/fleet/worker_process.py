@@ -13,7 +13,7 @@ from contextlib import suppress
 import msgspec
 
 import crushpy
-from crushpy.bootstrap import ProjectEnvironment
+from crushpy.bootstrap.project_environment import ProjectEnvironment
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.ids import new_id
 from crushpy.core.messages import Data, counted

@@ -11,7 +11,8 @@ from typing import Any, Generic, Literal, Self, TypeVar, overload
 
 import msgspec
 
-from crushpy.bootstrap import HostAdditions, ProjectEnvironment, open_conversation
+from crushpy.bootstrap.opening import HostAdditions, open_conversation
+from crushpy.bootstrap.project_environment import ProjectEnvironment
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.events import (
     ApprovalNeeded,

@@ -4,7 +4,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from crushpy.bootstrap import HostAdditions, ProjectEnvironment, open_conversation
+from crushpy.bootstrap.opening import HostAdditions, open_conversation
+from crushpy.bootstrap.project_environment import ProjectEnvironment
 from crushpy.context.edits import ContextEdit, EditEffect
 from crushpy.context.inspect import Inspection
 from crushpy.context.standing_rules import RuleFact

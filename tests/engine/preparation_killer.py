@@ -13,7 +13,8 @@ from pathlib import Path
 
 from support.killing import Countdown, kill_at_every_step, watch
 
-from crushpy.bootstrap import ProjectEnvironment, open_conversation
+from crushpy.bootstrap.opening import open_conversation
+from crushpy.bootstrap.project_environment import ProjectEnvironment
 from crushpy.core.events import Event, PreparationChanged
 from crushpy.core.start_options import StartOptions
 from crushpy.engine.conversation import Conversation

@@ -277,6 +277,8 @@ def test_the_command_logs_in_with_a_browser_and_without_a_shell(
         said = json.dumps(llm.requests[-1].body["messages"])
         assert "The MCP server safe needs login." in said and "crushpy mcp login safe" in said
         assert refused.code == 0 and not auth.received
+        [asked] = server.received
+        assert json.loads(asked.body)["method"] == "ping", "said before the SDK is imported"
         done = cli("mcp", "login", "safe", env=env)
         assert done.returncode == 0, done.stderr
         assert "Logged in to safe." in done.stdout and not auth.problems

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from scripted_llm.server import ScriptedLLM
 
-from crushpy.bootstrap import ProjectEnvironment, open_conversation
+from crushpy.bootstrap.opening import open_conversation
+from crushpy.bootstrap.project_environment import ProjectEnvironment
 from crushpy.core.events import Event
 from crushpy.core.start_options import StartOptions
 from crushpy.engine.conversation import Conversation

@@ -18,7 +18,8 @@ from crushpy.core.mcp_names import MCP_PREFIX, PROJECT_FILE, mcp_tool_name
 from crushpy.core.messages import Diff, Image, Json
 from crushpy.extensions.mcp import definitions
 from crushpy.extensions.mcp.configuration import ServerConfig, expanded
-from crushpy.extensions.mcp.mcp_process import McpError, McpProcess, mcp_process
+from crushpy.extensions.mcp.login_index import wants_login
+from crushpy.extensions.mcp.mcp_process import McpError, McpProcess, login_needed, mcp_process
 from crushpy.extensions.mcp.wire import McpOrder, McpReport, OAuthSpec, ServerSpec
 from crushpy.security.private_files import read_stored, update_stored
 from crushpy.security.redact import redact
@@ -256,10 +257,13 @@ class McpHub:
             spec = self._spec(config)
             one.wire_name = f"{config.name}@{new_id()}"
             process = mcp_process()
-            if process is not self._listening:
+            is_new = process is not self._listening
+            if is_new:
                 process.listeners.append(self._hear)
                 self._listening = process
             async with asyncio.timeout(spec.timeout):
+                if is_new and await wants_login(spec):  # while the process is importing the SDK
+                    raise login_needed(one.wire_name)
                 data = await process.carry_out("connect", one.wire_name, spec=spec)
             one.process, one.state = process, "ready"
             self._learn(one, data)

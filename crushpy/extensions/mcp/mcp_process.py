@@ -85,13 +85,17 @@ class McpProcess(HelperProcess[wire.McpReport]):
         return wire.McpReport(0, "error", "", {"message": "the process that talked to it has ended"})
 
 
+def login_needed(server: str) -> McpError:
+    error = McpError(f"The MCP server {server} needs login.", f"Run: crushpy mcp login {server}")
+    error.needs_login = True
+    return error
+
+
 def _to_error(server: str, data: Json) -> McpError:
     from crushpy.security.redact import redact
 
     if data.get("needs_login"):
-        error = McpError(f"The MCP server {server} needs login.", f"Run: crushpy mcp login {server}")
-        error.needs_login = True
-        return error
+        return login_needed(server)
     tail = str(data.get("stderr") or "").strip()
     said = f"\nThe last lines it wrote to stderr:\n{redact(tail)}" if tail else ""
     error = McpError(f"The MCP server {server} failed: {redact(str(data.get('message', '')))}{said}")

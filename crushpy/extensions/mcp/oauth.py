@@ -11,8 +11,6 @@ import socket
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import closing, suppress
-from hashlib import sha256
-from pathlib import Path
 from urllib.parse import parse_qsl, quote, urlencode, urljoin, urlsplit, urlunsplit
 
 import httpx2
@@ -20,6 +18,7 @@ import msgspec
 from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 
+from crushpy.extensions.mcp.login_index import LoginIndex, login_address, login_file
 from crushpy.extensions.mcp.wire import ServerSpec
 from crushpy.http.public_addresses import is_public
 from crushpy.llm.system_keyring import KeyringUnusable, read_secret, write_secret
@@ -30,14 +29,6 @@ LOCK_TIMEOUT_S = REFRESH_TIMEOUT_S = 30.0
 EXPIRY_MARGIN_S = 60.0
 """A token is refreshed this long before it expires, or in the last tenth of a shorter life."""
 _PAGE = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\nYou can close this page.\n"
-
-
-class LoginIndex(msgspec.Struct):
-    """The file beside the keyring: without it no keyring is opened. It has no secret."""
-
-    issuer: str = ""
-    scopes: str = ""
-    """Those that the server asked for when it refused a request."""
 
 
 class Login(msgspec.Struct):
@@ -63,9 +54,8 @@ class LoginStore:
     """The login of one server's address."""
 
     def __init__(self, spec: ServerSpec) -> None:
-        parts = urlsplit(spec.url)
-        self._server = f"{parts.scheme}://{parts.netloc}{parts.path}"
-        self._file = Path(spec.locks) / f"login-{sha256(self._server.encode()).hexdigest()[:16]}"
+        self._server = login_address(spec.url)
+        self._file = login_file(spec)
         self.lock_file = self._file.with_suffix(".lock")
 
     def index(self) -> LoginIndex:

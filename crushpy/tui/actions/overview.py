@@ -255,7 +255,7 @@ class OverviewCommands(CommandGroup):
 
 def _changed_settings(cwd: Path, key: str) -> list[str]:
     """Settings that were changed, one line each with its layer; with a `key` all that begin with it."""
-    from crushpy.bootstrap import ProjectEnvironment
+    from crushpy.bootstrap.project_environment import ProjectEnvironment
     from crushpy.settings.setting_keys import parse_key
 
     loaded = ProjectEnvironment(cwd).loaded

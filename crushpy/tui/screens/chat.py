@@ -470,7 +470,8 @@ async def _open_conversation(options: StartOptions) -> "tuple[Conversation, tupl
     Importing the engine takes a tenth of a second, so that is done in a thread.
     """
     await asyncio.to_thread(import_module, "crushpy.bootstrap")
-    from crushpy.bootstrap import ProjectEnvironment, open_conversation
+    from crushpy.bootstrap.opening import open_conversation
+    from crushpy.bootstrap.project_environment import ProjectEnvironment
 
     around = ProjectEnvironment(Path(options.cwd), options.setting_flags())
     conversation = await open_conversation(around, msgspec.structs.replace(options, interactive=True))
