@@ -30,38 +30,16 @@ from crushpy.settings.setting_keys import KeyPath, Leaf, spell
 DEFAULT = "default"
 
 NOT_SETTINGS = frozenset(
-    {
-        "CRUSHPY_HOME",
-        "CRUSHPY_RETRY_BASE",
-        "CRUSHPY_LOCAL_PORTS",
-        "CRUSHPY_LEASE_SECONDS",
-        "CRUSHPY_BUBBLEWRAP",
-    }
+    f"CRUSHPY_{name}" for name in ("HOME", "RETRY_BASE", "LOCAL_PORTS", "LEASE_SECONDS", "BUBBLEWRAP")
 )
 """Variables that are not settings."""
 
-PROJECT_MAY_NOT = frozenset(
-    {
-        ("providers",),
-        ("mcp",),
-        ("lsp",),
-        ("hooks",),
-        ("status_line",),
-        ("web_search",),
-        ("database_url",),
-        ("permissions", "allow"),
-        ("permissions", "private_hosts"),
-        ("sandbox", "env"),
-        ("sandbox", "network"),
-        ("sandbox", "write"),
-        ("sandbox", "read"),
-        ("sandbox", "own_code"),
-        ("sandbox", "processes"),
-        ("sandbox", "memory_mb"),
-        ("sandbox", "file_mb"),
-        ("undo",),
-    }
+_FORBIDDEN_KEYS = (
+    "providers mcp lsp hooks status_line web_search database_url undo permissions.allow"
+    " permissions.private_hosts sandbox.env sandbox.network sandbox.write sandbox.read sandbox.own_code"
+    " sandbox.processes sandbox.memory_mb sandbox.file_mb"
 )
+PROJECT_MAY_NOT: frozenset[KeyPath] = frozenset(tuple(key.split(".")) for key in _FORBIDDEN_KEYS.split())
 """Keys that would let a repository send keys elsewhere or loosen permissions."""
 
 PROJECT_MAY_TIGHTEN: dict[KeyPath, tuple[str, ...]] = {

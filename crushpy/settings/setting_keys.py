@@ -3,12 +3,15 @@
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
+from itertools import pairwise
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 
 import msgspec
 
+from crushpy.core.app_commands import APP_COMMANDS
 from crushpy.core.errors import SettingsError
+from crushpy.settings import schema
 from crushpy.settings.schema import Settings
 
 KeyPath = tuple[str, ...]
@@ -22,6 +25,8 @@ class Leaf(msgspec.Struct, frozen=True):
     """A key that holds a value, not other keys."""
 
     path: KeyPath
+    struct: str
+    """The class of the schema that defines it."""
     type: Any
     default: Any
 
@@ -41,7 +46,7 @@ class Leaf(msgspec.Struct, frozen=True):
 
     @property
     def description(self) -> str:
-        return _unwrap(self.type)[1]["description"]
+        return _descriptions()[self.struct, self.path[-1]]
 
     @property
     def allowed(self) -> str:
@@ -85,7 +90,27 @@ def _leaves(struct: type[msgspec.Struct], prefix: KeyPath) -> Iterator[Leaf]:
         elif get_origin(kind) is dict:
             yield from _leaves(get_args(kind)[1], (*path, ANY_NAME))
         else:
-            yield Leaf(path, kind, field.default)
+            yield Leaf(path, struct.__name__, kind, field.default)
+
+
+@cache
+def _descriptions() -> dict[tuple[str, str], str]:
+    """The docstrings of the schema's fields, by class and field. Slow: only listings show them."""
+    import ast
+    import inspect
+
+    found = {("Keys", command.action): f"Key for {command.title}." for command in APP_COMMANDS}
+    for node in ast.parse(inspect.getsource(schema)).body:
+        for pair in pairwise(node.body if isinstance(node, ast.ClassDef) else ()):
+            match pair:
+                case (
+                    ast.AnnAssign(target=ast.Name(id=field)),
+                    ast.Expr(value=ast.Constant(value=str(text))),
+                ):
+                    found[cast(ast.ClassDef, node).name, field] = " ".join(text.split())
+                case _:
+                    pass
+    return found
 
 
 # --- how a key is spelled -------------------------------------------------------------------------------
@@ -198,7 +223,7 @@ def _unwrap(kind: Any) -> tuple[Any, dict[str, Any]]:
     bare, *metas = get_args(kind)
     facts: dict[str, Any] = {}
     for meta in metas:
-        found = {name: getattr(meta, name) for name in ("description", "gt", "ge", "le")}
+        found = {name: getattr(meta, name) for name in ("gt", "ge", "le")}
         facts |= {name: fact for name, fact in found.items() if fact is not None}
         facts |= meta.extra or {}
     return bare, facts
