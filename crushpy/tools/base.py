@@ -218,7 +218,7 @@ class ToolContext:
 
 
 class Tool(Generic[A]):
-    """One tool. Subclasses live one to a file and are listed in `registry.py`.
+    """One tool. Subclasses are listed in `registry.py`.
 
     `run` raises `ToolError` for anything the model can act on; any other exception is a bug, reported to
     the model without ending the turn. Cancelling `run` leaves no process and no half-written file.

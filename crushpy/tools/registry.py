@@ -19,42 +19,23 @@ def all_tools(*, lsp: bool = False) -> tuple[AnyTool, ...]:
 
         return (*all_tools(), LspTool())
     from crushpy.tools.bash import BashTool
-    from crushpy.tools.branch import BranchTool
-    from crushpy.tools.edit import EditTool
+    from crushpy.tools.edit import EditTool, MultiEditTool
     from crushpy.tools.fetch import FetchTool
     from crushpy.tools.glob import GlobTool
     from crushpy.tools.grep import GrepTool
-    from crushpy.tools.job_kill import JobKillTool
-    from crushpy.tools.job_output import JobOutputTool
+    from crushpy.tools.job_control import JobKillTool, JobOutputTool
     from crushpy.tools.ls import LsTool
-    from crushpy.tools.multiedit import MultiEditTool
-    from crushpy.tools.new_session import NewSessionTool
     from crushpy.tools.recall import RecallTool
-    from crushpy.tools.return_to_parent import ReturnTool
+    from crushpy.tools.session_control import BranchTool, NewSessionTool, ReturnTool
     from crushpy.tools.task import TaskTool
     from crushpy.tools.todos import TodosTool
     from crushpy.tools.view import ViewTool
     from crushpy.tools.write import WriteTool
 
-    return (
-        ViewTool(),
-        LsTool(),
-        GlobTool(),
-        GrepTool(),
-        EditTool(),
-        MultiEditTool(),
-        WriteTool(),
-        BashTool(),
-        JobOutputTool(),
-        JobKillTool(),
-        FetchTool(),
-        TodosTool(),
-        TaskTool(),
-        RecallTool(),
-        BranchTool(),
-        ReturnTool(),
-        NewSessionTool(),
-    )
+    editing = (EditTool(), MultiEditTool(), WriteTool())
+    running = (BashTool(), JobOutputTool(), JobKillTool(), FetchTool(), TodosTool(), TaskTool(), RecallTool())
+    session = (BranchTool(), ReturnTool(), NewSessionTool())
+    return (ViewTool(), LsTool(), GlobTool(), GrepTool(), *editing, *running, *session)
 
 
 def tool_table() -> ToolTable:
@@ -72,40 +53,34 @@ def tool_table() -> ToolTable:
 def schema(args: type[Args]) -> Json:
     """The JSON schema of a tool's arguments, inlined and without what a model does not need."""
     (root,), definitions = msgspec.json.schema_components([args], ref_template="{name}")
-    return _strip(_inline(root, definitions))
+    return _simplify(root, definitions)
 
 
-def _inline(node: Any, definitions: Mapping[str, Any]) -> Any:
-    if isinstance(node, dict):
-        reference: str | None = node.get("$ref")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-        if reference is not None:
-            return _inline(definitions[reference], definitions)
-        return {key: _inline(value, definitions) for key, value in node.items()}  # pyright: ignore[reportUnknownVariableType]
+def _simplify(node: Any, definitions: Mapping[str, Any], *, names: bool = False) -> Any:
+    """Inlines references; drops titles, docstrings of structs and defaults. `names`: the keys are argument
+    names."""
     if isinstance(node, list):
-        return [_inline(value, definitions) for value in node]  # pyright: ignore[reportUnknownVariableType]
-    return node
-
-
-def _strip(node: Any, *, names: bool = False) -> Any:
-    """Drops titles, docstrings of structs and defaults; `names` is True if keys are argument names."""
-    if isinstance(node, list):
-        return [_strip(value) for value in node]  # pyright: ignore[reportUnknownVariableType]
+        return [_simplify(value, definitions) for value in node]  # pyright: ignore[reportUnknownVariableType]
     if not isinstance(node, dict):
         return node
     fields: dict[str, Any] = node  # pyright: ignore[reportUnknownVariableType]
     if names:
-        return {key: _strip(value) for key, value in fields.items()}
+        return {key: _simplify(value, definitions) for key, value in fields.items()}
+    if "$ref" in fields:
+        return _simplify(definitions[fields["$ref"]], definitions)
     if "anyOf" in fields:
         options = [option for option in fields["anyOf"] if option != {"type": "null"}]
         if len(options) == 1:
-            fields = {**fields, **options[0]}
-            del fields["anyOf"]
+            rest = {key: value for key, value in fields.items() if key != "anyOf"}
+            return _simplify({**rest, **options[0]}, definitions)
     is_struct = "properties" in fields
     dropped = {"title", "default", "additionalProperties"} | ({"description"} if is_struct else set[str]())
     if not fields.get("required", True):
         dropped.add("required")
     return {
-        key: _strip(value, names=key == "properties") for key, value in fields.items() if key not in dropped
+        key: _simplify(value, definitions, names=key == "properties")
+        for key, value in fields.items()
+        if key not in dropped
     }
 
 

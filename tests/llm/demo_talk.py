@@ -16,7 +16,7 @@ from crushpy.tools.errors import ToolError
 from crushpy.tools.files.file_memory import FileMemory
 from crushpy.tools.glob import GlobTool
 from crushpy.tools.grep import GrepTool
-from crushpy.tools.job_output import JobOutputTool
+from crushpy.tools.job_control import JobOutputTool
 from crushpy.tools.ls import LsTool
 from crushpy.tools.registry import check_args, schema
 from crushpy.tools.shell.jobs import Jobs

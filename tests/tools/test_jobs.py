@@ -11,8 +11,7 @@ from crushpy.core.access import Access
 from crushpy.core.messages import Terminal
 from crushpy.tools.base import Outcome, ToolContext
 from crushpy.tools.errors import ToolError
-from crushpy.tools.job_kill import JobKillArgs, JobKillTool
-from crushpy.tools.job_output import JobOutputArgs, JobOutputTool
+from crushpy.tools.job_control import JobKillArgs, JobKillTool, JobOutputArgs, JobOutputTool
 from crushpy.tools.registry import check_args
 from crushpy.tools.shell.jobs import MAX_RUNNING
 

@@ -8,8 +8,8 @@ from filetools import call, knows, lend, names, refused
 from crushpy.core.access import Access
 from crushpy.core.messages import Diff
 from crushpy.tools.base import ToolContext
+from crushpy.tools.edit import MultiEditTool
 from crushpy.tools.errors import DoesNotFit
-from crushpy.tools.multiedit import MultiEditTool
 from crushpy.tools.registry import check_args
 
 

@@ -1,4 +1,4 @@
-"""The tool `job_output`: reads what a background job printed since the last call."""
+"""The tools `job_output` and `job_kill`: read the output of a background job, and end it."""
 
 from typing import Annotated
 
@@ -7,6 +7,7 @@ from msgspec import Meta
 from crushpy.core.access import ToolAccess
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.shell.command_output import describe_output
+from crushpy.tools.shell.process import cannot_kill
 
 MAX_WAIT_S = 60
 
@@ -17,6 +18,8 @@ class JobOutputArgs(Args, frozen=True):
 
 
 class JobOutputTool(Tool[JobOutputArgs]):
+    """Returns what the job printed since the last call."""
+
     name = "job_output"
     args = JobOutputArgs
     access = ToolAccess("none")
@@ -29,3 +32,21 @@ class JobOutputTool(Tool[JobOutputArgs]):
             is_error=job.failed,
             display=job.process.display(output.text, job.status, output.lines),
         )
+
+
+class JobKillArgs(Args, frozen=True):
+    job_id: str
+
+
+class JobKillTool(Tool[JobKillArgs]):
+    """Ends the job and everything it started."""
+
+    name = "job_kill"
+    args = JobKillArgs
+    access = ToolAccess("none")
+
+    async def run(self, args: JobKillArgs, context: ToolContext) -> Outcome:
+        job = context.jobs.get(args.job_id)
+        survivors = await job.kill()
+        text = "; ".join(filter(None, (job.status, cannot_kill(survivors))))
+        return Outcome(f"{text}.", is_error=bool(survivors), display=job.process.display("", text))
