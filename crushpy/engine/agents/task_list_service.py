@@ -8,7 +8,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import msgspec
 
@@ -165,10 +165,6 @@ class TaskListRun:
                 monitor.emit_state(line)
         except asyncio.CancelledError:
             stopped = "interrupted"
-        states: dict[str, TaskState] = {
-            name: cast(TaskState, monitor.task.state) for name, monitor in self._monitors.items()
-        }
-        self._schedule = TaskSchedule(spec.tasks, states=states)
         return self._conclude(stopped)
 
     async def _recover(self, tasks: tuple[ListedTask, ...]) -> list[str]:
@@ -310,16 +306,16 @@ class TaskListRun:
 
     def _conclude(self, stopped: str) -> TurnStatus:
         """Reports branches, unfinished tasks and how to continue."""
-        states, tasks = self._schedule.states, [monitor.task for monitor in self._monitors.values()]
+        tasks = [monitor.task for monitor in self._monitors.values()]
         if branches := task_reports.branches_left(tasks, self._root):
             self._emit(Notice(branches))
-        if all(state == "done" for state in states.values()):
+        if all(task.state == "done" for task in tasks):
             return "done"
-        text, reasons, go_on = task_reports.summarize_list(states, tasks, self._root, stopped)
+        text, reasons, go_on = task_reports.summarize_list(tasks, self._root, stopped)
         self._emit(Notice(f"{text} {go_on}", "warning"))
         if stopped == "interrupted":
             return "interrupted"
-        if self._schedule.in_state("failed"):
+        if any(task.state == "failed" for task in tasks):
             self.failure = CrushpyError(f"{text} {reasons}", go_on)
             return "error"
         return "limit"

@@ -1,15 +1,14 @@
 """What tasks of a list are told about each other, and what the user is told about all of them."""
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
-from unicodedata import combining, east_asian_width
 
 import msgspec
 
 from crushpy.context.tags import element
 from crushpy.core import events
 from crushpy.core.messages import Data, counted, headline
-from crushpy.engine.agents.task_spec import TaskListSpec, TaskSpec, TaskState
+from crushpy.engine.agents.task_spec import TaskListSpec, TaskSpec
 from crushpy.engine.session.session import title_of
 from crushpy.security.sanitize import clean, one_line
 from crushpy.storage.records import ListedTask, TaskResult
@@ -28,7 +27,7 @@ MAX_NAMES = 10
 MAX_REASONS = 5
 EARLIER = "# What earlier tasks reported\nThese are notes, not proof: check what you rely on."
 MARKS = {"waiting": " ", "running": "▸", "done": "✓", "skipped": "-"}
-_WORDS: dict[TaskState, str] = {
+_WORDS = {
     "failed": "failed",
     "limit": "stopped at a limit",
     "interrupted": "interrupted",
@@ -171,22 +170,18 @@ def task_state_event(
     )
 
 
-def summarize_list(
-    states: Mapping[str, TaskState], tasks: Sequence[ListedTask], root_id: str, stopped: str
-) -> tuple[str, str, str]:
+def summarize_list(tasks: Sequence[ListedTask], root_id: str, stopped: str) -> tuple[str, str, str]:
     """Why not all tasks are done, the reasons of those that failed, and how to continue.
 
     `stopped`: interrupted, or the limit that was reached; empty if the list ran to its end.
     """
-    named: dict[TaskState, list[str]] = {
-        state: [name for name, found in states.items() if found == state] for state in _WORDS
-    }
-    done = sum(state == "done" for state in states.values())
+    named = {state: [task.name for task in tasks if task.state == state] for state in _WORDS}
+    done = sum(task.state == "done" for task in tasks)
     rest = "; ".join(f"{_WORDS[state]}: {some_names(names)}" for state, names in named.items() if names)
     why = {"": "", "interrupted": "Interrupted: "}.get(stopped, f"Stopped, {stopped}: ")
-    failed = [task for task in tasks if task.name in named["failed"]][:MAX_REASONS]
+    failed = [task for task in tasks if task.state == "failed"][:MAX_REASONS]
     return (
-        f"{why}{done} of {len(states)} tasks are done; {rest}.",
+        f"{why}{done} of {len(tasks)} tasks are done; {rest}.",
         "; ".join(f"{task.name}: {task.error}" for task in failed),
         f"`crushpy run --resume {root_id}` continues with the rest (with the same --allow or --yolo); "
         "the file is not read again.",
@@ -220,22 +215,19 @@ def table_lines(
 ) -> list[str]:
     """A table of at most `height` lines and `width` columns. `more`: further columns of a task, and for an
     empty name their heading."""
+    from rich.cells import cell_len, set_cell_size
+
     room = max(0, height - 2)
     shown = sorted(tasks, key=lambda task: _ORDER.index(task.state))[:room] if len(tasks) > room else tasks
-    names = min(_NAME, max((_width(task.name) for task in shown), default=4))
-    head = f"  {'task':<{names}}  {'state':<{_STATE}} {'step':>4} {'tokens':>9} {'cost':>8}{more('')}  last"
-    rows = [_row(task, names, more(task.name)) for task in sorted(shown, key=lambda task: task.number)]
-    lines = [head, *rows, _total_line(tasks, len(tasks) - len(shown))]
+    names = min(_NAME, max((cell_len(task.name) for task in shown), default=4))
+    lines = [f"  {'task':<{names}}  {'state':<{_STATE}} {'step':>4} {'tokens':>9} {'cost':>8}{more('')}  last"]
+    for task in sorted(shown, key=lambda task: task.number):
+        name = set_cell_size(fit_line(task.name, names), names)
+        last = one_line(clean(task.error or task.branch or unchanged(task) or task.line))
+        figures = f"{task.step:>4} {task.tokens:>9,} {money(task.cost):>8}{more(task.name)}"
+        lines.append(f"{MARKS.get(task.state, '✗')} {name}  {task.state:<{_STATE}} {figures}  {last}")
+    lines.append(_total_line(tasks, len(tasks) - len(shown)))
     return [fit_line(line, width) for line in lines[-height:]]
-
-
-def _row(task: events.ListedTaskChanged, names: int, more: str) -> str:
-    name = fit_line(task.name, names)
-    last = one_line(clean(task.error or task.branch or unchanged(task) or task.line))
-    return (
-        f"{MARKS.get(task.state, '✗')} {name}{' ' * (names - _width(name))}  {task.state:<{_STATE}} "
-        f"{task.step:>4} {task.tokens:>9,} {money(task.cost):>8}{more}  {last}"
-    )
 
 
 def unchanged(task: events.ListedTaskChanged) -> str:
@@ -243,30 +235,20 @@ def unchanged(task: events.ListedTaskChanged) -> str:
     return "no changes, no branch" if task.worktree and task.state == "done" and not task.branch else ""
 
 
-def _total_line(tasks: Iterable[events.ListedTaskChanged], hidden: int) -> str:
-    tasks = list(tasks)
+def _total_line(tasks: Sequence[events.ListedTaskChanged], hidden: int) -> str:
     states = {state: sum(task.state == state for task in tasks) for state in _ORDER}
     words = [f"{many} {state}" for state, many in states.items() if many]
-    tokens = sum(task.tokens for task in tasks)
-    words += [f"{tokens:,} tokens", money(sum(task.cost for task in tasks))]
-    return f"  {counted(len(tasks), 'task')}: {', '.join(words)}" + (
-        f"; {hidden} not shown" if hidden else ""
-    )
+    words += [f"{sum(task.tokens for task in tasks):,} tokens", money(sum(task.cost for task in tasks))]
+    more = f"; {hidden} not shown" if hidden else ""
+    return f"  {counted(len(tasks), 'task')}: {', '.join(words)}{more}"
 
 
 def money(cost: float) -> str:
     return f"${cost:.2f}"
 
 
-def _width(text: str) -> int:
-    """The number of terminal columns."""
-    return sum(0 if combining(one) else 2 if east_asian_width(one) in "WF" else 1 for one in text)
-
-
 def fit_line(text: str, width: int) -> str:
     """The text, shortened to `width` terminal columns."""
-    if _width(text) <= width:
-        return text
-    while text and _width(text) > width - 1:
-        text = text[:-1]
-    return f"{text}…"
+    from rich.cells import cell_len, set_cell_size
+
+    return text if cell_len(text) <= width else f"{set_cell_size(text, width - 1)}…"

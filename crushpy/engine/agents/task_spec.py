@@ -4,9 +4,8 @@ Tasks start in the order of the list. An exclusive task waits until nothing runs
 meanwhile: the tasks that follow it find its changes.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
-from types import MappingProxyType
 from typing import Literal
 
 from crushpy.core.messages import Data
@@ -102,20 +101,12 @@ class TaskListSpec(Data, frozen=True):
 class TaskSchedule:
     """The states of all tasks of one list. At most `parallel` run at a time."""
 
-    def __init__(
-        self,
-        tasks: Sequence[TaskSpec],
-        parallel: int = 1,
-        done: Iterable[str] = (),
-        states: Mapping[str, TaskState] = MappingProxyType({}),
-    ) -> None:
-        """`states`: those of tasks that run elsewhere."""
+    def __init__(self, tasks: Sequence[TaskSpec], parallel: int = 1, done: Collection[str] = ()) -> None:
         self._tasks = {task.name: task for task in tasks}
         self._parallel = max(1, parallel)
         self._stopped = False
-        finished = set(done)
         self.states: dict[str, TaskState] = {
-            task.name: "done" if task.name in finished else states.get(task.name, "waiting") for task in tasks
+            task.name: "done" if task.name in done else "waiting" for task in tasks
         }
 
     def in_state(self, state: TaskState) -> list[str]:

@@ -4,7 +4,8 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import date, timedelta
 from pathlib import Path
-from unicodedata import combining, east_asian_width
+
+from rich.cells import cell_len, set_cell_size
 
 from crushpy.context.forecast import Forecast, dollars, forecast_lines
 from crushpy.core.messages import Data, Usage
@@ -117,7 +118,7 @@ def bars(shares: Sequence[UsageShare], width: int, marks: str = EIGHTHS) -> list
     ]
     names = [one_line(share.name) for share in shares]
     room = width - 2 - 4 - max(map(len, figures), default=0)  # the margin, and two columns between two fields
-    label = max(4, min(max(map(_cells, names), default=0), room - max(MIN_BAR_COLUMNS, room // 3)))
+    label = max(4, min(max(map(cell_len, names), default=0), room - max(MIN_BAR_COLUMNS, room // 3)))
     most = max((share.usage.total for share in shares), default=0)
     longest = max(1, room - label)
     return [
@@ -148,18 +149,8 @@ def _at_home(share: UsageShare) -> UsageShare:
 
 def _fitted(name: str, width: int) -> str:
     """A name in exactly `width` columns. Of a long path the end is kept."""
-    if _cells(name) > width:
-        is_path = name.startswith(("/", "~"))
-        letters = name[::-1] if is_path else name
-        kept = ""
-        for letter in letters:
-            if _cells(kept + letter) > width - 1:
-                break
-            kept += letter
-        name = f"…{kept[::-1]}" if is_path else f"{kept}…"
-    return name + " " * (width - _cells(name))
-
-
-def _cells(text: str) -> int:
-    """The number of terminal columns."""
-    return sum(0 if combining(char) else 2 if east_asian_width(char) in "WF" else 1 for char in text)
+    if cell_len(name) > width and name.startswith(("/", "~")):
+        name = f"…{set_cell_size(name[::-1], width - 1)[::-1]}"
+    elif cell_len(name) > width:
+        name = f"{set_cell_size(name, width - 1)}…"
+    return set_cell_size(name, width)
