@@ -21,7 +21,6 @@ SHARED_FILES = {
     "provider.py": "talks to one kind of model server",
     "request.py": "writes requests to such a server",
     "reply.py": "reads its replies",
-    "recall.py": "the tool, and its implementation in the engine",
 }
 PER_DATABASE = ("storage/sqlite", "storage/postgres")
 """Files of one name here do the same for two databases."""

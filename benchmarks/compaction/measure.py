@@ -8,8 +8,8 @@ from benchmarks.compaction.drive import Crossed, Record, played
 from benchmarks.compaction.scenario import Fact, Scenario
 from benchmarks.compaction.summarisers import EVIDENCE, Summarizer, overflowing, useless
 from crushpy.context.coverage import flat, path_covered
+from crushpy.engine.agents.agent import recall
 from crushpy.engine.conversation import Conversation
-from crushpy.engine.session.recall import recall
 from crushpy.storage.store import Store
 
 KINDS = (*EVIDENCE, "other")

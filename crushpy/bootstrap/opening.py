@@ -40,10 +40,9 @@ from crushpy.engine.models import Models
 from crushpy.engine.rewind.recorder import ChangeRecorder
 from crushpy.engine.rewind.undo_files import UndoFiles, any_unfinished
 from crushpy.engine.runtime import Runtime
-from crushpy.engine.session.audit_trail import AuditTrail
+from crushpy.engine.session.audit_trail import AuditTrail, RunSummary
 from crushpy.engine.session.branches import fork_session
 from crushpy.engine.session.note_recorder import NoteRecorder
-from crushpy.engine.session.run_summary import RunSummary
 from crushpy.engine.session.session import LiveSession, LoadedSession, load_session
 from crushpy.engine.turn.call_observer import ObservedCall
 from crushpy.engine.turn.limits import Limits

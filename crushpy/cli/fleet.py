@@ -72,7 +72,7 @@ async def status(
     as_json: AsJson = False,
 ) -> None:
     """Show workers and lists, or the tasks of one list. On a terminal it goes on until Ctrl-C."""
-    from crushpy.cli.task_table import LiveLines
+    from crushpy.cli.printers import LiveLines
     from crushpy.engine.models import Models
     from crushpy.llm.learnt import LearntModels
 

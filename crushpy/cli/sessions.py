@@ -34,8 +34,7 @@ from crushpy.security.sanitize import clean, one_line
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 
-    from crushpy.engine.rewind.file_views import FileView
-    from crushpy.engine.rewind.rewinder import PlannedRestoration, Rewinder, RewindTarget
+    from crushpy.engine.rewind.rewinder import FileView, PlannedRestoration, Rewinder, RewindTarget
     from crushpy.engine.session.branches import Branch
     from crushpy.engine.session.browser import SearchGroup, SessionBrowser
     from crushpy.storage.records import ConversationEntry, SessionInfo, TasksDone

@@ -22,9 +22,8 @@ from crushpy.engine.compaction.context_service import ContextService
 from crushpy.engine.compaction.rule_service import RuleService
 from crushpy.engine.event_bus import unexpected_error
 from crushpy.engine.hooks import HookEvent, HookReply
-from crushpy.engine.queued_prompts import QueuedPrompts
 from crushpy.engine.rewind.conversation_files import ConversationFiles
-from crushpy.engine.run_slot import RunSlot
+from crushpy.engine.run_slot import QueuedPrompts, RunSlot
 from crushpy.engine.runtime import CommandPrompt, Runtime
 from crushpy.engine.session.session import OpenBranch, user_message
 from crushpy.engine.side_calls import answer_aside, suggest_title

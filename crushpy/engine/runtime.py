@@ -15,7 +15,7 @@ from crushpy.engine.compaction.pin_service import PinService
 from crushpy.engine.event_bus import EventBus
 from crushpy.engine.rewind.recorder import ChangeRecorder
 from crushpy.engine.rewind.undo_files import UndoFiles
-from crushpy.engine.session.run_summary import RunSummary
+from crushpy.engine.session.audit_trail import RunSummary
 from crushpy.engine.turn.limits import Limits
 
 AskUser = Callable[[str, Json], Awaitable[Json]]

@@ -22,9 +22,8 @@ from crushpy.engine.agents.task_spec import FleetTerms, TaskListSpec
 from crushpy.engine.agents.task_workspaces import PREFIX, Worktrees
 from crushpy.engine.approvals import Answer
 from crushpy.engine.turn.limits import Limits
-from crushpy.fleet.dispatch import dispatch
 from crushpy.fleet.git_bundles import base_ref, fetch_branch, make_base, make_bundle, require_safe_names
-from crushpy.fleet.job_queue import JobQueue, require_queue
+from crushpy.fleet.job_queue import JobQueue, dispatch, require_queue
 from crushpy.security.sanitize import clean
 from crushpy.settings.schema import Settings
 from crushpy.storage.fleet_store import BASE_BUNDLE, FleetTask, result_name

@@ -20,8 +20,7 @@ from crushpy.core.messages import Data, counted
 from crushpy.core.paths import Paths, private_dir
 from crushpy.engine.agents.task_spec import TaskListSpec
 from crushpy.engine.agents.task_workspaces import erase_folder
-from crushpy.fleet.dispatch import dispatch
-from crushpy.fleet.job_queue import MAX_LABELS, JobQueue, queue_names
+from crushpy.fleet.job_queue import MAX_LABELS, JobQueue, dispatch, queue_names
 from crushpy.llm.errors import ModelError
 from crushpy.llm.provider_factory import find_endpoint
 from crushpy.storage.fleet_store import FleetTask, FleetWorker

@@ -1,16 +1,24 @@
-"""A journal of restorations: written before they start, so that an interrupted one can be finished."""
+"""What is noted on disk in case crushpy is killed: restorations, so that they can be finished, and running
+commands, so that their changes are found.
+
+Beside the note of a command is the index of the workspace before it. The note's modification time says when
+crushpy was last alive: later changes were made by others.
+"""
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from crushpy.core.messages import Data
+from crushpy.core.paths import private_dir
 from crushpy.security.private_files import read_stored, write_private
 from crushpy.undo.restoration import Step
-from crushpy.undo.states import path_from_stored, stored_path
+from crushpy.undo.states import FileState, path_from_stored, stored_path
+from crushpy.undo.workspace_index import Noticed
 from crushpy.util.processes import started_at, still_runs
 
 
@@ -74,3 +82,130 @@ def _with_paths(entry: JournalEntry, convert: Callable[[str], str]) -> JournalEn
     """The entry with each of its paths converted: JSON cannot hold names that are not Unicode."""
     steps = (Step(convert(one.path), one.now, one.target, convert(one.staging)) for one in entry.steps)
     return msgspec.structs.replace(entry, steps=tuple(steps), cwd=convert(entry.cwd))
+
+
+HEARTBEAT_S = 1.0
+
+
+class RunningCommand(Data, frozen=True):
+    """A command that may change files, and the call it belongs to."""
+
+    root_id: str
+    session_id: str
+    message_id: str
+    call_id: str
+    source: str
+    workspace: str
+    """As `stored_path` writes it."""
+    since: int
+    """The number of the last recorded change when it began."""
+    begun_at: float
+
+
+class InterruptedCommand(Data, frozen=True):
+    """A command whose crushpy process is gone."""
+
+    command: RunningCommand
+    last_seen: float
+    note: Path
+    index: Path
+
+    def remove(self) -> None:
+        for file in (self.note, self.index):
+            with suppress(OSError):
+                file.unlink()
+
+
+class RunningCommands:
+    """The note of one process in one workspace."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        """`name` identifies the workspace."""
+        self._folder = folder
+        me = os.getpid()
+        self._note = folder / f"{me}-{started_at(me)}-{name}.json"
+        self.index = self._note.with_suffix(".index")
+        """The file for the index of the workspace while a command runs."""
+
+    def write(self, command: RunningCommand) -> None:
+        private_dir(self._folder)
+        temporary = self._note.with_suffix(".tmp")
+        temporary.touch(0o600)
+        temporary.write_bytes(msgspec.json.encode(command))
+        temporary.replace(self._note)
+
+    def beat(self) -> None:
+        with suppress(OSError):
+            os.utime(self._note)
+
+    def clear(self) -> None:
+        with suppress(OSError):
+            self._note.unlink()
+
+    def sweep(self) -> None:
+        """Removes the files of processes that were killed while no command ran."""
+        for file in self._folder.glob("*.index"):
+            if not _owner_runs(file) and not file.with_suffix(".json").exists():
+                with suppress(OSError):
+                    file.unlink()
+
+
+def find_interrupted(folder: Path, root_id: str, workspace: str) -> list[InterruptedCommand]:
+    """The commands of a conversation, or in a workspace, whose crushpy process is gone; oldest first."""
+    found: list[InterruptedCommand] = []
+    for file in folder.glob("*.json"):
+        if _owner_runs(file):
+            continue
+        command, seen = read_stored(file, RunningCommand), _file_time(str(file), "st_mtime")
+        if command and (command.root_id == root_id or command.workspace == stored_path(workspace)):
+            found.append(InterruptedCommand(command, seen, file, file.with_suffix(".index")))
+    return sorted(found, key=lambda each: each.command.begun_at)
+
+
+def _owner_runs(file: Path) -> bool:
+    process, _, rest = file.name.partition("-")
+    return process.isdigit() and still_runs(int(process), rest.partition("-")[0])
+
+
+CLOCK_TOLERANCE_S = 0.1
+"""File systems record times in steps, and by another clock."""
+
+
+def changes_between(
+    changes: Sequence[Noticed], begun: float, last_seen: float
+) -> list[tuple[Noticed, FileState | None]]:
+    """The changes from `begun` on, each with the state it led to; None if the path was changed again later.
+
+    Changes older than the command are skipped: they were made before it, and not noticed.
+    """
+    new = {noticed.path for noticed in changes if noticed.before.kind == "missing"}
+    found: list[tuple[Noticed, FileState | None]] = []
+    for noticed in changes:
+        changed_at = _changed_at(noticed, new)
+        if changed_at < begun - CLOCK_TOLERANCE_S:
+            continue
+        in_time = changed_at <= last_seen + HEARTBEAT_S + CLOCK_TOLERANCE_S
+        found.append((noticed, noticed.after if in_time else None))
+    return found
+
+
+def _changed_at(change: Noticed, new: set[str]) -> float:
+    """When a path last changed, according to the file system."""
+    path = change.path
+    if change.after.kind == "missing":
+        parent = os.path.dirname(path)  # noqa: PTH120
+        while parent != "/" and not os.path.isdir(parent):  # noqa: PTH112
+            parent = os.path.dirname(parent)  # noqa: PTH120
+        return _file_time(parent, "st_mtime")
+    changed_at = _file_time(path, "st_ctime")
+    while path in new:  # the contents of a moved folder keep their times
+        changed_at = max(changed_at, _file_time(path, "st_ctime"))
+        path = os.path.dirname(path)  # noqa: PTH120
+    return changed_at
+
+
+def _file_time(path: str, name: str) -> float:
+    try:
+        return getattr(os.lstat(path), name)
+    except OSError:
+        return 0.0

@@ -14,7 +14,7 @@ from msgspec import structs
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Data
 from crushpy.security.safe_open import Folder, open_folder, open_parent
-from crushpy.undo.file_snapshotter import FileSnapshotter
+from crushpy.undo.object_store import FileSnapshotter
 from crushpy.undo.states import FileState, RecordedChange, path_from_stored
 
 

@@ -17,7 +17,7 @@ import msgspec
 from crushpy.core.messages import Data
 from crushpy.core.paths import private_dir
 from crushpy.security.safe_open import Folder, open_folder
-from crushpy.undo.file_snapshotter import FileSnapshotter
+from crushpy.undo.object_store import FileSnapshotter
 from crushpy.undo.states import MISSING, FileState
 
 Signature = tuple[int, int, int, int]

@@ -4,20 +4,15 @@ from typing import get_args
 
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
-from crushpy.cli.task_table import table_lines
+from crushpy.cli.printers import table_lines
 from crushpy.core.events import ListedTaskChanged
 from crushpy.engine.agents.task_spec import TaskState
 
 
 def a_task(number: int, state: str, line: str = "", name: str = "") -> ListedTaskChanged:
     return ListedTaskChanged(name or f"task-{number}", state, 2, 1_234, 0.5, line, number, 99)
-
-
-def columns(line: str) -> int:
-    from unicodedata import combining, east_asian_width
-
-    return sum(0 if combining(one) else 2 if east_asian_width(one) in "WF" else 1 for one in line)
 
 
 @given(
@@ -30,7 +25,7 @@ def test_it_fits(tasks: list[tuple[str, str]], width: int, height: int) -> None:
         [a_task(number, state, line) for number, (state, line) in enumerate(tasks, 1)], width, height
     )
     assert 0 < len(lines) <= height
-    assert all(columns(line) <= width for line in lines)
+    assert all(cell_len(line) <= width for line in lines)
     assert not any("\x1b" in line or "\n" in line for line in lines)
 
 

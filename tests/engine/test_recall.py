@@ -8,7 +8,7 @@ from scripted_llm.server import ScriptedLLM
 from support.talk import MODEL, Talk, Talks
 
 from crushpy.core.events import ToolFinished
-from crushpy.engine.session.recall import MAX_CHARS, MAX_HITS
+from crushpy.engine.agents.agent import MAX_CHARS, MAX_HITS
 
 
 async def asked(talk: Talk, llm: ScriptedLLM, **args: str) -> str:

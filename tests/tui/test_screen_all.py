@@ -19,8 +19,7 @@ from crushpy.core.events import ReviewNeeded
 from crushpy.core.messages import Seed
 from crushpy.core.paths import Paths
 from crushpy.core.templates import Templates
-from crushpy.engine.rewind.file_views import FileView
-from crushpy.engine.rewind.rewinder import PointSummary
+from crushpy.engine.rewind.rewinder import FileView, PointSummary
 from crushpy.engine.session.browser import SessionBrowser
 from crushpy.settings.schema import Settings
 from crushpy.storage.store import Store

@@ -220,7 +220,9 @@ def table_lines(
     room = max(0, height - 2)
     shown = sorted(tasks, key=lambda task: _ORDER.index(task.state))[:room] if len(tasks) > room else tasks
     names = min(_NAME, max((cell_len(task.name) for task in shown), default=4))
-    lines = [f"  {'task':<{names}}  {'state':<{_STATE}} {'step':>4} {'tokens':>9} {'cost':>8}{more('')}  last"]
+    lines = [
+        f"  {'task':<{names}}  {'state':<{_STATE}} {'step':>4} {'tokens':>9} {'cost':>8}{more('')}  last"
+    ]
     for task in sorted(shown, key=lambda task: task.number):
         name = set_cell_size(fit_line(task.name, names), names)
         last = one_line(clean(task.error or task.branch or unchanged(task) or task.line))

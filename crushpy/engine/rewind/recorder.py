@@ -17,7 +17,7 @@ from crushpy.engine.turn.call_observer import ObservedCall
 from crushpy.storage.store import Store
 from crushpy.tools.base import Outcome
 from crushpy.tools.shell.jobs import Jobs
-from crushpy.undo import running_commands
+from crushpy.undo import journal
 from crushpy.undo.states import FileState, RecordedChange, path_from_stored, stored_path
 from crushpy.undo.workspace_index import ScanStopped, TooManyFiles
 from crushpy.util.spawn import spawn
@@ -224,7 +224,7 @@ class ChangeRecorder:
             self._stop_beating()
             self._files.running.clear()
             return
-        command = running_commands.RunningCommand(
+        command = journal.RunningCommand(
             self._session.info.root_id,
             author.session_id,
             author.message_id,
@@ -243,7 +243,7 @@ class ChangeRecorder:
 
     def _beat(self) -> None:
         self._files.running.beat()
-        self._beating = get_running_loop().call_later(running_commands.HEARTBEAT_S, self._beat)
+        self._beating = get_running_loop().call_later(journal.HEARTBEAT_S, self._beat)
 
     def _stop_beating(self) -> None:
         if self._beating is not None:
@@ -268,7 +268,7 @@ async def record_interrupted(store: Store, files: UndoFiles, root_id: str) -> li
     """
     said: list[str] = []
     for left in await in_thread(
-        running_commands.find_interrupted, files.folder / RUNNING, root_id, str(files.workspace)
+        journal.find_interrupted, files.folder / RUNNING, root_id, str(files.workspace)
     ):
         try:
             found = await _recorded(store, files.elsewhere(path_from_stored(left.command.workspace)), left)
@@ -284,11 +284,11 @@ async def record_interrupted(store: Store, files: UndoFiles, root_id: str) -> li
     return said
 
 
-async def _recorded(store: Store, files: UndoFiles, left: running_commands.InterruptedCommand) -> int:
+async def _recorded(store: Store, files: UndoFiles, left: journal.InterruptedCommand) -> int:
     """How many paths the command changed."""
     command = left.command
     found = await in_thread(files.changes_of, left)
-    made = await in_thread(running_commands.changes_between, found, command.begun_at, left.last_seen)
+    made = await in_thread(journal.changes_between, found, command.begun_at, left.last_seen)
     earlier = await store.file_changes.load(command.root_id)
     recorded = {one.path: one.after for one in earlier if one.number > command.since}
     changes = files.recorded(

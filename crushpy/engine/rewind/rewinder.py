@@ -1,6 +1,8 @@
 """Rewinds files and conversations to a prompt, or undoes turns. Used by the command line and the app."""
 
+import os
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -9,7 +11,6 @@ from crushpy.core.boundary import BRANCH
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.ids import new_id
 from crushpy.core.messages import Data, Message, Note, counted
-from crushpy.engine.rewind.file_views import FileView, view_change, view_conflict, view_step
 from crushpy.engine.rewind.undo_files import UndoFiles
 from crushpy.engine.session.branches import fork_session
 from crushpy.engine.session.session import note_message
@@ -17,9 +18,12 @@ from crushpy.security.private_files import locked
 from crushpy.security.sanitize import encodable
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
+from crushpy.tools.files.line_diff import make_diff
+from crushpy.tools.files.text_file import decode
 from crushpy.undo import restoration
 from crushpy.undo.journal import JournalEntry, JournalFork
-from crushpy.undo.states import RESTORATIONS, RecordedChange
+from crushpy.undo.object_store import hash_of
+from crushpy.undo.states import RESTORATIONS, FileState, RecordedChange, path_from_stored
 from crushpy.util.uncancellable import in_thread, uncancellable
 
 
@@ -102,6 +106,26 @@ async def read_log(store: Store, session_id: str) -> ChangeLog:
 def is_prompt(message: Message) -> bool:
     """True for messages the user wrote; not for seeds and notes."""
     return message.role == "user" and not message.seed and bool(message.says_something or message.images)
+
+
+class FileView(Data, frozen=True, omit_defaults=False):
+    """The change of one path, planned or made."""
+
+    path: str
+    """For display: relative if inside the workspace."""
+    action: str
+    """created, changed, deleted, replaced (by another kind of thing), mode, or conflict."""
+    added: int = 0
+    removed: int = 0
+    note: str = ""
+    unified: str = ""
+    """Unified diff, if it is a text."""
+
+    @property
+    def line(self) -> str:
+        """One line for a list."""
+        figures = f" +{self.added} -{self.removed}" if self.added or self.removed else ""
+        return f"{self.action:<8} {self.path}{figures}" + (f"  ({self.note})" if self.note else "")
 
 
 PUT_BACK = "The user restored these files to an earlier state. Read them again before you rely on them:"
@@ -199,10 +223,7 @@ class Rewinder:
         return found
 
     async def view_turn(self, point: PointSummary) -> list[FileView]:
-        workspace = str(self._files.workspace)
-        return await in_thread(
-            lambda: [view_change(one, self._files.snapshotter, workspace) for one in point.turn]
-        )
+        return await in_thread(lambda: [self._view(one.path, one.before, one.after) for one in point.turn])
 
     async def changes(
         self, session_id: str
@@ -210,12 +231,8 @@ class Rewinder:
         """The net changes to files by a session's conversation."""
         log = await self._log(session_id)
         net = [one for one in restoration.net_changes(log.changes) if not one.none]
-
-        def view() -> list[tuple[restoration.NetChange, FileView]]:
-            workspace = str(self._files.workspace)
-            return [(one, view_change(one, self._files.snapshotter, workspace)) for one in net]
-
-        return log, await in_thread(view)
+        views = await in_thread(lambda: [self._view(one.path, one.before, one.after) for one in net])
+        return log, list(zip(net, views, strict=True))
 
     async def target(self, session_id: str, message_id: str) -> RewindTarget:
         """The message to return to, by its id or a prefix of it. Raises `UsageError` if there is none."""
@@ -273,13 +290,42 @@ class Rewinder:
             )
 
         def work() -> PlannedRestoration:
-            snapshotter, workspace = self._files.snapshotter, str(self._files.workspace)
-            plan = restoration.plan_restoration(net, snapshotter)
-            views = [view_step(step, snapshotter, workspace) for step in plan.steps]
-            views += [view_conflict(one, workspace) for one in plan.conflicts]
+            plan = restoration.plan_restoration(net, self._files.snapshotter)
+            views = [self._view(step.path, step.now, step.target) for step in plan.steps]
+            views += [FileView(self._shown(one.path), "conflict", note=one.reason) for one in plan.conflicts]
             return PlannedRestoration(plan, source, reverses, tuple(views))
 
         return await in_thread(work)
+
+    def _shown(self, path: str) -> str:
+        inside = Path(path).is_relative_to(self._files.workspace)
+        return encodable(os.path.relpath(path, self._files.workspace) if inside else path)
+
+    def _view(self, path: str, old: FileState, new: FileState | None) -> FileView:
+        """What is or was done to a path, as far as its contents are stored or still on disk."""
+        shown = self._shown(path)
+        if new is None:
+            return FileView(shown, "unknown", note="crushpy ended meanwhile")
+        action, note = _action(old, new), " to ".join(filter(None, (_name(old), _name(new))))
+        kinds = {old.kind, new.kind}
+        if "file" not in kinds or not kinds <= {"file", "missing"} or old.hash == new.hash:
+            return FileView(shown, action, note=note)
+        before, after = self._content(path, old), self._content(path, new)
+        if before is None or after is None:
+            return FileView(shown, action, note=f"{note}, not stored".lstrip(", "))
+        old_text, new_text = decode(before), decode(after)
+        if old_text is None or new_text is None:
+            return FileView(shown, action, note=f"binary, {old.size:,} to {new.size:,} bytes")
+        diff = make_diff(shown, old_text.text if old.kind == "file" else None, new_text.text)
+        mode = f"mode {old.mode:o} to {new.mode:o}" if old.kind == new.kind and old.mode != new.mode else ""
+        return FileView(shown, action, diff.added, diff.removed, mode, diff.unified)
+
+    def _content(self, path: str, state: FileState) -> bytes | None:
+        if state.kind != "file":
+            return b""
+        stored = self._files.snapshotter.content(state)
+        content = self._files.snapshotter.bytes_at(path) if stored is None else stored
+        return content if content is not None and hash_of(content) == state.hash else None
 
     # --- applying-----------------------------------------------------------------------------------------
 
@@ -419,3 +465,27 @@ def restoration_note(words: str, paths: Sequence[str]) -> Note:
     """Tells the agent about files that are not as it left them."""
     more = [f"and {len(paths) - MAX_PATHS} more"] if len(paths) > MAX_PATHS else []
     return Note("\n".join((words, *map(encodable, paths[:MAX_PATHS]), *more)))
+
+
+def _action(old: FileState, new: FileState) -> str:
+    if old.kind == "missing":
+        return "created"
+    if new.kind == "missing":
+        return "deleted"
+    if old.kind != new.kind:
+        return "replaced"
+    return "mode" if old.kind == "file" and old.hash == new.hash else "changed"
+
+
+def _name(state: FileState) -> str:
+    match state.kind:
+        case "missing":
+            return ""
+        case "link":
+            return f"link to {encodable(path_from_stored(state.target))}"
+        case "folder":
+            return "folder"
+        case "special":
+            return state.why
+        case _:
+            return f"{state.size:,} bytes, mode {state.mode:o}"

@@ -7,20 +7,15 @@ from collections.abc import Iterable
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from crushpy.settings.schema import UndoSettings
 from crushpy.storage.store import Store
-from crushpy.undo.file_snapshotter import FileSnapshotter
-from crushpy.undo.object_store import ObjectStore, committed, hash_of
-from crushpy.undo.running_commands import InterruptedCommand, RunningCommand, RunningCommands
+from crushpy.undo.journal import InterruptedCommand, Journal, RunningCommand, RunningCommands
+from crushpy.undo.object_store import FileSnapshotter, ObjectStore, committed, hash_of
 from crushpy.undo.states import FileState, RecordedChange
 from crushpy.undo.workspace_index import IndexFile, Noticed, WorkspaceIndex
 from crushpy.util.uncancellable import in_thread
-
-if TYPE_CHECKING:
-    from crushpy.undo.journal import Journal
-
 
 JOURNAL = "journal"
 RUNNING = "running"
@@ -66,9 +61,7 @@ class UndoFiles:
         return self._snapshotter
 
     @property
-    def journal(self) -> "Journal":
-        from crushpy.undo.journal import Journal
-
+    def journal(self) -> Journal:
         return Journal(self.folder / JOURNAL)
 
     @cached_property

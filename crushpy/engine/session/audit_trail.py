@@ -1,8 +1,11 @@
 """Records the decision about each call in the audit."""
 
+import time
+from contextlib import suppress
 from typing import Any
 
 from crushpy.core.errors import CrushpyError
+from crushpy.core.messages import Usage, counted
 from crushpy.engine.approvals import Ruling
 from crushpy.engine.turn.call_observer import ObservedCall
 from crushpy.security.redact import Redactor
@@ -71,3 +74,41 @@ class AuditTrail:
                 f"{watched.call.name} was not run: the decision could not be recorded. {error.message}",
                 error.hint,
             ) from error
+
+
+class RunSummary:
+    """Of all calls of a conversation and its tasks."""
+
+    def __init__(self, store: Store, audit: AuditTrail) -> None:
+        self._store, self._audit = store, audit
+        self._since = time.time()
+        self.files_on_branches = 0
+        """Changed by tasks in worktrees."""
+
+    async def line(self, root_id: str, before: Usage, now: Usage, left: list[int]) -> str:
+        """`before`: usage when it was opened; `left`: processes that could not be ended."""
+        elsewhere = self.files_on_branches
+        said = [f"{counted(await self._changed(root_id) + elsewhere, 'file')} changed"]
+        said[0] += f" ({elsewhere} on branches)" if elsewhere else ""
+        said.append(f"{counted(self._audit.commands, 'command')} run")
+        cost, tokens = now.cost - before.cost, now.total - before.total
+        said.append(f"${cost:.2f}" if cost else f"{counted(tokens, 'token')}")  # the price may be unknown
+        pids = ", ".join(map(str, left))
+        said.append(f"could not be ended: {pids}" if left else "no process is left")
+        return ", ".join(said) + "."
+
+    async def _changed(self, root_id: str) -> int:
+        """The number of files changed since it was opened."""
+        if self._audit.calls:
+            with suppress(StorageError):
+                changes = await self._store.file_changes.load(root_id)
+                return len(
+                    {
+                        one.path
+                        for one in changes
+                        if one.created_at >= self._since
+                        and one.after is not None
+                        and "folder" not in (one.after.kind, one.before.kind)
+                    }
+                )
+        return 0

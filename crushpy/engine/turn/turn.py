@@ -16,7 +16,7 @@ from crushpy.engine.compaction.policy import CompactionPolicy
 from crushpy.engine.compaction.window import ContextView
 from crushpy.engine.event_bus import unexpected_error
 from crushpy.engine.hooks import sent_back
-from crushpy.engine.session.rescue import rescued
+from crushpy.engine.session.export import rescued
 from crushpy.engine.turn.limits import LoopGuard, Spent
 from crushpy.engine.turn.mode_notes import ModeNotes
 from crushpy.engine.turn.model_call import Draft, RecordedCall

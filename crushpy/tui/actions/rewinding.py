@@ -9,8 +9,7 @@ from crushpy.tui.actions.sessions import SessionCommands
 from crushpy.tui.screens.choose import Choice
 
 if TYPE_CHECKING:
-    from crushpy.engine.rewind.file_views import FileView
-    from crushpy.engine.rewind.rewinder import RewindOutcome
+    from crushpy.engine.rewind.rewinder import FileView, RewindOutcome
 
 WHICH_UNDO = "/undo restores files. To undo the compaction before this, run /undo-boundary."
 

@@ -11,8 +11,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from crushpy.core.messages import Diff, counted
-from crushpy.engine.rewind.file_views import FileView
-from crushpy.engine.rewind.rewinder import PointSummary
+from crushpy.engine.rewind.rewinder import FileView, PointSummary
 from crushpy.security.sanitize import one_line
 from crushpy.tui.screens.overlay import ListScreen, OverlayScreen, in_worker, spread
 from crushpy.tui.transcript.drawn_display import DrawnDisplay
