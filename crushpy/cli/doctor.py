@@ -1,16 +1,28 @@
-"""`crushpy doctor`: checks the installation and suggests fixes."""
+"""`crushpy doctor`: checks the installation and suggests fixes. No check changes anything."""
 
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
-from crushpy.cli.command_helpers import AsJson, add_command, print_json, print_text
+from crushpy.cli.command_helpers import AsJson, add_command, print_json, print_lines
+from crushpy.cli.workspace import working_folder
+from crushpy.core.errors import CrushpyError, UsageError
+from crushpy.core.paths import Paths, project_root
 from crushpy.security.redact import redact, redact_data
 from crushpy.security.sanitize import clean
 
 if TYPE_CHECKING:
-    from crushpy.cli.checkup import Report
+    from crushpy.cli.checkup.installation import CheckContext, Finding
+
+    Report = dict[str, list[Finding]]
+    """Findings by area."""
+    Check = Callable[[CheckContext], Iterator[Finding] | AsyncIterator[Finding]]
+
+MISSING_FOLDER = "/nonexistent"
+"""Replaces a missing home or working folder."""
 
 
 def register(app: typer.Typer) -> None:
@@ -29,10 +41,8 @@ async def doctor(
     Without --online only model servers on this machine are contacted. Exit codes: 0 no failure, 1 a check
     failed.
     """
-    from crushpy.cli.checkup import run_checks
-
     report = await run_checks(online=online, escapes=sandbox)
-    failed = any(finding.mark == "fail" for found in report.values() for finding in found)
+    marks = [finding.mark for found in report.values() for finding in found]
     if as_json:
         rows = [
             {"area": area, **msgspec.to_builtins(finding)}
@@ -41,19 +51,83 @@ async def doctor(
         ]
         print_json(redact_data(rows))
     else:
-        print_text(_as_text(report))
-    if failed:
+        lines: list[str] = []
+        for area, found in report.items():
+            lines.append(area)
+            for finding in found:
+                lines.append(f"  {finding.mark:<4}  {clean(redact(finding.text))}")
+                lines += [f"        {clean(redact(line))}" for line in finding.hint.splitlines()]
+        broken = marks.count("fail") or "nothing"
+        print_lines([*lines, "", f"{broken} broken, {marks.count('warn')} to look at"])
+    if "fail" in marks:
         raise typer.Exit(1)
 
 
-def _as_text(report: "Report") -> str:
-    lines: list[str] = []
-    for area, found in report.items():
-        lines.append(area)
-        for finding in found:
-            lines.append(f"  {finding.mark:<4}  {clean(redact(finding.text))}")
-            lines += [f"        {clean(redact(line))}" for line in finding.hint.splitlines()]
-    marks = [finding.mark for found in report.values() for finding in found]
-    failures, warnings = marks.count("fail"), marks.count("warn")
-    lines += ["", f"{failures or 'nothing'} broken, {warnings} to look at"]
-    return "\n".join(lines) + "\n"
+async def run_checks(*, online: bool, escapes: bool = False) -> "Report":
+    """Runs all checks; with `escapes`, only that of escapes from the sandbox. A failing check does not stop
+    the others."""
+    from crushpy.cli.checkup import installation, providers
+
+    every: dict[str, Check] = {
+        "versions": installation.versions,
+        "programs": installation.programs,
+        "sandbox": installation.try_escapes if escapes else installation.sandbox,
+        "language servers": installation.check_language_servers,
+        "terminal": installation.terminal,
+        "files": installation.files,
+        "settings": installation.settings,
+        "database": installation.database,
+        "keys": providers.keys,
+        "model": providers.model,
+        "local servers": providers.local_servers,
+        "project": installation.check_trust,
+        "permissions": installation.permissions,
+        "templates": installation.templates,
+        "context files": installation.check_context_files,
+        "extensions": installation.check_extensions,
+    }
+    report: Report = {area: [] for area in every}
+    context, fail = _build_context(report, online), installation.fail
+    checks = {"sandbox": every["sandbox"]} if escapes else every
+    for area, check in checks.items():
+        try:
+            found = check(context)
+            if isinstance(found, AsyncIterator):
+                async for finding in found:
+                    report[area].append(finding)
+            else:
+                report[area] += found
+        except CrushpyError as error:
+            report[area].append(fail(error.message, error.hint))
+        except Exception as error:
+            report[area].append(fail(f"the check failed: {type(error).__name__}: {error}"))
+    return {area: found for area, found in report.items() if area in checks or found}
+
+
+def _build_context(report: "Report", online: bool) -> "CheckContext":
+    """The input of the checks. What is missing is reported and replaced by a default."""
+    from crushpy.cli.checkup.installation import CheckContext, fail
+    from crushpy.permissions.trust import is_trusted
+    from crushpy.settings.files import user_files
+    from crushpy.settings.layers import Loaded, load
+    from crushpy.settings.schema import Settings
+
+    paths = Paths()
+    try:
+        user_files(paths)
+    except CrushpyError as error:
+        report["files"].append(fail(error.message, error.hint))
+        paths = Paths(MISSING_FOLDER)
+    try:
+        cwd = working_folder()
+    except UsageError as error:
+        report["project"].append(fail(error.message, error.hint))
+        cwd = Path(MISSING_FOLDER)
+    trusted = is_trusted(paths, project_root(cwd))
+    try:
+        loaded = load(paths, cwd, trusted=trusted)
+    except UsageError as error:
+        hint = f"{error.hint} Until then the defaults are checked below.".strip()
+        report["settings"].append(fail(error.message, hint))
+        loaded = Loaded(Settings(), {})
+    return CheckContext(paths, cwd, loaded, trusted, online)

@@ -1,16 +1,24 @@
-"""`crushpy fleet`: shows, steers and stops task lists on a fleet, and fetches their results."""
+"""`crushpy fleet` and `crushpy worker`: task lists on several machines, and the machines that run them."""
 
 import asyncio
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 import typer
 
-from crushpy.cli.command_helpers import AsJson, add_group, open_store, print_json, print_note, print_text
+from crushpy.cli.command_helpers import (
+    AsJson,
+    add_command,
+    add_group,
+    open_store,
+    print_json,
+    print_note,
+    print_text,
+)
 from crushpy.cli.workspace import load_here, working_folder
 from crushpy.core.errors import UsageError
 from crushpy.core.paths import Paths
@@ -39,6 +47,7 @@ def register(app: typer.Typer) -> None:
         "merge": merge,
     }
     add_group(app, "fleet", commands)
+    add_command(app, "worker", worker_command)
 
 
 async def _find_list(store: "Store", name: str) -> "tuple[str, list[FleetTask]]":
@@ -305,3 +314,32 @@ async def merge(name: ListId) -> None:
     print_text(f"{len(merged)} of {len(chosen)} branches merged into crushpy/{root_id}/merged\n")
     if conflicts:
         raise typer.Exit(1)
+
+
+def worker_command(
+    slots: Annotated[int, typer.Option("--slots", metavar="N", min=1, max=64, help="Tasks at a time.")] = 1,
+    label: Annotated[
+        list[str] | None,
+        typer.Option("--label", metavar="KEY=VALUE", help="What this machine has; tasks may ask for it."),
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="End when no task is left that it can take.")] = False,
+    grace: Annotated[
+        float,
+        typer.Option("--grace", metavar="SECONDS", min=0, help="For running tasks after SIGTERM or `drain`."),
+    ] = 600.0,
+    accept_yolo: Annotated[
+        bool, typer.Option("--accept-yolo", help="Let lists with --yolo run so here as well.")
+    ] = False,
+    no_sandbox: Annotated[
+        bool, typer.Option("--no-sandbox", help="Take tasks although no sandbox works here.")
+    ] = False,
+) -> "Coroutine[None, None, None]":
+    """Run tasks of a fleet, each in a process of its own, until SIGTERM.
+
+    Rules of this user's settings are a ceiling for every task; keys of models are this machine's.
+    """
+    from crushpy.fleet.task_process import start_forks
+    from crushpy.fleet.worker_process import Worker, WorkerOptions
+
+    options = WorkerOptions(slots, tuple(label or ()), once, grace, accept_yolo, no_sandbox)
+    return Worker(options, print_note, start_forks()).run()

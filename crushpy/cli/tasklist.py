@@ -4,7 +4,7 @@ import json
 import re
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_type_hints
 
 import msgspec
 from msgspec import Meta
@@ -14,6 +14,7 @@ from crushpy.core.messages import Data
 from crushpy.engine.agents.task_spec import Strategies, TaskListSpec, TaskSpec, problem_with_needs
 from crushpy.engine.turn.limits import Limits
 from crushpy.security.sanitize import encodable
+from crushpy.settings.setting_keys import describe_type
 from crushpy.tools.base import Delegation
 
 Strategy = Literal["", "full", "summarized"]
@@ -24,20 +25,6 @@ FORMAT_HINT = (
     "follow. "
     "In any other text file: one task per line."
 )
-VALUE_KINDS = {
-    "tasks": "a list",
-    "needs": 'a list of names, such as ["survey"]',
-    "worktree": "true or false",
-    "read_only": "true or false",
-    "context_strategy": '"full" or "summarized"',
-    "report_strategy": '"full" or "summarized"',
-    "max_steps": "a whole number, 1 or more",
-    "max_tokens": "a whole number, 1 or more",
-    "max_cost": "a number, 0 or more",
-    "labels": 'a list of KEY=VALUE, such as ["gpu=yes"]',
-    "retries": "a whole number, 1 or more",
-}
-"""What the value of a key must be, if not text."""
 MAX_NAME_CHARS = 60
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _KEY = re.compile(r"`\$\.(\w+)")
@@ -118,7 +105,8 @@ def _read_task(name: str, number: int, value: Any) -> TaskSpec:
 def _explain(error: msgspec.ValidationError, alternative: str) -> str:
     """The error in a file or a task, in words. `alternative`: what it may be instead of a table of keys."""
     if key := _KEY.search(str(error)):
-        return f"{key[1]} must be {VALUE_KINDS.get(key[1], 'text')}"
+        types = [get_type_hints(struct, include_extras=True) for struct in (TaskFile, WrittenTask)]
+        return f"{key[1]} must be {describe_type((types[0] | types[1])[key[1]])}"
     if field := _FIELD.search(str(error)):
         return f"{field[2]} is missing" if field[1] == "missing required" else f"there is no key {field[2]}"
     return f"it must be {alternative}, or a table of keys"

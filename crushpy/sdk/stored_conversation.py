@@ -158,6 +158,7 @@ def _work(
         environment = ProjectEnvironment(Path(stored.info.cwd), flags, logs=False)
         live = await open_conversation(environment, options, HostAdditions(providers=providers))
         try:
+            await live.context.count_exactly()
             return await work(live)
         finally:
             await live.close()
@@ -177,7 +178,6 @@ class ContextList(Board):
         """The parts of the next request, with their sizes in tokens."""
 
         async def inspect(live: LiveConversation) -> Inspection:
-            await live.context.count_exactly()
             return live.context.inspect()
 
         return _work(self._stored, inspect, read_only=True)
@@ -196,20 +196,12 @@ class ContextList(Board):
 
     def _edit(self, kind: Literal["drop", "cut", "restore"], messages: tuple[str, ...]) -> EditEffect:
         edits = [ContextEdit(kind, message) for message in messages]
-
-        async def edit(live: LiveConversation) -> EditEffect:
-            await live.context.count_exactly()
-            return await live.context.edit(edits)
-
-        return _work(self._stored, edit)
+        return _work(self._stored, lambda live: live.context.edit(edits))
 
 
 class PinBoard(Board):
     def list(self) -> "Sequence[PinView]":
-        async def listed(live: LiveConversation) -> Sequence[PinView]:
-            return (await live.pins.listed()).pins
-
-        return _work(self._stored, listed, read_only=True)
+        return _work(self._stored, lambda live: live.pins.listed(), read_only=True).pins
 
     def add(self, text: str) -> PinView:
         return _work(self._stored, lambda live: live.pins.add_text(text))
@@ -222,10 +214,7 @@ class RuleBoard(Board):
     def list(self) -> "Sequence[RuleFact]":
         """Those that apply."""
 
-        async def listed(live: LiveConversation) -> Sequence[RuleFact]:
-            return (await live.rules.listed()).valid
-
-        return _work(self._stored, listed, read_only=True)
+        return _work(self._stored, lambda live: live.rules.listed(), read_only=True).valid
 
     def add(self, text: str) -> RuleFact:
         return _work(self._stored, lambda live: live.rules.add(text))

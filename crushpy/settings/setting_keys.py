@@ -51,7 +51,7 @@ class Leaf(msgspec.Struct, frozen=True):
     @property
     def allowed(self) -> str:
         """A description of the allowed values."""
-        return _words(self.type)
+        return describe_type(self.type)
 
     @property
     def secret(self) -> bool:
@@ -229,12 +229,13 @@ def _unwrap(kind: Any) -> tuple[Any, dict[str, Any]]:
     return bare, facts
 
 
-def _words(kind: Any) -> str:
+def describe_type(kind: Any) -> str:
+    """A description of the values that a type allows."""
     bare, facts = _unwrap(kind)
     if "allowed" in facts:
         return facts["allowed"]
     if get_origin(bare) in (Union, UnionType):
-        return ", or ".join(_words(option) for option in get_args(bare) if option is not NoneType)
+        return ", or ".join(describe_type(option) for option in get_args(bare) if option is not NoneType)
     if get_origin(bare) is Literal:
         quoted = [f'"{value}"' for value in get_args(bare)]
         return f"one of {', '.join(quoted)}" if len(quoted) > 1 else quoted[0]

@@ -109,7 +109,7 @@ def test_what_a_task_is_told_is_bounded_however_many_there_are(
         pytest.param(
             [{"prompt": "x", "max_steps": 0}], "task 1: max_steps must be a whole number", id="limit"
         ),
-        pytest.param([{"prompt": "x", "needs": "a"}], "task 1: needs must be a list of names", id="no list"),
+        pytest.param([{"prompt": "x", "needs": "a"}], "task 1: needs must be a list of texts", id="no list"),
         pytest.param(
             [{"prompt": "x"}, {"prompt": "y", "name": "tree", "worktree": True}],
             "task 2 (tree) wants a worktree, but",
