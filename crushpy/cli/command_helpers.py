@@ -15,6 +15,7 @@ import typer
 from crushpy.cli.arguments import COMMANDS
 from crushpy.cli.exits import discard_output
 from crushpy.cli.workspace import working_folder
+from crushpy.core.errors import UsageError
 from crushpy.core.paths import Paths
 from crushpy.security.sanitize import safe_json
 
@@ -75,6 +76,22 @@ def format_table(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> 
 
 def print_lines(lines: Iterable[str]) -> None:
     print_text("\n".join(lines) + "\n")
+
+
+def print_either(as_json: bool, value: Any, lines: Iterable[str]) -> None:
+    """Prints `value` as JSON, or else the lines."""
+    if as_json:
+        print_json(value)
+    else:
+        print_lines(lines)
+
+
+def confirm(question: str, what: str, *, yes: bool) -> None:
+    """Asks on the terminal, unless `yes`; without a terminal UsageError says that `what` needs --yes."""
+    if not yes:
+        if not sys.stdin.isatty():
+            raise UsageError(f"{what} needs a confirmation", "Add --yes to do it.")
+        typer.confirm(question, abort=True, err=True)
 
 
 def print_note(text: str) -> None:

@@ -16,8 +16,7 @@ from crushpy.cli.command_helpers import (
     find_session,
     open_browser,
     open_session,
-    print_json,
-    print_lines,
+    print_either,
     print_text,
 )
 from crushpy.cli.workspace import working_folder
@@ -85,10 +84,7 @@ async def context_command(
             inspection = conversation.context.inspect()
             data |= msgspec.to_builtins(inspection)
             lines = _context_lines(session_id, inspection)
-    if as_json:
-        print_json(data)
-    else:
-        print_lines(lines)
+    print_either(as_json, data, lines)
 
 
 def _effect_lines(session_id: str, effect: "EditEffect", after: "Budget", *, dry_run: bool) -> list[str]:
@@ -182,12 +178,8 @@ async def pins_command(session: SessionId, as_json: AsJson = False) -> None:
     """List the pins of a conversation."""
     async with _open(session, read_only=True) as conversation:
         listed = await conversation.pins.listed()
-    if as_json:
-        print_json(listed.pins)
-    elif not listed.pins:
-        print_text("Nothing is pinned in this conversation.\n")
-    else:
-        print_lines([*map(_pin_line, listed.pins), f"{listed.tokens:,} of {listed.limit:,} tokens"])
+    lines = [*map(_pin_line, listed.pins), f"{listed.tokens:,} of {listed.limit:,} tokens"]
+    print_either(as_json, listed.pins, lines if listed.pins else ["Nothing is pinned in this conversation."])
 
 
 def _pin_line(pin: "PinView") -> str:
@@ -207,24 +199,19 @@ async def rules_command(
     """List the user's standing rules, which every compaction keeps verbatim; add or withdraw one."""
     if add is not None and drop is not None:
         raise UsageError("give either --add or --drop", "crushpy sessions rules ID --add TEXT")
-    done = ""
+    lines = ["There are no standing rules in this conversation."]
     async with _open(session, read_only=add is None and drop is None) as conversation:
-        if add is not None:
-            done = f"Added as rule {(await conversation.rules.add(add)).number}.\n"
-        elif drop is not None:
-            rule = await conversation.rules.drop(drop)
-            done = f"Withdrew rule {rule.number}: {one_line(rule.text)}\n"
+        added = await conversation.rules.add(add) if add is not None else None
+        dropped = await conversation.rules.drop(drop) if drop is not None else None
         listed = await conversation.rules.listed()
-    if as_json:
-        print_json([{name: getattr(rule, name) for name in rule.__struct_fields__} for rule in listed.rules])
-    elif done:
-        print_text(done)
-    elif not listed.rules:
-        print_text("There are no standing rules in this conversation.\n")
-    else:
+    if added is not None:
+        lines = [f"Added as rule {added.number}."]
+    elif dropped is not None:
+        lines = [f"Withdrew rule {dropped.number}: {one_line(dropped.text)}"]
+    elif listed.rules:
         left_out = f"; {listed.left_out:,} do not fit" if listed.left_out else ""
-        used = f"{listed.tokens:,} of {listed.limit:,} tokens{left_out}"
-        print_lines([*map(_rule_line, listed.rules), used])
+        lines = [*map(_rule_line, listed.rules), f"{listed.tokens:,} of {listed.limit:,} tokens{left_out}"]
+    print_either(as_json, [msgspec.structs.asdict(rule) for rule in listed.rules], lines)
 
 
 def _rule_line(rule: "RuleFact") -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import msgspec
 import typer
 
-from crushpy.cli.command_helpers import AsJson, SessionId, find_session, open_browser, print_json, print_lines
+from crushpy.cli.command_helpers import AsJson, SessionId, find_session, open_browser, print_either
 from crushpy.cli.workspace import load_here
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import counted
@@ -50,10 +50,7 @@ async def replay_command(
     async with open_browser() as browser:
         info = await find_session(browser, session)
         found = await replay_session(browser.store, info.id, settings, models, dict.fromkeys(changes))
-    if as_json:
-        print_json({"session": info.id, "replays": found})
-    else:
-        print_lines(_report(found))
+    print_either(as_json, {"session": info.id, "replays": found}, _report(found))
 
 
 def _read_changes(values: "Mapping[str, str]") -> "ReplayChanges":
@@ -125,16 +122,13 @@ async def replay_all(days: int, *, as_json: bool) -> None:
                     totals[one.label].append(one)
     sums = [_Sum.of(label, found) for label, found in totals.items()]
     base, unknown = totals["as recorded"], _unknown(one for found in totals.values() for one in found)
-    if as_json:
-        told = [text.strip() for text in unknown[2:]]
-        print_json({"conversations": len(base), "days": days, "replays": sums, "unknown": told})
-        return
     now, *others = sums
     span = f"the last {days} days" if days else "all days"
     figures = f"{counted(now.compactions, 'compaction')}, {now.input_tokens:,} input tokens, ${now.cost:.2f}"
     lines = [f"{counted(len(base), 'conversation')} of {span}: {figures} with the recorded settings."]
     lines += [f"{one.label} would have {_difference(now, one)}" for one in others] if base else []
-    print_lines([*lines, *unknown])
+    told = {"conversations": len(base), "days": days, "replays": sums}
+    print_either(as_json, told | {"unknown": [text.strip() for text in unknown[2:]]}, [*lines, *unknown])
 
 
 class _Sum(msgspec.Struct):

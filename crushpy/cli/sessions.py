@@ -17,9 +17,11 @@ from crushpy.cli.command_helpers import (
     SessionId,
     Yes,
     add_group,
+    confirm,
     find_session,
     format_table,
     open_browser,
+    print_either,
     print_json,
     print_lines,
     print_note,
@@ -181,10 +183,7 @@ async def delete_command(session: SessionId, yes: Yes = False) -> None:
         title = one_line(info.title) or "untitled"
         count = counted(sum(entry.message_count for entry in sessions), "message")
         description = f'conversation {info.root_id} "{title}" ({counted(len(sessions), "session")}, {count})'
-        if not yes:
-            if not sys.stdin.isatty():
-                raise UsageError(f"deleting {description} needs a confirmation", "Add --yes to delete it.")
-            typer.confirm(f"Delete {description}?", abort=True)
+        confirm(f"Delete {description}?", f"deleting {description}", yes=yes)
         await browser.erase(info.root_id)
     print(f"Deleted {description}.")
 
@@ -230,18 +229,14 @@ async def tree_command(session: SessionId, as_json: AsJson = False) -> None:
     """Draw the session tree of a conversation."""
     async with open_browser() as browser:
         branches = await browser.tree((await find_session(browser, session)).id)
-    if as_json:
-        from crushpy.engine.session.export import session_as_json
+    from crushpy.engine.session.export import session_as_json
 
-        oldest_first = sorted(branches, key=lambda one: (one.session.created_at, one.session.generation))
-        print_json(
-            [
-                {**session_as_json(branch.session), "boundary": branch.boundary, "tip": branch.tip}
-                for branch in oldest_first
-            ]
-        )
-        return
-    print_lines(_draw_tree(branches))
+    oldest_first = sorted(branches, key=lambda one: (one.session.created_at, one.session.generation))
+    rows = [
+        {**session_as_json(branch.session), "boundary": branch.boundary, "tip": branch.tip}
+        for branch in oldest_first
+    ]
+    print_either(as_json, rows, _draw_tree(branches))
 
 
 async def search_command(
@@ -263,7 +258,8 @@ async def search_command(
         cwd = None if everywhere or within else str(working_folder())
         max_hits = None if as_json else HITS_PER_CONVERSATION
         if wait:
-            await _index_all(browser)
+            await browser.index_all(_print_indexing)
+            _print_indexing(0, 0)
         found = await browser.search(query, cwd, within=within, conversations=limit, each=max_hits)
         pending = 0 if within else await browser.store.search.count_unindexed()
     if pending:
@@ -343,16 +339,11 @@ def _branch_line(branch: "Branch") -> str:
     return "  ".join(words)
 
 
-async def _index_all(browser: "SessionBrowser") -> None:
-    """Indexes all messages, with progress on a terminal."""
-    total = await browser.store.search.count_unindexed()
-    shown = sys.stderr.isatty()
-    while await browser.store.run_maintenance():
-        pending = await browser.store.search.count_unindexed()
-        if shown:
-            print(f"\rIndexing: {total - pending:,} of {total:,}", end="", file=sys.stderr, flush=True)
-    if shown and total:
-        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+def _print_indexing(done: int, total: int) -> None:
+    """Replaces the line on a terminal; without messages it is erased."""
+    if sys.stderr.isatty():
+        text = f"Indexing: {done:,} of {total:,}" if total else ""
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
 
 def _format_group(group: "SearchGroup") -> str:
@@ -477,10 +468,8 @@ async def rewind_command(
                 _print_diff(view)
             return
         if not yes:
-            if not sys.stdin.isatty():
-                raise UsageError(f"this needs a confirmation:\n{text.rstrip()}", "Add --yes to do it.")
             print(text, file=sys.stderr, end="")
-            typer.confirm("Go back?", abort=True, err=True)
+        confirm("Go back?", "this", yes=yes)
         if conversation:
             outcome = await rewinder.rewind(info, target, planned)
         else:

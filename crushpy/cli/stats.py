@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from crushpy.cli.command_helpers import AsJson, add_command, open_store, print_json, print_lines
+from crushpy.cli.command_helpers import AsJson, add_command, open_store, print_either
 from crushpy.cli.session_replay import replay_all
 from crushpy.core.errors import UsageError
 
@@ -41,10 +41,7 @@ async def stats_command(
 
     async with open_store() as store:
         report = await usage_report(store, days)
-    if as_json:
-        print_json(report)
-        return
     width = min(MAX_WIDTH_CHARS, shutil.get_terminal_size().columns)
     encoding = sys.stdout.encoding or "utf-8"
     encodable = EIGHTHS.encode(encoding, "ignore").decode(encoding) == EIGHTHS
-    print_lines(usage_chart(report, width, marks=EIGHTHS if encodable else PLAIN))
+    print_either(as_json, report, usage_chart(report, width, marks=EIGHTHS if encodable else PLAIN))

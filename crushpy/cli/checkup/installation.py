@@ -16,6 +16,7 @@ from crushpy.core.paths import PROJECT_FOLDER, Paths, private_dir, project_root,
 from crushpy.security.programs import find_program
 from crushpy.settings.layers import Loaded
 from crushpy.settings.schema import Settings
+from crushpy.storage.location import Location
 
 if TYPE_CHECKING:
     from crushpy.storage.records import ServerReport
@@ -46,12 +47,16 @@ class CheckContext(Data, frozen=True):
     def settings(self) -> Settings:
         return self.loaded.settings
 
+    @property
+    def location(self) -> Location:
+        return Location(self.paths.database, self.settings.database_url)
+
 
 REPORTED_PACKAGES = ("textual", "litellm")
 """Packages whose version bug reports need."""
 
 _REINSTALL = "Install crushpy again: bin/setup in a checkout, or pip install --force-reinstall crushpy."
-_ENVIRONMENT_VARIABLES = {"tmux": "TMUX", "screen": "STY", "SSH": "SSH_CONNECTION", "a CI job": "CI"}
+TERMINAL_VARIABLES = ("TERM", "COLORTERM", "NO_COLOR", "TMUX", "STY", "SSH_CONNECTION", "CI")
 
 
 def versions(_: CheckContext) -> Iterator[Finding]:
@@ -122,25 +127,16 @@ def check_language_servers(context: CheckContext) -> Iterator[Finding]:
 
 
 def terminal(_: CheckContext) -> Iterator[Finding]:
-    environ = os.environ
-    term = environ.get("TERM", "")
-    is_terminal = sys.stdout.isatty()
-    if not is_terminal:
-        yield ok("the output is not a terminal")
-    elif term in ("", "dumb"):
-        yield warn(f"TERM is {term or 'not set'}: the app cannot run", "Use a terminal, or `crushpy run`.")
+    known = {name: os.environ.get(name, "") for name in TERMINAL_VARIABLES}
     width, height = shutil.get_terminal_size()
-    colour = environ.get("COLORTERM", "")
-    yield ok(f"TERM {term or '(not set)'}, COLORTERM {colour or '(not set)'}, {width} x {height}")
-    if is_terminal and not environ.get("NO_COLOR") and colour not in ("truecolor", "24bit"):
-        yield ok("COLORTERM does not announce 24-bit colour: colours are approximated")
-    if environ.get("NO_COLOR"):
-        yield ok("NO_COLOR is set: no colours")
-    if is_terminal and (width < 60 or height < 15):
+    words = [f"{name} {value}" for name, value in known.items() if value]
+    yield ok(", ".join([*words, f"{width} x {height}"]))
+    if not sys.stdout.isatty():
+        yield ok("the output is not a terminal")
+    elif known["TERM"] in ("", "dumb"):
+        yield warn("TERM names no terminal: the app cannot run", "Use a terminal, or `crushpy run`.")
+    elif width < 60 or height < 15:
         yield warn(f"{width} x {height} is small for the app", "Make the window larger.")
-    environments = [name for name, variable in _ENVIRONMENT_VARIABLES.items() if environ.get(variable)]
-    if environments:
-        yield ok(f"inside {', '.join(environments)}")
     encoding = sys.stdout.encoding or "unknown"
     if encoding.lower().replace("-", "") == "utf8":
         yield ok("Unicode: UTF-8")
@@ -208,9 +204,9 @@ def files(context: CheckContext) -> Iterator[Finding]:
         "log": paths.logs / "crushpy.log",
         "outputs": paths.outputs,
     }
-    file = _database_file(context)
-    yield ok(f"database   {file}  ({_describe_file(file)})" if file else f"database   {_server(context)}")
-    if file and file.is_file() and not os.access(file, os.W_OK):
+    location, file = context.location, context.location.file
+    yield ok(f"database   {location.place}{'' if location.server else f'  ({_describe_file(file)})'}")
+    if not location.server and file.is_file() and not os.access(file, os.W_OK):
         yield fail(f"{file} is not writable", "Change its permissions: chmod u+w, as its owner.")
     for name, path in places.items():
         yield ok(f"{name:<9}  {path}  ({_describe_file(path)})")
@@ -245,9 +241,9 @@ def settings(context: CheckContext) -> Iterator[Finding]:
 
 
 async def database(context: CheckContext) -> AsyncIterator[Finding]:
-    file = _database_file(context)
-    if file is None:
-        async for finding in check_server(_server(context), context.settings.database_url):
+    location, file = context.location, context.location.file
+    if location.server:
+        async for finding in check_server(location.place, context.settings.database_url):
             yield finding
         return
     if not file.exists():
@@ -264,24 +260,10 @@ async def database(context: CheckContext) -> AsyncIterator[Finding]:
             yield fail(problem, f"`sqlite3 {file} .recover` may recover its content.")
         if problems:
             return
-        conversations = len(await store.sessions.list_tips())
-        yield ok(f"sound, {conversations} conversation{'s' * (conversations != 1)}, {_describe_file(file)}")
+        conversations = counted(len(await store.sessions.list_tips()), "conversation")
+        yield ok(f"sound, {conversations}, {_describe_file(file)}")
     finally:
         await store.close()
-
-
-def _database_file(context: CheckContext) -> Path | None:
-    """None if conversations are stored on a server."""
-    from crushpy.storage.location import database_file, is_server
-
-    url = context.settings.database_url
-    return None if is_server(url) else database_file(context.paths.database, url)
-
-
-def _server(context: CheckContext) -> str:
-    from crushpy.storage.location import Location
-
-    return Location(context.paths.database, context.settings.database_url).place
 
 
 SLOW_QUERY_S = 0.05
@@ -296,14 +278,6 @@ async def check_server(place: str, url: str) -> AsyncIterator[Finding]:
         yield fail(error.message, error.hint)
         return
     yield ok(f"reachable: {place} as {found.role}")
-    for finding in (*_check_server_version(found), *_check_tables(found)):
-        yield finding
-    latency = f"{found.latency * 1000:.1f} ms per query"
-    advice = "Every write takes about ten queries: a closer server makes turns faster."
-    yield ok(latency) if found.latency < SLOW_QUERY_S else warn(latency, advice)
-
-
-def _check_server_version(found: "ServerReport") -> Iterator[Finding]:
     if found.number < found.oldest * 10_000:
         yield fail(f"PostgreSQL {found.version}: {found.oldest} or newer is needed", "Update the server.")
     else:
@@ -315,6 +289,11 @@ def _check_server_version(found: "ServerReport") -> Iterator[Finding]:
         yield fail(f"encoding {found.encoding}: UTF8 is required", command)
     if found.read_only:
         yield fail("the server is read-only", "Set database_url to the primary server.")
+    for finding in _check_tables(found):
+        yield finding
+    latency = f"{found.latency * 1000:.1f} ms per query"
+    advice = "Every write takes about ten queries: a closer server makes turns faster."
+    yield ok(latency) if found.latency < SLOW_QUERY_S else warn(latency, advice)
 
 
 def _check_tables(found: "ServerReport") -> Iterator[Finding]:
