@@ -129,7 +129,7 @@ def check_language_servers(context: CheckContext) -> Iterator[Finding]:
 def terminal(_: CheckContext) -> Iterator[Finding]:
     known = {name: os.environ.get(name, "") for name in TERMINAL_VARIABLES}
     width, height = shutil.get_terminal_size()
-    words = [f"{name} {value}" for name, value in known.items() if value]
+    words = [f"{name} {value if 'TERM' in name else 'set'}" for name, value in known.items() if value]
     yield ok(", ".join([*words, f"{width} x {height}"]))
     if not sys.stdout.isatty():
         yield ok("the output is not a terminal")
