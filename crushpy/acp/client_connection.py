@@ -1,10 +1,9 @@
 """JSON-RPC over stdin and stdout: one message a line."""
 
 import asyncio
-import os
 import threading
-from collections.abc import Awaitable, Callable
-from itertools import count
+from collections.abc import Awaitable, Callable, Iterable
+from itertools import chain, count
 from queue import SimpleQueue
 from typing import Any, BinaryIO, cast
 
@@ -13,6 +12,7 @@ import msgspec
 from crushpy.util.spawn import spawn
 
 Json = dict[str, Any]
+Pipes = tuple[BinaryIO, BinaryIO]
 PARSE_ERROR, INVALID_REQUEST, UNKNOWN_METHOD, INVALID_PARAMS = -32700, -32600, -32601, -32602
 INTERNAL_ERROR, CANCELLED, AUTH_REQUIRED, NOT_FOUND = -32603, -32800, -32000, -32002
 
@@ -28,12 +28,11 @@ class ClientConnection:
 
     def __init__(
         self,
+        pipes: Pipes,
+        first: bytes,
         handle: Callable[[str, Json], Awaitable[Any]],
         notified: Callable[[str, Json], None],
     ) -> None:
-        # Pipes of our own: anything that is printed goes to stderr.
-        self._incoming, self._outgoing = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-        os.dup2(2, 1)
         self._handle, self._notified = handle, notified
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[bytes] = SimpleQueue()
@@ -42,8 +41,9 @@ class ClientConnection:
         self._tasks: dict[Any, asyncio.Task[None]] = {}
         self.ended = asyncio.Event()
         """The client has closed its end."""
-        for work, pipe in ((self._read, self._incoming), (self._write, self._outgoing)):
-            threading.Thread(target=work, args=(pipe,), daemon=True).start()
+        incoming, outgoing = pipes
+        threading.Thread(target=self._read, args=(chain([first], incoming),), daemon=True).start()
+        threading.Thread(target=self._write, args=(outgoing,), daemon=True).start()
 
     def notify(self, method: str, params: Json) -> None:
         self._send({"method": method, "params": params})
@@ -72,8 +72,8 @@ class ClientConnection:
         except OSError:
             self._loop.call_soon_threadsafe(self._end)
 
-    def _read(self, pipe: BinaryIO) -> None:
-        for line in pipe:
+    def _read(self, lines: Iterable[bytes]) -> None:
+        for line in lines:
             if line.strip():
                 self._loop.call_soon_threadsafe(self._receive, line)
         self._loop.call_soon_threadsafe(self._end)

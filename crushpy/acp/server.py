@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from crushpy import __version__
 from crushpy.acp.client_connection import (
     AUTH_REQUIRED,
     INVALID_PARAMS,
@@ -16,8 +15,10 @@ from crushpy.acp.client_connection import (
     UNKNOWN_METHOD,
     ClientConnection,
     Json,
+    Pipes,
     RpcError,
 )
+from crushpy.acp.handshake import initialize_result
 from crushpy.acp.wire_types import (
     ClientCapabilities,
     FilesClientCapabilities,
@@ -32,32 +33,35 @@ from crushpy.acp.wire_types import (
     SetOptionParams,
     Wire,
 )
-from crushpy.core.boundary import FORK
 from crushpy.core.errors import CrushpyError, UsageError
 
 if TYPE_CHECKING:
     from crushpy.acp.editor_thread import EditorThread
 
-PROTOCOL_VERSION = 1
 PAGE_SIZE = 100
 CLOSE_TIMEOUT_S = 4.0
 
 
-def run_server() -> None:
-    """Serves the client on stdin and stdout until it closes stdin."""
-    asyncio.run(_serve())
+def run_server(pipes: Pipes, first: bytes, capabilities: Json | None) -> None:
+    """Serves a client until it closes stdin; the arguments are what `shake_hands` returns."""
+    asyncio.run(_serve(pipes, first, capabilities))
 
 
-async def _serve() -> None:
-    server = AcpServer()
+async def _serve(pipes: Pipes, first: bytes, capabilities: Json | None) -> None:
+    server = AcpServer(pipes, first, capabilities)
     await server.client.ended.wait()
     await server.close()
 
 
 class AcpServer:
-    def __init__(self) -> None:
-        self.client = ClientConnection(self._handle, self._notified)
+    def __init__(self, pipes: Pipes, first: bytes, capabilities: Json | None) -> None:
         self._capabilities: ClientCapabilities | None = None
+        if capabilities is not None:
+            try:
+                self._capabilities = msgspec.convert(capabilities, ClientCapabilities)
+            except msgspec.ValidationError:
+                self._capabilities = ClientCapabilities()
+        self.client = ClientConnection(pipes, first, self._handle, self._notified)
         self._threads: dict[str, EditorThread] = {}
 
     async def close(self) -> None:
@@ -107,27 +111,7 @@ class AcpServer:
 
     async def _initialize(self, params: InitializeParams) -> Json:
         self._capabilities = params.client_capabilities or ClientCapabilities()
-        methods: list[Json] = [
-            {
-                "id": "key",
-                "name": "Store a key",
-                "description": "Run `crushpy connect` in a terminal, or set the provider's variable.",
-            }
-        ]
-        if self._capabilities.auth is not None and self._capabilities.auth.terminal:
-            terminal = {"id": "connect", "name": "crushpy connect", "type": "terminal", "args": ["connect"]}
-            methods.append(terminal)
-        return {
-            "protocolVersion": PROTOCOL_VERSION,
-            "agentInfo": {"name": "crushpy", "title": "crushpy", "version": __version__},
-            "agentCapabilities": {
-                "loadSession": True,
-                "promptCapabilities": {"image": True, "audio": False, "embeddedContext": True},
-                "mcpCapabilities": {"http": True, "sse": False},
-                "sessionCapabilities": {"list": {}, "delete": {}, "resume": {}, "fork": {}, "close": {}},
-            },
-            "authMethods": methods,
-        }
+        return initialize_result(msgspec.to_builtins(self._capabilities))
 
     async def _authenticate(self, params: Wire) -> Json:
         """A key is stored outside; there is nothing to do here."""
@@ -252,7 +236,7 @@ class AcpServer:
         try:
             browser = SessionBrowser(store, outputs=environment.paths.outputs, undo=environment.paths.undo)
             info = await store.sessions.find(params.session_id)
-            if info.kind == FORK:
+            if info.kind == "fork":
                 told = f"{info.id} is a fork: it is deleted with its conversation, {info.root_id}."
                 raise RpcError(INVALID_PARAMS, told)
             if (thread := self._threads.pop(params.session_id, None)) is not None:

@@ -14,9 +14,9 @@ def main() -> None:
 
     with report_errors():
         if sys.argv[1:] == ["acp"]:  # an editor waits for the first answer
-            from crushpy.acp.server import run_server
+            from crushpy.cli.acp import acp_command
 
-            run_server()
+            acp_command()
             return
         from crushpy.cli.arguments import normalize_arguments, parse_chat_flags
 

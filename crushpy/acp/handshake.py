@@ -1,0 +1,58 @@
+"""The answer to `initialize`: given before asyncio and msgspec are imported, because an editor waits."""
+
+import json
+import os
+from typing import Any, BinaryIO
+
+from crushpy import __version__
+
+PROTOCOL_VERSION = 1
+
+
+def shake_hands() -> tuple[tuple[BinaryIO, BinaryIO], bytes, dict[str, Any] | None]:
+    """The pipes to the client, a line that is still to be answered, and the capabilities of the client."""
+    # Pipes of our own: anything that is printed goes to stderr.
+    incoming, outgoing = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    first = incoming.readline()
+    capabilities = _answer(first, outgoing)
+    return (incoming, outgoing), first if capabilities is None else b"", capabilities
+
+
+def _answer(line: bytes, outgoing: BinaryIO) -> dict[str, Any] | None:
+    """Answers a valid `initialize` and returns the capabilities of the client; else None."""
+    try:
+        message: Any = json.loads(line)
+        capabilities: dict[str, Any] = message["params"].get("clientCapabilities") or {}
+        if message["method"] != "initialize" or type(message["params"]["protocolVersion"]) is not int:
+            return None
+        answer = {"jsonrpc": "2.0", "id": message["id"], "result": initialize_result(capabilities)}
+        outgoing.write(json.dumps(answer).encode() + b"\n")
+        outgoing.flush()
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OSError):
+        return None
+    return capabilities
+
+
+def initialize_result(capabilities: dict[str, Any]) -> dict[str, Any]:
+    methods: list[dict[str, Any]] = [
+        {
+            "id": "key",
+            "name": "Store a key",
+            "description": "Run `crushpy connect` in a terminal, or set the provider's variable.",
+        }
+    ]
+    auth: dict[str, Any] = capabilities.get("auth") or {}
+    if auth.get("terminal"):
+        methods.append({"id": "connect", "name": "crushpy connect", "type": "terminal", "args": ["connect"]})
+    return {
+        "protocolVersion": PROTOCOL_VERSION,
+        "agentInfo": {"name": "crushpy", "title": "crushpy", "version": __version__},
+        "agentCapabilities": {
+            "loadSession": True,
+            "promptCapabilities": {"image": True, "audio": False, "embeddedContext": True},
+            "mcpCapabilities": {"http": True, "sse": False},
+            "sessionCapabilities": {"list": {}, "delete": {}, "resume": {}, "fork": {}, "close": {}},
+        },
+        "authMethods": methods,
+    }
