@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import quote
 
@@ -92,11 +93,6 @@ class ListSource(Data, frozen=True):
     own: bool = False
     """The user's own server: one that lists no windows is asked as LM Studio, llama.cpp and Ollama."""
 
-    def key_headers(self, header: str = "") -> dict[str, str]:
-        from crushpy.llm.http_provider import key_headers
-
-        return key_headers("" if self.bearer else header, self.key)
-
 
 class ListFailed(CrushpyError):
     """The server's list of models cannot be read. `status`: that of its answer, if it is an error."""
@@ -108,7 +104,7 @@ class ListFailed(CrushpyError):
 
 async def ask_server(source: ListSource, timeout_s: float = LIST_TIMEOUT_S) -> tuple[ServedModel, ...]:
     """Its chat models, in its order. Raises ListFailed."""
-    found = await _ask(lambda client: _LISTS[source.protocol](client, source), timeout_s)
+    found = await _ask(source, _LISTS[source.protocol], timeout_s)
     chat = (model for model in found if model.id and not _NOT_CHAT.search(model.id))
     return tuple({model.id: model for model in chat}.values())[:MAX_MODELS]
 
@@ -118,29 +114,61 @@ async def show_ollama(
 ) -> ServedModel:
     """A model of Ollama, with the window to load it with: `window` if given, else a suitable one, and never
     more than the model supports. Raises ListFailed, with status 404 if Ollama does not have it."""
-    root, headers = server_root(source.api_base), source.key_headers()
 
-    async def show(client: "Client") -> ServedModel:
-        loaded = await _loaded_windows(client, root, headers, ("/api/ps",))
-        return await _show_ollama(client, root, headers, name, loaded, window)
+    async def show(server: "_Server") -> ServedModel:
+        return await _show_ollama(server, name, await _loaded_windows(server, ("/api/ps",)), window)
 
-    return await _ask(show, timeout_s)
+    return await _ask(source, show, timeout_s)
 
 
-async def _ask(request: "Callable[[Client], Awaitable[_T]]", timeout_s: float) -> _T:
+async def _ask(source: ListSource, request: "Callable[[_Server], Awaitable[_T]]", timeout_s: float) -> _T:
     from crushpy.http.client import Client
     from crushpy.http.common import HttpError, Timeouts
 
     client = Client(Timeouts(connect=timeout_s, response=timeout_s, idle=timeout_s))
     try:
         async with asyncio.timeout(timeout_s):
-            return await request(client)
+            return await request(_Server(client, source))
     except TimeoutError:
         raise ListFailed(f"no answer within {timeout_s:g} s") from None
     except HttpError as error:
         raise ListFailed(error.message) from None
     finally:
         await client.close()
+
+
+class _Server:
+    """A server that is asked through one client."""
+
+    def __init__(self, client: "Client", source: ListSource) -> None:
+        self._client = client
+        self.source = source
+        self.root = server_root(source.api_base)
+        """Of a local server."""
+
+    async def get(
+        self, url: str, query: bytes = b"", *, key_header: str = "", headers: Mapping[str, str] | None = None
+    ) -> Any:
+        """The answer of a URL; `query` is sent in the body. `key_header`: as for `http_provider.key_headers`,
+        unless the key is a bearer token."""
+        from crushpy.llm.http_provider import key_headers
+
+        key = key_headers("" if self.source.bearer else key_header, self.source.key)
+        sent = {"accept": "application/json", "content-type": "application/json", **(headers or {}), **key}
+        with await self._client.request("POST" if query else "GET", url, sent, query) as response:
+            body = await response.read(_MAX_RESPONSE_BYTES)
+        if (status := response.status) != 200:
+            from crushpy.llm.error_reader import read_body
+
+            text = read_body(body).text[:200]
+            message = "it refuses the key" if status in (401, 403) else "it has no list of models"
+            if status >= 500 or status == 429:
+                message = "it cannot answer now"
+            raise ListFailed(f"{message} ({status}{f': {text}' if text else ''})", status=status)
+        try:
+            return msgspec.json.decode(body)
+        except msgspec.DecodeError:
+            raise ListFailed("its list of models cannot be read") from None
 
 
 def same_model(one: str, other: str) -> bool:
@@ -151,21 +179,20 @@ def same_model(one: str, other: str) -> bool:
 # --- the protocols -------------------------------------------------------------------------------------
 
 
-async def _openai(client: "Client", source: ListSource) -> list[ServedModel]:
+async def _openai(server: _Server) -> list[ServedModel]:
     from crushpy.llm.openai.provider import ApiUrl
 
-    address = ApiUrl(source.api_base, "models")
-    headers = source.key_headers()
+    address = ApiUrl(server.source.api_base, "models")
     try:
-        answer = await _get(client, address.url, headers)
+        answer = await server.get(address.url)
     except ListFailed as error:
         if not address.switch(error.status, ""):
             raise
-        answer = await _get(client, address.url, headers)
+        answer = await server.get(address.url)
     found = [model for entry in _entries(answer, "data", "models") if (model := _parse_model(entry))]
-    if not source.own or all(model.context_window for model in found):
+    if not server.source.own or all(model.context_window for model in found):
         return found
-    windows = await _loaded_windows(client, server_root(source.api_base), headers)
+    windows = await _loaded_windows(server)
 
     def window_of(model: ServedModel) -> int | None:
         known = (window for name, window in windows.items() if same_model(name, model.id))
@@ -174,16 +201,14 @@ async def _openai(client: "Client", source: ListSource) -> list[ServedModel]:
     return [msgspec.structs.replace(model, context_window=window_of(model)) for model in found]
 
 
-async def _loaded_windows(
-    client: "Client", root: str, headers: Mapping[str, str], paths: tuple[str, ...] = _WINDOW_PATHS
-) -> dict[str, int]:
+async def _loaded_windows(server: _Server, paths: tuple[str, ...] = _WINDOW_PATHS) -> dict[str, int]:
     """The windows of loaded models by name, as LM Studio and Ollama report them; "": as llama.cpp does, for
     its only model."""
     from crushpy.http.common import HttpError
 
     async def ask(path: str) -> Json:
         try:
-            return as_object(await _get(client, f"{root}{path}", headers))
+            return as_object(await server.get(f"{server.root}{path}"))
         except (ListFailed, HttpError):
             return {}
 
@@ -195,19 +220,18 @@ async def _loaded_windows(
     return {name: window for name, window in found.items() if window}
 
 
-async def _ollama(client: "Client", source: ListSource) -> list[ServedModel]:
-    root, headers = server_root(source.api_base), source.key_headers()
+async def _ollama(server: _Server) -> list[ServedModel]:
     try:
-        answer = await _get(client, f"{root}/api/tags", headers)
+        answer = await server.get(f"{server.root}/api/tags")
     except ListFailed as error:
         if error.status not in (404, 405):
             raise
-        return await _openai(client, source)
-    loaded = await _loaded_windows(client, root, headers, ("/api/ps",))
+        return await _openai(server)
+    loaded = await _loaded_windows(server, ("/api/ps",))
 
     async def show(name: str) -> ServedModel:
         try:
-            return await _show_ollama(client, root, headers, name, loaded)
+            return await _show_ollama(server, name, loaded)
         except ListFailed:
             return ServedModel(name)
 
@@ -216,15 +240,10 @@ async def _ollama(client: "Client", source: ListSource) -> list[ServedModel]:
 
 
 async def _show_ollama(
-    client: "Client",
-    root: str,
-    headers: Mapping[str, str],
-    name: str,
-    loaded: Mapping[str, int],
-    window: int | None = None,
+    server: _Server, name: str, loaded: Mapping[str, int], window: int | None = None
 ) -> ServedModel:
     body = msgspec.json.encode({"model": name, "name": name})  # old versions read `name`
-    shown = as_object(await _get(client, f"{root}/api/show", headers, body))
+    shown = as_object(await server.get(f"{server.root}/api/show", body))
     if not ("details" in shown or "model_info" in shown):
         raise ListFailed("it does not answer like Ollama")
     facts = as_object(shown.get("model_info"))
@@ -236,16 +255,16 @@ async def _show_ollama(
     window = window or (int(chosen[1]) if chosen else usual)
     able = shown.get("capabilities")
     if not isinstance(able, list):
-        await _require_tool_calls(client, root, headers)
+        await _require_tool_calls(server)
         able = None
     tools, images, thinking = (None if able is None else word in able for word in _ABILITIES)
     return ServedModel(name, min(window, limit or window), tools=tools, images=images, thinking=thinking)
 
 
-async def _require_tool_calls(client: "Client", root: str, headers: Mapping[str, str]) -> None:
+async def _require_tool_calls(server: _Server) -> None:
     """Raise ListFailed if this version of Ollama, which does not list abilities, cannot stream tool calls."""
     try:
-        version = _text(as_object(await _get(client, f"{root}/api/version", headers)), "version")
+        version = _text(as_object(await server.get(f"{server.root}/api/version")), "version")
     except ListFailed:
         return  # another program that speaks Ollama's protocol
     if tuple(map(int, re.findall(r"\d+", version)[:3])) < TOOLS_SINCE:
@@ -256,28 +275,26 @@ async def _require_tool_calls(client: "Client", root: str, headers: Mapping[str,
         )
 
 
-async def _anthropic(client: "Client", source: ListSource) -> list[ServedModel]:
+async def _anthropic(server: _Server) -> list[ServedModel]:
     from crushpy.llm.anthropic.provider import VERSION
 
-    base = source.api_base.rstrip("/").removesuffix("/v1")
-    headers = {"anthropic-version": VERSION, **source.key_headers("x-api-key")}
+    base = server.source.api_base.rstrip("/").removesuffix("/v1")
+    ask = partial(server.get, key_header="x-api-key", headers={"anthropic-version": VERSION})
     found = await _read_pages(
-        client,
+        ask,
         f"{base}/v1/models?limit={_PAGE_SIZE}",
-        headers,
         "data",
         lambda page: ("after_id", _text(page, "last_id") if page.get("has_more") is True else ""),
     )
     return [model for entry in found if (model := _parse_model(entry))]
 
 
-async def _gemini(client: "Client", source: ListSource) -> list[ServedModel]:
+async def _gemini(server: _Server) -> list[ServedModel]:
     from crushpy.llm.gemini.provider import models_url
 
     found = await _read_pages(
-        client,
-        f"{models_url(source.api_base)}?pageSize={_PAGE_SIZE}",
-        source.key_headers("x-goog-api-key"),
+        partial(server.get, key_header="x-goog-api-key"),
+        f"{models_url(server.source.api_base)}?pageSize={_PAGE_SIZE}",
         "models",
         lambda page: ("pageToken", _text(page, "nextPageToken")),
     )
@@ -294,17 +311,13 @@ async def _gemini(client: "Client", source: ListSource) -> list[ServedModel]:
 
 
 async def _read_pages(
-    client: "Client",
-    url: str,
-    headers: Mapping[str, str],
-    name: str,
-    next_page: Callable[[Json], tuple[str, str]],
+    ask: Callable[[str], Awaitable[Any]], url: str, name: str, next_page: Callable[[Json], tuple[str, str]]
 ) -> list[Json]:
     """The entries of a list in pages. `next_page`: the parameter for the page after one, and its value."""
     found: list[Json] = []
     query = ""
     for _ in range(MAX_PAGES):
-        page = await _get(client, f"{url}{query}", headers)
+        page = await ask(f"{url}{query}")
         found += _entries(page, name)
         parameter, value = next_page(page)
         before, query = query, f"&{parameter}={quote(value, safe='')}"
@@ -314,28 +327,6 @@ async def _read_pages(
 
 
 _LISTS = {"openai": _openai, "ollama": _ollama, "anthropic": _anthropic, "gemini": _gemini}
-
-
-# --- requests ------------------------------------------------------------------------------------------
-
-
-async def _get(client: "Client", url: str, headers: Mapping[str, str], query: bytes = b"") -> Any:
-    """The answer of a URL; `query` is sent in the body."""
-    headers = {"accept": "application/json", "content-type": "application/json", **headers}
-    with await client.request("POST" if query else "GET", url, headers, query) as response:
-        body = await response.read(_MAX_RESPONSE_BYTES)
-    if (status := response.status) != 200:
-        from crushpy.llm.error_reader import read_body
-
-        text = read_body(body).text[:200]
-        message = "it refuses the key" if status in (401, 403) else "it has no list of models"
-        if status >= 500 or status == 429:
-            message = "it cannot answer now"
-        raise ListFailed(f"{message} ({status}{f': {text}' if text else ''})", status=status)
-    try:
-        return msgspec.json.decode(body)
-    except msgspec.DecodeError:
-        raise ListFailed("its list of models cannot be read") from None
 
 
 # --- parsing -------------------------------------------------------------------------------------------

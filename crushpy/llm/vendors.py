@@ -12,81 +12,58 @@ from crushpy.core.messages import Data
 class KnownProvider(Data, frozen=True):
     name: str
     """litellm's name, the part of a model's name before the slash."""
-    variables: tuple[str, ...]
-    """Environment variables for its key, the usual one first."""
     default_model: str
     """The model to use if only a key is set. It is in the catalog and supports tools."""
+    usual_base: str
+    """The address of its list of models, in OpenAI's form unless the vendor has a protocol of its own."""
+    variables: tuple[str, ...]
+    """Environment variables for its key, the usual one first."""
     base_variables: tuple[str, ...] = ()
     """Environment variables for an address other than the default."""
-    usual_base: str = ""
-    """The address of its list of models, in OpenAI's form unless the vendor has a protocol of its own."""
+
+
+def _known(
+    name: str, model: str, base: str, variables: tuple[str, ...] = (), base_variables: tuple[str, ...] = ()
+) -> KnownProvider:
+    """`variables`: if they are not NAME_API_KEY alone."""
+    usual = (f"{name.upper()}_API_KEY",)
+    return KnownProvider(name, f"{name}/{model}", base, variables or usual, base_variables)
 
 
 PROVIDERS = (
-    KnownProvider(
-        "anthropic",
+    _known(
+        *("anthropic", "claude-sonnet-5-5", "https://api.anthropic.com"),
         ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
-        "anthropic/claude-sonnet-5-5",
         ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"),
-        "https://api.anthropic.com",
     ),
-    KnownProvider(
-        "openai",
-        ("OPENAI_API_KEY",),
-        "openai/gpt-5.6",
-        ("OPENAI_BASE_URL", "OPENAI_API_BASE"),
-        "https://api.openai.com/v1",
+    _known(
+        *("openai", "gpt-5.6", "https://api.openai.com/v1"),
+        base_variables=("OPENAI_BASE_URL", "OPENAI_API_BASE"),
     ),
-    KnownProvider(
-        "gemini",
+    _known(
+        *("gemini", "gemini-pro-latest", "https://generativelanguage.googleapis.com"),
         ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
-        "gemini/gemini-pro-latest",
         ("GOOGLE_GEMINI_BASE_URL", "GEMINI_API_BASE"),
-        "https://generativelanguage.googleapis.com",
     ),
-    KnownProvider(
-        "openrouter",
+    _known(
+        *("openrouter", "anthropic/claude-sonnet-4.6", "https://openrouter.ai/api/v1"),
         ("OPENROUTER_API_KEY", "OR_API_KEY"),
-        "openrouter/anthropic/claude-sonnet-4.6",
-        usual_base="https://openrouter.ai/api/v1",
     ),
-    KnownProvider(
-        "deepseek",
-        ("DEEPSEEK_API_KEY",),
-        "deepseek/deepseek-v4-pro",
-        usual_base="https://api.deepseek.com/v1",
-    ),
-    KnownProvider("xai", ("XAI_API_KEY",), "xai/grok-4.7", usual_base="https://api.x.ai/v1"),
-    KnownProvider(
-        "mistral", ("MISTRAL_API_KEY",), "mistral/devstral-latest", usual_base="https://api.mistral.ai/v1"
-    ),
-    KnownProvider(
-        "moonshot", ("MOONSHOT_API_KEY",), "moonshot/kimi-k3", usual_base="https://api.moonshot.ai/v1"
-    ),
-    KnownProvider("zai", ("ZAI_API_KEY",), "zai/glm-5.3", usual_base="https://api.z.ai/api/paas/v4"),
-    KnownProvider(
-        "dashscope",
-        ("DASHSCOPE_API_KEY",),
-        "dashscope/qwen3-coder-plus",
-        usual_base="https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
-    ),
-    KnownProvider(
-        "groq", ("GROQ_API_KEY",), "groq/openai/gpt-oss-120b", usual_base="https://api.groq.com/openai/v1"
-    ),
-    KnownProvider(
-        "cerebras", ("CEREBRAS_API_KEY",), "cerebras/gpt-oss-120b", usual_base="https://api.cerebras.ai/v1"
-    ),
-    KnownProvider(
-        "together_ai",
+    _known("deepseek", "deepseek-v4-pro", "https://api.deepseek.com/v1"),
+    _known("xai", "grok-4.7", "https://api.x.ai/v1"),
+    _known("mistral", "devstral-latest", "https://api.mistral.ai/v1"),
+    _known("moonshot", "kimi-k3", "https://api.moonshot.ai/v1"),
+    _known("zai", "glm-5.3", "https://api.z.ai/api/paas/v4"),
+    _known("dashscope", "qwen3-coder-plus", "https://dashscope-intl.aliyuncs.com/compatible-mode/v1"),
+    _known("groq", "openai/gpt-oss-120b", "https://api.groq.com/openai/v1"),
+    _known("cerebras", "gpt-oss-120b", "https://api.cerebras.ai/v1"),
+    _known(
+        *("together_ai", "moonshotai/Kimi-K3", "https://api.together.xyz/v1"),
         ("TOGETHER_API_KEY", "TOGETHERAI_API_KEY"),
-        "together_ai/moonshotai/Kimi-K3",
-        usual_base="https://api.together.xyz/v1",
     ),
-    KnownProvider(
-        "fireworks_ai",
+    _known(
+        *("fireworks_ai", "kimi-k3", "https://api.fireworks.ai/inference/v1"),
         ("FIREWORKS_API_KEY", "FIREWORKS_AI_API_KEY"),
-        "fireworks_ai/kimi-k3",
-        usual_base="https://api.fireworks.ai/inference/v1",
     ),
 )
 """In order of preference for the default model."""
