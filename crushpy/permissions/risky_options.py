@@ -1,6 +1,7 @@
 """Options known to write or execute, by program, and how they are found among the words of a command."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 
 from crushpy.core.messages import Data
 from crushpy.permissions.shell.ast import Word
@@ -24,140 +25,92 @@ class Risk(Data, frozen=True):
     """True if it reads options from a file given as `@name`."""
 
 
-PROGRAMS = {
-    "sort": Risk("o", "output compress-program", "kStT"),
-    "rg": Risk("", "pre hostname-bin", "ABCMTefgjmrtdE"),
-    "ag": Risk("", "pager"),
-    "ack": Risk("", "pager output create-ackrc ackrc"),
-    "fd": Risk("xX", "exec exec-batch", "eEtdSocj"),
-    "tree": Risk("o", "output", "LPIT"),
-    "yq": Risk("is", "inplace split-exp split-exp-file"),
-    "file": Risk("C", "compile"),
-    "date": Risk("s", "set", "dfrIR"),
-    "tee": Risk(operands=True),
-    "tar": Risk(
-        "xcruAIFTg",
-        "extract get create append update catenate concatenate delete to-command checkpoint-action"
-        " use-compress-program info-script new-volume-script rsh-command rmt-command remove-files"
-        " index-file volno-file files-from listed-incremental",
-        "fCbXKLNV",
-    ),
-    "curl": Risk(
-        "oOTdFKXcDQE",
-        "output output-dir remote-name remote-name-all remote-header-name upload-file data data-ascii"
-        " data-binary data-raw data-urlencode form form-string json config request cookie-jar dump-header"
-        " trace trace-ascii stderr libcurl etag-save hsts alt-svc quote create-dirs engine unix-socket"
-        " abstract-unix-socket url-query variable",
-        "AHbemruxyYCPUhtz",
-    ),
-    "wget": Risk("OPioaeU", "execute config use-askpass", operands=True),
-    "scp": Risk("oFJS", "", "ciPlX"),
-    "sftp": Risk("oFJSDb", ""),
-    "rsync": Risk(
-        "eM", "rsh rsync-path remote-option delete remove-source-files log-file write-batch files-from"
-    ),
-    "make": Risk("fCEI", "file makefile directory eval include-dir environment-overrides", "jlOoW"),
-    "less": Risk("oOk", "log-file LOG-FILE lesskey-file lesskey-src lesskey-content"),
-    "man": Risk("PHC", "pager html config-file", "sSMmeLErR"),
-    "zip": Risk("TmOd", "unzip-command move out"),
-    "unzip": Risk(operands=True),
-    "gzip": Risk(operands=True),
-    "gunzip": Risk(operands=True),
-    "pytest": Risk(
-        "ocp",
-        "basetemp junitxml junit-xml log-file result-log report-log rootdir debug override-ini pastebin"
-        " confcutdir config-file inifile cov-config cov-report pdbcls tx px rsyncdir html csv alluredir"
-        " json-report-file store-durations durations-path profile-svg",
-        "kmnrW",
-        option_files=True,
-    ),
-    "ruff": Risk("o", "output-file fix unsafe-fixes config add-noqa cache-dir", option_files=True),
-    "eslint": Risk(
-        "ocf",
-        "output-file fix rulesdir resolve-plugins-relative-to config plugin parser format cache-file"
-        " cache-location",
-    ),
-    "mypy": Risk(
-        "p",
-        "python-executable install-types config-file cache-dir junit-xml html-report txt-report xml-report"
-        " cobertura-xml-report any-exprs-report linecount-report linecoverage-report lineprecision-report"
-        " xslt-html-report xslt-txt-report memory-xml-report shadow-file custom-typeshed-dir",
-        option_files=True,
-    ),
-    "pyright": Risk("pv", "project pythonpath venvpath typeshedpath createstub writebaseline baselinefile"),
-    "tsc": Risk(
-        "p",
-        "project outdir outfile declarationdir tsbuildinfofile generatetrace generatecpuprofile build"
-        " rootdir",
-        option_files=True,
-    ),
-    "jest": Risk(
-        "cu",
-        "config rootdir outputfile setupfiles setupfilesafterenv globalsetup globalteardown transform runner"
-        " testrunner reporters resolver cachedirectory coveragedirectory testenvironment preset modulepaths"
-        " snapshotserializers testresultsprocessor updatesnapshot filter roots projects",
-        "tiw",
-    ),
-    "vitest": Risk("cru", "config root outputfile reporter environment dir coverage update pool ui", "tw"),
-    "cargo": Risk(
-        "ZC",
-        "config target-dir manifest-path out-dir artifact-dir lockfile-path index registry root path git",
-        "pjF",
-    ),
-    "npm": Risk(
-        "C",
-        "script-shell prefix userconfig globalconfig logs-dir cache node-options shell init-module git"
-        " local-prefix globaldir tmp",
-        "w",
-    ),
-    "pnpm": Risk(
-        "C",
-        "dir prefix script-shell store-dir virtual-store-dir modules-dir lockfile-dir global-dir cache-dir"
-        " state-dir node-options config-dir pnpmfile global-pnpmfile shell-emulator",
-        "rFw",
-    ),
-    "yarn": Risk(
-        "",
-        "cwd prefix global-folder modules-folder cache-folder link-folder preferred-cache-folder"
-        " script-shell use-yarnrc",
-    ),
-    "gradle": Risk(
-        "pbcIgDPF",
-        "project-dir build-file settings-file init-script gradle-user-home project-cache-dir include-build"
-        " system-prop project-prop write-locks write-verification-metadata profile scan",
-        "x",
-    ),
-    "mvn": Risk("fsgtlDPb", "file settings global-settings toolchains log-file define builder"),
-    "dotnet": Risk(
-        "or", "output results-directory settings diag artifacts-path collect test-adapter-path logger"
-    ),
-    "pip": Risk(
-        "t", "log cache-dir target prefix root src report python proxy cert index-url extra-index-url"
-    ),
-    "tox": Risk("cx", "conf workdir root result-json override installpkg", "epn"),
-    "nox": Risk("f", "noxfile envdir report", "esktR"),
-    "rspec": Risk("roI", "require out options default-path", "fetP"),
-    "phpunit": Risk(
-        "cd", "configuration bootstrap include-path log-junit log-teamcity coverage-html coverage-text"
-    ),
-    "go": Risk(
-        "",
-        "exec toolexec vettool overlay modfile o C c coverprofile cpuprofile memprofile blockprofile"
-        " mutexprofile trace outputdir gcflags ldflags asmflags gccgoflags pkgdir",
-    ),
-    "gcc": Risk(
-        "oB",
-        "wrapper specs fplugin save-temps dumpdir dumpbase",
-        "acdefghijklmnpqrstuvwxyzACDEFGHIJKLMNOPQRSTUVWXYZ",  # its options are not clusters of letters
-        option_files=True,
-    ),
-    "psql": Risk("cfoL", "command file output log-file"),
-    "sqlite3": Risk("", "cmd init"),
-    "printf": Risk("v"),
-    "hostname": Risk("F", "file", operands=True),
-    "test": Risk("v"),
-    "[": Risk("v"),
-}
+_TABLE = """
+sort: o | output compress-program | kStT
+rg: - | pre hostname-bin | ABCMTefgjmrtdE
+ag: - | pager
+ack: - | pager output create-ackrc ackrc
+fd: xX | exec exec-batch | eEtdSocj
+tree: o | output | LPIT
+yq: is | inplace split-exp split-exp-file
+file: C | compile
+date: s | set | dfrIR
+tee: - +operands
+tar: xcruAIFTg | extract get create append update catenate concatenate delete to-command checkpoint-action
+    use-compress-program info-script new-volume-script rsh-command rmt-command remove-files index-file
+    volno-file files-from listed-incremental | fCbXKLNV
+curl: oOTdFKXcDQE | output output-dir remote-name remote-name-all remote-header-name upload-file data
+    data-ascii data-binary data-raw data-urlencode form form-string json config request cookie-jar
+    dump-header trace trace-ascii stderr libcurl etag-save hsts alt-svc quote create-dirs engine unix-socket
+    abstract-unix-socket url-query variable | AHbemruxyYCPUhtz
+wget: OPioaeU | execute config use-askpass +operands
+scp: oFJS | - | ciPlX
+sftp: oFJSDb
+rsync: eM | rsh rsync-path remote-option delete remove-source-files log-file write-batch files-from
+make: fCEI | file makefile directory eval include-dir environment-overrides | jlOoW
+less: oOk | log-file LOG-FILE lesskey-file lesskey-src lesskey-content
+man: PHC | pager html config-file | sSMmeLErR
+zip: TmOd | unzip-command move out
+unzip: - +operands
+gzip: - +operands
+gunzip: - +operands
+pytest: ocp | basetemp junitxml junit-xml log-file result-log report-log rootdir debug override-ini pastebin
+    confcutdir config-file inifile cov-config cov-report pdbcls tx px rsyncdir html csv alluredir
+    json-report-file store-durations durations-path profile-svg | kmnrW +option_files
+ruff: o | output-file fix unsafe-fixes config add-noqa cache-dir +option_files
+eslint: ocf | output-file fix rulesdir resolve-plugins-relative-to config plugin parser format cache-file
+    cache-location
+mypy: p | python-executable install-types config-file cache-dir junit-xml html-report txt-report xml-report
+    cobertura-xml-report any-exprs-report linecount-report linecoverage-report lineprecision-report
+    xslt-html-report xslt-txt-report memory-xml-report shadow-file custom-typeshed-dir +option_files
+pyright: pv | project pythonpath venvpath typeshedpath createstub writebaseline baselinefile
+tsc: p | project outdir outfile declarationdir tsbuildinfofile generatetrace generatecpuprofile build
+    rootdir +option_files
+jest: cu | config rootdir outputfile setupfiles setupfilesafterenv globalsetup globalteardown transform
+    runner testrunner reporters resolver cachedirectory coveragedirectory testenvironment preset modulepaths
+    snapshotserializers testresultsprocessor updatesnapshot filter roots projects | tiw
+vitest: cru | config root outputfile reporter environment dir coverage update pool ui | tw
+cargo: ZC | config target-dir manifest-path out-dir artifact-dir lockfile-path index registry root path git
+    | pjF
+npm: C | script-shell prefix userconfig globalconfig logs-dir cache node-options shell init-module git
+    local-prefix globaldir tmp | w
+pnpm: C | dir prefix script-shell store-dir virtual-store-dir modules-dir lockfile-dir global-dir cache-dir
+    state-dir node-options config-dir pnpmfile global-pnpmfile shell-emulator | rFw
+yarn: - | cwd prefix global-folder modules-folder cache-folder link-folder preferred-cache-folder
+    script-shell use-yarnrc
+gradle: pbcIgDPF | project-dir build-file settings-file init-script gradle-user-home project-cache-dir
+    include-build system-prop project-prop write-locks write-verification-metadata profile scan | x
+mvn: fsgtlDPb | file settings global-settings toolchains log-file define builder
+dotnet: or | output results-directory settings diag artifacts-path collect test-adapter-path logger
+pip: t | log cache-dir target prefix root src report python proxy cert index-url extra-index-url
+tox: cx | conf workdir root result-json override installpkg | epn
+nox: f | noxfile envdir report | esktR
+rspec: roI | require out options default-path | fetP
+phpunit: cd | configuration bootstrap include-path log-junit log-teamcity coverage-html coverage-text
+go: - | exec toolexec vettool overlay modfile o C c coverprofile cpuprofile memprofile blockprofile
+    mutexprofile trace outputdir gcflags ldflags asmflags gccgoflags pkgdir
+gcc: oB | wrapper specs fplugin save-temps dumpdir dumpbase |
+    acdefghijklmnpqrstuvwxyzACDEFGHIJKLMNOPQRSTUVWXYZ +option_files
+psql: cfoL | command file output log-file
+sqlite3: - | cmd init
+printf: v
+hostname: F | file +operands
+test: v
+[: v
+"""
+"""For each program the fields of `Risk`, separated by `|`; `-` is empty. The options of gcc are not clusters
+of letters, so each is one with a value."""
+
+
+def _read_table(table: str) -> Iterator[tuple[str, Risk]]:
+    for entry in re.split(r"\n(?! )", table.strip()):
+        program, _, cells = " ".join(entry.split()).partition(": ")
+        options, *flags = cells.split(" +")
+        names = ("" if cell.strip() == "-" else cell.strip() for cell in options.split("|"))
+        yield program, Risk(*names, operands="operands" in flags, option_files="option_files" in flags)
+
+
+PROGRAMS = dict(_read_table(_TABLE))
 
 
 def option_risks(words: Sequence[Word], risk: Risk, program: str = "") -> Risks:
