@@ -1,9 +1,9 @@
-"""Parses the ClientHello of a TLS connection for its server name. Pure."""
+"""Reads the server name in the ClientHello of a TLS connection, as OpenSSL parses it."""
+
+import ssl
+import sys
 
 MAX_HELLO_BYTES = 1 << 16
-_RECORD_HEADER_BYTES, _HANDSHAKE, _CLIENT_HELLO = 5, 22, 1
-_SERVER_NAME, _HOST_NAME = 0, 0
-
 ALERT = b"\x15\x03\x01\x00\x02\x02\x70"
 """The TLS alert `unrecognized_name`."""
 
@@ -17,75 +17,29 @@ def read_server_name(data: bytes) -> str | None:
 
     Raises NotTls.
     """
-    message = _handshake(data)
-    if message is None:
-        return None
-    try:
-        return _server_name(_Reader(message))
-    except (IndexError, UnicodeDecodeError):
-        raise NotTls("its ClientHello is broken") from None
-
-
-def _handshake(data: bytes) -> bytes | None:
-    """The first handshake message, which may span several records."""
-    message = b""
-    while data:
-        if data[0] != _HANDSHAKE or (len(data) > 1 and data[1] != 3):
-            raise NotTls("it does not begin with a TLS record")
-        if len(data) < _RECORD_HEADER_BYTES:
-            return None
-        size = int.from_bytes(data[3:_RECORD_HEADER_BYTES], "big")
-        message += data[_RECORD_HEADER_BYTES : _RECORD_HEADER_BYTES + size]
-        if message and message[0] != _CLIENT_HELLO:
-            raise NotTls("it does not begin with a ClientHello")
-        if len(message) >= 4 and len(message) >= 4 + (length := int.from_bytes(message[1:4], "big")):
-            return message[4 : 4 + length]
-        if len(data) < _RECORD_HEADER_BYTES + size:
-            return None
-        if not size:
-            raise NotTls("it contains an empty record")
-        data = data[_RECORD_HEADER_BYTES + size :]
-    return None
-
-
-class _Reader:
-    """Consumes bytes from the front. Raises IndexError if there are too few."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-
-    def take(self, size: int) -> bytes:
-        if size > len(self.data):
-            raise IndexError(size)
-        data, self.data = self.data[:size], self.data[size:]
-        return data
-
-    def number(self, size: int) -> int:
-        return int.from_bytes(self.take(size), "big")
-
-    def block(self, size: int) -> "_Reader":
-        """A block with a length prefix of `size` bytes."""
-        return _Reader(self.take(self.number(size)))
-
-
-def _server_name(hello: _Reader) -> str:
-    hello.take(2 + 32)  # version, random
-    hello.block(1)  # session
-    hello.block(2)  # ciphers
-    hello.block(1)  # compression
-    if not hello.data:
-        return ""
     names: list[str] = []
-    extensions = hello.block(2)
-    while extensions.data:
-        kind, content = extensions.number(2), extensions.block(2)
-        if kind != _SERVER_NAME:
-            continue
-        server_names = content.block(2)
-        while server_names.data:
-            name_type, name = server_names.number(1), server_names.block(2)
-            if name_type == _HOST_NAME:
-                names.append(name.data.decode("ascii").lower().rstrip("."))
-    if len(names) > 1:
-        raise NotTls("it names more than one server")
-    return names[0] if names else ""
+
+    def stop(_connection: object, name: str | None, _context: object) -> int:
+        names.append((name or "").lower().rstrip("."))
+        return ssl.AlertDescription.ALERT_DESCRIPTION_UNRECOGNIZED_NAME
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.sni_callback = stop
+    received = ssl.MemoryBIO()
+    received.write(data)
+    # Python would print that it cannot decode a name which is not ASCII: the handshake fails anyway.
+    print_unraisable, sys.unraisablehook = sys.unraisablehook, _ignore
+    try:
+        context.wrap_bio(received, ssl.MemoryBIO(), server_side=True).do_handshake()
+    except ssl.SSLWantReadError:
+        return None
+    except ssl.SSLError as error:
+        if not names:
+            raise NotTls(f"it does not begin with a valid ClientHello: {error.reason}") from None
+    finally:
+        sys.unraisablehook = print_unraisable
+    return names[0]
+
+
+def _ignore(_report: object) -> None:
+    pass
