@@ -258,10 +258,16 @@ class Tool(Generic[A]):
         return self.parallel
 
     def accesses(self, args: A, context: ToolContext) -> tuple[Access, ...]:
-        """What this call would touch. Looks at arguments and paths only."""
-        if self.access.kind != "none":
+        """What this call would touch; by default the path in `file_path` or `path`, if it declares one. Looks
+        at arguments and paths only."""
+        if self.access.kind == "none":
+            return self.touches()
+        from crushpy.tools.files.locate import real_path
+
+        named: str | None = getattr(args, "file_path", None) or getattr(args, "path", None)
+        if self.access.kind != "path" or named is None:
             raise NotImplementedError(f"{self.name} does not say which {self.access.kind} a call touches")
-        return self.touches()
+        return self.touches(real_path(context, named))
 
     def touches(self, value: str = "") -> tuple[Access, ...]:
         """The access to one thing of the kind that the tool declares."""

@@ -8,13 +8,13 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from crushpy.core.access import Access, ToolAccess
+from crushpy.core.access import ToolAccess
 from crushpy.core.messages import FileList
-from crushpy.security.safe_open import Folder, open_folder
+from crushpy.security.safe_open import Folder
 from crushpy.security.sanitize import encodable
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
-from crushpy.tools.errors import ToolError, reason
-from crushpy.tools.files.locate import locate, missing, real_path
+from crushpy.tools.errors import ToolError
+from crushpy.tools.files.locate import explain_errors, find_place, open_place
 from crushpy.tools.search.files_below import NOT_SEARCHED, GlobPattern, changed_times
 from crushpy.tools.search.ripgrep import (
     ProgramEnd,
@@ -40,23 +40,12 @@ class GlobTool(Tool[GlobArgs]):
     in_reading_tasks = True
     parallel = True
 
-    def accesses(self, args: GlobArgs, context: ToolContext) -> tuple[Access, ...]:
-        return self.touches(real_path(context, args.path))
-
     async def run(self, args: GlobArgs, context: ToolContext) -> Outcome:
-        folder = locate(context, args.path)
-        real = Path(real_path(context, args.path))
-        name = encodable(context.shown(folder))
-        try:
-            opened = open_folder(real)
-        except (FileNotFoundError, NotADirectoryError):
-            if folder.exists():
-                raise ToolError(f"{name} is a file: give glob a folder.") from None
-            raise missing(context, folder, real) from None
-        except OSError as error:
-            raise ToolError(f"{name} cannot be searched: {reason(error)}.") from error
+        place = find_place(context, args.path)
+        with explain_errors(context, place, "searched"):
+            opened = open_place(place, "give glob a folder")
         with opened:
-            return await self._find(args, context, folder, opened)
+            return await self._find(args, context, place.path, opened)
 
     async def _find(self, args: GlobArgs, context: ToolContext, folder: Path, opened: Folder) -> Outcome:
         pattern = GlobPattern(_relative_pattern(args.pattern, folder))

@@ -2,18 +2,17 @@
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated
 
 from msgspec import Meta
 
-from crushpy.core.access import Access, ToolAccess
+from crushpy.core.access import ToolAccess
 from crushpy.core.messages import FileList
 from crushpy.security.safe_open import NotRegular, open_folder
 from crushpy.security.sanitize import encodable
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
-from crushpy.tools.errors import ToolError, reason
-from crushpy.tools.files.locate import locate, missing, real_path
+from crushpy.tools.errors import ToolError
+from crushpy.tools.files.locate import Place, explain_errors, find_place
 from crushpy.tools.search.files_below import NOT_SEARCHED, GlobPattern, OpenedFile, close_files
 from crushpy.tools.search.line_search import LineSearch
 from crushpy.tools.search.ripgrep import FindRipgrep, ProgramEnd, find_ripgrep, required
@@ -43,21 +42,23 @@ class GrepTool(Tool[GrepArgs]):
         self._find_ripgrep = find_ripgrep
         self._timeout = timeout
 
-    def accesses(self, args: GrepArgs, context: ToolContext) -> tuple[Access, ...]:
-        return self.touches(real_path(context, args.path))
-
     async def run(self, args: GrepArgs, context: ToolContext) -> Outcome:
         _check_pattern(args.pattern, args.include)
-        place = locate(context, args.path)
-        real = Path(real_path(context, args.path))
+        place = find_place(context, args.path)
         notes: tuple[str, ...] = ()
         search = LineSearch(required(self._find_ripgrep), args.pattern, self._timeout)
-        try:
-            with open_folder(real) as folder:
+        with explain_errors(context, place, "searched"):
+            try:
+                folder = open_folder(place.real)
+            except NotADirectoryError:
+                found = Matches(lambda _: context.shown(place.path))
+                ended = await _search_file(search, place, found)
+                return _format_result(args, found, ended, self._timeout, notes)
+            with folder:
                 include = GlobPattern(args.include) if args.include else None
-                is_skipped = context.find_skipped(self.name, place, real)
+                is_skipped = context.find_skipped(self.name, place.path, place.real)
                 notes = (NOT_SEARCHED,) if is_skipped else ()
-                found = Matches(lambda path: context.shown(place / path))
+                found = Matches(lambda path: context.shown(place.path / path))
                 ended = await search.in_folder(
                     folder,
                     args.include,
@@ -67,35 +68,21 @@ class GrepTool(Tool[GrepArgs]):
                     found.add,
                     lambda: found.total > found.kept,
                 )
-        except NotADirectoryError:
-            found = Matches(lambda _: context.shown(place))
-            ended = await _search_file(search, context, place, real, found)
-        except FileNotFoundError:
-            raise missing(context, place, real) from None
-        except OSError as error:
-            shown = encodable(context.shown(place))
-            raise ToolError(f"{shown} cannot be searched: {reason(error)}.") from error
         return _format_result(args, found, ended, self._timeout, notes)
 
 
-async def _search_file(
-    search: LineSearch, context: ToolContext, place: Path, real: Path, found: "Matches"
-) -> ProgramEnd:
+async def _search_file(search: LineSearch, place: Place, found: "Matches") -> ProgramEnd:
     """The file is passed as a descriptor, so that it is the one that was checked."""
-    shown = encodable(context.shown(place))
-    try:
-        with open_folder(real.parent) as folder:
-            opened = OpenedFile(real.name, folder.open_regular(real.name))
-            try:
-                return await search.in_files(folder, [opened], found.add)
-            finally:
-                close_files([opened])
-    except NotRegular:
-        raise ToolError(f"{shown} is not a file or a folder.") from None
-    except (FileNotFoundError, NotADirectoryError):
-        raise missing(context, place, real) from None
-    except OSError as error:
-        raise ToolError(f"{shown} cannot be searched: {reason(error)}.") from error
+    name = place.real.name
+    with open_folder(place.real.parent) as folder:
+        try:
+            opened = OpenedFile(name, folder.open_regular(name))
+        except NotRegular:
+            raise ToolError(f"{place.shown} is not a file or a folder.") from None
+        try:
+            return await search.in_files(folder, [opened], found.add)
+        finally:
+            close_files([opened])
 
 
 class Matches:

@@ -5,13 +5,12 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from crushpy.core.access import Access, ToolAccess
+from crushpy.core.access import ToolAccess
 from crushpy.core.messages import FileList
 from crushpy.security.safe_open import open_folder
 from crushpy.security.sanitize import encodable
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
-from crushpy.tools.errors import ToolError, reason
-from crushpy.tools.files.locate import locate, missing, real_path
+from crushpy.tools.files.locate import explain_errors, find_place, open_place
 from crushpy.tools.search.files_below import NOT_SEARCHED
 from crushpy.tools.search.ignore_rules import FolderEntries, IgnoreRules
 
@@ -29,9 +28,6 @@ class LsTool(Tool[LsArgs]):
     access = ToolAccess("path", default=".")
     in_reading_tasks = True
     parallel = True
-
-    def accesses(self, args: LsArgs, context: ToolContext) -> tuple[Access, ...]:
-        return self.touches(real_path(context, args.path))
 
     async def run(self, args: LsArgs, context: ToolContext) -> Outcome:
         return await asyncio.to_thread(_ls, args, context)
@@ -58,21 +54,15 @@ class _Folder:
 
 
 def _ls(args: LsArgs, context: ToolContext) -> Outcome:
-    path = locate(context, args.path)
-    real = Path(real_path(context, args.path))
-    name = encodable(context.shown(path))
-    try:
-        with open_folder(real) as folder, folder.entries() as entries:
-            next(entries, None)
-    except NotADirectoryError:
-        if not path.exists():
-            raise missing(context, path, real) from None
-        raise ToolError(f"{name} is a file: use view.") from None
-    except FileNotFoundError:
-        raise missing(context, path, real) from None
-    except OSError as error:
-        raise ToolError(f"{name} cannot be listed: {reason(error)}.") from error
-    below = context.find_skipped("ls", path, real)
+    place = find_place(context, args.path)
+    real, name = place.real, place.shown
+    with (
+        explain_errors(context, place, "listed"),
+        open_place(place, "use view") as folder,
+        folder.entries() as entries,
+    ):
+        next(entries, None)
+    below = context.find_skipped("ls", place.path, real)
     is_skipped: IsSkipped = (lambda found: below(str(found.relative_to(real)))) if below else None
     skip_note = f"\n{NOT_SEARCHED}" if below else ""
     root = _Folder(real, IgnoreRules.at(real), is_skipped)

@@ -4,9 +4,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from crushpy.core.access import Access, ToolAccess
+from crushpy.core.access import ToolAccess
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
-from crushpy.tools.files.locate import real_path
 
 
 class LspArgs(Args, frozen=True):
@@ -23,9 +22,6 @@ class LspTool(Tool[LspArgs]):
     access = ToolAccess("path")
     in_reading_tasks = True
     parallel = True
-
-    def accesses(self, args: LspArgs, context: ToolContext) -> tuple[Access, ...]:
-        return self.touches(real_path(context, args.file_path))
 
     async def run(self, args: LspArgs, context: ToolContext) -> Outcome:
         assert context.lsp is not None

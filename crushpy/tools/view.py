@@ -7,13 +7,13 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from crushpy.core.access import Access, ToolAccess
+from crushpy.core.access import ToolAccess
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import Excerpt, counted
 from crushpy.security.sanitize import encodable
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
-from crushpy.tools.errors import ToolError, reason
-from crushpy.tools.files.locate import locate, missing, real_path
+from crushpy.tools.errors import ToolError
+from crushpy.tools.files.locate import Place, explain_errors, find_place
 from crushpy.tools.files.text_file import decode, normalize, split_lines
 from crushpy.tools.truncate import MAX_RESULT_CHARS, cut_line
 from crushpy.util.images import ImageLimits, image_type, scale_image
@@ -38,9 +38,6 @@ class ViewTool(Tool[ViewArgs]):
     in_reading_tasks = True
     parallel = True
 
-    def accesses(self, args: ViewArgs, context: ToolContext) -> tuple[Access, ...]:
-        return self.touches(real_path(context, args.file_path))
-
     async def run(self, args: ViewArgs, context: ToolContext) -> Outcome:
         if args.offset < 0 or args.limit < 1:
             raise ToolError(
@@ -51,11 +48,10 @@ class ViewTool(Tool[ViewArgs]):
 
 
 def _view(args: ViewArgs, context: ToolContext) -> Outcome:
-    path = locate(context, args.file_path)
-    shown = encodable(context.shown(path))
-    real = Path(real_path(context, args.file_path))
+    place = find_place(context, args.file_path)
+    shown = place.shown
     offset = max(args.offset, 1)
-    raw = _read(path, real, shown, context)
+    raw = _read(place, context)
     if media_type := image_type(raw):
         return _describe_image(shown, raw, media_type, context.image_limits())
     file = decode(raw)
@@ -64,21 +60,19 @@ def _view(args: ViewArgs, context: ToolContext) -> Outcome:
     lines = split_lines(encodable(normalize(file.text)))
     wanted = [cut_line(line) for line in lines[offset - 1 : offset - 1 + args.limit]]
     outcome = _format_lines(shown, file.form, wanted, len(lines), offset, args.limit)
-    context.memory.remember(real, raw)
+    context.memory.remember(place.real, raw)
     return outcome
 
 
-def _read(path: Path, real: Path, shown: str, context: ToolContext) -> bytes:
-    try:
-        return context.files.read(path, real, shown)
-    except (FileNotFoundError, NotADirectoryError) as error:
-        if path.is_symlink():
-            raise ToolError(
-                f"{shown} is a link to {encodable(str(path.readlink()))}, which does not exist."
-            ) from error
-        raise missing(context, path, real) from error
-    except OSError as error:
-        raise ToolError(f"{shown} cannot be read: {reason(error)}.") from error
+def _read(place: Place, context: ToolContext) -> bytes:
+    with explain_errors(context, place, "read"):
+        try:
+            return context.files.read(place.path, place.real, place.shown)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            if not place.path.is_symlink():
+                raise
+            target = encodable(str(place.path.readlink()))
+            raise ToolError(f"{place.shown} is a link to {target}, which does not exist.") from error
 
 
 def _format_lines(

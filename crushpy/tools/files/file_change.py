@@ -2,16 +2,15 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TypeVar
 
-from crushpy.core.access import Access, ToolAccess
+from crushpy.core.access import ToolAccess
 from crushpy.core.messages import Data, Diff
 from crushpy.security.sanitize import encodable
 from crushpy.tools.base import Args, Tool, ToolContext
 from crushpy.tools.errors import DoesNotFit, ToolError, reason
 from crushpy.tools.files.line_diff import changed_lines, make_diff
-from crushpy.tools.files.locate import locate, real_path
+from crushpy.tools.files.locate import Place, find_place
 from crushpy.tools.files.text_file import TextFile, decode, normalize, split_lines
 from crushpy.tools.truncate import cut_line
 from crushpy.util.uncancellable import in_thread
@@ -23,14 +22,9 @@ _MAX_SHOWN_LINES = 6
 _MAX_LINE_CHARS = 200
 
 
-class OriginalFile(Data, frozen=True):
+class OriginalFile(Place, frozen=True):
     """The file to change, as it is now."""
 
-    path: Path
-    """As named by the model."""
-    real: Path
-    """With links resolved, as permissions were decided on it."""
-    shown: str
     raw: bytes | None
     """None if there is no file yet."""
     file: TextFile
@@ -61,19 +55,18 @@ PlanChange = Callable[[], FileChange]
 
 def open_original(context: ToolContext, file_path: str) -> OriginalFile:
     """The text file at `file_path`, or the path for a new one. Raises ToolError for anything else."""
-    path = locate(context, file_path)
-    real = Path(real_path(context, file_path))
-    shown = encodable(context.shown(path))
+    place = find_place(context, file_path)
+    where = place.path, place.real, place.shown
     try:
-        raw = context.files.read(path, real, shown)
+        raw = context.files.read(*where)
     except (FileNotFoundError, NotADirectoryError):
-        return OriginalFile(path, real, shown, None, TextFile(""))
+        return OriginalFile(*where, None, TextFile(""))
     except OSError as error:
-        raise ToolError(f"{shown} cannot be read: {reason(error)}.") from error
+        raise ToolError(f"{place.shown} cannot be read: {reason(error)}.") from error
     file = decode(raw)
     if file is None:
-        raise ToolError(f"{shown} is a binary file: only text can be written here. Use bash.")
-    return OriginalFile(path, real, shown, raw, file)
+        raise ToolError(f"{place.shown} is a binary file: only text can be written here. Use bash.")
+    return OriginalFile(*where, raw, file)
 
 
 def require_read(context: ToolContext, original: OriginalFile) -> None:
@@ -117,9 +110,6 @@ class FileChangeTool(Tool[F]):
     def plan(self, args: F, context: ToolContext) -> FileChange:
         """The change that a call would make. Raises ToolError."""
         raise NotImplementedError
-
-    def accesses(self, args: F, context: ToolContext) -> tuple[Access, ...]:
-        return self.touches(real_path(context, args.file_path))
 
     async def preview(self, args: F, context: ToolContext) -> Diff | None:
         """The diff of the change; None if it would fail.

@@ -1,15 +1,34 @@
 """Resolves paths that a model wrote, and suggests names if there is no such file."""
 
 import os
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
-from crushpy.security.safe_open import open_folder
+from crushpy.core.messages import Data
+from crushpy.security.safe_open import Folder, open_folder
 from crushpy.security.sanitize import encodable
 from crushpy.tools.base import ToolContext
 from crushpy.tools.errors import ToolError, reason
 
 _MAX_COMPARED_NAMES = 5_000
 """How many names of a folder are compared with a misspelt one."""
+
+
+class Place(Data, frozen=True):
+    """A path that a model wrote."""
+
+    path: Path
+    """As named, absolute."""
+    real: Path
+    """With links resolved, as permissions were decided on it."""
+    shown: str
+
+
+def find_place(context: ToolContext, path: str) -> Place:
+    """Raises ToolError as `locate`."""
+    found = locate(context, path)
+    return Place(found, Path(real_path(context, path)), encodable(context.shown(found)))
 
 
 def locate(context: ToolContext, path: str) -> Path:
@@ -50,9 +69,30 @@ def real_path(context: ToolContext, path: str) -> str:
     return found
 
 
-def missing(context: ToolContext, path: Path, real: Path) -> ToolError:
+@contextmanager
+def explain_errors(context: ToolContext, place: Place, verb: str) -> Generator[None]:
+    """Raises errors of the system as ToolError: the place does not exist, or cannot be `verb`."""
+    try:
+        yield
+    except (FileNotFoundError, NotADirectoryError):
+        raise missing(context, place) from None
+    except OSError as error:
+        raise ToolError(f"{place.shown} cannot be {verb}: {reason(error)}.") from error
+
+
+def open_place(place: Place, advice: str) -> Folder:
+    """Opens a folder. Raises OSError, and ToolError with `advice` if it is a file."""
+    try:
+        return open_folder(place.real)
+    except NotADirectoryError:
+        if place.path.exists():
+            raise ToolError(f"{place.shown} is a file: {advice}.") from None
+        raise
+
+
+def missing(context: ToolContext, place: Place) -> ToolError:
     """The error for a missing file, with the most similar names."""
-    what = "file"
+    path, real, what = place.path, place.real, "file"
     while (names_in_parent := _list_names(real.parent)) is None and real != real.parent:
         path, real, what = path.parent, real.parent, "folder"
     similar = _similar_names(names_in_parent or [], real.name)

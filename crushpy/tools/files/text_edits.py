@@ -317,7 +317,7 @@ def _apply_edit(
     """The text after one edit, and a note on how the passage was found."""
     if original.raw is None and first:
         if edit.old_string:
-            raise missing(context, original.path, original.real)
+            raise missing(context, original)
         file.check(edit.new_string)
         return edit.new_string, ""
     return replace_passage(file, edit.old_string, edit.new_string, everywhere=edit.replace_all)
