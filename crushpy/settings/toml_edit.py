@@ -21,11 +21,15 @@ def set_key(text: str, path: KeyPath, value: object, file: Path) -> str:
     before = parse(text, file)
     if isinstance(value, tuple):
         value = list(cast("tuple[object, ...]", value))
-    wanted = _changed(before, path, lambda table: table.update({path[-1]: value}), file)
+
+    def change(table: Any) -> None:
+        _put(table, path[-1], value)
+
+    wanted = _changed(text, path, file, change)
     if len(path) == 1 and path[0] not in before:
         return _checked(_with_top_key(text, path[0], value), wanted, path, file)
     try:
-        return _rewritten(text, wanted, path, file, lambda found: _put(_table(found, path), path[-1], value))
+        return _edit(text, path, file, change)
     except SettingsError:
         if _find(before, path[:-1]) is not None:
             raise
@@ -37,68 +41,50 @@ def set_key(text: str, path: KeyPath, value: object, file: Path) -> str:
 
 def unset_key(text: str, path: KeyPath, file: Path) -> str:
     """`text` without `path`, a value or a table; unchanged if it does not exist."""
-    before = parse(text, file)
-    if _find(before, path) is None:
+    if _find(parse(text, file), path) is None:
         return text
-    wanted = _changed(before, path, lambda table: table.pop(path[-1]), file)
-    return _rewritten(text, wanted, path, file, lambda document: _table(document, path).pop(path[-1]))
+    return _edit(text, path, file, lambda table: table.pop(path[-1]))
 
 
 def append_item(text: str, path: KeyPath, item: str, file: Path) -> str:
     """`text` with `item` appended to the list at `path`; unchanged if the list contains it."""
-    before = parse(text, file)
-    present = _find(before, path)
+    present = _find(parse(text, file), path)
     if not isinstance(present, list):
         return set_key(text, path, [item], file)
-    if item in present:
-        return text
-    return _edit_list(text, before, path, lambda items: items.append(item), file)
+    return text if item in present else _edit(text, path, file, lambda table: table[path[-1]].append(item))
 
 
 def remove_item(text: str, path: KeyPath, item: str, file: Path) -> str:
     """`text` without `item` in the list at `path`."""
-    before = parse(text, file)
 
-    def take_out(items: Any) -> None:
+    def take_out(table: Any) -> None:
+        items = table[path[-1]]
         for index in reversed([index for index, there in enumerate(items) if there == item]):
             del items[index]
 
-    present = _find(before, path)
-    if not isinstance(present, list) or item not in present:
-        return text
-    return _edit_list(text, before, path, take_out, file)
+    present = _find(parse(text, file), path)
+    return _edit(text, path, file, take_out) if isinstance(present, list) and item in present else text
 
 
-def _edit_list(text: str, before: Table, path: KeyPath, change: Callable[[Any], object], file: Path) -> str:
-    wanted = _changed(before, path, lambda table: change(table[path[-1]]), file)
-    return _rewritten(text, wanted, path, file, lambda document: change(_table(document, path)[path[-1]]))
-
-
-def _rewritten(text: str, wanted: Table, path: KeyPath, file: Path, change: Callable[[Any], object]) -> str:
-    """`text` after applying `change` to its document, with the layout preserved."""
+def _edit(text: str, path: KeyPath, file: Path, change: Callable[[Any], object]) -> str:
+    """`text` after applying `change` to the table that holds `path`, with the layout preserved."""
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
+    from tomlkit.items import InlineTable
 
+    wanted = _changed(text, path, file, change)
     try:
-        document = tomlkit.parse(text)
-        change(document)
+        document: Any = tomlkit.parse(text)
+        table = document
+        for depth, name in enumerate(path[:-1]):
+            if name not in table:
+                inline = isinstance(table, InlineTable)
+                table[name] = tomlkit.inline_table() if inline else tomlkit.table(depth < len(path) - 2)
+            table = table[name]
+        change(table)
         return _checked(tomlkit.dumps(document), wanted, path, file)
     except TOMLKitError as error:
         raise _refusal(path, file) from error
-
-
-def _table(document: Any, path: KeyPath) -> Any:
-    """The table that holds `path`, created if missing."""
-    import tomlkit
-    from tomlkit.items import InlineTable
-
-    table = document
-    for depth, name in enumerate(path[:-1]):
-        if name not in table:
-            inline = isinstance(table, InlineTable)
-            table[name] = tomlkit.inline_table() if inline else tomlkit.table(depth < len(path) - 2)
-        table = table[name]
-    return table
 
 
 # --- where a new key goes -------------------------------------------------------------------------------
@@ -158,12 +144,9 @@ def _find(table: Table, path: KeyPath) -> Any:
     return value
 
 
-def _changed(before: Table, path: KeyPath, change: Callable[[Table], object], file: Path) -> Table:
+def _changed(text: str, path: KeyPath, file: Path, change: Callable[[Any], object]) -> Table:
     """The expected content after applying `change` to the table that holds `path`."""
-    import copy
-
-    after = copy.deepcopy(before)
-    table = after
+    wanted = table = parse(text, file)
     for depth, name in enumerate(path[:-1]):
         inner: Any = table.setdefault(name, {})
         if not isinstance(inner, dict):
@@ -171,7 +154,7 @@ def _changed(before: Table, path: KeyPath, change: Callable[[Table], object], fi
             raise SettingsError(f"{file}: {section} must be a table, opened by [{section}]")
         table = cast("Table", inner)
     change(table)
-    return after
+    return wanted
 
 
 def _checked(text: str, wanted: Table, path: KeyPath, file: Path) -> str:
