@@ -5,18 +5,14 @@ import os
 import socket
 import ssl
 from base64 import b64encode
-from collections import deque
 from collections.abc import Mapping
-from itertools import chain, zip_longest
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from crushpy import __version__
 from crushpy.http.common import ConnectFailed, Target
 from crushpy.http.connection import Connection, Headers
-from crushpy.util.spawn import spawn
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -146,47 +142,14 @@ def _load_bundle(context: ssl.SSLContext, name: str, path: Path) -> None:
 HEAD_START_S = 0.25
 """Delay before the next address is tried in parallel (RFC 8305)."""
 
-SocketAddress = tuple[socket.AddressFamily, tuple[Any, ...]]
-
 
 async def connect_socket(host: str, port: int) -> socket.socket:
     """A connected socket: the first address that answers wins.
 
     Raises an OSError that lists every failure, `socket.gaierror` for an unknown host.
     """
-    waiting = deque(alternate_families(await _resolve(host, port)))
-    running: dict[asyncio.Task[socket.socket], str] = {}
-    failures: list[tuple[str, OSError]] = []
-    try:
-        while waiting or running:
-            if waiting:
-                family, place = waiting.popleft()
-                running[spawn(_connect(family, place))] = str(place[0])
-            ended, _ = await asyncio.wait(
-                running, timeout=HEAD_START_S if waiting else None, return_when=asyncio.FIRST_COMPLETED
-            )
-            for attempt in ended:
-                address = running.pop(attempt)
-                try:
-                    return attempt.result()
-                except OSError as error:
-                    failures.append((address, error))
-    finally:
-        for attempt in running:
-            attempt.cancel()
-            attempt.add_done_callback(_close)
-    raise OSError(_join_reasons(failures))
+    from aiohappyeyeballs import start_connection  # pyright: ignore[reportUnknownVariableType]
 
-
-def alternate_families(addresses: list[SocketAddress]) -> list[SocketAddress]:
-    """The addresses in order, but IPv4 and IPv6 alternate."""
-    family = addresses[0][0]
-    first = [one for one in addresses if one[0] == family]
-    second = [one for one in addresses if one[0] != family]
-    return [one for one in chain.from_iterable(zip_longest(first, second)) if one is not None]
-
-
-async def _resolve(host: str, port: int) -> list[SocketAddress]:
     try:
         # An IP address needs no look-up, and so no thread.
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
@@ -194,34 +157,4 @@ async def _resolve(host: str, port: int) -> list[SocketAddress]:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except UnicodeError:  # not a valid name in DNS
         raise socket.gaierror(socket.EAI_NONAME, "not a host name") from None
-    return list(dict.fromkeys((family, address) for family, _, _, _, address in found))
-
-
-async def _connect(family: socket.AddressFamily, place: tuple[Any, ...]) -> socket.socket:
-    connection = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        connection.setblocking(False)
-        await asyncio.get_running_loop().sock_connect(connection, place)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _close(attempt: "asyncio.Task[socket.socket]") -> None:
-    """Close a socket that connected too late."""
-    if not attempt.cancelled() and attempt.exception() is None:
-        attempt.result().close()
-
-
-def _join_reasons(failures: list[tuple[str, OSError]]) -> str:
-    """Why no address answered: the reason alone if there is only one, else each with its addresses."""
-    addresses_by_reason: dict[str, list[str]] = {}
-    for address, error in failures:
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        addresses_by_reason.setdefault(reason, []).append(address)
-    if len(failures) == 1:
-        return next(iter(addresses_by_reason))
-    return "; ".join(
-        f"{reason} ({', '.join(addresses)})" for reason, addresses in addresses_by_reason.items()
-    )
+    return await start_connection(found, happy_eyeballs_delay=HEAD_START_S)

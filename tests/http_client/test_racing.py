@@ -9,10 +9,9 @@ import pytest
 
 from crushpy.http.client import Client
 from crushpy.http.common import ConnectFailed, HttpTimeout, Timeouts
-from crushpy.http.routing import alternate_families
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
-V4, V6 = socket.AF_INET, socket.AF_INET6
+V4 = socket.AF_INET
 
 Places = list[tuple[str, int]]
 
@@ -98,8 +97,8 @@ async def test_where_none_answers_all_are_named_with_their_reasons(shop, refused
         await Client().request("GET", shop([refused, unreachable, ("127.0.0.2", 1)]))
     words = failed.value.message
     assert words.startswith("cannot connect to shop.example.test:80: ")
-    assert "Connection refused (127.0.0.2, 127.0.0.2)" in words
-    assert "(255.255.255.255)" in words
+    assert words.count("('127.0.0.2', ") == 2
+    assert "unreachable" in words or "('255.255.255.255', " in words
 
 
 async def test_silence_everywhere_is_a_timeout_that_leaves_nothing_behind(shop, silent):
@@ -118,13 +117,6 @@ async def test_cancelling_a_race_leaves_nothing_behind(shop, silent):
     with pytest.raises(asyncio.CancelledError):
         await asking
     await nothing_left()
-
-
-def test_both_families_take_turns_and_the_first_stays_first():
-    a, b, c, d = [(V6, ("::1", 1)), (V6, ("::2", 1)), (V6, ("::3", 1)), (V4, ("1.1.1.1", 1))]
-    assert alternate_families([a, b, c, d]) == [a, d, b, c]
-    assert alternate_families([d, a]) == [d, a]
-    assert alternate_families([d]) == [d]
 
 
 async def test_a_name_that_no_host_can_have_is_an_unknown_host():
