@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -77,7 +78,7 @@ def _common_options() -> tuple[str, ...]:
 
 
 _MAX_ERROR_BYTES = 10_000
-_STDERR = 2
+_CHUNK_BYTES = 1 << 16
 
 
 class ProgramEnd(Data, frozen=True):
@@ -102,70 +103,37 @@ async def read_records(
 
     `handles`: open files that it gets, under the same numbers.
     """
-    reader = _Reader(take, separator)
-    try:
-        transport, _ = await asyncio.get_running_loop().subprocess_exec(
-            lambda: reader,
-            *command,
-            stdin=asyncio.subprocess.DEVNULL,
-            cwd=folder.as_cwd(),
-            pass_fds=handles,
-        )
-    except OSError as error:
-        raise ToolError(f"The search could not be started in {folder.path}: {reason(error)}.") from error
-    timed_out = False
-    try:
-        async with asyncio.timeout(seconds):
-            await reader.finished.wait()
-    except TimeoutError:
-        timed_out = True
-    finally:
+    stopped = timed_out = False
+    rest = b""
+    with tempfile.TemporaryFile() as errors:
         try:
-            await _wait_for_exit(transport.get_pid(), reader)
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=errors,
+                cwd=folder.as_cwd(),
+                pass_fds=handles,
+            )
+        except OSError as error:
+            raise ToolError(f"The search could not be started in {folder.path}: {reason(error)}.") from error
+        assert process.stdout is not None
+        try:
+            async with asyncio.timeout(seconds):
+                while not stopped and (data := await process.stdout.read(_CHUNK_BYTES)):
+                    *records, rest = (rest + data).split(separator)
+                    stopped = not all(map(take, records))
+            if rest and not stopped:
+                stopped = not take(rest)
+        except TimeoutError:
+            timed_out = True
         finally:
-            transport.close()
-    errors = reader.errors.decode("utf-8", "replace").strip()
-    return ProgramEnd(transport.get_returncode() or 0, errors, timed_out, reader.stopped)
-
-
-async def _wait_for_exit(pid: int, reader: "_Reader") -> None:
-    """Kills it if it still runs. Not by the transport, which polls first and so takes the exit status from
-    asyncio, which then logs a warning."""
-    if not reader.exited.is_set():
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    await reader.exited.wait()
-
-
-class _Reader(asyncio.SubprocessProtocol):
-    """Receives output. asyncio's streams would wait forever for a program whose output is not read."""
-
-    def __init__(self, take: Callable[[bytes], bool], separator: bytes) -> None:
-        self._take = take
-        self._separator = separator
-        self._rest = b""
-        self.errors = b""
-        self.stopped = False
-        self.finished = asyncio.Event()
-        """All output was read, or we stopped."""
-        self.exited = asyncio.Event()
-
-    def pipe_data_received(self, fd: int, data: bytes) -> None:
-        if fd == _STDERR:
-            self.errors += data[: _MAX_ERROR_BYTES - len(self.errors)]
-        elif not self.stopped:
-            *records, self._rest = (self._rest + data).split(self._separator)
-            self._deliver(records)
-
-    def process_exited(self) -> None:
-        self.exited.set()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self._rest and not self.stopped:
-            self._deliver([self._rest])
-        self.finished.set()
-
-    def _deliver(self, records: Sequence[bytes]) -> None:
-        if not all(self._take(record) for record in records):
-            self.stopped = True
-            self.finished.set()
+            # Not `process.kill`, which polls first and so takes the exit status from asyncio, which then logs
+            # a warning.
+            if process.returncode is None and (stopped or not process.stdout.at_eof()):
+                with suppress(ProcessLookupError):
+                    os.kill(process.pid, signal.SIGKILL)
+            await process.communicate()  # it would wait forever for a program whose output is not read
+        errors.seek(0)
+        text = errors.read(_MAX_ERROR_BYTES).decode("utf-8", "replace").strip()
+    return ProgramEnd(process.returncode or 0, text, timed_out, stopped)
