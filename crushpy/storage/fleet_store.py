@@ -13,13 +13,13 @@ from crushpy.core.errors import UsageError
 from crushpy.core.messages import Data, Usage
 from crushpy.storage.database import Rows, Statement, handwritten, lease_timeout
 from crushpy.storage.generated import statements as sql
+from crushpy.storage.record_store import write_output
 from crushpy.storage.records import ListedTask
 from crushpy.storage.session_rows import json_text
 from crushpy.storage.storage_thread import Subject, stored
 
 WORKER_TIMEOUT_S = min(30.0, lease_timeout() * 2 / 3)
 """A worker without a heartbeat for this time counts as dead."""
-_PIECE_BYTES = 8_000_000
 QUEUE_SCHEMA = "crushpy_queue"
 """Holds the tables of the job queue."""
 _NOW = "extract(epoch FROM clock_timestamp())"
@@ -261,10 +261,7 @@ class FleetStore(Subject):
 
     def write_bundle(self, root_id: str, name: str, data: bytes) -> None:
         """On the storage thread, inside a transaction: replaces a bundle."""
-        self._db.execute(sql.DELETE_OUTPUT, root=root_id, output=name)
-        for piece, start in enumerate(range(0, max(len(data), 1), _PIECE_BYTES)):
-            part = data[start : start + _PIECE_BYTES]
-            self._db.execute(sql.INSERT_OUTPUT, root_id=root_id, name=name, piece=piece, data=part)
+        write_output(self._db, root_id, name, data)
 
     @stored
     def save_bundle(self, root_id: str, name: str, data: bytes) -> None:

@@ -64,12 +64,8 @@ class MessageStore(Subject):
     @stored
     def list_prompts(self, cwd: str, limit: int) -> list[str]:
         """The last `limit` distinct texts that a user wrote in this folder, the latest last."""
-        rows = self._db.execute(
-            sql.LIST_PROMPTS,
-            folder=session_rows.folder_key(cwd),
-            sessions=_PROMPT_SESSIONS,
-            many=limit * _PROMPT_REPEATS,
-        )
+        bounds = {"sessions": _PROMPT_SESSIONS, "many": limit * _PROMPT_REPEATS}
+        rows = self._db.execute(sql.LIST_PROMPTS, folder=session_rows.folder_key(cwd), **bounds)
         found: dict[str, None] = {}
         for parts in rows.scalars():
             text = "".join(part.text for part in parts_from_json(parts) if isinstance(part, Text))

@@ -16,6 +16,7 @@ from crushpy.core.messages import Json, Message, Pin, SentStatus, Usage
 from crushpy.core.paths import private_dir
 from crushpy.core.timeline_notes import TimelineNote
 from crushpy.security.private_files import write_private
+from crushpy.storage.database import Database
 from crushpy.storage.generated import statements as sql
 from crushpy.storage.records import ListedTask, StoredTaskList, TaskResult, TasksDone, UsageSum
 from crushpy.storage.session_rows import json_text, load_reach, usage_figures
@@ -137,13 +138,8 @@ class TaskStore(Subject):
     def save_summary(self, result: TaskResult) -> None:
         """Stores the short form of a result beside the whole."""
         with self._db.transaction(session=result.session_id):
-            self._db.execute(
-                sql.SUMMARIZE_TASK_RESULT,
-                result=result.id,
-                summary=result.context_summary or "",
-                new_model=result.summary_model,
-                new_cost=result.cost,
-            )
+            made = {"summary": result.context_summary or "", "new_model": result.summary_model}
+            self._db.execute(sql.SUMMARIZE_TASK_RESULT, result=result.id, **made, new_cost=result.cost)
 
     @stored
     def load_results(self, result_ids: Sequence[str]) -> dict[str, TaskResult]:
@@ -153,13 +149,8 @@ class TaskStore(Subject):
     def add_list(self, root_id: str, listed: StoredTaskList) -> None:
         """Stores a list of tasks with the conversation that works through it."""
         with self._db.transaction(durable=True, session=root_id):
-            self._db.execute(
-                sql.INSERT_TASK_LIST,
-                root_id=root_id,
-                orders=listed.orders,
-                parallel=listed.parallel,
-                created_at=time.time(),
-            )
+            about = {"orders": listed.orders, "parallel": listed.parallel, "created_at": time.time()}
+            self._db.execute(sql.INSERT_TASK_LIST, root_id=root_id, **about)
             tasks = [{"root_id": root_id, **msgspec.structs.asdict(task)} for task in listed.tasks]
             self._db.execute_many(sql.SAVE_LISTED_TASK, tasks)
 
@@ -219,7 +210,15 @@ class UsageStore(Subject):
 
 _PREFIX = "whole output: "
 _PATH = re.compile(r"[/\\](\w+)[/\\](output-\w+\.txt)")
-_PIECE_BYTES = 1_000_000
+_PIECE_BYTES = 8_000_000
+
+
+def write_output(db: Database, root_id: str, name: str, data: bytes) -> None:
+    """Inside a transaction on a server: replaces the output with that name."""
+    db.execute(sql.DELETE_OUTPUT, root=root_id, output=name)
+    for piece, start in enumerate(range(0, max(len(data), 1), _PIECE_BYTES)):
+        part = data[start : start + _PIECE_BYTES]
+        db.execute(sql.INSERT_OUTPUT, root_id=root_id, name=name, piece=piece, data=part)
 
 
 class OutputStore(Subject):
@@ -252,10 +251,7 @@ class OutputStore(Subject):
             write_private(private_dir(self.folder / root_id) / name, data)
             return
         with self._db.transaction(session=root_id):
-            self._db.execute(sql.DELETE_OUTPUT, root=root_id, output=name)
-            for piece, start in enumerate(range(0, max(len(data), 1), _PIECE_BYTES)):
-                part = data[start : start + _PIECE_BYTES]
-                self._db.execute(sql.INSERT_OUTPUT, root_id=root_id, name=name, piece=piece, data=part)
+            write_output(self._db, root_id, name, data)
 
     @stored
     def load(self, root_id: str, name: str) -> bytes | None:

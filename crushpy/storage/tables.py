@@ -5,6 +5,7 @@ it, with the statements in `queries/`, into `generated/`.
 """
 
 import re
+from functools import partial
 
 from sqlalchemy import BigInteger, Float, Index, Integer, LargeBinary, Sequence, Text, UniqueConstraint, text
 from sqlalchemy.dialects import postgresql
@@ -18,26 +19,15 @@ FLOAT = Float().with_variant(postgresql.DOUBLE_PRECISION(), "postgresql")
 POSTGRES_ONLY = {"info": {"only": "postgresql"}}
 
 
-def _text(default: str | None = None, **options):
-    return _column(TEXT, None if default is None else f"'{default}'", options)
-
-
-def _json(default: str | None = None, **options):
-    return _text(default, **options)
-
-
-def _integer(default: int | None = None, **options):
-    return _column(INTEGER, None if default is None else str(default), options)
-
-
-def _float(default: float | None = None, **options):
-    return _column(FLOAT, None if default is None else str(default), options)
-
-
-def _column(sa_type, default: str | None, options):
+def _column(sa_type, default: str | float | None = None, **options):
     """Defaults are the server's: one of Python's would become a required parameter of every insert."""
-    extra = {} if default is None else {"sa_column_kwargs": {"server_default": text(default)}}
+    spelled = text(f"'{default}'" if isinstance(default, str) else str(default))
+    extra = {} if default is None else {"sa_column_kwargs": {"server_default": spelled}}
     return Field(sa_type=sa_type, **extra, **options)
+
+
+_text, _integer, _float = (partial(_column, kind) for kind in (TEXT, INTEGER, FLOAT))
+_json = _text
 
 
 def _session_key(**options):

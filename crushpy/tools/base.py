@@ -264,7 +264,7 @@ class Tool(Generic[A]):
             return self.touches()
         from crushpy.tools.files.locate import real_path
 
-        named: str | None = getattr(args, "file_path", None) or getattr(args, "path", None)
+        named: str | None = getattr(args, "file_path", getattr(args, "path", None))
         if self.access.kind != "path" or named is None:
             raise NotImplementedError(f"{self.name} does not say which {self.access.kind} a call touches")
         return self.touches(real_path(context, named))
