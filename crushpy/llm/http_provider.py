@@ -258,14 +258,10 @@ class HttpProvider(ABC, Generic[Quirks]):
             for piece in await self._read_whole(request, response, reader):
                 yield piece
             return
-        events, last_piece = EventReader(ndjson=self.ndjson), time.monotonic()
-        received, last_yield = 0, last_piece
+        last_piece = last_yield = time.monotonic()
         try:
-            async for data in response.chunks():
-                received += len(data)
-                if received > MAX_STREAM_BYTES:
-                    raise ReplyTooLarge(f"{self._url(request)} sent more than {MAX_STREAM_BYTES:,} bytes")
-                pieces, failure = self._parse(request, reader, events.feed(data))
+            async for events in self._receive_events(request, response):
+                pieces, failure = self._parse(request, reader, events)
                 for piece in pieces:
                     yield piece
                 if failure is not None:
@@ -284,15 +280,19 @@ class HttpProvider(ABC, Generic[Quirks]):
                     last_piece = now
                 elif now - last_piece > self._timeouts.response:
                     raise TimedOut(f"{self._url(request)} sent nothing but keep-alives for too long")
-            else:
-                pieces, failure = self._parse(request, reader, events.end())
-                for piece in pieces:
-                    yield piece
-                if failure is not None:
-                    raise failure
         except HttpError:
             if not reader.finished:
                 raise
+
+    async def _receive_events(self, request: Request, response: Response) -> AsyncIterator[list[bytes]]:
+        """The events of each chunk, then those at the end of the stream."""
+        reader, received = EventReader(ndjson=self.ndjson), 0
+        async for data in response.chunks():
+            received += len(data)
+            if received > MAX_STREAM_BYTES:
+                raise ReplyTooLarge(f"{self._url(request)} sent more than {MAX_STREAM_BYTES:,} bytes")
+            yield reader.feed(data)
+        yield reader.end()
 
     async def _read_whole(self, request: Request, response: Response, reader: ReplyReader) -> list[Piece]:
         """Read the reply of a server that does not stream, or that failed with status 200."""

@@ -280,6 +280,11 @@ class Bubblewrap(Unconfined):
 
     # --- one /tmp for commands and file tools -------------------------------------------------------------
 
+    @property
+    def _moved_folders(self) -> tuple[tuple[Path, Path], ...]:
+        """What commands see at another path than file tools: there, and here."""
+        return (TMP, self._private.tmp), (VAR_TMP, self._private.var_tmp)
+
     def inside(self, path: Path) -> Path:
         """The path at which file tools find what commands see at `path`.
 
@@ -288,7 +293,7 @@ class Bubblewrap(Unconfined):
         normalized = os.path.normpath(path)
         if is_in_folder(normalized, str(self._config.workspace)):
             return path
-        for shown, real in ((TMP, self._private.tmp), (VAR_TMP, self._private.var_tmp)):
+        for shown, real in self._moved_folders:
             if is_in_folder(normalized, str(shown)):
                 plain = Path(normalized)
                 own = real / plain.relative_to(shown)
@@ -297,7 +302,7 @@ class Bubblewrap(Unconfined):
 
     def outside(self, path: Path) -> Path:
         """The path at which commands see `path`."""
-        for shown, real in ((TMP, self._private.tmp), (VAR_TMP, self._private.var_tmp)):
+        for shown, real in self._moved_folders:
             if path.is_relative_to(real):
                 return shown / path.relative_to(real)
         return path
@@ -367,11 +372,9 @@ class Landlock(Bubblewrap):
             messages.append(f"{self.sandbox.name} cannot grant single hosts: the command had no network")
         return messages
 
-    def inside(self, path: Path) -> Path:
-        return path
-
-    def outside(self, path: Path) -> Path:
-        return path
+    @property
+    def _moved_folders(self) -> tuple[tuple[Path, Path], ...]:
+        return ()
 
 
 class Seatbelt(Landlock):
@@ -387,10 +390,7 @@ def confine_in(
     sandbox: Sandbox, config: SandboxConfig, folder: Path, limits: ResourceLimits | None = None
 ) -> Unconfined:
     """The confinement of a conversation's commands in `sandbox`."""
-    if sandbox.name == "bubblewrap":
-        return Bubblewrap(sandbox, config, folder, limits)
-    if sandbox.name == "landlock":
-        return Landlock(sandbox, config, folder, limits)
-    if sandbox.name == "sandbox-exec":
-        return Seatbelt(sandbox, config, folder, limits)
+    kinds = {"bubblewrap": Bubblewrap, "landlock": Landlock, "sandbox-exec": Seatbelt}
+    if kind := kinds.get(sandbox.name):
+        return kind(sandbox, config, folder, limits)
     return Unconfined(sandbox, ProtectedFiles(config.workspace, config.home, config.aside))

@@ -17,6 +17,7 @@ from crushpy.sandbox.filesystem_view import SandboxConfig
 from crushpy.sandbox.finding import Sandbox
 from crushpy.sandbox.hidden_paths import secrets
 from crushpy.sandbox.supervisor.process_control import HAS_PROC
+from crushpy.sandbox.supervisor_handle import CommandListener
 
 ESCAPED = "ESCAPED"
 
@@ -228,7 +229,7 @@ class EscapeScene:
         self._stack.close()
 
 
-class _Listener:
+class _Listener(CommandListener):
     """One command of the trial."""
 
     def __init__(self) -> None:
@@ -243,10 +244,6 @@ class _Listener:
 
     def on_limit(self, what: str, most: int) -> None:
         self.limit = what
-
-    def on_end(self, survivors: list[int]) -> None: ...
-
-    def on_over(self) -> None: ...
 
     def on_loss(self, trouble: str) -> None:
         self.limit = self.limit or trouble

@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
 
 _ROOT = str(Path(__file__).parents[2])
 _SUPERVISOR_SCRIPT = (
@@ -20,8 +19,8 @@ _SUPERVISOR_SCRIPT = (
 _MAX_ERROR_BYTES = 2_000
 
 
-class CommandListener(Protocol):
-    """Callbacks for one command. They must not raise."""
+class CommandListener:
+    """Callbacks for one command, which do nothing by default. They must not raise."""
 
     def on_exit(self, status: int) -> None:
         """Its shell ended with this wait status."""

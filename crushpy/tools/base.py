@@ -1,5 +1,6 @@
 """The interface of a tool: name, arguments, what it would touch, and what it does."""
 
+import os
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -217,6 +218,23 @@ class ToolContext:
             return str(self.jobs.command_path(path))
 
 
+def real_path(context: ToolContext, path: str) -> str:
+    """The file that a call on `path` would touch, with links resolved. Never raises.
+
+    The result is cached within a call: the path that was checked is opened, by `crushpy.security.safe_open`.
+    """
+    if context.resolved is not None and path in context.resolved:
+        return context.resolved[path]
+    try:
+        found = os.path.realpath(context.resolve(path))
+    except (OSError, ValueError, RuntimeError):
+        # `run` will refuse it.
+        found = str(context.cwd / path)
+    if context.resolved is not None:
+        context.resolved[path] = found
+    return found
+
+
 class Tool(Generic[A]):
     """One tool. Subclasses are listed in `registry.py`.
 
@@ -262,8 +280,6 @@ class Tool(Generic[A]):
         at arguments and paths only."""
         if self.access.kind == "none":
             return self.touches()
-        from crushpy.tools.files.locate import real_path
-
         named: str | None = getattr(args, "file_path", getattr(args, "path", None))
         if self.access.kind != "path" or named is None:
             raise NotImplementedError(f"{self.name} does not say which {self.access.kind} a call touches")

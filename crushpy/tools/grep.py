@@ -12,7 +12,7 @@ from crushpy.security.safe_open import NotRegular, open_folder
 from crushpy.security.sanitize import encodable
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.errors import ToolError
-from crushpy.tools.files.locate import Place, explain_errors, find_place
+from crushpy.tools.files.locate import NamedPath, explain_errors, find_place
 from crushpy.tools.search.files_below import NOT_SEARCHED, GlobPattern, OpenedFile, close_files
 from crushpy.tools.search.line_search import LineSearch
 from crushpy.tools.search.ripgrep import FindRipgrep, ProgramEnd, find_ripgrep, required
@@ -71,7 +71,7 @@ class GrepTool(Tool[GrepArgs]):
         return _format_result(args, found, ended, self._timeout, notes)
 
 
-async def _search_file(search: LineSearch, place: Place, found: "Matches") -> ProgramEnd:
+async def _search_file(search: LineSearch, place: NamedPath, found: "Matches") -> ProgramEnd:
     """The file is passed as a descriptor, so that it is the one that was checked."""
     name = place.real.name
     with open_folder(place.real.parent) as folder:

@@ -13,7 +13,7 @@ from crushpy.core.messages import Excerpt, counted
 from crushpy.security.sanitize import encodable
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.errors import ToolError
-from crushpy.tools.files.locate import Place, explain_errors, find_place
+from crushpy.tools.files.locate import NamedPath, explain_errors, find_place
 from crushpy.tools.files.text_file import decode, normalize, split_lines
 from crushpy.tools.truncate import MAX_RESULT_CHARS, cut_line
 from crushpy.util.images import ImageLimits, image_type, scale_image
@@ -64,7 +64,7 @@ def _view(args: ViewArgs, context: ToolContext) -> Outcome:
     return outcome
 
 
-def _read(place: Place, context: ToolContext) -> bytes:
+def _read(place: NamedPath, context: ToolContext) -> bytes:
     with explain_errors(context, place, "read"):
         try:
             return context.files.read(place.path, place.real, place.shown)

@@ -10,7 +10,7 @@ from crushpy.security.sanitize import encodable
 from crushpy.tools.base import Args, Tool, ToolContext
 from crushpy.tools.errors import DoesNotFit, ToolError, reason
 from crushpy.tools.files.line_diff import changed_lines, make_diff
-from crushpy.tools.files.locate import Place, find_place
+from crushpy.tools.files.locate import NamedPath, find_place
 from crushpy.tools.files.text_file import TextFile, decode, normalize, split_lines
 from crushpy.tools.truncate import cut_line
 from crushpy.util.uncancellable import in_thread
@@ -22,7 +22,7 @@ _MAX_SHOWN_LINES = 6
 _MAX_LINE_CHARS = 200
 
 
-class OriginalFile(Place, frozen=True):
+class OriginalFile(NamedPath, frozen=True):
     """The file to change, as it is now."""
 
     raw: bytes | None

@@ -1,6 +1,5 @@
 """Resolves paths that a model wrote, and suggests names if there is no such file."""
 
-import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,14 +7,14 @@ from pathlib import Path
 from crushpy.core.messages import Data
 from crushpy.security.safe_open import Folder, open_folder
 from crushpy.security.sanitize import encodable
-from crushpy.tools.base import ToolContext
+from crushpy.tools.base import ToolContext, real_path
 from crushpy.tools.errors import ToolError, reason
 
 _MAX_COMPARED_NAMES = 5_000
 """How many names of a folder are compared with a misspelt one."""
 
 
-class Place(Data, frozen=True):
+class NamedPath(Data, frozen=True):
     """A path that a model wrote."""
 
     path: Path
@@ -25,10 +24,10 @@ class Place(Data, frozen=True):
     shown: str
 
 
-def find_place(context: ToolContext, path: str) -> Place:
+def find_place(context: ToolContext, path: str) -> NamedPath:
     """Raises ToolError as `locate`."""
     found = locate(context, path)
-    return Place(found, Path(real_path(context, path)), encodable(context.shown(found)))
+    return NamedPath(found, Path(real_path(context, path)), encodable(context.shown(found)))
 
 
 def locate(context: ToolContext, path: str) -> Path:
@@ -52,25 +51,8 @@ def locate(context: ToolContext, path: str) -> Path:
     return found
 
 
-def real_path(context: ToolContext, path: str) -> str:
-    """The file that a call on `path` would touch, with links resolved. Never raises.
-
-    The result is cached within a call: the path that was checked is opened, by `crushpy.security.safe_open`.
-    """
-    if context.resolved is not None and path in context.resolved:
-        return context.resolved[path]
-    try:
-        found = os.path.realpath(context.resolve(path))
-    except (OSError, ValueError, RuntimeError):
-        # `run` will refuse it.
-        found = str(context.cwd / path)
-    if context.resolved is not None:
-        context.resolved[path] = found
-    return found
-
-
 @contextmanager
-def explain_errors(context: ToolContext, place: Place, verb: str) -> Generator[None]:
+def explain_errors(context: ToolContext, place: NamedPath, verb: str) -> Generator[None]:
     """Raises errors of the system as ToolError: the place does not exist, or cannot be `verb`."""
     try:
         yield
@@ -80,7 +62,7 @@ def explain_errors(context: ToolContext, place: Place, verb: str) -> Generator[N
         raise ToolError(f"{place.shown} cannot be {verb}: {reason(error)}.") from error
 
 
-def open_place(place: Place, advice: str) -> Folder:
+def open_place(place: NamedPath, advice: str) -> Folder:
     """Opens a folder. Raises OSError, and ToolError with `advice` if it is a file."""
     try:
         return open_folder(place.real)
@@ -90,7 +72,7 @@ def open_place(place: Place, advice: str) -> Folder:
         raise
 
 
-def missing(context: ToolContext, place: Place) -> ToolError:
+def missing(context: ToolContext, place: NamedPath) -> ToolError:
     """The error for a missing file, with the most similar names."""
     path, real, what = place.path, place.real, "file"
     while (names_in_parent := _list_names(real.parent)) is None and real != real.parent:

@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from crushpy.core.messages import Data
 from crushpy.core.own_tags import restore_tags
@@ -77,7 +77,7 @@ def reindenter(quoted: Sequence[str], in_file: Sequence[str]) -> Callable[[str],
     It returns None if the difference does not follow a rule: guessing could change the meaning of a program.
     """
     pairs = [(_indent(a), _indent(b)) for a, b in zip(quoted, in_file, strict=True) if a.strip()]
-    rule = _add_rule(pairs) or _remove_rule(pairs) or _scale_rule(pairs)
+    rule = next((rule for rule in _indent_rules(pairs) if all(rule(a) == b for a, b in pairs)), None)
 
     def apply(new: str) -> str | None:
         if rule is None:
@@ -97,42 +97,24 @@ def reindenter(quoted: Sequence[str], in_file: Sequence[str]) -> Callable[[str],
     return apply
 
 
-_Pairs = Sequence[tuple[str, str]]
-
-
-def _add_rule(pairs: _Pairs) -> _IndentRule | None:
-    """The file has the same extra indentation on each line, or none."""
-    first, in_file = pairs[0]
-    if not in_file.endswith(first):
-        return None
-    more = in_file.removesuffix(first)
-    return (lambda indent: more + indent) if all(b == more + a for a, b in pairs) else None
-
-
-def _remove_rule(pairs: _Pairs) -> _IndentRule | None:
-    """The file lacks the same indentation on each line."""
-    first, in_file = pairs[0]
-    if not first.endswith(in_file):
-        return None
-    less = first.removesuffix(in_file)
-    if not all(a == less + b for a, b in pairs):
-        return None
-    return lambda indent: indent.removeprefix(less) if indent.startswith(less) else None
-
-
-def _scale_rule(pairs: _Pairs) -> _IndentRule | None:
-    """Tabs for spaces, or another number of spaces, in one constant proportion."""
+def _indent_rules(pairs: Sequence[tuple[str, str]]) -> Iterator[_IndentRule]:
+    """The rules that the first lines suggest."""
+    first, there = pairs[0]
+    if there.endswith(first):  # the file has the same extra indentation on each line, or none
+        more = there.removesuffix(first)
+        yield lambda indent: more + indent
+    if first.endswith(there):  # the file lacks the same indentation on each line
+        less = first.removesuffix(there)
+        yield lambda indent: indent.removeprefix(less) if indent.startswith(less) else None
     quoted, in_file = next(((a, b) for a, b in pairs if a and b), ("", ""))
-    if not quoted:
-        return None
-    mark, unit, wanted = quoted[0], len(quoted), in_file[0]
 
-    def rule(indent: str) -> str | None:
-        if indent.strip(mark) or len(indent) * len(in_file) % unit:
+    def scale(indent: str) -> str | None:
+        if indent.strip(quoted[0]) or len(indent) * len(in_file) % len(quoted):
             return None
-        return wanted * (len(indent) * len(in_file) // unit)
+        return in_file[0] * (len(indent) * len(in_file) // len(quoted))
 
-    return rule if all(rule(a) == b for a, b in pairs) else None
+    if quoted:  # tabs for spaces, or another number of spaces, in one constant proportion
+        yield scale
 
 
 def _indent(line: str) -> str:

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from crushpy.core.messages import Terminal
-from crushpy.sandbox.supervisor_handle import Supervisor
+from crushpy.sandbox.supervisor_handle import CommandListener, Supervisor
 from crushpy.security.programs import find_program
 from crushpy.tools.errors import ToolError
 from crushpy.tools.shell.command_output import Output
@@ -45,7 +45,7 @@ _NONINTERACTIVE = {
 }
 
 
-class Process:
+class Process(CommandListener):
     """One command and everything it starts. It runs from the constructor on."""
 
     def __init__(
