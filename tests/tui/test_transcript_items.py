@@ -130,6 +130,16 @@ async def test_calls_and_notices_stand_close_together_and_all_else_apart() -> No
         assert here.lines()[:2] == [line, "  · n"]
 
 
+async def test_a_denied_call_says_why_in_its_line() -> None:
+    by_hook = CallDecision("denied", "hook", 0, reason="a hook says deny: keep main")
+    text = await shown(ToolItem("1", "bash", "git push", state="denied", decision=by_hook), opened=False)
+    assert "git push" in text and "denied: a hook says deny: keep main" in text
+    by_rule = CallDecision("denied", "rules", 0, reason="denied by the rule bash(rm *)")
+    text = await shown(ToolItem("1", "bash", "rm x", state="denied", decision=by_rule), opened=False)
+    assert text.count("denied") == 1 and "denied by the rule bash(rm *)" in text
+    assert "denied" in await shown(ToolItem("1", "bash", "rm x", state="denied"), opened=False)
+
+
 async def test_a_small_diff_is_open_with_line_numbers_and_signs() -> None:
     text = await shown(ToolItem("1", "edit", "shop.py", display=Diff("shop.py", DIFF, 4, 3)), opened=False)
     assert "       1   import os\n       2 - def price(n):\n" in text

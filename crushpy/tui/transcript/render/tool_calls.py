@@ -123,7 +123,10 @@ def _beside(item: ToolItem, palette: Palette, room: int, *, opened: bool) -> lis
     """The right end of the line: the user's answer, if there is one, and the result. An opened call says
     below who allowed it."""
     result = [span for span in _summary(item, palette) if span[0]]
-    answer = item.answer or ("denied" if item.state == "denied" else "")
+    answer = item.answer
+    if not answer and item.state == "denied":
+        reason = item.decision.reason if item.decision is not None else ""
+        answer = reason if reason.startswith("denied") else f"denied: {reason}" if reason else "denied"
     if opened and item.decision is not None and item.decision.by == "user" and item.state == "done":
         answer = ""
     answer = " · ".join(words for words in (NOT_WHOLE[item.sent], answer) if words)
