@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from crushpy.context.budget import Budget
     from crushpy.context.edits import EditEffect
     from crushpy.context.inspect import Inspection, Row
+    from crushpy.context.pins import PinView
     from crushpy.context.standing_rules import RuleFact
-    from crushpy.engine.compaction.pin_service import PinView
     from crushpy.engine.conversation import Conversation
 
 

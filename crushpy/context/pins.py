@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from crushpy.context.tags import element
-from crushpy.core.messages import Data, Pin
+from crushpy.core.messages import Data
 
 Count = Callable[[str], int]
 WINDOW_SHARE = 20
@@ -13,15 +15,19 @@ MIN_FILE_TOKENS = 40
 HEADING = "Pinned by the user, carried word for word over every compaction. A file is as it was then."
 
 
-class PinContent(Data, frozen=True):
+class PinView(Data, frozen=True, omit_defaults=False):
     """A pin with its current content, without secrets."""
 
-    pin: Pin
+    number: int
+    kind: str
+    """text, file or message."""
     name: str
-    """Of the file, relative to the working directory; otherwise the source of the pin."""
+    """Of the file, relative to the working directory, or the message's id; empty for a text."""
     text: str
     problem: str = ""
     """Why there is no text, for example because the file is gone."""
+    tokens: int = 0
+    created_at: float = 0.0
 
 
 class CarriedPins(Data, frozen=True):
@@ -38,14 +44,14 @@ def pin_limit(pin_tokens: int, window: int) -> int:
     return min(pin_tokens, window // WINDOW_SHARE)
 
 
-def pins_text(contents: Sequence[PinContent]) -> str:
+def pins_text(contents: Sequence[PinView]) -> str:
     return "\n".join((HEADING, *map(_shown, contents))) if contents else ""
 
 
-def carry_pins(contents: Sequence[PinContent], limit: int, count: Count) -> CarriedPins:
+def carry_pins(contents: Sequence[PinView], limit: int, count: Count) -> CarriedPins:
     """The pins within `limit` tokens. If they do not fit, files are shortened first, then texts."""
     facts = tuple("" if content.problem else content.text for content in contents)
-    warnings = [f"Pin {one.pin.number} ({one.name}): {one.problem}." for one in contents if one.problem]
+    warnings = [f"Pin {one.number} ({one.name}): {one.problem}." for one in contents if one.problem]
     text, shown = pins_text(contents), contents
     sizes = [count(one.text) for one in contents]
     for kinds, least in ((("file",), MIN_FILE_TOKENS), (("file", "text", "message"), 0)):
@@ -53,7 +59,7 @@ def carry_pins(contents: Sequence[PinContent], limit: int, count: Count) -> Carr
         while count(text) > limit and longest > least:
             longest = longest * 9 // 10
             shown = [
-                _shortened(one, longest, size, count) if one.pin.kind in kinds and size > longest else one
+                _shortened(one, longest, size, count) if one.kind in kinds and size > longest else one
                 for one, size in zip(contents, sizes, strict=True)
             ]
             text = pins_text(shown)
@@ -61,7 +67,7 @@ def carry_pins(contents: Sequence[PinContent], limit: int, count: Count) -> Carr
         if before.text != after.text:
             name = f" ({before.name})" if before.name else ""
             warnings.append(
-                f"Pin {before.pin.number}{name} outgrew the {limit:,} tokens for pins: "
+                f"Pin {before.number}{name} outgrew the {limit:,} tokens for pins: "
                 "its head and tail are carried."
             )
     if count(text) > limit:
@@ -70,9 +76,9 @@ def carry_pins(contents: Sequence[PinContent], limit: int, count: Count) -> Carr
     return CarriedPins(text, facts, tuple(warnings))
 
 
-def _shortened(content: PinContent, limit: int, size: int, count: Count) -> PinContent:
+def _shortened(content: PinView, limit: int, size: int, count: Count) -> PinView:
     text = content.text
-    where = f"view {content.name}" if content.pin.kind == "file" else f"recall {content.pin.source}".strip()
+    where = f"view {content.name}" if content.kind == "file" else f"recall {content.name}".strip()
     keep = len(text) * limit // size
     while True:
         head = keep * 2 // 3
@@ -80,13 +86,12 @@ def _shortened(content: PinContent, limit: int, size: int, count: Count) -> PinC
         mark = f"[... {len(text) - keep} chars cut; {where} ...]"
         short = f"{text[:head]}\n{mark}\n{text[len(text) - tail :]}".strip("\n")
         if keep == 0 or count(short) <= limit:
-            return PinContent(content.pin, content.name, short)
+            return msgspec.structs.replace(content, text=short)
         keep = keep * 8 // 10
 
 
-def _shown(content: PinContent) -> str:
-    names = {"file": {"file": content.name}, "message": {"message": content.name}}
-    marks = names.get(content.pin.kind, {})
+def _shown(content: PinView) -> str:
+    marks = {"number": str(content.number)} | ({content.kind: content.name} if content.kind != "text" else {})
     if content.problem:
-        return element("pin", f"({content.problem})", number=str(content.pin.number), **marks, carried="no")
-    return element("pin", content.text, number=str(content.pin.number), **marks)
+        return element("pin", f"({content.problem})", **marks, carried="no")
+    return element("pin", content.text, **marks)

@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from functools import lru_cache
 
 from crushpy.core.own_tags import OWN_TAGS
@@ -25,8 +25,6 @@ _LOOKALIKES = {
 }  # fmt: skip
 """Letters of other scripts that look like the Latin ones our tags are made of."""
 _LONGEST = max(map(len, OWN_TAGS))
-_PIECE_CHARS = 200_000
-_LINE_END = re.compile(r"[A-Za-z0-9.,;:)]\n")
 _HEADER = re.compile(
     r"((?:^|[\r\v\f\x1c-\x1e\x85\u2028\u2029])[ \t]*)"
     r"\[(?=[ \t]*(?:(?:user|assistant|tool|system|crushpy|calls)\b|\w+ (?:returned|failed);))",
@@ -37,25 +35,8 @@ _HEADER = re.compile(
 
 def safe(text: str, tags: Collection[str] = OWN_TAGS) -> str:
     """`text` with every tag of ours escaped. Everything else is unchanged, so that code stays readable."""
-    return "".join([_safe(piece, tags) for piece in _pieces(text)])
-
-
-def _safe(text: str, tags: Collection[str]) -> str:
     text = _CHAT_MARK.sub("&lt;", text)
     return _CANDIDATE.sub(lambda found: "&lt;" if _tag_at(text, found.end()) in tags else found[0], text)
-
-
-def _pieces(text: str) -> Iterator[str]:
-    """A long text in parts, between which other threads run. Each but the last ends with a line whose last
-    character begins no tag, so that no tag spans two parts."""
-    start = 0
-    while (
-        len(text) - start > 2 * _PIECE_CHARS
-        and (end := _LINE_END.search(text, start + _PIECE_CHARS)) is not None
-    ):
-        yield text[start : end.end()]
-        start = end.end()
-    yield text[start:] if start else text
 
 
 def _tag_at(text: str, at: int) -> str:
@@ -83,7 +64,7 @@ def _plain(char: str) -> str:
 
 def own_words(text: str) -> str:
     """`text` for a transcript: no line of it can be mistaken for the header of another message."""
-    return "".join([_HEADER.sub(r"\1\\[", piece) for piece in _pieces(text)])
+    return _HEADER.sub(r"\1\\[", text)
 
 
 def element(tag: str, text: str, **attributes: str) -> str:

@@ -6,7 +6,6 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar, overload
 
 import msgspec
@@ -284,26 +283,19 @@ class Agent:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await asyncio.wrap_future(BACKGROUND.start(self._close()))
 
     def __del__(self) -> None:
-        if (
-            getattr(self, "_conversation", None) is not None
-            and not self._closed
-            and BACKGROUND.loop.is_running()
-        ):
-            BACKGROUND.start(self._conversation.close())  # pyright: ignore[reportOptionalMemberAccess]
+        conversation: Conversation | None = getattr(self, "_conversation", None)
+        if conversation is not None and not self._closed and BACKGROUND.loop.is_running():
+            BACKGROUND.start(conversation.close())
 
     async def _open(self) -> Conversation:
         if self._closed:

@@ -8,12 +8,12 @@ from crushpy.bootstrap.opening import HostAdditions, open_conversation
 from crushpy.bootstrap.project_environment import ProjectEnvironment
 from crushpy.context.edits import ContextEdit, EditEffect
 from crushpy.context.inspect import Inspection
+from crushpy.context.pins import PinView
 from crushpy.context.standing_rules import RuleFact
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import Message
 from crushpy.core.start_options import StartOptions
 from crushpy.engine.compaction.draft import Rehearsal
-from crushpy.engine.compaction.pin_service import PinView
 from crushpy.engine.conversation import Conversation as LiveConversation
 from crushpy.engine.session.browser import SessionBrowser
 from crushpy.engine.session.session import load_session

@@ -4,20 +4,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crushpy.context.coverage import measure
-from crushpy.context.pins import HEADING, PinContent, carry_pins, pin_limit, pins_text
-from crushpy.core.messages import Pin
+from crushpy.context.pins import HEADING, PinView, carry_pins, pin_limit, pins_text
 
 
 def count(text: str) -> int:
     return -(-len(text) // 4)
 
 
-def words(number: int, text: str) -> PinContent:
-    return PinContent(Pin(number, "text", text), "", text)
+def words(number: int, text: str) -> PinView:
+    return PinView(number, "text", "", text)
 
 
-def file(number: int, text: str, name: str = "notes.md", problem: str = "") -> PinContent:
-    return PinContent(Pin(number, "file", source=f"/work/{name}"), name, text, problem)
+def file(number: int, text: str, name: str = "notes.md", problem: str = "") -> PinView:
+    return PinView(number, "file", name, text, problem)
 
 
 def test_pins_are_carried_word_for_word_and_in_order() -> None:

@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from crushpy.context.pins import CarriedPins, PinContent, carry_pins, pin_limit, pins_text
+import msgspec
+
+from crushpy.context.pins import CarriedPins, PinView, carry_pins, pin_limit, pins_text
 from crushpy.core.errors import UsageError
 from crushpy.core.events import Notice
 from crushpy.core.messages import Data, Message, Pin, ToolCall, counted
@@ -24,20 +26,6 @@ MAX_FILE_CHARS = 1_000_000
 MAX_PINS = 100
 """Per conversation: each is read at every boundary."""
 PROPOSAL = "the agent proposes to pin this: every compaction would carry it verbatim"
-
-
-class PinView(Data, frozen=True, omit_defaults=False):
-    number: int
-    kind: str
-    """text, file or message."""
-    name: str
-    """Of the file, or the message's id; empty for a text."""
-    text: str
-    """Its current content, without secrets."""
-    problem: str
-    """Why there is no text."""
-    tokens: int
-    created_at: float
 
 
 class PinList(Data, frozen=True, omit_defaults=False):
@@ -177,27 +165,32 @@ class PinService:
                 )
             added = await self._store.pins.add(self._root, pin, [one.number for one in pins])
             if added is not None:  # else another process pinned something meanwhile
-                return self._views([*others, PinContent(added, new.name, new.text, new.problem)])[-1]
+                new = msgspec.structs.replace(new, number=added.number, created_at=added.created_at)
+                return self._views([*others, new])[-1]
 
-    async def _contents(self, pins: list[Pin]) -> list[PinContent]:
+    async def _contents(self, pins: list[Pin]) -> list[PinView]:
         return await asyncio.to_thread(lambda: [self._content(pin) for pin in pins])
 
-    def _content(self, pin: Pin) -> PinContent:
-        if pin.kind != "file":
-            return PinContent(pin, pin.source, redact(pin.text))
-        name = encodable(self._context.shown(Path(pin.source)))
-        refused, judged = self._judged(pin.source)
+    def _content(self, pin: Pin) -> PinView:
+        name, text, problem = pin.source, pin.text, ""
+        if pin.kind == "file":
+            name = encodable(self._context.shown(Path(pin.source)))
+            text, problem = self._file_content(pin.source, name)
+        return PinView(pin.number, pin.kind, name, redact(text), problem, created_at=pin.created_at)
+
+    def _file_content(self, path: str, name: str) -> tuple[str, str]:
+        """Its text, and why there is none."""
+        refused, judged = self._judged(path)
         if refused:
-            return PinContent(pin, name, "", f"it may not be read now: {refused}")
+            return "", f"it may not be read now: {refused}"
         try:
             text, half = _read(judged, name), MAX_FILE_CHARS // 2
-            text = text if len(text) <= MAX_FILE_CHARS else f"{text[:half]}\n{text[-half:]}"
-            return PinContent(pin, name, redact(text))
+            return text if len(text) <= MAX_FILE_CHARS else f"{text[:half]}\n{text[-half:]}", ""
         except (FileNotFoundError, NotADirectoryError):
-            return PinContent(pin, name, "", "this file is gone")
+            return "", "this file is gone"
         except (ToolError, OSError, ValueError) as error:
             why = str(error).rstrip(".") if isinstance(error, ToolError) else reason(error)
-            return PinContent(pin, name, "", f"it cannot be read: {why}")
+            return "", f"it cannot be read: {why}"
 
     def _judged(self, path: str) -> tuple[str, str]:
         """Why `view` may not read this file without a question (empty if it may), and its real path."""
@@ -205,14 +198,13 @@ class PinService:
         decision = self._approvals.judge(accesses)
         return "" if decision.verdict == "allow" else decision.reason, accesses[0].value
 
-    def _views(self, contents: list[PinContent]) -> tuple[PinView, ...]:
+    def _views(self, contents: list[PinView]) -> tuple[PinView, ...]:
         """Each with the tokens that it adds to all before it, so that they add up to what is carried."""
         sizes = [self._gauge.count(pins_text(contents[:number])) for number in range(len(contents) + 1)]
-        found: list[PinView] = []
-        for one, (before, after) in zip(contents, pairwise(sizes), strict=True):
-            content = one.name, one.text, one.problem, after - before
-            found.append(PinView(one.pin.number, one.pin.kind, *content, one.pin.created_at))
-        return tuple(found)
+        return tuple(
+            msgspec.structs.replace(one, tokens=after - before)
+            for one, (before, after) in zip(contents, pairwise(sizes), strict=True)
+        )
 
 
 def _read(path: str, shown: str) -> str:
