@@ -30,8 +30,8 @@ from crushpy.engine.agents.scope import AgentScope, Services, new_gauge
 from crushpy.engine.agents.subagents import Subagents, TaskWorkspace
 from crushpy.engine.approvals import Approvals, PermissionOptions
 from crushpy.engine.attachments import image_limits, load_pictures
+from crushpy.engine.compaction.lineage_facts import rule_phrases
 from crushpy.engine.compaction.pin_service import PinService
-from crushpy.engine.compaction.rule_service import rule_phrases
 from crushpy.engine.conversation import Conversation
 from crushpy.engine.environment import instruction_texts
 from crushpy.engine.event_bus import EventBus

@@ -36,7 +36,7 @@ COMMANDS = {
     "doctor": "Check the installation and report problems.",
 }
 """Names and descriptions. Each is a module of this package with a function `register(app)`."""
-SHARED_MODULES = {"untrust": "trust", "plugins": "skills", "worker": "fleet"}
+SHARED_MODULES = {"trust": "permissions", "untrust": "permissions", "plugins": "skills", "worker": "fleet"}
 """Commands that are registered by the module of another."""
 
 

@@ -1,4 +1,4 @@
-"""`crushpy permissions`: lists, tests and revokes permission rules."""
+"""`crushpy permissions`: lists, tests and revokes rules; `trust` and `untrust`: what a project may bring."""
 
 import json
 import shlex
@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from crushpy.cli.arguments import COMMANDS
 from crushpy.cli.command_helpers import AsJson, add_group, format_table, open_store
 from crushpy.cli.workspace import load_here, print_warning, working_folder
 from crushpy.core.access import Mode
 from crushpy.core.errors import UsageError
-from crushpy.core.paths import Paths
+from crushpy.core.paths import Paths, project_root
 from crushpy.security.sanitize import clean
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ EXIT_CODES = {"allow": 0, "deny": 1, "ask": 3}
 def register(app: typer.Typer) -> None:
     commands = {"list": list_rules, "test": test_command, "revoke": revoke_command}
     add_group(app, "permissions", commands, dashes="test")
+    app.command("trust", help=COMMANDS["trust"])(trust_command)
+    app.command("untrust", help=COMMANDS["untrust"])(untrust_command)
 
 
 async def list_rules(as_json: AsJson = False) -> None:
@@ -139,3 +142,56 @@ def _print_rules(title: str, rules: list[tuple[str, str]]) -> None:
     if not rules:
         return
     print(title, *format_table(rules), sep="\n  ")
+
+
+ProjectPath = Annotated[
+    Path | None,
+    typer.Argument(help="A folder of the project. [default: the current one]", show_default=False),
+]
+
+
+def trust_command(
+    path: ProjectPath = None,
+    show_list: Annotated[bool, typer.Option("--list", help="List the trusted projects instead.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="With --list: print JSON.")] = False,
+) -> None:
+    from crushpy.extensions.hooks.hook_config import accept_hooks
+    from crushpy.permissions.trust import add_trusted, list_project_files, trusted
+
+    paths = Paths()
+    if show_list:
+        folders = [str(folder) for folder in trusted(paths)]
+        if as_json:
+            print(json.dumps(folders))
+        else:
+            print("\n".join(map(clean, folders)) or "No project is trusted.")
+        return
+    root = add_trusted(paths, find_root(path))
+    print(f"{clean(str(root))} is trusted. crushpy now uses:")
+    for line in list_project_files(root):
+        print(f"  {line}")
+    for line in accept_hooks(paths, root):
+        print(f"  {line}")
+    print("To undo: crushpy untrust")
+
+
+def find_root(path: Path | None) -> Path:
+    """The root of the project around `path` or the current folder."""
+    try:
+        folder = (path or working_folder()).resolve(strict=True)
+    except (OSError, RuntimeError) as error:
+        raise UsageError(f"{path} does not exist.", "Give an existing folder.") from error
+    return project_root(folder)
+
+
+def untrust_command(path: ProjectPath = None) -> None:
+    from crushpy.permissions.trust import remove_trusted
+
+    paths = Paths()
+    # The folder of a deleted project need not exist.
+    folder = (path or working_folder()).resolve()
+    for root in (folder, project_root(folder)):
+        if remove_trusted(paths, root):
+            print(f"{clean(str(root))} is no longer trusted: what it brings is ignored.")
+            return
+    raise UsageError(f"{clean(str(folder))} is not trusted.", "`crushpy trust --list` shows those that are.")

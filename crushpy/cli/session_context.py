@@ -25,9 +25,9 @@ from crushpy.security.sanitize import one_line
 
 if TYPE_CHECKING:
     from crushpy.context.budget import Budget
+    from crushpy.context.carried import PinView
     from crushpy.context.edits import EditEffect
     from crushpy.context.inspect import Inspection, Row
-    from crushpy.context.pins import PinView
     from crushpy.context.standing_rules import RuleFact
     from crushpy.engine.conversation import Conversation
 

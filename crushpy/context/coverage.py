@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from crushpy.context import facts
+from crushpy.context.carried import FACT_KINDS
 from crushpy.context.earlier_notes import bullets, contains_note
 from crushpy.context.ledger import Ledger
-from crushpy.context.loaded import FACT_KINDS
 from crushpy.core.boundary import LINEAGE, Boundary, FactCount, of_this_boundary
 from crushpy.core.messages import Message
 

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 
-from crushpy.context.loaded import loaded_text
+from crushpy.context.carried import loaded_text
 from crushpy.context.overrides import image_line, truncate_text
 from crushpy.context.tags import element, own_words, safe
 from crushpy.core.messages import (

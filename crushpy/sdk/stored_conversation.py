@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from crushpy.bootstrap.opening import HostAdditions, open_conversation
 from crushpy.bootstrap.project_environment import ProjectEnvironment
+from crushpy.context.carried import PinView
 from crushpy.context.edits import ContextEdit, EditEffect
 from crushpy.context.inspect import Inspection
-from crushpy.context.pins import PinView
 from crushpy.context.standing_rules import RuleFact
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import Message

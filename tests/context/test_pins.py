@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crushpy.context.carried import HEADING, PinView, carry_pins, pin_limit, pins_text
 from crushpy.context.coverage import measure
-from crushpy.context.pins import HEADING, PinView, carry_pins, pin_limit, pins_text
 
 
 def count(text: str) -> int:

@@ -356,16 +356,14 @@ def permissions(context: CheckContext) -> Iterator[Finding]:
 def templates(context: CheckContext) -> Iterator[Finding]:
     from crushpy.core import templates as prompts
 
-    shipped = prompts.shipped_dir()
     names = prompts.shipped_names()
     if "system" not in names:
-        yield fail(f"the shipped templates are not in {shipped}", "Install crushpy again.")
+        yield fail(f"the shipped templates are not in {prompts.shipped_dir()}", "Install crushpy again.")
         return
-    yield ok(f"{len(names)} shipped ({shipped})")
-    folders = [("yours", context.paths.templates)]
-    if context.trusted:
-        folders.append(("the project's", project_root(context.cwd) / PROJECT_FOLDER / "templates"))
-    for owner, folder in folders:
+    yield ok(f"{len(names)} shipped ({prompts.shipped_dir()})")
+    project = project_root(context.cwd) / PROJECT_FOLDER / "templates"
+    folders = {"yours": context.paths.templates} | ({"the project's": project} if context.trusted else {})
+    for owner, folder in folders.items():
         for path in sorted(folder.rglob("*.md")):
             name = path.relative_to(folder).with_suffix("").as_posix()
             if name not in names:

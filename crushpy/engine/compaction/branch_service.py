@@ -16,7 +16,7 @@ from crushpy.core.events import BranchOpened, BranchReturned
 from crushpy.core.ids import new_id
 from crushpy.core.messages import BranchReport, Message, Note, ToolResult, Usage
 from crushpy.engine.agents.scope import AgentScope
-from crushpy.engine.compaction.evidence_sources import stored_facts
+from crushpy.engine.compaction.lineage_facts import stored_facts
 from crushpy.engine.compaction.preparation import Preparations
 from crushpy.engine.compaction.window import ContextView
 from crushpy.engine.session.session import (

@@ -8,11 +8,10 @@ from typing import Literal
 
 import msgspec
 
+from crushpy.context.carried import CarriedPins, carry_loaded, loaded_text
 from crushpy.context.evidence import build_evidence
 from crushpy.context.ledger import Ledger
-from crushpy.context.loaded import carry_loaded, loaded_text
 from crushpy.context.overrides import apply_overrides
-from crushpy.context.pins import CarriedPins
 from crushpy.context.plan import FRAME_TOKENS, Plan, TokenBudget, make_plan, plan_after, without_tail
 from crushpy.context.render import seed_text
 from crushpy.context.standing_rules import CarriedRules
@@ -22,9 +21,8 @@ from crushpy.core.ids import new_id
 from crushpy.core.messages import Data, LoadedText, MessageOverride, Note, Seed, ToolResult
 from crushpy.core.templates import Template
 from crushpy.engine.agents.scope import AgentScope, Emit
-from crushpy.engine.compaction.evidence_sources import load_ledger, take_snapshot
+from crushpy.engine.compaction.lineage_facts import carried_rules, load_ledger, take_snapshot
 from crushpy.engine.compaction.pin_service import PinService
-from crushpy.engine.compaction.rule_service import carried_rules
 from crushpy.engine.compaction.summarizer import Summary, SummaryJob
 from crushpy.engine.compaction.window import ContextView, Thresholds, Trigger, WindowState
 from crushpy.engine.hooks import HookEvent

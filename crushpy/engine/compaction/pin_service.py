@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from crushpy.context.pins import CarriedPins, PinView, carry_pins, pin_limit, pins_text
+from crushpy.context.carried import CarriedPins, PinView, carry_pins, pin_limit, pins_text
 from crushpy.core.errors import UsageError
 from crushpy.core.events import Notice
 from crushpy.core.messages import Data, Message, Pin, ToolCall, counted

@@ -13,13 +13,13 @@ from typing import Literal
 import msgspec
 
 from crushpy.context.budget import median, plausible, ratio_of
+from crushpy.context.carried import pin_limit
 from crushpy.context.coverage import measure
 from crushpy.context.evidence import WorkspaceSnapshot, build_evidence
 from crushpy.context.inspect import RequestMade
 from crushpy.context.ledger import Ledger
 from crushpy.context.message_facts import FactReader, MessageFacts
 from crushpy.context.overrides import apply_overrides, by_message
-from crushpy.context.pins import pin_limit
 from crushpy.context.plan import TokenBudget, make_plan, overrides_to_fit, without_tail
 from crushpy.context.render import message_text, seed_text
 from crushpy.context.standing_rules import RulePhrases, carry_rules
@@ -28,7 +28,7 @@ from crushpy.core.messages import Data, Message, MessageOverride, Seed, Todo, To
 from crushpy.core.templates import Templates
 from crushpy.engine.compaction.draft import leaves_no_room, limits_of
 from crushpy.engine.compaction.gauge import Gauge
-from crushpy.engine.compaction.rule_service import rule_phrases
+from crushpy.engine.compaction.lineage_facts import rule_phrases
 from crushpy.engine.compaction.window import CircuitBreaker, Thresholds
 from crushpy.engine.models import Models
 from crushpy.engine.session.session import child_of

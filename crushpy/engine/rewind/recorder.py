@@ -40,7 +40,7 @@ class ChangeRecorder:
         self._jobs = jobs
         self._session = session
         self._emit = emit
-        self._commands = files.records_commands
+        self._commands = files.settings.shell != "off"
         self._first_look: Task[None] | None = None
         self._noted: ObservedCall | None = None
         """The command that is recorded as running, in case crushpy is killed."""
@@ -189,8 +189,8 @@ class ChangeRecorder:
         except TooManyFiles:
             self._commands = False
             self._tell(
-                f"This folder has more than {self._files.max_files:,} files: changes by commands cannot be "
-                'undone (set undo.shell = "on" to allow it). Changes by edit, multiedit and write can.'
+                f"This folder has more than {self._files.settings.max_files:,} files: changes by commands "
+                'cannot be undone (set undo.shell = "on" to allow it). Changes by edit, multiedit and write can.'
             )
         except (OSError, CrushpyError) as error:
             log.warning("changes by commands were not recorded: %s", error)

@@ -30,14 +30,10 @@ class UndoFiles:
         """`folder` is the store of file contents, outside of every project."""
         self.folder = folder
         self.workspace = workspace.resolve()
-        self._settings = settings
-        self.records_commands = settings.shell != "off"
-        self.max_files = settings.max_files
-        """With more files, a scan takes too long to run around every command."""
+        self.settings = settings
         self.lock_file = folder / "restoring.lock"
         """Locked while files are restored: one process at a time."""
         self._looking = threading.Lock()
-        self._snapshotter: FileSnapshotter | None = None
         self._index: WorkspaceIndex | None = None
         self._added: list[UndoFiles] = []
         self._stopped = False
@@ -46,19 +42,17 @@ class UndoFiles:
 
     def elsewhere(self, workspace: str) -> "UndoFiles":
         """The same for another workspace, with its own index."""
-        return UndoFiles(self.folder, Path(workspace), self._settings)
+        return UndoFiles(self.folder, Path(workspace), self.settings)
 
     def add(self, folder: Path) -> None:
         """Also records what commands change in this folder."""
         if folder not in [self.workspace, *(one.workspace for one in self._added)]:
             self._added.append(self.elsewhere(str(folder)))
 
-    @property
+    @cached_property
     def snapshotter(self) -> FileSnapshotter:
-        if self._snapshotter is None:
-            store = ObjectStore(self.folder, self._settings.max_mb * MEGABYTE)
-            self._snapshotter = FileSnapshotter(store, self.workspace, self._settings.max_file_mb * MEGABYTE)
-        return self._snapshotter
+        store = ObjectStore(self.folder, self.settings.max_mb * MEGABYTE)
+        return FileSnapshotter(store, self.workspace, self.settings.max_file_mb * MEGABYTE)
 
     @property
     def journal(self) -> Journal:
@@ -135,8 +129,9 @@ class UndoFiles:
             self.workspace,
             self.snapshotter,
             lambda: IgnoreRules.at(self.workspace),
-            max_files=self.max_files if self._settings.shell == "auto" else 2**62,
-            max_bytes=self._settings.max_mb * MEGABYTE // 2,
+            # With more files, a scan takes too long to run around every command.
+            max_files=self.settings.max_files if self.settings.shell == "auto" else 2**62,
+            max_bytes=self.settings.max_mb * MEGABYTE // 2,
         )
 
     @cached_property
@@ -157,8 +152,10 @@ class UndoFiles:
         """Stores what is needed to find the changes of `command` if crushpy is killed; without one, the index
         after its changes were recorded. Raises OSError."""
         with self._looking:
-            if command is not None or self._holds_index:
-                self._keep_index()
+            index = self._index if command is not None or self._holds_index else None
+            if index is not None and (index.changed or not self._holds_index):
+                self._own_index().write(index.rows())
+                self._holds_index = True
             if command is not None:
                 self.running.write(command)
 
@@ -173,13 +170,6 @@ class UndoFiles:
 
     def _own_index(self) -> IndexFile:
         return IndexFile(self.running.index, str(self.workspace))
-
-    def _keep_index(self) -> None:
-        if self._index is None:
-            return
-        if not self._holds_index or self._index.changed:
-            self._own_index().write(self._index.rows())
-            self._holds_index = True
 
 
 def any_unfinished(folder: Path) -> bool:

@@ -15,7 +15,7 @@ from crushpy.tui.screens.choose import Choice
 from crushpy.util.spawn import spawn
 
 if TYPE_CHECKING:
-    from crushpy.context.pins import PinView
+    from crushpy.context.carried import PinView
     from crushpy.engine.compaction.pin_service import PinService
 
 MAX_PIN_CHARS_SHOWN = 600
