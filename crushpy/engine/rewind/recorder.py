@@ -190,7 +190,7 @@ class ChangeRecorder:
             self._commands = False
             self._tell(
                 f"This folder has more than {self._files.settings.max_files:,} files: changes by commands "
-                'cannot be undone (set undo.shell = "on" to allow it). Changes by edit, multiedit and write can.'
+                'cannot be undone (undo.shell = "on" allows it). Changes by edit, multiedit and write can.'
             )
         except (OSError, CrushpyError) as error:
             log.warning("changes by commands were not recorded: %s", error)
