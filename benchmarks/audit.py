@@ -13,8 +13,8 @@ from pathlib import Path
 from crushpy.core.access import Access
 from crushpy.core.messages import CallDecision, ToolCall
 from crushpy.engine.approvals import Ruling
+from crushpy.engine.hooks import ObservedCall
 from crushpy.engine.session.audit_trail import AuditTrail
-from crushpy.engine.turn.call_observer import ObservedCall
 from crushpy.permissions.decision import Decision
 from crushpy.storage.audit_store import find_fault
 from crushpy.storage.store import Store

@@ -13,26 +13,24 @@ from crushpy.acp.client_connection import (
     INVALID_REQUEST,
     NOT_FOUND,
     UNKNOWN_METHOD,
-    ClientConnection,
-    Json,
-    Pipes,
-    RpcError,
-)
-from crushpy.acp.handshake import initialize_result
-from crushpy.acp.wire_types import (
     ClientCapabilities,
+    ClientConnection,
     FilesClientCapabilities,
     InitializeParams,
+    Json,
     ListSessionsParams,
     McpServerParams,
     OpenSessionParams,
+    Pipes,
     PromptParams,
+    RpcError,
     SessionClientCapabilities,
     SessionParams,
     SetModeParams,
     SetOptionParams,
     Wire,
 )
+from crushpy.acp.handshake import initialize_result
 from crushpy.core.errors import CrushpyError, UsageError
 
 if TYPE_CHECKING:
@@ -160,8 +158,7 @@ class AcpServer:
     # --- sessions -----------------------------------------------------------------------------------------
 
     async def _open(self, params: OpenSessionParams, session: str, *, fork: bool = False) -> "EditorThread":
-        from crushpy.acp.editor_files import EditorFiles
-        from crushpy.acp.editor_thread import EditorThread
+        from crushpy.acp.editor_thread import EditorFiles, EditorThread
         from crushpy.bootstrap.opening import HostAdditions, open_conversation
         from crushpy.bootstrap.project_environment import ProjectEnvironment
         from crushpy.core.start_options import StartOptions

@@ -30,12 +30,11 @@ from crushpy.engine.agents.scope import AgentScope, Services, new_gauge
 from crushpy.engine.agents.subagents import Subagents, TaskWorkspace
 from crushpy.engine.approvals import Approvals, PermissionOptions
 from crushpy.engine.attachments import image_limits, load_pictures
-from crushpy.engine.compaction.lineage_facts import rule_phrases
-from crushpy.engine.compaction.pin_service import PinService
+from crushpy.engine.compaction.pins_and_rules import PinService, rule_phrases
 from crushpy.engine.conversation import Conversation
 from crushpy.engine.environment import instruction_texts
 from crushpy.engine.event_bus import EventBus
-from crushpy.engine.hooks import Hooks
+from crushpy.engine.hooks import Hooks, ObservedCall
 from crushpy.engine.models import Models
 from crushpy.engine.rewind.recorder import ChangeRecorder
 from crushpy.engine.rewind.undo_files import UndoFiles, any_unfinished
@@ -44,7 +43,6 @@ from crushpy.engine.session.audit_trail import AuditTrail, RunSummary
 from crushpy.engine.session.branches import fork_session
 from crushpy.engine.session.note_recorder import NoteRecorder
 from crushpy.engine.session.session import LiveSession, LoadedSession, load_session
-from crushpy.engine.turn.call_observer import ObservedCall
 from crushpy.engine.turn.limits import Limits
 from crushpy.engine.turn.toolset import Toolset
 from crushpy.engine.user_settings import UserSettings

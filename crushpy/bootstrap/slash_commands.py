@@ -15,9 +15,8 @@ from crushpy.core.mcp_names import MCP_PREFIX
 from crushpy.core.messages import ToolCall
 from crushpy.engine.agents.agent import Agent
 from crushpy.engine.event_bus import EventBus
-from crushpy.engine.hooks import HookEvent
+from crushpy.engine.hooks import HookEvent, ObservedCall
 from crushpy.engine.runtime import CommandPrompt
-from crushpy.engine.turn.call_observer import ObservedCall
 from crushpy.llm.errors import ModelError
 from crushpy.security.sanitize import one_line
 from crushpy.tools.bash import BashArgs, BashTool

@@ -19,7 +19,7 @@ from crushpy.core.timeline_notes import TimelineNote
 from crushpy.engine.approvals import BY_LEAVING
 from crushpy.engine.attachments import Attachments
 from crushpy.engine.compaction.context_service import ContextService
-from crushpy.engine.compaction.lineage_facts import RuleService
+from crushpy.engine.compaction.pins_and_rules import RuleService
 from crushpy.engine.event_bus import unexpected_error
 from crushpy.engine.hooks import HookEvent, HookReply
 from crushpy.engine.rewind.conversation_files import ConversationFiles

@@ -9,7 +9,7 @@ import msgspec
 
 from crushpy.engine.agents.scope import Services
 from crushpy.engine.environment import MAX_FILE_CHARS, NAMES, read_instructions
-from crushpy.engine.turn.call_observer import ObservedCall
+from crushpy.engine.hooks import ObservedCall
 from crushpy.security.sanitize import encodable
 from crushpy.tools.base import Outcome
 from crushpy.tools.view import ViewArgs, ViewTool

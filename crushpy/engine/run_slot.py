@@ -1,4 +1,4 @@
-"""Runs one piece of work at a time for a conversation, which the user may interrupt."""
+"""Runs one piece of work at a time for a conversation, which the user may interrupt, and queues prompts."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

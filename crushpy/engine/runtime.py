@@ -11,7 +11,7 @@ from crushpy.core.messages import Data, Json
 from crushpy.engine.agents.agent import Agent
 from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.agents.subagents import Subagents, TaskWorkspace
-from crushpy.engine.compaction.pin_service import PinService
+from crushpy.engine.compaction.pins_and_rules import PinService
 from crushpy.engine.event_bus import EventBus
 from crushpy.engine.rewind.recorder import ChangeRecorder
 from crushpy.engine.rewind.undo_files import UndoFiles

@@ -6,7 +6,7 @@ from typing import cast
 from crushpy.core.messages import Json
 from crushpy.engine.agents.task_spec import AgentDefinition
 from crushpy.extensions.discovery import Extension
-from crushpy.extensions.hooks.claude_format import TOOL_NAMES
+from crushpy.extensions.hooks.hook_config import TOOL_NAMES
 
 ALIASES = {theirs.lower(): ours for ours, theirs in TOOL_NAMES.items()} | {"list": "ls", "patch": "edit"}
 """The tools of Claude Code and opencode, in lower case."""

@@ -12,9 +12,8 @@ from typing import Any
 
 from crushpy.core.messages import Json, Part, Text, Usage
 from crushpy.importers import foreign
-from crushpy.importers import foreign_values as values
+from crushpy.importers.foreign import listing, seconds_of, whole
 from crushpy.importers.foreign_files import LineTree, json_lines, jsonl_sessions
-from crushpy.importers.foreign_values import listing, seconds_of, whole
 from crushpy.util.read_json import as_object, as_text
 
 KNOWN_VERSION = 2
@@ -60,7 +59,7 @@ def _session(file: Path) -> foreign.ForeignSession:
         cwd=found.get("cwd", ""),
         read=lambda unmapped: _read(file, unmapped),
         created_at=created_at,
-        note=values.newer_version("Claude Code", found.get("version", ""), KNOWN_VERSION),
+        note=foreign.newer_version("Claude Code", found.get("version", ""), KNOWN_VERSION),
     )
 
 
@@ -86,7 +85,7 @@ def _read(file: Path, unmapped: foreign.Unmapped) -> Iterator[foreign.Item]:
             unmapped["message of another branch" if line.number in known else "repeated message"] += 1
         elif value.get("isCompactSummary") is True:
             tokens = whole(as_object((boundary or {}).get("compactMetadata")).get("preTokens"))
-            summary = values.texts_in(as_object(value.get("message")).get("content"))
+            summary = foreign.texts_in(as_object(value.get("message")).get("content"))
             at = seconds_of(value.get("timestamp"))
             yield foreign.ForeignCompaction(_id(value, line.number), summary, at, tokens_before=tokens)
             boundary = None
@@ -154,11 +153,11 @@ def _reply(value: Json, own: str, unmapped: foreign.Unmapped, counted: set[str])
     for block in _blocks(message.get("content")):
         match block.get("type"):
             case "thinking":
-                parts += values.thinking_parts(block.get("thinking"))
+                parts += foreign.thinking_parts(block.get("thinking"))
             case "tool_use":
-                parts.append(values.tool_call(block.get("id"), block.get("name"), block.get("input")))
+                parts.append(foreign.tool_call(block.get("id"), block.get("name"), block.get("input")))
             case "text":
-                parts += values.text_parts(block.get("text"))
+                parts += foreign.text_parts(block.get("text"))
             case kind:
                 unmapped[f"block {as_text(kind)}".strip()] += 1
     reply = as_text(message.get("id")) or own
@@ -179,7 +178,7 @@ def _prompt(value: Json, own: str, unmapped: foreign.Unmapped) -> Iterator[forei
         if block.get("type") == "tool_result":
             call = block.get("tool_use_id")
             given = _shown(_blocks(block.get("content")), unmapped)
-            result = values.tool_result(call, given, block.get("is_error") is True)
+            result = foreign.tool_result(call, given, block.get("is_error") is True)
             yield foreign.Piece(f"{own}/{as_text(call)}", "tool", (result,), at)
         elif block.get("type") == "text" and _GENERATED_TEXT.match(as_text(block.get("text")).lstrip()):
             unmapped["generated message"] += 1
@@ -194,15 +193,15 @@ def _shown(blocks: list[Json], unmapped: foreign.Unmapped) -> Iterator[Part]:
     for block in blocks:
         kind, source = as_text(block.get("type")), as_object(block.get("source"))
         if kind == "text":
-            yield from values.text_parts(as_text(block.get("text")).strip() and block.get("text"))
+            yield from foreign.text_parts(as_text(block.get("text")).strip() and block.get("text"))
         elif kind not in ("image", "document"):
             unmapped[f"block {kind}".strip()] += 1
         elif source.get("type") == "url":
             yield Text(f"[{kind} {as_text(source.get('url'))[:200]}]")
         else:
-            yield values.image(source.get("media_type"), source.get("data"))
+            yield foreign.image(source.get("media_type"), source.get("data"))
 
 
 def _usage(given: Json) -> Usage | None:
     names = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-    return values.usage(*(whole(given.get(name)) for name in names))
+    return foreign.usage(*(whole(given.get(name)) for name in names))

@@ -14,9 +14,8 @@ import msgspec
 
 from crushpy.core.messages import Json, Part, Text, Thinking, ToolCall, ToolResult, Usage
 from crushpy.importers import foreign
-from crushpy.importers import foreign_values as values
+from crushpy.importers.foreign import listing, seconds_of, whole
 from crushpy.importers.foreign_files import json_lines, jsonl_sessions
-from crushpy.importers.foreign_values import listing, seconds_of, whole
 from crushpy.util.read_json import as_object, as_text
 
 KNOWN_VERSION = 0
@@ -68,7 +67,7 @@ def _session(file: Path) -> foreign.Found:
         cwd=as_text(meta.get("cwd")),
         read=lambda unmapped: _Reader(vendor, unmapped).read(file),
         created_at=seconds_of(meta.get("timestamp")),
-        note=values.newer_version("codex", meta.get("cli_version"), KNOWN_VERSION),
+        note=foreign.newer_version("codex", meta.get("cli_version"), KNOWN_VERSION),
     )
 
 
@@ -187,7 +186,7 @@ def _parts(content: Any) -> list[Part]:
         if block.get("type") in ("input_text", "output_text", "text") and as_text(block.get("text")).strip():
             parts.append(Text(block["text"]))
         elif block.get("type") == "input_image":
-            parts.append(values.image_from_url(block.get("image_url")))
+            parts.append(foreign.image_from_url(block.get("image_url")))
     return parts
 
 
@@ -197,25 +196,25 @@ def _call(item: Json, kind: str) -> ToolCall:
         return ToolCall(own, "shell", {"command": as_object(item.get("action")).get("command", [])})
     if kind == "custom_tool_call":
         return ToolCall(own, as_text(item.get("name")), {"input": as_text(item.get("input"))})
-    return values.tool_call(own, item.get("name"), item.get("arguments"))
+    return foreign.tool_call(own, item.get("name"), item.get("arguments"))
 
 
 def _result(item: Json) -> ToolResult:
     output: Any = item.get("output")
     if isinstance(output, list):
-        return values.tool_result(item.get("call_id"), _parts(output), False)
+        return foreign.tool_result(item.get("call_id"), _parts(output), False)
     text = as_text(as_object(output).get("content")) or as_text(output)
     if text.startswith('{"output":'):  # a command in an early release
-        told = as_object(values.parsed(text))
+        told = as_object(foreign.parsed(text))
         code = as_object(told.get("metadata")).get("exit_code")
         if isinstance(told.get("output"), str):
             text = (f"Exit code: {code}\n" if isinstance(code, int) and code else "") + told["output"]
     found = _EXIT_CODE.search(text[:400])
     failed = as_object(output).get("success") is False or (found is not None and found[1] != "0")
-    return values.tool_result(item.get("call_id"), [Text(text)], failed)
+    return foreign.tool_result(item.get("call_id"), [Text(text)], failed)
 
 
 def _usage(given: Json) -> Usage | None:
     cached = whole(given.get("cached_input_tokens"))
     uncached = max(0, whole(given.get("input_tokens")) - cached)
-    return values.usage(uncached, whole(given.get("output_tokens")), cached, 0)
+    return foreign.usage(uncached, whole(given.get("output_tokens")), cached, 0)

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from crushpy.core.messages import Image, Json, Note, Part, Text, ToolResult
 from crushpy.importers import foreign
-from crushpy.importers import foreign_values as values
+from crushpy.importers.foreign import listing, seconds_of
 from crushpy.importers.foreign_files import ForeignDatabase, Row, readable_sessions, reading
-from crushpy.importers.foreign_values import listing, seconds_of
 from crushpy.util.read_json import as_object, as_text
 
 KNOWN_SCHEMA = 20260127000000
@@ -87,11 +86,11 @@ def _read(file: Path, session: Row, summary: str, unmapped: foreign.Unmapped) ->
         marked = "is_summary_message" in database.columns("messages")
         statement = "SELECT * FROM messages WHERE session_id = ? ORDER BY created_at, rowid"
         for row in database.rows(statement, (session["id"],), unmapped):
-            parts = [as_object(part) for part in listing(values.parsed(row["parts"] or "[]"))]
+            parts = [as_object(part) for part in listing(foreign.parsed(row["parts"] or "[]"))]
             if not parts and row["parts"] not in ("[]", b"[]"):
                 unmapped[foreign.DAMAGED] += 1
             if (marked and row["is_summary_message"]) or (summary and row["id"] == summary):
-                text = values.texts_in([{"type": part.get("type"), **_data(part)} for part in parts])
+                text = foreign.texts_in([{"type": part.get("type"), **_data(part)} for part in parts])
                 if text.strip():
                     yield foreign.ForeignCompaction(str(row["id"]), text, seconds_of(row["created_at"]))
                 else:
@@ -125,17 +124,17 @@ def _part(part: Json, unmapped: foreign.Unmapped) -> Part | None:
     data = _data(part)
     match part.get("type"):
         case "text":
-            return next(iter(values.text_parts(data.get("text"))), None)
+            return next(iter(foreign.text_parts(data.get("text"))), None)
         case "reasoning":
-            return next(iter(values.thinking_parts(data.get("thinking"))), None)
+            return next(iter(foreign.thinking_parts(data.get("thinking"))), None)
         case "tool_call":
-            return values.tool_call(data.get("id"), data.get("name"), data.get("input"))
+            return foreign.tool_call(data.get("id"), data.get("name"), data.get("input"))
         case "tool_result":
-            shown = values.image(data.get("mime_type"), data.get("data")) if data.get("data") else None
+            shown = foreign.image(data.get("mime_type"), data.get("data")) if data.get("data") else None
             parts = [Text(as_text(data.get("content"))), *([shown] if isinstance(shown, Image) else [])]
-            return values.tool_result(data.get("tool_call_id"), parts, data.get("is_error") is True)
+            return foreign.tool_result(data.get("tool_call_id"), parts, data.get("is_error") is True)
         case "binary":
-            return values.image(data.get("MIMEType"), data.get("Data"))
+            return foreign.image(data.get("MIMEType"), data.get("Data"))
         case "image_url":
             return Text(f"[image {as_text(data.get('url'))[:200]}]")
         case "shell_command":

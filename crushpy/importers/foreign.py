@@ -3,13 +3,20 @@
 A reader maps what it understands and counts everything else by kind; it never invents content.
 """
 
+import base64
+import binascii
+import json
+import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, cast
 
 from crushpy.core.errors import CrushpyError
-from crushpy.core.messages import Data, Part, Role, Usage
+from crushpy.core.messages import Data, Image, Json, Part, Role, Text, Thinking, ToolCall, ToolResult, Usage
+from crushpy.util.read_json import as_object, as_text, decode_json, too_deep
 
 DAMAGED = "damaged"
 """The count of truncated lines, invalid JSON and unreadable rows."""
@@ -97,3 +104,130 @@ class Source(Protocol):
         """The sessions in a file or folder, in a stable order. Must not raise: what cannot be read becomes a
         `SkippedSession`."""
         ...
+
+
+_IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+_YEAR_2100_S = 4_102_444_800.0
+"""A later time is in milliseconds, or invalid."""
+
+
+def parsed(data: bytes | str) -> Any:
+    """JSON as Python values; None if it is invalid."""
+    try:
+        return decode_json(data)
+    except ValueError:
+        return None
+
+
+def listing(value: Any) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def text_parts(value: Any) -> list[Part]:
+    """One text, or none if it is empty."""
+    return [Text(text)] if (text := as_text(value)) else []
+
+
+def thinking_parts(value: Any) -> list[Part]:
+    return [Thinking(text)] if (text := as_text(value)) else []
+
+
+def texts_in(content: Any) -> str:
+    """The text blocks of a message's content, joined."""
+    if isinstance(content, str):
+        return content
+    blocks = map(as_object, listing(content))
+    return "\n".join(as_text(block.get("text")) for block in blocks if block.get("type") == "text")
+
+
+def number(value: Any) -> float:
+    """A finite number, else 0."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return 0.0
+    try:
+        found = float(value)
+    except OverflowError:
+        return 0.0
+    return found if math.isfinite(found) else 0.0
+
+
+def whole(value: Any) -> int:
+    """A count: not negative, and small enough for an integer column."""
+    return int(min(max(number(value), 0.0), 2.0**52))
+
+
+def seconds_of(value: Any) -> float:
+    """Seconds since the epoch, from ISO text, seconds or milliseconds; 0 if invalid."""
+    if isinstance(value, str):
+        try:
+            found = datetime.fromisoformat(value)
+            return max(0.0, (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp())
+        except (ValueError, OverflowError):
+            return 0.0
+    seconds = number(value)
+    if seconds > _YEAR_2100_S:
+        seconds /= 1_000
+    return seconds if 0.0 < seconds < _YEAR_2100_S else 0.0
+
+
+def usage(given: int, output: int, cache_read: int, cache_write: int, cost: float = 0.0) -> Usage | None:
+    """None if all figures are zero."""
+    found = Usage(given, output, cache_read, cache_write, max(0.0, cost))
+    return found if found != Usage() else None
+
+
+def image(media_type: Any, data: Any) -> Part:
+    """An image in a format that models accept, else a line describing the attachment."""
+    kind = re.sub(r"[^\w/+.-]", "", as_text(media_type))[:80] or "of unknown type"
+    if kind in _IMAGES and isinstance(data, str) and data:
+        try:
+            base64.b64decode(data, validate=True)
+            return Image(kind, data)
+        except (binascii.Error, ValueError):
+            return Text(f"[image {kind}: its data cannot be read]")
+    return Text(f"[attachment {kind}: not imported]")
+
+
+def image_from_url(url: Any, media_type: str = "") -> Part:
+    """An image in a `data:` URL, else a line with the URL."""
+    address = as_text(url)
+    found = re.match(r"data:([\w/+.-]{1,80});base64,", address)
+    if found:
+        return image(found[1], address[found.end() :])
+    return Text(f"[attachment {media_type} {address[:200]}]".replace("  ", " "))
+
+
+def tool_call(own: Any, name: Any, arguments: Any) -> ToolCall:
+    """A call; if its arguments are not a JSON object of sensible depth, it keeps their text instead."""
+    text = as_text(arguments)
+    args: Any = parsed(text) if text.strip() else arguments
+    if args is None or args == "":
+        return ToolCall(as_text(own), as_text(name), {}, text)
+    if isinstance(args, dict) and not too_deep(args):
+        return ToolCall(as_text(own), as_text(name), cast(Json, args))
+    return ToolCall(as_text(own), as_text(name), {}, (text or _as_text(args))[:100_000])
+
+
+def tool_result(call_id: Any, parts: Iterable[Part], is_error: bool) -> ToolResult:
+    """The texts and images of a result; its tool's name is filled in with the call's."""
+    given = list(parts)
+    text = "\n".join(part.text for part in given if isinstance(part, Text))
+    images = tuple(part for part in given if isinstance(part, Image))
+    return ToolResult(as_text(call_id), "", text, is_error, images)
+
+
+def _as_text(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return "(arguments nested too deeply)"
+
+
+def newer_version(program: str, version: Any, known: int) -> str:
+    """A note if the major version (2 of `2.1.12`) is newer than the known one, else empty."""
+    shown = as_text(version) or str(whole(version))
+    found = re.match(r"v?(\d{1,9})", shown)
+    if found is None or int(found[1]) <= known:
+        return ""
+    shown = re.sub(r"[^\w.+-]", "", shown)[:40]
+    return f"written by {program} {shown}, newer than version {known}: only known entries are imported"

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from crushpy.core.messages import Json
-from crushpy.importers.foreign import DAMAGED, Found, SkippedSession, Unmapped, UnreadableSource
-from crushpy.importers.foreign_values import parsed
+from crushpy.importers.foreign import DAMAGED, Found, SkippedSession, Unmapped, UnreadableSource, parsed
 from crushpy.util.read_json import as_object
 
 MAX_LINE_BYTES = 64 * 1024 * 1024

@@ -8,8 +8,7 @@ from typing import Any
 
 from crushpy.core.messages import Image, Json, Note, Part, Text, ToolCall, ToolResult, Usage
 from crushpy.importers import foreign, foreign_files
-from crushpy.importers import foreign_values as values
-from crushpy.importers.foreign_values import listing, seconds_of, whole
+from crushpy.importers.foreign import listing, seconds_of, whole
 from crushpy.util.read_json import as_object, as_text
 
 KNOWN_VERSION = 1
@@ -56,7 +55,7 @@ def _database_sessions(file: Path) -> Iterator[foreign.Found]:
             with foreign_files.reading(file) as database:
                 yield from _items(title, _stored_rows(database, own, unmapped), unmapped)
 
-        note = values.newer_version("opencode", row["version"], KNOWN_VERSION)
+        note = foreign.newer_version("opencode", row["version"], KNOWN_VERSION)
         cwd, created_at = str(row["directory"] or ""), seconds_of(row["time_created"])
         yield foreign.ForeignSession(str(row["id"]), file, cwd, read, created_at, note)
 
@@ -89,7 +88,7 @@ def _items(
             if part.get("type") == "compaction":
                 keep_from = as_text(part.get("tail_start_id"))
         if info.get("role") == "assistant" and info.get("summary") is True:
-            summary = values.texts_in([part for _, part in parts])
+            summary = foreign.texts_in([part for _, part in parts])
             if summary.strip():
                 used = _usage(info) or Usage()
                 before = used.total - used.output_tokens
@@ -134,9 +133,9 @@ def _parts(part: Json, unmapped: foreign.Unmapped, *, is_reply: bool) -> list[Pa
         case "text":
             return [Note(text) if part.get("synthetic") is True else Text(text)]
         case "reasoning" if is_reply:
-            return values.thinking_parts(text)
+            return foreign.thinking_parts(text)
         case "tool" if is_reply:
-            return [values.tool_call(part.get("callID"), part.get("tool"), _state(part).get("input"))]
+            return [foreign.tool_call(part.get("callID"), part.get("tool"), _state(part).get("input"))]
         case "file":
             shown = _attachment(part)
             return [shown] if isinstance(shown, Text) or not is_reply else []
@@ -161,14 +160,14 @@ def _result(call: str, state: Json) -> ToolResult | None:
     failed = isinstance(code, int) and code != 0
     text = as_text(state.get("output")) + (f"\nExit code: {code}" if failed else "")
     images = [part for part in map(_attachment, listing(state.get("attachments"))) if isinstance(part, Image)]
-    return values.tool_result(call, [Text(text), *images], failed)
+    return foreign.tool_result(call, [Text(text), *images], failed)
 
 
 def _attachment(value: Any) -> Part:
     part = as_object(value)
     kind, url = as_text(part.get("mime")), as_text(part.get("url"))
     if kind.startswith("image/"):
-        return values.image_from_url(url, kind)
+        return foreign.image_from_url(url, kind)
     return Text(f"[attachment {kind} {as_text(part.get('filename')) or url[:200]}]")
 
 
@@ -177,4 +176,4 @@ def _usage(info: Json) -> Usage | None:
     cache = as_object(given.get("cache"))
     output = whole(given.get("output")) + whole(given.get("reasoning"))
     cached = whole(cache.get("read")), whole(cache.get("write"))
-    return values.usage(whole(given.get("input")), output, *cached, values.number(info.get("cost")))
+    return foreign.usage(whole(given.get("input")), output, *cached, foreign.number(info.get("cost")))

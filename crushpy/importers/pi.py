@@ -10,10 +10,20 @@ from pathlib import Path
 from typing import Any
 
 from crushpy.core.messages import Json, Note, Part, Text, Usage
-from crushpy.importers import foreign_values as values
-from crushpy.importers.foreign import ForeignCompaction, ForeignSession, Found, Heading, Item, Piece, Unmapped
+from crushpy.importers import foreign
+from crushpy.importers.foreign import (
+    ForeignCompaction,
+    ForeignSession,
+    Found,
+    Heading,
+    Item,
+    Piece,
+    Unmapped,
+    listing,
+    seconds_of,
+    whole,
+)
 from crushpy.importers.foreign_files import LineTree, json_lines, jsonl_sessions
-from crushpy.importers.foreign_values import listing, seconds_of, whole
 from crushpy.util.read_json import as_object, as_text
 
 KNOWN_VERSION = 3
@@ -47,7 +57,7 @@ def _session(file: Path) -> ForeignSession:
         cwd=as_text(head.get("cwd")),
         read=lambda unmapped: _read(file, unmapped),
         created_at=seconds_of(head.get("timestamp")),
-        note=values.newer_version("pi", head.get("version"), KNOWN_VERSION),
+        note=foreign.newer_version("pi", head.get("version"), KNOWN_VERSION),
     )
 
 
@@ -102,7 +112,7 @@ def _pieces(entry: Json, own: str, unmapped: Unmapped) -> Iterator[Piece]:
         case "message":
             yield from _message(as_object(entry.get("message")), own, at, unmapped)
         case "custom_message":
-            yield from _note(own, at, values.texts_in(entry.get("content")))
+            yield from _note(own, at, foreign.texts_in(entry.get("content")))
         case "branch_summary":
             yield from _note(own, at, _branch_note(as_text(entry.get("summary"))))
         case kind:
@@ -119,13 +129,13 @@ def _message(message: Json, own: str, at: float, unmapped: Unmapped) -> Iterator
             yield from _reply(message, own, at, unmapped)
         case "toolResult":
             shown = _parts(message.get("content"), unmapped)
-            result = values.tool_result(message.get("toolCallId"), shown, message.get("isError") is True)
+            result = foreign.tool_result(message.get("toolCallId"), shown, message.get("isError") is True)
             yield Piece(own, "tool", (result,), at, own)
         case "bashExecution" if message.get("excludeFromContext") is not True:
             command, output = as_text(message.get("command")), as_text(message.get("output"))
             yield from _note(own, at, f"The user ran `{command}`:\n{output}")
         case "custom" | "hookMessage":
-            yield from _note(own, at, values.texts_in(message.get("content")))
+            yield from _note(own, at, foreign.texts_in(message.get("content")))
         case "branchSummary":
             yield from _note(own, at, _branch_note(as_text(message.get("summary"))))
         case role:
@@ -148,13 +158,13 @@ def _parts(content: Any, unmapped: Unmapped) -> tuple[Part, ...]:
     for block in map(as_object, listing(content)):
         match block.get("type"):
             case "text":
-                parts += values.text_parts(block.get("text"))
+                parts += foreign.text_parts(block.get("text"))
             case "thinking":
-                parts += values.thinking_parts(block.get("thinking"))
+                parts += foreign.thinking_parts(block.get("thinking"))
             case "image":
-                parts.append(values.image(block.get("mimeType"), block.get("data")))
+                parts.append(foreign.image(block.get("mimeType"), block.get("data")))
             case "toolCall":
-                parts.append(values.tool_call(block.get("id"), block.get("name"), block.get("arguments")))
+                parts.append(foreign.tool_call(block.get("id"), block.get("name"), block.get("arguments")))
             case kind:
                 unmapped[f"block {as_text(kind)}".strip()] += 1
     return tuple(parts)
@@ -171,4 +181,4 @@ def _note(own: str, at: float, text: str) -> Iterator[Piece]:
 
 def _usage(given: Json) -> Usage | None:
     counts = (whole(given.get(name)) for name in ("input", "output", "cacheRead", "cacheWrite"))
-    return values.usage(*counts, cost=values.number(as_object(given.get("cost")).get("total")))
+    return foreign.usage(*counts, cost=foreign.number(as_object(given.get("cost")).get("total")))

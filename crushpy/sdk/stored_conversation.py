@@ -17,7 +17,7 @@ from crushpy.engine.compaction.draft import Rehearsal
 from crushpy.engine.conversation import Conversation as LiveConversation
 from crushpy.engine.session.browser import SessionBrowser
 from crushpy.engine.session.session import load_session
-from crushpy.sdk.background_loop import BACKGROUND
+from crushpy.sdk.python_agent import BACKGROUND
 from crushpy.sdk.scripted_model import ScriptedModel, model_options
 from crushpy.storage.records import SearchHit, SessionInfo
 

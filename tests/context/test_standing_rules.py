@@ -11,7 +11,7 @@ from crushpy.context.message_facts import FactReader
 from crushpy.context.standing_rules import ADDED, WITHDRAWN, RuleFact, carry_rules
 from crushpy.core.messages import Message, Note, Text
 from crushpy.core.templates import TemplateProblem, Templates
-from crushpy.engine.compaction.lineage_facts import rule_phrases
+from crushpy.engine.compaction.pins_and_rules import rule_phrases
 
 PHRASES = rule_phrases(Templates())()
 

@@ -9,10 +9,10 @@ from crushpy.core.events import Event
 from crushpy.core.templates import Templates
 from crushpy.engine.approvals import Approvals
 from crushpy.engine.compaction.gauge import Gauge
+from crushpy.engine.hooks import CallObserver
 from crushpy.engine.models import Models
 from crushpy.engine.session.audit_trail import AuditTrail
 from crushpy.engine.session.session import LiveSession, LoadedSession
-from crushpy.engine.turn.call_observer import CallObserver
 from crushpy.engine.user_settings import UserSettings
 from crushpy.settings.schema import Settings
 from crushpy.storage.store import Store

@@ -28,7 +28,7 @@ from crushpy.core.messages import Data, Message, MessageOverride, Seed, Todo, To
 from crushpy.core.templates import Templates
 from crushpy.engine.compaction.draft import leaves_no_room, limits_of
 from crushpy.engine.compaction.gauge import Gauge
-from crushpy.engine.compaction.lineage_facts import rule_phrases
+from crushpy.engine.compaction.pins_and_rules import rule_phrases
 from crushpy.engine.compaction.window import CircuitBreaker, Thresholds
 from crushpy.engine.models import Models
 from crushpy.engine.session.session import child_of

@@ -11,9 +11,9 @@ from crushpy.core.errors import CrushpyError
 from crushpy.core.events import Event, Notice
 from crushpy.core.ids import new_id
 from crushpy.core.messages import counted
+from crushpy.engine.hooks import ObservedCall
 from crushpy.engine.rewind.undo_files import RUNNING, UndoFiles
 from crushpy.engine.session.session import LiveSession
-from crushpy.engine.turn.call_observer import ObservedCall
 from crushpy.storage.store import Store
 from crushpy.tools.base import Outcome
 from crushpy.tools.shell.jobs import Jobs

@@ -1,4 +1,4 @@
-"""Records the decision about each call in the audit."""
+"""Records the decision about each call in the audit, and sums up what a run did."""
 
 import time
 from contextlib import suppress
@@ -7,7 +7,7 @@ from typing import Any
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Usage, counted
 from crushpy.engine.approvals import Ruling
-from crushpy.engine.turn.call_observer import ObservedCall
+from crushpy.engine.hooks import ObservedCall
 from crushpy.security.redact import Redactor
 from crushpy.security.sanitize import map_texts
 from crushpy.storage.records import AuditEntry, DatabaseLost, StorageError

@@ -1,4 +1,5 @@
-"""A stored session as sanitised text: compact for the terminal, or in full as Markdown or JSON."""
+"""A stored session as sanitised text: compact for the terminal, in full as Markdown or JSON, and rescued as JSON
+lines if its database is lost."""
 
 import asyncio
 import json

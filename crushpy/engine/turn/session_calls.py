@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from crushpy.core.messages import Message, ToolCall, ToolResult
 from crushpy.engine.agents.scope import AgentScope
-from crushpy.engine.compaction.pin_service import PinService
+from crushpy.engine.compaction.pins_and_rules import PinService
 from crushpy.engine.compaction.policy import CompactionPolicy
 from crushpy.engine.turn.toolset import LLM_TOOLS, NEW_SESSION
 from crushpy.storage.records import DatabaseLost, StorageError

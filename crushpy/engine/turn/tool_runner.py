@@ -16,9 +16,8 @@ from crushpy.core.events import ToolCalled, ToolFinished, ToolOutput, ToolStarte
 from crushpy.core.messages import CallDecision, Message, ToolCall, ToolResult
 from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.approvals import CallBatch, Ruling
-from crushpy.engine.hooks import HookEvent, with_feedback
+from crushpy.engine.hooks import HookEvent, ObservedCall, ResultAddition, with_feedback
 from crushpy.engine.nested_rules import NestedRules
-from crushpy.engine.turn.call_observer import ObservedCall, ResultAddition
 from crushpy.engine.turn.limits import LoopGuard
 from crushpy.engine.turn.session_calls import ONLY_ONE, SessionCalls
 from crushpy.engine.turn.toolset import LLM_TOOLS

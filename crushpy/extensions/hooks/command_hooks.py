@@ -21,7 +21,7 @@ from crushpy.engine.agents.scope import Emit
 from crushpy.engine.approvals import Approvals
 from crushpy.engine.hooks import NO_REPLY, HookEvent, HookReply, Hooks, merge_replies
 from crushpy.engine.session.session import LiveSession
-from crushpy.extensions.hooks import claude_format
+from crushpy.extensions.hooks import hook_config
 from crushpy.extensions.hooks.hook_config import HookCommand, hooks_digest
 from crushpy.security.redact import redact
 from crushpy.security.sanitize import clean, one_line
@@ -61,7 +61,7 @@ class CommandHooks(Hooks):
         self._own_jobs = workspace.jobs.unconfined()
         if self._hooks:
             self._own_jobs.confinement.supervisor(Privileges())  # starts while the rest is prepared
-        self._transcripts = claude_format.TranscriptFile(workspace.output_dir)
+        self._transcripts = hook_config.TranscriptFile(workspace.output_dir)
         self._runs = deque[str](maxlen=MAX_SHOWN_RUNS)
         self._unrecorded: list[AuditEntry] = []
         self._answers: dict[str, str] = {}
@@ -81,13 +81,13 @@ class CommandHooks(Hooks):
         name, fields, names = event.name, event.fields, (event.subject,) if event.subject else ()
         call, outcome, given = event.call, event.outcome, dict[str, Any]()
         if call is not None:
-            given = claude_format.tool_input(call, self._session.info.cwd)
-            names = claude_format.tool_names(call, event.accesses)
+            given = hook_config.tool_input(call, self._session.info.cwd)
+            names = hook_config.tool_names(call, event.accesses)
             fields = {"tool_name": names[0], "tool_input": given, "tool_use_id": call.id}
             if outcome is not None and outcome.is_error:
                 name, fields["error"] = "PostToolUseFailure", outcome.text
             elif outcome is not None:
-                fields["tool_response"] = claude_format.tool_response(call, given, outcome)
+                fields["tool_response"] = hook_config.tool_response(call, given, outcome)
         chosen = [hook for hook in self._hooks if hook.matches(name, names, given)]
         if any(hook.project for hook in chosen) and not await self._accepted():
             chosen = [hook for hook in chosen if not hook.project]
@@ -101,7 +101,7 @@ class CommandHooks(Hooks):
             await asyncio.gather(*(self._run(one, data) for one in chosen if not one.background))
         )
         if call is not None and reply.args is not None:
-            reply = msgspec.structs.replace(reply, args=claude_format.own_args(call, reply.args))
+            reply = msgspec.structs.replace(reply, args=hook_config.own_args(call, reply.args))
         return reply
 
     def _payload(self, event: str, fields: Json, task: str) -> bytes:

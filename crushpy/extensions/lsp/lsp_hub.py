@@ -13,7 +13,7 @@ import msgspec
 from crushpy.core.events import Notice
 from crushpy.core.messages import Data, FileList, counted
 from crushpy.core.own_tags import DIAGNOSTICS
-from crushpy.engine.turn.call_observer import ObservedCall
+from crushpy.engine.hooks import ObservedCall
 from crushpy.extensions.lsp.language_server import Diagnostic, LanguageServer, path_of, read_source
 from crushpy.security.redact import redact
 from crushpy.security.sanitize import clean, encodable, one_line

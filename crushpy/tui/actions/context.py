@@ -16,7 +16,7 @@ from crushpy.util.spawn import spawn
 
 if TYPE_CHECKING:
     from crushpy.context.carried import PinView
-    from crushpy.engine.compaction.pin_service import PinService
+    from crushpy.engine.compaction.pins_and_rules import PinService
 
 MAX_PIN_CHARS_SHOWN = 600
 """Characters of a pin that are shown before it is unpinned."""
