@@ -1,5 +1,5 @@
-"""One conversation in an editor: prompts and questions of the protocol, events as updates, files with what is not
-saved yet."""
+"""One conversation in an editor: prompts and questions of the protocol, events as updates, files with what is
+not saved yet."""
 
 import asyncio
 import base64

@@ -1,5 +1,5 @@
-"""What users attach to the events of a conversation, and what is notified of tool calls. The engine does not know
-how an event is answered."""
+"""What users attach to the events of a conversation, and what is notified of tool calls. The engine does not
+know how an event is answered."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal, Protocol

@@ -1,5 +1,5 @@
-"""What every boundary of a conversation carries verbatim, pins and standing rules, as the user changes them; and
-the facts of a lineage."""
+"""What every boundary carries verbatim, pins and standing rules, as the user changes them; and the facts of a
+lineage."""
 
 import asyncio
 import time

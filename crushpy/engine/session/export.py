@@ -1,5 +1,5 @@
-"""A stored session as sanitised text: compact for the terminal, in full as Markdown or JSON, and rescued as JSON
-lines if its database is lost."""
+"""A stored session as sanitised text: compact for the terminal, in full as Markdown or JSON, and rescued as
+JSON lines if its database is lost."""
 
 import asyncio
 import json
