@@ -24,6 +24,7 @@ from crushpy.engine.agents.task_workspaces import (
     erase_folder,
     git_succeeds,
     run_git,
+    stage_all,
 )
 from crushpy.sandbox.hidden_paths import holds_variables, secrets
 from crushpy.security.safe_git import known_filters
@@ -182,7 +183,7 @@ class TaskCheckout:
 
     def checkpoint(self) -> bytes:
         """Commits all files to a hidden ref. Returns what is new as a bundle; empty if nothing changed."""
-        self._add_all()
+        stage_all(self.top, self._place, known_filters(self.top), str(self._index))
         now = (self._head(), self._run("write-tree", index=self._index).strip())
         if now == self._last:
             return b""
@@ -193,13 +194,6 @@ class TaskCheckout:
         self.steps += 1
         self._last = now
         return data
-
-    def _add_all(self) -> None:
-        words, filters = ("add", "--all", "--ignore-errors"), known_filters(self.top)
-        done = call_git(self.top, *self._place, *words, filters=filters, index=str(self._index))
-        # A file that cannot be read, or a nested repository, is left out.
-        if done.returncode and "adding files failed" not in done.stderr and "embedded" not in done.stderr:
-            raise GitFailed(f"git add: {done.stderr.strip()[-300:]}")
 
     def leave(self, title: str) -> tuple[BranchLeft, bytes]:
         """Commits what the task changed. Returns its branch, and that as a bundle."""

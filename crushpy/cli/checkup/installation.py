@@ -60,7 +60,7 @@ TERMINAL_VARIABLES = ("TERM", "COLORTERM", "NO_COLOR", "TMUX", "STY", "SSH_CONNE
 
 
 def versions(_: CheckContext) -> Iterator[Finding]:
-    """Also of the packages in REPORTED_PACKAGES, and of every other with an untested version."""
+    """Also of the packages in REPORTED_PACKAGES."""
     from importlib import metadata
 
     from crushpy import __version__
@@ -70,31 +70,11 @@ def versions(_: CheckContext) -> Iterator[Finding]:
     yield ok(f"Python {platform.python_version()} ({sys.executable})")
     yield ok(f"SQLite {sqlite_version()}")
     yield ok(f"{platform.system()} {platform.release()} {platform.machine()}")
-    pinned = _pinned_versions()
-    for name in sorted(pinned | dict.fromkeys(REPORTED_PACKAGES, "")):
+    for name in REPORTED_PACKAGES:
         try:
-            found = metadata.version(name)
+            yield ok(f"{name} {metadata.version(name)}")
         except metadata.PackageNotFoundError:
             yield fail(f"{name} is not installed", _REINSTALL)
-            continue
-        if pinned.get(name, found) != found:
-            tested = f"the version crushpy was tested with ({pinned[name]})"
-            yield warn(f"{name} {found} is not {tested}", _REINSTALL)
-        elif name in REPORTED_PACKAGES:
-            yield ok(f"{name} {found}")
-
-
-def _pinned_versions() -> dict[str, str]:
-    """The pinned versions; empty if crushpy is not installed as a package."""
-    from importlib import metadata
-
-    try:
-        pinned = metadata.requires("crushpy") or []
-    except metadata.PackageNotFoundError:
-        return {}
-    required = [each for each in pinned if "extra ==" not in each]
-    pairs = (requirement.partition(";")[0].partition("==") for requirement in required)
-    return {name.strip(): version.strip() for name, _, version in pairs if version}
 
 
 def programs(_: CheckContext) -> Iterator[Finding]:

@@ -266,7 +266,7 @@ def commit_worktree(tree: Worktree, title: str) -> BranchLeft:
     Path(tree.git_dir, "index.lock").unlink(missing_ok=True)  # its holder has ended
     inside = ("--git-dir", tree.git_dir, "--work-tree", tree.path)
     filters = known_filters(Path(tree.common_dir))
-    unsaid = _added(tree, inside, filters)
+    unsaid = stage_all(path, inside, filters)
     if not git_succeeds(path, *inside, "diff", "--cached", "--quiet", "--no-ext-diff", filters=filters):
         who = () if git_succeeds(path, *inside, "var", "GIT_AUTHOR_IDENT") else DEFAULT_IDENTITY
         commit = ("commit", "-q", "--no-verify", "--cleanup=whitespace", "-m", title)
@@ -280,10 +280,10 @@ def commit_worktree(tree: Worktree, title: str) -> BranchLeft:
     return BranchLeft(tree.branch, _described(tree, head) + unsaid, names.count("\0"))
 
 
-def _added(tree: Worktree, inside: Sequence[str], filters: Sequence[str]) -> str:
+def stage_all(folder: Path, inside: Sequence[str], filters: Sequence[str], index: str = "") -> str:
     """Stages everything. Returns a note about files that git cannot add, such as nested repositories."""
     words = ("-c", "advice.addEmbeddedRepo=false", "add", "--all", "--ignore-errors")
-    done = call_git(Path(tree.path), *inside, *_QUIET, *words, filters=filters)
+    done = call_git(folder, *inside, *_QUIET, *words, filters=filters, index=index)
     lost = [line for line in done.stderr.splitlines() if "embedded" in line or line.startswith("error:")]
     if done.returncode and not lost:
         raise _failed(done)
