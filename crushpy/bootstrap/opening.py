@@ -33,7 +33,7 @@ from crushpy.engine.attachments import image_limits, load_pictures
 from crushpy.engine.compaction.pins_and_rules import PinService, rule_phrases
 from crushpy.engine.conversation import Conversation
 from crushpy.engine.environment import instruction_texts
-from crushpy.engine.event_bus import EventBus
+from crushpy.engine.event_bus import EventBus, NoteRecorder
 from crushpy.engine.hooks import Hooks, ObservedCall
 from crushpy.engine.models import Models
 from crushpy.engine.rewind.recorder import ChangeRecorder
@@ -41,7 +41,6 @@ from crushpy.engine.rewind.undo_files import UndoFiles, any_unfinished
 from crushpy.engine.runtime import Runtime
 from crushpy.engine.session.audit_trail import AuditTrail, RunSummary
 from crushpy.engine.session.branches import fork_session
-from crushpy.engine.session.note_recorder import NoteRecorder
 from crushpy.engine.session.session import LiveSession, LoadedSession, load_session
 from crushpy.engine.turn.limits import Limits
 from crushpy.engine.turn.toolset import Toolset

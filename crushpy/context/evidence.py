@@ -6,8 +6,8 @@ Deterministic: the same record gives the same bytes. What does not fit is counte
 from collections.abc import Callable, Iterable, Sequence
 
 from crushpy.context import facts
+from crushpy.context.facts import CommandFacts
 from crushpy.context.ledger import FileFact, Ledger, RunFact
-from crushpy.context.message_facts import CommandFacts
 from crushpy.context.tags import element, quoted, safe
 from crushpy.core.messages import Data, Todo
 

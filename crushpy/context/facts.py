@@ -2,8 +2,12 @@
 
 import posixpath
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from crushpy.context.partition import units
+from crushpy.context.standing_rules import MAX_STATEMENTS, RulePhrases, UserStatement, edits_in, own_words_of
+from crushpy.core.mcp_names import called_tool
 from crushpy.core.messages import (
     Data,
     Diff,
@@ -177,3 +181,229 @@ def absolute(path: str, cwd: str) -> str:
     if path.startswith(("/", "~")) or re.match(r"^[A-Za-z]:[\\/]", path):
         return direct(path)
     return direct(f"{cwd}/{path}")
+
+
+# --- the facts of one message ----------------------------------------------------------------------------
+
+
+MAX_REQUEST_CHARS = 40_000
+MAX_REPLY_CHARS = 4_000
+MAX_PATHS = 40
+"""Of the files that a failing command names."""
+TEST_LINES = 3
+"""Of a test run's output."""
+_PATHS = re.compile(r"(?<![\w.@~+-])[\w.@~+-]*+(?:/[\w.@+-]++)+|(?<![\w+-])[\w+-]++\.[A-Za-z]\w{0,4}\b")
+_SEARCHED_CHARS = 4_000
+"""Characters of a failing command's output that are searched for file names."""
+
+
+class CommandFacts(Data, frozen=True):
+    """A shell command that ran, or whose end was reported."""
+
+    text: str
+    failed: bool = False
+    exit_code: int | None = None
+    note: str = ""
+    background: bool = False
+    job: tuple[str, str] | None = None
+    """The job whose end was reported: each end counts once."""
+    is_test: bool = False
+    lines: tuple[str, ...] = ()
+    """Of tests: the last of their output."""
+    paths: tuple[str, ...] = ()
+    """The files that a failing command named, in full."""
+
+
+class MessageFacts(Data, frozen=True):
+    request: Quote | None = None
+    reply: Quote | None = None
+    """Text of a reply that may belong to the first turn of the conversation."""
+    tool: str = ""
+    """The tool that a call was answered by."""
+    command: CommandFacts | None = None
+    files: tuple[Touched, ...] = ()
+    """Read or changed; paths in full."""
+    loaded: tuple[str, ...] = ()
+    """Skills and rules files that came with a result."""
+    statements: tuple[UserStatement, ...] | None = None
+    """Of the user's own words: rules, decisions and the end of rules. None if they were not searched for."""
+    statements_dropped: int = 0
+    """Beyond `MAX_STATEMENTS`."""
+    message_id: str = ""
+    at: float = 0.0
+    """The message and its time, if there are statements."""
+    branch: "tuple[MessageFacts, ...]" = ()
+    """Of a returned branch: the facts of its messages, in their order."""
+
+
+NOTHING = MessageFacts()
+
+
+class FactReader:
+    """Reads the messages of one session in their order: a result is understood by the call it answers."""
+
+    def __init__(
+        self, cwd: str, messages: Sequence[Message] = (), phrases: Callable[[], RulePhrases] | None = None
+    ) -> None:
+        """`messages` were committed before. Without `phrases` no rules are searched for."""
+        self._cwd = cwd
+        self._phrases = phrases
+        self._waiting: dict[str, ToolCall] = {}
+        self._asked = 0
+        for message in messages:
+            self.committed(message)
+
+    def extract(self, message: Message) -> MessageFacts:
+        """The facts of the next message. Changes nothing, because the message may fail to be stored."""
+        if message.role == "user":
+            text = request_text(message)
+            bounded = _bounded(text, message.id, MAX_REQUEST_CHARS)
+            request = Quote(message.id, bounded) if text else None
+            return self._said(message, request)
+        if message.role == "assistant":
+            text = message.text.strip() if self._asked <= 1 else ""  # a child may begin in the first turn
+            bounded = _bounded(text, message.id, MAX_REPLY_CHARS)
+            return MessageFacts(reply=Quote(message.id, bounded)) if text else NOTHING
+        result = message.result
+        call = self._waiting.get(result.call_id) if result is not None else None
+        return self._of_call(call, result) if call is not None and result is not None else NOTHING
+
+    def _said(self, message: Message, request: Quote | None) -> MessageFacts:
+        if self._phrases is None:
+            return MessageFacts(request=request) if request else NOTHING
+        found = edits_in(message)
+        if request is not None:
+            found += self._phrases().find(own_words_of(message))
+        if request is None and not found:
+            return NOTHING
+        kept = tuple(found[:MAX_STATEMENTS])
+        more = sum(one.rule for one in found[MAX_STATEMENTS:])
+        return MessageFacts(
+            request, statements=kept, statements_dropped=more, message_id=message.id, at=message.created_at
+        )
+
+    def committed(self, message: Message) -> None:
+        for call in message.calls:
+            self._waiting[call.id] = call
+        if (result := message.result) is not None:
+            self._waiting.pop(result.call_id, None)
+        if message.role == "user" and request_text(message):
+            self._asked += 1
+
+    def extract_all(self, messages: Sequence[Message]) -> list[MessageFacts]:
+        found: list[MessageFacts] = []
+        for message in messages:
+            found.append(self.extract(message))
+            self.committed(message)
+        return found
+
+    def _of_call(self, call: ToolCall, result: ToolResult) -> MessageFacts:
+        files = tuple(
+            Touched(absolute(file.path, self._cwd), file.action) for file in touched_by(call, result)
+        )
+        tool = called_tool(call.name, call.args) if not result.is_error else call.name
+        return MessageFacts(tool=tool, command=self._command(call, result), files=files, loaded=result.loaded)
+
+    def _command(self, call: ToolCall, result: ToolResult) -> CommandFacts | None:
+        ran = command_of(call, result)
+        if ran is None:
+            return None
+        is_test = not ran.background and ran.is_test
+        lines = [line for line in ran.output.strip().splitlines() if line.strip()][-TEST_LINES:]
+        return CommandFacts(
+            ran.text,
+            ran.failed,
+            ran.exit_code,
+            ran.note,
+            ran.background,
+            ran.job,
+            is_test,
+            tuple(lines) if is_test else (),
+            self._named(ran) if ran.failed else (),
+        )
+
+    def _named(self, command: Command) -> tuple[str, ...]:
+        text = f"{command.text[:_SEARCHED_CHARS]}\n{command.output[-_SEARCHED_CHARS:]}"
+        named = dict.fromkeys(absolute(path, self._cwd) for path in _PATHS.findall(text))
+        return tuple(named)[:MAX_PATHS]
+
+
+def _bounded(text: str, message_id: str, most: int) -> str:
+    """A text of a size that can be quoted; the stored message has the rest."""
+    half = most // 2
+    return text if len(text) <= most else f"{text[:half]}\n[... recall {message_id} ...]\n{text[-half:]}"
+
+
+# --- natural moments -------------------------------------------------------------------------------------
+
+
+TODO_DONE = "todo done"
+GIT_COMMIT = "git commit"
+TESTS_GREEN = "tests green"
+NEW_PROMPT = "new prompt"
+
+_WORD = r"(?:[^\s'\";&|]|'[^']*'|\"[^\"]*\")+"
+_COMMIT = re.compile(
+    rf"{COMMAND_START}git\s+(?:(?:-[Cc]|--git-dir|--work-tree)[=\s]\s*{_WORD}\s+|-[\w-]+\s+)*"
+    r"commit(?![\w-])(?P<rest>[^;&|\n]*)"
+)
+_ONLY_LOOKS = re.compile(r"(?:^|\s)(?:--dry-run|--help|-h)(?=\s|$)")
+_NOTHING_DONE = re.compile(
+    r"nothing (?:added )?to commit|no changes added to commit|aborting commit", re.IGNORECASE
+)
+
+
+def moment_at(history: Sequence[Message], before: Iterable[Todo], now: Iterable[Todo]) -> str:
+    """The moment that `history` ends with; empty if it is none. `before` and `now` are the todos at the last
+    call and the current ones."""
+    if not history:
+        return ""
+    last = history[-1]
+    if last.role == "user":
+        return NEW_PROMPT if last.says_something and not open_todos(tuple(now)) else ""
+    step = units(history)[-1]
+    if _finished(step, before, now):
+        return TODO_DONE
+    ran = commands(step)
+    if any(map(_committed, ran)):
+        return GIT_COMMIT
+    if any(_passed(command) for command in ran) and _green_after_red(commands(history), len(ran)):
+        return TESTS_GREEN
+    return ""
+
+
+def _finished(step: Sequence[Message], before: Iterable[Todo], now: Iterable[Todo]) -> bool:
+    """Whether the step completed a todo."""
+    changed = any(call.name == "todos" and not result.is_error for call, result in calls(step))
+    return changed and bool(_completed(now) - _completed(before))
+
+
+def _completed(todos: Iterable[Todo]) -> Counter[str]:
+    return Counter(todo.text for todo in todos if todo.status == "completed")
+
+
+def _committed(command: Command) -> bool:
+    if command.failed or command.exit_code != 0 or command.background:
+        return False
+    found = _COMMIT.search(command.text[:SEARCHED_CHARS])
+    return (
+        found is not None
+        and _ONLY_LOOKS.search(found["rest"]) is None
+        and _NOTHING_DONE.search(command.output) is None
+    )
+
+
+def _passed(command: Command) -> bool:
+    return command.is_test and not command.failed and command.exit_code == 0 and not command.background
+
+
+def _green_after_red(ran: Sequence[Command], recent: int) -> bool:
+    """Whether one of the last `recent` commands is a passing test run and the test run before it failed."""
+    failed = False
+    for place, command in enumerate(ran):
+        if not command.is_test or command.background:
+            continue
+        if failed and _passed(command) and place >= len(ran) - recent:
+            return True
+        failed = command.failed
+    return False

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from crushpy.context import facts
-from crushpy.context.message_facts import CommandFacts, MessageFacts
+from crushpy.context.facts import CommandFacts, MessageFacts
 from crushpy.context.standing_rules import MAX_RULES, RuleBook, RuleFact, RulePhrases
 from crushpy.core.mcp_names import MCP_PREFIX
 from crushpy.core.messages import Data

@@ -5,8 +5,23 @@ import time
 from collections.abc import Callable
 from typing import Self
 
+import msgspec
+
 from crushpy.core.errors import CrushpyError
-from crushpy.core.events import Event, Notice, Progress, PromptCommitted
+from crushpy.core.events import (
+    Event,
+    JobEnded,
+    MessageCommitted,
+    Notice,
+    Progress,
+    PromptCommitted,
+    TextDelta,
+    ToolCalled,
+    TurnEnded,
+)
+from crushpy.core.timeline_notes import NoteMaker
+from crushpy.engine.session.session import LiveSession
+from crushpy.storage.store import Store
 
 Listener = Callable[[Event], None]
 PROGRESS_DELAY_S = 0.5
@@ -98,3 +113,38 @@ def unexpected_error(error: Exception) -> CrushpyError:
         redact(f"Internal error: {type(error).__name__}: {error}"),
         "Stored data is intact. See the log file for details; `crushpy doctor` shows where it is.",
     )
+
+
+class NoteRecorder:
+    """Called by the event bus before it emits an event. Writing happens in the background."""
+
+    def __init__(self, store: Store, session: LiveSession) -> None:
+        self._store = store
+        self._session = session
+        self._notes = NoteMaker()
+        self._calls_announced = False
+
+    def record(self, event: Event) -> None:
+        if type(event) is TextDelta:  # thousands of them
+            return
+        note = self._notes.make_note(event)
+        lasting = self._notes.lasting or isinstance(event, JobEnded)
+        if note is not None and (lasting or note.kind == "aside") and self._session.stored:
+            history = self._session.history
+            note = msgspec.structs.replace(
+                note,
+                after=history[-1].id if history else "",
+                early=bool(history and history[-1].calls) and not self._calls_announced,
+                at=time.time(),
+            )
+            self._session.notes.append(note)
+            self._store.notes.record(self._session.info.id, note)
+        match event:
+            case MessageCommitted():
+                self._calls_announced = False
+            case ToolCalled():
+                self._calls_announced = True
+            case TurnEnded():
+                self._notes.lasting = False
+            case _:
+                pass

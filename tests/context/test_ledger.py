@@ -8,8 +8,8 @@ from support.ledgers import extend_ledger
 
 from crushpy.context import ledger as ledgers
 from crushpy.context.evidence import WorkspaceSnapshot, build_evidence
+from crushpy.context.facts import FactReader, MessageFacts
 from crushpy.context.ledger import Ledger
-from crushpy.context.message_facts import FactReader, MessageFacts
 from crushpy.context.partition import units
 from crushpy.core.messages import Message
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crushpy.context.moments import moment_at
+from crushpy.context.facts import moment_at
 from crushpy.core.messages import Message, Note, Terminal, Text, Todo, TodoList, ToolCall, ToolResult
 
 OPEN = (Todo("write it", "in_progress"), Todo("test it", "pending"))

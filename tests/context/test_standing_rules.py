@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crushpy.context.facts import FactReader
 from crushpy.context.ledger import Ledger
-from crushpy.context.message_facts import FactReader
 from crushpy.context.standing_rules import ADDED, WITHDRAWN, RuleFact, carry_rules
 from crushpy.core.messages import Message, Note, Text
 from crushpy.core.templates import TemplateProblem, Templates

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from crushpy.context.facts import FactReader
 from crushpy.context.ledger import Ledger
-from crushpy.context.message_facts import FactReader
 from crushpy.core.messages import Message
 
 

@@ -12,7 +12,7 @@ import msgspec
 from crushpy.context.carried import loaded_facts
 from crushpy.context.coverage import lineage_coverage, measure
 from crushpy.context.earlier_notes import unmentioned_notes
-from crushpy.context.message_facts import NOTHING
+from crushpy.context.facts import NOTHING
 from crushpy.context.overrides import apply_overrides, by_message, override_kind
 from crushpy.context.plan import overrides_to_fit
 from crushpy.context.render import message_text, seed_text

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from crushpy.context.message_facts import NOTHING, FactReader, MessageFacts
+from crushpy.context.facts import NOTHING, FactReader, MessageFacts
 from crushpy.core.boundary import BRANCH, FORK, RETURN, StoredBoundary
 from crushpy.core.errors import UsageError
 from crushpy.core.events import BranchOpened, BranchReturned

@@ -12,8 +12,8 @@ import msgspec
 
 from crushpy.context.carried import CarriedPins, PinView, carry_pins, pin_limit, pins_text
 from crushpy.context.evidence import WorkspaceSnapshot
+from crushpy.context.facts import FactReader, MessageFacts
 from crushpy.context.ledger import Ledger
-from crushpy.context.message_facts import FactReader, MessageFacts
 from crushpy.context.standing_rules import ADDED, WITHDRAWN, CarriedRules, RuleFact, RulePhrases, carry_rules
 from crushpy.core.errors import UsageError
 from crushpy.core.events import Notice

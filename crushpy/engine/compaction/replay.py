@@ -16,9 +16,9 @@ from crushpy.context.budget import median, plausible, ratio_of
 from crushpy.context.carried import pin_limit
 from crushpy.context.coverage import measure
 from crushpy.context.evidence import WorkspaceSnapshot, build_evidence
+from crushpy.context.facts import FactReader, MessageFacts
 from crushpy.context.inspect import RequestMade
 from crushpy.context.ledger import Ledger
-from crushpy.context.message_facts import FactReader, MessageFacts
 from crushpy.context.overrides import apply_overrides, by_message
 from crushpy.context.plan import TokenBudget, make_plan, overrides_to_fit, without_tail
 from crushpy.context.render import message_text, seed_text

@@ -9,9 +9,9 @@ from typing import Literal, Protocol
 import msgspec
 
 from crushpy.context.budget import Budget, output_limit, status_text, threshold_of
+from crushpy.context.facts import moment_at
 from crushpy.context.history import SentHistory, well_formed
 from crushpy.context.inspect import Inspection, inspect, window_parts
-from crushpy.context.moments import moment_at
 from crushpy.context.overrides import apply_overrides, without_images
 from crushpy.context.render import seed_text
 from crushpy.core.defaults import DEFAULT_THRESHOLD

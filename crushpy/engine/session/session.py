@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
+from crushpy.context.facts import FactReader, MessageFacts
 from crushpy.context.history import missing_results
-from crushpy.context.message_facts import FactReader, MessageFacts
 from crushpy.context.overrides import by_message, override_kind
 from crushpy.context.standing_rules import RulePhrases
 from crushpy.core import events
