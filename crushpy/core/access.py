@@ -4,7 +4,8 @@ A tool declares what its calls access, and each call lists it exactly; `permissi
 imports the other.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import reduce
 from typing import Literal
 
 from crushpy.core.messages import Data
@@ -63,6 +64,10 @@ class Privileges(Data, frozen=True):
             tuple(dict.fromkeys((*self.write, *other.write))),
             self.git or other.git,
         )
+
+    @staticmethod
+    def union(parts: "Iterable[Privileges]") -> "Privileges":
+        return reduce(lambda one, other: one | other, parts, Privileges())
 
 
 class Access(Data, frozen=True):

@@ -310,13 +310,8 @@ class Usage(Data, frozen=True, omit_defaults=False):
         return self.input_tokens + self.output_tokens + self.cache_read_tokens + self.cache_write_tokens
 
     def __add__(self, other: "Usage") -> "Usage":
-        return Usage(
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            self.cache_read_tokens + other.cache_read_tokens,
-            self.cache_write_tokens + other.cache_write_tokens,
-            self.cost + other.cost,
-        )
+        figures = zip(msgspec.structs.astuple(self), msgspec.structs.astuple(other), strict=True)
+        return Usage(*(mine + theirs for mine, theirs in figures))
 
 
 Finish = Literal["", "stop", "tool_calls", "length", "content_filter", "interrupted"]

@@ -14,7 +14,6 @@ from crushpy.permissions.decision import Decision, ExecutionContext, missing_nee
 from crushpy.permissions.describe_call import rule_words
 from crushpy.permissions.path_rules import TouchedPath, exact_pattern, is_guarded
 from crushpy.permissions.rules import NETWORK, READ, RUN, WRITE, RuleSet, escaped
-from crushpy.permissions.shell.ast import with_inner
 from crushpy.permissions.shell.line_reader import parse_shell
 
 ALL = "b"
@@ -128,12 +127,11 @@ def _folder_pattern(path: TouchedPath) -> tuple[str, str]:
 def _exact_rules(line: str, suggested: Sequence[str]) -> tuple[str, ...]:
     """Rules for exactly the words of `line`, in place of the broader suggestions."""
     exact: dict[str, list[str]] = {}
-    for top in parse_shell(line).commands:
-        for command in with_inner(top):
-            family = suggest_rule(command)
-            if family and family in suggested and all(word.kind == "literal" for word in command.words):
-                rule = f"{RUN}({shlex.join([word.text for word in command.words])})"
-                exact.setdefault(family, []).append(rule)
+    for command in parse_shell(line).all_commands:
+        family = suggest_rule(command)
+        if family and family in suggested and all(word.kind == "literal" for word in command.words):
+            rule = f"{RUN}({shlex.join([word.text for word in command.words])})"
+            exact.setdefault(family, []).append(rule)
     return tuple(dict.fromkeys(rule for family in suggested for rule in exact.get(family, (family,))))
 
 

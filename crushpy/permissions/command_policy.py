@@ -16,7 +16,7 @@ from crushpy.permissions.decision import Decision, ExecutionContext, by_rule, de
 from crushpy.permissions.read_only_commands import PLAIN_PROGRAMS, ReadOnlyPolicy
 from crushpy.permissions.risky_words import risky_words
 from crushpy.permissions.rules import READ, RUN, WRITE, Rule, RuleSet
-from crushpy.permissions.shell.ast import Redirect, ShellReading, SimpleCommand, with_inner
+from crushpy.permissions.shell.ast import Redirect, ShellReading, SimpleCommand
 
 HARMLESS_FILES = re.compile(r"/dev/(?:null|stdin|stdout|stderr|fd/\d+)")
 _CD_COMMANDS = frozenset(("cd", "pushd", "popd"))
@@ -34,7 +34,7 @@ class CommandPolicy:
         self._allow: dict[Sequence[str], Rule] = {
             rule.words: rule for rule in rules.allow if rule.tool in (RUN, tool)
         }
-        self._cd_scope = _free_folder(reading.commands, workspace)
+        self._cd_scope = _free_folder(reading, workspace)
         self._read_only = ReadOnlyPolicy(_possible_folders(reading, workspace), rules, workspace, guard)
 
     def parts(self) -> list[Decision]:
@@ -50,8 +50,8 @@ class CommandPolicy:
     def doubts(self) -> list[Decision]:
         """Reasons why no rule may cover this line."""
         found = [Decision("ask", not_literal)] if (not_literal := why_not_literal(self._reading)) else []
-        all_commands = _flatten(self._reading.commands)
-        if any(each.program == "git" for each in all_commands) and is_bare_repository(self._workspace):
+        runs_git = any(each.program == "git" for each in self._reading.all_commands)
+        if runs_git and is_bare_repository(self._workspace):
             why = "this folder is a bare repository, whose settings can make git run programs"
             found.append(Decision("ask", why))
         return found
@@ -107,7 +107,7 @@ def _redirect(redirect: Redirect, reading: ShellReading, rules: RuleSet, workspa
 
 def _possible_folders(reading: ShellReading, workspace: Path) -> list[Path]:
     """The folders in which a command of this line may run; empty if that is unknown."""
-    cd_commands = [each for each in _flatten(reading.commands) if each.words[0].text in _CD_COMMANDS]
+    cd_commands = [each for each in reading.all_commands if each.words[0].text in _CD_COMMANDS]
     if not cd_commands:
         return [workspace]
     target = cd_target(cd_commands[0], workspace) if cd_commands[0].words[0].text == "cd" else None
@@ -116,17 +116,12 @@ def _possible_folders(reading: ShellReading, workspace: Path) -> list[Path]:
     return [workspace, target]
 
 
-def _flatten(commands: Sequence[SimpleCommand]) -> list[SimpleCommand]:
-    return [each for command in commands for each in with_inner(command)]
-
-
-def _free_folder(commands: Sequence[SimpleCommand], workspace: Path) -> FreeFolder:
+def _free_folder(reading: ShellReading, workspace: Path) -> FreeFolder:
     """Where `cd` may go without a rule: files of a folder can change what runs in it."""
-    all_commands = _flatten(commands)
-    cd_commands = sum(each.words[0].text in _CD_COMMANDS for each in all_commands)
+    cd_commands = sum(each.words[0].text in _CD_COMMANDS for each in reading.all_commands)
     affected = {
         each.program
-        for each in all_commands
+        for each in reading.all_commands
         if each.program not in PLAIN_PROGRAMS and not (each.inner and each.transparent)
     }
     return FreeFolder(workspace, below=cd_commands < 2 and affected <= {"git"}, git="git" in affected)

@@ -136,9 +136,7 @@ def by_rule(verdict: Verdict, rule: Rule, about: str = "") -> Decision:
 def combine(parts: Iterable[Decision], *, yolo: bool = False) -> Decision:
     """The strictest of several decisions, with everything that would have to be allowed."""
     parts = list(parts)
-    needs = Privileges()
-    for part in parts:
-        needs |= part.needs
+    needs = Privileges.union(part.needs for part in parts)
     shown_parts = tuple(part for part in parts if part.reason)
     for verdict in ("deny", "ask"):
         found = [part for part in parts if part.verdict == verdict]
@@ -168,8 +166,4 @@ def _join_reasons(parts: Sequence[Decision]) -> str:
 
 def missing_needs(decision: Decision) -> Privileges:
     """What the question of `decision` would grant a command beyond the sandbox."""
-    missing = Privileges()
-    for part in decision.parts:
-        if part.verdict == "ask":
-            missing |= part.needs
-    return missing
+    return Privileges.union(part.needs for part in decision.parts if part.verdict == "ask")

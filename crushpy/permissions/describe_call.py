@@ -6,7 +6,7 @@ from pathlib import Path
 from crushpy.core.access import Access, Privileges
 from crushpy.permissions.network_needs import network_needs
 from crushpy.permissions.path_rules import TouchedPath, is_guarded
-from crushpy.permissions.shell.ast import SimpleCommand, Word, with_inner
+from crushpy.permissions.shell.ast import SimpleCommand, Word
 from crushpy.permissions.shell.line_reader import parse_shell
 from crushpy.permissions.written_paths import written_words
 
@@ -23,9 +23,7 @@ def describe_call(accesses: Sequence[Access], workspace: Path) -> str:
         for verb, name in _actions(access, workspace):
             names_by_verb.setdefault(verb, []).append(name)
     says = [f"{verb} {_join_names(names)}".strip() for verb, names in names_by_verb.items()]
-    needs = Privileges()
-    for access in accesses:
-        needs |= access.needs
+    needs = Privileges.union(access.needs for access in accesses)
     if needs.network or needs.hosts:
         hosts = "" if needs.network else f": {', '.join(needs.hosts)}"
         says.append(f"needs network access{hosts}")
@@ -35,11 +33,8 @@ def describe_call(accesses: Sequence[Access], workspace: Path) -> str:
 
 def question_title(tool: str, accesses: Sequence[Access], workspace: Path, missing: Privileges) -> str:
     """The question about a call in a sentence: "Run `git push`? It needs the network: github.com"."""
-    needs = missing
-    for access in accesses:
-        needs |= access.needs
-        for command in _commands(access):
-            needs |= network_needs(command, workspace)
+    guessed = (network_needs(command, workspace) for access in accesses for command in _commands(access))
+    needs = Privileges.union((missing, *(access.needs for access in accesses), *guessed))
     names = _join_names([_subject(access, workspace) for access in accesses])
     kinds = {(access.kind, access.writes) for access in accesses}
     verb = "Use"
@@ -76,9 +71,8 @@ def _is_ordinary(target: TouchedPath) -> bool:
     return target.inside and not is_guarded(target)
 
 
-def _commands(access: Access) -> Iterator[SimpleCommand]:
-    for top in parse_shell(access.value).commands if access.kind == "command" else ():
-        yield from with_inner(top)
+def _commands(access: Access) -> list[SimpleCommand]:
+    return parse_shell(access.value).all_commands if access.kind == "command" else []
 
 
 def _subject(access: Access, workspace: Path) -> str:
@@ -127,12 +121,11 @@ def _actions(access: Access, workspace: Path) -> Iterator[tuple[str, str]]:
 
 def _command_actions(line: str, workspace: Path) -> Iterator[tuple[str, str]]:
     reading = parse_shell(line)
-    for top in reading.commands:
-        for command in with_inner(top):
-            if command.program and not (command.inner and command.transparent):
-                yield "runs", command.program
-            for written in written_words(command):
-                yield "writes", _displayed_name(written.word, workspace)
+    for command in reading.all_commands:
+        if command.program and not (command.inner and command.transparent):
+            yield "runs", command.program
+        for written in written_words(command):
+            yield "writes", _displayed_name(written.word, workspace)
     for redirect in reading.redirects:
         if redirect.writes and not redirect.target.text.startswith(("/dev/", "&")):
             yield "writes", _displayed_name(redirect.target, workspace)

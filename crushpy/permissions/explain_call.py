@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from crushpy.core.access import Access
-from crushpy.permissions.shell.ast import SimpleCommand, with_inner
+from crushpy.permissions.shell.ast import SimpleCommand
 from crushpy.permissions.shell.line_reader import parse_shell
 
 PROGRAMS = {
@@ -65,7 +65,7 @@ def _sentences(access: Access) -> list[str]:
             return [f"Uses the tool {access.tool}."]
         case "command":
             reading = parse_shell(access.value)
-            found = [_explain(command) for top in reading.commands for command in with_inner(top)]
+            found = [_explain(command) for command in reading.all_commands]
             found += [
                 f"Its output goes to {redirect.target.text}."
                 for redirect in reading.redirects

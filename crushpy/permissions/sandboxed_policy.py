@@ -98,7 +98,8 @@ class SandboxedPolicy:
         for redirect in self._reading.redirects:
             parts.extend(self._redirect_parts(redirect))
         for command in self._reading.commands:
-            needs, changes = self._command_needs(command)
+            changes = self._command_parts(command)
+            needs = Privileges.union(part.needs for part in changes)
             missing = list(self._granted.missing_parts(needs))
             if covered := self._policy.covered(command):
                 # The rule is about this command, so it gets what it needs; the other commands do not.
@@ -106,7 +107,7 @@ class SandboxedPolicy:
                 parts += [covered, Decision("allow", "", needs=needs)]
                 parts += [part for part in missing if not part.suggested]
                 continue
-            parts += [*missing, *changes, Decision("allow", "", needs=needs)]
+            parts += [*missing, *changes]
             if needs.git:
                 leaves_sandbox = True
                 rule = suggest_rule(command)
@@ -120,13 +121,10 @@ class SandboxedPolicy:
 
     def needs(self) -> list[Decision]:
         """What the line gets beyond the sandbox if rules alone decide about its commands."""
-        found = Privileges()
-        for command in self._reading.commands:
-            found |= self._command_needs(command)[0]
-        for redirect in self._reading.redirects:
-            for part in self._redirect_parts(redirect):
-                found |= part.needs
-        return [*self._requested_parts(), Decision("allow", "", needs=found)]
+        parts = [part for command in self._reading.commands for part in self._command_parts(command)]
+        parts += [part for redirect in self._reading.redirects for part in self._redirect_parts(redirect)]
+        needs = Privileges.union(part.needs for part in parts)
+        return [*self._requested_parts(), Decision("allow", "", needs=needs)]
 
     def _requested_parts(self, reason: str = "") -> list[Decision]:
         parts = [Decision("allow", reason, needs=self._granted.needs | self._requested)]
@@ -134,21 +132,17 @@ class SandboxedPolicy:
             parts.append(Decision("ask", "changes .git"))
         return [*parts, *self._granted.missing_parts(self._requested)]
 
-    def _command_needs(self, command: SimpleCommand) -> tuple[Privileges, list[Decision]]:
+    def _command_parts(self, command: SimpleCommand) -> list[Decision]:
         """What a command and the commands inside it need, and the decisions about what they write."""
-        needs = Privileges()
-        changes: list[Decision] = []
+        parts: list[Decision] = []
         for each in with_inner(command):
             if each.inner and each.transparent:
                 continue
-            needs |= network_needs(each, self._workspace)
-            if each.program == "git" and git_changes(each.words):
-                needs |= Privileges(git=True)
+            git = Privileges(git=each.program == "git" and git_changes(each.words))
+            parts.append(Decision("allow", "", needs=git | network_needs(each, self._workspace)))
             for written in written_words(each):
-                parts, needed = self._writes.decide_word(written, str(each))
-                changes += parts
-                needs |= needed
-        return needs, changes
+                parts += self._writes.decide_word(written, str(each))
+        return parts
 
     def _redirect_parts(self, redirect: Redirect) -> Iterator[Decision]:
         word = redirect.target
@@ -158,16 +152,15 @@ class SandboxedPolicy:
         if re.match(r"/dev/(?:tcp|udp)/", word.text):
             yield from self._granted.missing_parts(Privileges(network=True))
             return
-        parts, needs = self._writes.decide_word(WrittenWord(word), f"> {word.text}")
+        parts = self._writes.decide_word(WrittenWord(word), f"> {word.text}")
         yield from parts
-        yield from self._granted.missing_parts(needs)
-        yield Decision("allow", "", needs=needs)
+        yield from self._granted.missing_parts(Privileges.union(part.needs for part in parts))
 
 
 def _working_folders(reading: ShellReading, workspace: Path) -> list[Path]:
     """Every folder in which a command of this line may run; empty if that is unknown."""
     folders = [workspace]
-    for command in (each for top in reading.commands for each in with_inner(top)):
+    for command in reading.all_commands:
         name = command.words[0].text
         if name in ("pushd", "popd") or (name == "cd" and reading.not_literal):
             return []

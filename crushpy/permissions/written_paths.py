@@ -131,8 +131,8 @@ class WritePolicy:
         self._rules = rules
         self._workspace = workspace
 
-    def decide_word(self, written: WrittenWord, shown: str) -> tuple[list[Decision], Privileges]:
-        """Decisions about one word of the command `shown`, and what it needs outside the workspace."""
+    def decide_word(self, written: WrittenWord, shown: str) -> list[Decision]:
+        """Decisions about one word of the command `shown`, with what it needs outside the workspace."""
         word = written.word
         paths: list[str] = []
         for folder in self._folders:
@@ -144,27 +144,24 @@ class WritePolicy:
             if self._folders:
                 return self._paths(paths, written)
         if written.creates:
-            return [], Privileges()
-        return [Decision("ask", f"what `{shown[:60]}` changes is unknown: {word.text[:60]}")], Privileges()
+            return []
+        return [Decision("ask", f"what `{shown[:60]}` changes is unknown: {word.text[:60]}")]
 
-    def _paths(self, paths: Sequence[str], written: WrittenWord) -> tuple[list[Decision], Privileges]:
+    def _paths(self, paths: Sequence[str], written: WrittenWord) -> list[Decision]:
         parts: list[Decision] = []
-        needs = Privileges()
         for path in dict.fromkeys(paths):
             inner = [f"{path}/{name}" for name in written.into] if Path(path).is_dir() else [path]
             for each in inner if written.into else [path]:
-                decided, needed = self._decide_path(each, creates=written.creates)
-                parts += decided
-                needs |= needed
-        return parts, needs
+                parts += self._decide_path(each, creates=written.creates)
+        return parts
 
-    def _decide_path(self, path: str, *, creates: bool = False) -> tuple[list[Decision], Privileges]:
+    def _decide_path(self, path: str, *, creates: bool = False) -> list[Decision]:
         target = TouchedPath(path, self._workspace, self._rules.folders)
         if not target.inside:
             if any(target.real.is_relative_to(folder) for folder in _PRIVATE):
-                return [], Privileges()
+                return []
             folder = target.real if target.real.is_dir() and not creates else _existing(target.real.parent)
-            return [], Privileges(write=(str(folder),))
+            return [Decision("allow", "", needs=Privileges(write=(str(folder),)))]
         decided = decide_path(
             Access(WRITE, "path", str(target.written), writes=True), self._rules, self._workspace
         )
@@ -172,7 +169,7 @@ class WritePolicy:
         inside = target.real.relative_to(target.root).parts
         is_output = bool(set(inside) & _BUILD_OUTPUT) or target.real.name.endswith(_BUILD_SUFFIXES)
         lost = os.path.lexists(target.written) and not creates and not is_output
-        return ([decided] if by_rule or lost or is_guarded(target) else []), Privileges()
+        return [decided] if by_rule or lost or is_guarded(target) else []
 
 
 def _existing(folder: Path) -> Path:

@@ -3,9 +3,9 @@
 Files are replaced atomically under a lock, and the user's formatting is preserved.
 """
 
-from collections.abc import Generator
-from contextlib import ExitStack, contextmanager
-from itertools import product
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -29,11 +29,13 @@ def set_value(paths: Paths, key: str, text: str) -> Path:
     value = values.check_text(leaf, path, text)
     values.refuse_password(path, value)
     config, state = user_files(paths)
-    with _lock(paths):
-        new_config = toml_edit.set_key(read_text(config), path, value, config)
-        new_state = toml_edit.unset_key(read_text(state), path, state)
-        _write(config, new_config)
-        _write(state, new_state)
+    _save(
+        paths,
+        {
+            config: lambda text: toml_edit.set_key(text, path, value, config),
+            state: lambda text: toml_edit.unset_key(text, path, state),
+        },
+    )
     return config
 
 
@@ -43,18 +45,15 @@ def save_choice(paths: Paths, key: str, value: object) -> Path:
     checked = values.check(leaf, path, value)
     values.refuse_password(path, checked)
     state = user_files(paths)[1]
-    with _lock(paths):
-        _write(state, toml_edit.set_key(read_text(state) or _STATE_HEAD, path, checked, state))
+    _save(paths, {state: lambda text: toml_edit.set_key(text or _STATE_HEAD, path, checked, state)})
     return state
 
 
 def unset_value(paths: Paths, key: str) -> list[Path]:
     """Removes a key, known or not, from `config.toml` and `state.toml`; returns the files that had it."""
     path = setting_keys.parse_key(key)
-    with _lock(paths):
-        texts = {file: read_text(file) for file in user_files(paths)}
-        changed = {file: toml_edit.unset_key(text, path, file) for file, text in texts.items()}
-        return _write_changed(texts, changed)
+    files = user_files(paths)
+    return _save(paths, {file: partial(toml_edit.unset_key, path=path, file=file) for file in files})
 
 
 def add_rule(paths: Paths, kind: RuleKind, rule: str, project: Path | None = None) -> Path:
@@ -71,20 +70,20 @@ def add_item(paths: Paths, path: setting_keys.KeyPath, item: str, project: Path 
     if project is not None:
         file = project_rules_file(paths, project)
         head = f"# Written by crushpy: your rules for {ascii(str(repository_path(project)))[1:-1]}\n\n"
-    with _lock(paths):
-        _write(file, toml_edit.append_item(read_text(file) or head, path, item, file))
+    _save(paths, {file: lambda text: toml_edit.append_item(text or head, path, item, file)})
     return file
 
 
 def remove_rule(paths: Paths, rule: str, project: Path | None = None) -> list[Path]:
     """Removes a permission rule from the user's files, also those for a project; returns which had it."""
+
+    def remove(text: str, file: Path) -> str:
+        for kind in RULE_KINDS:
+            text = toml_edit.remove_item(text, ("permissions", kind), rule.strip(), file)
+        return text
+
     files = (*user_files(paths), *([project_rules_file(paths, project)] if project else []))
-    with _lock(paths):
-        texts = {file: read_text(file) for file in files}
-        changed = dict(texts)
-        for file, kind in product(files, RULE_KINDS):
-            changed[file] = toml_edit.remove_item(changed[file], ("permissions", kind), rule.strip(), file)
-        return _write_changed(texts, changed)
+    return _save(paths, {file: partial(remove, file=file) for file in files})
 
 
 def _known(key: str) -> tuple[KeyPath, Leaf]:
@@ -98,37 +97,30 @@ def _known(key: str) -> tuple[KeyPath, Leaf]:
 # --- files ----------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def _lock(paths: Paths) -> Generator[None]:
-    """Serialises saves, also across processes."""
-    file = user_files(paths)[1].with_name(".settings.lock")
+def _save(paths: Paths, changes: Mapping[Path, Callable[[str], str]]) -> list[Path]:
+    """Replaces the text of each file, all edits before the first write; returns the files that changed.
+
+    Saves are serialised, also across processes.
+    """
+    lock = user_files(paths)[1].with_name(".settings.lock")
     with ExitStack() as held:
         try:
-            held.enter_context(locked(file, LOCK_TIMEOUT_S))
+            held.enter_context(locked(lock, LOCK_TIMEOUT_S))
         except TimeoutError:
             raise SettingsError(
-                f"another crushpy has been saving settings for {LOCK_TIMEOUT_S:.0f} s ({file})",
+                f"another crushpy has been saving settings for {LOCK_TIMEOUT_S:.0f} s ({lock})",
                 "End that process, then retry.",
             ) from None
         except OSError as error:
-            raise _not_written(file.parent, error) from error
-        yield
-
-
-def _write_changed(before: dict[Path, str], after: dict[Path, str]) -> list[Path]:
-    changed = [file for file in before if before[file] != after[file]]
-    for file in changed:
-        _write(file, after[file])
-    return changed
-
-
-def _write(file: Path, text: str) -> None:
-    if text == read_text(file):
-        return
-    try:
-        write_private(file, text.encode())
-    except OSError as error:
-        raise _not_written(file, error) from error
+            raise _not_written(lock.parent, error) from error
+        edits = {file: (text := read_text(file), change(text)) for file, change in changes.items()}
+        changed = {file: after for file, (before, after) in edits.items() if after != before}
+        for file, text in changed.items():
+            try:
+                write_private(file, text.encode())
+            except OSError as error:
+                raise _not_written(file, error) from error
+        return list(changed)
 
 
 def _not_written(path: Path, error: OSError) -> SettingsError:

@@ -67,6 +67,11 @@ class ShellReading(Data, frozen=True):
     broken: bool = False
     """True if the line could not be parsed to its end."""
 
+    @property
+    def all_commands(self) -> list[SimpleCommand]:
+        """Its commands, each with all that it would run in turn."""
+        return [each for command in self.commands for each in with_inner(command)]
+
 
 def with_inner(command: SimpleCommand) -> Iterator[SimpleCommand]:
     """The command and all that it would run in turn."""

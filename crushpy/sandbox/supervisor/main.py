@@ -122,7 +122,7 @@ class _Supervisor:
     def _next_timeout(self) -> float | None:
         """Seconds until the next deadline; None to wait for input."""
         moments = [each.kill_at for each in self._commands.values() if each.kill_at is not None]
-        if self._commands and (self._limits.processes or self._limits.memory):
+        if self._commands and (self._limits["processes"] or self._limits["memory"]):
             moments.append(self._next_check)
         return max(min(moments) - time.monotonic(), 0) if moments else None
 
@@ -206,7 +206,7 @@ class _Supervisor:
 
     def _enforce_limits(self) -> None:
         now = time.monotonic()
-        processes, memory = self._limits.processes, self._limits.memory
+        processes, memory = self._limits["processes"], self._limits["memory"]
         if not self._commands or not (processes or memory) or now < self._next_check:
             return
         young = any(now - command.started < _YOUNG_COMMAND_S for command in self._commands.values())
@@ -246,7 +246,7 @@ def main() -> None:
         from crushpy.sandbox.supervisor.landlock import isolate_abstract_sockets
 
         isolate_abstract_sockets()
-    limits = CommandLimits(*(int(options.get(name, "0")) for name in ("processes", "memory", "file_size")))
+    limits = {name: int(options.get(name, "0")) for name in ("processes", "memory", "file_size")}
     supervisor = _Supervisor(link, limits)
     if "proxy" in options:
         from crushpy.sandbox.supervisor.forwarder import start_forwarder

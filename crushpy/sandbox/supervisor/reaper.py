@@ -29,13 +29,8 @@ _RESET_SIGNALS = (
 """Signals a program would inherit as ignored from Python, the supervisor, or crushpy's parent."""
 
 
-class CommandLimits:
-    """Limits of one command; 0 means unlimited."""
-
-    def __init__(self, processes: int = 0, memory: int = 0, file_size: int = 0) -> None:
-        self.processes = processes
-        self.memory = memory
-        self.file_size = file_size
+CommandLimits = dict[str, int]
+"""The most `processes`, bytes of `memory` and `file_size` of one command; 0 means unlimited."""
 
 
 def start_reaper(
@@ -121,13 +116,9 @@ def _start_shell(order: int, streams: list[int], limits: CommandLimits) -> int:
 
 
 def _set_limits(limits: CommandLimits) -> None:
-    values = {
-        "RLIMIT_NPROC": limits.processes,
-        "RLIMIT_DATA": limits.memory,
-        "RLIMIT_FSIZE": limits.file_size,
-    }
-    for name, value in values.items():
-        number = getattr(resource, name, None)
+    names = {"processes": "RLIMIT_NPROC", "memory": "RLIMIT_DATA", "file_size": "RLIMIT_FSIZE"}
+    for name, value in limits.items():
+        number = getattr(resource, names[name], None)
         if not value or number is None:
             continue
         try:
