@@ -37,8 +37,7 @@ class StartOptions(Data, frozen=True):
     session: Annotated[str, StartFlag(("--session", "-s"), "Continue this session.", "ID")] = ""
     """An id or a unique prefix of one."""
     pick: Annotated[
-        bool,
-        StartFlag(("--resume",), "Pick a conversation to continue; with an ID, continue that one."),
+        bool, StartFlag(("--resume",), "Pick a conversation to continue; with an ID, continue that one.")
     ] = False
     fork: Annotated[
         bool, StartFlag(("--fork",), "With -c or -s: continue in a fork; the session is unchanged.")

@@ -105,8 +105,7 @@ class Client:
                 return await self._open(route, timeout_s)
         except TimeoutError:
             raise HttpTimeout(
-                f"{route} accepted no connection within {timeout_s:g} s",
-                "Check the address and the network.",
+                f"{route} accepted no connection within {timeout_s:g} s", "Check the address and the network."
             ) from None
         except OSError as error:
             raise connect_failed(route, error) from None

@@ -47,11 +47,7 @@ class KeyOrigin(Data, frozen=True):
 
 
 def find_key(
-    provider: str,
-    settings: Settings,
-    environ: Mapping[str, str] = os.environ,
-    *,
-    open_keyring: bool = True,
+    provider: str, settings: Settings, environ: Mapping[str, str] = os.environ, *, open_keyring: bool = True
 ) -> KeyOrigin:
     """The key of `provider`. Waits for the keyring, at most some seconds, only if the key is there."""
     place = locate_key(provider, settings, environ)

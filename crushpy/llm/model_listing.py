@@ -95,11 +95,7 @@ def list_models(settings: Settings, lists: Sequence[ServerList] = ()) -> list[Li
 
 
 def apply_learnt_windows(
-    models: Sequence[ListedModel],
-    settings: Settings,
-    learnt: LearntModels,
-    *,
-    add: bool = False,
+    models: Sequence[ListedModel], settings: Settings, learnt: LearntModels, *, add: bool = False
 ) -> list[ListedModel]:
     """The models with the windows learnt from errors of their servers; `add`: also models known only from
     such errors."""

@@ -20,12 +20,7 @@ if TYPE_CHECKING:
     from crushpy.llm.http_provider import HttpProviderOptions
 
 BASE_VARIABLES = vendors.BY_NAME["openai"].base_variables
-VENDOR_PROTOCOLS = {
-    "anthropic": "anthropic",
-    "gemini": "gemini",
-    "ollama": "ollama",
-    "ollama_chat": "ollama",
-}
+VENDOR_PROTOCOLS = {"anthropic": "anthropic", "gemini": "gemini", "ollama": "ollama", "ollama_chat": "ollama"}
 """The protocol of vendors with one of their own, at any address."""
 UNNAMED = "openai/"
 """The default model if there is only the address of a server: `model_probe.choose_default` asks it."""
@@ -203,11 +198,7 @@ def find_endpoint(model: str, settings: Settings, environ: Mapping[str, str] = o
 
 
 def locate_endpoint(
-    model: str,
-    settings: Settings,
-    environ: Mapping[str, str] = os.environ,
-    *,
-    open_keyring: bool = True,
+    model: str, settings: Settings, environ: Mapping[str, str] = os.environ, *, open_keyring: bool = True
 ) -> Endpoint:
     """The endpoint of `model`, or of a provider (`name/`), which may lack a key, or a vendor if unknown."""
     if model == catalog.DEMO:

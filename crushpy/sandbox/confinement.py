@@ -74,11 +74,7 @@ class ResourceLimits(Data, frozen=True):
         """As arguments of the supervisor."""
         machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         memory = self.memory_mb * 1_000_000 or machine * 9 // 10
-        return [
-            f"processes={self.processes}",
-            f"memory={memory}",
-            f"file_size={self.file_mb * 1_000_000}",
-        ]
+        return [f"processes={self.processes}", f"memory={memory}", f"file_size={self.file_mb * 1_000_000}"]
 
 
 class Unconfined:

@@ -104,7 +104,7 @@ _ATTEMPTS = {
         "see or signal crushpy": (
             "import os\nos.kill({pid}, 0)\n"
             "if b'crushpy' not in open('/proc/{pid}/cmdline', 'rb').read(): raise OSError('another one')"
-        ),
+        )
     },
     "ptrace": {
         "read the environment of who runs it": (
@@ -115,7 +115,7 @@ _ATTEMPTS = {
     "terminal": {
         "type into the terminal": (
             "import fcntl, termios\nfcntl.ioctl(open('/dev/tty'), getattr(termios, 'TIOCSTI', 0x5412), b'x')"
-        ),
+        )
     },
     "executed files": {
         "plant an .envrc": "open('.envrc', 'w').write('crushpy-escaped')",

@@ -157,12 +157,7 @@ def _is_reachable(mount: Mount) -> bool:
 class FilesystemView:
     """Builds a view for each set of privileges. Slow lookups are cached."""
 
-    def __init__(
-        self,
-        config: SandboxConfig,
-        private: PrivateTmp,
-        protected: ProtectedFiles,
-    ) -> None:
+    def __init__(self, config: SandboxConfig, private: PrivateTmp, protected: ProtectedFiles) -> None:
         self._config = config
         self._private = private
         self._protected = protected

@@ -11,13 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from crushpy.sandbox.repository import (
-    common_folder,
-    entry_target,
-    list_names,
-    module_folders,
-    read_pointer,
-)
+from crushpy.sandbox.repository import common_folder, entry_target, list_names, module_folders, read_pointer
 from crushpy.security.safe_git import git_output, parse_settings
 
 Role = Literal[

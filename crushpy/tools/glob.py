@@ -16,13 +16,7 @@ from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.errors import ToolError
 from crushpy.tools.files.locate import explain_errors, find_place, open_place
 from crushpy.tools.search.files_below import NOT_SEARCHED, GlobPattern, changed_times
-from crushpy.tools.search.ripgrep import (
-    ProgramEnd,
-    find_ripgrep,
-    list_files,
-    read_records,
-    required,
-)
+from crushpy.tools.search.ripgrep import ProgramEnd, find_ripgrep, list_files, read_records, required
 
 _MAX_FILES = 100
 _SEARCH_TIMEOUT_S = 30.0

@@ -74,11 +74,7 @@ def chat_tools(request: Request, dialect: ChatDialect = PLAIN) -> list[Json]:
     tools: list[Json] = [
         {
             "type": "function",
-            "function": {
-                "name": tool.name,
-                "description": tool.description,
-                "parameters": tool.parameters,
-            },
+            "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters},
         }
         for tool in request.tools
     ]
