@@ -8,6 +8,7 @@ import asyncio
 import os
 import re
 import socket
+import ssl
 import sys
 from collections import deque
 from collections.abc import Sequence
@@ -17,12 +18,52 @@ from typing import TYPE_CHECKING, Any
 
 from crushpy.core.messages import Data
 from crushpy.http.public_addresses import is_public, read_address
-from crushpy.sandbox.client_hello import ALERT, MAX_HELLO_BYTES, NotTls, read_server_name
 from crushpy.security.safe_open import open_folder
 from crushpy.util.spawn import spawn
 
 if TYPE_CHECKING:
     import h11
+
+MAX_HELLO_BYTES = 1 << 16
+ALERT = b"\x15\x03\x01\x00\x02\x02\x70"
+"""The TLS alert `unrecognized_name`."""
+
+
+class NotTls(ValueError):
+    """The data is not the beginning of a TLS connection."""
+
+
+def read_server_name(data: bytes) -> str | None:
+    """The server name in a ClientHello, in lower case; empty if there is none, None while it is incomplete.
+
+    OpenSSL parses it. Raises NotTls.
+    """
+    names: list[str] = []
+
+    def stop(_connection: object, name: str | None, _context: object) -> int:
+        names.append((name or "").lower().rstrip("."))
+        return ssl.AlertDescription.ALERT_DESCRIPTION_UNRECOGNIZED_NAME
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.sni_callback = stop
+    received = ssl.MemoryBIO()
+    received.write(data)
+    # Python would print that it cannot decode a name which is not ASCII: the handshake fails anyway.
+    print_unraisable, sys.unraisablehook = sys.unraisablehook, _ignore
+    try:
+        context.wrap_bio(received, ssl.MemoryBIO(), server_side=True).do_handshake()
+    except ssl.SSLWantReadError:
+        return None
+    except ssl.SSLError as error:
+        if not names:
+            raise NotTls(f"it does not begin with a valid ClientHello: {error.reason}") from None
+    finally:
+        sys.unraisablehook = print_unraisable
+    return names[0]
+
+
+def _ignore(_report: object) -> None:
+    pass
 
 
 _NAME = re.compile(r"[a-z0-9_][a-z0-9_.-]*")

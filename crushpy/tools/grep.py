@@ -14,8 +14,7 @@ from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.errors import ToolError
 from crushpy.tools.files.locate import NamedPath, explain_errors, find_place
 from crushpy.tools.search.files_below import NOT_SEARCHED, GlobPattern, OpenedFile, close_files
-from crushpy.tools.search.line_search import LineSearch
-from crushpy.tools.search.ripgrep import FindRipgrep, ProgramEnd, find_ripgrep, required
+from crushpy.tools.search.ripgrep import FindRipgrep, LineSearch, ProgramEnd, find_ripgrep, required
 from crushpy.tools.truncate import MAX_RESULT_CHARS
 
 _SEARCH_TIMEOUT_S = 30.0

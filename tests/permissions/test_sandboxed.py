@@ -7,7 +7,7 @@ import pytest
 from crushpy.core.access import Access, Privileges
 from crushpy.permissions.decide import decide
 from crushpy.permissions.decision import Decision, ExecutionContext
-from crushpy.permissions.explain_call import explain_call
+from crushpy.permissions.describe_call import explain_call
 from crushpy.permissions.rules import RuleSet, in_mode
 
 from . import attacks

@@ -12,8 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crushpy.sandbox.client_hello import NotTls, read_server_name
-from crushpy.sandbox.host_proxy import HostList, HostPort, HostProxy, proxy_environment, read_host_port
+from crushpy.sandbox.host_proxy import (
+    HostList,
+    HostPort,
+    HostProxy,
+    NotTls,
+    proxy_environment,
+    read_host_port,
+    read_server_name,
+)
 
 
 class Site:

@@ -21,6 +21,7 @@ from crushpy.core.messages import Json
 from crushpy.llm.catalog import explain_unknown
 from crushpy.llm.error_reader import ErrorBody, ErrorSource, classify, read_body
 from crushpy.llm.errors import BadRequest, CutStream, ModelError, TimedOut, Unavailable
+from crushpy.llm.http_provider import StatusFallback
 from crushpy.llm.litellm.provider import (
     LOAD_FAILED,
     Call,
@@ -33,7 +34,6 @@ from crushpy.llm.opaque_parts import sends_signed_parts
 from crushpy.llm.openai.chat_reply import ChunkReader
 from crushpy.llm.openai.chat_request import chat_messages, chat_tools, litellm_dialect
 from crushpy.llm.protocol import Done, Piece, Request, Sent
-from crushpy.llm.status_fallback import StatusFallback
 from crushpy.llm.vendors import variables_of
 from crushpy.util.helper_process import listen, take_pipes
 from crushpy.util.spawn import spawn

@@ -10,13 +10,12 @@ import msgspec
 from crushpy.core.messages import Json
 from crushpy.http.common import parse_url
 from crushpy.llm.errors import BadRequest, ModelError
-from crushpy.llm.http_provider import HttpProvider, HttpProviderOptions, Quirks, ReplyReader
+from crushpy.llm.http_provider import HttpProvider, HttpProviderOptions, Quirks, ReplyReader, StatusFallback
 from crushpy.llm.openai.chat_reply import ChunkReader
 from crushpy.llm.openai.chat_request import chat_tools, encoded_chat_messages
 from crushpy.llm.openai.responses_reply import ResponseReader
 from crushpy.llm.openai.responses_request import ResponsesQuirks, gpt_searches_tools, responses_body
 from crushpy.llm.protocol import Done, Request
-from crushpy.llm.status_fallback import StatusFallback
 from crushpy.llm.vendors import OPENAI_BASE
 
 if TYPE_CHECKING:

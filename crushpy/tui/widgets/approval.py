@@ -426,7 +426,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         )
         cut += self._choices.cut(width) if small else []
         if self._explained:
-            from crushpy.permissions.explain_call import explain_call
+            from crushpy.permissions.describe_call import explain_call
 
             cut.append(_in_line(explain_call(question.accesses, question.reason)))
         parts["what"] = Content("\n\n").join([part for part in (self._what, *cut) if part.plain])
