@@ -9,7 +9,7 @@ import pytest
 from support.pictures import RED, animated, looked_at, noise, photo, picture, with_words
 
 from crushpy.core.errors import UsageError
-from crushpy.llm.image_rules import ANTHROPIC, GEMINI, OPENAI, ImageRules, image_rules
+from crushpy.llm.tokens import ANTHROPIC, GEMINI, OPENAI, ImageRules, image_rules
 from crushpy.util.images import ImageLimits, image_type, read_picture, scale_image
 
 ROOMY = ImageLimits(longest=2_000)

@@ -117,7 +117,7 @@ def path_command(as_json: AsJson = False) -> None:
 
 def _check_rules(path: "KeyPath", text: str) -> None:
     """Permission rules have their own syntax, which the schema does not describe."""
-    from crushpy.settings import setting_keys, values
+    from crushpy.settings import setting_keys
 
     leaf = setting_keys.find_leaf(path)
     if leaf is None or not leaf.is_list:
@@ -125,7 +125,7 @@ def _check_rules(path: "KeyPath", text: str) -> None:
     from crushpy.permissions.rules import RuleSet
     from crushpy.tools.registry import tool_table
 
-    rules: Any = values.check_text(leaf, path, text)
+    rules: Any = setting_keys.check_text(leaf, path, text)
     RuleSet.from_strings(**{path[-1]: rules}, tools=tool_table())
 
 

@@ -15,7 +15,6 @@ from crushpy.engine.turn.toolset import LLM_TOOLS
 from crushpy.llm import catalog
 from crushpy.llm.catalog import cost, explain_unknown, lookup
 from crushpy.llm.errors import BadRequest
-from crushpy.llm.image_rules import image_rules
 from crushpy.llm.learnt import LearntModel, LearntModels, add_ratio, with_learnt_window
 from crushpy.llm.protocol import DeferredTool, ModelInfo, Provider, Request, ToolSpec
 from crushpy.llm.provider_factory import (
@@ -26,6 +25,7 @@ from crushpy.llm.provider_factory import (
     warm_up,
 )
 from crushpy.llm.status_placement import chosen_placement, usual_placement
+from crushpy.llm.tokens import image_rules
 from crushpy.settings.schema import Settings
 from crushpy.storage.records import SessionInfo
 from crushpy.util.images import ImageLimits

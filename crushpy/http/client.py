@@ -9,7 +9,6 @@ from functools import partial
 
 from crushpy.http.common import HttpError, HttpTimeout, Timeouts, parse_url
 from crushpy.http.connection import Connection, Headers
-from crushpy.http.proxies import proxy_for
 from crushpy.http.response import Response
 from crushpy.http.routing import (
     Route,
@@ -17,6 +16,7 @@ from crushpy.http.routing import (
     connect_socket,
     make_tls_context,
     open_tunnel,
+    proxy_for,
     request_head,
 )
 

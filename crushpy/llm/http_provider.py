@@ -362,13 +362,8 @@ def key_headers(header: str, key: str | None) -> dict[str, str]:
 
 
 def _translate(error: HttpError) -> ModelError:
-    kind: Callable[..., ModelError] = CutStream
-    if isinstance(error, HttpTimeout):
-        kind = TimedOut
-    elif isinstance(error, BadAddress):
-        kind = BadRequest
-    elif isinstance(error, ConnectFailed):
-        kind = Unavailable
+    kinds = {HttpTimeout: TimedOut, BadAddress: BadRequest, ConnectFailed: Unavailable}
+    kind = next((kind for cause, kind in kinds.items() if isinstance(error, cause)), CutStream)
     return kind(error.message, error.hint)
 
 

@@ -60,7 +60,7 @@ def server_root(api_base: str) -> str:
 def on_loopback(api_base: str) -> bool:
     """Whether this is an address of this machine; False also if it is invalid."""
     from crushpy.http.common import HttpError, parse_url
-    from crushpy.http.proxies import is_loopback
+    from crushpy.http.routing import is_loopback
 
     try:
         return is_loopback(parse_url(api_base).host)

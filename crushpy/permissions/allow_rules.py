@@ -10,7 +10,7 @@ from pathlib import Path
 from crushpy.core.access import ToolAccess
 from crushpy.core.errors import SettingsError
 from crushpy.core.messages import Data
-from crushpy.permissions.git_words import HARMLESS_GLOBALS
+from crushpy.permissions.risky_options import HARMLESS_GLOBALS
 from crushpy.permissions.risky_words import OPERANDS_MATTER, is_interpreter, risky_words
 from crushpy.permissions.rules import RUN, RUNS_ANYTHING, parse_allow
 from crushpy.permissions.shell.ast import SimpleCommand, Word, word_set

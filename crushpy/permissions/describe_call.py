@@ -93,19 +93,15 @@ def rule_words(rules: Sequence[str]) -> str:
 
 
 def _rule_words(tool: str, pattern: str) -> str:
-    if not pattern:
-        return tool
-    match tool:
-        case "bash":
-            return f"`{pattern}`"
-        case "write" | "edit" | "multiedit":
-            return f"edits of {pattern}"
-        case "read" | "view" | "ls" | "glob" | "grep":
-            return f"reading {pattern}"
-        case "network" | "fetch":
-            return f"the network: {pattern}"
-        case _:
-            return f"{tool} of {pattern}"
+    words = f"{_RULE_WORDS.get(tool, f'{tool} of')} {pattern}"
+    return (f"`{pattern}`" if tool == "bash" else words) if pattern else tool
+
+
+_RULE_WORDS = {
+    **dict.fromkeys(("write", "edit", "multiedit"), "edits of"),
+    **dict.fromkeys(("read", "view", "ls", "glob", "grep"), "reading"),
+    **dict.fromkeys(("network", "fetch"), "the network:"),
+}
 
 
 def _actions(access: Access, workspace: Path) -> Iterator[tuple[str, str]]:

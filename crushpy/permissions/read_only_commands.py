@@ -12,8 +12,7 @@ from pathlib import Path
 from crushpy.core.access import Access
 from crushpy.core.messages import Data
 from crushpy.permissions.decision import Decision, ExecutionContext, decide_path
-from crushpy.permissions.git_words import git_reads
-from crushpy.permissions.risky_options import is_long
+from crushpy.permissions.risky_options import git_reads, is_long
 from crushpy.permissions.risky_words import risky_words
 from crushpy.permissions.rules import READ, RuleSet
 from crushpy.permissions.shell.ast import SimpleCommand, Word, word_set

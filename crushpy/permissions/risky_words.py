@@ -4,8 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from crushpy.core.messages import Data
-from crushpy.permissions.git_words import git_risks
-from crushpy.permissions.risky_options import PROGRAMS, Risks, option_risks
+from crushpy.permissions.risky_options import PROGRAMS, Risks, git_risks, option_risks
 from crushpy.permissions.shell.ast import SimpleCommand, Word, word_set
 from crushpy.permissions.shell.wrappers import RUNNERS, RUNNING_SUBCOMMANDS
 

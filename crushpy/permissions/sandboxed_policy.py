@@ -9,8 +9,8 @@ from crushpy.core.access import Access, Privileges
 from crushpy.permissions.allow_rules import suggest_rule
 from crushpy.permissions.command_policy import HARMLESS_FILES, CommandPolicy
 from crushpy.permissions.decision import Decision, ExecutionContext, decide_path, host_matches, strictest
-from crushpy.permissions.git_words import git_changes
 from crushpy.permissions.network_needs import network_needs
+from crushpy.permissions.risky_options import git_changes
 from crushpy.permissions.rules import NETWORK, TALK, WRITE, Rule, RuleSet, escaped
 from crushpy.permissions.shell.ast import Redirect, ShellReading, SimpleCommand, with_inner
 from crushpy.permissions.written_paths import WritePolicy, WrittenWord, written_words

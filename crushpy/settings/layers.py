@@ -15,7 +15,7 @@ from crushpy.core.access import STRICTNESS
 from crushpy.core.errors import SettingsError
 from crushpy.core.messages import Data
 from crushpy.core.paths import Paths, project_root, provided_files
-from crushpy.settings import setting_keys, values
+from crushpy.settings import setting_keys
 from crushpy.settings.files import (
     exists,
     guard_home,
@@ -171,8 +171,8 @@ class _Merge:
                     "a project may not loosen it"
                 )
             elif leaf:
-                values.refuse_password(path, value, where)
-                self._keep(leaf, path, values.check(leaf, path, value, where), f"{layer}: {where}")
+                setting_keys.refuse_password(path, value, where)
+                self._keep(leaf, path, setting_keys.check(leaf, path, value, where), f"{layer}: {where}")
             elif setting_keys.general(path) not in setting_keys.tables():
                 self.warnings.append(f"{where}: {setting_keys.unknown(path, value)}")
             elif isinstance(value, dict):
@@ -190,11 +190,11 @@ class _Merge:
         for name in path:
             chosen = chosen.get(name, {})
         before = leaf.default if chosen == {} else chosen
-        return order.index(str(values.check(leaf, path, value, where))) < order.index(str(before))
+        return order.index(str(setting_keys.check(leaf, path, value, where))) < order.index(str(before))
 
     def _put(self, leaf: Leaf, path: KeyPath, value: object, layer: str, where: str) -> None:
         """Outside of files a text may represent any value."""
-        reader = values.check_text if isinstance(value, str) else values.check
+        reader = setting_keys.check_text if isinstance(value, str) else setting_keys.check
         self._keep(leaf, path, reader(leaf, path, cast("Any", value), where), f"{layer}: {where}")
 
     def _keep(self, leaf: Leaf, path: KeyPath, checked: object, origin: str) -> None:

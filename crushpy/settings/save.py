@@ -12,7 +12,7 @@ from typing import Literal
 from crushpy.core.errors import SettingsError
 from crushpy.core.paths import Paths
 from crushpy.security.private_files import locked, write_private
-from crushpy.settings import setting_keys, toml_edit, values
+from crushpy.settings import setting_keys, toml_edit
 from crushpy.settings.files import project_rules_file, read_text, repository_path, user_files
 from crushpy.settings.setting_keys import KeyPath, Leaf
 
@@ -26,8 +26,8 @@ LOCK_TIMEOUT_S = 10.0
 def set_value(paths: Paths, key: str, text: str) -> Path:
     """Sets a key in `config.toml` and removes it from `state.toml`, which would override it."""
     path, leaf = _known(key)
-    value = values.check_text(leaf, path, text)
-    values.refuse_password(path, value)
+    value = setting_keys.check_text(leaf, path, text)
+    setting_keys.refuse_password(path, value)
     config, state = user_files(paths)
     _save(
         paths,
@@ -42,8 +42,8 @@ def set_value(paths: Paths, key: str, text: str) -> Path:
 def save_choice(paths: Paths, key: str, value: object) -> Path:
     """Saves a choice made in the app to `state.toml`."""
     path, leaf = _known(key)
-    checked = values.check(leaf, path, value)
-    values.refuse_password(path, checked)
+    checked = setting_keys.check(leaf, path, value)
+    setting_keys.refuse_password(path, checked)
     state = user_files(paths)[1]
     _save(paths, {state: lambda text: toml_edit.set_key(text or _STATE_HEAD, path, checked, state)})
     return state

@@ -7,7 +7,7 @@ import pytest
 
 from crushpy.http.client import Client
 from crushpy.http.common import ConnectFailed, Target, parse_url
-from crushpy.http.proxies import proxy_for
+from crushpy.http.routing import proxy_for
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 

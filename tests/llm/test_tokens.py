@@ -8,8 +8,7 @@ import textwrap
 import pytest
 
 from crushpy.core.messages import Image, Message, Text, Thinking, ToolCall, ToolResult
-from crushpy.llm.image_rules import FLAT
-from crushpy.llm.tokens import CL100K, O200K, Counter, vocabulary_for
+from crushpy.llm.tokens import CL100K, FLAT, O200K, Counter, vocabulary_for
 
 NO_NETWORK = """
 import socket

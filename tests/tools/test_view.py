@@ -10,7 +10,7 @@ from support.pictures import picture
 
 from crushpy.core.access import Access
 from crushpy.core.messages import Excerpt
-from crushpy.llm.image_rules import OPENAI
+from crushpy.llm.tokens import OPENAI
 from crushpy.tools.truncate import MAX_RESULT_CHARS
 from crushpy.tools.view import ViewTool
 

@@ -14,9 +14,8 @@ from crushpy.core.messages import Usage
 from crushpy.llm.catalog import DEMO, DEMO_INFO
 from crushpy.llm.demo.tour import next_reply
 from crushpy.llm.errors import BadRequest, ContextOverflow
-from crushpy.llm.image_rules import OPENAI
 from crushpy.llm.protocol import CallPiece, Done, Piece, Request, Sent, TextPiece
-from crushpy.llm.tokens import BYTES_PER_TOKEN, sent_text
+from crushpy.llm.tokens import BYTES_PER_TOKEN, OPENAI, sent_text
 
 PIECES = re.compile(r".{1,24}\S*\s?", re.DOTALL)
 """Text is streamed in pieces of about 24 characters, cut at a blank."""
