@@ -3,13 +3,13 @@
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
-from support.command import Cli
+from support.command import Cli, run_crushpy
+from support.selection import ALL
 
 pytest_plugins = [
     "scripted_llm.fixtures",
@@ -45,7 +45,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def _same_examples(config: pytest.Config) -> None:
     """The same examples in every run, however slow it is; `--hypothesis-profile=default` looks further."""
-    settings.register_profile("same", derandomize=True, deadline=None, suppress_health_check=SLOW)
+    settings.register_profile(
+        "same", derandomize=True, deadline=None, suppress_health_check=SLOW, max_examples=100 if ALL else 40
+    )
     if not config.getoption("--hypothesis-profile"):
         settings.load_profile("same")
         # It would also draw what stands in the modules that happen to be loaded: others in every worker.
@@ -91,14 +93,6 @@ def cli(workspace: Path) -> Cli:
         cwd: Path | None = None,
         timeout: float = 110,
     ) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            [sys.executable, "-m", "crushpy", *args],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            cwd=cwd or workspace,
-            env={**os.environ, **(env or {})},
-        )
+        return run_crushpy(*args, env=env, stdin=stdin, cwd=cwd or workspace, timeout=timeout)
 
     return run

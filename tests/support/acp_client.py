@@ -1,15 +1,15 @@
 """A client of the Agent Client Protocol: the real `crushpy acp` in a process of its own."""
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from acp import schema as acp_schema
+
+from support.command import start_crushpy
 
 Json = dict[str, Any]
 TYPED = {"compaction_update", "notice"}
@@ -32,12 +32,12 @@ class AcpClient:
     """Checks every message it receives against the protocol's types."""
 
     def __init__(self, env: dict[str, str], cwd: Path) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "crushpy", "acp"],
+        self.process = start_crushpy(
+            "acp",
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**os.environ, **env},
+            env=env,
             cwd=cwd,
         )
         self.updates: list[Json] = []
@@ -134,7 +134,7 @@ class AcpClient:
         """Closes stdin and waits; the exit code and what was printed to stderr."""
         assert self.process.stdin is not None and self.process.stderr is not None
         self.process.stdin.close()
-        code = self.process.wait(timeout=20)
+        code = self.process.wait(timeout=60)
         return code, self.process.stderr.read().decode()
 
 

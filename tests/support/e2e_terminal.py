@@ -7,8 +7,6 @@ import re
 import select
 import signal
 import struct
-import subprocess
-import sys
 import termios
 import time
 from contextlib import suppress
@@ -17,6 +15,8 @@ from typing import Self
 
 import pyte
 from pyte.screens import Char
+
+from support.command import start_crushpy
 
 PATIENCE = 60.0
 ACTIVITY = re.compile(r"^ [⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] ", re.MULTILINE)
@@ -44,13 +44,14 @@ class Terminal:
         self._size(columns, rows)
         self.before = termios.tcgetattr(slave)
         self._slave = slave
-        self.process = subprocess.Popen(
-            [*launcher, sys.executable, "-m", "crushpy", *args],
+        self.process = start_crushpy(
+            *args,
+            launcher=launcher,
             stdin=slave,
             stdout=slave,
             stderr=slave,
             cwd=cwd,
-            env={**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", **(env or {})},
+            env={"TERM": "xterm-256color", "COLORTERM": "truecolor", **(env or {})},
             start_new_session=True,
         )
 

@@ -1,10 +1,8 @@
 """A database of its own, a repository to work in, and workers as processes with homes of their own."""
 
 import json
-import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ from typing import Any
 import pytest
 
 from crushpy.sandbox.finding import find_sandbox
+from support.command import run_crushpy, start_crushpy
 from support.headless import PATIENCE, is_alive
 from support.postgres_server import Server
 
@@ -67,22 +66,24 @@ class Fleet:
         home.mkdir(mode=0o700)
         sandbox = () if find_sandbox("on").on else ("--no-sandbox",)
         with (home / "output.txt").open("w") as output:
-            process = subprocess.Popen(
-                [*launcher, sys.executable, "-m", "crushpy", "worker", *sandbox, *args],
+            process = start_crushpy(
+                "worker",
+                *sandbox,
+                *args,
+                launcher=launcher,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 text=True,
                 cwd=home,
-                env={**os.environ, **self._env, **self.env, "CRUSHPY_HOME": str(home), **(env or {})},
+                env={**self._env, **self.env, "CRUSHPY_HOME": str(home), **(env or {})},
             )
         self.workers.append(process)
         return process
 
     def crushpy(self, home: Path, *args: str) -> None:
         """Runs a command as the user of the worker with that home."""
-        env = {**os.environ, **self._env, **self.env, "CRUSHPY_HOME": str(home)}
-        subprocess.run([sys.executable, "-m", "crushpy", *args], check=True, capture_output=True, env=env)
+        run_crushpy(*args, env={**self._env, **self.env, "CRUSHPY_HOME": str(home)}).check_returncode()
 
     def told(self, number: int = 0) -> str:
         """What a worker printed."""

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from scripted_llm.server import ScriptedLLM
 
-from support.command import Cli
+from support.command import Cli, start_crushpy
 
 MODEL = "openai/test-model"
 STREAM = ("--format", "stream-json")
@@ -172,14 +172,17 @@ def start(workspace: Path, llm_env: dict[str, str]) -> Iterator[Start]:
         env: dict[str, str] | None = None,
         launcher: tuple[str, ...] = (),
     ) -> Live:
-        process = subprocess.Popen(
-            [*launcher, sys.executable, "-m", "crushpy", "run", *STREAM, *args],
+        process = start_crushpy(
+            "run",
+            *STREAM,
+            *args,
+            launcher=launcher,
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             cwd=workspace,
-            env={**os.environ, **llm_env, **(env or {})},
+            env={**llm_env, **(env or {})},
         )
         started.append(process)
         return Live(process)
