@@ -14,8 +14,8 @@ from typing import Any, cast
 
 import crushpy
 
-SMALL, LARGE = 400, 4_000
-SUSPECT_SECONDS = 0.004
+SMALL, LARGE = 200, 2_000
+SUSPECT_SECONDS = 0.002
 """Of the large text. A linear pattern needs a hundredth of it."""
 MOST_TIMES_SLOWER = 40
 """10 is linear, 100 is quadratic."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from scripted_llm.replies import Answer, Call, Overflow, Reply
 from scripted_llm.server import ScriptedLLM
+from support.selection import ALL
 from support.talk import MODEL, Talk, Talks
 
 from crushpy.core.events import BoundaryCommitted, BranchOpened, ReviewNeeded
@@ -97,7 +98,7 @@ async def esc_everywhere(
     expect: tuple[str, ...],
     **wanted: Any,
 ) -> int:
-    """Runs `work` once to see its stages, then again for each of them, interrupted there."""
+    """Runs `work` once to see its stages, then again for each function that waits, interrupted there."""
 
     async def begin() -> Talk:
         llm.always(script())
@@ -113,7 +114,8 @@ async def esc_everywhere(
     await talk.close()
     names = {name for here in stages for name in here}
     assert set(expect) <= names, f"never came to {set(expect) - names}"
-    for wanted_stage in stages:
+    deepest = {here[-1]: here for here in stages}
+    for wanted_stage in stages if ALL else deepest.values():
         talk = await begin()
         done = False
 

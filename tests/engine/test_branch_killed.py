@@ -10,7 +10,8 @@ import pytest
 from scripted_llm.server import ScriptedLLM
 from support.binding_claude import BindingClaude, mismatches, thoughts
 from support.digressions import digress
-from support.killing import killed_at_every, thinned
+from support.killing import killed_at_every
+from support.selection import thinned
 from support.talk import Talks
 
 HERE = Path(__file__).parent

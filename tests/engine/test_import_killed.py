@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import support.foreign_files as foreign
 from import_killer import bring
-from support.killing import killed_at_every, thinned
+from support.killing import killed_at_every
+from support.selection import thinned
 
 from crushpy.storage.store import Store
 

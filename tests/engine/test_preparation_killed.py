@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from scripted_llm.replies import Answer, Call, Reply
 from scripted_llm.server import ScriptedLLM
-from support.killing import killed_at_every, thinned
+from support.killing import killed_at_every
+from support.selection import thinned
 from support.talk import MODEL, Talks
 
 from crushpy.core.messages import Usage

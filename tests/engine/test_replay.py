@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from scripted_llm import Call, Reply, ScriptedLLM
+from support.selection import some
 from support.talk import Talk, Talks
 
 from crushpy.core.events import BoundaryCommitted
@@ -92,6 +93,8 @@ CASES: dict[str, dict[str, Any]] = {
     },
     "undone": {"lines": [120] * 4, "by_hand": True, "undo": True},
 }
+PROTOCOLS = ("chat", "responses", "anthropic", "gemini")
+"""Each case is recorded with one of them."""
 
 
 async def record(talks: Talks, llm: ScriptedLLM, protocol: str, case: dict[str, Any]) -> Talk:
@@ -129,19 +132,20 @@ def settings_of(talk: Talk) -> tuple[Settings, Models]:
     return scope.settings, scope.models
 
 
-@pytest.mark.parametrize("protocol", ["chat", "responses", "anthropic", "gemini"])
+@pytest.mark.parametrize(("number", "protocol"), enumerate(PROTOCOLS), ids=PROTOCOLS)
 async def test_a_replay_with_the_recorded_settings_is_what_happened(
     talks: Talks,
     llm: ScriptedLLM,
     monkeypatch: pytest.MonkeyPatch,
     workspace: Path,
     home: Path,
+    number: int,
     protocol: str,
 ) -> None:
     monkeypatch.setenv("LAB_KEY", "test-key")
     (workspace / "code.py").write_text(CODE * 3_000)
     made = 0
-    for name, case in CASES.items():
+    for name, case in some(CASES.items(), every=len(PROTOCOLS), start=number):
         talk = await record(talks, llm, protocol, case)
         await talk.close()  # a summary that is being prepared ends with it
         store = Store(home / "crushpy.db")
@@ -166,7 +170,7 @@ async def test_a_replay_with_the_recorded_settings_is_what_happened(
         assert cost > 0
         assert replay.usage.cost == pytest.approx(cost, rel=0.05), name
         await store.close()
-    assert made >= 8
+    assert made >= 2
 
 
 async def test_a_session_that_was_continued_is_replayed_without_what_followed(

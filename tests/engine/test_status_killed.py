@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from scripted_llm.server import ScriptedLLM
 from support.binding_claude import BindingClaude, steps_of_a_turn, thoughts, visible_statuses
-from support.killing import killed_at_every, thinned
+from support.killing import killed_at_every
+from support.selection import thinned
 from support.talk import Talks
 
 HERE = Path(__file__).parent

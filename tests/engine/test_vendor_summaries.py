@@ -128,8 +128,8 @@ async def test_many_turns_with_prepared_boundaries(talks: Talks, llm: ScriptedLL
     claude = BindingClaude(llm, steps_of_a_turn)
     claude.summary = "Goal: go on. " + "Another step is done. " * 20 + "Next: more."
     talk = await open_talk(talks, llm, **{f'models."{MODEL}".context_window': 32_000})
-    for number in range(40):
-        assert await talk.ask(f"step {number}: " + "read the log of the server once more " * 120) == "done"
+    for number in range(20):
+        assert await talk.ask(f"step {number}: " + "read the log of the server once more " * 240) == "done"
     boundaries = talk.of(BoundaryCommitted)
     assert len(boundaries) >= 2 and {one.trigger for one in boundaries} == {"auto"}
     assert {one.problem for one in boundaries} == {""} and len(claude.compactions) >= len(boundaries)

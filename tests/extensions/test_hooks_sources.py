@@ -192,12 +192,10 @@ def test_a_hook_that_leaves_a_process_behind_does_not_hold_up_the_call(
 
 
 @pytest.mark.parametrize("stream", ["1", "2"])
-def test_a_hook_that_prints_a_gigabyte_is_cut_off(
+def test_a_hook_that_prints_without_end_is_cut_off(
     run: Run, llm: ScriptedLLM, hooks: Path, stream: str
 ) -> None:
-    configure(
-        hooks, {"PreToolUse": ("Bash", f"head -c 1000000000 /dev/zero | tr '\\0' x >&{stream}; exit 2")}
-    )
+    configure(hooks, {"PreToolUse": ("Bash", f"head -c 100000000 /dev/zero | tr '\\0' x >&{stream}; exit 2")})
     use_bash(llm)
     assert run("do it").code == 0
     assert results(llm)[0].startswith("Denied: a hook says deny:") and len(results(llm)[0]) < 11_000

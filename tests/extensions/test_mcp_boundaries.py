@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
+from support.selection import ALL
 from support.talk import Talks
 
 from crushpy.core.events import BoundaryCommitted, ToolFinished
@@ -16,7 +17,13 @@ from crushpy.extensions.mcp.mcp_process import end_mcp_process
 
 STAND_IN = str(Path(__file__).parents[1] / "support" / "mcp_stand_in.py")
 VENDORS = ("chat", "responses", "anthropic", "gemini", "litellm")
-BOUNDARIES = 8
+PAIRS = [
+    (vendor, method)
+    for number, vendor in enumerate(VENDORS)
+    for method in ("auto", "llm")
+    if ALL or number % 2 == (method == "llm")
+]
+BOUNDARIES = 8 if ALL else 5
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -31,8 +38,7 @@ def definitions(body: dict[str, Any]) -> str:
     return json.dumps([body.get(name) for name in names])
 
 
-@pytest.mark.parametrize("method", ["auto", "llm"])
-@pytest.mark.parametrize("vendor", VENDORS)
+@pytest.mark.parametrize(("vendor", "method"), PAIRS)
 async def test_loaded_tools_are_known_after_every_boundary(
     talks: Talks, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch, vendor: str, method: str
 ) -> None:

@@ -51,13 +51,13 @@ def process(keyring: Path) -> Iterator[McpProcess]:
 def spec(tmp_path: Path) -> Any:
     def make(server: HttpStandIn, **oauth: Any) -> ServerSpec:
         login = OAuthSpec(private_hosts=oauth.pop("private_hosts", True), **oauth)
-        return ServerSpec(url=server.url, oauth=login, locks=str(tmp_path / "locks"), timeout=10)
+        return ServerSpec(url=server.url, oauth=login, locks=str(tmp_path / "locks"), timeout=60)
 
     return make
 
 
 def follow(url: str) -> None:
-    with suppress(OSError), urllib.request.urlopen(url, timeout=10) as page:
+    with suppress(OSError), urllib.request.urlopen(url, timeout=60) as page:
         page.read()
 
 

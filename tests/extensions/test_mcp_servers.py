@@ -54,7 +54,7 @@ async def connected(
         command=(sys.executable, STAND_IN, "3", *words),
         env={**os.environ, **(environment or {})},
         url=server.url if server else "",
-        timeout=20,
+        timeout=60,
     )
     try:
         yield Connected(process, await process.carry_out("connect", "one", spec=spec))
@@ -134,7 +134,7 @@ async def test_servers_end_with_crushpy_also_after_kill_9(tmp_path: Path) -> Non
 
 
 async def _until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.01)
 

@@ -169,17 +169,18 @@ HEADS = {
 }
 
 
-@pytest.mark.parametrize("name", HEADS)
-def test_every_file_is_loaded_warned_or_refused_with_the_reason(home: Path, cli: Cli, name: str) -> None:
-    text, status, reason = HEADS[name]
-    place = add_skill(home, name)
-    (place / "SKILL.md").write_text(text)
-    (one,) = listed(cli).values()
-    assert (one["status"], reason in one["reason"]) == (status, True), one
-    row = next(line for line in cli("skills", "list").stdout.splitlines() if "skill " in line)
-    assert row.startswith(status) and reason in row
-    report = cli("doctor", "--json").stdout
-    assert f"is {status}" in report and reason in report
+def test_every_file_is_loaded_warned_or_refused_with_the_reason(home: Path, cli: Cli) -> None:
+    for name, (text, _, _) in HEADS.items():
+        (add_skill(home, name) / "SKILL.md").write_text(text)
+    found = {Path(one["file"]).parent.name: one for one in json.loads(cli("skills", "list", "--json").stdout)}
+    rows = cli("skills", "list").stdout.splitlines()
+    report = cli("doctor").stdout.splitlines()
+    assert found.keys() == HEADS.keys()
+    for name, (_, status, reason) in HEADS.items():
+        one = found[name]
+        assert (one["status"], reason in one["reason"]) == (status, True), one
+        assert any(row.startswith(status) and one["name"] in row and reason in row for row in rows), name
+        assert any(name in line and f"is {status}" in line and reason in line for line in report), name
 
 
 def test_links_are_not_followed_out_of_the_folders(home: Path, cli: Cli, tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ async def test_each_request_over_tls_is_sent_before_it_is_answered(raw, server_t
     url = await raw.start(handler, server_tls)
     client = Client(environ={"SSL_CERT_FILE": str(certificate)})
     for body in (b"one", b"two", b"x" * 3_000_000, b"four"):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             exchange = await client.send("POST", url, body=body)
             await asked.wait()
         go_on.set()

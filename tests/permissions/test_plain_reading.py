@@ -282,15 +282,14 @@ def judge(
     return decide([access], RuleSet.from_strings(allow, ask, deny), project, guard=guard)
 
 
-@pytest.mark.parametrize("command", FREE)
-def test_a_plain_reader_runs_unasked(command: str, project: Path) -> None:
-    decision = judge(command, project)
-    assert decision.verdict == "allow", decision.reason
+def test_a_plain_reader_runs_unasked(project: Path) -> None:
+    for command in FREE:
+        decision = judge(command, project)
+        assert decision.verdict == "allow", (command, decision.reason)
 
 
-@pytest.mark.parametrize("command", ASKED)
-def test_what_does_more_than_read_the_workspace_asks(command: str, project: Path) -> None:
-    assert judge(command, project).verdict == "ask"
+def test_what_does_more_than_read_the_workspace_asks(project: Path) -> None:
+    assert [command for command in ASKED if judge(command, project).verdict != "ask"] == []
 
 
 @pytest.mark.parametrize("command", GIT_FREE)

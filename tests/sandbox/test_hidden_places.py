@@ -68,17 +68,14 @@ async def read_all(workspace: Path, user: Path, home: Path, sandbox: Sandbox) ->
     return (workspace / "out").read_text(errors="replace")
 
 
-@pytest.mark.parametrize("name", IN_HOME)
-def test_no_command_reads_it(readable: str, name: str) -> None:
-    assert f"{SECRET} {name.replace('*', 'some')}\n" not in readable
+def test_no_command_reads_any_of_them(readable: str) -> None:
+    assert [name for name in IN_HOME if f"{SECRET} {name.replace('*', 'some')}\n" in readable] == []
 
 
-@pytest.mark.parametrize("name", [name for name in ENTRIES if name.startswith("/")])
-def test_places_of_the_system_are_found(name: str) -> None:
-    existing = [str(path) for path in Path("/").glob(name[1:])]
-    if not existing:
-        pytest.skip(f"there is no {name} here")
-    assert set(map(os.path.realpath, existing)) <= set(secrets(Path.home()))
+def test_places_of_the_system_are_found() -> None:
+    names = [name for name in ENTRIES if name.startswith("/")]
+    existing = {str(path) for name in names for path in Path("/").glob(name[1:])}
+    assert existing and set(map(os.path.realpath, existing)) <= set(secrets(Path.home()))
 
 
 def test_each_place_is_named_once_and_spelled_plainly() -> None:

@@ -19,7 +19,7 @@ from crushpy.tools.shell.jobs import Jobs
 pytestmark = pytest.mark.skipif(
     working_sandbox().name != "bubblewrap", reason=f"no bubblewrap: {working_sandbox().why_not}"
 )
-ASK = "import sys, urllib.request as web; print(web.urlopen(sys.argv[1], timeout=20).read().decode())"
+ASK = "import sys, urllib.request as web; print(web.urlopen(sys.argv[1], timeout=60).read().decode())"
 HOSTS = Privileges(hosts=("localhost",))
 
 

@@ -3,5 +3,5 @@
 import sys
 import urllib.request
 
-with urllib.request.urlopen(sys.argv[1], timeout=10) as page:
+with urllib.request.urlopen(sys.argv[1], timeout=60) as page:
     page.read()

@@ -21,11 +21,6 @@ Deed = Callable[[Path, int], Coroutine[Any, Any, None]]
 TESTS = Path(__file__).parents[1]
 
 
-def thinned(step: int) -> int:
-    """Every third of the steps that could be taken; each of them with CRUSHPY_TEST_EVERY_STEP=1."""
-    return step if os.environ.get("CRUSHPY_TEST_EVERY_STEP") else 3 * step
-
-
 class Countdown:
     """Kills this process, with SIGKILL, at its n-th step."""
 
@@ -86,7 +81,11 @@ def killed_at_every(script: Path, base: Path, *args: str, **env: str) -> tuple[l
         capture_output=True,
         text=True,
         timeout=300,
-        env={**os.environ, "PYTHONPATH": f"{TESTS}{os.pathsep}{script.parent}", **env},
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(map(str, (TESTS.parent, TESTS, script.parent))),
+            **env,
+        },
     )
     assert done.returncode == 0, done.stderr
     *killed, whole = (base.with_name(f"{base.name}.{n}") for n in range(1, int(done.stdout) + 2))
