@@ -107,7 +107,7 @@ def test_a_run_that_was_told_to_outlive_its_terminal_does(start: Start, llm: Scr
     llm.script(Stall(Reply("one two", chunk=4), after=1))
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does; children inherit it
     try:
-        live = start("go")
+        live = start("go", launcher=("env",))
     finally:
         signal.signal(signal.SIGHUP, before)
     live.until_type("text")

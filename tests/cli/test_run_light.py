@@ -135,7 +135,7 @@ def test_a_run_takes_less_than_80_mb(start: Start, llm: ScriptedLLM, workspace: 
     (workspace / "a.py").write_text("print('a')\n")
     calls = [Call("view", {"file_path": "a.py"}), Call("bash", {"command": "python3 -V"})]
     llm.script(Reply(calls=calls), Stall(Reply("one two", chunk=4), after=1))
-    live = start("--yolo", "go")
+    live = start("--yolo", "go", launcher=("env",))  # with the modules that it loads itself
     live.until(lambda lines: any(line["type"] == "text" for line in lines))
     status = Path(f"/proc/{live.process.pid}/status").read_text()
     most = int(status.split("VmHWM:")[1].split()[0])

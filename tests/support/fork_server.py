@@ -46,9 +46,7 @@ def _leave(code: object) -> None:
     status = code if isinstance(code, int) else 0 if code is None else 1
     if status == 1 and code != 1:
         print(code, file=sys.stderr)
-    for thread in threading.enumerate():
-        if thread is not threading.main_thread() and not thread.daemon:
-            thread.join()
+    threading._shutdown()  # also ends the threads of executors
     atexit._run_exitfuncs()
     sys.stderr.flush()
     try:

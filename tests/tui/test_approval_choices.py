@@ -9,7 +9,7 @@ from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
 from textual import events
 
-from crushpy.tui.widgets import grace_period
+from crushpy.tui.widgets import grace_period, prompt
 
 __all__ = ["start"]
 
@@ -127,6 +127,7 @@ async def test_the_same_key_answers_a_batch_of_like_calls_and_is_not_typed(
 ) -> None:
     calls = [Call("bash", {"command": f"touch {name}"}, f"call_{name}") for name in "abc"]
     llm.script(Reply(calls=calls), "Made.")
+    monkeypatch.setattr(prompt, "REPEATED_KEY_S", 60.0)
     async with start() as app:
         await app.say("make them")
         await armed(app)

@@ -13,6 +13,7 @@ from support.headless import is_alive
 from textual import events
 
 from crushpy.core.messages import Usage
+from crushpy.tui.screens import chat_host
 from crushpy.tui.screens.choose import ChooseScreen
 from crushpy.tui.screens.help import HelpScreen
 from crushpy.tui.screens.sessions import SessionsScreen
@@ -380,6 +381,13 @@ async def test_an_engine_that_cannot_open_is_told_and_new_tries_again(
         await app.sees("test-model", "anybody there?", "Now I am.")
 
 
+@pytest.fixture
+def patient_quit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two keys may be far apart on a busy machine."""
+    monkeypatch.setattr(chat_host, "QUIT_WINDOW_S", 60.0)
+
+
+@pytest.mark.usefixtures("patient_quit")
 async def test_ctrl_c_twice_leaves_and_tells_how_to_resume(start: Start, llm: ScriptedLLM) -> None:
     llm.script("Hi.")
     async with start() as app:
@@ -397,6 +405,7 @@ async def test_ctrl_c_twice_leaves_and_tells_how_to_resume(start: Start, llm: Sc
         assert done.endswith("no process is left.")
 
 
+@pytest.mark.usefixtures("patient_quit")
 async def test_ctrl_c_interrupts_first_and_empties_the_prompt_before_it_leaves(
     start: Start, llm: ScriptedLLM
 ) -> None:

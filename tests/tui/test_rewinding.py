@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+import pytest
 from driving import Driven, Start, start
 from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
 
+from crushpy.tui.screens import chat_host
 from crushpy.tui.screens.choose import ChooseScreen
 from crushpy.tui.screens.rewind import RestorationScreen, RewindScreen
 
@@ -61,8 +63,9 @@ async def test_undo_and_redo_go_turn_by_turn(start: Start, llm: ScriptedLLM, wor
 
 
 async def test_rewind_shows_the_prompts_and_brings_one_back(
-    start: Start, llm: ScriptedLLM, workspace: Path
+    start: Start, llm: ScriptedLLM, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(chat_host, "REWIND_WINDOW_S", 60.0)
     async with start(yolo=True) as app:
         await two_turns(app, llm)
         source = app.conversation.info.id
