@@ -3,9 +3,11 @@
 import asyncio
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.selection import ALL
 
 from benchmarks.compaction import against, drive, measure, scenario, summarisers
 from benchmarks.compaction.__main__ import QUICK, SHORT
@@ -13,23 +15,28 @@ from benchmarks.compaction.__main__ import QUICK, SHORT
 WINDOW = 200_000
 
 
-@pytest.mark.parametrize("name", ["useless", "failing"])
-async def test_facts_survive_eight_generations_whatever_the_summariser_is_worth(name: str) -> None:
-    figures = await measure.run(scenario.make(QUICK), summarisers.ALL[name], window=WINDOW, quick=True)
-    assert len(figures.survival) == 8
-    assert figures.input_recall.value == 1 and figures.input_recall.total > 300
+FEW = QUICK if ALL else replace(QUICK, generations=3, paths=45, failing=24, todos=9, requests=12)
+
+
+@pytest.mark.parametrize(("name", "sizes"), [("useless", QUICK), ("failing", FEW)])
+async def test_facts_survive_every_generation_whatever_the_summariser_is_worth(
+    name: str, sizes: scenario.Sizes
+) -> None:
+    figures = await measure.run(scenario.make(sizes), summarisers.ALL[name], window=WINDOW, quick=True)
+    assert len(figures.survival) == sizes.generations
+    assert figures.input_recall.value == 1 and figures.input_recall.total > 2 * sizes.paths
     for generation in figures.survival:
         for kind in summarisers.EVIDENCE:
             assert generation[kind].value >= 0.95, (kind, generation[kind])
     last = figures.survival[-1]
     assert {kind: last[kind].total for kind in summarisers.EVIDENCE} == {
-        "path": 120,
-        "command": 60,
-        "todo": 20,
-        "request": 30,
+        "path": sizes.paths,
+        "command": sizes.failing,
+        "todo": sizes.todos,
+        "request": sizes.requests,
     }
     assert all(after < WINDOW // 10 for _, after in figures.tokens)
-    assert figures.summary_calls == 8, "one for each boundary"
+    assert figures.summary_calls == sizes.generations, "one for each boundary"
 
 
 async def test_what_a_perfect_summariser_is_sent_survives_whole() -> None:
@@ -40,9 +47,9 @@ async def test_what_a_perfect_summariser_is_sent_survives_whole() -> None:
 
 
 async def test_what_does_not_fit_is_found_by_one_recall() -> None:
-    sizes = scenario.Sizes(generations=2, paths=600, failing=160, todos=30, requests=12, looks=0, batch=25)
-    beyond = await measure.beyond_the_bound(scenario.make(sizes), window=WINDOW)
-    assert beyond.left_out > 100
+    sizes = scenario.Sizes(generations=2, paths=200, failing=50, todos=10, requests=6, looks=0, batch=25)
+    beyond = await measure.beyond_the_bound(scenario.make(sizes), window=WINDOW // 4)
+    assert beyond.left_out > 30
     assert beyond.found == beyond.left_out
 
 

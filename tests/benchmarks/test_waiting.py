@@ -5,7 +5,7 @@ from benchmarks.compaction.waiting import measure_waits
 
 async def test_what_is_prepared_is_used_and_nothing_is_prepared_twice() -> None:
     waits = await measure_waits(
-        prepare=True, boundaries=2, seconds=0.1, step=0.02, window=40_000, tokens_a_step=800
+        prepare=True, boundaries=2, seconds=0.1, step=0.02, window=40_000, tokens_a_step=1_600
     )
     assert len(waits.milliseconds) == len(waits.boundaries) >= 2
     assert waits.states["preparing"] >= waits.states["used"] >= 2

@@ -107,7 +107,7 @@ def fork_server() -> socket.socket:
     """One for all tests of this process; it ends when we do."""
     ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
     env = {"PATH": os.environ["PATH"], **USUAL}
-    command = [sys.executable, str(FORK_SERVER), str(theirs.fileno())]
+    command = [sys.executable, str(FORK_SERVER), str(theirs.fileno()), "crushpy"]  # what ps shows
     process = subprocess.Popen(
         command, env=env, stdin=subprocess.DEVNULL, cwd="/", pass_fds=[theirs.fileno()]
     )
