@@ -58,6 +58,18 @@ def decoded_object(data: bytes | str | None, unmapped: Unmapped) -> Json | None:
     return None
 
 
+def json_files(files: Iterable[Path], unmapped: Unmapped) -> Iterator[tuple[str, Json]]:
+    """The objects in JSON files, with the files' names; what cannot be read is counted."""
+    for file in sorted(files):
+        try:
+            readable = file.is_file() and file.stat().st_size <= MAX_LINE_BYTES
+            value = decoded_object(file.read_bytes() if readable else None, unmapped)
+        except OSError:
+            value = decoded_object(None, unmapped)
+        if value is not None:
+            yield file.stem, value
+
+
 def jsonl_sessions(path: Path, look: Callable[[Path], Found | None]) -> Iterator[Found]:
     """What `look` returns for the file `path`, or for each `.jsonl` file below it, in order. Links to folders
     or out of `path` are not followed; pipes and devices are ignored."""
@@ -65,9 +77,14 @@ def jsonl_sessions(path: Path, look: Callable[[Path], Found | None]) -> Iterator
         yield from readable_sessions(file, path, lambda file: filter(None, [look(file)]))
 
 
+def leads_inside(file: Path, folder: Path) -> bool:
+    """Whether `file` is `folder` or, all links followed, inside it."""
+    return file == folder or Path(os.path.realpath(file)).is_relative_to(os.path.realpath(folder))
+
+
 def readable_sessions(file: Path, folder: Path, look: Callable[[Path], Iterable[Found]]) -> Iterator[Found]:
     """The sessions in one file of a folder. An unreadable file does not affect the others."""
-    if file != folder and not Path(os.path.realpath(file)).is_relative_to(os.path.realpath(folder)):
+    if not leads_inside(file, folder):
         yield SkippedSession(file, "it is a link that leads out of the folder")
         return
     try:

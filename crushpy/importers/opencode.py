@@ -1,4 +1,4 @@
-"""opencode: a SQLite database of sessions, messages and parts."""
+"""opencode: a SQLite database, in older versions a folder of JSON files, of sessions, messages and parts."""
 
 import os
 import re
@@ -13,6 +13,7 @@ from crushpy.util.read_json import as_object, as_text
 
 KNOWN_VERSION = 1
 _DEFAULT_TITLE = re.compile(r"(?:New|Child) session - ")
+_FILE_NAME = re.compile(r"[\w.-]{1,200}")
 _MESSAGES = "SELECT id, data FROM message WHERE session_id = ? ORDER BY time_created, id"
 _PARTS = "SELECT id, data FROM part WHERE message_id = ? ORDER BY id"
 
@@ -31,8 +32,15 @@ class OpenCode:
         return [data / chosen, data] if chosen and chosen != ":memory:" else [data]
 
     def sessions(self, path: Path) -> Iterator[foreign.Found]:
-        for file in [path] if path.is_file() else sorted(path.glob("opencode*.db")):
+        databases = [path] if path.is_file() and path.suffix != ".json" else sorted(path.glob("opencode*.db"))
+        for file in databases:
             yield from foreign_files.readable_sessions(file, path, _database_sessions)
+        # Newer versions copied these into the database and left the files behind.
+        for storage in (path, path / "storage"):
+            for head in sorted((storage / "session").glob("*/*.json")):
+                yield from foreign_files.readable_sessions(head, path, _file_sessions)
+        if path.is_file() and path.suffix == ".json" and len(path.parents) > 2:
+            yield from _file_sessions(path.absolute())
 
 
 def _database_sessions(file: Path) -> Iterator[foreign.Found]:
@@ -71,6 +79,31 @@ def _stored_rows(
 
     for message, data in decoded(_MESSAGES, own):
         yield message, data, list(decoded(_PARTS, message))
+
+
+def _file_sessions(head: Path) -> Iterator[foreign.Found]:
+    storage, own = head.parents[2], head.stem
+    info = next(foreign_files.json_files([head], foreign.Unmapped()), ("", Json()))[1]
+    if not info or not _FILE_NAME.fullmatch(own):
+        yield foreign.SkippedSession(head, "it cannot be read")
+        return
+    if info.get("parentID"):
+        yield foreign.SkippedSession(head)
+        return
+
+    def read(unmapped: foreign.Unmapped) -> Iterator[foreign.Item]:
+        return _items(info.get("title"), _stored_files(storage, own, unmapped), unmapped)
+
+    note = foreign.newer_version("opencode", info.get("version"), KNOWN_VERSION)
+    yield foreign.ForeignSession(own, head, as_text(info.get("directory")), read, _created(info), note)
+
+
+def _stored_files(storage: Path, own: str, unmapped: foreign.Unmapped) -> Iterator[StoredMessage]:
+    def inside(folder: Path) -> Iterator[Path]:
+        return (file for file in folder.glob("*.json") if foreign_files.leads_inside(file, storage))
+
+    for name, message in foreign_files.json_files(inside(storage / "message" / own), unmapped):
+        yield name, message, list(foreign_files.json_files(inside(storage / "part" / name), unmapped))
 
 
 def _created(info: Json) -> float:

@@ -27,6 +27,7 @@ WRITERS: dict[str, tuple[str, Callable[[Path], Path]]] = {
     "codex": ("codex", foreign.write_codex),
     "pi": ("pi", foreign.write_pi),
     "opencode": ("opencode", foreign.write_opencode),
+    "opencode-files": ("opencode", foreign.write_opencode_files),
     "crush": ("crush", foreign.write_crush),
 }
 
@@ -350,7 +351,8 @@ def test_links_out_of_the_named_folder_are_not_followed(
     source, write = WRITERS[kind]
     named = tmp_path / "named"
     written = write(tmp_path / "private")
-    private = written.parents[1 if kind == "crush" else 0]
+    above = {"opencode-files": 3, "crush": 1}
+    private = written.parents[above.get(kind, 0)]
     files = [path for path in private.rglob("*") if path.is_file()]
     for file in files:
         link = named / file.relative_to(private)

@@ -287,6 +287,27 @@ def write_opencode(home: Path) -> Path:
     return file
 
 
+def write_opencode_files(home: Path) -> Path:
+    """As the folder of files that older versions kept."""
+    storage = home / ".local" / "share" / "opencode" / "storage"
+
+    def put(value: dict[str, Any], *names: str) -> Path:
+        file = storage.joinpath(*names).with_suffix(".json")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(value))
+        return file
+
+    for at, (info, parts) in enumerate(opencode_messages()):
+        put(info, "message", "ses_1", f"msg_{at:03}")
+        for place, part in enumerate(parts):
+            put(part, "part", f"msg_{at:03}", f"prt_{place:02}")
+    head = {"id": "ses_1", "directory": "/work/app", "title": "Fix the parser", "version": "0.15.0"}
+    return put({**head, "time": {"created": 1_759_312_801_000}}, "session", "global", "ses_1")
+
+
+# --- Crush -----------------------------------------------------------------------------------------------
+
+
 def crush_messages() -> list[tuple[str, list[tuple[str, dict[str, Any]]], int]]:
     def call(name: str, tool: str, **given: Any) -> tuple[str, dict[str, Any]]:
         return "tool_call", {"id": name, "name": tool, "input": json.dumps(given), "finished": True}
