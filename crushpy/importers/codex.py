@@ -1,4 +1,7 @@
-"""codex: one JSONL file per session below `sessions/YYYY/MM/DD/`; a line is `{timestamp, type, payload}`."""
+"""codex: one JSONL file per session below `sessions/YYYY/MM/DD/`; a line is `{timestamp, type, payload}`.
+
+In files of the first releases a line is the payload alone.
+"""
 
 import os
 import re
@@ -52,8 +55,8 @@ class Codex:
 def _session(file: Path) -> foreign.Found:
     meta: Json = {}
     for line in islice(json_lines(file, foreign.Unmapped()), _HEAD_LINES):
-        if line.value.get("type") == "session_meta":
-            meta = as_object(line.value.get("payload"))
+        if line.value.get("type") == "session_meta" or (line.number == 1 and "id" in line.value):
+            meta = as_object(line.value.get("payload")) or line.value
             break
     if "subagent" in as_object(meta.get("source")):
         return foreign.SkippedSession(file)
@@ -115,8 +118,12 @@ class _Reader:
                     self._unmapped["compaction without a readable summary"] += 1
                 case "event_msg":
                     yield from self._event(payload)
+                case _ if not kind and (number == 1 or "record_type" in value):
+                    pass  # the header and markers of an early file
+                case _ if not payload:
+                    yield from self._item(value, own, at)
                 case _:
-                    self._unmapped[kind or "line without a type"] += 1
+                    self._unmapped[kind] += 1
 
     def _event(self, event: Json) -> Iterator[foreign.Item | Usage]:
         kind = as_text(event.get("type"))
@@ -197,6 +204,11 @@ def _result(item: Json) -> ToolResult:
     if isinstance(output, list):
         return foreign.tool_result(item.get("call_id"), _parts(output), False)
     text = as_text(as_object(output).get("content")) or as_text(output)
+    if text.startswith('{"output":'):  # a command in an early release
+        told = as_object(foreign.parsed(text))
+        code = as_object(told.get("metadata")).get("exit_code")
+        if isinstance(told.get("output"), str):
+            text = (f"Exit code: {code}\n" if isinstance(code, int) and code else "") + told["output"]
     found = _EXIT_CODE.search(text[:400])
     failed = as_object(output).get("success") is False or (found is not None and found[1] != "0")
     return foreign.tool_result(item.get("call_id"), [Text(text)], failed)

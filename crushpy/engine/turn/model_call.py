@@ -26,6 +26,8 @@ from crushpy.util.uncancellable import uncancellable
 log = logging.getLogger(__name__)
 
 Emit = Callable[[Event], None]
+JOIN_BATCH = 500
+"""Calls of a reply that are parsed before the event loop gets a turn."""
 DRAFT_INTERVAL_S = 0.25
 """Between two writes of a draft."""
 LARGE_DRAFT_CHARS = 100_000
@@ -66,17 +68,19 @@ class Draft:
             self._thinking_seconds += time.monotonic() - self._thinking_since
             self._thinking_since = None
 
-    def message(self, model: str, taken_ids: set[str]) -> Message:
+    async def message(self, model: str, taken_ids: set[str]) -> Message:
         """The assistant's message. Call ids are made unique within the session: providers repeat them."""
         parts: list[Part] = []
         if self.thinking or self.opaque:
             parts.append(Thinking("".join(self.thinking), tuple(self.opaque), int(self._thinking_seconds)))
         if text := "".join(self.text):
             parts.append(Text(text))
-        for index in sorted(self.calls):
+        for number, index in enumerate(sorted(self.calls), start=1):
             call = _join(self.calls[index], taken_ids)
             taken_ids.add(call.id)
             parts.append(call)
+            if number % JOIN_BATCH == 0:
+                await asyncio.sleep(0)  # lets key presses through
         return Message(new_id(), "assistant", tuple(parts), time.time(), model, self.usage, self.finish)
 
     def interrupted(self, model: str, message_id: str = "") -> Message | None:
@@ -299,7 +303,7 @@ class RecordedCall(ModelCall):
         draft, empty = self.draft, isinstance(error, EmptyReply)
         if draft.usage is None and not empty:
             return
-        message = self._models.priced(draft.message(self._session.info.model, set()))
+        message = self._models.priced(await draft.message(self._session.info.model, set()))
         used = message.usage or Usage()
         self._spent.use(used)
         if empty and not _is_blank(draft.thinking):

@@ -4,9 +4,10 @@ exactly one result."""
 import asyncio
 import logging
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
-from itertools import groupby
+from itertools import groupby, islice
 
 import msgspec
 
@@ -33,6 +34,10 @@ log = logging.getLogger(__name__)
 MAX_PARALLEL_TOOLS = 16
 """Calls of one reply that run at the same time. Their results are committed together; more of them would
 delay key presses by more than they save."""
+ANNOUNCE_BATCH = 50
+"""Calls of a reply that are announced before key presses are handled."""
+KEY_PAUSE_S = 0.001
+"""A pause in which key presses are handled: one takes more than one round of the event loop."""
 
 TRUNCATED = (
     "Not run: the reply was cut off at the output limit, so this call may be incomplete. "
@@ -90,10 +95,11 @@ class ToolRunner:
         self._batch = CallBatch(
             [one.call for one in others], partial(accesses_of, self._tools, self._context)
         )
-        for call in message.calls:
-            target = tool.target(call.args, self._context) if (tool := self._tools.get(call.name)) else ""
-            self._emit(ToolCalled(call.id, call.name, call.args, target))
+        unannounced = iter(message.calls)
         try:
+            while announced := list(islice(unannounced, ANNOUNCE_BATCH)):
+                self._announce(announced)
+                await asyncio.sleep(KEY_PAUSE_S)
             for parallel, group in groupby(others, self._is_parallel):
                 if parallel:
                     run = partial(self._run_one, guard=guard)
@@ -103,11 +109,17 @@ class ToolRunner:
                         await self._run_one(one, guard)
             await self._change_session([one for one in calls if one.call.name in LLM_TOOLS], guard)
         except asyncio.CancelledError:
+            self._announce(unannounced)
             for one in calls:
                 if not one.recorded:
                     with suppress(asyncio.CancelledError):  # a second interrupt changes nothing
                         await self._record(one, Outcome(NOT_STARTED, is_error=True, ended="not_run"))
             raise
+
+    def _announce(self, calls: Iterable[ToolCall]) -> None:
+        for call in calls:
+            target = tool.target(call.args, self._context) if (tool := self._tools.get(call.name)) else ""
+            self._emit(ToolCalled(call.id, call.name, call.args, target))
 
     def _is_parallel(self, one: RunningCall) -> bool:
         tool = self._tools.get(one.call.name)

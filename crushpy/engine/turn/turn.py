@@ -187,7 +187,7 @@ class Turn:
         return message
 
     async def _store(self, draft: Draft, request: Request) -> Message:
-        message = draft.message(request.model, self._session.call_ids)
+        message = await draft.message(request.model, self._session.call_ids)
         message = self._models.priced(message, draft.search_cost)
         await self._store_status(request, draft)
         await self._session.add_reply(message)
