@@ -439,7 +439,7 @@ async def _choose_model(environment: ProjectEnvironment) -> str:
     model = default_model(environment.settings)
     if model != UNNAMED:
         return model
-    from crushpy.llm.model_probe import choose_default
+    from crushpy.llm.model_listing import choose_default
 
     return await choose_default(environment.settings)
 

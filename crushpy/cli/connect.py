@@ -56,8 +56,7 @@ def connect_command(
 
 def _store_key(name: str, settings: "Settings", in_file: bool) -> str:
     from crushpy.core.paths import Paths
-    from crushpy.llm.key_store import locate_key, require_key_storage, store_key
-    from crushpy.llm.system_keyring import KeyringUnusable
+    from crushpy.llm.key_store import KeyringUnusable, locate_key, require_key_storage, store_key
 
     place = f"the file {Paths().key_file}"
     try:  # fails before a key is pasted

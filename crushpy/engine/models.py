@@ -86,7 +86,7 @@ class Models:
         # Ollama, or a server of the user's own, can say more about a model.
         describes = protocol == "ollama" or (protocol == "chat" and server_address(model, self.settings))
         if model not in self._providers and describes:
-            from crushpy.llm.model_probe import open_provider
+            from crushpy.llm.model_listing import open_provider
 
             self._providers[model], served = await open_provider(model, self.settings)
             if served is not None:

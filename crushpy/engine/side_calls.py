@@ -13,7 +13,7 @@ from crushpy.engine.models import Models
 from crushpy.engine.session.session import TITLE_LENGTH
 from crushpy.engine.turn.model_call import ModelCall
 from crushpy.llm.errors import CutStream, EmptyReply, TimedOut
-from crushpy.llm.model_probe import open_provider
+from crushpy.llm.model_listing import open_provider
 from crushpy.llm.protocol import Done, Request
 from crushpy.security.sanitize import one_line
 from crushpy.settings.schema import Settings

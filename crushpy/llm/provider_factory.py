@@ -23,7 +23,7 @@ BASE_VARIABLES = vendors.BY_NAME["openai"].base_variables
 VENDOR_PROTOCOLS = {"anthropic": "anthropic", "gemini": "gemini", "ollama": "ollama", "ollama_chat": "ollama"}
 """The protocol of vendors with one of their own, at any address."""
 UNNAMED = "openai/"
-"""The default model if there is only the address of a server: `model_probe.choose_default` asks it."""
+"""The default model if there is only the address of a server: `model_listing.choose_default` asks it."""
 
 
 class Endpoint(Data, frozen=True):

@@ -15,10 +15,9 @@ from crushpy.core.access import Privileges
 from crushpy.core.messages import Data
 from crushpy.core.own_code import is_in_folder
 from crushpy.core.paths import private_dir
-from crushpy.sandbox.filesystem_view import FilesystemView, SandboxConfig
+from crushpy.sandbox.filesystem_view import TMP, VAR_TMP, FilesystemView, PrivateTmp, SandboxConfig
 from crushpy.sandbox.finding import NAMESPACES, Sandbox, find_overlay_kind
 from crushpy.sandbox.mounts import Mount, OverlayKind, landlock_rules, seatbelt_profile
-from crushpy.sandbox.private_tmp import TMP, VAR_TMP, PrivateTmp
 from crushpy.sandbox.protected_files import ProtectedFiles
 from crushpy.sandbox.supervisor.process_control import HAS_PROC
 from crushpy.sandbox.supervisor_handle import Supervisor

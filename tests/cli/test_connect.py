@@ -174,7 +174,7 @@ def test_at_the_terminal_the_file_is_offered_and_no_is_the_default(
 
 def test_a_keyring_that_never_answers_is_given_up(cli: Cli, keyring_env: Env) -> None:
     (Path(keyring_env["TEST_KEYRING"]).parent / "impatient.py").write_text(
-        "import crushpy.llm.system_keyring as keyring\nkeyring.KEYRING_TIMEOUT_S = 0.3\n"
+        "import crushpy.llm.key_store as keyring\nkeyring.KEYRING_TIMEOUT_S = 0.3\n"
         "from crushpy.cli import main\nmain()\n"
     )
     env = {**os.environ, **keyring_env, "PYTHON_KEYRING_BACKEND": "file_keyring.SilentKeyring"}

@@ -52,7 +52,7 @@ def _check_stored(context: CheckContext, name: str) -> Finding:
 async def model(context: CheckContext) -> AsyncIterator[Finding]:
     from crushpy.engine.side_calls import probe_model
     from crushpy.llm.catalog import DEMO
-    from crushpy.llm.model_probe import choose_default
+    from crushpy.llm.model_listing import choose_default
     from crushpy.llm.provider_factory import create_provider
 
     try:

@@ -21,7 +21,7 @@ from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAu
 from crushpy.extensions.mcp.login_index import LoginIndex, login_address, login_file
 from crushpy.extensions.mcp.wire import ServerSpec
 from crushpy.http.public_addresses import is_public
-from crushpy.llm.system_keyring import KeyringUnusable, read_secret, write_secret
+from crushpy.llm.key_store import KeyringUnusable, read_secret, write_secret
 from crushpy.security.private_files import locked, read_stored, write_private
 
 LOGIN_TIMEOUT_S = 300.0

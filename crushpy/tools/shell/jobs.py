@@ -8,8 +8,8 @@ from pathlib import Path
 from crushpy.core.access import Privileges
 from crushpy.core.messages import Data
 from crushpy.sandbox.confinement import Unconfined
+from crushpy.sandbox.filesystem_view import is_temporary
 from crushpy.sandbox.finding import working_sandbox
-from crushpy.sandbox.private_tmp import is_temporary
 from crushpy.tools.errors import ToolError
 from crushpy.tools.shell.child_environment import child_environment, hide_environment
 from crushpy.tools.shell.command_output import Output

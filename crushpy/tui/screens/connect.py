@@ -16,6 +16,7 @@ from crushpy.engine.side_calls import probe_model
 from crushpy.llm import catalog, vendors
 from crushpy.llm.key_store import (
     KeyOrigin,
+    KeyringUnusable,
     checked_key,
     locate_key,
     require_key_storage,
@@ -24,7 +25,6 @@ from crushpy.llm.key_store import (
 )
 from crushpy.llm.model_listing import ListedModel, list_local_models
 from crushpy.llm.provider_factory import BASE_VARIABLES, custom_base
-from crushpy.llm.system_keyring import KeyringUnusable
 from crushpy.security.redact import redact
 from crushpy.security.sanitize import clean, one_line
 from crushpy.settings.schema import Settings
