@@ -1,4 +1,4 @@
-"""Lists the models that can be used: from the catalog, settings, keys and servers. Opens the provider of one."""
+"""Lists the models that can be used, from the catalog, settings, keys and servers, and opens one."""
 
 import asyncio
 import os
