@@ -18,13 +18,14 @@ from crushpy.llm.errors import BadRequest
 from crushpy.llm.learnt import LearntModel, LearntModels, add_ratio, with_learnt_window
 from crushpy.llm.protocol import DeferredTool, ModelInfo, Provider, Request, ToolSpec
 from crushpy.llm.provider_factory import (
+    chosen_placement,
     create_provider,
     protocol_for,
     server_address,
+    usual_placement,
     waits_for_keyring,
     warm_up,
 )
-from crushpy.llm.status_placement import chosen_placement, usual_placement
 from crushpy.llm.tokens import image_rules
 from crushpy.settings.schema import Settings
 from crushpy.storage.records import SessionInfo

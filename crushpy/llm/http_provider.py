@@ -39,7 +39,7 @@ AFTER_FINISH_TIMEOUT_S = 5.0
 AFTER_DONE_TIMEOUT_S = 0.05
 """For the end of the response, so that its connection can be reused."""
 MAX_STREAM_BYTES = 1_000_000_000
-"""Decompressed bytes of one reply. The part that the engine stores is bounded by `reply_limits`."""
+"""Decompressed bytes of one reply. The part that the engine stores is bounded by `MAX_REPLY_BYTES`."""
 MAX_ADAPTATIONS = 6
 """How often a refused request is sent again in another form."""
 

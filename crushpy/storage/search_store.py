@@ -83,14 +83,8 @@ def load_search_reach(db: Database, session_id: str) -> dict[str, int]:
 
 def searchable(message: Message) -> str:
     """The text that a message can be found by."""
-    pieces: list[str] = []
-    size = 0
-    for part in message.parts:
-        text = _found_by(part)
-        if text is not None and size <= MAX_TEXT:
-            pieces += [text, "\n"]
-            size += len(text) + 1
-    return "".join(pieces[:-1])[:MAX_TEXT].replace("\0", " ")
+    texts = [text for part in message.parts if (text := _found_by(part)) is not None]
+    return "\n".join(texts)[:MAX_TEXT].replace("\0", " ")
 
 
 def _found_by(part: Part) -> str | None:

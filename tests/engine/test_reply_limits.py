@@ -7,8 +7,15 @@ from scripted_llm import Call, Reply, ScriptedLLM
 from support.headless import Run, llm_env, run
 
 from crushpy.core.paths import Paths
-from crushpy.llm.protocol import CallPiece, Done, TextPiece, ThinkingPiece
-from crushpy.llm.reply_limits import MAX_REPLY_BYTES, MAX_REPLY_CALLS, ReplyMeter
+from crushpy.llm.protocol import (
+    MAX_REPLY_BYTES,
+    MAX_REPLY_CALLS,
+    CallPiece,
+    Done,
+    ReplyMeter,
+    TextPiece,
+    ThinkingPiece,
+)
 from crushpy.storage.store import Store
 
 __all__ = ["llm_env", "run"]

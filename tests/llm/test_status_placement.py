@@ -13,7 +13,7 @@ from support.talk import Talks
 from crushpy.core.messages import Message, Text, ToolCall, ToolResult
 from crushpy.llm.openai.chat_request import chat_messages, chat_tools, litellm_dialect
 from crushpy.llm.protocol import Request, ToolSpec
-from crushpy.llm.status_placement import chosen_placement, usual_placement
+from crushpy.llm.provider_factory import chosen_placement, usual_placement
 from crushpy.settings.schema import Compaction, ModelSettings, ProviderSettings, Settings
 
 STATUS = '<context_status>{"used_pct":50,"remaining_tokens":100000,"context_window":200000}</context_status>'

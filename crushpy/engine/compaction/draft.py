@@ -28,7 +28,7 @@ from crushpy.engine.compaction.summarizer import Postponed, Summarizer, Summary,
 from crushpy.engine.compaction.window import ContextView, Thresholds, Trigger, WindowState
 from crushpy.engine.hooks import HookEvent
 from crushpy.engine.nested_rules import NestedRules
-from crushpy.llm.status_placement import usual_placement
+from crushpy.llm.provider_factory import usual_placement
 from crushpy.security.redact import redact
 from crushpy.settings.schema import Compaction
 from crushpy.tools.errors import ToolError

@@ -18,7 +18,7 @@ from crushpy.engine.event_bus import ProgressReporter
 from crushpy.engine.turn.limits import Spent
 from crushpy.llm import protocol
 from crushpy.llm.errors import MAX_RETRIES, EmptyReply, ModelError, Refused, Unavailable, retry_delay
-from crushpy.llm.reply_limits import ReplyMeter
+from crushpy.llm.protocol import ReplyMeter
 from crushpy.util.read_json import decode_json, too_deep
 from crushpy.util.spawn import spawn
 from crushpy.util.uncancellable import uncancellable
