@@ -56,10 +56,8 @@ class Paths:
     mcp = _in_data_dir("mcp")
     """What is known of MCP servers, and which of them the user has accepted."""
     plugins = _in_data_dir("plugins")
-    stored_keys = _in_data_dir("stored_keys.json")
-    """The names of providers that have a key in the system keyring."""
     key_file = _in_data_dir("keys.json")
-    """Keys that the user chose to store in a file, for want of a keyring."""
+    """The providers that have a key in the system keyring, and keys stored here for want of a keyring."""
     model_lists = _in_data_dir("model_lists.json")
     """A cache of the models that servers offer."""
     learnt_file = _in_data_dir("learnt.json")

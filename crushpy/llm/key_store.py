@@ -1,8 +1,8 @@
 """Finds and stores the keys of providers: in the environment, else in the system's keyring.
 
 A file in the data folder lists the providers whose key was stored, so that the keyring is loaded only if the
-environment has no key and the keyring has one. If the system has no keyring, and only if the user agrees, a
-key is stored in a file of its own, which the agent's tools and the sandbox cannot read.
+environment has no key and the keyring has one. If the system has no keyring, and only if the user agrees, the
+key itself is stored in that file, which the agent's tools and the sandbox cannot read.
 """
 
 import importlib
@@ -10,8 +10,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol, TypeVar, cast
 
 import msgspec
@@ -23,7 +22,6 @@ from crushpy.llm import vendors
 from crushpy.security.private_files import read_stored, update_stored
 from crushpy.settings.schema import ProviderSettings, Settings
 
-T = TypeVar("T")
 MAX_KEY_CHARS = 4_096
 """Tokens of directories have about two thousand."""
 
@@ -61,7 +59,7 @@ def find_key(
     from crushpy.security.redact import add_secret
 
     try:
-        kept = environ[place.variable] if place.held else _keys_in_file().get(provider)
+        kept = environ[place.variable] if place.held else _stored_keys().get(provider)
         key = kept or read_secret(provider)
     except KeyringUnusable as error:
         return msgspec.structs.replace(place, problem=error.message)
@@ -81,8 +79,8 @@ def locate_key(provider: str, settings: Settings, environ: Mapping[str, str] = o
     guessed = () if provider in settings.providers else vendors.guessed_variables(provider)
     if any(environ.get(name) for name in guessed):
         return KeyOrigin()  # litellm reads it, and the environment takes precedence
-    in_file = provider in _keys_in_file()
-    return KeyOrigin(next(iter(variables), ""), stored=in_file or provider in stored_names(), in_file=in_file)
+    kept = _stored_keys().get(provider)
+    return KeyOrigin(next(iter(variables), ""), stored=kept is not None, in_file=bool(kept))
 
 
 # --- storing -------------------------------------------------------------------------------------------
@@ -90,14 +88,11 @@ def locate_key(provider: str, settings: Settings, environ: Mapping[str, str] = o
 
 def stored_names() -> frozenset[str]:
     """The providers whose key was stored."""
-    return _names_in_keyring() | _keys_in_file().keys()
+    return frozenset(_stored_keys())
 
 
-def _names_in_keyring() -> frozenset[str]:
-    return frozenset(read_stored(Paths().stored_keys, list[str]) or ())
-
-
-def _keys_in_file() -> dict[str, str]:
+def _stored_keys() -> dict[str, str]:
+    """The stored keys, by provider; empty if the keyring has it."""
     return read_stored(Paths().key_file, dict[str, str]) or {}
 
 
@@ -108,31 +103,28 @@ def store_key(provider: str, key: str, settings: Settings, *, in_file: bool = Fa
 
     key = checked_key(key)
     add_secret(key)
-    if in_file:
-        _update(Paths().key_file, dict[str, str], lambda keys: {**keys, provider: key})
-        return
-    with _add_hint(provider, settings, after=file_hint(provider)):
-        write_secret(provider, key)
-    _update(Paths().stored_keys, list[str], lambda names: sorted({*names, provider}))
-    _forget_in_file(provider)
+    if not in_file:
+        with _add_hint(provider, settings, after=file_hint(provider)):
+            write_secret(provider, key)
+    elif _stored_keys().get(provider) == "":
+        with suppress(KeyringUnusable):  # the other one is not used any more
+            delete_secret(provider)
+    _update(lambda keys: {**keys, provider: key if in_file else ""})
 
 
 def remove_key(provider: str, settings: Settings) -> bool:
     """Delete a stored key, and stop looking for it. Returns whether there was one."""
-
-    in_file = _forget_in_file(provider)
-    recorded = provider in _names_in_keyring()
-    if in_file and not recorded:
+    kept = _stored_keys().get(provider)
+    if kept is not None:  # first, in case the keyring is no longer available
+        _update(lambda keys: {name: key for name, key in keys.items() if name != provider})
+    if kept:
         return True
-    if recorded:  # first, in case the keyring is no longer available
-        _update(Paths().stored_keys, list[str], lambda names: sorted({*names} - {provider}))
-    with _add_hint(provider, settings, "The key is no longer used. " if recorded else ""):
-        return delete_secret(provider) or in_file
+    with _add_hint(provider, settings, "" if kept is None else "The key is no longer used. "):
+        return delete_secret(provider)
 
 
 def require_key_storage(provider: str, settings: Settings) -> str:
     """The name of the keyring that would be used. Raises KeyringUnusable with a hint."""
-
     with _add_hint(provider, settings, after=file_hint(provider)):
         return require_keyring()
 
@@ -211,17 +203,10 @@ def _add_hint(provider: str, settings: Settings, before: str = "", after: str = 
         raise KeyringUnusable(error.message, f"{before}{variable_hint(provider, settings)}{after}") from None
 
 
-def _forget_in_file(provider: str) -> bool:
-    keys = _keys_in_file()
-    if provider not in keys:
-        return False
-    _update(Paths().key_file, dict[str, str], lambda keys: {n: k for n, k in keys.items() if n != provider})
-    return True
-
-
-def _update(file: Path, kind: type[T], change: Callable[[T], T]) -> None:
+def _update(change: Callable[[dict[str, str]], dict[str, str]]) -> None:
+    file = Paths().key_file
     try:
-        update_stored(file, kind, change, seconds=10)
+        update_stored(file, dict[str, str], change, seconds=10)
     except (OSError, TimeoutError) as error:
         raise CrushpyError(f"{file} could not be written: {error}.") from error
 

@@ -33,7 +33,7 @@ def test_a_key_from_stdin_is_kept_in_the_keyring_and_nowhere_else(
     assert "anthropic" in done.stdout and KEY not in done.stdout
     assert kept(keyring_env) == {"crushpy/anthropic": KEY}
     assert KEY not in files_below(home)
-    assert (home / "stored_keys.json").stat().st_mode & 0o777 == 0o600
+    assert (home / "keys.json").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_stored_key_is_sent_to_its_server(cli: Cli, keyring_env: Env, llm: ScriptedLLM) -> None:
@@ -103,7 +103,7 @@ def test_a_key_is_taken_out_again(cli: Cli, keyring_env: Env, home: Path) -> Non
     done = cli("connect", "openai", "--remove", env=keyring_env)
     assert (done.returncode, done.stderr) == (0, "")
     assert kept(keyring_env) == {}
-    assert (home / "stored_keys.json").read_text() == "[]"
+    assert (home / "keys.json").read_text() == "{}"
     again = cli("connect", "openai", "--remove", env=keyring_env)
     assert again.returncode == 1
     assert "No key for openai is stored" in again.stderr
@@ -132,7 +132,7 @@ def test_without_a_keyring_that_hides_the_variable_is_named(
     assert words in done.stderr
     assert f"Set {variable} in the environment" in done.stderr
     assert "Traceback" not in done.stderr and KEY not in done.stderr
-    assert kept(env) == {} and not (home / "stored_keys.json").exists()
+    assert kept(env) == {} and not (home / "keys.json").exists()
 
 
 NO_KEYRING = {"PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring"}
