@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from crushpy.sandbox.git_settings import runs_no_program
+from crushpy.sandbox.repository import runs_no_program
 
 
 @pytest.fixture

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from crushpy.http.common import HttpError, HttpTimeout, Timeouts, parse_url
-from crushpy.http.connection import Connection, Headers
-from crushpy.http.response import Response
+from crushpy.http.connection import Connection, Headers, Response
 from crushpy.http.routing import (
     Route,
     connect_failed,

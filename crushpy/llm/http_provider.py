@@ -18,7 +18,7 @@ import msgspec
 from crushpy.core.messages import Json
 from crushpy.http.client import Client
 from crushpy.http.common import BadAddress, ConnectFailed, HttpError, HttpTimeout, Timeouts
-from crushpy.http.response import Response
+from crushpy.http.connection import Response
 from crushpy.llm.encoded_history import EncodedHistories
 from crushpy.llm.errors import BadRequest, CutStream, ModelError, ReplyTooLarge, TimedOut, Unavailable
 from crushpy.llm.opaque_parts import sends_signed_parts

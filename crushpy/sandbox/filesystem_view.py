@@ -36,7 +36,8 @@ def _remove_tree(folder: Path) -> None:
 
 
 class PrivateTmp:
-    """Exists as long as this process; the next process removes what a killed one left."""
+    """The private /tmp of one conversation, shared by its commands and file tools. Exists as long as this
+    process; the next process removes what a killed one left."""
 
     def __init__(self, root: Path) -> None:
         """`root`: a folder that does not exist yet, beside those of other conversations."""

@@ -21,15 +21,18 @@ from crushpy.core.ids import new_id
 from crushpy.core.messages import counted
 from crushpy.core.own_code import is_in_folder
 from crushpy.core.paths import private_dir
-from crushpy.sandbox.git_settings import (
+from crushpy.sandbox.repository import (
     HostGit,
     Role,
     changed_settings,
+    common_folder,
+    entry_target,
+    git_folders,
+    list_names,
     new_alternates,
     new_drivers,
     new_executions,
 )
-from crushpy.sandbox.repository import common_folder, entry_target, git_folders, list_names
 from crushpy.security.safe_open import open_folder
 
 _IN_WORKSPACE = (".git", ".git/hooks", ".envrc", ".crushpy", ".vscode/tasks.json")

@@ -5,12 +5,15 @@ git reads them, and what they name counts only if git made it for this working t
 """
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Collection, Iterator
+from functools import lru_cache
 from pathlib import Path
+from typing import Literal
 
 from crushpy.core.messages import Data
 from crushpy.core.own_code import is_in_folder
-from crushpy.security.safe_git import parse_settings
+from crushpy.security.safe_git import git_output, parse_settings
 from crushpy.security.safe_open import open_regular
 
 _READ_ONLY = ("hooks", "info/attributes")
@@ -165,3 +168,244 @@ def _is_submodule_of(folder: Path, top: Path) -> bool:
     settings = parse_settings(read_pointer(f"{folder}/config") or b"") or ()
     named = [value for name, value in settings if name == "core.worktree"]
     return bool(named) and os.path.realpath(folder / named[-1]) == str(top)
+
+
+# --- what decides which programs git runs for the user, outside any sandbox, and which changes are harmless
+#
+# `git remote add`, `git push -u` and `git config user.name` write `.git/config`, so it must be writable. The
+# same file can name programs; so can files it includes, hooks, attributes, and pointers to other git folders.
+
+Role = Literal[
+    "entry",
+    "pointer",
+    "folder",
+    "settings",
+    "attributes",
+    "alternates",
+    "todo",
+    "program",
+    "code",
+    "instructions",
+]
+"""What a protected path is: entries and pointers lead to git folders; `todo` lists the steps of a rebase."""
+_MAX_HOOK_FOLDERS = 50
+_USER_FILES = ("/etc/gitconfig", "~/.gitconfig", "~/.config/git/config", "$XDG_CONFIG_HOME/git/config")
+_HARMLESS_KEYS = {
+    "advice": "*",
+    "branch": "remote merge rebase pushremote description vscode-merge-base gk-merge-base",
+    "color": "*",
+    "column": "*",
+    "commit": "cleanup gpgsign status template verbose",
+    "core": "abbrev autocrlf bare bigfilethreshold checkstat commitgraph compression eol filemode ignorecase"
+    " logallrefupdates longpaths precomposeunicode preloadindex quotepath repositoryformatversion safecrlf"
+    " sparsecheckout sparsecheckoutcone splitindex symlinks trustctime untrackedcache whitespace",
+    "diff": "algorithm colormoved context indentheuristic ignoresubmodules mnemonicprefix noprefix renames"
+    " renamelimit submodule wordregex",
+    "extensions": "*",
+    "fetch": "all output parallel prune prunetags recursesubmodules showforcedupdates writecommitgraph",
+    "gc": "auto autodetach autopacklimit packrefs pruneexpire reflogexpire reflogexpireunreachable",
+    "http": "lowspeedlimit lowspeedtime maxrequests postbuffer version",
+    "index": "*",
+    "init": "defaultbranch",
+    "lfs": "repositoryformatversion access locksverify",
+    "log": "*",
+    "maintenance": "*",
+    "merge": "autostash conflictstyle ff log renames stat verbosity",
+    "pack": "*",
+    "pull": "ff rebase",
+    "push": "autosetupremote default followtags gpgsign recursesubmodules",
+    "rebase": "abbreviatecommands autosquash autostash backend forkpoint stat updaterefs",
+    "remote": "url pushurl fetch push mirror tagopt prune prunetags promisor partialclonefilter"
+    " followremotehead skipdefaultupdate skipfetchall",
+    "rerere": "*",
+    "status": "*",
+    "submodule": "active branch fetchrecursesubmodules ignore path recurse url",
+    "tag": "sort forcesignannotated gpgsign",
+    "user": "*",
+}
+"""Keys, by section, that cannot make git run or trust anything; only the user may change any other."""
+_DRIVER = re.compile(r"(filter|diff|merge)\.(.+)\.(?:clean|smudge|process|command|textconv|driver)")
+_NAMED_DRIVER = re.compile(rb"(?:filter|diff|merge)=[^\s]+")
+_WORD = re.compile(r"[^\s'\"`;|&()<>=!$]+")
+_EXECUTES = re.compile(rb"^[ \t]*(?:x|exec)[ \t].*$", re.MULTILINE)
+
+AddPath = Callable[[str, Role], bytes | None]
+"""Protects a path if commands may change it; returns its content, None if it is not a readable file."""
+
+
+class HostGit:
+    """Finds everything that decides what git runs in a workspace."""
+
+    def __init__(self, add: AddPath) -> None:
+        self._add = add
+        self._seen: set[tuple[str, str]] = set()
+        self.drivers: set[bytes] = set()
+        """The filters, diff and merge drivers that run a program, as attributes name them."""
+
+    def add_entry(self, entry: str) -> None:
+        """Adds the `.git` of a working tree, or a bare repository, with all that belongs to it."""
+        self._add(entry, "entry")
+        is_bare = os.path.basename(entry).casefold() != ".git"  # noqa: PTH119
+        target = entry if is_bare else entry_target(entry)
+        if target is not None:
+            self.add_folder(target, entry if is_bare else os.path.dirname(entry))  # noqa: PTH120
+
+    def add_folder(self, folder: str, top: str) -> None:
+        """Adds a git folder; `top`: its working tree, which relative names in settings refer to."""
+        if not self._is_new(folder, top):
+            return
+        self._add(f"{folder}/commondir", "pointer")
+        self._add(f"{folder}/rebase-merge/git-rebase-todo", "todo")
+        common = common_folder(folder) or folder
+        for origin, name, value in user_settings():
+            if self._is_new(origin, ""):
+                self._add(origin, "settings")
+            self._add_named(origin, name, value, top)
+        for file in (f"{common}/config", f"{folder}/config.worktree", f"{common}/config.worktree"):
+            self._add_settings(file, top)
+        self._add_hooks(f"{common}/hooks")
+        self._add(f"{common}/info/attributes", "attributes")
+        self._add(f"{common}/objects/info/alternates", "alternates")
+        for module in (*module_folders(common), *(module_folders(folder) if folder != common else ())):
+            self.add_folder(module, top)
+        for name in list_names(f"{common}/worktrees"):
+            self.add_folder(f"{common}/worktrees/{name}", top)
+
+    def _is_new(self, path: str, top: str) -> bool:
+        is_new = (path, top) not in self._seen
+        self._seen.add((path, top))
+        return is_new
+
+    def _add_settings(self, file: str, top: str) -> None:
+        if self._is_new(file, top) and (content := self._add(file, "settings")):
+            for name, value in parse_settings(content) or ():
+                self._add_named(file, name, value, top)
+
+    def _add_named(self, origin: str, name: str, value: str, top: str) -> None:
+        """Adds what one setting of the file `origin` names."""
+        if name == "include.path" or (name.startswith("includeif.") and name.endswith(".path")):
+            self._add_settings(_expand(os.path.dirname(origin), value), top)  # noqa: PTH120
+        elif name == "core.hookspath":
+            folder = _expand(top, value)
+            # husky keeps the hooks that people write one folder above those that git runs.
+            self._add_hooks(os.path.dirname(folder) if folder.endswith("/_") else folder)  # noqa: PTH120
+        elif name == "core.attributesfile":
+            self._add(_expand(top, value), "attributes")
+        elif not is_harmless(name, value):
+            if (driver := _DRIVER.fullmatch(name)) and driver[2] != "lfs":
+                self.drivers.add(os.fsencode(f"{driver[1]}={driver[2]}"))
+            for word in _WORD.findall(value):
+                path = _expand(top, word)
+                if ("/" in word or os.path.isfile(path)) and not os.path.isdir(path):  # noqa: PTH112, PTH113
+                    self._add(path, "program")
+
+    def _add_hooks(self, folder: str) -> None:
+        """Adds all files of a folder of hooks, except the samples that git creates in every repository.
+
+        Git runs only those at its top, which all count; those may use files in folders below it.
+        """
+        self._add(folder, "folder")
+        queue = [os.path.realpath(folder)]
+        for current in queue:  # it grows
+            for name in list_names(current):
+                path = f"{current}/{name}"
+                if os.path.isdir(path) and not os.path.islink(path):  # noqa: PTH112, PTH114
+                    queue += [path] if len(queue) < _MAX_HOOK_FOLDERS else []
+                elif not name.endswith(".sample"):
+                    self._add(path, "program")
+
+
+def user_settings() -> tuple[tuple[str, str, str], ...]:
+    """The user's own settings, each as file, name and value."""
+    files = [os.path.expandvars(os.path.expanduser(file)) for file in _USER_FILES]  # noqa: PTH111
+    return _list_user_settings(tuple((file, _signature(file)) for file in files))
+
+
+@lru_cache(maxsize=4)
+def _list_user_settings(_files: tuple[object, ...]) -> tuple[tuple[str, str, str], ...]:
+    printed = git_output(Path("/"), "config", "--list", "--show-origin", "--includes", "--null")
+    fields = os.fsdecode(printed or b"").split("\0")
+    pairs = zip(fields[::2], (field.partition("\n") for field in fields[1::2]), strict=False)
+    return tuple(
+        (origin.removeprefix("file:"), name, value)
+        for origin, (name, _, value) in pairs
+        if origin.startswith("file:")
+    )
+
+
+def _signature(file: str) -> tuple[int, ...]:
+    try:
+        found = os.stat(file)  # noqa: PTH116
+    except OSError:
+        return ()
+    return (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
+
+
+def _expand(folder: str, name: str) -> str:
+    """The path of a name in a setting, relative to `folder`."""
+    return os.path.normpath(os.path.join(folder, os.path.expanduser(name)))  # noqa: PTH111, PTH118
+
+
+# --- which changes are harmless ---------------------------------------------------------------------------
+
+
+def changed_settings(before: bytes, after: bytes, file: str, workspace: str) -> Iterator[str]:
+    """The names of settings that only the user may change, and that differ."""
+    settings, previous = parse_settings(after), parse_settings(before)
+    if settings is None:
+        yield "something that git cannot read"
+        return
+    folder = os.path.dirname(file)  # noqa: PTH120
+    for name, value in sorted(set(settings) ^ set(previous or ())):
+        tree = os.path.realpath(os.path.join(folder, value))  # noqa: PTH118
+        # What git writes for a submodule of this workspace.
+        is_module = name == "core.worktree" and "/modules/" in folder and tree.startswith(f"{workspace}/")
+        if not is_harmless(name, value) and not is_module:
+            yield name
+
+
+def is_harmless(name: str, value: str) -> bool:
+    """Whether a setting cannot make git run or trust anything."""
+    section, _, rest = name.partition(".")
+    key = rest.rpartition(".")[2]
+    keys = _HARMLESS_KEYS.get(section, "")
+    if section in ("diff", "merge") and "." in rest:
+        return False  # a driver is a program
+    if key.endswith("url") and (value.startswith("-") or "::" in value):
+        return False  # a remote helper is a program
+    return keys == "*" or key in keys.split()
+
+
+def runs_no_program(folder: Path) -> bool:
+    """True if no setting of the repository around `folder` makes git's reading commands run a program.
+
+    A setting that is not known to be harmless counts as a program. The user's own settings are not checked.
+    """
+    repository = next((each / ".git" for each in (folder, *folder.parents) if (each / ".git").exists()), None)
+    if repository is None:
+        return True
+    hook = repository / "hooks" / "post-index-change"
+    risky = (repository / "modules", repository / "config.worktree", repository.parent / ".gitmodules", hook)
+    if any(os.path.lexists(each) for each in risky):  # submodules have their own settings
+        return False
+    settings = parse_settings(read_pointer(f"{repository}/config") or b"[")
+    return settings is not None and all(is_harmless(*each) for each in settings)
+
+
+def new_drivers(before: bytes, after: bytes, drivers: Collection[bytes]) -> list[str]:
+    """The drivers that run a program and are newly named in a file of attributes."""
+    named = set(_NAMED_DRIVER.findall(after)) - set(_NAMED_DRIVER.findall(before))
+    return sorted(os.fsdecode(name) for name in named & set(drivers))
+
+
+def new_executions(before: bytes, after: bytes) -> list[str]:
+    """The commands that the rest of a rebase would run."""
+    return [os.fsdecode(line) for line in set(_EXECUTES.findall(after)) - set(_EXECUTES.findall(before))]
+
+
+def new_alternates(before: bytes, after: bytes, file: str, workspace: str) -> list[str]:
+    """The folders outside the workspace that git would newly take objects from."""
+    objects = os.path.dirname(os.path.dirname(file))  # noqa: PTH120
+    lines = set(after.splitlines()) - set(before.splitlines())
+    named = [os.path.realpath(os.path.join(objects, os.fsdecode(line))) for line in lines if line]  # noqa: PTH118
+    return [path for path in named if not path.startswith(f"{workspace}/")]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from crushpy.core.errors import SettingsError
 from crushpy.core.paths import Paths
-from crushpy.settings import toml_edit
+from crushpy.settings import save as toml_edit
 from crushpy.settings.layers import load
 from crushpy.settings.save import add_rule, remove_rule, save_choice, set_value, unset_value
 from crushpy.settings.schema import Settings

@@ -17,8 +17,8 @@ from filetools import call, knows, lend, names, refused
 from crushpy.tools.base import ToolContext
 from crushpy.tools.edit import EditTool
 from crushpy.tools.errors import ToolError
-from crushpy.tools.files.atomic_write import write_file
 from crushpy.tools.files.file_change import FileChange, make_change, open_original
+from crushpy.tools.files.workspace_files import write_file
 from crushpy.tools.write import WriteTool
 
 _HELPERS = str(Path(__file__).parent)

@@ -64,7 +64,7 @@ async def test_a_title_without_end_is_cut(workspace: Path) -> None:
 
 
 def test_nothing_heavy_is_loaded_before_the_first_page() -> None:
-    heavy = ("bs4", "markdownify", "html", "crushpy.http", "crushpy.tools.web.page_text")
+    heavy = ("bs4", "markdownify", "html", "crushpy.http", "crushpy.tools.web.page_visit")
     script = f"import sys, crushpy.tools.fetch; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.stdout == "[]\n"
@@ -160,7 +160,7 @@ async def test_a_deeply_nested_page_is_read(workspace: Path) -> None:
 async def test_a_page_that_takes_too_long_to_convert_gives_its_bare_text(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from crushpy.tools.web import page_text
+    from crushpy.tools.web import page_visit as page_text
 
     # No page can be converted that fast. Those that take for ever are made of thousands of open tags.
     monkeypatch.setattr(page_text, "_CONVERSION_TIMEOUT_S", 0.01)

@@ -94,7 +94,7 @@ class ChangeRecorder:
         from crushpy.permissions.decide import decide
         from crushpy.permissions.decision import ExecutionContext
         from crushpy.permissions.rules import RuleSet
-        from crushpy.sandbox.git_settings import runs_no_program
+        from crushpy.sandbox.repository import runs_no_program
 
         # What needs no rule only reads; so does git, if the repository's settings name no program.
         access = Access("bash", "command", command, writes=True)
