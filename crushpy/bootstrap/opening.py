@@ -55,7 +55,7 @@ from crushpy.security.private_files import write_private
 from crushpy.security.sanitize import encodable
 from crushpy.storage.records import BreakerState, SessionInfo
 from crushpy.storage.store import Store
-from crushpy.tools.base import AnyTool, McpService, Outcome, ToolContext
+from crushpy.tools.base import AnyTool, Outcome, ToolContext
 from crushpy.tools.files.file_memory import FileMemory
 from crushpy.tools.files.workspace_files import WorkspaceFiles
 from crushpy.tools.registry import all_tools, tool_table
@@ -260,7 +260,7 @@ class _Workspaces:
         self.outputs = environment.paths.outputs / root_id
         self.private = environment.paths.sandboxes / new_id()
         """Worktrees of tasks have private folders that begin with the same name."""
-        self.mcp: Callable[[], McpService] | None = None
+        self.mcp: Callable[[], Any] | None = None
         """The servers, which all agents share."""
 
     def tool_context(self, cwd: Path, private: Path, shown: tuple[str, ...] = ()) -> ToolContext:

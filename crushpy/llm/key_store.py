@@ -11,7 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -228,12 +228,6 @@ class KeyringUnusable(CrushpyError):
     """There is no keyring, it stores plain text, it is locked, or it does not answer."""
 
 
-class Backend(Protocol):
-    def get_password(self, service: str, username: str) -> str | None: ...
-    def set_password(self, service: str, username: str, password: str) -> None: ...
-    def delete_password(self, service: str, username: str) -> None: ...
-
-
 def read_secret(name: str) -> str | None:
     """The secret stored under `name`, or None. Raises KeyringUnusable, as all of these functions do."""
     return _run_with_timeout(lambda: _backend().get_password(SERVICE, name))
@@ -272,7 +266,8 @@ def require_keyring() -> str:
 # --- backends ------------------------------------------------------------------------------------------
 
 
-def _backend() -> Backend:
+def _backend() -> Any:
+    """A `keyring.backend.KeyringBackend`."""
     logger = logging.getLogger("keyring")
     logger.handlers, logger.propagate = [logging.NullHandler()], False  # it would write to the terminal
     found: Any = importlib.import_module("keyring").get_keyring()
@@ -284,7 +279,7 @@ def _backend() -> Backend:
     for link in usable:
         plain = any("plaintext" in kind.__name__.lower() for kind in type(link).__mro__)
         if not plain and not _comes_from(link, "keyrings.alt"):
-            return cast(Backend, link)
+            return link
     if not usable:
         raise KeyringUnusable("There is no usable keyring on this system.")
     raise KeyringUnusable(

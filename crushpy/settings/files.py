@@ -10,7 +10,7 @@ from typing import Any
 
 from crushpy.core.errors import SettingsError, UsageError
 from crushpy.core.paths import Paths, project_dir, project_root
-from crushpy.util.login import user_name
+from crushpy.util.processes import user_name
 
 _PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 MAX_FILE_BYTES = 1_000_000

@@ -2,11 +2,11 @@
 
 import os
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -81,33 +81,6 @@ async def _refuse_delegation(order: Delegation, show: Callable[[str], None]) -> 
     raise ToolError("Tasks are not available here. Do it yourself.")
 
 
-class McpService(Protocol):
-    """The servers of a conversation."""
-
-    def resolve(self, server: str, tool: str) -> tuple[str, str]:
-        """The server and the tool that a call means. Raises ToolError if that is not known."""
-        ...
-
-    @property
-    def names(self) -> Sequence[str]:
-        """The servers."""
-        ...
-
-    async def read(self, server: str, uri: str) -> str:
-        """The text of a resource."""
-        ...
-
-    async def search(self, query: str, server: str) -> str:
-        """The tools that match, as text."""
-        ...
-
-    async def describe(self, server: str, tool: str) -> str:
-        """The description and the schema of a tool, as text."""
-        ...
-
-    async def call(self, server: str, tool: str, arguments: Json, context: "ToolContext") -> Outcome: ...
-
-
 LoadSkill = Callable[[str], tuple[str, str]]
 """The full name and the text of a skill. Raises ToolError."""
 
@@ -142,8 +115,8 @@ class ToolContext:
         """Shows live output. Never blocks."""
         self.recall: Recall = _unavailable
         self.delegate: Delegate = _refuse_delegation
-        self.mcp: Callable[[], McpService] = _unavailable
-        """The MCP servers, loaded when first used."""
+        self.mcp: Callable[[], Any] = _unavailable
+        """Loads the `McpHub` of the conversation's MCP servers."""
         self.lsp: Callable[[], Any] | None = None
         """Loads the `LspHub` of the workspace; None if there is no language server."""
         self.additions: tuple[Callable[[Outcome, Any], Awaitable[Outcome]], ...] = ()

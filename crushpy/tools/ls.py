@@ -11,8 +11,7 @@ from crushpy.security.safe_open import open_folder
 from crushpy.security.sanitize import encodable
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.files.locate import explain_errors, find_place, open_place
-from crushpy.tools.search.files_below import NOT_SEARCHED
-from crushpy.tools.search.ignore_rules import FolderEntries, IgnoreRules
+from crushpy.tools.search.files_below import NOT_SEARCHED, FolderEntries, IgnoreRules
 
 _MAX_ENTRIES = 400
 IsSkipped = Callable[[Path], bool] | None

@@ -18,7 +18,7 @@ from crushpy.security.private_files import locked
 from crushpy.security.sanitize import encodable
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
-from crushpy.tools.files.line_diff import make_diff
+from crushpy.tools.files.file_change import make_diff
 from crushpy.tools.files.text_file import decode
 from crushpy.undo import restoration
 from crushpy.undo.journal import JournalEntry, JournalFork

@@ -122,7 +122,7 @@ class UndoFiles:
         return self._index
 
     def _made_index(self) -> WorkspaceIndex:
-        from crushpy.tools.search.ignore_rules import IgnoreRules
+        from crushpy.tools.search.files_below import IgnoreRules
 
         self.snapshotter.committed = committed(self.workspace)
         return WorkspaceIndex(

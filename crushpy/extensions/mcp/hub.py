@@ -70,7 +70,7 @@ class Server:
 
 
 class McpHub:
-    """Implements `tools.mcp.McpService`."""
+    """What the tools of `tools/mcp.py` use."""
 
     def __init__(
         self,

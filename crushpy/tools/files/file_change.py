@@ -1,7 +1,8 @@
-"""One change to one text file: planned first, so that it can be shown, then made."""
+"""One change to one text file: planned first, so that it can be shown as a diff, then made."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 from typing import TypeVar
 
 from crushpy.core.access import ToolAccess
@@ -9,7 +10,6 @@ from crushpy.core.messages import Data, Diff
 from crushpy.security.sanitize import encodable
 from crushpy.tools.base import Args, Tool, ToolContext
 from crushpy.tools.errors import DoesNotFit, ToolError, reason
-from crushpy.tools.files.line_diff import changed_lines, make_diff
 from crushpy.tools.files.locate import NamedPath, find_place
 from crushpy.tools.files.text_file import TextFile, decode, normalize, split_lines
 from crushpy.tools.truncate import cut_line
@@ -146,3 +146,113 @@ def _numbered_lines(lines: Sequence[str], start: int, end: int, width: int) -> l
         keep = _MAX_SHOWN_LINES // 2 + _CONTEXT_LINES
         rows[keep:-keep] = ["..."]
     return rows
+
+
+# --- comparing two texts line by line
+
+
+_DIFF_CONTEXT_LINES = 3
+_MAX_DIFF_LINE_CHARS = 500
+_MAX_DIFF_LINES = 800
+_MAX_LINE_PAIRS = 1_000_000
+"""Lines before times lines after: beyond that, finding the best diff would take seconds."""
+
+
+class Change(Data, frozen=True):
+    """Lines `start:end` became lines `new_start:new_end` (counted from 0)."""
+
+    start: int
+    end: int
+    new_start: int
+    new_end: int
+
+
+def make_diff(path: str, before: str | None, after: str) -> Diff:
+    """The diff of a change to one file; `before` is None if the file is new."""
+    old, new = _lines_with_ends(before or ""), _lines_with_ends(after)
+    changes = changed_lines(old, new)
+    unified = list(_unified_rows(old, new, changes))
+    left_out = len(unified) - _MAX_DIFF_LINES
+    if left_out > 0:
+        unified[_MAX_DIFF_LINES:] = [f"\\ {left_out:,} more lines are not shown"]
+    name = encodable(path)
+    header = [f"--- {'/dev/null' if before is None else name}", f"+++ {name}"] if unified else []
+    return Diff(
+        name,
+        "\n".join((*header, *unified)),
+        added=sum(change.new_end - change.new_start for change in changes),
+        removed=sum(change.end - change.start for change in changes),
+        created=before is None,
+    )
+
+
+def changed_lines(old: Sequence[str], new: Sequence[str]) -> list[Change]:
+    """The changes that turn `old` into `new`, in order. Linear in time for large texts."""
+    head = _common_prefix_length(old, new)
+    tail = _common_prefix_length(old[head:][::-1], new[head:][::-1])
+    a, b = old[head : len(old) - tail], new[head : len(new) - tail]
+    if not a and not b:
+        return []
+    if len(a) * len(b) <= _MAX_LINE_PAIRS:
+        from difflib import SequenceMatcher
+
+        found = [place for tag, *place in SequenceMatcher(None, a, b).get_opcodes() if tag != "equal"]
+    elif len(a) == len(b):  # replacements all over a file
+        runs = groupby(range(len(a)), lambda number: a[number] != b[number])
+        changed = [list(run) for differs, run in runs if differs]
+        found = [[run[0], run[-1] + 1] * 2 for run in changed]
+    else:
+        found = [[0, len(a), 0, len(b)]]
+    return [Change(*(number + head for number in place)) for place in found]
+
+
+def _lines_with_ends(text: str) -> list[str]:
+    """Lines with their newlines, so that a missing last one is visible."""
+    lines = [line + "\n" for line in normalize(text).split("\n")]
+    last = lines.pop()[:-1]
+    return [*lines, last] if last else lines
+
+
+def _common_prefix_length(a: Sequence[str], b: Sequence[str]) -> int:
+    differing = (number for number, (x, y) in enumerate(zip(a, b, strict=False)) if x != y)
+    return next(differing, min(len(a), len(b)))
+
+
+def _unified_rows(old: Sequence[str], new: Sequence[str], changes: Sequence[Change]) -> Iterator[str]:
+    for group in _hunks(changes):
+        start = max(group[0].start - _DIFF_CONTEXT_LINES, 0)
+        new_start = group[0].new_start - (group[0].start - start)
+        end = min(group[-1].end + _DIFF_CONTEXT_LINES, len(old))
+        new_end = group[-1].new_end + (end - group[-1].end)
+        yield f"@@ -{_range(start, end)} +{_range(new_start, new_end)} @@"
+        position = start
+        for change in group:
+            yield from _prefix_lines(" ", old[position : change.start])
+            yield from _prefix_lines("-", old[change.start : change.end])
+            yield from _prefix_lines("+", new[change.new_start : change.new_end])
+            position = change.end
+        yield from _prefix_lines(" ", old[position:end])
+
+
+def _hunks(changes: Sequence[Change]) -> Iterator[list[Change]]:
+    """Groups changes whose context would overlap."""
+    group: list[Change] = []
+    for change in changes:
+        if group and change.start - group[-1].end > 2 * _DIFF_CONTEXT_LINES:
+            yield group
+            group = []
+        group.append(change)
+    if group:
+        yield group
+
+
+def _range(start: int, end: int) -> str:
+    """A range as diff writes it: an empty one is named by the line before it."""
+    return f"{start + 1 if end > start else start},{end - start}"
+
+
+def _prefix_lines(mark: str, lines: Sequence[str]) -> Iterator[str]:
+    for line in lines:
+        yield mark + cut_line(encodable(line.removesuffix("\n")), _MAX_DIFF_LINE_CHARS)
+        if not line.endswith("\n"):
+            yield "\\ No newline at end of file"

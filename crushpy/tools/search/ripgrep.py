@@ -17,8 +17,13 @@ from crushpy.core.messages import Data
 from crushpy.security.programs import find_program
 from crushpy.security.safe_open import Folder
 from crushpy.tools.errors import ToolError, reason
-from crushpy.tools.search.files_below import GlobPattern, OpenedFile, close_files, opened_files
-from crushpy.tools.search.ignore_rules import VERSION_CONTROL
+from crushpy.tools.search.files_below import (
+    VERSION_CONTROL,
+    GlobPattern,
+    OpenedFile,
+    close_files,
+    opened_files,
+)
 from crushpy.util.spawn import spawn
 
 MAX_LINE_CHARS = 300
