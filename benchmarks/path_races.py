@@ -14,7 +14,7 @@ from crushpy.permissions.decide import decide
 from crushpy.permissions.rules import RuleSet
 from crushpy.tools.base import AnyTool, ToolContext
 from crushpy.tools.errors import ToolError
-from crushpy.tools.files.file_memory import FileMemory
+from crushpy.tools.files.workspace_files import FileMemory
 from crushpy.tools.registry import all_tools, check_args, tool_table
 from crushpy.tools.shell.jobs import Jobs
 from tests.support.folder_swapper import swapping

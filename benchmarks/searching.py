@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from crushpy.tools.base import ToolContext
-from crushpy.tools.files.file_memory import FileMemory
+from crushpy.tools.files.workspace_files import FileMemory
 from crushpy.tools.glob import GlobTool
 from crushpy.tools.grep import GrepTool
 from crushpy.tools.search.ripgrep import find_ripgrep

@@ -56,8 +56,7 @@ from crushpy.security.sanitize import encodable
 from crushpy.storage.records import BreakerState, SessionInfo
 from crushpy.storage.store import Store
 from crushpy.tools.base import AnyTool, Outcome, ToolContext
-from crushpy.tools.files.file_memory import FileMemory
-from crushpy.tools.files.workspace_files import WorkspaceFiles
+from crushpy.tools.files.workspace_files import FileMemory, WorkspaceFiles
 from crushpy.tools.registry import all_tools, tool_table
 from crushpy.tools.shell.jobs import Jobs, ShellJob
 

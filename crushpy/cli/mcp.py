@@ -176,7 +176,7 @@ async def call_server_tool(
         raise UsageError(f"--args is not a JSON object: {error}.") from None
     from crushpy.tools.base import ToolContext
     from crushpy.tools.errors import ConsentNeeded, ToolError
-    from crushpy.tools.files.file_memory import FileMemory
+    from crushpy.tools.files.workspace_files import FileMemory
     from crushpy.tools.shell.jobs import Jobs
 
     async with _open_hub(server) as hub:

@@ -18,7 +18,7 @@ from crushpy.tools.files.workspace_files import WorkspaceFiles
 from crushpy.util.images import ImageLimits
 
 if TYPE_CHECKING:
-    from crushpy.tools.files.file_memory import FileMemory
+    from crushpy.tools.files.workspace_files import FileMemory
     from crushpy.tools.shell.jobs import Jobs
 
 
@@ -268,6 +268,13 @@ class Tool(Generic[A]):
 
     async def run(self, args: A, context: ToolContext) -> Outcome:
         raise NotImplementedError
+
+
+class ReadingTool(Tool[A]):
+    """A tool that changes nothing: read-only sub-agents have it, and its calls run in parallel."""
+
+    in_reading_tasks = True
+    parallel = True
 
 
 AnyTool = Tool[Any]

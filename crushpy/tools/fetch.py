@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from crushpy.core.access import Access, ToolAccess
-from crushpy.tools.base import Args, Outcome, Tool, ToolContext
+from crushpy.tools.base import Args, Outcome, ReadingTool, ToolContext
 from crushpy.tools.errors import ToolError
 
 if TYPE_CHECKING:
@@ -16,12 +16,10 @@ class FetchArgs(Args, frozen=True):
     url: str
 
 
-class FetchTool(Tool[FetchArgs]):
+class FetchTool(ReadingTool[FetchArgs]):
     name = "fetch"
     args = FetchArgs
     access = ToolAccess("host", writes=True)
-    in_reading_tasks = True
-    parallel = True
 
     def __init__(self, look_up: "LookUp | None" = None, max_seconds: float = MAX_FETCH_S) -> None:
         self._look_up = look_up

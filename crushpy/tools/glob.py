@@ -12,7 +12,7 @@ from crushpy.core.access import ToolAccess
 from crushpy.core.messages import FileList
 from crushpy.security.safe_open import Folder
 from crushpy.security.sanitize import encodable
-from crushpy.tools.base import Args, Outcome, Tool, ToolContext
+from crushpy.tools.base import Args, Outcome, ReadingTool, ToolContext
 from crushpy.tools.errors import ToolError
 from crushpy.tools.files.locate import explain_errors, find_place, open_place
 from crushpy.tools.search.files_below import NOT_SEARCHED, GlobPattern, changed_times
@@ -27,12 +27,10 @@ class GlobArgs(Args, frozen=True):
     path: Annotated[str, Meta(description="folder to search")] = "."
 
 
-class GlobTool(Tool[GlobArgs]):
+class GlobTool(ReadingTool[GlobArgs]):
     name = "glob"
     args = GlobArgs
     access = ToolAccess("path", default=".")
-    in_reading_tasks = True
-    parallel = True
 
     async def run(self, args: GlobArgs, context: ToolContext) -> Outcome:
         place = find_place(context, args.path)

@@ -10,7 +10,7 @@ from crushpy.core.access import ToolAccess
 from crushpy.core.messages import FileList
 from crushpy.security.safe_open import NotRegular, open_folder
 from crushpy.security.sanitize import encodable
-from crushpy.tools.base import Args, Outcome, Tool, ToolContext
+from crushpy.tools.base import Args, Outcome, ReadingTool, ToolContext
 from crushpy.tools.errors import ToolError
 from crushpy.tools.files.locate import NamedPath, explain_errors, find_place
 from crushpy.tools.search.files_below import NOT_SEARCHED, GlobPattern, OpenedFile, close_files
@@ -30,12 +30,10 @@ class GrepArgs(Args, frozen=True):
     include: Annotated[str, Meta(description="only files like *.{ts,tsx}")] = ""
 
 
-class GrepTool(Tool[GrepArgs]):
+class GrepTool(ReadingTool[GrepArgs]):
     name = "grep"
     args = GrepArgs
     access = ToolAccess("path", default=".")
-    in_reading_tasks = True
-    parallel = True
 
     def __init__(self, find_ripgrep: FindRipgrep = find_ripgrep, timeout: float = _SEARCH_TIMEOUT_S) -> None:
         self._find_ripgrep = find_ripgrep

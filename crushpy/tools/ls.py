@@ -2,31 +2,28 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from crushpy.core.access import ToolAccess
 from crushpy.core.messages import FileList
 from crushpy.security.safe_open import open_folder
 from crushpy.security.sanitize import encodable
-from crushpy.tools.base import Args, Outcome, Tool, ToolContext
+from crushpy.tools.base import Args, Outcome, ReadingTool, ToolContext
 from crushpy.tools.files.locate import explain_errors, find_place, open_place
-from crushpy.tools.search.files_below import NOT_SEARCHED, FolderEntries, IgnoreRules
+from crushpy.tools.search.files_below import NOT_SEARCHED, IgnoreRules, IsSkipped
 
 _MAX_ENTRIES = 400
-IsSkipped = Callable[[Path], bool] | None
 
 
 class LsArgs(Args, frozen=True):
     path: str = "."
 
 
-class LsTool(Tool[LsArgs]):
+class LsTool(ReadingTool[LsArgs]):
     name = "ls"
     args = LsArgs
     access = ToolAccess("path", default=".")
-    in_reading_tasks = True
-    parallel = True
 
     async def run(self, args: LsArgs, context: ToolContext) -> Outcome:
         return await asyncio.to_thread(_ls, args, context)
@@ -38,14 +35,7 @@ class _Folder:
     def __init__(self, path: Path, rules: IgnoreRules, is_skipped: IsSkipped) -> None:
         self.path = path
         self.rules = rules
-        found = rules.entries(str(path))
-        if is_skipped is not None:
-            folders, files = (
-                tuple(name for name in names if not is_skipped(path / name))
-                for names in (found.folders, found.files)
-            )
-            found = FolderEntries(folders, files, found.links)
-        self.found = found
+        self.found = rules.entries(str(path), is_skipped)
         self.size = len(self.found.folders) + len(self.found.files)
         self.shown = 0
         """How many entries are shown: folders first."""

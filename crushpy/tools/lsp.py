@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from crushpy.core.access import ToolAccess
-from crushpy.tools.base import Args, Outcome, Tool, ToolContext
+from crushpy.tools.base import Args, Outcome, ReadingTool, ToolContext
 
 
 class LspArgs(Args, frozen=True):
@@ -16,12 +16,10 @@ class LspArgs(Args, frozen=True):
     query: str = ""
 
 
-class LspTool(Tool[LspArgs]):
+class LspTool(ReadingTool[LspArgs]):
     name = "lsp"
     args = LspArgs
     access = ToolAccess("path")
-    in_reading_tasks = True
-    parallel = True
 
     async def run(self, args: LspArgs, context: ToolContext) -> Outcome:
         assert context.lsp is not None

@@ -6,7 +6,7 @@ from msgspec import Meta
 
 from crushpy.core.access import ToolAccess
 from crushpy.core.messages import Excerpt
-from crushpy.tools.base import Args, Outcome, Tool, ToolContext
+from crushpy.tools.base import Args, Outcome, ReadingTool, ToolContext
 from crushpy.tools.errors import ToolError
 from crushpy.tools.truncate import truncate
 
@@ -16,12 +16,10 @@ class RecallArgs(Args, frozen=True):
     message_id: Annotated[str, Meta(description="a message to read whole")] = ""
 
 
-class RecallTool(Tool[RecallArgs]):
+class RecallTool(ReadingTool[RecallArgs]):
     name = "recall"
     args = RecallArgs
     access = ToolAccess("none")
-    in_reading_tasks = True
-    parallel = True
 
     async def run(self, args: RecallArgs, context: ToolContext) -> Outcome:
         if bool(args.query.strip()) == bool(args.message_id.strip()):

@@ -11,7 +11,7 @@ from crushpy.core.access import ToolAccess
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import Excerpt, counted
 from crushpy.security.sanitize import encodable
-from crushpy.tools.base import Args, Outcome, Tool, ToolContext
+from crushpy.tools.base import Args, Outcome, ReadingTool, ToolContext
 from crushpy.tools.errors import ToolError
 from crushpy.tools.files.locate import NamedPath, explain_errors, find_place
 from crushpy.tools.files.text_file import decode, normalize, split_lines
@@ -31,12 +31,10 @@ class ViewArgs(Args, frozen=True):
     limit: Annotated[int, Meta(description="lines, default 2000")] = _DEFAULT_LINES
 
 
-class ViewTool(Tool[ViewArgs]):
+class ViewTool(ReadingTool[ViewArgs]):
     name = "view"
     args = ViewArgs
     access = ToolAccess("path")
-    in_reading_tasks = True
-    parallel = True
 
     async def run(self, args: ViewArgs, context: ToolContext) -> Outcome:
         if args.offset < 0 or args.limit < 1:

@@ -13,7 +13,7 @@ from crushpy.tools.base import AnyTool, ToolContext
 from crushpy.tools.bash import BashTool
 from crushpy.tools.edit import EditTool
 from crushpy.tools.errors import ToolError
-from crushpy.tools.files.file_memory import FileMemory
+from crushpy.tools.files.workspace_files import FileMemory
 from crushpy.tools.glob import GlobTool
 from crushpy.tools.grep import GrepTool
 from crushpy.tools.job_control import JobOutputTool

@@ -18,7 +18,7 @@ from crushpy.sandbox.confinement import Unconfined, confine_in
 from crushpy.sandbox.filesystem_view import SandboxConfig
 from crushpy.sandbox.finding import Sandbox, find_sandbox, working_landlock
 from crushpy.tools.base import ToolContext
-from crushpy.tools.files.file_memory import FileMemory
+from crushpy.tools.files.workspace_files import FileMemory
 from crushpy.tools.shell.jobs import Jobs
 
 __all__ = ["home_of_nobody"]

@@ -13,7 +13,7 @@ from crushpy.sandbox.filesystem_view import SandboxConfig
 from crushpy.sandbox.finding import working_sandbox
 from crushpy.tools.base import Outcome, ToolContext
 from crushpy.tools.bash import BashArgs, BashTool
-from crushpy.tools.files.file_memory import FileMemory
+from crushpy.tools.files.workspace_files import FileMemory
 from crushpy.tools.shell.jobs import Jobs
 
 pytestmark = pytest.mark.skipif(

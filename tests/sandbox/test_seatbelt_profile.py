@@ -12,7 +12,7 @@ from crushpy.sandbox.filesystem_view import SandboxConfig
 from crushpy.sandbox.finding import Sandbox
 from crushpy.sandbox.mounts import Mount, seatbelt_profile, view
 from crushpy.tools.base import ToolContext
-from crushpy.tools.files.file_memory import FileMemory
+from crushpy.tools.files.workspace_files import FileMemory
 from crushpy.tools.shell.jobs import Jobs
 
 RULE = re.compile(r'\((allow|deny) ([a-z*\- ]+?)(?: \((subpath|literal) "(.*)"\))?\)')

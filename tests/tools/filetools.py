@@ -8,7 +8,7 @@ import pytest
 from crushpy.core.messages import to_json
 from crushpy.tools.base import AnyTool, Outcome, ToolContext
 from crushpy.tools.errors import ToolError
-from crushpy.tools.files.file_memory import FileMemory
+from crushpy.tools.files.workspace_files import FileMemory
 from crushpy.tools.registry import check_args
 from crushpy.tools.shell.jobs import Jobs
 

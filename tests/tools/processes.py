@@ -8,7 +8,7 @@ from pathlib import Path
 
 from crushpy.tools.base import Outcome, ToolContext
 from crushpy.tools.bash import BashArgs, BashTool
-from crushpy.tools.files.file_memory import FileMemory
+from crushpy.tools.files.workspace_files import FileMemory
 from crushpy.tools.shell.jobs import Jobs
 
 DEADLINE = 60.0

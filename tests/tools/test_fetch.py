@@ -17,7 +17,7 @@ from crushpy.http.public_addresses import is_public
 from crushpy.tools.base import Outcome, ToolContext
 from crushpy.tools.errors import ToolError
 from crushpy.tools.fetch import FetchArgs, FetchTool
-from crushpy.tools.files.file_memory import FileMemory
+from crushpy.tools.files.workspace_files import FileMemory
 from crushpy.tools.shell.jobs import Jobs
 from crushpy.tools.web.page_visit import resolve
 

@@ -10,7 +10,7 @@ from web import Answer, answer, web
 from crushpy.tools.base import Outcome, ToolContext
 from crushpy.tools.errors import ToolError
 from crushpy.tools.fetch import FetchArgs, FetchTool
-from crushpy.tools.files.file_memory import FileMemory
+from crushpy.tools.files.workspace_files import FileMemory
 from crushpy.tools.shell.jobs import Jobs
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n"

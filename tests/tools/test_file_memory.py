@@ -7,7 +7,7 @@ from filetools import lend
 
 from crushpy.tools.edit import EditTool
 from crushpy.tools.errors import ToolError
-from crushpy.tools.files.file_memory import FileMemory
+from crushpy.tools.files.workspace_files import FileMemory
 from crushpy.tools.view import ViewTool
 
 

@@ -18,7 +18,7 @@ from crushpy.engine.turn.tool_runner import ToolRunner
 from crushpy.engine.turn.turn import Turn
 from crushpy.storage.store import Store
 from crushpy.tools.base import AnyTool, Delegate, ToolContext
-from crushpy.tools.files.file_memory import FileMemory
+from crushpy.tools.files.workspace_files import FileMemory
 from crushpy.util.images import ImageLimits
 
 

@@ -5,10 +5,37 @@ import os
 import stat
 from contextlib import suppress
 from pathlib import Path
+from typing import Literal
 
 from crushpy.security.safe_open import Folder, make_folders, open_folder, remove_if_empty
 from crushpy.tools.errors import ToolError, reason
 from crushpy.tools.files.text_file import read_regular, read_regular_in
+
+State = Literal["unread", "unchanged", "changed"]
+
+
+class FileMemory:
+    """The content the model last saw of each file, by its resolved path, so that no edit is blind."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, str] = {}
+
+    def remember(self, path: Path, content: bytes) -> None:
+        """Records that the model knows the content of `path`."""
+        self._seen[str(path)] = _hash(content)
+
+    def state(self, path: Path, content: bytes) -> State:
+        """Whether `content`, the current content of `path`, is what the model saw."""
+        seen = self._seen.get(str(path))
+        if seen is None:
+            return "unread"
+        return "unchanged" if seen == _hash(content) else "changed"
+
+
+def _hash(content: bytes) -> str:
+    from hashlib import blake2b
+
+    return blake2b(content, digest_size=16).hexdigest()
 
 
 class WorkspaceFiles:

@@ -5,7 +5,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 VERSION_CONTROL = frozenset((".git", ".hg", ".svn", ".jj"))
 """Never searched."""
 _MAX_IGNORE_BYTES = 1_000_000
+IsSkipped = Callable[[Path], bool] | None
 
 
 class FolderEntries(Data, frozen=True):
@@ -89,7 +90,7 @@ class IgnoreRules:
                     return verdict
         return False
 
-    def entries(self, folder: str) -> FolderEntries:
+    def entries(self, folder: str, is_skipped: IsSkipped = None) -> FolderEntries:
         """The entries of `folder` (a resolved path, whose rules these are); none if it cannot be read."""
         folders: list[str] = []
         files: list[str] = []
@@ -100,6 +101,8 @@ class IgnoreRules:
                     is_folder = entry.is_dir(follow_symlinks=False)
                     path = f"{folder.rstrip('/')}/{entry.name}"
                     if entry.name in VERSION_CONTROL or self.ignores(path, is_folder=is_folder):
+                        continue
+                    if is_skipped is not None and is_skipped(Path(path)):
                         continue
                     (folders if is_folder else files).append(entry.name)
                     if entry.is_symlink():
