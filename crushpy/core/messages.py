@@ -384,13 +384,8 @@ class Message(Data, frozen=True):
     @property
     def images(self) -> tuple[Image, ...]:
         """Every picture in it, the user's own and those of a tool's result."""
-        found: list[Image] = []
-        for part in self.parts:
-            if isinstance(part, Image):
-                found.append(part)
-            elif isinstance(part, ToolResult):
-                found += part.images
-        return tuple(found)
+        own = [part for part in self.parts if isinstance(part, Image)]
+        return (*own, *(self.result.images if self.result is not None else ()))
 
     @property
     def seed(self) -> Seed | None:

@@ -212,33 +212,21 @@ def _awk(words: Sequence[Word]) -> Risks:
     return risks
 
 
-def _make(words: Sequence[Word]) -> Risks:
-    risks = option_risks(words, PROGRAMS["make"])
-    for place, word in enumerate(words[1:], 1):
-        if word.kind != "literal" or (not word.is_option and "=" in word.text):
-            risks[place] = "it can set a variable that make executes"
-    return risks
-
-
-def _date(words: Sequence[Word]) -> Risks:
-    risks = option_risks(words, PROGRAMS["date"])
-    for place, word in enumerate(words[1:], 1):
-        valued = words[place - 1].text in ("-d", "-r", "-f", "--date", "--reference", "--file")
-        if not word.is_option and not valued and not (word.text.startswith("+") and word.kind == "literal"):
-            risks[place] = "it could set the clock"
-    return risks
-
-
-def _tar(words: Sequence[Word]) -> Risks:
-    risks = option_risks(words, PROGRAMS["tar"])
-    if len(words) > 1 and not words[1].is_option and set(words[1].text) & set(PROGRAMS["tar"].short):
-        risks[1] = "with it tar writes or executes"  # `tar xzf`: letters without a dash
-    return risks
-
-
-def _curl(words: Sequence[Word]) -> Risks:
-    writes = {place: "it names a file" for place, word in enumerate(words) if "output{" in word.text}
-    return option_risks(words, PROGRAMS["curl"]) | writes
+def _extra_risk(program: str, words: Sequence[Word], place: int) -> str:
+    """Why a word is risky that is not an option; empty if it is not."""
+    word = words[place]
+    match program:
+        case "make" if word.kind != "literal" or (not word.is_option and "=" in word.text):
+            return "it can set a variable that make executes"
+        case "date" if not word.is_option and not (word.text.startswith("+") and word.kind == "literal"):
+            valued = words[place - 1].text in ("-d", "-r", "-f", "--date", "--reference", "--file")
+            return "" if valued else "it could set the clock"
+        case "tar" if place == 1 and not word.is_option and set(word.text) & set(PROGRAMS["tar"].short):
+            return "with it tar writes or executes"  # `tar xzf`: letters without a dash
+        case "curl" if "output{" in word.text:
+            return "it names a file"
+        case _:
+            return ""
 
 
 def _pytest(words: Sequence[Word]) -> Risks:
@@ -263,10 +251,6 @@ SPECIAL: dict[str, Callable[[Sequence[Word]], Risks]] = {
     "xxd": _uniq,
     "sed": _sed,
     "awk": _awk,
-    "make": _make,
-    "date": _date,
-    "curl": _curl,
-    "tar": _tar,
     "pytest": _pytest,
 }
 
@@ -298,7 +282,9 @@ def risky_words(command: SimpleCommand) -> Risks:
     if runs := _runs_rest(program, words):
         return runs
     risk = PROGRAMS.get(program)
-    return option_risks(words, risk) if risk is not None else {}
+    risks = option_risks(words, risk) if risk is not None else {}
+    extra = {place: _extra_risk(program, words, place) for place in range(1, len(words))}
+    return risks | {place: why for place, why in extra.items() if why}
 
 
 def _module_risks(words: Sequence[Word]) -> Risks:
