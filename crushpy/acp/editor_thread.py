@@ -11,19 +11,8 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
+from crushpy.acp import client_connection as wire
 from crushpy.acp import updates
-from crushpy.acp.client_connection import (
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    ClientConnection,
-    ContentBlock,
-    FilesClientCapabilities,
-    FileText,
-    PermissionAnswer,
-    RpcError,
-    SessionClientCapabilities,
-)
 from crushpy.core import events
 from crushpy.core.access import MODES, AnswerKind
 from crushpy.core.boundary import BRANCH, KEEPS_CONTEXT
@@ -70,7 +59,9 @@ ANSWER_TIMEOUT_S = 30.0
 class EditorFiles(WorkspaceFiles):
     """Regular files of UTF-8 text in the workspace that are reached through no link; others are on disk."""
 
-    def __init__(self, client: ClientConnection, capabilities: FilesClientCapabilities, cwd: Path) -> None:
+    def __init__(
+        self, client: wire.ClientConnection, capabilities: wire.FilesClientCapabilities, cwd: Path
+    ) -> None:
         self.session = ""
         self._client, self._capabilities, self._cwd = client, capabilities, cwd
         self._loop = asyncio.get_running_loop()
@@ -85,7 +76,7 @@ class EditorFiles(WorkspaceFiles):
             return raw
         said = self._ask("fs/read_text_file", shown, {"path": str(real)})
         try:
-            text = msgspec.convert(said, FileText).content
+            text = msgspec.convert(said, wire.FileText).content
         except msgspec.ValidationError as error:
             raise ToolError(f"{shown} cannot be read: the editor's answer is invalid ({error}).") from None
         return raw if normalize(text) == normalize(file.text) else text.encode()
@@ -123,7 +114,7 @@ class EditorFiles(WorkspaceFiles):
         self._open.add(answer)
         try:
             return answer.result(ANSWER_TIMEOUT_S)
-        except RpcError as error:
+        except wire.RpcError as error:
             raise ToolError(f"The editor refused {method} for {shown}: {error.message}") from None
         except CancelledError:
             raise ToolError(f"{method} for {shown} was cancelled.") from None
@@ -141,8 +132,8 @@ class EditorThread:
         self,
         session: str,
         conversation: Conversation,
-        client: ClientConnection,
-        capabilities: SessionClientCapabilities,
+        client: wire.ClientConnection,
+        capabilities: wire.SessionClientCapabilities,
         files: EditorFiles,
     ) -> None:
         self.conversation, self._files = conversation, files
@@ -187,9 +178,9 @@ class EditorThread:
     async def set_option(self, name: str, value: str) -> None:
         known = {option["id"]: [one["value"] for one in option["options"]] for option in self.options()}
         if name not in known:
-            raise RpcError(INVALID_PARAMS, f"There is no option {name}: {', '.join(known)}.")
+            raise wire.RpcError(wire.INVALID_PARAMS, f"There is no option {name}: {', '.join(known)}.")
         if name != "model" and value not in known[name]:
-            raise RpcError(INVALID_PARAMS, f"{name} cannot be {value!r}: {', '.join(known[name])}.")
+            raise wire.RpcError(wire.INVALID_PARAMS, f"{name} cannot be {value!r}: {', '.join(known[name])}.")
         match name:
             case "model":
                 await self.conversation.select_model(value)
@@ -202,7 +193,7 @@ class EditorThread:
 
     async def set_mode(self, mode: str) -> None:
         if mode not in MODES:
-            raise RpcError(INVALID_PARAMS, f"There is no mode {mode}: {', '.join(MODES)}.")
+            raise wire.RpcError(wire.INVALID_PARAMS, f"There is no mode {mode}: {', '.join(MODES)}.")
         await self.conversation.select_mode(mode)
 
     def announce_commands(self) -> None:
@@ -230,10 +221,10 @@ class EditorThread:
 
     # --- prompts ------------------------------------------------------------------------------------------
 
-    async def prompt(self, blocks: Sequence[ContentBlock]) -> Json:
+    async def prompt(self, blocks: Sequence[wire.ContentBlock]) -> Json:
         """Runs a turn. Returns why it stopped."""
         if self.conversation.busy:
-            raise RpcError(INVALID_REQUEST, "A turn is running in this session: cancel it first.")
+            raise wire.RpcError(wire.INVALID_REQUEST, "A turn is running in this session: cancel it first.")
         text, pasted, images = await self._read_blocks(blocks)
         name, _, argument = text.strip().removeprefix("/").partition(" ")
         if text.startswith("/") and name in COMMANDS:
@@ -248,7 +239,7 @@ class EditorThread:
             return {"stopReason": "refusal"}
         if status == "error":
             message = failure.message if failure else "The turn failed."
-            raise RpcError(INTERNAL_ERROR, message, {"hint": failure.hint} if failure else None)
+            raise wire.RpcError(wire.INTERNAL_ERROR, message, {"hint": failure.hint} if failure else None)
         history = self.conversation.history
         cut = status == "done" and history and history[-1].finish == "length"
         return {"stopReason": "max_tokens" if cut else STOP_REASONS[status]}
@@ -263,7 +254,7 @@ class EditorThread:
         self.cancel()
         await self.conversation.close()
 
-    async def _read_blocks(self, blocks: Sequence[ContentBlock]) -> tuple[str, list[str], list[Image]]:
+    async def _read_blocks(self, blocks: Sequence[wire.ContentBlock]) -> tuple[str, list[str], list[Image]]:
         """The prompt, what of it is not the user's own words, and its pictures."""
         words: list[str] = []
         pasted: list[str] = []
@@ -276,7 +267,9 @@ class EditorThread:
                     try:
                         raw = base64.b64decode(block.data, validate=True)
                     except ValueError:
-                        raise RpcError(INVALID_PARAMS, "The data of the image is not base64.") from None
+                        raise wire.RpcError(
+                            wire.INVALID_PARAMS, "The data of the image is not base64."
+                        ) from None
                     images.append(await self.conversation.attachments.load_bytes(raw, "image"))
                 case "resource_link":
                     words.append(_mention(block.uri or ""))
@@ -285,10 +278,12 @@ class EditorThread:
                     words.append(content)
                     pasted.append(content)
                 case _:
-                    raise RpcError(INVALID_PARAMS, f"A content block of type {block.type} is not supported.")
+                    raise wire.RpcError(
+                        wire.INVALID_PARAMS, f"A content block of type {block.type} is not supported."
+                    )
         text = "\n\n".join(part for part in words if part)
         if not text and not images:
-            raise RpcError(INVALID_PARAMS, "The prompt is empty.")
+            raise wire.RpcError(wire.INVALID_PARAMS, "The prompt is empty.")
         return text, pasted, images
 
     async def _command(self, name: str, argument: str) -> str:
@@ -430,7 +425,7 @@ class EditorThread:
             question = updates.permission(event, self.conversation.info.cwd)
             params = {"sessionId": self.id, **question}
             said = await self._client.request("session/request_permission", params)
-            outcome = msgspec.convert(said, PermissionAnswer).outcome
+            outcome = msgspec.convert(said, wire.PermissionAnswer).outcome
             if outcome.outcome == "cancelled":
                 self.conversation.interrupt()
                 return
@@ -439,7 +434,7 @@ class EditorThread:
             kind, _, key = chosen.partition(":")
             if chosen in known and kind != "deny":
                 answer = Answer(cast(AnswerKind, kind), key=key)
-        except (RpcError, msgspec.ValidationError):
+        except (wire.RpcError, msgspec.ValidationError):
             pass  # no answer is a refusal
         self.conversation.answer(event.id, answer)
 

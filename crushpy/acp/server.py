@@ -7,29 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from crushpy.acp.client_connection import (
-    AUTH_REQUIRED,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    NOT_FOUND,
-    UNKNOWN_METHOD,
-    ClientCapabilities,
-    ClientConnection,
-    FilesClientCapabilities,
-    InitializeParams,
-    Json,
-    ListSessionsParams,
-    McpServerParams,
-    OpenSessionParams,
-    Pipes,
-    PromptParams,
-    RpcError,
-    SessionClientCapabilities,
-    SessionParams,
-    SetModeParams,
-    SetOptionParams,
-    Wire,
-)
+from crushpy.acp import client_connection as wire
 from crushpy.acp.handshake import initialize_result
 from crushpy.core.errors import CrushpyError, UsageError
 
@@ -40,26 +18,26 @@ PAGE_SIZE = 100
 CLOSE_TIMEOUT_S = 4.0
 
 
-def run_server(pipes: Pipes, first: bytes, capabilities: Json | None) -> None:
+def run_server(pipes: wire.Pipes, first: bytes, capabilities: wire.Json | None) -> None:
     """Serves a client until it closes stdin; the arguments are what `shake_hands` returns."""
     asyncio.run(_serve(pipes, first, capabilities))
 
 
-async def _serve(pipes: Pipes, first: bytes, capabilities: Json | None) -> None:
+async def _serve(pipes: wire.Pipes, first: bytes, capabilities: wire.Json | None) -> None:
     server = AcpServer(pipes, first, capabilities)
     await server.client.ended.wait()
     await server.close()
 
 
 class AcpServer:
-    def __init__(self, pipes: Pipes, first: bytes, capabilities: Json | None) -> None:
-        self._capabilities: ClientCapabilities | None = None
+    def __init__(self, pipes: wire.Pipes, first: bytes, capabilities: wire.Json | None) -> None:
+        self._capabilities: wire.ClientCapabilities | None = None
         if capabilities is not None:
             try:
-                self._capabilities = msgspec.convert(capabilities, ClientCapabilities)
+                self._capabilities = msgspec.convert(capabilities, wire.ClientCapabilities)
             except msgspec.ValidationError:
-                self._capabilities = ClientCapabilities()
-        self.client = ClientConnection(pipes, first, self._handle, self._notified)
+                self._capabilities = wire.ClientCapabilities()
+        self.client = wire.ClientConnection(pipes, first, self._handle, self._notified)
         self._threads: dict[str, EditorThread] = {}
 
     async def close(self) -> None:
@@ -71,47 +49,49 @@ class AcpServer:
         except TimeoutError:
             pass
 
-    def _notified(self, method: str, params: Json) -> None:
+    def _notified(self, method: str, params: wire.Json) -> None:
         if method == "session/cancel" and (thread := self._threads.get(str(params.get("sessionId")))):
             thread.cancel()
 
-    async def _handle(self, method: str, params: Json) -> Any:
+    async def _handle(self, method: str, params: wire.Json) -> Any:
         """Calls the method of ours that implements `method`, with its parameters checked."""
-        known: dict[str, tuple[type[Wire], Callable[[Any], Awaitable[Any]]]] = {
-            "initialize": (InitializeParams, self._initialize),
-            "authenticate": (Wire, self._authenticate),
-            "logout": (Wire, self._authenticate),
-            "session/new": (OpenSessionParams, self._new),
-            "session/load": (OpenSessionParams, self._load),
-            "session/resume": (OpenSessionParams, self._resume),
-            "session/fork": (OpenSessionParams, self._fork),
-            "session/list": (ListSessionsParams, self._list),
-            "session/delete": (SessionParams, self._delete),
-            "session/close": (SessionParams, self._close),
-            "session/prompt": (PromptParams, self._prompt),
-            "session/set_mode": (SetModeParams, self._set_mode),
-            "session/set_config_option": (SetOptionParams, self._set_option),
+        known: dict[str, tuple[type[wire.Wire], Callable[[Any], Awaitable[Any]]]] = {
+            "initialize": (wire.InitializeParams, self._initialize),
+            "authenticate": (wire.Wire, self._authenticate),
+            "logout": (wire.Wire, self._authenticate),
+            "session/new": (wire.OpenSessionParams, self._new),
+            "session/load": (wire.OpenSessionParams, self._load),
+            "session/resume": (wire.OpenSessionParams, self._resume),
+            "session/fork": (wire.OpenSessionParams, self._fork),
+            "session/list": (wire.ListSessionsParams, self._list),
+            "session/delete": (wire.SessionParams, self._delete),
+            "session/close": (wire.SessionParams, self._close),
+            "session/prompt": (wire.PromptParams, self._prompt),
+            "session/set_mode": (wire.SetModeParams, self._set_mode),
+            "session/set_config_option": (wire.SetOptionParams, self._set_option),
         }
         if method not in known:
-            raise RpcError(UNKNOWN_METHOD, f"There is no method {method}.")
+            raise wire.RpcError(wire.UNKNOWN_METHOD, f"There is no method {method}.")
         kind, implementation = known[method]
         if self._capabilities is None and method != "initialize":
-            raise RpcError(INVALID_REQUEST, "Call `initialize` first.")
+            raise wire.RpcError(wire.INVALID_REQUEST, "Call `initialize` first.")
         try:
             given = msgspec.convert(params, kind)
         except msgspec.ValidationError as error:
-            raise RpcError(INVALID_PARAMS, f"{method}: {error}") from None
+            raise wire.RpcError(wire.INVALID_PARAMS, f"{method}: {error}") from None
         try:
             return await implementation(given)
         except CrushpyError as error:
-            code = AUTH_REQUIRED if getattr(error, "kind", "") == "authentication" else INVALID_PARAMS
-            raise RpcError(code, error.message, {"hint": error.hint}) from error
+            code = (
+                wire.AUTH_REQUIRED if getattr(error, "kind", "") == "authentication" else wire.INVALID_PARAMS
+            )
+            raise wire.RpcError(code, error.message, {"hint": error.hint}) from error
 
-    async def _initialize(self, params: InitializeParams) -> Json:
-        self._capabilities = params.client_capabilities or ClientCapabilities()
+    async def _initialize(self, params: wire.InitializeParams) -> wire.Json:
+        self._capabilities = params.client_capabilities or wire.ClientCapabilities()
         return initialize_result(msgspec.to_builtins(self._capabilities))
 
-    async def _authenticate(self, params: Wire) -> Json:
+    async def _authenticate(self, params: wire.Wire) -> wire.Json:
         """A key is stored outside; there is nothing to do here."""
         return {}
 
@@ -119,45 +99,47 @@ class AcpServer:
 
     def _thread(self, session: str) -> "EditorThread":
         if session not in self._threads:
-            raise RpcError(NOT_FOUND, f"The session {session} is not open.")
+            raise wire.RpcError(wire.NOT_FOUND, f"The session {session} is not open.")
         return self._threads[session]
 
-    async def _prompt(self, params: PromptParams) -> Json:
+    async def _prompt(self, params: wire.PromptParams) -> wire.Json:
         return await self._thread(params.session_id).prompt(params.prompt)
 
-    async def _set_mode(self, params: SetModeParams) -> Json:
+    async def _set_mode(self, params: wire.SetModeParams) -> wire.Json:
         await self._thread(params.session_id).set_mode(params.mode_id)
         return {}
 
-    async def _set_option(self, params: SetOptionParams) -> Json:
+    async def _set_option(self, params: wire.SetOptionParams) -> wire.Json:
         thread = self._thread(params.session_id)
         await thread.set_option(params.config_id, params.value)
         return {"configOptions": thread.options()}
 
-    async def _close(self, params: SessionParams) -> Json:
+    async def _close(self, params: wire.SessionParams) -> wire.Json:
         await self._thread(params.session_id).close()
         del self._threads[params.session_id]
         return {}
 
-    async def _new(self, params: OpenSessionParams) -> Json:
+    async def _new(self, params: wire.OpenSessionParams) -> wire.Json:
         thread = await self._open(params, "")
         return {"sessionId": thread.id, **_opened(thread)}
 
-    async def _load(self, params: OpenSessionParams) -> Json:
+    async def _load(self, params: wire.OpenSessionParams) -> wire.Json:
         thread = await self._open(params, params.session_id)
         await thread.replay()
         return _opened(thread)
 
-    async def _resume(self, params: OpenSessionParams) -> Json:
+    async def _resume(self, params: wire.OpenSessionParams) -> wire.Json:
         return _opened(await self._open(params, params.session_id))
 
-    async def _fork(self, params: OpenSessionParams) -> Json:
+    async def _fork(self, params: wire.OpenSessionParams) -> wire.Json:
         thread = await self._open(params, params.session_id, fork=True)
         return {"sessionId": thread.id, **_opened(thread)}
 
     # --- sessions -----------------------------------------------------------------------------------------
 
-    async def _open(self, params: OpenSessionParams, session: str, *, fork: bool = False) -> "EditorThread":
+    async def _open(
+        self, params: wire.OpenSessionParams, session: str, *, fork: bool = False
+    ) -> "EditorThread":
         from crushpy.acp.editor_thread import EditorFiles, EditorThread
         from crushpy.bootstrap.opening import HostAdditions, open_conversation
         from crushpy.bootstrap.project_environment import ProjectEnvironment
@@ -168,18 +150,20 @@ class AcpServer:
             await self._threads.pop(session).close()
         folder = Path(params.cwd)
         if not folder.is_absolute() or not folder.is_dir():
-            raise RpcError(INVALID_PARAMS, f"cwd has to be the absolute path of a folder, not {folder}.")
+            raise wire.RpcError(
+                wire.INVALID_PARAMS, f"cwd has to be the absolute path of a folder, not {folder}."
+            )
         servers = params.mcp_servers or ()
         environment = ProjectEnvironment(folder, _server_flags(servers))
         environment.editor_servers = tuple(server.name for server in servers)
         options = StartOptions(cwd=str(folder), session=session, fork=fork)
-        capabilities = self._capabilities or ClientCapabilities()
-        files = EditorFiles(self.client, capabilities.fs or FilesClientCapabilities(), folder.resolve())
+        capabilities = self._capabilities or wire.ClientCapabilities()
+        files = EditorFiles(self.client, capabilities.fs or wire.FilesClientCapabilities(), folder.resolve())
         additions = HostAdditions(answers=True, files=files)
         try:
             conversation = await open_conversation(environment, options, additions)
         except UsageError as error:
-            raise RpcError(NOT_FOUND, error.message, {"hint": error.hint}) from error
+            raise wire.RpcError(wire.NOT_FOUND, error.message, {"hint": error.hint}) from error
         model, settings = conversation.info.model, conversation.settings
         try:
             if not waits_for_keyring(model, settings):
@@ -187,20 +171,20 @@ class AcpServer:
         except CrushpyError:
             await conversation.close()
             raise
-        features = capabilities.session or SessionClientCapabilities()
+        features = capabilities.session or wire.SessionClientCapabilities()
         name = conversation.info.id if fork else session or conversation.info.root_id
         thread = EditorThread(name, conversation, self.client, features, files)
         self._threads[thread.id] = thread
         return thread
 
-    async def _list(self, params: ListSessionsParams) -> Json:
+    async def _list(self, params: wire.ListSessionsParams) -> wire.Json:
         from datetime import UTC, datetime
 
         from crushpy.bootstrap.project_environment import ProjectEnvironment
 
         cursor = params.cursor or "0"
         if not cursor.isdecimal():
-            raise RpcError(INVALID_PARAMS, f"The cursor {cursor!r} is not one of ours.")
+            raise wire.RpcError(wire.INVALID_PARAMS, f"The cursor {cursor!r} is not one of ours.")
         start = int(cursor)
         store = ProjectEnvironment(Path.cwd()).store()
         try:
@@ -224,7 +208,7 @@ class AcpServer:
         more = len(found) > start + PAGE_SIZE
         return {"sessions": page, **({"nextCursor": str(start + PAGE_SIZE)} if more else {})}
 
-    async def _delete(self, params: SessionParams) -> Json:
+    async def _delete(self, params: wire.SessionParams) -> wire.Json:
         from crushpy.bootstrap.project_environment import ProjectEnvironment
         from crushpy.engine.session.browser import SessionBrowser
 
@@ -235,24 +219,24 @@ class AcpServer:
             info = await store.sessions.find(params.session_id)
             if info.kind == "fork":
                 told = f"{info.id} is a fork: it is deleted with its conversation, {info.root_id}."
-                raise RpcError(INVALID_PARAMS, told)
+                raise wire.RpcError(wire.INVALID_PARAMS, told)
             if (thread := self._threads.pop(params.session_id, None)) is not None:
                 await thread.close()
             await browser.erase(info.root_id)
         except UsageError as error:
-            raise RpcError(NOT_FOUND, error.message) from error
+            raise wire.RpcError(wire.NOT_FOUND, error.message) from error
         finally:
             await store.close()
         return {}
 
 
-def _opened(thread: "EditorThread") -> Json:
+def _opened(thread: "EditorThread") -> wire.Json:
     """The answer to a request that has opened a session; its commands are announced after it."""
     asyncio.get_running_loop().call_soon(thread.announce_commands)
     return thread.state()
 
 
-def _server_flags(servers: Sequence[McpServerParams]) -> dict[str, object]:
+def _server_flags(servers: Sequence[wire.McpServerParams]) -> dict[str, object]:
     flags: dict[str, object] = {}
     for server in servers:
         headers = {each.name: each.value for each in server.headers}

@@ -7,23 +7,13 @@ from typing import Self
 
 import msgspec
 
+from crushpy.core import events
 from crushpy.core.errors import CrushpyError
-from crushpy.core.events import (
-    Event,
-    JobEnded,
-    MessageCommitted,
-    Notice,
-    Progress,
-    PromptCommitted,
-    TextDelta,
-    ToolCalled,
-    TurnEnded,
-)
 from crushpy.core.timeline_notes import NoteMaker
 from crushpy.engine.session.session import LiveSession
 from crushpy.storage.store import Store
 
-Listener = Callable[[Event], None]
+Listener = Callable[[events.Event], None]
 PROGRESS_DELAY_S = 0.5
 """Work that takes less is not reported."""
 PROGRESS_INTERVAL_S = 0.1
@@ -38,7 +28,7 @@ class EventBus:
         self._listeners: list[Listener] = []
         self._opened = opened
         self._joined = False
-        self._held_back: list[Notice] = []
+        self._held_back: list[events.Notice] = []
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Calls `listener` with the notices held back so far and with every event from now on. Returns a
@@ -54,18 +44,18 @@ class EventBus:
             for notice in held_back:
                 self(notice)
 
-    def emit_now(self, notice: Notice) -> None:
+    def emit_now(self, notice: events.Notice) -> None:
         """Emits a notice even while the first prompt is not committed yet."""
         self(notice, now=True)
 
-    def __call__(self, event: Event, *, now: bool = False) -> None:
-        if isinstance(event, Notice) and not (self._joined and (now or self._opened)):
+    def __call__(self, event: events.Event, *, now: bool = False) -> None:
+        if isinstance(event, events.Notice) and not (self._joined and (now or self._opened)):
             self._held_back.append(event)
             return
         self.record(event)
         for listener in tuple(self._listeners):
             listener(event)
-        if isinstance(event, PromptCommitted) and not self._opened:
+        if isinstance(event, events.PromptCommitted) and not self._opened:
             self._opened = True
             self._emit_held_back()
 
@@ -73,7 +63,7 @@ class EventBus:
 class ProgressReporter:
     """A context manager around long work. Emits nothing if it is quick; always emits its end otherwise."""
 
-    def __init__(self, emit: Callable[[Event], None], what: str, total: int = 0) -> None:
+    def __init__(self, emit: Callable[[events.Event], None], what: str, total: int = 0) -> None:
         """`total` is 0 if it is unknown."""
         self._emit = emit
         self._what = what
@@ -90,7 +80,7 @@ class ProgressReporter:
             self._due.cancel()
         if self._reported_at is not None:
             whole = self._total or 1
-            self._emit(Progress(self._what, whole, whole))
+            self._emit(events.Progress(self._what, whole, whole))
 
     def update(self, done: int, total: int | None = None) -> None:
         """Sets how much is done; `total` if it changed."""
@@ -102,7 +92,7 @@ class ProgressReporter:
     def _report(self) -> None:
         self._reported_at = time.monotonic()
         most = self._total - 1 if self._total else 0  # done == total means that the work is over
-        self._emit(Progress(self._what, min(self._done, most), self._total))
+        self._emit(events.Progress(self._what, min(self._done, most), self._total))
 
 
 def unexpected_error(error: Exception) -> CrushpyError:
@@ -124,11 +114,11 @@ class NoteRecorder:
         self._notes = NoteMaker()
         self._calls_announced = False
 
-    def record(self, event: Event) -> None:
-        if type(event) is TextDelta:  # thousands of them
+    def record(self, event: events.Event) -> None:
+        if type(event) is events.TextDelta:  # thousands of them
             return
         note = self._notes.make_note(event)
-        lasting = self._notes.lasting or isinstance(event, JobEnded)
+        lasting = self._notes.lasting or isinstance(event, events.JobEnded)
         if note is not None and (lasting or note.kind == "aside") and self._session.stored:
             history = self._session.history
             note = msgspec.structs.replace(
@@ -140,11 +130,11 @@ class NoteRecorder:
             self._session.notes.append(note)
             self._store.notes.record(self._session.info.id, note)
         match event:
-            case MessageCommitted():
+            case events.MessageCommitted():
                 self._calls_announced = False
-            case ToolCalled():
+            case events.ToolCalled():
                 self._calls_announced = True
-            case TurnEnded():
+            case events.TurnEnded():
                 self._notes.lasting = False
             case _:
                 pass

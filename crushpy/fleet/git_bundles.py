@@ -13,19 +13,7 @@ from pathlib import Path
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import Data
 from crushpy.core.paths import private_dir
-from crushpy.engine.agents.task_workspaces import (
-    DEFAULT_IDENTITY,
-    PREFIX,
-    BranchLeft,
-    GitFailed,
-    Worktree,
-    call_git,
-    commit_worktree,
-    erase_folder,
-    git_succeeds,
-    run_git,
-    stage_all,
-)
+from crushpy.engine.agents import task_workspaces as worktrees
 from crushpy.sandbox.hidden_paths import holds_variables, secrets
 from crushpy.security.safe_git import known_filters
 
@@ -37,7 +25,9 @@ _COMMIT = re.compile(r"[0-9a-f]{40,64}")
 
 def _git(folder: Path, *words: str, index: Path | str = "") -> str:
     """The output of git, with our identity and without filters. `index`: as for `call_git`."""
-    return run_git(folder, *DEFAULT_IDENTITY, *words, filters=known_filters(folder), index=str(index))
+    return worktrees.run_git(
+        folder, *worktrees.DEFAULT_IDENTITY, *words, filters=known_filters(folder), index=str(index)
+    )
 
 
 def require_safe_names(root_id: str, name: str, base: str = "0" * 40) -> None:
@@ -67,9 +57,9 @@ def base_ref(root_id: str) -> str:
 
 def make_base(cwd: Path, root_id: str, *, dirty: bool) -> ListBase:
     """Finds the commit; with `dirty`, uncommitted changes become one on a hidden ref."""
-    prefix = run_git(cwd, "rev-parse", "--show-prefix").rstrip("\n")
-    top = Path(run_git(cwd, "rev-parse", "--show-toplevel").rstrip("\n"))
-    base = ListBase(run_git(top, "rev-parse", "HEAD").strip(), prefix)
+    prefix = worktrees.run_git(cwd, "rev-parse", "--show-prefix").rstrip("\n")
+    top = Path(worktrees.run_git(cwd, "rev-parse", "--show-toplevel").rstrip("\n"))
+    base = ListBase(worktrees.run_git(top, "rev-parse", "HEAD").strip(), prefix)
     if dirty:
         base = _with_changes(top, base)
     _git(top, "update-ref", base_ref(root_id), base.commit)
@@ -92,7 +82,7 @@ def _with_changes(top: Path, base: ListBase) -> ListBase:
             words = (f"--pathspec-from-file={names}", "--pathspec-file-nul")
             _git(top, "--literal-pathspecs", "add", *words, index=index)
         tree = _git(top, "write-tree", index=index).strip()
-    if tree == run_git(top, "rev-parse", "HEAD^{tree}").strip():
+    if tree == worktrees.run_git(top, "rev-parse", "HEAD^{tree}").strip():
         return ListBase(base.commit, base.prefix, (), left_out)
     commit = _git(top, "commit-tree", tree, "-p", "HEAD", "-m", "Uncommitted changes").strip()
     changed = _git(top, "diff-tree", "-r", "-z", "--name-only", "--no-renames", "HEAD", commit).split("\0")
@@ -106,11 +96,13 @@ def _is_hidden(file: Path, hidden: Iterable[str]) -> bool:
 
 def make_bundle(folder: Path, ref: str, known: Sequence[str] = (), most: int = MAX_BUNDLE_BYTES) -> bytes:
     """Everything that `ref` reaches and the commits `known` do not; empty if that is nothing."""
-    if known and not run_git(folder, "rev-list", "--max-count=1", ref, "--not", *known).strip():
+    if known and not worktrees.run_git(folder, "rev-list", "--max-count=1", ref, "--not", *known).strip():
         return b""
     with tempfile.TemporaryDirectory(prefix="crushpy-") as place:
         file = Path(place) / "bundle"
-        run_git(folder, "bundle", "create", "-q", str(file), ref, *(("--not", *known) if known else ()))
+        worktrees.run_git(
+            folder, "bundle", "create", "-q", str(file), ref, *(("--not", *known) if known else ())
+        )
         if file.stat().st_size > most:
             raise UsageError(
                 f"The bundle of {ref} is larger than {most // 1_000_000} MB.",
@@ -126,7 +118,7 @@ def add_bundle(folder: Path, data: bytes) -> str:
         file.flush()
         refs = _git(folder, "bundle", "unbundle", file.name).split()
     if not refs:
-        raise GitFailed("a bundle names no commit")
+        raise worktrees.GitFailed("a bundle names no commit")
     return refs[0]
 
 
@@ -141,8 +133,8 @@ def cached_base(folder: Path, root_id: str) -> Path:
 def fill_cache(folder: Path, root_id: str, data: bytes) -> None:
     """Call it with a lock. A half-made one is removed first."""
     cache, making = cached_base(folder, root_id), folder / f"{root_id}.making"
-    erase_folder(making)
-    run_git(folder, "init", "-q", "--bare", "--template=", str(making))
+    worktrees.erase_folder(making)
+    worktrees.run_git(folder, "init", "-q", "--bare", "--template=", str(making))
     add_bundle(making, data)
     making.rename(cache)
 
@@ -152,7 +144,7 @@ class TaskCheckout:
 
     def __init__(self, folder: Path, root_id: str, name: str, base: str) -> None:
         self.top = folder / name
-        self.branch = f"{PREFIX}/{root_id}/{name}"
+        self.branch = f"{worktrees.PREFIX}/{root_id}/{name}"
         self._index = folder / f"{name}.index"
         self._base = base
         self._git_dir = self.top / ".git"
@@ -166,9 +158,9 @@ class TaskCheckout:
 
     def create(self, cache: Path, steps: Sequence[bytes]) -> None:
         """Starts at the base, or where the last of `steps` left the files."""
-        erase_folder(self.top)
+        worktrees.erase_folder(self.top)
         self._index.unlink(missing_ok=True)
-        run_git(private_dir(self.top.parent), "init", "-q", "--template=", str(self.top))
+        worktrees.run_git(private_dir(self.top.parent), "init", "-q", "--template=", str(self.top))
         shutil.copytree(cache / "objects", self._git_dir / "objects", dirs_exist_ok=True)
         found = [add_bundle(self.top, data) for data in steps]
         self._sent, self.steps = [self._base, *found], len(found)
@@ -183,7 +175,7 @@ class TaskCheckout:
 
     def checkpoint(self) -> bytes:
         """Commits all files to a hidden ref. Returns what is new as a bundle; empty if nothing changed."""
-        stage_all(self.top, self._place, known_filters(self.top), str(self._index))
+        worktrees.stage_all(self.top, self._place, known_filters(self.top), str(self._index))
         now = (self._head(), self._run("write-tree", index=self._index).strip())
         if now == self._last:
             return b""
@@ -195,18 +187,18 @@ class TaskCheckout:
         self._last = now
         return data
 
-    def leave(self, title: str) -> tuple[BranchLeft, bytes]:
+    def leave(self, title: str) -> tuple[worktrees.BranchLeft, bytes]:
         """Commits what the task changed. Returns its branch, and that as a bundle."""
-        tree = Worktree(
+        tree = worktrees.Worktree(
             self.top.name, str(self.top), self.branch, self._base, str(self._git_dir), str(self._git_dir)
         )
-        left = commit_worktree(tree, title)
+        left = worktrees.commit_worktree(tree, title)
         if not left.branch:
             return left, b""
         return left, make_bundle(self._git_dir, f"refs/heads/{self.branch}", [self._base])
 
     def remove(self) -> None:
-        erase_folder(self.top)
+        worktrees.erase_folder(self.top)
         self._index.unlink(missing_ok=True)
 
     def _head(self) -> str:
@@ -246,8 +238,8 @@ def merge_branches(
 ) -> tuple[list[str], list[tuple[str, str, str]]]:
     """Merges those without conflicts, in order, into the new branch `crushpy/ID/merged`, one commit each.
     Returns them; and pairs of others, with the files in which they conflict."""
-    target = f"{PREFIX}/{root_id}/merged"
-    if git_succeeds(cwd, "show-ref", "--verify", "--quiet", f"refs/heads/{target}"):
+    target = f"{worktrees.PREFIX}/{root_id}/merged"
+    if worktrees.git_succeeds(cwd, "show-ref", "--verify", "--quiet", f"refs/heads/{target}"):
         raise UsageError(f"The branch {target} exists.", f"Rename or delete it: git branch -D {target}")
     conflicts = find_conflicts(cwd, base, branches)
     bad = {branch for pair in conflicts for branch in pair[:2]}
@@ -267,8 +259,8 @@ def merge_branches(
 def _merge(cwd: Path, first: str, second: str) -> tuple[str, str]:
     """The tree of a merge, and the files in conflict; touches neither the index nor the working tree."""
     words = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", first, second)
-    done = call_git(cwd, *words, filters=known_filters(cwd))
+    done = worktrees.call_git(cwd, *words, filters=known_filters(cwd))
     if done.returncode not in (0, 1):
-        raise GitFailed(done.stderr.strip() or "git merge-tree failed")
+        raise worktrees.GitFailed(done.stderr.strip() or "git merge-tree failed")
     tree, *files = filter(None, done.stdout.split("\0"))
     return tree, ", ".join(dict.fromkeys(files)) if done.returncode else ""

@@ -11,18 +11,6 @@ from typing import Any
 
 from crushpy.core.messages import Json, Note, Part, Text, Usage
 from crushpy.importers import foreign
-from crushpy.importers.foreign import (
-    ForeignCompaction,
-    ForeignSession,
-    Found,
-    Heading,
-    Item,
-    Piece,
-    Unmapped,
-    listing,
-    seconds_of,
-    whole,
-)
 from crushpy.importers.foreign_files import LineTree, json_lines, jsonl_sessions
 from crushpy.util.read_json import as_object, as_text
 
@@ -44,27 +32,27 @@ class Pi:
             return [Path(sessions).expanduser()]
         return [Path(os.environ.get("PI_CODING_AGENT_DIR") or "~/.pi/agent").expanduser() / "sessions"]
 
-    def sessions(self, path: Path) -> Iterator[Found]:
+    def sessions(self, path: Path) -> Iterator[foreign.Found]:
         return jsonl_sessions(path, _session)
 
 
-def _session(file: Path) -> ForeignSession:
-    lines = islice(json_lines(file, Unmapped()), _HEAD_LINES)
+def _session(file: Path) -> foreign.ForeignSession:
+    lines = islice(json_lines(file, foreign.Unmapped()), _HEAD_LINES)
     head = next((line.value for line in lines if line.value.get("type") == "session"), Json())
-    return ForeignSession(
+    return foreign.ForeignSession(
         id=as_text(head.get("id")) or file.stem,
         file=file,
         cwd=as_text(head.get("cwd")),
         read=lambda unmapped: _read(file, unmapped),
-        created_at=seconds_of(head.get("timestamp")),
+        created_at=foreign.seconds_of(head.get("timestamp")),
         note=foreign.newer_version("pi", head.get("version"), KNOWN_VERSION),
     )
 
 
-def _read(file: Path, unmapped: Unmapped) -> Iterator[Item]:
+def _read(file: Path, unmapped: foreign.Unmapped) -> Iterator[foreign.Item]:
     tree = LineTree()
     title = ""
-    for at, value in json_lines(file, Unmapped()):
+    for at, value in json_lines(file, foreign.Unmapped()):
         kind = value.get("type")
         title = as_text(value.get("name")) or title if kind == "session_info" else title
         if kind != "session":
@@ -72,7 +60,7 @@ def _read(file: Path, unmapped: Unmapped) -> Iterator[Item]:
             parent = as_text(value.get("parentId"))
             tree.add(at, _id(value, at), parent, is_message=is_message, follows=follows)
     if title:
-        yield Heading(title)
+        yield foreign.Heading(title)
     chosen, known = tree.branch(), tree.lines
     following: list[str] = []
     """Entries without a message: if kept messages begin with one, they begin with the next message."""
@@ -87,13 +75,13 @@ def _read(file: Path, unmapped: Unmapped) -> Iterator[Item]:
         elif kind == "compaction":
             kept = as_text(value.get("firstKeptEntryId"))
             if "firstKeptEntryIndex" in value:  # early files name a line number
-                kept = f"line {whole(value['firstKeptEntryIndex']) + 1}"
-            yield ForeignCompaction(
+                kept = f"line {foreign.whole(value['firstKeptEntryIndex']) + 1}"
+            yield foreign.ForeignCompaction(
                 own,
                 as_text(value.get("summary")),
-                seconds_of(value.get("timestamp")),
+                foreign.seconds_of(value.get("timestamp")),
                 first.get(kept, kept),
-                whole(value.get("tokensBefore")),
+                foreign.whole(value.get("tokensBefore")),
             )
         else:
             for piece in _pieces(value, own, unmapped):
@@ -106,8 +94,8 @@ def _id(value: Json, at: int) -> str:
     return as_text(value.get("id")) or f"line {at}"
 
 
-def _pieces(entry: Json, own: str, unmapped: Unmapped) -> Iterator[Piece]:
-    at = seconds_of(entry.get("timestamp"))
+def _pieces(entry: Json, own: str, unmapped: foreign.Unmapped) -> Iterator[foreign.Piece]:
+    at = foreign.seconds_of(entry.get("timestamp"))
     match entry.get("type"):
         case "message":
             yield from _message(as_object(entry.get("message")), own, at, unmapped)
@@ -119,18 +107,18 @@ def _pieces(entry: Json, own: str, unmapped: Unmapped) -> Iterator[Piece]:
             unmapped[as_text(kind) or "line without a type"] += 1
 
 
-def _message(message: Json, own: str, at: float, unmapped: Unmapped) -> Iterator[Piece]:
-    at = seconds_of(message.get("timestamp")) or at
+def _message(message: Json, own: str, at: float, unmapped: foreign.Unmapped) -> Iterator[foreign.Piece]:
+    at = foreign.seconds_of(message.get("timestamp")) or at
     match message.get("role"):
         case "user":
             parts = _parts(message.get("content"), unmapped)
-            yield Piece(own, "user", parts, at, own)
+            yield foreign.Piece(own, "user", parts, at, own)
         case "assistant":
             yield from _reply(message, own, at, unmapped)
         case "toolResult":
             shown = _parts(message.get("content"), unmapped)
             result = foreign.tool_result(message.get("toolCallId"), shown, message.get("isError") is True)
-            yield Piece(own, "tool", (result,), at, own)
+            yield foreign.Piece(own, "tool", (result,), at, own)
         case "bashExecution" if message.get("excludeFromContext") is not True:
             command, output = as_text(message.get("command")), as_text(message.get("output"))
             yield from _note(own, at, f"The user ran `{command}`:\n{output}")
@@ -142,20 +130,22 @@ def _message(message: Json, own: str, at: float, unmapped: Unmapped) -> Iterator
             unmapped[f"{as_text(role)} message".strip()] += 1
 
 
-def _reply(message: Json, own: str, at: float, unmapped: Unmapped) -> Iterator[Piece]:
+def _reply(message: Json, own: str, at: float, unmapped: foreign.Unmapped) -> Iterator[foreign.Piece]:
     parts = _parts(message.get("content"), unmapped)
     if not parts:
         unmapped["empty reply"] += 1
         return
     names = filter(None, (as_text(message.get("provider")), as_text(message.get("model"))))
-    yield Piece(own, "assistant", parts, at, own, "/".join(names), _usage(as_object(message.get("usage"))))
+    yield foreign.Piece(
+        own, "assistant", parts, at, own, "/".join(names), _usage(as_object(message.get("usage")))
+    )
 
 
-def _parts(content: Any, unmapped: Unmapped) -> tuple[Part, ...]:
+def _parts(content: Any, unmapped: foreign.Unmapped) -> tuple[Part, ...]:
     if isinstance(content, str):
         return (Text(content),) if content.strip() else ()
     parts: list[Part] = []
-    for block in map(as_object, listing(content)):
+    for block in map(as_object, foreign.listing(content)):
         match block.get("type"):
             case "text":
                 parts += foreign.text_parts(block.get("text"))
@@ -174,11 +164,11 @@ def _branch_note(summary: str) -> str:
     return f"Summary of an abandoned branch:\n{summary}" if summary else ""
 
 
-def _note(own: str, at: float, text: str) -> Iterator[Piece]:
+def _note(own: str, at: float, text: str) -> Iterator[foreign.Piece]:
     if text.strip():
-        yield Piece(own, "user", (Note(text),), at, own)
+        yield foreign.Piece(own, "user", (Note(text),), at, own)
 
 
 def _usage(given: Json) -> Usage | None:
-    counts = (whole(given.get(name)) for name in ("input", "output", "cacheRead", "cacheWrite"))
+    counts = (foreign.whole(given.get(name)) for name in ("input", "output", "cacheRead", "cacheWrite"))
     return foreign.usage(*counts, cost=foreign.number(as_object(given.get("cost")).get("total")))

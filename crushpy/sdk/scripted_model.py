@@ -8,31 +8,21 @@ import msgspec
 from crushpy.core.errors import UsageError
 from crushpy.core.ids import new_id
 from crushpy.core.messages import Json, Usage
-from crushpy.llm.errors import (
-    AuthenticationFailed,
-    BadRequest,
-    ContextOverflow,
-    CutStream,
-    ModelError,
-    RateLimited,
-    Refused,
-    TimedOut,
-    Unavailable,
-)
+from crushpy.llm import errors
 from crushpy.llm.protocol import CallPiece, Done, Piece, Provider, Request, Sent, TextPiece
 from crushpy.llm.tokens import BYTES_PER_TOKEN, sent_text
 
 NAME = "demo/scripted"
 DEFAULT_WINDOW = 200_000
-_FAULTS: dict[str, type[ModelError]] = {
-    "rate_limit": RateLimited,
-    "unavailable": Unavailable,
-    "timeout": TimedOut,
-    "cut": CutStream,
-    "overflow": ContextOverflow,
-    "refused": Refused,
-    "authentication": AuthenticationFailed,
-    "bad_request": BadRequest,
+_FAULTS: dict[str, type[errors.ModelError]] = {
+    "rate_limit": errors.RateLimited,
+    "unavailable": errors.Unavailable,
+    "timeout": errors.TimedOut,
+    "cut": errors.CutStream,
+    "overflow": errors.ContextOverflow,
+    "refused": errors.Refused,
+    "authentication": errors.AuthenticationFailed,
+    "bad_request": errors.BadRequest,
 }
 
 
@@ -128,14 +118,14 @@ class ScriptedModel:
             return [self.summary]
         self.requests.append(seen)
         if not self._script:
-            raise BadRequest(
+            raise errors.BadRequest(
                 f"The script of the model is at its end after {len(self.requests) - 1} replies.",
                 f"The request ended with: {seen.last[-200:]!r}",
             )
         step: Any = self._script.pop(0)
         if isinstance(step, Expect):
             if step.text not in "\n".join((seen.system, *seen.texts)):
-                raise BadRequest(
+                raise errors.BadRequest(
                     f"The script expected {step.text!r} in request {len(self.requests)}.",
                     f"It ended with: {seen.last[-200:]!r}",
                 )
