@@ -13,21 +13,14 @@ if TYPE_CHECKING:
     from crushpy.engine.session.session import OpenBranch
 
 KINDS = {
-    "view": "read",
-    "ls": "read",
-    "recall": "read",
-    "glob": "search",
-    "grep": "search",
-    "edit": "edit",
-    "multiedit": "edit",
-    "write": "edit",
-    "bash": "execute",
-    "job_output": "execute",
-    "job_kill": "execute",
-    "fetch": "fetch",
-    "todos": "think",
-    "task": "think",
+    "read": ("view", "ls", "recall"),
+    "search": ("glob", "grep"),
+    "edit": ("edit", "multiedit", "write"),
+    "execute": ("bash", "job_output", "job_kill"),
+    "fetch": ("fetch",),
+    "think": ("todos", "task"),
 }
+"""The kinds of calls that the protocol knows, and our tools of each."""
 LASTING = {"once": "Allow once", "conversation": "Allow in this conversation", "always": "Always allow"}
 MAX_OUTPUT_CHARS = 20_000
 _PATHS = ("file_path", "path")
@@ -41,7 +34,7 @@ def chunk(kind: str, text: str) -> Json:
     return {"sessionUpdate": kind, "content": text_block(text)}
 
 
-def call_started(call_id: str, name: str, args: Json, cwd: str, status: str = "pending") -> Json:
+def call_started(call_id: str, name: str, args: Json, cwd: str) -> Json:
     line = headline(name, args)
     named = next((str(args[key]) for key in _PATHS if args.get(key)), "")
     return {
@@ -49,8 +42,8 @@ def call_started(call_id: str, name: str, args: Json, cwd: str, status: str = "p
         "toolCallId": call_id,
         "title": f"{name} {line}".strip(),
         "name": name,
-        "kind": KINDS.get(name, "other"),
-        "status": status,
+        "kind": next((kind for kind, tools in KINDS.items() if name in tools), "other"),
+        "status": "pending",
         "rawInput": args,
         "locations": [{"path": str(Path(cwd) / Path(named).expanduser())}] if named else [],
         "content": diffs(name, args, cwd),

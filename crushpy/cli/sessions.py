@@ -490,12 +490,14 @@ async def rewind_command(
 @asynccontextmanager
 async def _open_rewinder(name: str) -> "AsyncGenerator[tuple[SessionBrowser, Rewinder, SessionInfo]]":
     """A session and its rewinder; an interrupted restoration is finished first."""
+    from crushpy.engine.rewind.rewinder import Rewinder
+    from crushpy.engine.rewind.undo_files import UndoFiles
     from crushpy.settings.layers import load
 
     async with open_browser() as browser:
         info = await find_session(browser, name)
-        paths = Paths()
-        rewinder = browser.rewinder(info, paths.undo, load(paths, Path.cwd()).settings.undo)
+        settings = load(Paths(), Path.cwd()).settings.undo
+        rewinder = Rewinder(browser.store, UndoFiles(Paths().undo, Path(info.cwd), settings))
         for words in await rewinder.finish(info.root_id):
             print_note(f"crushpy: {words}")
         yield browser, rewinder, info

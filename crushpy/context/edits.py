@@ -110,39 +110,27 @@ class _Planner:
 
     def add(self, edit: ContextEdit) -> None:
         if edit.kind == "cut" and edit.message_id == SUPERSEDED:
-            self._cut_old_views()
+            offered = old_views(self._history, self._overrides, cwd=self._cwd, size=self._size).message_ids
+            made = [_emptied(self._messages[name]) for name in offered]
+            problem = "There are no superseded views: no file was read twice, or they are cut already."
         elif edit.kind == "restore" and edit.message_id == ALL:
-            self._restore_all()
+            made = [MessageOverride(name, kind="restore") for name, kind in self._kind.items() if kind]
+            problem = "There is nothing to restore: every message is sent whole."
         else:
             message = self._messages[message_named(edit.message_id, self._messages)]
             self._asked.add(message.id)
-            match edit.kind:
-                case "cut":
-                    self._cut(message)
-                case "drop":
-                    self._drop(message)
-                case "restore":
-                    self._restore(message)
+            for override in {"cut": self._cut, "drop": self._drop, "restore": self._restore}[edit.kind](
+                message
+            ):
+                self._make(override)
+            return
+        if not made:
+            raise UsageError(problem)
+        for override in made:
+            self._asked.add(override.message_id)
+            self._make(override)
 
-    def _cut_old_views(self) -> None:
-        offered = old_views(self._history, self._overrides, cwd=self._cwd, size=self._size)
-        if not offered.message_ids:
-            raise UsageError(
-                "There are no superseded views: no file was read twice, or they are cut already."
-            )
-        for name in offered.message_ids:
-            self._asked.add(name)
-            self._make(_emptied(self._messages[name]))
-
-    def _restore_all(self) -> None:
-        changed = [message for message in self._history if self._kind[message.id]]
-        if not changed:
-            raise UsageError("There is nothing to restore: every message is sent whole.")
-        for message in changed:
-            self._asked.add(message.id)
-            self._make(MessageOverride(message.id, kind="restore"))
-
-    def _cut(self, message: Message) -> None:
+    def _cut(self, message: Message) -> list[MessageOverride]:
         self._refuse_fixed(message, "cut")
         if self._kind[message.id] == "cut":
             raise UsageError(f"Message {message.id} is cut already.", "--restore shows it whole again.")
@@ -151,11 +139,10 @@ class _Planner:
                 f"Message {message.id} is dropped: there is nothing to cut.", "--restore it first."
             )
         concerned = self._unit[message.id] if message.calls else (message,)
-        found = [self._shorter(one) for one in concerned if not self._kind[one.id]]
-        if not any(found):
+        found = list(filter(None, (self._shorter(one) for one in concerned if not self._kind[one.id])))
+        if not found:
             raise UsageError(f"Message {message.id} is too short to be cut.", "--drop leaves it out.")
-        for override in filter(None, found):
-            self._make(override)
+        return found
 
     def _shorter(self, message: Message) -> MessageOverride | None:
         """A cut that makes this message smaller; None if none does."""
@@ -167,15 +154,14 @@ class _Planner:
                 return override if smaller else None
         return None
 
-    def _drop(self, message: Message) -> None:
+    def _drop(self, message: Message) -> list[MessageOverride]:
         for one in self._unit[message.id]:
             self._refuse_fixed(one, "dropped")
         if self._kind[message.id] == "drop":
             raise UsageError(f"Message {message.id} is dropped already.", "--restore brings it back.")
-        for one in self._unit[message.id]:
-            self._make(MessageOverride(one.id, kind="drop"))
+        return [MessageOverride(one.id, kind="drop") for one in self._unit[message.id]]
 
-    def _restore(self, message: Message) -> None:
+    def _restore(self, message: Message) -> list[MessageOverride]:
         kind = self._kind[message.id]
         unit = self._unit[message.id]
         concerned = [one for one in unit if self._kind[one.id] and (kind != "cut" or one is message)]
@@ -184,8 +170,7 @@ class _Planner:
                 f"There is nothing to restore: message {message.id} is sent whole.",
                 "`crushpy sessions context ID` marks what is cut or dropped.",
             )
-        for one in concerned:
-            self._make(MessageOverride(one.id, kind="restore"))
+        return [MessageOverride(one.id, kind="restore") for one in concerned]
 
     def _make(self, override: MessageOverride) -> None:
         before = self._made.get(override.message_id)

@@ -225,21 +225,21 @@ class FileSnapshotter:
         return self._store_content(content, stat.S_IMODE(status.st_mode), keep=keep, room=room)
 
     def _store_content(self, content: bytes, mode: int, *, keep: bool, room: int | None) -> FileState:
-        digest = hash_of(content)
+        digest, kept, why = hash_of(content), "", ""
         if not keep:
-            return FileState("file", digest, len(content), mode)
-        if blob := self.committed.holds(content):
-            return FileState("file", digest, len(content), mode, kept=f"git:{blob}")
-        if room is not None and len(content) > room:
-            return FileState("file", digest, len(content), mode, why=NO_ROOM)
-        try:
-            self.store.put(content, digest)
-        except OSError as error:
-            self.problem = f"{error.strerror or error} ({self.store.folder})"
-            return FileState(
-                "file", digest, len(content), mode, why=f"a copy could not be made: {error.strerror}"
-            )
-        return FileState("file", digest, len(content), mode, kept="store")
+            pass
+        elif blob := self.committed.holds(content):
+            kept = f"git:{blob}"
+        elif room is not None and len(content) > room:
+            why = NO_ROOM
+        else:
+            try:
+                self.store.put(content, digest)
+                kept = "store"
+            except OSError as error:
+                self.problem = f"{error.strerror or error} ({self.store.folder})"
+                why = f"a copy could not be made: {error.strerror}"
+        return FileState("file", digest, len(content), mode, kept=kept, why=why)
 
     def bytes_at(self, path: str) -> bytes | None:
         """The current content of a file; None if it is not a file, or too large."""

@@ -14,12 +14,10 @@ from crushpy.engine.session.branches import Branch, arrange_tree, fork_session, 
 from crushpy.engine.session.export import ExportedText, ExportForm, export_lineage
 from crushpy.security.private_files import new_file
 from crushpy.security.sanitize import one_line
-from crushpy.settings.schema import UndoSettings
 from crushpy.storage.records import CannotWriteNow, SearchHit, SessionInfo
 from crushpy.storage.store import Store
 
 if TYPE_CHECKING:
-    from crushpy.engine.rewind.rewinder import Rewinder
     from crushpy.engine.session.html_page import PageReport
 
 MAX_SEARCH_HITS = 200
@@ -267,13 +265,6 @@ class SessionBrowser:
     async def fork(self, session_id: str, at: str = "") -> SessionInfo:
         """A fork that continues this session, at its end or at the message `at`."""
         return (await fork_session(self.store, await self.store.sessions.find(session_id), at)).info
-
-    def rewinder(self, info: SessionInfo, folder: Path, settings: UndoSettings) -> "Rewinder":
-        """Restores the files of a session; `folder` holds the snapshots."""
-        from crushpy.engine.rewind.rewinder import Rewinder
-        from crushpy.engine.rewind.undo_files import UndoFiles
-
-        return Rewinder(self.store, UndoFiles(folder, Path(info.cwd), settings))
 
     async def require_unused(self, info: SessionInfo) -> None:
         """Raises `SessionBusy` if another process uses a conversation."""
