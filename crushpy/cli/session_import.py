@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 async def import_command(
     agent: Annotated[
-        str,
-        typer.Argument(metavar="[claude|codex|opencode|pi|crush]", help="The agent.", show_default=False),
+        str, typer.Argument(metavar="[claude|codex|opencode|pi|crush]", help="The agent.", show_default=False)
     ] = "",
     path: Annotated[
         Path | None,

@@ -389,8 +389,7 @@ async def changes_command(
     session: SessionId,
     diff: Annotated[bool, typer.Option("--diff", help="Include the diffs.")] = False,
     executable: Annotated[
-        bool,
-        typer.Option("--executable", help="Only files that are executable or that common tools run."),
+        bool, typer.Option("--executable", help="Only files that are executable or that common tools run.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -438,9 +437,7 @@ async def rewind_command(
     to: Annotated[
         str,
         typer.Option(
-            "--to",
-            metavar="MESSAGE",
-            help="A message's id from `sessions show --json`, or a prefix of it.",
+            "--to", metavar="MESSAGE", help="A message's id from `sessions show --json`, or a prefix of it."
         ),
     ],
     files: Annotated[bool, typer.Option("--files", help="Restore the files.")] = False,

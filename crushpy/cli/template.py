@@ -47,8 +47,7 @@ def edit_template(name: TemplateName = "summary") -> None:
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if not editor:
         raise UsageError(
-            f"Neither VISUAL nor EDITOR is set. The file is {own}",
-            "Set EDITOR, or edit it yourself.",
+            f"Neither VISUAL nor EDITOR is set. The file is {own}", "Set EDITOR, or edit it yourself."
         )
     code = subprocess.run([*shlex.split(editor), str(own)], check=False).returncode
     if code != 0:

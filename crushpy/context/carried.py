@@ -114,10 +114,7 @@ def carry_loaded(
 ) -> tuple[LoadedText, ...]:
     """What a child gets of everything loaded, in the same order: the latest in full as long as there is
     room, the rest by name."""
-    room = {
-        "skill": min(MAX_SKILLS_TOKENS, window // SKILLS_SHARE),
-        "rules": window // RULES_SHARE,
-    }
+    room = {"skill": min(MAX_SKILLS_TOKENS, window // SKILLS_SHARE), "rules": window // RULES_SHARE}
     carried: list[LoadedText] = []
     for one in reversed(sources):
         shown = _shortened_skill(one, count) if one.kind == "skill" else one

@@ -71,12 +71,7 @@ def _repeats(note: str, text: str) -> bool:
 
 
 def unmentioned_notes(
-    previous: str,
-    earlier: Sequence[EarlierNote],
-    summary: str,
-    *,
-    limit: int,
-    count: Callable[[str], int],
+    previous: str, earlier: Sequence[EarlierNote], summary: str, *, limit: int, count: Callable[[str], int]
 ) -> tuple[EarlierNote, ...]:
     """The notes that `summary` does not take up, the newest first, as many as `limit` tokens hold."""
     notes = [EarlierNote(text, 1) for text in bullets(previous)]

@@ -82,12 +82,7 @@ def thoughts_left_behind(messages: Iterable[Message]) -> str:
 
 
 def effect_of_edits(
-    history: Sequence[Message],
-    overrides: Overrides,
-    wanted: Sequence[ContextEdit],
-    *,
-    cwd: str,
-    size: Size,
+    history: Sequence[Message], overrides: Overrides, wanted: Sequence[ContextEdit], *, cwd: str, size: Size
 ) -> EditEffect:
     """The effect of all these edits together. Raises `UsageError` if one of them is impossible."""
     planner = _Planner(history, overrides, cwd, size)

@@ -93,10 +93,7 @@ def is_large(message: Message) -> bool:
 
 
 def truncate_oldest(
-    history: Sequence[Message],
-    overrides: Overrides,
-    *,
-    enough: Callable[[Message, Message], bool],
+    history: Sequence[Message], overrides: Overrides, *, enough: Callable[[Message, Message], bool]
 ) -> list[MessageOverride]:
     """Cuts large results from the oldest on until `enough(before, after)` says so. Each is cut once only."""
     made: list[MessageOverride] = []

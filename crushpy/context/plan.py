@@ -88,10 +88,7 @@ def make_plan(
     keep = tail_budget(limits.keep_recent_tokens, limits.window, own)
     keep = 0 if minimal_tail else max(0, min(keep, limits.carried - texts))
     parts = partition(history, has_seed=has_seed, keep=keep, size=size)
-    least = apply_overrides(
-        parts.tail,
-        by_message(truncate_largest(parts.tail, goal=0, size=size)),
-    )
+    least = apply_overrides(parts.tail, by_message(truncate_largest(parts.tail, goal=0, size=size)))
     room = limits.carried - sum(map(size, least)) - FRAME_TOKENS - limits.pinned - limits.longest_summary
     quote_room = max(0, min(limits.longest_quote, room // 4))
     evidence = max(0, min(limits.evidence, room - 2 * quote_room))

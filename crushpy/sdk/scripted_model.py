@@ -37,14 +37,7 @@ class Fault(msgspec.Struct, frozen=True):
     """A failure of the server."""
 
     kind: Literal[
-        "rate_limit",
-        "unavailable",
-        "timeout",
-        "cut",
-        "overflow",
-        "refused",
-        "authentication",
-        "bad_request",
+        "rate_limit", "unavailable", "timeout", "cut", "overflow", "refused", "authentication", "bad_request"
     ]
     text: str = "scripted fault"
 
@@ -80,11 +73,7 @@ class ScriptedModel:
     slow_to_begin = False
 
     def __init__(
-        self,
-        script: Sequence[Step | Expect],
-        *,
-        window: int = DEFAULT_WINDOW,
-        summary: str = "Goal: go on.",
+        self, script: Sequence[Step | Expect], *, window: int = DEFAULT_WINDOW, summary: str = "Goal: go on."
     ) -> None:
         self.window = window
         self.summary = summary

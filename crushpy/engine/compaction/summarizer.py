@@ -154,23 +154,15 @@ class Summarizer:
         for model in dict.fromkeys(filter(None, (job.auxiliary, job.main_model))):
             try:
                 text, truncated_chars = await self._with_model(model, job)
-                return self._summary(
-                    job, text=text, model=model, truncated_chars=truncated_chars, problems=problems
-                )
+                return self._summary(job, problems, text, model, truncated_chars)
             except (_Failed, errors.ModelError) as error:
                 problems.append(f"{model}: {error.args[0] if error.args else error}")
                 if may_postpone and model == job.main_model and _is_outside(error):
                     raise Postponed(str(error)) from error
-        return self._summary(job, problems=problems)
+        return self._summary(job, problems)
 
     def _summary(
-        self,
-        job: SummaryJob,
-        *,
-        problems: list[str],
-        text: str = "",
-        model: str = "",
-        truncated_chars: int = 0,
+        self, job: SummaryJob, problems: list[str], text: str = "", model: str = "", truncated_chars: int = 0
     ) -> Summary:
         found = self.template(job)
         return Summary(
@@ -198,7 +190,7 @@ class Summarizer:
             raise _Failed("it was too long, or not signed")
         prefix = str(signed.get(BOUND_PREFIX, ""))
         block = {key: value for key, value in signed.items() if key != BOUND_PREFIX}
-        found = self._summary(job, text=text, model=job.main_model, problems=[])
+        found = self._summary(job, [], text, job.main_model)
         return msgspec.structs.replace(found, signed=SignedSummary(block, job.main_model, prefix))
 
     async def _with_model(self, model: str, job: SummaryJob) -> tuple[str, int]:

@@ -223,8 +223,7 @@ class ContextView:
             )
         if not budget.believed:
             self.warn_once(
-                f"usage {model}",
-                f"{model} reports an implausible usage; crushpy uses its own estimate (~).",
+                f"usage {model}", f"{model} reports an implausible usage; crushpy uses its own estimate (~)."
             )
         if budget.clamped and not self._session.info.breaker.told:
             self.warn_once(

@@ -198,10 +198,7 @@ class ChangeRecorder:
         self._tell_of_trouble()
 
     def _recorded(
-        self,
-        watched: ObservedCall,
-        changes: Iterable[tuple[str, FileState, FileState | None]],
-        batch: str,
+        self, watched: ObservedCall, changes: Iterable[tuple[str, FileState, FileState | None]], batch: str
     ) -> list[RecordedChange]:
         return self._files.recorded(
             changes,

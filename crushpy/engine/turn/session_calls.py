@@ -23,11 +23,7 @@ class SessionCalls:
     """For one agent. None of its methods raises ToolError: a refusal is a text for the model."""
 
     def __init__(
-        self,
-        scope: AgentScope,
-        tools: tuple[AnyTool, ...],
-        policy: CompactionPolicy,
-        pins: PinService | None,
+        self, scope: AgentScope, tools: tuple[AnyTool, ...], policy: CompactionPolicy, pins: PinService | None
     ) -> None:
         self._session = scope.session
         self._tools = {tool.name: tool for tool in tools}

@@ -68,11 +68,7 @@ class ToolRunner:
     """The tools of one agent. `denied_noninteractive`: a permission was needed and no user could be asked."""
 
     def __init__(
-        self,
-        scope: AgentScope,
-        tools: tuple[AnyTool, ...],
-        context: ToolContext,
-        session_calls: SessionCalls,
+        self, scope: AgentScope, tools: tuple[AnyTool, ...], context: ToolContext, session_calls: SessionCalls
     ) -> None:
         self._session, self._emit, self._task = scope.session, scope.emit, scope.task
         self._approvals, self._audit = scope.services.approvals, scope.services.audit

@@ -19,11 +19,7 @@ class Toolset:
     """Descriptions are read once and stay byte-identical; only `new_session` follows its templates."""
 
     def __init__(
-        self,
-        tools: tuple[AnyTool, ...],
-        templates: Templates,
-        *,
-        on_edit: Callable[[], None] = lambda: None,
+        self, tools: tuple[AnyTool, ...], templates: Templates, *, on_edit: Callable[[], None] = lambda: None
     ) -> None:
         """`on_edit` is called when a template that is part of every request was edited."""
         self.tools = tools
