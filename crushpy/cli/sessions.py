@@ -98,26 +98,20 @@ async def show_command(
     session: SessionId, as_json: AsJson = False, keep_secrets: KeepSecrets = False
 ) -> None:
     """Print a session: its metadata, its messages, and a line per tool call. Secrets are redacted."""
-    from crushpy.engine.session.export import (
-        load_sent_states,
-        messages_as_json,
-        redacted,
-        session_as_json,
-        session_as_text,
-    )
+    from crushpy.engine.session import export
 
     async with open_browser() as browser:
         info = await find_session(browser, session)
         messages = await browser.store.messages.load(info.id)
         boundary = await browser.store.boundaries.find_opening(info.id)
-        states = await load_sent_states(browser.store, info.id)
+        states = await export.load_sent_states(browser.store, info.id)
     if not keep_secrets:
-        info, messages = redacted(info, messages)
+        info, messages = export.redacted(info, messages)
     if as_json:
-        full = {**session_as_json(info), "system": info.system, "boundary": boundary}
-        print_json(full | {"messages": messages_as_json(messages, states)})
+        full = {**export.session_as_json(info), "system": info.system, "boundary": boundary}
+        print_json(full | {"messages": export.messages_as_json(messages, states)})
     else:
-        print_text(session_as_text(info, messages, states))
+        print_text(export.session_as_text(info, messages, states))
 
 
 async def export_command(

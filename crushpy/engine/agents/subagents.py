@@ -16,15 +16,7 @@ from crushpy.core.messages import ChangedFile, Data, Message, Note, TaskReport, 
 from crushpy.engine.agents.agent import Agent
 from crushpy.engine.agents.scope import AgentScope, Services, new_gauge
 from crushpy.engine.agents.task_spec import AgentDefinition
-from crushpy.engine.session.session import (
-    Checkpoint,
-    LiveSession,
-    LoadedSession,
-    load_session,
-    note_message,
-    title_of,
-    user_message,
-)
+from crushpy.engine.session import session as sessions
 from crushpy.engine.side_calls import ask_once
 from crushpy.engine.turn.limits import Limits, LoopGuard, Spent
 from crushpy.engine.turn.toolset import LLM_TOOLS, Toolset
@@ -60,7 +52,7 @@ class TaskWorkspace(Data, frozen=True):
     services: Services
     system: str
     cwd: str
-    checkpoint: Checkpoint | None = None
+    checkpoint: sessions.Checkpoint | None = None
     setup: tuple[str, Privileges] = ("", Privileges())
     """A command that prepares it, and what it was granted."""
 
@@ -84,7 +76,7 @@ class TaskWorkspace(Data, frozen=True):
 class ContinuedTask(Data, frozen=True):
     """The stored session of a task whose process has ended."""
 
-    loaded: LoadedSession
+    loaded: sessions.LoadedSession
     pending: Message | None = None
     """A reply whose calls were not started: they run first."""
 
@@ -153,7 +145,7 @@ class Subagents:
         info = self._parent.session.info
         here = workspace or TaskWorkspace(self._services, info.system, info.cwd)
         loaded = continued.loaded if continued else None
-        title = title or title_of(order.prompt)
+        title = title or sessions.title_of(order.prompt)
         agent = await self._new_agent(order, emit, title, here, loaded, session_id)
         spent = Spent(limits, within=self.spent)
         turn = agent.turn(spent)
@@ -161,18 +153,18 @@ class Subagents:
 
         async def add_prompts() -> None:
             for prompt in await steer(spent) if steer else ():
-                await session.add_prompt(user_message(prompt), steers=True)
+                await session.add_prompt(sessions.user_message(prompt), steers=True)
 
         status: TurnStatus = "done"
         if continued is None:
-            status = await turn.run(user_message(order.prompt), add_prompts)
+            status = await turn.run(sessions.user_message(order.prompt), add_prompts)
         elif not continued.finished:
             spent.steps, spent.used = sum(one.role == "assistant" for one in session.history), session.usage
             session.announce()
             if continued.pending is not None:
                 await agent.tools.run(continued.pending, LoopGuard())
             note = Note(CONTINUED if continued.pending is None else ANSWERED)
-            status = await turn.run(note_message(note), add_prompts)
+            status = await turn.run(sessions.note_message(note), add_prompts)
         await agent.policy.preparations.close()
         self.denied_noninteractive = self.denied_noninteractive or agent.tools.denied_noninteractive
         self._parent.session.spend(agent.scope.session.usage)
@@ -205,7 +197,7 @@ class Subagents:
         emit: Callable[[events.Event], None],
         title: str,
         workspace: TaskWorkspace,
-        loaded: LoadedSession | None = None,
+        loaded: sessions.LoadedSession | None = None,
         session_id: str = "",
     ) -> Agent:
         parent = self._parent.session.info
@@ -236,11 +228,11 @@ class Subagents:
                 and (tool.in_reading_tasks if order.read_only else tool.name not in NOT_FOR_TASKS)
             )
         )
-        loaded = loaded or LoadedSession(info, stored=False)
+        loaded = loaded or sessions.LoadedSession(info, stored=False)
         models = self._parent.models.for_tools(tools.specs)
         gauge = new_gauge(models, loaded)
         ids = self._parent.session.call_ids
-        session = LiveSession(self._services.store, loaded, emit, gauge.exact_size, ids)
+        session = sessions.LiveSession(self._services.store, loaded, emit, gauge.exact_size, ids)
         session.checkpoint = workspace.checkpoint
         scope = AgentScope(workspace.services, session, models, gauge, emit, order.call_id)
         return Agent(scope, tools.tools)
@@ -314,7 +306,7 @@ async def take_over(store: Store, session_id: str, *, parked: bool) -> Continued
             break
         except SessionBusy:
             await asyncio.sleep(LEASE_POLL_S)
-    loaded = await load_session(store, info, read_only=parked)
+    loaded = await sessions.load_session(store, info, read_only=parked)
     if not parked:
         return ContinuedTask(loaded)
     answered = {one.result.call_id for one in await store.messages.load(info.id) if one.result is not None}

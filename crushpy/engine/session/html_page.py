@@ -14,20 +14,7 @@ from typing import Any
 import msgspec
 
 from crushpy.context.overrides import SentState
-from crushpy.core.messages import (
-    Data,
-    Diff,
-    Message,
-    Part,
-    Seed,
-    Thinking,
-    TodoList,
-    ToolCall,
-    ToolResult,
-    Usage,
-    counted,
-    headline,
-)
+from crushpy.core import messages
 from crushpy.engine.session.branches import Branch
 from crushpy.engine.session.export import ExportedText, load_sent_states, plain_images, without_bytes
 from crushpy.security.redact import Redactor
@@ -42,7 +29,7 @@ ALWAYS_LEFT_OUT = (
 )
 
 
-class Redaction(Data, frozen=True, omit_defaults=False):
+class Redaction(messages.Data, frozen=True, omit_defaults=False):
     """How often one kind of secret was replaced at one place."""
 
     kind: str
@@ -70,14 +57,19 @@ class PageReport:
     @property
     def left_out(self) -> list[str]:
         flags = {"thinking block": "--thinking", "image": "--images"}
-        found = [f"{counted(many, what)} ({flags[what]} adds them)" for what, many in self._left_out.items()]
+        found = [
+            f"{messages.counted(many, what)} ({flags[what]} adds them)"
+            for what, many in self._left_out.items()
+        ]
         return [*sorted(found), *ALWAYS_LEFT_OUT]
 
     @property
     def lines(self) -> list[str]:
         """For a person who decides whether to share the page."""
         many = sum(one.count for one in self.redactions)
-        total = "Secrets are not redacted." if self.keep_secrets else f"{counted(many, 'redaction')}."
+        total = (
+            "Secrets are not redacted." if self.keep_secrets else f"{messages.counted(many, 'redaction')}."
+        )
         redacted = [f"redacted: {one.kind}, {one.count} in {one.place}" for one in self.redactions]
         return [*redacted, *(f"left out: {what}" for what in self.left_out), total]
 
@@ -110,16 +102,16 @@ async def export_page(
         "cwd": root.cwd,
         "imported": root.imported,
         "redacted": not report.keep_secrets,
-        "usage": msgspec.to_builtins(sum((one.session.usage for one in tree), Usage())),
+        "usage": msgspec.to_builtins(sum((one.session.usage for one in tree), messages.Usage())),
         "lineage": [number for number, one in enumerate(tree) if one.session.id in lineage],
     }
     value = report.safe(head, "the head of the page") | {"sessions": []}
     count = 0
     for branch in tree:
-        session, messages = _session(branch, report), await store.messages.load_readable(branch.session.id)
-        session["messages"] = [_message(one, branch.session.id, states, report) for one in messages]
+        session, stored = _session(branch, report), await store.messages.load_readable(branch.session.id)
+        session["messages"] = [_message(one, branch.session.id, states, report) for one in stored]
         value["sessions"].append(session)
-        count += len(messages)
+        count += len(stored)
     value |= {"redactions": report.redactions, "left_out": report.left_out}
     begin, end = _shell(value["title"] or value["conversation"], with_images=report.images)
     # JSON that cannot end the script element around it, nor begin a comment in it.
@@ -170,18 +162,18 @@ def _session(branch: Branch, report: PageReport) -> dict[str, Any]:
 
 
 def _message(
-    message: Message, session_id: str, states: dict[str, SentState], report: PageReport
+    message: messages.Message, session_id: str, states: dict[str, SentState], report: PageReport
 ) -> dict[str, Any]:
     parts = [part for one in without_bytes(message).parts for part in _shown(one, report)]
     value: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(message, parts=tuple(parts)))
     if state := states.get(message.id):
         value["state"] = state
-    names = [part.name for part in parts if isinstance(part, ToolResult)]
+    names = [part.name for part in parts if isinstance(part, messages.ToolResult)]
     place = f"session {session_id}, message {message.id} ({', '.join([message.role, *names])})"
     value = report.safe(value, place, session_id, message.id)
     for plain in value["parts"]:
         if plain["type"] == "tool_call":
-            plain["line"] = headline(plain["name"], plain.get("args", {}))
+            plain["line"] = messages.headline(plain["name"], plain.get("args", {}))
     for plain, image in zip(plain_images(value["parts"]), message.images, strict=True):
         plain |= {"data": image.data if report.images else "", "size": image.info.size}
         if not report.images:
@@ -189,20 +181,20 @@ def _message(
     return value
 
 
-def _shown(part: Part, report: PageReport) -> Iterator[Part]:
+def _shown(part: messages.Part, report: PageReport) -> Iterator[messages.Part]:
     """The part as the page has it, if it has it."""
     match part:
-        case Thinking():
+        case messages.Thinking():
             if report.thinking:
-                yield Thinking(part.text, seconds=part.seconds)
+                yield messages.Thinking(part.text, seconds=part.seconds)
             elif part.text:
                 report.leave_out("thinking block")
-        case ToolResult():
-            display = part.display if isinstance(part.display, Diff | TodoList) else None
+        case messages.ToolResult():
+            display = part.display if isinstance(part.display, messages.Diff | messages.TodoList) else None
             yield msgspec.structs.replace(part, display=display, decision=None)
-        case ToolCall():
+        case messages.ToolCall():
             yield msgspec.structs.replace(part, opaque=None)
-        case Seed():
+        case messages.Seed():
             yield msgspec.structs.replace(part, signed=None)
         case _:
             yield part

@@ -20,14 +20,7 @@ from crushpy.engine.session.session import child_of, title_of
 from crushpy.importers import foreign
 from crushpy.importers.normalise import normalised
 from crushpy.security.sanitize import one_line
-from crushpy.storage.records import (
-    ImportedConversation,
-    ImportedSession,
-    ImportRecord,
-    SessionBusy,
-    SessionInfo,
-    StorageError,
-)
+from crushpy.storage import records
 from crushpy.storage.store import Store
 
 MAX_TITLE_CHARS = 200
@@ -82,14 +75,14 @@ class SessionImporter:
             reading = await asyncio.to_thread(_Reading, source, found, self._compaction)
             record = await self._store.imports.find_record(source.name, found.id) if self._store else None
             return await self._write(reading, record)
-        except SessionBusy as error:
+        except records.SessionBusy as error:
             return _outcome("busy", found, error.message)
-        except StorageError:
+        except records.StorageError:
             raise
         except CrushpyError as error:
             return _outcome("failed", found, error.message)
 
-    async def _write(self, reading: "_Reading", replaced: ImportRecord | None) -> ImportOutcome:
+    async def _write(self, reading: "_Reading", replaced: records.ImportRecord | None) -> ImportOutcome:
         store, found = self._store, reading.found
         if replaced is not None and store is not None:
             if reading.last_piece == replaced.last_piece:
@@ -114,7 +107,7 @@ class _Reading:
 
     def __init__(self, source: foreign.Source, found: foreign.ForeignSession, compaction: str) -> None:
         began, own = found.created_at or time.time(), new_id()
-        first = SessionInfo(
+        first = records.SessionInfo(
             id=own,
             root_id=own,
             cwd=_normal_folder(found.cwd),
@@ -125,7 +118,7 @@ class _Reading:
         )
         self.found = found
         self.last_piece = ""
-        self._sessions = [ImportedSession(first)]
+        self._sessions = [records.ImportedSession(first)]
         self._unmapped = foreign.Unmapped()
         self._title = ""
         self._moment = began
@@ -184,11 +177,11 @@ class _Reading:
             tokens_before=item.tokens_before or before,
             tokens_after=sum(self._sizes.values()),
         )
-        self._sessions.append(ImportedSession(child, boundary, [seed]))
+        self._sessions.append(records.ImportedSession(child, boundary, [seed]))
 
-    def conversation(self) -> ImportedConversation:
+    def conversation(self) -> records.ImportedConversation:
         last = self._sessions[-1]
-        record = ImportRecord(
+        record = records.ImportRecord(
             last.info.root_id,
             last.info.imported,
             self.found.id,
@@ -198,7 +191,7 @@ class _Reading:
             self.last_piece,
             imported_at=time.time(),
         )
-        return ImportedConversation(self._shown_title, tuple(self._sessions), record)
+        return records.ImportedConversation(self._shown_title, tuple(self._sessions), record)
 
     @property
     def _shown_title(self) -> str:
