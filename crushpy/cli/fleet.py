@@ -35,18 +35,8 @@ TaskName = Annotated[str, typer.Argument(metavar="TASK", help="The name of a tas
 
 
 def register(app: typer.Typer) -> None:
-    commands = {
-        "status": status,
-        "logs": logs,
-        "attach": attach,
-        "steer": steer,
-        "stop": stop,
-        "answer": answer,
-        "drain": drain,
-        "fetch": fetch,
-        "merge": merge,
-    }
-    add_group(app, "fleet", commands)
+    commands = (status, logs, attach, steer, stop, answer, drain, fetch, merge)
+    add_group(app, "fleet", {command.__name__: command for command in commands})
     add_command(app, "worker", worker_command)
 
 
