@@ -19,8 +19,6 @@ INTERRUPTED = (
     "Interrupted: the imported session has no result for this call. Its effects are unknown; check before "
     "repeating it."
 )
-_MAX_HELD_MESSAGES = 1_000
-"""Prompts that wait for the results of the calls before them."""
 _NOT_ALLOWED = re.compile(r"[^A-Za-z0-9_-]")
 _SHELL_TOOLS = {
     "bash", "shell", "exec_command", "local_shell", "container_exec", "shell_command", "run_shell_command",
@@ -95,8 +93,6 @@ class _Normaliser:
             yield self._placed(message, pieces[0])
             return
         self._held.append((message, pieces[0]))
-        if len(self._held) >= _MAX_HELD_MESSAGES:
-            yield from self._close_calls()
 
     def _message(self, pieces: list[Piece]) -> Message:
         role = pieces[0].role
