@@ -2,21 +2,15 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crushpy.core.errors import CrushpyError
 from crushpy.tui.terminal.clipboard import existing_images
-from crushpy.tui.widgets.completer import what_becomes_of
-from crushpy.util.mentions import mentioned_files
 
 if TYPE_CHECKING:
     from crushpy.core.messages import Image
     from crushpy.tui.screens.chat_host import ChatHost
 
-MAX_MENTIONS = 20
-"""Mentions of a draft that are checked."""
 PASTED_NAME = "pasted.png"
 """The name of an image from the clipboard."""
 
@@ -28,8 +22,6 @@ class Attaching:
         self._chat = chat
         self._folder = folder
         self._waiting: list[Callable[[], None]] = []
-        self._draft = ""
-        """The draft that was searched for files last."""
 
     def when_read(self, then: Callable[[], None]) -> None:
         """Calls `then` once no image is being read: usually at once."""
@@ -45,20 +37,6 @@ class Attaching:
     def clipboard(self) -> None:
         """Attaches the image on the clipboard; without one, pastes text."""
         self._begin(self._clipboard())
-
-    def mentioned(self, draft: str) -> None:
-        """Shows whether the files that a draft mentions are attached or only named."""
-        if "@" not in draft:
-            self._draft = draft
-            self._chat.attachments.mentions = ()
-        elif draft != self._draft:
-            self._draft = draft
-            self._chat.run_worker(self._look_for(draft))
-
-    async def _look_for(self, draft: str) -> None:
-        found = await asyncio.to_thread(_existing, mentioned_files(draft)[:MAX_MENTIONS], self._folder)
-        if draft == self._draft:
-            self._chat.attachments.mentions = found
 
     def given(self, images: "tuple[Image, ...]") -> None:
         """Attaches images that were read before, such as those of the command line."""
@@ -109,14 +87,3 @@ class Attaching:
         for image in images:
             tokens = conversation.attachments.tokens(image) if conversation is not None else 0
             self._chat.attachments.add(image, tokens)
-
-
-def _existing(names: list[str], folder: str) -> tuple[tuple[str, str], ...]:
-    """The names that are files, and what becomes of each: a decorator or a user name is not."""
-    found: list[tuple[str, str]] = []
-    for name in names:
-        with suppress(OSError, ValueError, RuntimeError):  # an unknown home folder, or not a valid path
-            path = folder / Path(name).expanduser()
-            if path.is_file():
-                found.append((name, what_becomes_of(path)))
-    return tuple(found)

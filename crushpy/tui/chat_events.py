@@ -8,6 +8,7 @@ from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.widgets.prompt_queue import QueuedPrompt
 
 if TYPE_CHECKING:
+    from crushpy.engine.approvals import Answer
     from crushpy.tui.screens.chat_host import ChatHost
 
 
@@ -32,15 +33,7 @@ class ChatEvents:
                 return
         match event:
             case events.ApprovalNeeded():
-                from crushpy.tui.widgets.approval import ApprovalPanel
-
-                chat.add_class("-asking")
-                panel = ApprovalPanel(
-                    event, chat.transcript.current_palette, lambda: bool(chat.prompt.draft), chat.keep
-                )
-                chat.mount(panel, before=chat.strip)
-                self._more_to_ask = event.place[0] < event.place[1]
-                call_attention(app_of(chat), f"crushpy asks: {event.title or event.name}")
+                self._ask(event)
             case events.ApprovalDone():
                 chat.remove_class("-asking")
                 if self._more_to_ask and event.answer == "once":
@@ -77,6 +70,21 @@ class ChatEvents:
             case _:
                 pass
 
+    def _ask(self, event: events.ApprovalNeeded) -> None:
+        from crushpy.tui.widgets.approval import ApprovalPanel
+
+        chat = self._chat
+
+        def answer(answer: "Answer") -> None:
+            if chat.conversation is not None:
+                chat.conversation.answer(event.id, answer)
+
+        chat.add_class("-asking")
+        palette, has_draft = chat.transcript.current_palette, lambda: bool(chat.prompt.draft)
+        chat.mount(ApprovalPanel(event, palette, has_draft, chat.keep, answer), before=chat.strip)
+        self._more_to_ask = event.place[0] < event.place[1]
+        call_attention(app_of(chat), f"crushpy asks: {event.title or event.name}")
+
     def show_queue(self, *, waiting: bool | None = None) -> None:
         """`waiting`: queued prompts are sent with the next Enter, as always while no turn runs."""
         conversation = self._chat.conversation
@@ -104,7 +112,16 @@ class ChatEvents:
         from crushpy.tui.widgets.plan_card import PlanCard
 
         if not self._chat.query("PlanCard"):
-            self._chat.mount(PlanCard(self._comment_on_plan), before=self._chat.queue)
+            card = PlanCard(self._comment_on_plan, lambda choice: self._chat.run_worker(self._decide(choice)))
+            self._chat.mount(card, before=self._chat.queue)
+
+    async def _decide(self, choice: str) -> None:
+        if choice == "back":
+            self._chat.prompt.focus()
+            return
+        self.drop_plan()
+        if self._chat.conversation is not None and choice in ("ask", "edits"):
+            await self._chat.conversation.accept_plan("ask" if choice == "ask" else "edits")
 
     def _comment_on_plan(self, text: str) -> None:
         self._chat.prompt.focus()

@@ -54,8 +54,9 @@ class Host(App[None]):
     def on_prompt_input_submitted(self, event: PromptInput.Submitted) -> None:
         self.heard.append(("submitted", event.text))
 
-    def on_prompt_input_empty_submitted(self, event: PromptInput.EmptySubmitted) -> None:
-        self.heard.append(("empty",))
+    def on_prompt_input_requested(self, event: PromptInput.Requested) -> None:
+        if event.what == "send_queue":
+            self.heard.append(("empty",))
 
     def on_prompt_input_command(self, event: PromptInput.Command) -> None:
         self.heard.append(("command", event.name, event.args))

@@ -27,8 +27,6 @@ from crushpy.tui.notify import dismiss_toasts, tell
 from crushpy.tui.screens.chat_host import ChatHost
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.transcript.widget import Transcript
-from crushpy.tui.widgets.activity_line import ActivityLine
-from crushpy.tui.widgets.context_strip import ContextStrip
 from crushpy.tui.widgets.prompt import PromptInput
 from crushpy.tui.widgets.prompt_queue import QueueView
 
@@ -38,8 +36,6 @@ if TYPE_CHECKING:
     from crushpy.engine.conversation import Conversation
     from crushpy.engine.session.browser import SessionBrowser
     from crushpy.settings.schema import Settings
-    from crushpy.tui.widgets.approval import ApprovalPanel
-    from crushpy.tui.widgets.plan_card import PlanCard
 
 log = logging.getLogger(__name__)
 
@@ -216,34 +212,31 @@ class ChatScreen(ChatHost):
     @on(PromptInput.Changed)
     def _typing(self) -> None:
         self.close_sheet()
-        self.attaching.mentioned(self.prompt.draft)
         if self.conversation is not None:
             self.conversation.expect_prompt()
 
-    @on(PromptInput.EmptySubmitted)
-    def _submitted_nothing(self) -> None:
-        """Sends an image without text; without an image, the queued prompts."""
-        self.attaching.when_read(lambda: self._submit("") if self.attachments.images else self._send_queue())
+    @on(PromptInput.Requested)
+    def _requested(self, event: PromptInput.Requested) -> None:
+        match event.what:
+            case "keys":
+                self._show_keys()
+            case "send_queue":
+                self.attaching.when_read(self._send_queue)
+            case "remove_image":
+                self.attachments.remove_last()
+            case "paste":
+                self.attaching.clipboard()
+            case "drop":
+                self.attaching.dropped(event.text)
+            case "editing":
+                self.status.set(editing=event.text)
 
     def _send_queue(self) -> None:
-        if self.conversation is not None and self.conversation.send_queued():
+        """Sends an image without text; without an image, the queued prompts."""
+        if self.attachments.images:
+            self._submit("")
+        elif self.conversation is not None and self.conversation.send_queued():
             self.events.show_queue()
-
-    @on(PromptInput.EditingChanged)
-    def _editing_changed(self, event: PromptInput.EditingChanged) -> None:
-        self.status.set(editing=event.word)
-
-    @on(PromptInput.Dropped)
-    def _dropped(self, event: PromptInput.Dropped) -> None:
-        self.attaching.dropped(event.text)
-
-    @on(PromptInput.ClipboardAsked)
-    def _clipboard_asked(self) -> None:
-        self.attaching.clipboard()
-
-    @on(PromptInput.BackedOut)
-    def _backed_out(self) -> None:
-        self.attachments.remove_last()
 
     async def _show_form(self, server: str, question: Json) -> Json:
         """Shows a server's form, or asks before a page that it names is opened."""
@@ -298,25 +291,6 @@ class ChatScreen(ChatHost):
             self.prompt.take_back(prompt.text)
         self.attaching.given(prompt.images)
 
-    # Handlers by name: the panel's module is loaded with the first question.
-
-    def on_approval_panel_answered(self, event: "ApprovalPanel.Answered") -> None:
-        from crushpy.engine.approvals import Answer
-
-        if self.conversation is not None:
-            answer = Answer(event.choice.kind, event.words, event.choice.key, event.command)
-            self.conversation.answer(event.call_id, answer)
-
-    # --- the plan ----------------------------------------------------------------------------------------
-
-    async def on_plan_card_decided(self, event: "PlanCard.Decided") -> None:
-        if event.choice == "back":
-            self.prompt.focus()
-            return
-        self.events.drop_plan()
-        if self.conversation is not None and event.choice in ("ask", "edits"):
-            await self.conversation.accept_plan("ask" if event.choice == "ask" else "edits")
-
     # --- the transcript ----------------------------------------------------------------------------------
 
     def read_session(self, library: "SessionBrowser", session_id: str) -> None:
@@ -357,14 +331,9 @@ class ChatScreen(ChatHost):
         else:
             await self.perform(action if action in ("edit_template", "glossary") else "lineage")
 
-    @on(ActivityLine.Opened)
-    def _open_task(self, event: ActivityLine.Opened) -> None:
+    def action_open_task(self, session_id: str) -> None:
         if self.library is not None:
-            self.read_session(self.library, event.session_id)
-
-    @on(ContextStrip.Opened)
-    def _open_inspector(self, event: ContextStrip.Opened) -> None:
-        self.run_command("inspect", event.part)
+            self.read_session(self.library, session_id)
 
     @on(Transcript.Scrolled)
     def _scrolled(self, event: Transcript.Scrolled) -> None:
@@ -394,8 +363,7 @@ class ChatScreen(ChatHost):
         if not (self.prompt.draft or self.attachments.images):
             self.run_command("quit")
 
-    @on(PromptInput.KeysAsked)
-    def _keys_asked(self) -> None:
+    def _show_keys(self) -> None:
         """Shows the sheet of keys; if it is shown already, the page of all keys."""
         if self.close_sheet():
             self.run_command("help")

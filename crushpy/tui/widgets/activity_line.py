@@ -7,7 +7,6 @@ from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.geometry import Size
-from textual.message import Message
 from textual.strip import Strip
 from textual.timer import Timer
 from textual.widget import Widget
@@ -38,13 +37,6 @@ class ActivityLine(Widget):
 
     ALLOW_SELECT = False
     DEFAULT_CSS = "ActivityLine { height: auto; max-height: 5; }"
-
-    class Opened(Message):
-        """The row of a sub-agent was clicked."""
-
-        def __init__(self, session_id: str) -> None:
-            super().__init__()
-            self.session_id = session_id
 
     def __init__(self, palette: Callable[[], Palette], in_use: Callable[[], int]) -> None:
         super().__init__()
@@ -139,10 +131,10 @@ class ActivityLine(Widget):
             spans.append((f"  {fit(row.rest, left - 2)}", palette.muted))
         return TextRow([Segment(text, style) for text, style in spans], palette.text).strip(width)
 
-    def on_click(self, event: events.Click) -> None:
+    async def on_click(self, event: events.Click) -> None:
         event.stop()
         if 0 <= event.y < len(self._rows) and self._rows[event.y].session_id:
-            self.post_message(self.Opened(self._rows[event.y].session_id))
+            await app_of(self).run_action(f"screen.open_task({self._rows[event.y].session_id!r})")
 
 
 def _bar(row: ActivityRow, palette: Palette, frame: int) -> list[tuple[str, Style]]:

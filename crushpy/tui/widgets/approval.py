@@ -10,13 +10,13 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.geometry import Size
-from textual.message import Message
 from textual.style import Style
 from textual.widgets import Input, Static
 
 from crushpy.core.access import AnswerChoice
 from crushpy.core.events import ApprovalNeeded
-from crushpy.core.messages import Diff
+from crushpy.core.messages import Diff, counted
+from crushpy.engine.approvals import Answer
 from crushpy.security.sanitize import reveal, reveal_pieces
 from crushpy.tui.notify import tell_for_now
 from crushpy.tui.textual_adapter import app_of
@@ -117,21 +117,15 @@ def _what(question: ApprovalNeeded) -> Content:
     return Content("\n").join([*command, *others])
 
 
-def _warning(question: ApprovalNeeded, *, briefly: bool = False) -> Content:
+def _warning(question: ApprovalNeeded) -> Content:
     """A warning about hidden characters; empty if there are none."""
-    names = _hidden(question)
-    diff, unshown = _diff(question), 0
-    if diff:
-        unshown = sum(text.count("\r") for text in _texts(question.args)) - diff.count("\r")
-    words: list[str] = []
-    if names:
-        some = ", ".join(list(dict.fromkeys(names))[:3])
-        many = f"{len(names):,} hidden character{'' if len(names) == 1 else 's'}"
-        words.append(f"{many}: {some}" if briefly else f"It contains {many}, shown as {some}.")
+    names, diff = _hidden(question), _diff(question)
+    some = ", ".join(list(dict.fromkeys(names))[:3])
+    words = f"It contains {counted(len(names), 'hidden character')}, shown as {some}. " if names else ""
+    unshown = sum(text.count("\r") for text in _texts(question.args)) - diff.count("\r") if diff else 0
     if unshown > 0:
-        many = f"{unshown:,} carriage return{'' if unshown == 1 else 's'}"
-        words.append(f"{many} left out" if briefly else f"The diff leaves out {many}.")
-    return Content.styled(" ".join(words), "bold $text-warning") if words else Content("")
+        words += f"The diff leaves out {counted(unshown, 'carriage return')}."
+    return Content.styled(words.rstrip(), "bold $text-warning")
 
 
 def _height(content: Content, width: int, most: int) -> int:
@@ -140,17 +134,6 @@ def _height(content: Content, width: int, most: int) -> int:
     if text.count("\n") >= most or len(text) > most * width:
         return most
     return min(most, content.get_height({}, width))
-
-
-def _shortened(content: Content, width: int, rows: int) -> Content:
-    """`content`, truncated with an ellipsis to `rows` lines of `width` cells."""
-    if rows < 1 or content.get_height({}, width) <= rows:
-        return content if rows else Content("")
-    lines: list[Content] = []
-    for _ in range(rows - 1):
-        lines.append(content.truncate(width))
-        content = content[len(lines[-1].plain) :]
-    return Content("\n").join([*lines, content.truncate(width, ellipsis=True)])
 
 
 def _diff(question: ApprovalNeeded) -> str:
@@ -274,10 +257,12 @@ FRAME_SIZE = Size(6, 2)
 """Cells of frame and margin."""
 CRAMPED = "-cramped"
 """The class of a screen on which the question needs all the space."""
+MAX_NOTE_ROWS = 2
+"""Rows of the sentence and of the warning."""
 
 
 class ApprovalPanel(Vertical, can_focus=True):
-    """One question. Posts `Answered`; keys decide only once typing has paused.
+    """One question. Keys decide only once typing has paused.
 
     The exact request scrolls; its explanation and the choices below it stay in view.
     """
@@ -294,6 +279,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         Static { height: auto; }
         #body { height: 1fr; scrollbar-size-vertical: 1; }
         #foot { dock: bottom; height: auto; }
+        #sentence, #warning { max-height: 2; }
         LineField, LineField:focus { display: none; padding: 0; }
         &.denying LineField, &.denying LineField:focus { display: block; }
     }
@@ -310,21 +296,13 @@ class ApprovalPanel(Vertical, can_focus=True):
         }.items()
     ]
 
-    class Answered(Message):
-        def __init__(self, call_id: str, choice: AnswerChoice, words: str = "", command: str = "") -> None:
-            super().__init__()
-            self.call_id = call_id
-            self.choice = choice
-            self.words = words
-            self.command = command
-            """The command to run instead."""
-
     def __init__(
         self,
         question: ApprovalNeeded,
         palette: Callable[[], Palette],
         has_draft: Callable[[], bool],
         typed: Callable[[str], None],
+        answer: Callable[[Answer], None],
     ) -> None:
         """`palette`: the transcript's colours. `has_draft`: Enter would send something. `typed` gets input
         meant for the draft: a letter, a line break, a paste, DEL to delete a letter, CR to send."""
@@ -332,12 +310,12 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._question = question
         self._typed = typed
         self._has_draft = has_draft
+        self._answer = answer
         command = question.args.get("command")
         self._command = command if isinstance(command, str) and command.isprintable() else ""
         amends = "edits the command" if self._command else "tells the agent what to do instead"
         own_words = any(choice.label for choice in question.choices)  # not about a call
         self._choices = ChoiceList(question.choices, "" if own_words else amends)
-        self._denial: AnswerChoice | None = None
         self._amending = self._explained = False
         early = ("y", "n") if question.follows else ()
         self._grace = GracePeriod(self, typed, self._armed_or_not, early)
@@ -368,16 +346,11 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._grace.begin()
         if not self._grace.on_top:
             self._stop_calling = tell_for_now(self, "The agent is waiting for your answer in the chat.")
-            self.watch(self.screen, "stack_updates", self._seen, init=False)
 
     def on_unmount(self) -> None:
         self._stop_calling()
         if all(panel is self for panel in self.screen.query(ApprovalPanel)):  # else the next one waits
             self.screen.remove_class(CRAMPED)
-
-    def _seen(self) -> None:
-        if self._grace.on_top:
-            self._stop_calling()
 
     # --- what is shown -----------------------------------------------------------------------------------
 
@@ -409,22 +382,18 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     def _fill(self) -> int:
         """Writes every part and returns the lines needed. The body repeats truncated parts in full."""
-        question, width, small = self._question, self._text_width, self._small
-        title, sentence = _title(question), _sentence(question)
+        question, width = self._question, self._text_width
+        title, sentence, warning = _title(question), _sentence(question), _warning(question)
         self.border_title = title
-        if small:
-            title = Content.assemble(title, "  ", sentence)
-        parts = {
-            "title": _shortened(title, width, 1 if small else 0),
-            "warning": _shortened(_warning(question, briefly=small), width, 1 if small else 2),
-            "sentence": _shortened(sentence, width, 0 if small else 2),
-        }
-        cut = (
-            []
-            if parts["title" if small else "sentence"].plain in (title.plain, sentence.plain)
-            else [sentence]
-        )
-        cut += self._choices.cut(width) if small else []
+        if self._small:  # a line each
+            told = Content.assemble(title, "  ", sentence)
+            cut = [*([sentence] if told.cell_length > width else []), *self._choices.cut(width)]
+            title, sentence = told.truncate(width, ellipsis=True), Content("")
+            warning = warning.truncate(width, ellipsis=True)
+        else:
+            cut = [sentence] if sentence.get_height({}, width) > MAX_NOTE_ROWS else []
+            title = Content("")
+        parts = {"title": title, "warning": warning, "sentence": sentence}
         if self._explained:
             from crushpy.permissions.describe_call import explain_call
 
@@ -436,7 +405,8 @@ class ApprovalPanel(Vertical, can_focus=True):
             static = self.query_one(f"#{name}", Static)
             static.update(part)
             static.display = bool(part.plain)
-            rows += _height(part, width, screen.height) if static.display else 0
+            most = screen.height if name == "what" else MAX_NOTE_ROWS
+            rows += _height(part, width, most) if static.display else 0
         self._say_choices()
         return rows + self._choices_shown(width).get_height({}, width) + self._denying
 
@@ -453,7 +423,9 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._choices.update(WAIT if waiting else shown)
 
     def _armed_or_not(self) -> None:
-        if not self.has_class(ARMED):
+        if self.has_class(ARMED):
+            self._stop_calling()
+        else:
             self._choices.at = 0
         self._say_choices()
 
@@ -498,11 +470,10 @@ class ApprovalPanel(Vertical, can_focus=True):
         elif chosen.kind == "deny" and not chosen.label:
             self._ask_for_words(denies=True)
         else:
-            self.post_message(self.Answered(self._question.id, chosen))
+            self._answer(Answer(chosen.kind, key=chosen.key))
 
     def _ask_for_words(self, *, denies: bool = False) -> None:
         """Asks what the agent should do instead, or for the command to run instead."""
-        self._denial = next(choice for choice in self._question.choices if choice.kind == "deny")
         self._amending = bool(self._command) and not denies
         line = self.query_one(LineField)
         line.value = self._command if self._amending else ""
@@ -528,8 +499,4 @@ class ApprovalPanel(Vertical, can_focus=True):
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
         words = event.value.strip()
-        if self._amending and words:
-            once = next(choice for choice in self._question.choices if choice.kind == "once")
-            self.post_message(self.Answered(self._question.id, once, command=words))
-        elif self._denial is not None:
-            self.post_message(self.Answered(self._question.id, self._denial, words))
+        self._answer(Answer("once", command=words) if self._amending and words else Answer("deny", words))

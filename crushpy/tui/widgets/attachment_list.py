@@ -1,5 +1,4 @@
-"""The attachments of the next prompt: a line for each image, removed by Backspace or a click, and for each
-file that it mentions."""
+"""The images of the next prompt, a line for each, removed by Backspace or a click."""
 
 from typing import NamedTuple
 
@@ -14,13 +13,7 @@ from crushpy.tui.widgets.fitting import window
 from crushpy.tui.widgets.status_bar import short
 
 MAX_ROWS = 4
-MAX_MENTIONS = 2
 REMOVE = " ✕"
-_FATE = {
-    "attached": "attached when the prompt is sent",
-    "only named": "only named: the agent reads it if needed",
-    "too large to attach": "too large to attach: only named",
-}
 
 
 class Attached(NamedTuple):
@@ -39,14 +32,12 @@ class AttachmentList(Widget):
 
     DEFAULT_CSS = """
     AttachmentList {
-        height: auto; max-height: 7; display: none;
+        height: auto; max-height: 5; display: none;
         border-left: thick $border-blurred; padding: 0 1; color: $text-muted;
         text-wrap: nowrap; text-overflow: ellipsis;
     }
     """
 
-    mentions: reactive[tuple[tuple[str, str], ...]] = reactive(())
-    """Files that the draft mentions, and what becomes of each."""
     reading: reactive[int] = reactive(0)
     """How many images are still being read."""
 
@@ -76,20 +67,14 @@ class AttachmentList(Widget):
             self._changed()
 
     def _changed(self) -> None:
-        self.display = bool(self._rows or self.reading or self.mentions)
+        self.display = bool(self._rows or self.reading)
         self.refresh(layout=True)
 
-    watch_mentions = watch_reading = _changed
+    watch_reading = _changed
 
     def render(self) -> Content:
         reading = ["[reading an image …]"] if self.reading else []
-        return Content("\n".join([*map(self._label, self._shown), *reading, *self._mention_lines()]))
-
-    def _mention_lines(self) -> list[str]:
-        most = len(self.mentions) if len(self.mentions) <= MAX_MENTIONS else MAX_MENTIONS - 1
-        lines = [f"@{one_line(name)} · {_FATE[fate]}" for name, fate in self.mentions[:most]]
-        left = len(self.mentions) - most
-        return [*lines, f"and {left} more files are mentioned"] if left else lines
+        return Content("\n".join([*map(self._label, self._shown), *reading]))
 
     @property
     def _shown(self) -> range:

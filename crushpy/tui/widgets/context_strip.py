@@ -5,7 +5,6 @@ from itertools import groupby
 
 from textual import events
 from textual.content import Content
-from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
 
@@ -77,11 +76,6 @@ class ContextStrip(Widget):
     level: reactive[float] = reactive(0.0)
     """Tokens that are drawn as used: more than there are while it shrinks."""
 
-    class Opened(Message):
-        def __init__(self, part: str) -> None:
-            super().__init__()
-            self.part = part
-
     def watch_reading(self, before: Reading, now: Reading) -> None:
         if now.used < before.used and now.window == before.window:
             self.animate("level", float(now.used), duration=SHRINK_S)
@@ -100,8 +94,7 @@ class ContextStrip(Widget):
     def render(self) -> Content:
         return draw_strip(self.cells, coloured=not app_of(self).no_color)
 
-    def on_click(self, event: events.Click) -> None:
-        cells = self.cells
-        if 0 <= event.x < len(cells):
-            event.stop()
-            self.post_message(self.Opened(cells[event.x]))
+    async def on_click(self, event: events.Click) -> None:
+        """Opens the inspector at the part."""
+        event.stop()
+        await app_of(self).run_action(f"app.command('inspect', {self.cells[event.x]!r})")

@@ -6,7 +6,6 @@ from typing import ClassVar
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.content import Content
-from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
 
@@ -22,7 +21,7 @@ WAIT = "Keys count once typing has paused"
 
 
 class PlanCard(Widget, can_focus=True):
-    """Posts `Decided`; `typed` gets input of the prompt. Keys decide once typing has paused."""
+    """Keys decide once typing has paused."""
 
     DEFAULT_CSS = """
     PlanCard {
@@ -37,16 +36,11 @@ class PlanCard(Widget, can_focus=True):
 
     chosen: reactive[int] = reactive(0)
 
-    class Decided(Message):
-        """`choice` is ask, edits, back (the user types comments next) or stay."""
-
-        def __init__(self, choice: str) -> None:
-            super().__init__()
-            self.choice = choice
-
-    def __init__(self, typed: Callable[[str], None]) -> None:
+    def __init__(self, typed: Callable[[str], None], decide: Callable[[str], object]) -> None:
+        """`typed` gets input of the prompt, `decide` ask, edits, back (comments are typed next) or stay."""
         super().__init__()
         self._typed = typed
+        self._decide = decide
         self._grace = GracePeriod(self, typed, self._show_hint)
         self.border_title = "The plan is ready"
 
@@ -74,11 +68,11 @@ class PlanCard(Widget, can_focus=True):
         numbers = {str(number + 1): number for number in range(len(CHOICES))}
         if event.key == "escape":
             event.stop()
-            self.post_message(self.Decided("stay"))
+            self._decide("stay")
         elif self._grace.decides(event, ("enter", *numbers)):
             event.stop()
             event.prevent_default()
-            self._decide(numbers.get(event.key, self.chosen))
+            self._decide(CHOICES[numbers.get(event.key, self.chosen)][0])
 
     def on_paste(self, event: events.Paste) -> None:
         event.stop()
@@ -88,7 +82,4 @@ class PlanCard(Widget, can_focus=True):
         row = event.get_content_offset(self)
         if row is not None and row.y < len(CHOICES):
             event.stop()
-            self._decide(row.y)
-
-    def _decide(self, number: int) -> None:
-        self.post_message(self.Decided(CHOICES[number][0]))
+            self._decide(CHOICES[row.y][0])

@@ -82,6 +82,9 @@ class PromptHistory:
 
 
 Mode = Literal["prompt", "command", "shell"]
+PromptRequest = Literal["keys", "send_queue", "remove_image", "paste", "drop", "editing"]
+"""`?` and Enter with nothing written, Backspace with nothing before the cursor, Ctrl+V if the clipboard may
+hold an image, a pasted text that may be paths of images, and a new mode of vim's keys."""
 
 
 class PromptInput(FoldingTextArea):
@@ -111,12 +114,13 @@ class PromptInput(FoldingTextArea):
     mode: var[Mode] = var("prompt")
     """How Enter would interpret the text; shown by the bar at the left."""
 
-    class EditingChanged(Message):
-        """The mode of vim's keys changed: INSERT or NORMAL; empty without them."""
+    class Requested(Message):
+        """Something that the screen does. Nothing is inserted yet."""
 
-        def __init__(self, word: str) -> None:
+        def __init__(self, what: PromptRequest, text: str = "") -> None:
             super().__init__()
-            self.word = word
+            self.what: PromptRequest = what
+            self.text = text
 
     class Submitted(Message):
         """A prompt for the agent, with its pastes in full."""
@@ -127,25 +131,6 @@ class PromptInput(FoldingTextArea):
             self.pasted = pasted
             """Parts of `text`, in order."""
             self.after_turn = after_turn
-
-    class Dropped(Message):
-        """A paste that may be paths of images. It is not inserted yet."""
-
-        def __init__(self, text: str) -> None:
-            super().__init__()
-            self.text = text
-
-    class ClipboardAsked(Message):
-        """Ctrl+V, if the system's clipboard may hold an image. Nothing is inserted yet."""
-
-    class BackedOut(Message):
-        """Backspace, with nothing before the cursor."""
-
-    class KeysAsked(Message):
-        """`?`, with nothing written."""
-
-    class EmptySubmitted(Message):
-        """Enter, with nothing written."""
 
     class Command(Message):
         """A slash command that is in the list; `name` without the slash."""
@@ -239,7 +224,7 @@ class PromptInput(FoldingTextArea):
     def _tell_editing(self, word: str) -> None:
         if word != self._editing_word:
             self._editing_word = word
-            self.post_message(self.EditingChanged(word))
+            self.post_message(self.Requested("editing", word))
 
     @property
     def takes_commands(self) -> bool:
@@ -262,7 +247,7 @@ class PromptInput(FoldingTextArea):
             return
         text = self.draft.strip("\n").rstrip()
         if not text.strip():
-            self.post_message(self.EmptySubmitted())
+            self.post_message(self.Requested("send_queue"))
             return
         message = self._message(text)
         if message is None:
@@ -310,9 +295,9 @@ class PromptInput(FoldingTextArea):
 
     def on_paste(self, event: events.Paste) -> None:
         if event.text.strip() and may_be_images(event.text):
-            self.post_message(self.Dropped(event.text))
+            self.post_message(self.Requested("drop", event.text))
         elif not event.text and has_clipboard_tool():  # what some terminals send for an image
-            self.post_message(self.ClipboardAsked())
+            self.post_message(self.Requested("paste"))
         else:
             return
         event.stop()
@@ -320,13 +305,13 @@ class PromptInput(FoldingTextArea):
 
     def action_paste(self) -> None:
         if has_clipboard_tool():
-            self.post_message(self.ClipboardAsked())
+            self.post_message(self.Requested("paste"))
         else:
             self.paste_own_clipboard()
 
     def action_delete_left(self) -> None:
         if self.selection == Selection.cursor((0, 0)):
-            self.post_message(self.BackedOut())
+            self.post_message(self.Requested("remove_image"))
         super().action_delete_left()
 
     def action_newline(self) -> None:
@@ -369,7 +354,7 @@ class PromptInput(FoldingTextArea):
         if key == self._ignored[0] and not self.text and time.monotonic() < self._ignored[1]:
             return True
         if key == "question_mark" and not self.text:
-            self.post_message(self.KeysAsked())
+            self.post_message(self.Requested("keys"))
             return True
         if not completer.is_open:
             return key == "tab" and completer.is_completing
