@@ -86,12 +86,12 @@ async def test_the_preview_follows_the_cursor(family: Family, library: SessionBr
         for part in (
             "75,000 → ~9,000 tokens (estimated)",
             "All of it.",
-            "user: and now?",
+            "and now?",
             "paths 3/4 (2 in prose)",
         ):
             assert part in screen.text
         await screen.press("home")
-        for part in ("user: message 0", "… 6 more …", "assistant: message 11", "Continued in session 3"):
+        for part in ("message 0", "… 6 more …", "message 11", "Continued in session 3"):
             assert part in screen.text
         assert "message 5" not in screen.text
 

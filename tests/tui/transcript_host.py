@@ -75,6 +75,7 @@ class Host(App[None]):
         super().__init__()
         self.view = Transcript()
         self.heard: list[Message] = []
+        self.opened: list[str] = []
         self._items = items
 
     def compose(self) -> ComposeResult:
@@ -89,8 +90,8 @@ class Host(App[None]):
     def on_transcript_scrolled(self, message: Transcript.Scrolled) -> None:
         self.heard.append(message)
 
-    def on_transcript_link_clicked(self, message: Transcript.LinkClicked) -> None:
-        self.heard.append(message)
+    def open_url(self, url: str, *, new_tab: bool = True) -> None:
+        self.opened.append(url)
 
     def on_transcript_item_activated(self, message: Transcript.ItemActivated) -> None:
         self.heard.append(message)

@@ -1,14 +1,16 @@
 """The session tree of a conversation: its sessions, its branches, and what each boundary carried over."""
 
 import time
+from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+import msgspec
 from rich.text import Text as RichText
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Container, VerticalScroll
+from textual.containers import Container, ScrollableContainer
 from textual.content import Content
 from textual.widgets import Static, Tree
 from textual.widgets.tree import TreeNode
@@ -21,10 +23,12 @@ from crushpy.engine.session.branches import Branch
 from crushpy.engine.session.browser import Preview, SessionBrowser
 from crushpy.engine.session.export import age
 from crushpy.security.sanitize import clean, one_line
-from crushpy.tui.items import image_label
+from crushpy.tui.items import BoundaryItem, ErrorItem, NoticeItem, ReplyItem, ToolItem, TranscriptItem
 from crushpy.tui.notify import tell
-from crushpy.tui.screens.overlay import OverlayScreen, TextScreen, in_worker, with_headings
+from crushpy.tui.screens.overlay import OverlayScreen, PanelScreen, TextScreen, in_worker
 from crushpy.tui.textual_adapter import app_of
+from crushpy.tui.transcript.widget import Transcript
+from crushpy.tui.transcript_presenter import stored_items
 from crushpy.tui.widgets.status_bar import short
 
 if TYPE_CHECKING:
@@ -33,9 +37,6 @@ if TYPE_CHECKING:
     from crushpy.engine.compaction.replay import Replay
 
     ReplaySession = Callable[[str], Awaitable[list[Replay]]]
-
-MAX_MESSAGE_CHARS = 600
-"""Characters of a message in the preview."""
 
 
 def coverage_words(boundary: StoredBoundary) -> str:
@@ -46,85 +47,35 @@ def coverage_words(boundary: StoredBoundary) -> str:
     return f"{words} since the root {since}".lstrip() if since else words
 
 
-def preview_text(preview: Preview, note: str = "") -> Content:
+def preview_items(preview: Preview, note: str = "") -> Iterator[TranscriptItem]:
     """A stored session at a glance: its boundary, its summary, its first and last messages."""
-    session = preview.session
-    blocks = [
-        Content.assemble((one_line(session.title) or "untitled", "bold")),
-        _muted(
-            f"{session.id}  {one_line(session.model)}  {session.message_count} msg  "
-            f"{age(time.time() - session.created_at)}"
-            + (f"  ended: {session.end_reason}" if session.ended_at is not None else "")
-        ),
-    ]
+    session, boundary = preview.session, preview.boundary
+    about = (
+        f"{session.id}  {session.model}  {session.message_count} msg  {age(time.time() - session.created_at)}"
+    )
+    ended = f"  ended: {session.end_reason}" if session.ended_at is not None else ""
+    yield NoticeItem(f"{one_line(session.title) or 'untitled'}\n{one_line(about + ended)}")
     if note:
-        blocks.append(Content.styled(note, "$warning"))
-    if preview.boundary is not None:
-        blocks += ["", *_boundary(preview.boundary)]
+        yield NoticeItem(note, "warning")
+    if boundary is not None and boundary.trigger == BRANCH:
+        yield NoticeItem(f"Branch: {one_line(boundary.moment)}")
+    elif boundary is not None:
+        undone, reported = boundary.undone_at is not None, boundary.reported_after
+        yield BoundaryItem(boundary, undone=undone, reported=reported, offers=())
+        if words := fact_words(boundary.facts):
+            yield NoticeItem(f"Facts carried: {words}")
     if preview.seed is not None:
-        blocks += ["", _heading("Summary")]
-        blocks.append(with_headings(preview.seed.summary) or Content("(none: evidence only)"))
-    if preview.first:
-        blocks += ["", _heading("Messages"), *map(_message, preview.first)]
+        yield ReplyItem(f"# Summary\n\n{preview.seed.summary or '(none: evidence only)'}")
+    yield from _messages(preview.first)
     if preview.left_out:
-        blocks.append(_muted(f"… {preview.left_out} more …"))
-    blocks += map(_message, preview.last)
-    return Content("\n").join(blocks)
+        yield NoticeItem(f"… {preview.left_out} more …")
+    yield from _messages(preview.last)
 
 
-def _boundary(boundary: StoredBoundary) -> list[Content]:
-    undone = " (undone)" if boundary.undone_at else ""
-    if boundary.trigger == BRANCH:
-        return [_heading(f"Branch{undone}"), Content(one_line(boundary.moment))]
-    lines = [_heading(f"Compacted: {boundary.trigger}{undone}")]
-    estimated = "" if boundary.reported_after is not None else " (estimated)"
-    lines.append(Content(f"{tokens_words(boundary, boundary.reported_after) or 'unknown'} tokens{estimated}"))
-    if words := fact_words(boundary.facts):
-        lines.append(Content(f"Facts carried: {words}"))
-    if words := lineage_words(boundary):
-        lines.append(Content(f"Since the start: {words}"))
-    edited = boundary.summary_source == "edited"
-    by = "agent" if edited and boundary.trigger == "agent" else boundary.summary_source or "none"
-    made = "no summary" if by == "none" else f"summary by {'model' if by == 'edited' else by}"
-    if boundary.summary_model:
-        made += f" ({one_line(boundary.summary_model)})"
-    made += ", edited by you" if edited else ""
-    time = f"{boundary.seconds:.1f} s"
-    if boundary.prepared:
-        time = f"prepared in {time}, waited {boundary.waited_ms} ms"
-    lines.append(_muted(", ".join([made, time, *([f"${boundary.cost:.4f}"] if boundary.cost else [])])))
-    if boundary.moment:
-        lines.append(_muted(f"Early, at a natural break: {one_line(boundary.moment)}"))
-    if boundary.problem:
-        lines.append(Content.styled(one_line(boundary.problem), "$warning"))
-    return lines
-
-
-def _message(message: messages.Message) -> Content:
-    lines = [line for part in message.parts if (line := _part(part))]
-    who = "" if message.role == "tool" else f"{message.role}: "
-    return Content.assemble((who, "bold"), Content("\n").join(lines) if lines else Content("(empty)"))
-
-
-def _part(part: object) -> Content | None:
-    match part:
-        case messages.Text() | messages.Note():
-            return with_headings(_bounded(part.text.strip()))
-        case messages.Seed():
-            return with_headings(_bounded(part.summary.strip()))
-        case messages.ToolCall():
-            return _muted(f"› {one_line(part.name)} {one_line(messages.headline(part.name, part.args))}")
-        case messages.ToolResult():
-            first = next(iter(clean(part.text).strip().splitlines()), "(nothing)")
-            return _muted(f"  {'failed: ' if part.is_error else ''}{_bounded(one_line(first), 160)}")
-        case messages.Image():
-            return _muted(image_label(part.info))
-        case _:
-            return None
-
-
-def _bounded(text: str, longest: int = MAX_MESSAGE_CHARS) -> str:
-    return text if len(text) <= longest else text[: longest - 1] + "…"
+def _messages(shown: Sequence[messages.Message]) -> Iterator[TranscriptItem]:
+    for item in stored_items(shown):
+        cut_off = isinstance(item, ToolItem) and item.state == "interrupted" and not item.output
+        yield msgspec.structs.replace(item, state="waiting") if cut_off else item  # its result is left out
 
 
 def _heading(text: str) -> Content:
@@ -179,6 +130,12 @@ class TreeChoice(messages.Data, frozen=True):
     session_id: str
 
 
+class SessionPreview(Transcript, inherit_bindings=False):
+    """Only scrolls: its items cannot be acted on here."""
+
+    BINDINGS = ScrollableContainer.BINDINGS
+
+
 class SessionTree(Tree[Branch]):
     """Enter reads a session, the space bar marks it."""
 
@@ -199,7 +156,6 @@ class SessionTreeScreen(OverlayScreen[TreeChoice | None]):
         background: $background; background-tint: $background 0%;
     }
     SessionTreeScreen #preview-pane { width: 1fr; height: 1fr; padding: 0 1; border-left: solid $panel; }
-    SessionTreeScreen #preview-pane Static { height: auto; }
     SessionTreeScreen.-narrow #both { layout: vertical; }
     SessionTreeScreen.-narrow #preview-pane { border-left: none; border-top: solid $panel; }
     SessionTreeScreen.-short #preview-pane { display: none; }
@@ -236,8 +192,8 @@ class SessionTreeScreen(OverlayScreen[TreeChoice | None]):
             tree.auto_expand = False
             tree.guide_depth = 3
             yield tree
-            with VerticalScroll(id="preview-pane"):
-                yield Static(id="preview")
+            with Container(id="preview-pane"):
+                yield SessionPreview()
 
     # --- the tree ----------------------------------------------------------------------------------------
 
@@ -248,7 +204,7 @@ class SessionTreeScreen(OverlayScreen[TreeChoice | None]):
         except CrushpyError as error:
             empty = f"Nothing of this conversation is stored yet ({error.message})"
             self.set_heading(self.heading, empty)
-            self.query_one("#preview", Static).update(Content.styled(empty, "$text-muted"))
+            self.query_one(SessionPreview).add(NoticeItem(empty))
             return
         self._branches = {branch.session.id: branch for branch in branches}
         tree = self.query_one(SessionTree)
@@ -307,12 +263,12 @@ class SessionTreeScreen(OverlayScreen[TreeChoice | None]):
         tip, note = self._tip_of(branch).session, ""
         if tip.id != branch.session.id:
             note = f"Continued in session {tip.generation + 1}: g continues there, f forks from here"
+        pane = self.query_one(SessionPreview)
         try:
-            text = preview_text(await self._library.preview(branch.session.id), note)
+            pane.set_items([*preview_items(await self._library.preview(branch.session.id), note)])
         except CrushpyError as error:
-            text = Content.styled(str(error), "$error")
-        self.query_one("#preview", Static).update(text)
-        self.query_one("#preview-pane", VerticalScroll).scroll_home(animate=False)
+            pane.set_items([ErrorItem(error.message, error.hint)])
+        self.call_after_refresh(pane.go_to, 0)
 
     def _tip_of(self, branch: Branch) -> Branch:
         """The last session that continues this one."""
@@ -379,12 +335,12 @@ class SessionTreeScreen(OverlayScreen[TreeChoice | None]):
         else:
             self._continue_in((await self._library.undo(session.id)).id)
 
-    @in_worker("preview")
+    @in_worker("change")
     async def action_replay(self) -> None:
         from crushpy.tui.screens.inspector import window_chart
 
         found = await self._replay(self._current.session.id)
-        width = self.query_one("#preview-pane").size.width - 2
+        width = self.size.width - 6
         blocks: list[Content] = []
         for one in found:
             cost = f", ${one.usage.cost:.2f}" if one.usage.cost else ""
@@ -395,7 +351,7 @@ class SessionTreeScreen(OverlayScreen[TreeChoice | None]):
             ]
         unknown = dict.fromkeys(text for one in found for text in one.unknown)
         blocks += [_heading("A replay cannot know"), *map(_muted, unknown)]
-        self.query_one("#preview", Static).update(Content("\n").join(blocks))
+        app_of(self).push_screen(PanelScreen("Replay", Static(Content("\n").join(blocks))))
 
     def action_mark(self) -> None:
         """Marks a session to compare; a third mark replaces the first."""

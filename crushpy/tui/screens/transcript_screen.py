@@ -7,7 +7,7 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from crushpy.security.sanitize import one_line
-from crushpy.tui.items import BoundaryItem, ItemAction, ReplyItem, ToolItem, TranscriptItem, source_text
+from crushpy.tui.items import BoundaryItem, ItemAction, ToolItem, TranscriptItem, source_text
 from crushpy.tui.notify import tell
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.transcript.widget import Transcript
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 class TranscriptScreen(Screen[str | None]):
     """Base class of the screens that show a transcript: links, copying, finding, opening sessions."""
 
-    _copied: tuple[int, int] = (-1, 0)
-    """The reply and the code block that was copied last."""
     _find_entered = False
     """Enter was pressed in the find line."""
 
@@ -39,37 +37,20 @@ class TranscriptScreen(Screen[str | None]):
     async def act(self, item: TranscriptItem, action: ItemAction) -> None:
         """Any other action of a key or click on an item."""
 
-    @on(Transcript.LinkClicked)
-    def _link(self, event: Transcript.LinkClicked) -> None:
-        if event.href.startswith(("https://", "http://")):
-            app_of(self).open_url(event.href)
-
-    @on(Transcript.CodeClicked)
-    async def _code_clicked(self, event: Transcript.CodeClicked) -> None:
-        from crushpy.tui.transcript.selection import code_blocks
-
-        item = self.query_one(Transcript).item(event.key)
-        block = event.block
-        written = code_blocks(item.text) if isinstance(item, ReplyItem) and block.of else []
-        # The original text if it can be identified; in a list or quotation the text as shown.
-        await self.copy(written[block.number] if written and len(written) == block.of else block.text)
-
     @on(Transcript.ItemActivated)
     def _item(self, event: Transcript.ItemActivated) -> None:
         item = self.query_one(Transcript).item(event.key)
         if item is not None:
-            self.run_worker(self._activate(event.key, item, event.action))
+            self.run_worker(self._activate(event.key, item, event.action, event.text))
 
-    async def _activate(self, key: int, item: TranscriptItem, action: ItemAction) -> None:
+    async def _activate(self, key: int, item: TranscriptItem, action: ItemAction, text: str) -> None:
         match item:
             case _ if action == "copy":
-                await self.copy(source_text(item))
+                await self.copy(text or source_text(item))
             case _ if action == "fork":
                 await self.fork_at(key)
             case BoundaryItem() if action == "open_parent" and self.library is not None:
                 self.read_session(self.library, item.boundary.parent_id)
-            case ReplyItem(text=text) if action == "copy_block":
-                await self._copy_block(key, text)
             case ToolItem(session_id=worker) if action == "open_task" and self.library is not None:
                 self.read_session(self.library, worker)
             case _:
@@ -77,26 +58,21 @@ class TranscriptScreen(Screen[str | None]):
 
     # --- finding -----------------------------------------------------------------------------------------
 
-    @on(Transcript.FindAsked)
-    async def _ask_what_to_find(self) -> None:
+    async def action_find(self) -> None:
         from crushpy.tui.widgets.fields import FindLine
 
+        transcript = self.query_one(Transcript)
+        transcript.interaction.end_find()
         if not self.query("FindLine"):
             line = FindLine()
-            await self.mount(line, after=self.query_one(Transcript))
+            await self.mount(line, after=transcript)
             line.focus()
 
-    def on_input_changed(self, event: Input.Changed) -> None:
-        if event.input in self.query("FindLine"):
-            event.stop()
-            self._find_entered = False
-            self.query_one(Transcript).interaction.find(event.value, self._end_of_find)
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        if event.input not in self.query("FindLine"):
-            return
+    @on(Input.Changed, "FindLine")
+    @on(Input.Submitted, "FindLine")
+    def _find(self, event: Input.Changed | Input.Submitted) -> None:
         event.stop()
-        self._find_entered = True
+        self._find_entered = isinstance(event, Input.Submitted)
         self.query_one(Transcript).interaction.find(event.value, self._end_of_find)
 
     def _end_of_find(self, found: bool) -> None:
@@ -111,7 +87,7 @@ class TranscriptScreen(Screen[str | None]):
             else:
                 tell(self, f"{one_line(line.value)!r} is not in the transcript.", "warning")
 
-    def on_find_line_ended(self) -> None:
+    def action_end_find(self) -> None:
         transcript = self.query_one(Transcript)
         transcript.interaction.end_find()
         transcript.interaction.take_focus()
@@ -125,19 +101,6 @@ class TranscriptScreen(Screen[str | None]):
         if self.focused not in (transcript, *lines):
             transcript.interaction.end_find()
             lines.remove()
-
-    async def _copy_block(self, key: int, text: str) -> None:
-        """Copies the first code block of a reply; if repeated, the next one."""
-        from crushpy.tui.transcript.selection import code_blocks
-
-        blocks = code_blocks(text)
-        if not blocks:
-            tell(self, "There is no code block in this reply.", "warning")
-            return
-        last_key, last = self._copied
-        number = (last + 1) % len(blocks) if last_key == key else 0
-        self._copied = (key, number)
-        await self.copy(blocks[number])
 
     async def copy(self, text: str) -> None:
         from crushpy.tui.terminal.clipboard import copy

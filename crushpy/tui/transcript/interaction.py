@@ -11,15 +11,26 @@ from textual.scroll_view import ScrollView
 from textual.selection import Selection
 
 from crushpy.tui.focus_controller import FocusVisitor
-from crushpy.tui.items import OWN_COMMAND, PINNABLE, BoundaryItem, ItemAction, ReplyItem, ToolItem, is_message
+from crushpy.tui.items import (
+    OWN_COMMAND,
+    PINNABLE,
+    BoundaryItem,
+    ItemAction,
+    ReplyItem,
+    ToolItem,
+    is_message,
+    source_text,
+)
+from crushpy.tui.notify import tell
+from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.transcript.render.canvas import TextRow
 from crushpy.tui.transcript.render.draw_item import is_foldable
 from crushpy.tui.transcript.render_cache import RenderCache
 from crushpy.tui.transcript.selection import (
     Match,
     Search,
-    ShownBlock,
-    block_in,
+    code_at,
+    code_blocks,
     collapsed_run,
     find_first_word,
     find_match,
@@ -50,24 +61,14 @@ class InteractionHost(FocusVisitor, ScrollView):
     following: var[bool] = var(True)
     """The end stays in view while more arrives. False once the user scrolls up; set it to return."""
 
-    class LinkClicked(Message, namespace="transcript"):
-        def __init__(self, href: str) -> None:
-            super().__init__()
-            self.href = href
-
     class ItemActivated(Message, namespace="transcript"):
-        """A key or a click asks for something to be done with an item."""
+        """A key or a click asks for something to be done with an item, or with a text of it."""
 
-        def __init__(self, key: int, action: ItemAction) -> None:
+        def __init__(self, key: int, action: ItemAction, text: str = "") -> None:
             super().__init__()
             self.key = key
             self.action: ItemAction = action
-
-    class CodeClicked(Message, namespace="transcript"):
-        def __init__(self, key: int, block: ShownBlock) -> None:
-            super().__init__()
-            self.key = key
-            self.block = block
+            self.text = text
 
     @property
     def top_row(self) -> int:
@@ -100,8 +101,8 @@ class Interaction:
         """The key of the item that keys act on."""
         self.sought = ""
         """The text to highlight, in lower case; empty if there is none."""
-        self._last_link: tuple[int | None, int] = (None, 0)
-        """The item and the link in it that was opened last by key."""
+        self._last_taken: tuple[str, int | None, int] = ("", None, 0)
+        """The link or code block that was taken last by key, and its item."""
         self._origin: Match | None = None
         """Where the search was begun."""
         self._found: Match | None = None
@@ -254,8 +255,16 @@ class Interaction:
     def activate(self, action: ItemAction) -> None:
         index = self._card_for(action)
         index = self.cursor_index() if index is None else index
-        if index is not None:
-            self._widget.post_message(self._widget.ItemActivated(self._model[index].key, action))
+        if index is None:
+            return
+        text = ""
+        if action == "copy_block":
+            blocks = code_blocks(source_text(self._model[index].current_item()))
+            if not blocks:
+                tell(self._widget, "There is no code block in this reply.", "warning")
+                return
+            action, text = "copy", blocks[self._take("code", len(blocks))]
+        self._widget.post_message(self._widget.ItemActivated(self._model[index].key, action, text))
 
     def _card_for(self, action: ItemAction) -> int | None:
         """The card that a key acts on: the one at the cursor, else the last one in view. None if neither
@@ -275,10 +284,18 @@ class Interaction:
         index = self.cursor_index()
         links = [] if index is None else _links(self._cache.rows(index))
         if links:
-            key, number = self._last_link
-            number = (number + 1) % len(links) if key == self.cursor else 0
-            self._last_link = (self.cursor, number)
-            self._widget.post_message(self._widget.LinkClicked(links[number]))
+            self._open(links[self._take("link", len(links))])
+
+    def _open(self, href: str) -> None:
+        if href.startswith(("https://", "http://")):
+            app_of(self._widget).open_url(href)
+
+    def _take(self, what: str, many: int) -> int:
+        """The number of the first link or code block of the item; called again, of the next one."""
+        *before, number = self._last_taken
+        number = (number + 1) % many if before == [what, self.cursor] else 0
+        self._last_taken = (what, self.cursor, number)
+        return number
 
     def can_do(self, action: ItemAction, *, can_pin: bool) -> bool:
         """Whether an action makes sense for the item at the cursor."""
@@ -377,11 +394,11 @@ class Interaction:
         self.cursor = key
         meta, entry = event.style.meta, self._model[index]
         if "href" in meta:
-            widget.post_message(widget.LinkClicked(str(meta["href"])))
+            self._open(str(meta["href"]))
         elif "action" in meta:
             widget.post_message(widget.ItemActivated(key, meta["action"]))
         elif "copy_code" in meta:
-            widget.post_message(widget.CodeClicked(key, block_in(self._cache, index, row)))
+            widget.post_message(widget.ItemActivated(key, "copy", code_at(self._cache, index, row)))
         elif row == 0 or not entry.opened or isinstance(entry.item, BoundaryItem):
             self.set_opened(index, not entry.opened)
 

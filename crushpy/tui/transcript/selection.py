@@ -223,24 +223,18 @@ def has_folded_match(cache: RenderCache, index: int, sought: str) -> bool:
 # --- code blocks -----------------------------------------------------------------------------------------
 
 
-class ShownBlock(NamedTuple):
-    """A code block as it is drawn."""
-
-    number: int
-    of: int
-    """How many the reply has, as far as it is drawn."""
-    text: str
-
-
-def block_in(cache: RenderCache, index: int, row: int) -> ShownBlock:
-    """The code block that begins with a row of an entry."""
+def code_at(cache: RenderCache, index: int, row: int) -> str:
+    """The code block that begins with a row of an entry: as it was written if it can be identified; in a list
+    or quotation as it is drawn."""
     rows = cache.rows(index)
     marks = [row.fill.meta.get("fence") for row in rows]
+    written = code_blocks(source_text(cache.model[index].current_item()))
+    if len(written) == marks.count("head"):
+        return written[marks[:row].count("head")]
     last = row
     while last + 1 < len(marks) and marks[last + 1] == "inside":
         last += 1
-    shown = "".join(row.text[row.gutter :] + row.end for row in rows[row : last + 1]).removesuffix("\n")
-    return ShownBlock(marks[:row].count("head"), marks.count("head"), shown)
+    return "".join(row.text[row.gutter :] + row.end for row in rows[row : last + 1]).removesuffix("\n")
 
 
 def code_blocks(markdown: str) -> list[str]:

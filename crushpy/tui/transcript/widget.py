@@ -58,7 +58,7 @@ class Transcript(InteractionHost):
         Binding("y", "activate('copy_block')", "Copy code", tooltip="copy a code block; again, the next"),
         Binding("s", "activate('open_task')", "Sub-agent", tooltip="read what the sub-agent of a task does"),
         Binding("o", "interact('open_link')", "Open link", tooltip="open its link; again, the next one"),
-        Binding("slash", "find", "Find", tooltip="find words in the transcript"),
+        Binding("slash", "screen.find", "Find", tooltip="find words in the transcript"),
         Binding("n", "interact('find_next', 1)", "Next match", tooltip="the next match, during a search"),
         Binding("N", "interact('find_next', -1)", "Previous match", tooltip="the previous match"),
         Binding("escape", "interact('end_find')", "End finding", show=False),
@@ -77,9 +77,6 @@ class Transcript(InteractionHost):
         def __init__(self, more_below: int) -> None:
             super().__init__()
             self.more_below = more_below
-
-    class FindAsked(Message):
-        """The user wants to search the transcript."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -375,10 +372,6 @@ class Transcript(InteractionHost):
 
     def action_activate(self, action: ItemAction) -> None:
         self.interaction.activate(action)
-
-    def action_find(self) -> None:
-        self.interaction.end_find()
-        self.post_message(self.FindAsked())
 
     def on_focus(self, event: events.Focus) -> None:
         self.interaction.enter(from_app_focus=event.from_app_focus)

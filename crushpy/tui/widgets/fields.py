@@ -4,7 +4,6 @@ from typing import ClassVar
 
 from textual import events
 from textual.binding import Binding, BindingType
-from textual.message import Message
 from textual.widgets import Input, TextArea
 
 from crushpy.security.sanitize import clean, one_line
@@ -44,13 +43,7 @@ class AreaField(TextArea):
 
 class FindLine(LineField):
     DEFAULT_CSS = "FindLine, FindLine:focus { background: $panel; }"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "end_find", "End", show=False)]
-
-    class Ended(Message):
-        """The user ended the search."""
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "screen.end_find", "End", show=False)]
 
     def __init__(self) -> None:
         super().__init__(placeholder="Find in the transcript. Enter, then n for the next match. Esc ends.")
-
-    def action_end_find(self) -> None:
-        self.post_message(self.Ended())
