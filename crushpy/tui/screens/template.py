@@ -4,10 +4,9 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import ClassVar
 
-from textual import events, on
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static, TextArea
 
@@ -19,7 +18,7 @@ from crushpy.engine.compaction.summarizer import Postponed
 from crushpy.engine.template_editor import OwnTemplate
 from crushpy.security.sanitize import clean, one_line
 from crushpy.tui.notify import tell
-from crushpy.tui.screens.overlay import OverlayScreen, in_worker
+from crushpy.tui.screens.overlay import OverlayScreen, PanelScreen, in_worker
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.widgets.fields import AreaField
 
@@ -34,20 +33,14 @@ class TemplateScreen(OverlayScreen[bool]):
 
     DEFAULT_CSS = """
     TemplateScreen #verdict { height: auto; max-height: 3; padding: 0 1; }
-    TemplateScreen #outcome { display: none; height: 1fr; padding: 0 1; border-top: solid $panel; }
-    TemplateScreen #outcome Static { height: auto; }
-    TemplateScreen.-tried #outcome { display: block; }
-    TemplateScreen.-short.-tried AreaField { display: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+s", "save", "Save", priority=True),
         Binding("f5", "preview", "Preview"),
-        Binding("tab", "read", "Scroll preview"),
         Binding("f8", "reset", "Restore default"),
         Binding("f4", "outside", "$EDITOR"),
         Binding("escape", "close", "Close"),
     ]
-    VERTICAL_BREAKPOINTS = [(0, "-short"), (18, "-tall")]
     AUTO_FOCUS = "AreaField"
     heading = "Summary template"
 
@@ -64,8 +57,6 @@ class TemplateScreen(OverlayScreen[bool]):
     def compose_body(self) -> ComposeResult:
         yield AreaField()
         yield Static(id="verdict")
-        with VerticalScroll(id="outcome"):
-            yield Static(id="tried")
 
     @in_worker("file")
     async def on_mount(self) -> None:
@@ -160,54 +151,22 @@ class TemplateScreen(OverlayScreen[bool]):
 
         self._area.show(await edit_outside(app_of(self), self._area.text))
 
-    def action_preview(self) -> None:
-        if self.has_class("-tried"):
-            self.remove_class("-tried")
-            self._area.focus()
-            self.refresh_bindings()
-        else:
-            self._try()
-
     @in_worker("preview")
-    async def _try(self) -> None:
+    async def action_preview(self) -> None:
+        """Shows in a panel what compaction with this text would carry over."""
         await self._check_now()
         if self._problem is not None:
             tell(self, "Fix the template first: the reason is shown below it.", "warning")
             return
-        self.add_class("-tried")
-        if self.has_class("-short"):  # the preview hides the text
-            self.call_after_refresh(self.action_read)
-        self.refresh_bindings()
-        shown = self.query_one("#tried", Static)
-        shown.update(Content.styled("Writing a summary …", "$text-muted"))
+        shown = Static(Content.styled("Writing a summary …", "$text-muted"))
+        app_of(self).push_screen(PanelScreen("Preview", shown))
         try:
-            outcome = await self._preview(self._area.text)
+            shown.update(_outcome(await self._preview(self._area.text)))
         except (CrushpyError, Postponed) as error:
             shown.update(Content.styled(clean(str(error)), "$error"))
-            return
-        shown.update(_outcome(outcome))
-
-    def action_read(self) -> None:
-        """Focuses the preview, so that arrow and page keys scroll it."""
-        self.query_one("#outcome").focus()
-
-    def on_key(self, event: events.Key) -> None:
-        """Letters typed while the preview has the focus belong to the text."""
-        if not (self.query_one("#outcome").has_focus and event.character and event.is_printable):
-            return
-        event.stop()
-        if self.has_class("-short"):
-            self.action_preview()
-        self._area.focus()
-        self._area.insert(event.character)
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return action != "read" or (self.has_class("-tried") and self._area.has_focus)
 
     def action_close(self) -> None:
-        if self.has_class("-tried"):
-            self.action_preview()
-        elif self._may_lose_edits("Esc again to discard it"):
+        if self._may_lose_edits("Esc again to discard it"):
             self.dismiss(self._saved)
 
     def may_quit(self) -> bool:
