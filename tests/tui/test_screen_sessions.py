@@ -141,7 +141,7 @@ async def test_while_renaming_the_line_and_the_keys_say_so(
     async with shown(SessionsScreen(library, "/work"), size) as screen:
         await screen.press("f2")
         assert "New title" in screen.text and "old name" in screen.text
-        assert "Enter Store" in screen.text and "Esc Cancel" in screen.text
+        assert "Enter OK" in screen.text and "Esc Cancel" in screen.text
         await screen.press("escape")
         assert "Esc Close" in screen.text
         assert next(line.strip("│ ") for line in screen.lines if "─" not in line).startswith("Sessions")
@@ -159,7 +159,7 @@ async def test_a_click_stores_the_title_and_one_beside_the_dialog_keeps_the_old_
         assert screen.results == [] and await titles(store) == {"one", "two"}
         await screen.press("f2")
         await screen.type("y")
-        await screen.click("Enter Store")
+        await screen.click("Enter OK")
         assert await titles(store) == {"one", "twoy"}
 
 

@@ -110,7 +110,7 @@ class LineScreen(DialogScreen[str | None]):
 
     DEFAULT_CSS = "LineScreen LineField, LineScreen LineField:focus { margin: 1 0; padding: 0; }"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "store", "Store", priority=True),
+        Binding("enter", "store", "OK", priority=True),
         Binding("escape", "close", "Cancel"),
     ]
     AUTO_FOCUS = "LineField"

@@ -1,27 +1,27 @@
 """Shows a summary before it takes effect: accept, edit, regenerate or decline it."""
 
 from collections.abc import Callable
-from typing import ClassVar
+from typing import ClassVar, Literal
 
-from textual import events, on
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
-from textual.content import Content
-from textual.widgets import Input, Static
+from textual.widgets import Static
 
 from crushpy.core.events import ReviewNeeded
-from crushpy.core.messages import counted
 from crushpy.engine.compaction.draft import Verdict
 from crushpy.security.sanitize import clean, one_line
 from crushpy.tui.notify import tell
-from crushpy.tui.screens.overlay import OverlayScreen, with_headings
+from crushpy.tui.screens.choose import LineScreen
+from crushpy.tui.screens.overlay import OverlayScreen, PanelScreen, with_headings
+from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.widgets.fields import AreaField, LineField
 from crushpy.tui.widgets.grace_period import GracePeriod
 
-PLACEHOLDERS = {
-    "regenerate": "instructions for the next summary (Enter sends, Esc goes back)",
-    "decline": "what the agent should do instead (Enter declines, Esc goes back)",
+QUESTIONS: dict[Literal["regenerate", "decline"], tuple[str, str]] = {
+    "regenerate": ("Regenerate the summary", "instructions for the next summary"),
+    "decline": ("Decline the summary", "what the agent should do instead"),
 }
 KEYS = ("a", "e", "r", "d", "v", "escape")
 
@@ -37,12 +37,6 @@ class ReviewScreen(OverlayScreen[Verdict]):
     ReviewScreen #reading Static { height: auto; }
     ReviewScreen AreaField, ReviewScreen.-editing #reading { display: none; }
     ReviewScreen.-editing AreaField { display: block; }
-    ReviewScreen #fold { height: 1; padding: 0 1; color: $text-muted; }
-    ReviewScreen #evidence { display: none; height: 1fr; padding: 0 1; }
-    ReviewScreen #evidence Static { height: auto; }
-    ReviewScreen.-open #evidence { display: block; }
-    ReviewScreen LineField { display: none; }
-    ReviewScreen.-asking LineField { display: block; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("a", "accept", "Accept"),
@@ -50,7 +44,7 @@ class ReviewScreen(OverlayScreen[Verdict]):
         Binding("e", "edit", "Edit"),
         Binding("r", "ask('regenerate')", "Regenerate"),
         Binding("d", "ask('decline')", "Decline with a message"),
-        Binding("v", "fold", "Evidence"),
+        Binding("v", "evidence", "Evidence"),
         Binding("escape", "back", "Back"),
         Binding("escape", "decline", "Decline"),
     ]
@@ -62,25 +56,18 @@ class ReviewScreen(OverlayScreen[Verdict]):
         self._summary = clean(event.summary)
         self._typed = typed
         self._grace = GracePeriod(self, typed)
-        self._asked = ""
         self._editing = False
 
     def compose_body(self) -> ComposeResult:
-        event = self._event
         with VerticalScroll(id="reading"):
             yield Static(id="summary")
         yield AreaField(self._summary)
-        yield Static(id="fold")
-        with VerticalScroll(id="evidence"):
-            yield Static(Content(clean(event.evidence).strip() or "(none)"))
-        yield LineField()
 
     def on_mount(self) -> None:
         event = self._event
         tokens = f"{event.tokens_before:,} → {event.tokens_after:,} tokens"
         self.set_heading(f"Compaction ({one_line(event.trigger)})", tokens)
         self.action_edit(False)
-        self._say_fold()
         self._grace.begin()
 
     @property
@@ -91,28 +78,17 @@ class ReviewScreen(OverlayScreen[Verdict]):
     def _edited(self) -> bool:
         return self._area.text != self._summary
 
-    def _say_fold(self) -> None:
-        lines = counted(len(self._event.evidence.strip().splitlines()), "line")
-        arrow = "▾" if self.has_class("-open") else "▸"
-        self.query_one("#fold", Static).update(
-            Content(f"{arrow} Evidence, taken from the stored record: {lines} (v)")
-        )
-
-    def action_fold(self) -> None:
-        self.toggle_class("-open")
-        self._say_fold()
+    def action_evidence(self) -> None:
+        evidence = self._event.evidence.strip() or "(none)"
+        app_of(self).push_screen(PanelScreen("Evidence, taken from the stored record", evidence))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action in ("accept", "edit", "ask", "fold"):
-            return not self._editing and not self._asked
-        if action == "accept_edited":
-            return self._editing and not self._asked
-        if action == "back":
-            return self._editing or bool(self._asked)
-        return not (self._editing or self._asked) if action == "decline" else True
+        if action in ("accept_edited", "back"):
+            return self._editing
+        return not self._editing or action not in ("accept", "edit", "ask", "evidence", "decline")
 
     def on_key(self, event: events.Key) -> None:
-        if not self._editing and not self._asked:
+        if not self._editing:
             self._grace.decides(event, KEYS)
 
     def on_paste(self, event: events.Paste) -> None:
@@ -137,24 +113,16 @@ class ReviewScreen(OverlayScreen[Verdict]):
         (self._area if editing else self.query_one("#reading")).focus()
         self.refresh_bindings()
 
-    def action_ask(self, kind: str) -> None:
-        self._asked = kind
-        line = self.query_one(LineField)
-        line.placeholder = PLACEHOLDERS[kind]
-        self.add_class("-asking")
-        line.focus()
-        self.refresh_bindings()
+    def action_ask(self, kind: Literal["regenerate", "decline"]) -> None:
+        def said(words: str | None) -> None:
+            if words is not None:
+                self.dismiss(Verdict(kind, words.strip()))
 
-    @on(Input.Submitted)
-    def _said(self, event: Input.Submitted) -> None:
-        kind = "regenerate" if self._asked == "regenerate" else "decline"
-        self.dismiss(Verdict(kind, event.value.strip()))
+        heading, placeholder = QUESTIONS[kind]
+        app_of(self).push_screen(LineScreen(heading, LineField(placeholder=placeholder)), said)
 
     def action_back(self) -> None:
-        """Leaves the input line or the editor; edits are kept."""
-        self._asked = ""
-        self.query_one(LineField).value = ""
-        self.remove_class("-asking")
+        """Leaves the editor; edits are kept."""
         self.action_edit(False)
 
     def action_decline(self) -> None:
