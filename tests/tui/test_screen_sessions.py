@@ -77,8 +77,7 @@ async def test_what_was_said_is_found_on_demand(store: Store, library: SessionBr
         assert rows(screen) == []
         assert "Press F4 to search messages" in screen.text
         await screen.press("f4")
-        assert len(rows(screen)) == 1
-        assert "the zebra crossed" in screen.text
+        await screen.until(lambda: "the zebra crossed" in screen.text)
         await screen.press("enter")
         assert screen.results == [wanted.id]
 
@@ -282,7 +281,7 @@ async def test_foreign_text_is_shown_and_does_nothing(store: Store, library: Ses
     async with shown(SessionsScreen(library, f"/{EVIL}"), (200, 24)) as screen:
         assert screen.text.count(EVIL_SHOWN) >= 2
         await screen.type("click")
-        await screen.press("f4", "f2", "escape", "f3", "delete")
+        await screen.press("f4", "escape", "f2", "escape", "f3", "delete")
         assert "\x1b" not in screen.text
         assert "\u202e" not in screen.text
 

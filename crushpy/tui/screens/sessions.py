@@ -1,7 +1,6 @@
 """The session picker: resume, rename, delete with undo, search in titles and messages."""
 
 import time
-from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
@@ -9,14 +8,16 @@ from textual.content import Content
 
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import counted
-from crushpy.engine.session.browser import SearchGroup, SessionBrowser
+from crushpy.engine.session.browser import SessionBrowser
 from crushpy.engine.session.export import age
 from crushpy.security.sanitize import one_line
 from crushpy.storage.records import ConversationEntry, TasksDone
 from crushpy.tui.notify import tell
 from crushpy.tui.screens.choose import LineScreen
+from crushpy.tui.screens.message_search import SearchScreen
 from crushpy.tui.screens.overlay import FolderListScreen, in_worker, spread
 from crushpy.tui.textual_adapter import app_of
+from crushpy.tui.transcript_presenter import FoundPlace
 from crushpy.tui.widgets.fields import LineField
 
 MIN_COLUMNS_FOR_DETAILS = 64
@@ -43,8 +44,6 @@ class SessionsScreen(FolderListScreen[ConversationEntry, str | None]):
         self._sessions = sessions
         self._task_lists: dict[str, TasksDone] = {}
         """Progress of unfinished task lists, by conversation."""
-        self._found: dict[str, SearchGroup] | None = None
-        """Matches in messages, by conversation; None while only titles are searched."""
 
     def on_mount(self) -> None:
         self.scope_changed()
@@ -53,7 +52,6 @@ class SessionsScreen(FolderListScreen[ConversationEntry, str | None]):
 
     def scope_changed(self) -> None:
         self.is_loading = True
-        self._found = None
         self.set_heading("Sessions", self.folder_label)
         self._load()
 
@@ -65,15 +63,6 @@ class SessionsScreen(FolderListScreen[ConversationEntry, str | None]):
         finally:
             self.is_loading = False
             self.refresh_rows()
-
-    def filter_changed(self) -> None:
-        self._found = None
-        self.refresh_rows()
-
-    def filter_rows(self) -> Sequence[ConversationEntry]:
-        if self._found is not None:
-            return [row for row in self.all_rows if row.root_id in self._found]
-        return super().filter_rows()
 
     def row_text(self, row: ConversationEntry) -> str:
         return f"{row.title} {row.model} {row.cwd}"
@@ -103,15 +92,8 @@ class SessionsScreen(FolderListScreen[ConversationEntry, str | None]):
         return spread(left, Content.styled(f"{model:<18} {figures}", "$text-muted"), width)
 
     def describe_row(self, row: ConversationEntry) -> Content:
-        found = self._found.get(row.root_id) if self._found is not None else None
-        if found is not None:
-            others = len(found.hits) - 1 + found.more
-            best = next(iter(found.hits))
-            more = f"  (and {counted(others, 'more hit')})" if others > 0 else ""
-            about = f"{best.role}: {one_line(best.snippet)}{more}"
-        else:
-            size = f"{counted(row.messages, 'message')} in {counted(row.generations, 'session')}"
-            about = f"{row.id}  {one_line(row.model)}  {size}  {one_line(row.cwd)}"
+        size = f"{counted(row.messages, 'message')} in {counted(row.generations, 'session')}"
+        about = f"{row.id}  {one_line(row.model)}  {size}  {one_line(row.cwd)}"
         many = len(self._sessions.deleted)
         if not many:
             return Content(about)
@@ -119,8 +101,6 @@ class SessionsScreen(FolderListScreen[ConversationEntry, str | None]):
         return Content.assemble((warning, "$warning"), about)
 
     def empty_text(self) -> str:
-        if self._found is not None:
-            return "No message contains these words"
         if self.filter_text:
             return "No title matches. Press F4 to search messages, F3 to search all folders"
         if self.all_folders:
@@ -144,16 +124,20 @@ class SessionsScreen(FolderListScreen[ConversationEntry, str | None]):
             tell(self, problem, "error")
         self.dismiss(chosen)
 
+    def action_search_messages(self) -> None:
+        """Resumes the conversation of a message that is chosen among those with these words."""
+        search = SearchScreen(self._sessions, self._cwd, self.filter_text)
+        app_of(self).push_screen(search, self._choose_found)
+
+    def _choose_found(self, found: FoundPlace | None) -> None:
+        if found is not None:
+            self._load_found(found.session_id)
+
     @in_worker("rows")
-    async def action_search_messages(self) -> None:
-        words = self.filter_text
-        if not words.strip():
-            tell(self, "Type the words to search for first.")
-            return
-        found = await self._sessions.search(words, self.folder)
-        if words == self.filter_text:
-            self._found = {one.root_id: one for one in found}
-            self.refresh_rows()
+    async def _load_found(self, session_id: str) -> None:
+        root_id = (await self._sessions.store.sessions.find(session_id)).root_id
+        rows = await self._sessions.store.sessions.list_conversations(None)
+        self.choose(next(row for row in rows if row.root_id == root_id))
 
     def action_delete(self) -> None:
         row = self.current
