@@ -28,7 +28,7 @@ from crushpy.context.inspect import (
 from crushpy.core.errors import CrushpyError
 from crushpy.security.sanitize import one_line
 from crushpy.tui.items import NOT_WHOLE
-from crushpy.tui.notify import tell
+from crushpy.tui.notify import dismiss_toasts, tell
 from crushpy.tui.screens.overlay import OverlayScreen, in_worker, spread
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.widgets.context_strip import THRESHOLD, draw_strip, glyphs, part_style, strip_cells
@@ -165,8 +165,6 @@ class InspectorScreen(OverlayScreen[None]):
     InspectorScreen.-tiny #legend, InspectorScreen.-tiny #forecast, InspectorScreen.-tiny #chart {
         display: none;
     }
-    InspectorScreen #effect { height: auto; max-height: 4; padding: 0 1; display: none; }
-    InspectorScreen #effect.-said { display: block; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("s", "toggle('largest_first')", "Largest first or in order"),
@@ -201,8 +199,6 @@ class InspectorScreen(OverlayScreen[None]):
         super().__init__()
         self._part = part
         self._controls = controls
-        self._confirming: ContextEdit | None = None
-        """The edit that the next press of the same key applies."""
         self._read = read
         self._method = method
         self._thresholds = thresholds
@@ -217,7 +213,6 @@ class InspectorScreen(OverlayScreen[None]):
         yield Static(id="time")
         yield Static(id="chart")
         yield Static(id="legend")
-        yield Static(id="effect")
         yield RowList()
 
     def on_mount(self) -> None:
@@ -241,6 +236,8 @@ class InspectorScreen(OverlayScreen[None]):
         self.set_heading(f"Context  {figures(inspection.budget)}", detail)
         forecast = inspection.forecast
         lines = forecast_lines(forecast) if forecast and forecast.turns else []
+        views = inspection.old_views
+        lines += [f"{offer_words(views)}: press o to cut them"] if views.message_ids else []
         words = " · ".join([*dropped_words(inspection), *lines])
         self.query_one("#forecast", Static).update(Content.styled(words, "$text-muted"))
         self.query_one("#forecast").display = bool(words)
@@ -249,7 +246,6 @@ class InspectorScreen(OverlayScreen[None]):
         cells = strip_cells(parts, width, tuple(self._thresholds.values()))
         self.query_one("#chart", Static).update(draw_strip(cells, coloured=not app_of(self).no_color))
         self.query_one("#legend", Static).update(self._legend())
-        self._offer()
         self._fill()
 
     def _show_time(self, width: int) -> None:
@@ -356,21 +352,11 @@ class InspectorScreen(OverlayScreen[None]):
 
     # --- edits -------------------------------------------------------------------------------------------
 
-    def _offer(self) -> None:
-        """Suggests what to cut first, if nothing else is shown."""
-        views = self._inspection.old_views
-        self._say(f"{offer_words(views)}: press o to cut them" if views.message_ids else "")
-
-    def _say(self, words: str, style: str = "$accent") -> None:
-        line = self.query_one("#effect", Static)
-        line.update(Content.styled(one_line(words), style))
-        line.set_class(bool(words), "-said")
-
     def action_edit(self, kind: EditKind) -> None:
         rows = self.query_one(RowList)
         row = self._rows[rows.highlighted] if rows.count else None
         if row is None or not row.message_id:
-            self._say("Only messages can be edited: the system prompt and tools are always sent", "$warning")
+            tell(self, "Only messages can be edited: the system prompt and tools are always sent.", "warning")
             return
         self._apply(ContextEdit(kind, row.message_id))
 
@@ -379,29 +365,25 @@ class InspectorScreen(OverlayScreen[None]):
 
     @in_worker("edit")
     async def _apply(self, edit: ContextEdit) -> None:
-        confirmed, self._confirming = self._confirming == edit, None
+        confirmed = self.confirming == repr(edit)
+        self._cancel()
         try:
             effect = await self._controls.edit([edit], dry_run=not confirmed)
         except CrushpyError as error:
-            self._say(error.message, "$warning")
+            tell(self, error.message, "warning")
             return
         if confirmed:
             self.action_refresh_figures()
-            self._say(f"Done: {effect_words(effect)}.")
+            tell(self, f"Done: {effect_words(effect)}.")
         else:
-            self._confirming = edit
-            self._say(f"{effect_words(effect)}. Press again to confirm, Esc to cancel.", "$warning")
+            self.confirm(repr(edit), f"{effect_words(effect)}.\nPress again to confirm, Esc to cancel.")
 
     @on(RowList.Highlighted)
-    def _moved(self) -> None:
-        if self._confirming is not None and self._confirming.message_id != SUPERSEDED:
-            self._confirming = None
-            self._offer()
+    def _cancel(self) -> bool:
+        """Cancels an edit that waits for confirmation; False if there is none."""
+        asked, self.confirming = self.confirming, ""
+        return bool(asked) and dismiss_toasts(self)
 
     def action_close(self) -> None:
-        """Cancels an edit that waits for confirmation; otherwise closes the screen."""
-        if self._confirming is None:
+        if not self._cancel():
             self.dismiss(None)
-        else:
-            self._confirming = None
-            self._offer()
