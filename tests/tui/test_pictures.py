@@ -205,13 +205,13 @@ async def test_a_mentioned_file_says_whether_it_is_attached_or_only_named(
     start: Start, shot: Path, workspace: Path
 ) -> None:
     (workspace / "notes.txt").write_text("words")
+    with (workspace / "big.png").open("wb") as file:
+        file.truncate(MAX_PICTURE_FILE + 1)
     async with start(size=(100, 30)) as app:
         await app.type("see @not")
         await app.sees("notes.txt", "only named")
         await app.type(" @a")
         await app.sees("a shot.png", "attached")
-        with (workspace / "big.png").open("wb") as file:
-            file.truncate(MAX_PICTURE_FILE + 1)
         await app.press("escape")
         await app.press("ctrl+u")
         await app.type("see @big")

@@ -59,17 +59,17 @@ async def test_a_question_mark_asks_for_the_keys_only_where_nothing_is_written()
     asked = []
 
     class Asking(Host):
-        def on_prompt_input_keys_asked(self) -> None:
-            asked.append(self.prompt.text)
+        def on_prompt_input_requested(self, event: PromptInput.Requested) -> None:
+            asked.append((event.what, self.prompt.text))
 
     app = Asking()
     async with app.run_test() as pilot:
         await pilot.press("question_mark")
-        assert asked == [""]
+        assert asked == [("keys", "")]
         assert app.prompt.text == ""
         await type_text(pilot, "why?")
         assert app.prompt.text == "why?"
-        assert asked == [""]
+        assert asked == [("keys", "")]
 
 
 async def test_enter_with_nothing_written_says_so_and_sends_nothing():

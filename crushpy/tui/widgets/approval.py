@@ -423,10 +423,10 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._choices.update(WAIT if waiting else shown)
 
     def _armed_or_not(self) -> None:
-        if self.has_class(ARMED):
-            self._stop_calling()
-        else:
+        if not self.has_class(ARMED):
             self._choices.at = 0
+        if self._grace.on_top:
+            self._stop_calling()
         self._say_choices()
 
     def action_look(self, action: str) -> None:

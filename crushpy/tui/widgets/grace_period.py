@@ -22,7 +22,7 @@ BREAKS = ("ctrl+j", "shift+enter")
 
 
 class GracePeriod:
-    """Arms and disarms `widget`; `typed` receives text for the draft, `changed` is called on each change.
+    """Arms and disarms `widget`; `typed` receives text for the draft, `changed` is called after both.
 
     The wait restarts with every key, and when the widget's screen becomes the top one again.
     """
@@ -63,19 +63,16 @@ class GracePeriod:
         if self._timer is not None:
             self._timer.stop()
             self._timer = None
-        self._set(False)
+        self._widget.remove_class(ARMED)
+        self._changed()
         if self.on_top:
             self._timer = self._widget.set_timer(GRACE, self._over)
 
     def _over(self) -> None:
         self._timer = None
         self._since = time.monotonic()
-        self._set(True)
-
-    def _set(self, armed: bool) -> None:
-        if armed != self._widget.has_class(ARMED):
-            self._widget.set_class(armed, ARMED)
-            self._changed()
+        self._widget.add_class(ARMED)
+        self._changed()
 
     def decides(self, event: events.Key, choices: Collection[str]) -> bool:
         """Whether the key is one of `choices` and was pressed while armed. Any other key restarts the wait.
