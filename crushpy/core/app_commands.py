@@ -16,11 +16,15 @@ class AppCommand(Data, frozen=True):
     slash: str = ""
     """Without the slash; empty if it cannot be typed."""
     argument: str = ""
-    """What may follow it, as a hint: [focus words]."""
+    """What follows it, as a hint; in brackets if it may be left out: [focus words]."""
     key: str = ""
     """Textual's name of a key, changed by `keys.<action>` in the settings."""
     aliases: tuple[str, ...] = ()
     """Other names for `slash`, known from other agents."""
+
+    @property
+    def needs_argument(self) -> bool:
+        return bool(self.argument) and not self.argument.startswith("[")
 
     @property
     def slashes(self) -> tuple[str, ...]:

@@ -160,7 +160,7 @@ async def test_a_hand_off_without_words_says_how_it_is_done(start: Start, llm: S
     async with start() as app:
         app.chat.prompt.draft = "/handoff"
         app.chat.prompt.action_submit()
-        await app.sees("The summary is missing.", "Run /handoff")
+        await app.sees("Run /handoff TEXT.")
         assert app.conversation.info.generation == 0
 
 

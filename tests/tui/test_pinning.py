@@ -51,7 +51,7 @@ async def test_words_files_and_messages_are_pinned_listed_and_unpinned(
         await command(app, "/pin @nowhere.md")
         await says(app, "Not pinned: this file cannot be pinned: nowhere.md")
         await command(app, "/pin")
-        await says(app, "There is nothing to pin.")
+        await says(app, "Run /pin TEXT|@FILE.")
         await app.press("tab")
         await app.press("home")
         while not isinstance(at_cursor(app), UserItem):

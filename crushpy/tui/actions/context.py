@@ -34,8 +34,6 @@ class ContextCommands(CommandGroup):
     async def pin(self, argument: str) -> None:
         """Pins text, or a file if its name is preceded by @."""
         wanted = argument.strip()
-        if not wanted:
-            raise RefusedCommand(f"There is nothing to pin. {PIN_USAGE}")
         if not self.conversation.history:  # pins belong to a stored conversation
             sent = asyncio.Event()
             self.conversation.subscribe(lambda one: sent.set() if isinstance(one, PromptCommitted) else None)
@@ -129,33 +127,22 @@ class ContextCommands(CommandGroup):
         if method not in METHODS:
             raise RefusedCommand(f"{method!r} is not a compaction method. Choose auto or llm.")
         costs = await self.conversation.select_compaction(method)
-        self.chat.status.refresh()
         self.say(f"Compaction method: {method} ({METHODS[method]}). {costs}".strip())
 
     async def compact(self, argument: str) -> None:
         await self.conversation.context.compact(argument.strip(), review=True)
-        self.chat.status.refresh()
 
     async def handoff(self, argument: str) -> None:
-        if not argument.strip():
-            raise CrushpyError("The summary is missing.", "Run /handoff with what the next session needs")
         await self.conversation.context.compact(summary=argument.strip())
-        self.chat.status.refresh()
 
     async def branch(self, argument: str) -> None:
-        if not argument.strip():
-            raise RefusedCommand("The goal is missing. Run /branch with what the branch is to do.")
         await self.conversation.open_branch(argument.strip())
-        self.chat.status.refresh()
 
     async def return_to_parent(self, argument: str) -> None:
         await self.conversation.return_to_parent(argument)
-        self.chat.status.refresh()
 
     async def ask_aside(self, argument: str) -> None:
         """Shows the answer for a while; in the transcript it is folded. Nothing waits for it."""
-        if not argument.strip():
-            raise RefusedCommand("The question is missing. Run /btw with a question about the context.")
 
         async def ask() -> None:
             if answer := await self.conversation.ask_aside(argument.strip()):
@@ -169,7 +156,6 @@ class ContextCommands(CommandGroup):
         lost, depth = thoughts_left_behind(self.conversation.history), len(self.conversation.branches)
         if await self.conversation.context.undo():
             await self.chat.show_history(self.conversation)
-            self.chat.status.refresh()
             more = len(self.conversation.branches) - depth
             what = "Return" if more > 0 else "Branch" if more < 0 else "Compaction"
             lost = lost if what == "Compaction" else ""
@@ -202,7 +188,6 @@ class ContextCommands(CommandGroup):
         await self.show(InspectorScreen(read, method, thresholds, controls, argument))
         if conversation.sent_states != before:
             await self.chat.show_history(conversation)
-            self.chat.status.refresh()
 
     async def show_cost(self, argument: str) -> None:
         """Usage and cost of this conversation, its forecast, and the usage of the last days."""

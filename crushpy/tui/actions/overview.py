@@ -198,7 +198,6 @@ class OverviewCommands(CommandGroup):
                     await self.show(WatchScreen(job, lambda: conversation.running_jobs))
                 case "stop":
                     await conversation.stop_job(job.id)
-                    self.chat.status.refresh()
                 case _:
                     pass
         self.say("No job is running.")

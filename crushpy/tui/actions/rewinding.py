@@ -50,7 +50,6 @@ class RewindCommands(CommandGroup):
         outcome = await files.put_back(planned)
         if outcome is not None:
             self._tell(outcome, "changed again" if again else "restored")
-            self.chat.status.refresh()
 
     async def _choose_files(
         self, title: str, views: "tuple[FileView, ...]", *, always: bool = False

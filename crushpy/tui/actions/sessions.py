@@ -33,8 +33,6 @@ class SessionCommands(CommandGroup):
         await self._go_over(msgspec.structs.replace(options, mode="plan") if planning else options)
 
     async def queue(self, argument: str) -> None:
-        if not argument.strip():
-            raise RefusedCommand("There is nothing to queue. /queue TEXT sends it after the running turn.")
         self.conversation.submit(argument.strip(), after_turn=True)
 
     async def sessions(self, argument: str) -> None:

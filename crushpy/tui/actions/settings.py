@@ -38,7 +38,6 @@ class SettingsCommands(CommandGroup):
         if not name:
             return
         await conversation.select_model(name, for_all=for_all)
-        self.chat.status.refresh()
         scope = f"in this conversation. /model {name} {ALWAYS} selects it for new ones as well"
         scope = "in this conversation and in new ones" if for_all else scope
         self.say(f"Model: {name}, from the next request, {scope}.")

@@ -14,7 +14,7 @@ from textual.binding import Binding
 from textual.containers import Horizontal
 from textual.message import Message
 
-from crushpy.core.app_commands import AppCommand, by_slash
+from crushpy.core.app_commands import APP_COMMANDS, AppCommand, by_slash
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Json
 from crushpy.core.start_options import StartOptions
@@ -409,6 +409,10 @@ class ChatScreen(ChatHost):
         self._undo_asked = ""
         self.recent_actions = [action, *(one for one in self.recent_actions if one != action)]
         greeted, shown = self.greeter.card_key, self.transcript.keys()
+        needed = next((one for one in APP_COMMANDS if one.action == action and one.needs_argument), None)
+        if needed is not None and not argument.strip():
+            self.say(f"Run /{needed.slash} {needed.argument}. {needed.help}", warning=True)
+            return
         if action not in ENGINE_FREE_ACTIONS:
             await self.tried.wait()
             if self.conversation is None and action != "new_conversation":
@@ -430,6 +434,8 @@ class ChatScreen(ChatHost):
         except Exception as error:  # a bug in one command must not end the whole app
             log.exception("a command failed")
             self.feed.fail(error if isinstance(error, CrushpyError) else unexpected_error(error))
+        if self.conversation is not None:
+            self.status.refresh()
 
 
 async def _open_conversation(options: StartOptions) -> "tuple[Conversation, tuple[str, ...]]":

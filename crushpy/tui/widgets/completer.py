@@ -10,8 +10,6 @@ from typing import Literal
 from textual import events
 from textual.content import Content
 from textual.geometry import Region
-from textual.message import Message
-from textual.message_pump import MessagePump
 from textual.widget import Widget
 from textual.widgets import TextArea
 from textual.widgets.text_area import Selection
@@ -19,6 +17,7 @@ from textual.widgets.text_area import Selection
 from crushpy.core.app_commands import AppCommand
 from crushpy.core.messages import Data
 from crushpy.security.sanitize import one_line
+from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.widgets.file_finder import FileFinder
 from crushpy.tui.widgets.fitting import POINTER, end_of, pointed, window
 from crushpy.util.images import MAX_PICTURE_FILE, SUFFIXES
@@ -125,7 +124,7 @@ def what_becomes_of(path: Path) -> str:
 
 
 class CompletionList(Widget):
-    """The choices, as an overlay above the prompt. The prompt handles the keys; clicks are sent to it."""
+    """The choices, as an overlay above the prompt. The prompt handles the keys; a click presses Enter."""
 
     DEFAULT_CSS = """
     CompletionList {
@@ -135,14 +134,8 @@ class CompletionList(Widget):
     }
     """
 
-    class Picked(Message):
-        def __init__(self, index: int) -> None:
-            super().__init__()
-            self.index = index
-
-    def __init__(self, owner: MessagePump) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._owner = owner
         self._rows = MAX_ROWS
         self.choices: Sequence[Completion] = ()
         self._note_lines: list[str] = []
@@ -203,7 +196,8 @@ class CompletionList(Widget):
         event.stop()
         shown = self._shown
         if event.y < len(shown):
-            self._owner.post_message(self.Picked(shown[event.y]))
+            self.highlighted = shown[event.y]
+            app_of(self).simulate_key("enter")
 
 
 MAX_PATHS_AT_ONCE = 1_000
@@ -219,7 +213,7 @@ class Completer:
         self.resources: Sequence[tuple[str, str]] = ()
         """Of MCP servers: `server:uri`, and a name."""
         self._prompt = prompt
-        self._list = CompletionList(prompt)
+        self._list = CompletionList()
         self._token: Token | None = None
         self._dismissed: tuple[int, int] | None = None
         """The start of the token whose list the user closed."""
@@ -270,10 +264,6 @@ class Completer:
     def say(self, note: str) -> None:
         """Shows a note above the prompt, until the next key."""
         self._offer([], note)
-
-    def pick(self, index: int) -> None:
-        if index < len(self._list.choices):
-            self._list.highlighted = index
 
     def accept(self) -> None:
         """Replaces the token with the highlighted choice."""

@@ -18,7 +18,7 @@ from crushpy.core.errors import CrushpyError
 from crushpy.tui.notify import tell
 from crushpy.tui.terminal.clipboard import has_clipboard_tool, may_be_images
 from crushpy.tui.textual_adapter import app_of
-from crushpy.tui.widgets.completer import Completer, CompletionList, did_you_mean
+from crushpy.tui.widgets.completer import Completer, did_you_mean
 from crushpy.tui.widgets.file_finder import FileFinder
 from crushpy.tui.widgets.folding_text_area import FoldingTextArea
 
@@ -376,11 +376,6 @@ class PromptInput(FoldingTextArea):
         else:
             return False
         return True
-
-    def on_completion_list_picked(self, event: CompletionList.Picked) -> None:
-        event.stop()
-        self._completer.pick(event.index)
-        self.intercept("enter")
 
     def on_focus(self) -> None:
         self._completer.update()
