@@ -1,27 +1,15 @@
 """Our themes for dark and light terminals, and the choice of one for a terminal."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from textual.theme import BUILTIN_THEMES, Theme
 
-ROLES = (
-    "primary",
-    "secondary",
-    "foreground",
-    "background",
-    "surface",
-    "panel",
-    "success",
-    "warning",
-    "error",
-)
-
 
 def _theme(name: str, **colours: str) -> Theme:
-    """A theme with a colour for each of `ROLES`; the others are variables. Colours of texts and borders that
-    are not among them are derived from the main ones."""
-    roles: dict[str, Any] = {role: colours.pop(role) for role in ROLES}
+    """A theme of its main colours and of variables. Colours of texts and borders that are not among them are
+    derived from the main ones."""
+    roles: dict[str, Any] = {one.name: colours.pop(one.name) for one in fields(Theme) if one.name in colours}
     texts = ("primary", "secondary", "success", "warning", "error")
     named = {f"text-{role}": roles[role] for role in texts} | {"text-accent": roles["primary"]}
     named |= {name.replace("_", "-"): value for name, value in colours.items()}

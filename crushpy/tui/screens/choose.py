@@ -18,7 +18,7 @@ from crushpy.core.messages import Data
 from crushpy.security.sanitize import clean, one_line
 from crushpy.tui.screens.overlay import DialogScreen, ListRow, ListScreen, spread
 from crushpy.tui.widgets.fields import LineField
-from crushpy.tui.widgets.key_bar import KeyBar, key_name
+from crushpy.tui.widgets.key_bar import key_name
 
 
 class Choice(Data, frozen=True):
@@ -46,13 +46,10 @@ class DialogListScreen(DialogScreen[str | None], ListScreen[ListRow, str | None]
     ]
     hint = ""
 
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog"):
-            yield Static(Content.styled(clean(self.heading), "bold"))
-            yield from self.compose_body()
-            if self.hint:
-                yield Static(Content(clean(self.hint)), classes="hint")
-            yield KeyBar()
+    def compose_body(self) -> ComposeResult:
+        yield from super().compose_body()
+        if self.hint:
+            yield Static(Content(clean(self.hint)), classes="hint")
 
     def on_resize(self) -> None:
         self.call_after_refresh(self._fit_rows)
@@ -121,13 +118,10 @@ class LineScreen(DialogScreen[str | None]):
         super().__init__()
         self.heading, self._field, self._hint, self._check = heading, field, hint, check
 
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog"):
-            yield Static(Content.styled(clean(self.heading), "bold"))
-            yield self._field
-            yield Static(Content(clean(self._hint)))
-            yield Static(classes="problem")
-            yield KeyBar()
+    def compose_body(self) -> ComposeResult:
+        yield self._field
+        yield Static(Content(clean(self._hint)))
+        yield Static(classes="problem")
 
     def action_store(self) -> None:
         try:

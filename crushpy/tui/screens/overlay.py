@@ -105,6 +105,12 @@ class DialogScreen(ModalScreen[Result], OverlayScreen[Result]):
     DialogScreen.-tiny .dialog { width: 100%; border: none; padding: 0; }
     """
 
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog"):
+            yield Static(Content.styled(clean(self.heading), "bold"))
+            yield from self.compose_body()
+            yield KeyBar()
+
     def on_click(self, event: events.Click) -> None:
         if event.widget is self:
             self.action_close()

@@ -241,33 +241,32 @@ class Canvas:
         self, lines: Sequence[Sequence[Span]], margin: Margin, fill: Style, columns: int = MAX_PROSE_COLUMNS
     ) -> None:
         """Lines of spans, each wrapped at spaces if it is too long."""
-        for spans in lines:
-            text = spans[0][0] if len(spans) == 1 else "".join([text for text, _ in spans])
-            cuts = wrap(text, min(self.room(margin), max(MIN_TEXT_CELLS, columns - margin.width)))
-            self._put(list(zip(pieces(spans, cuts), [cut.after for cut in cuts], strict=True)), margin, fill)
-            margin = margin.later
+        room = min(self.room(margin), max(MIN_TEXT_CELLS, columns - margin.width))
+        self._put(lines, margin, fill, lambda text: wrap(text, room))
 
     def code(
         self, lines: Sequence[Sequence[Span]], margin: Margin, fill: Style, head: Style | None = None
     ) -> None:
         """Lines of spans, each broken at the right edge; `head` fills the first row."""
-        start = len(self.rows)
-        for spans in lines:
-            text = spans[0][0] if len(spans) == 1 else "".join([text for text, _ in spans])
-            cuts = chop(text, self.room(margin))
-            self._put(list(zip(pieces(spans, cuts), [cut.after for cut in cuts], strict=True)), margin, fill)
-            margin = margin.later
+        start, room = len(self.rows), self.room(margin)
+        self._put(lines, margin, fill, lambda text: chop(text, room))
         if head is not None and len(self.rows) > start:
             self.rows[start].fill = head
 
-    def _put(self, lines: list[tuple[list[Segment], str]], margin: Margin, fill: Style) -> None:
-        gutter = sum([len(segment.text) for segment in margin.first]) - margin.copied
-        lead = margin.first
-        for segments, after in lines:
-            self.rows.append(TextRow([*lead, *segments], fill, gutter, after))
-            if lead is not margin.rest:
-                lead = margin.rest
-                gutter = sum([len(segment.text) for segment in lead])
+    def _put(
+        self,
+        lines: Sequence[Sequence[Span]],
+        margin: Margin,
+        fill: Style,
+        cut: Callable[[str], list[WrappedLine]],
+    ) -> None:
+        lead, gutter = margin.first, sum([len(segment.text) for segment in margin.first]) - margin.copied
+        later_gutter = sum([len(segment.text) for segment in margin.rest])
+        for spans in lines:
+            cuts = cut(spans[0][0] if len(spans) == 1 else "".join([text for text, _ in spans]))
+            for segments, part in zip(pieces(spans, cuts), cuts, strict=True):
+                self.rows.append(TextRow([*lead, *segments], fill, gutter, part.after))
+                lead, gutter = margin.rest, later_gutter
 
     def ask_for_colours(self, highlighter: Highlighter, wanted: Callable[[], bool]) -> None:
         """Requests the colours of pending code, which is drawn again once they are known."""
