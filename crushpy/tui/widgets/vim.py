@@ -136,6 +136,7 @@ _MOTIONS: dict[str, Motion] = {
     "^": lambda text, at, _: _first_letter(text, at),
     "$": lambda text, at, count: _last_letter(text, _vertical(text, at, count - 1)),
     "gg": lambda text, _, count: _line_of(text, count),
+    "G": lambda text, _, count: _line_of(text, count),
 }
 
 VimMode = Literal["insert", "normal"]
@@ -216,12 +217,13 @@ class Vim:
             return None
         if rest[0] in "fFtTr" and len(rest) == 1:
             return None
-        has_count = bool(first or second)
+        if rest == "G" and not (first or second):
+            count = now.text.count("\n") + 1
         if operator:
-            return self._operate(operator, rest, count, has_count, typed, now)
-        return self._command(rest, count, has_count, typed, now)
+            return self._operate(operator, rest, count, typed, now)
+        return self._command(rest, count, typed, now)
 
-    def _command(self, rest: str, count: int, has_count: bool, typed: str, now: Edited) -> Edited:
+    def _command(self, rest: str, count: int, typed: str, now: Edited) -> Edited:
         text, at = now
         if rest in _INSERTS:
             return self._insert(rest, typed, now)
@@ -243,12 +245,12 @@ class Vim:
             end = min(_line_end(text, at), at + count)
             self._changes(now, typed)
             return Edited(text[:at] + text[at:end].swapcase() + text[end:], end)
-        to = self._goal(rest, count, has_count, now)
+        to = self._goal(rest, count, now)
         return now if to is None else Edited(text, to)
 
     # --- motions -----------------------------------------------------------------------------------------
 
-    def _goal(self, rest: str, count: int, has_count: bool, now: Edited) -> int | None:
+    def _goal(self, rest: str, count: int, now: Edited) -> int | None:
         """The target of a motion; None if it has none."""
         text, at = now
         if rest[0] in "fFtT" and len(rest) == 2:
@@ -256,19 +258,15 @@ class Vim:
             return _find(text, at, count, rest[0], rest[1])
         if rest in _MOTIONS:
             return _MOTIONS[rest](text, at, count)
-        match rest:
-            case "G":
-                return _line_of(text, count if has_count else text.count("\n") + 1)
-            case ";" | "," if self._found is not None:
-                how, letter = self._found
-                how = how.swapcase() if rest == "," else how
-                # From where `t` stopped, the next one is meant.
-                start = at + {"t": 1, "T": -1}.get(how, 0)
-                return _find(text, max(0, start), count, how, letter)
-            case _:
-                return None
+        if rest not in (";", ",") or self._found is None:
+            return None
+        how, letter = self._found
+        how = how.swapcase() if rest == "," else how
+        # From where `t` stopped, the next one is meant.
+        start = at + {"t": 1, "T": -1}.get(how, 0)
+        return _find(text, max(0, start), count, how, letter)
 
-    def _reach(self, operator: str, rest: str, count: int, has_count: bool, now: Edited) -> Reach | None:
+    def _reach(self, operator: str, rest: str, count: int, now: Edited) -> Reach | None:
         text, at = now
         if rest == operator:
             return _whole_lines(text, at, _vertical(text, at, count - 1))
@@ -279,7 +277,7 @@ class Vim:
             ends = at + 1 >= len(text) or _word_end(text, at, 1) != _word_end(text, at - 1, 1)
             end = _word_end(text, at - 1 if ends else at, count) + 1
             return Reach(at, min(end, len(text)))
-        to = self._goal(rest, count, has_count, now)
+        to = self._goal(rest, count, now)
         if to is None:
             return None
         if rest in ("j", "k", "gg", "G"):
@@ -294,10 +292,8 @@ class Vim:
 
     # --- changes -----------------------------------------------------------------------------------------
 
-    def _operate(
-        self, operator: str, rest: str, count: int, has_count: bool, typed: str, now: Edited
-    ) -> Edited:
-        reach = self._reach(operator, rest, count, has_count, now)
+    def _operate(self, operator: str, rest: str, count: int, typed: str, now: Edited) -> Edited:
+        reach = self._reach(operator, rest, count, now)
         if reach is None:
             return now
         text, at = now
