@@ -61,7 +61,7 @@ async def sent(app: Driven, llm: ScriptedLLM, prompt: str) -> str:
 async def test_the_inspector_drops_and_restores_with_the_effect_shown_before(
     start: Start, llm: ScriptedLLM, workspace: Path
 ) -> None:
-    async with start(size=(140, 40), yolo=True) as app:
+    async with start(size=(140, 40), yolo=True, toasts=True) as app:
         await read_twice(app, llm, workspace)
         await inspector(app)
         await highlight(app, "I look.")
@@ -94,7 +94,7 @@ async def test_the_inspector_drops_and_restores_with_the_effect_shown_before(
 async def test_old_views_are_offered_and_cut_and_what_cannot_be_is_said(
     start: Start, llm: ScriptedLLM, workspace: Path
 ) -> None:
-    async with start(size=(140, 40), yolo=True) as app:
+    async with start(size=(140, 40), yolo=True, toasts=True) as app:
         await read_twice(app, llm, workspace)
         await inspector(app)
         await app.sees("1 old view, ", "press o to cut them")
@@ -173,7 +173,7 @@ async def test_no_branch_while_the_agent_works(start: Start, llm: ScriptedLLM) -
 async def test_every_item_knows_its_message_live_and_stored(
     start: Start, llm: ScriptedLLM, workspace: Path
 ) -> None:
-    async with start(size=(140, 40), yolo=True) as app:
+    async with start(size=(140, 40), yolo=True, toasts=True) as app:
         await read_twice(app, llm, workspace)
         feed, view = app.chat.feed, app.chat.transcript
         kinds = (UserItem, ReplyItem, ToolItem)
