@@ -43,7 +43,6 @@ class StatusPresenter:
     def __init__(self, bar: StatusBar, strip: ContextStrip, chip: ModeChip) -> None:
         self._bar, self._strip, self._chip = bar, strip, chip
         self._conversation: Conversation | None = None
-        self._questions: set[str] = set()
         self._reading_due = False
         self._told = b""
         """What the user's command was told last: it runs again once something else is to be told."""
@@ -61,7 +60,7 @@ class StatusPresenter:
             return
         info = conversation.info
         if not conversation.busy:
-            self._clear_questions()
+            self.set(asks=False)
         self._chip.mode = conversation.mode
         self.set(
             model=info.model,
@@ -102,10 +101,6 @@ class StatusPresenter:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, SIGKILL)  # also what it started
 
-    def _clear_questions(self) -> None:
-        self._questions.clear()
-        self.set(asks=False)
-
     def _locate(self, conversation: "Conversation") -> None:
         from crushpy.engine.environment import git_branch
 
@@ -124,13 +119,11 @@ class StatusPresenter:
             return
         match event:
             case events.ApprovalNeeded():
-                self._questions.add(event.id)
                 self.set(asks=True)
             case events.ApprovalDone():
-                self._questions.discard(event.id)
-                self.set(asks=bool(self._questions))
+                self.set(asks=False)
             case events.TurnEnded():
-                self._clear_questions()
+                self.set(asks=False)
                 # A command may have changed the branch; a turn may end after the app.
                 if self._conversation is not None and self._bar.is_running:
                     self._locate(self._conversation)

@@ -11,9 +11,9 @@ from textual.widgets import Static
 
 from crushpy.core.errors import CrushpyError
 from crushpy.core.events import Event, Progress
-from crushpy.core.messages import Data, counted
+from crushpy.core.messages import counted
 from crushpy.engine.event_bus import ProgressReporter
-from crushpy.engine.session.browser import HITS_PER_GROUP, SearchGroup, SessionBrowser
+from crushpy.engine.session.browser import SearchGroup, SessionBrowser
 from crushpy.engine.session.export import age
 from crushpy.security.sanitize import one_line
 from crushpy.storage.records import SearchHit
@@ -27,14 +27,7 @@ DEBOUNCE_S = 0.15
 _WORDS = re.compile(r'"([^"]+)"|(\S+)')
 
 
-class MoreHits(Data, frozen=True):
-    """A row in place of the further hits of a conversation."""
-
-    root_id: str
-    many: int
-
-
-SearchRow = SearchGroup | SearchHit | MoreHits
+SearchRow = SearchGroup | SearchHit
 """A conversation, followed by the hits in it."""
 
 
@@ -56,8 +49,6 @@ class SearchScreen(FolderListScreen[SearchRow, FoundPlace | None]):
         self._indexing: Progress | None = None
         """Progress of the index while a search waits for it."""
         self._found: list[SearchGroup] = []
-        self._expanded: set[str] = set()
-        """Conversations of which every hit is listed."""
 
     def on_mount(self) -> None:
         self._show_heading()
@@ -78,7 +69,6 @@ class SearchScreen(FolderListScreen[SearchRow, FoundPlace | None]):
     def filter_changed(self) -> None:
         words = self.filter_text
         self._searching = bool(words.strip())
-        self._expanded.clear()
         self._search(words)
         self.refresh_description()
 
@@ -102,16 +92,10 @@ class SearchScreen(FolderListScreen[SearchRow, FoundPlace | None]):
         before = _row_id(self.current) if keep_cursor and self.current else None
         self._searching = False
         self._found = found
-        rows = [row for one in found for row in self._rows_of(one)]
+        rows: list[SearchRow] = [row for one in found for row in (one, *one.hits)]
         same = [number for number, row in enumerate(rows) if _row_id(row) == before]
         self.show_rows(rows, same[0] if same else 1)
         self._show_heading()
-
-    def _rows_of(self, found: SearchGroup) -> list[SearchRow]:
-        left = len(found.hits) - HITS_PER_GROUP
-        if left <= 0 or found.root_id in self._expanded:
-            return [found, *found.hits]
-        return [found, *found.hits[:HITS_PER_GROUP], MoreHits(found.root_id, left)]
 
     def _show_progress(self, event: Event) -> None:
         if isinstance(event, Progress) and self.is_attached:
@@ -129,8 +113,6 @@ class SearchScreen(FolderListScreen[SearchRow, FoundPlace | None]):
             title = Content.styled(one_line(row.title) or "untitled", "bold")
             many = len(row.hits)
             return spread(title, Content.styled(f"{many} hits" if many > 1 else "", "$text-muted"), width)
-        if isinstance(row, MoreHits):
-            return Content.styled(f"  and {counted(row.many, 'more hit')}", "$text-muted")
         left = Content.assemble("  ", (f"{row.role} ", "$text-muted"), self._highlight(row.snippet))
         since = Content.styled(age(time.time() - row.created_at), "$text-muted")
         return spread(left, since, width)
@@ -153,8 +135,6 @@ class SearchScreen(FolderListScreen[SearchRow, FoundPlace | None]):
     def describe_row(self, row: SearchRow) -> Content:
         if isinstance(row, SearchGroup):
             return Content.styled(f"{row.root_id}: Enter opens the best hit", "$text-muted")
-        if isinstance(row, MoreHits):
-            return Content.styled("Enter lists them", "$text-muted")
         where = Content.styled(f"session {row.session_id}, {row.role} {row.message_id}\n", "$text-muted")
         return where + self._highlight(row.snippet)
 
@@ -166,12 +146,6 @@ class SearchScreen(FolderListScreen[SearchRow, FoundPlace | None]):
         return "Nothing found" if self.all_folders else "Nothing found here. Press F3 to search all folders"
 
     def choose(self, row: SearchRow) -> None:
-        if isinstance(row, MoreHits):
-            number = self.rows.highlighted
-            self._expanded.add(row.root_id)
-            self._show_found(self._found)
-            self.show_rows(self.shown, number)
-            return
         hit = next(iter(row.hits)) if isinstance(row, SearchGroup) else row
         self.dismiss(FoundPlace(hit.session_id, hit.message_id, self._search_terms()))
 

@@ -10,7 +10,6 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.message import Message
-from textual.reactive import var
 from textual.widgets.text_area import Selection
 
 from crushpy.core.app_commands import AppCommand, by_slash
@@ -111,7 +110,7 @@ class PromptInput(FoldingTextArea):
         Binding("ctrl+g", "editor", "Open in editor", show=False, id="prompt.editor"),
     ]
 
-    mode: var[Mode] = var("prompt")
+    mode: Mode = "prompt"
     """How Enter would interpret the text; shown by the bar at the left."""
 
     class Requested(Message):
@@ -327,11 +326,9 @@ class PromptInput(FoldingTextArea):
             self.mode = "shell"
         else:
             self.mode = "prompt" if _command(first)[0] is None else "command"
+        self.set_class(self.mode == "command", "-command")
+        self.set_class(self.mode == "shell", "-shell")
         self._complete()
-
-    def watch_mode(self, mode: Mode) -> None:
-        self.set_class(mode == "command", "-command")
-        self.set_class(mode == "shell", "-shell")
 
     def watch_selection(self) -> None:
         self._complete()
