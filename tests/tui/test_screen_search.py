@@ -59,7 +59,7 @@ async def test_every_place_of_a_conversation_is_listed(store: Store, library: Se
     info = await begun(store, "t", *(f"zebra {number}" for number in range(9)))
     async with shown(SearchScreen(library, "/work", "zebra")) as screen:
         await screen.until(lambda: all(f"zebra {number}" in screen.text for number in range(9)))
-        await screen.press("end", "enter")
+        await screen.press("pagedown", "enter")
         (found,) = screen.results
         assert found.message_id in {message.id for message in await store.messages.load(info.id)}
 
