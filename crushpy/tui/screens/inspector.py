@@ -105,6 +105,7 @@ TOOL = "tool"
 MIN_ROWS_FOR_TIME_CHART = 30
 """Terminal rows from which the chart over time is shown by default."""
 TIME_CHART_ROWS = 6
+MAX_FORECAST_ROWS = 2
 
 
 def figures(budget: Budget) -> str:
@@ -156,15 +157,9 @@ class InspectorScreen(OverlayScreen[None]):
 
     DEFAULT_CSS = """
     InspectorScreen .title { text-style: none; }
-    InspectorScreen #forecast { height: auto; max-height: 2; padding: 0 1; }
-    InspectorScreen #chart { height: auto; padding: 0 1; }
-    InspectorScreen #time { height: auto; padding: 0 1; display: none; }
-    InspectorScreen.-over-time #time { display: block; }
-    InspectorScreen #legend { height: auto; max-height: 5; padding: 0 1; margin-bottom: 1; }
-    InspectorScreen.-short #legend { max-height: 2; margin-bottom: 0; }
-    InspectorScreen.-tiny #legend, InspectorScreen.-tiny #forecast, InspectorScreen.-tiny #chart {
-        display: none;
-    }
+    InspectorScreen #figures { height: auto; padding: 0 1; margin-bottom: 1; }
+    InspectorScreen.-short #figures { margin-bottom: 0; }
+    InspectorScreen.-tiny #figures { display: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("s", "toggle('largest_first')", "Largest first or in order"),
@@ -209,10 +204,7 @@ class InspectorScreen(OverlayScreen[None]):
         """Whether the chart over time is shown; None: if there is room for it."""
 
     def compose_body(self) -> ComposeResult:
-        yield Static(id="forecast")
-        yield Static(id="time")
-        yield Static(id="chart")
-        yield Static(id="legend")
+        yield Static(id="figures")
         yield RowList()
 
     def on_mount(self) -> None:
@@ -239,26 +231,22 @@ class InspectorScreen(OverlayScreen[None]):
         views = inspection.old_views
         lines += [f"{offer_words(views)}: press o to cut them"] if views.message_ids else []
         words = " · ".join([*dropped_words(inspection), *lines])
-        self.query_one("#forecast", Static).update(Content.styled(words, "$text-muted"))
-        self.query_one("#forecast").display = bool(words)
-        self._show_time(width)
+        told = Content.styled(words, "$text-muted").wrap(width)[:MAX_FORECAST_ROWS] if words else []
         parts = window_parts(inspection.by_kind(), inspection.budget)
         cells = strip_cells(parts, width, tuple(self._thresholds.values()))
-        self.query_one("#chart", Static).update(draw_strip(cells, coloured=not app_of(self).no_color))
-        self.query_one("#legend", Static).update(self._legend())
+        strip = draw_strip(cells, coloured=not app_of(self).no_color)
+        legend = self._legend().split("\n")[: 2 if self.has_class("-short") else 5]
+        shown = [*told, *self._time_chart(width), strip, *legend]
+        self.query_one("#figures", Static).update(Content("\n").join(shown))
         self._fill()
 
-    def _show_time(self, width: int) -> None:
+    def _time_chart(self, width: int) -> list[Content]:
         high = app_of(self).size.height >= MIN_ROWS_FOR_TIME_CHART
-        shown = len(self._requests) > 1 and (high if self._over_time is None else self._over_time)
-        self.set_class(shown, "-over-time")
-        if shown:
-            window = self._inspection.budget.window
-            threshold = self._thresholds.get("auto", self._thresholds.get("fallback"))
-            chart = window_chart(
-                self._requests, window, width, TIME_CHART_ROWS if high else MIN_CHART_ROWS, threshold
-            )
-            self.query_one("#time", Static).update(chart)
+        if len(self._requests) < 2 or not (high if self._over_time is None else self._over_time):
+            return []
+        threshold = self._thresholds.get("auto", self._thresholds.get("fallback"))
+        rows, window = TIME_CHART_ROWS if high else MIN_CHART_ROWS, self._inspection.budget.window
+        return [window_chart(self._requests, window, width, rows, threshold)]
 
     def _legend(self) -> Content:
         inspection = self._inspection
@@ -326,7 +314,7 @@ class InspectorScreen(OverlayScreen[None]):
     watch_by_kind = watch_tools_apart = watch_largest_first
 
     def action_over_time(self) -> None:
-        self._over_time = not self.has_class("-over-time")
+        self._over_time = not self._time_chart(self._width)
         self._show()
 
     @in_worker("pin")

@@ -29,8 +29,6 @@ class SessionReaderScreen(TranscriptScreen, OverlayScreen[str | None]):
     SessionReaderScreen Transcript { height: 1fr; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("home", "edge('home')", "Beginning"),
-        Binding("end", "edge('end')", "End"),
         Binding("f", "fold", "Fold or unfold"),
         Binding("g", "go_on", "Continue here"),
         Binding("escape", "close", "Close"),
@@ -113,10 +111,6 @@ class SessionReaderScreen(TranscriptScreen, OverlayScreen[str | None]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """The session of a task is continued only by its task."""
         return action != "go_on" or not self._is_task
-
-    def action_edge(self, where: str) -> None:
-        transcript = self.query_one(Transcript)
-        (transcript.scroll_home if where == "home" else transcript.scroll_end)(animate=False)
 
     def action_fold(self) -> None:
         self._folded = not self._folded

@@ -12,13 +12,7 @@ from crushpy.tui.transcript.markdown.stream import MarkdownStream
 from crushpy.tui.transcript.render.boundary_card import draw_boundary_card
 from crushpy.tui.transcript.render.canvas import Canvas, Margin, headline_row, lines_of, listed
 from crushpy.tui.transcript.render.styles import BOLD
-from crushpy.tui.transcript.render.tool_calls import (
-    closed_height,
-    draw_reading,
-    draw_tool,
-    has_body,
-    opens_by_itself,
-)
+from crushpy.tui.transcript.render.tool_calls import draw_reading, draw_tool, has_body, opens_by_itself
 
 MAX_PROMPT_LINES = 24
 MAX_PROMPT_CHARS = 4_000
@@ -62,15 +56,10 @@ def stands_close(item: items.TranscriptItem, before: items.TranscriptItem | None
 def estimate(item: items.TranscriptItem, width: int, *, opened: bool) -> int:
     """Roughly how many rows an item takes: cheap, and exact in common cases."""
     match item:
-        case items.ThinkingItem() if not opened:
-            return 1
-        case items.ToolItem() if not opened:
-            return closed_height(item)
-        case items.ReadingItem():
+        case items.ThinkingItem() | items.ToolItem() | items.ReadingItem() if not opened:
             return 1
         case items.UserItem() if is_foldable(item) and not opened:
-            text = item.without_pastes
-            return MAX_PROMPT_LINES // 2 + 1 if _is_long(text) else text.count("\n") + 1
+            return MAX_PROMPT_LINES // 2 + 1
         case items.BoundaryItem() if not opened:
             return 7
         case _:

@@ -1,8 +1,9 @@
-"""Colours code with pygments, a few milliseconds at a time. Pygments is loaded when it is first needed."""
+"""Colours code with pygments, in a thread. Pygments is loaded when it is first needed."""
 
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from threading import Thread
 from typing import Any
@@ -51,8 +52,8 @@ class Highlighter:
     def __init__(self) -> None:
         self._done: OrderedDict[HighlightJob, Coloured | None] = OrderedDict()
         self._queue: deque[tuple[HighlightJob, Callable[[Coloured | None], None]]] = deque()
-        self._lexing: Iterator[ColouredPiece] | None = None
-        self._pieces: list[ColouredPiece] = []
+        self._worker: tuple[HighlightJob, list[Coloured | None]] | None = None
+        """What a thread colours, and its result."""
 
     @property
     def busy(self) -> bool:
@@ -75,18 +76,19 @@ class Highlighter:
     def drop(self) -> None:
         """Drops all pending requests."""
         self._queue.clear()
-        self._lexing = None
-        self._pieces = []
 
     def work(self, until: float) -> None:
-        """Works until that time (`time.perf_counter`), or until nothing is left."""
+        """Hands over what is coloured by now, until that time (`time.perf_counter`). A thread works: loading
+        a lexer alone takes up to a fifth of a second."""
         while self._queue:
             job, done = self._queue[0]
             if job not in self._done:
-                if not self._lex(job, until):
+                if self._worker is None or self._worker[0] != job:
+                    self._worker = (job, [])
+                    Thread(target=_colour, args=self._worker, daemon=True).start()
+                if not self._worker[1]:
                     return
-                self._done[job] = _lines(self._pieces, job[1])
-                self._lexing, self._pieces = None, []
+                self._done[job] = self._worker[1][0]
                 if len(self._done) > MAX_CACHED_RESULTS:
                     self._done.popitem(last=False)
             self._queue.popleft()
@@ -94,40 +96,18 @@ class Highlighter:
             if time.perf_counter() > until:
                 return
 
-    def _lex(self, job: HighlightJob, until: float) -> bool:
-        if self._lexing is None:
-            if not _is_loaded(job[0]):
-                return False
-            self._lexing, self._pieces = _tokens(*job), []
-        for count, piece in enumerate(self._lexing):
-            self._pieces.append(piece)
-            if count % 32 == 31 and time.perf_counter() > until:
-                return False
-        return True
+
+def _colour(job: HighlightJob, results: list[Coloured | None]) -> None:
+    """Adds the lines of the code to `results`."""
+    lines: Coloured | None = None
+    with suppress(Exception):  # a lexer that fails must not end the app
+        lexer = _lexer(job[0])
+        tokens = lexer.get_tokens(f"{job[1]}\n") if lexer else ()  # some lexers need the line break
+        lines = _lines([(text, _role(str(kind))) for kind, text in tokens], job[1])
+    results.append(lines)
 
 
-_lexers: dict[str, Any] = {}
-_loading: set[str] = set()
-
-
-def _is_loaded(language: str) -> bool:
-    """Whether the lexer is loaded. Loading takes up to a fifth of a second, so a thread does it."""
-    if language in _lexers:
-        return True
-    if language not in _loading:
-        _loading.add(language)
-        Thread(target=lambda: _lexers.update({language: _lexer(language)}), daemon=True).start()
-    return False
-
-
-def _tokens(language: str, code: str) -> Iterator[ColouredPiece]:
-    lexer = _lexers[language]
-    if lexer is None:
-        return
-    for kind, text in lexer.get_tokens(f"{code}\n"):  # some lexers need the line break
-        yield text, _role(str(kind))
-
-
+@cache
 def _lexer(language: str) -> Any:
     """The lexer for a language's name or a file's name; None if there is none."""
     from pygments import lexers

@@ -99,14 +99,6 @@ def draw_tool(item: ToolItem, canvas: Canvas, margin: Margin, *, opened: bool) -
             canvas.rows.append(headline_row([(first, palette["error"])], [], inside, canvas))
 
 
-def closed_height(item: ToolItem) -> int:
-    """Roughly how many rows a closed call takes."""
-    if item.state == "running":
-        return 1 + min(PREVIEW_LINES, item.output.count("\n"))
-    lines, left_out = last_lines(item)
-    return 1 + len(lines) + bool(left_out)
-
-
 def draw_reading(item: ReadingItem, canvas: Canvas, margin: Margin, *, opened: bool) -> None:
     """Calls that only read, in one line; nothing if there are too few."""
     if item.words:
