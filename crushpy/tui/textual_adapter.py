@@ -21,7 +21,7 @@ from textual import events
 from textual._context import active_message_pump
 from textual._xterm_parser import BRACKETED_PASTE_END, BRACKETED_PASTE_START, XTermParser
 from textual.app import App
-from textual.binding import Binding, BindingsMap
+from textual.binding import BindingsMap
 from textual.css.query import NoMatches
 from textual.dom import DOMNode
 from textual.drivers.linux_driver import LinuxDriver
@@ -120,11 +120,6 @@ def remove_notifications(app: App[object], notifications: Sequence[Notification]
         app._unnotify(notification, refresh=False)
     if notifications:
         app._refresh_notifications()
-
-
-def bindings_for_key(node: DOMNode, key: str) -> Sequence[Binding]:
-    """The bindings a widget has for a key. `Screen.active_bindings` computes those of all widgets."""
-    return node._bindings.key_to_bindings.get(key, ())
 
 
 def bindings_with_keymap(node: DOMNode, app: App[object]) -> BindingsMap:

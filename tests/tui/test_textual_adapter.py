@@ -23,7 +23,6 @@ from crushpy.tui.notify import dismiss_toasts, tell, tell_for_now
 from crushpy.tui.textual_adapter import (
     AdaptedApp,
     Keyboard,
-    bindings_for_key,
     bindings_with_keymap,
     write_to_terminal,
 )
@@ -127,7 +126,6 @@ async def test_one_of_several_toasts_can_be_removed() -> None:
 async def test_bindings_follow_the_keymap() -> None:
     app = Host()
     async with app.run_test():
-        assert [binding.action for binding in bindings_for_key(app, "f5")] == ["ring"]
         assert "f5" in bindings_with_keymap(app, app).key_to_bindings
         app.set_keymap({"ring": "f6"})
         bindings = bindings_with_keymap(app, app)

@@ -70,7 +70,7 @@ class TranscriptScreen(Screen[str | None]):
 
     @on(Input.Changed, "FindLine")
     @on(Input.Submitted, "FindLine")
-    def _find(self, event: Input.Changed | Input.Submitted) -> None:
+    def _find_words(self, event: Input.Changed | Input.Submitted) -> None:
         event.stop()
         self._find_entered = isinstance(event, Input.Submitted)
         self.query_one(Transcript).interaction.find(event.value, self._end_of_find)

@@ -26,7 +26,6 @@ class DrawnDisplay(Widget):
         self._palette = palette
         self._highlighter = Highlighter()
         self._canvas: Canvas | None = None
-        self._work_due = False
 
     def rows(self, width: int) -> int:
         """Its height at this width."""
@@ -57,12 +56,10 @@ class DrawnDisplay(Widget):
         return self._canvas
 
     def _schedule_work(self) -> None:
-        if self._highlighter.busy and not self._work_due:
-            self._work_due = True
+        if self._highlighter.busy:
             self.set_timer(HIGHLIGHT_SLICE_S, self._work)
 
     def _work(self) -> None:
-        self._work_due = False
         self._highlighter.work(time.perf_counter() + HIGHLIGHT_SLICE_S)
         self.refresh()
         self._schedule_work()

@@ -33,8 +33,7 @@ class PromptHistory:
     """Earlier prompts of this folder, for Up and Down. The draft is kept, and returns on the way down."""
 
     def __init__(self, entries: Iterable[str] = ()) -> None:
-        self._stored: list[str] = list(entries)
-        self._added: list[str] = []
+        self._entries: list[str] = list(entries)
         self.loaded = False
         """Whether the stored prompts are loaded."""
         self._back = 0
@@ -44,13 +43,13 @@ class PromptHistory:
 
     def load(self, entries: Iterable[str]) -> None:
         """Loads the stored prompts, oldest first. They precede the prompts of this run."""
-        self._stored = [entry for entry in entries if entry not in self._added]
+        self._entries = [*(entry for entry in entries if entry not in self._entries), *self._entries]
         self.loaded = True
 
     def add(self, text: str) -> None:
         """Adds a prompt, unless it repeats the last one, and returns to the draft."""
         if text.strip() and self._at(1) != text:
-            self._added.append(text)
+            self._entries.append(text)
         self.reset()
 
     @property
@@ -74,10 +73,7 @@ class PromptHistory:
         return self._edited.get(target, self._at(target) or "")
 
     def _at(self, back: int) -> str | None:
-        if 0 < back <= len(self._added):
-            return self._added[-back]
-        back -= len(self._added)
-        return self._stored[-back] if 0 < back <= len(self._stored) else None
+        return self._entries[-back] if 0 < back <= len(self._entries) else None
 
 
 Mode = Literal["prompt", "command", "shell"]

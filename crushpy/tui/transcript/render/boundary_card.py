@@ -47,13 +47,12 @@ def draw_boundary_card(item: BoundaryItem, canvas: Canvas, margin: Margin, *, op
     _rule(f"{title} · undone" if item.undone else title, canvas, margin)
     inside = margin.add(Segment("  ", palette.text))
     kept = kept_words(of_this_boundary(boundary.facts))
-    since = lineage_words(boundary)
     if kept:
         headline = palette.over(palette.text, BOLD)
         canvas.prose([[(f"{kept[:1].upper()}{kept[1:]}", headline)]], inside, palette.text)
     after = boundary.tokens_after if item.reported is None else item.reported
     _strips(boundary.tokens_before, after, canvas, inside)
-    since = since and f"facts since the start: {since}"
+    since = f"facts since the start: {words}" if (words := lineage_words(boundary)) else ""
     for words in (why, since, _figures(boundary, item.reported), _origin(boundary)):
         if words:
             canvas.prose([[(words, palette.muted)]], inside, palette.text)
@@ -63,13 +62,8 @@ def draw_boundary_card(item: BoundaryItem, canvas: Canvas, margin: Margin, *, op
         canvas.prose([[(before, palette.muted)]], inside, palette.text)
     if item.summary or item.evidence:
         fold = "▾" if opened else "▸"
-        what = (
-            "Summary and evidence"
-            if item.summary and item.evidence
-            else "Summary"
-            if item.summary
-            else "Evidence"
-        )
+        carried = {"summary": item.summary, "evidence": item.evidence}
+        what = " and ".join([name for name, text in carried.items() if text]).capitalize()
         canvas.rows.append(headline_row([(f"{fold} {what}", palette.text)], [], inside, canvas))
     if opened:
         yield from _carried(item, canvas, inside)

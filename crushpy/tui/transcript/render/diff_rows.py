@@ -99,17 +99,10 @@ def read_diff(unified: str) -> Iterator[DiffLine]:
             continue
         if not begun or raw.startswith("\\"):
             continue
+        sign = raw[0] if raw.startswith(("+", "-")) else " "
         text = raw[1:].expandtabs(4)
-        match raw[:1]:
-            case "+":
-                yield DiffLine("+", text, 0, new)
-                new += 1
-            case "-":
-                yield DiffLine("-", text, old, 0)
-                old += 1
-            case _:
-                yield DiffLine(" ", text, old, new)
-                old, new = old + 1, new + 1
+        yield DiffLine(sign, text, 0 if sign == "+" else old, 0 if sign == "-" else new)
+        old, new = old + (sign != "+"), new + (sign != "-")
 
 
 def _spans(
@@ -121,17 +114,9 @@ def _spans(
     old, new = iter(coloured[0]), iter(coloured[1])
     spans: list[list[Span]] = []
     for line in lines:
-        style = palette[_STYLES[line.sign]]
-        match line.sign:
-            case "@":
-                spans.append([(line.text, style)])
-            case "-":
-                spans.append(coloured_code(next(old), palette, style))
-            case "+":
-                spans.append(coloured_code(next(new), palette, style))
-            case _:
-                next(old)
-                spans.append(coloured_code(next(new), palette, style))
+        code = next(old) if line.sign in "- " else [(line.text, "")]
+        code = next(new) if line.sign in "+ " else code
+        spans.append(coloured_code(code, palette, palette[_STYLES[line.sign]]))
     return spans
 
 
