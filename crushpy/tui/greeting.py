@@ -53,23 +53,12 @@ _MARGIN_COLUMNS = 8
 class Greeting(Data, frozen=True):
     """What the card says."""
 
-    version: str
-    folder: str
-    branch: str = ""
-    model: str = ""
-    method: str = "auto"
-    files: tuple[str, ...] = ()
-    """Names of the context files the agent has read."""
-    last: str = ""
-    """The last conversation of this folder, and when; empty if there was none."""
-    sandbox: str = "…"
-    """What commands run in; why there is none, and what to do about it; empty if none is wanted."""
+    headline: str
+    """Version, folder and branch."""
+    rows: dict[str, str]
+    """Texts by their labels; an empty one is not shown."""
     window: int = 0
     thresholds: tuple[float, ...] = ()
-
-    @property
-    def where(self) -> str:
-        return one_line(self.folder) + (f" · {one_line(self.branch)}" if self.branch else "")
 
 
 class Greeter:
@@ -101,7 +90,8 @@ class Greeter:
         why_not = await asyncio.to_thread(lambda: conversation.guard.why_not)
         sandbox = f"none, commands ask: {why_not}" if why_not else conversation.guard.sandbox
         if self._greeting is not None:
-            self._greeting = msgspec.structs.replace(self._greeting, last=last, sandbox=sandbox)
+            known = {"sandbox": sandbox or "none: commands run with your privileges", "last here": last}
+            self._greeting = msgspec.structs.replace(self._greeting, rows=self._greeting.rows | known)
             self.fit_card()
 
     def fit_card(self) -> None:
@@ -139,24 +129,20 @@ class Greeter:
 
 
 def make_greeting(conversation: "Conversation") -> Greeting:
-    """The greeting without the last conversation, which is read later."""
+    """The greeting without the sandbox and the last conversation, which take longer."""
     from crushpy import __version__
     from crushpy.engine.environment import git_branch, instruction_texts
 
     info = conversation.info
     cwd, files = Path(info.cwd), map(Path, instruction_texts(info.system))
     names = [str(one.relative_to(cwd)) if one.is_relative_to(cwd) else home_relative(one) for one in files]
-    context = conversation.context
-    return Greeting(
-        __version__,
-        home_relative(cwd),
-        git_branch(cwd),
-        info.model,
-        info.compaction,
-        tuple(names),
-        window=context.budget().window,
-        thresholds=context.thresholds,
-    )
+    headline = " · ".join(filter(None, (f"crushpy {__version__}", home_relative(cwd), git_branch(cwd))))
+    rows = {
+        "model": f"{info.model} · compaction {info.compaction}",
+        "sandbox": "…",
+        "reads": ", ".join(names) or "no AGENTS.md here; /init writes one",
+    }
+    return Greeting(headline, rows, conversation.context.budget().window, conversation.context.thresholds)
 
 
 async def describe_last(conversation: "Conversation") -> str:
@@ -170,14 +156,14 @@ async def describe_last(conversation: "Conversation") -> str:
     if not rows:
         return ""
     ago = age(time.time() - rows[0].updated_at)
-    return f"“{rows[0].title[:60]}”, {ago if ago == 'now' else f'{ago} ago'}"
+    return f"“{rows[0].title[:60]}”, {ago if ago == 'now' else f'{ago} ago'} · F2 resumes it"
 
 
 def card(greeting: Greeting, size: Size) -> GreetingItem:
     """The card in the middle of the transcript, row by row."""
     columns = min(MAX_COLUMNS, size.width - 4)
     roomy = size.height >= MIN_ROWS_FOR_WORDMARK
-    name = f"crushpy {greeting.version} · {greeting.where}"
+    name = one_line(greeting.headline)
     lines = [_centred(line, "cursor", columns) for line in WORDMARK if roomy and not is_ascii_only()]
     lines += [_centred(name, "muted" if lines else "cursor", columns), ()]
     lines.append(strip_spans(strip_cells({}, columns, greeting.thresholds)))
@@ -185,14 +171,8 @@ def card(greeting: Greeting, size: Size) -> GreetingItem:
         [f"{short(greeting.window)} window", *map("compacts at {:.0%}".format, greeting.thresholds)]
     )
     lines += [_centred(about, "muted", columns), ()] if roomy else []
-    rows = {
-        "model": f"{one_line(greeting.model)} · compaction {greeting.method}",
-        "sandbox": one_line(greeting.sandbox) or "none: commands run with your privileges",
-        "reads": ", ".join(map(one_line, greeting.files)) or "no AGENTS.md here; /init writes one",
-        "last here": f"{one_line(greeting.last)} · F2 resumes it" if greeting.last else "",
-    }
-    for label, text in rows.items():
-        for number, line in enumerate(wrap(text, max(20, columns - LABEL_COLUMNS))):
+    for label, text in greeting.rows.items():
+        for number, line in enumerate(wrap(one_line(text), max(20, columns - LABEL_COLUMNS))):
             lines.append(((f"{'' if number else label:<{LABEL_COLUMNS}}", "muted"), (line, "text")))
     lines += [(), _centred(KEYS, "muted", columns)]
     above = max(0, (size.height - ROWS_BELOW - len(lines)) // 2) if roomy else 0

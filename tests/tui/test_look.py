@@ -126,7 +126,8 @@ def test_the_environment_is_asked_where_the_terminal_says_nothing(monkeypatch: p
 # --- the welcome -------------------------------------------------------------------------------------------
 
 GREETING = Greeting(
-    "1.2.3", "~/shop", "main", "openai/gpt", "llm", ("AGENTS.md",), "“fix it”, 2h ago", "bubblewrap"
+    "crushpy 1.2.3 · ~/shop · main",
+    {"sandbox": "bubblewrap", "reads": "AGENTS.md", "last here": "“fix it”, 2h ago · F2 resumes it"},
 )
 
 
@@ -137,7 +138,7 @@ def test_it_says_who_is_here_where_and_what_to_try(size: tuple[int, int]) -> Non
     for part in (*words, "Ctrl+P", "@", "!", "?"):
         assert part in " ".join(text.split())
     assert (WORDMARK[0] in text) == (size[1] >= 22)
-    evil = Greeting("1", "\x1b]0;x\x07~", "\n", "m", files=("\x1b[31m",), last="\x07")
+    evil = Greeting("\x1b]0;x\x07~ \n", {"reads": "\x1b[31m", "last here": "\x07"})
     assert not set("\x1b\x07") & set(card(evil, Size(*size)).text)
 
 
