@@ -18,7 +18,7 @@ from crushpy.engine.compaction.summarizer import Postponed
 from crushpy.engine.template_editor import OwnTemplate
 from crushpy.security.sanitize import clean, one_line
 from crushpy.tui.notify import tell
-from crushpy.tui.screens.overlay import OverlayScreen, PanelScreen, in_worker
+from crushpy.tui.screens.overlay import OverlayScreen, PanelScreen, in_worker, with_headings
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.widgets.fields import AreaField
 
@@ -181,25 +181,16 @@ def _outcome(outcome: Rehearsal | None) -> Content:
     """What compaction with this text would carry over from the current session."""
     if outcome is None:
         return Content("The session is too short to compact.")
-    facts = fact_words(outcome.coverage)
     lines = [
-        Content.styled("Preview: nothing was changed. Compacting now would give:", "bold"),
-        Content(
-            f"{outcome.tokens_before:,} → {outcome.tokens_after:,} tokens; {outcome.messages} messages "
-            f"summarized, {outcome.tail} carried unchanged; ${outcome.cost:.4f}"
-        ),
+        "# Preview: nothing was changed. Compacting now would give:",
+        f"{outcome.tokens_before:,} → {outcome.tokens_after:,} tokens; {outcome.messages} messages "
+        f"summarized, {outcome.tail} carried unchanged; ${outcome.cost:.4f}",
     ]
     if outcome.share is not None:
-        prose = (
+        alone = (
             f" ({outcome.prose_share:.0%} by the summary alone)" if outcome.prose_share is not None else ""
         )
-        lines.append(Content(f"coverage {outcome.share:.0%}{prose}: {facts}"))
-    if outcome.problem:
-        lines.append(Content.styled(one_line(outcome.problem), "$warning"))
-    lines += [
-        Content(""),
-        Content.styled("Summary", "bold $accent"),
-        Content(clean(outcome.summary) or "(none)"),
-    ]
-    lines += [Content(""), Content.styled("Everything carried over", "bold $accent")]
-    return Content("\n").join([*lines, Content(clean(outcome.text))])
+        lines.append(f"coverage {outcome.share:.0%}{alone}: {fact_words(outcome.coverage)}")
+    lines += [one_line(outcome.problem)] if outcome.problem else []
+    lines += ["", "# Summary", outcome.summary or "(none)"]
+    return with_headings("\n".join([*lines, "", "# Everything carried over", outcome.text]))

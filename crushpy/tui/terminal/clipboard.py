@@ -10,7 +10,7 @@ from pathlib import Path
 from textual.app import App
 
 from crushpy.security.programs import find_program
-from crushpy.util.images import MAX_PICTURE_FILE, SUFFIXES, image_type
+from crushpy.util.images import SUFFIXES, image_type
 
 COPY_TOOLS = (
     ("pbcopy",),
@@ -131,7 +131,7 @@ async def _read_image(tool: str) -> bytes:
 
 
 async def _read_output(*command: str) -> bytes:
-    """The output of a command, up to the size of the largest image. The command does not outlive the call."""
+    """The output of a command, which does not outlive the call."""
     try:
         process = await asyncio.create_subprocess_exec(
             find_program(command[0]) or command[0],
@@ -143,21 +143,13 @@ async def _read_output(*command: str) -> bytes:
         )
     except OSError:
         return b""
-    assert process.stdout is not None
-    chunks: list[bytes] = []
-    size = 0
     try:
-        while size <= 2 * MAX_PICTURE_FILE and (chunk := await process.stdout.read(1 << 20)):
-            chunks.append(chunk)
-            size += len(chunk)
-        if size <= 2 * MAX_PICTURE_FILE:
-            await process.wait()
+        return (await process.communicate())[0]
     finally:
         if process.returncode is None:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)  # its children as well: they hold the pipe open
             await process.wait()
-    return b"".join(chunks)
 
 
 # --- dropped files ---------------------------------------------------------------------------------------

@@ -50,11 +50,6 @@ class ActivityLine(Widget):
     def ticking(self) -> bool:
         return self._timer is not None
 
-    @property
-    def tells(self) -> bool:
-        """Whether it shows anything."""
-        return bool(self._rows)
-
     def hear(self, event: Event) -> None:
         self._activity.hear(event)
         if type(event) is not TextDelta or not self.ticking:  # there are thousands of them
