@@ -24,7 +24,7 @@ async def rests(app: Driven) -> None:
     await app.rests()
     await app.until(lambda: not app.chat.activity.ticking, "the line to go")
     await app.pilot.pause()
-    assert not app.chat.activity.tells
+    assert "Esc stops" not in app.text
 
 
 async def test_a_model_that_takes_its_time_is_told_of_and_nothing_ticks_afterwards(
@@ -32,7 +32,7 @@ async def test_a_model_that_takes_its_time_is_told_of_and_nothing_ticks_afterwar
 ) -> None:
     llm.script(Stall(Reply("Hello.", usage=Usage(input_tokens=3_400, output_tokens=512)), after=0))
     async with start() as app:
-        assert not app.chat.activity.ticking and not app.chat.activity.tells
+        assert not app.chat.activity.ticking and "Esc stops" not in app.text
         await app.say("hi")
         await app.sees("Waiting for the model", "tokens ↑", "Esc stops")
         assert app.chat.activity.ticking
