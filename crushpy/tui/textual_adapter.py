@@ -12,7 +12,7 @@ import re
 import select
 import sys
 from codecs import getincrementaldecoder
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from threading import Event
 from typing import TYPE_CHECKING, Any, cast
 
@@ -35,6 +35,7 @@ from crushpy.tui.terminal.raw_mode import EarlyKeys, LateAnswer
 if TYPE_CHECKING:
     from textual.driver import Driver
     from textual.message_pump import MessagePump
+    from textual.signal import Signal
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +54,11 @@ _ALT = "3"
 def app_of(node: "MessagePump") -> App[object]:
     """The app of a widget. Textual types `widget.app` as `App[Unknown]`."""
     return cast(Any, node).app
+
+
+def subscribe(node: DOMNode, signal: object, callback: Callable[[], None]) -> None:
+    """Calls back whenever Textual publishes `signal`, which it types as `Signal[Unknown]`."""
+    cast("Signal[Any]", signal).subscribe(node, lambda _: callback())
 
 
 class AdaptedApp(App[object]):

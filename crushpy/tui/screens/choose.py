@@ -1,11 +1,11 @@
 """Dialogs: choose one of a list (type to filter, Enter chooses), the command palette, write one line."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar, Generic
+from typing import Generic
 
 import msgspec
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import Binding
 from textual.containers import Vertical
 from textual.content import Content
 from textual.fuzzy import Matcher
@@ -40,7 +40,7 @@ class DialogListScreen(DialogScreen[str | None], ListScreen[ListRow, str | None]
     DialogListScreen.-short FilterLine, DialogListScreen.-tiny FilterLine { margin: 0; }
     DialogListScreen.-short .hint, DialogListScreen.-tiny .hint { display: none; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
+    BINDINGS = [
         Binding("enter", "take", "Choose"),
         Binding("escape", "close", "Cancel"),
     ]
@@ -106,7 +106,7 @@ class LineScreen(DialogScreen[str | None]):
     """Returns what `check` makes of the text in `field`, or None. `check` may raise CrushpyError."""
 
     DEFAULT_CSS = "LineScreen LineField, LineScreen LineField:focus { margin: 1 0; padding: 0; }"
-    BINDINGS: ClassVar[list[BindingType]] = [
+    BINDINGS = [
         Binding("enter", "store", "OK", priority=True),
         Binding("escape", "close", "Cancel"),
     ]

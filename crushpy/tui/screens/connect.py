@@ -3,10 +3,9 @@
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from typing import ClassVar
 
 from textual import events, work
-from textual.binding import Binding, BindingType
+from textual.binding import Binding
 from textual.content import Content
 
 from crushpy.core.errors import CrushpyError
@@ -144,7 +143,7 @@ def _key_state(place: KeyOrigin) -> str:
 class ConnectScreen(ListScreen[ModelSource, str | None]):
     """Returns the name of the model to use from now on, or None. `provider` is the initial filter."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
+    BINDINGS = [
         Binding("enter", "take", "Use"),
         Binding("f2", "store", "Store key"),
         Binding("f5", "try", "Try"),

@@ -3,11 +3,11 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import Binding
 from textual.content import Content
 from textual.reactive import var
 from textual.widgets import Static
@@ -161,7 +161,7 @@ class InspectorScreen(OverlayScreen[None]):
     InspectorScreen.-short #figures { margin-bottom: 0; }
     InspectorScreen.-tiny #figures { display: none; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
+    BINDINGS = [
         Binding("s", "toggle('largest_first')", "Largest first or in order"),
         Binding("k", "toggle('by_kind')", "Kinds or parts"),
         Binding("t", "toggle('tools_apart')", "Tools"),

@@ -3,9 +3,8 @@
 import asyncio
 import re
 import time
-from typing import ClassVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import Binding
 from textual.content import Content
 from textual.widgets import Static
 
@@ -34,7 +33,7 @@ SearchRow = SearchGroup | SearchHit
 class SearchScreen(FolderListScreen[SearchRow, FoundPlace | None]):
     """Returns the chosen message, or None."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
+    BINDINGS = [
         Binding("enter", "take", "Open"),
         Binding("f3", "scope", "Folder/all"),
         Binding("escape", "close", "Close"),

@@ -3,9 +3,8 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import ClassVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import Binding
 from textual.content import Content
 
 from crushpy.llm.model_listing import (
@@ -34,7 +33,7 @@ ModelRow = ListedModel | str
 class ModelsScreen(ListScreen[ModelRow, str | None]):
     """Returns the name of a model, or None. `choose_effort` is called first if the effort was changed."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
+    BINDINGS = [
         Binding("enter", "take", "Use"),
         Binding("f3", "effort", "Thinking effort"),
         Binding("f5", "refresh", "Query servers"),

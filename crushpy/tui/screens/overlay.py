@@ -1,13 +1,13 @@
 """Base classes of the screens opened over the chat: any of them, a list to choose from, a page to read."""
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from textual import events, on, work
 from textual.actions import SkipAction
 from textual.app import ComposeResult
 from textual.await_complete import AwaitComplete
-from textual.binding import Binding, BindingType
+from textual.binding import Binding
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen, Screen
@@ -41,7 +41,7 @@ class OverlayScreen(Screen[Result]):
     OverlayScreen.-tiny .frame, OverlayScreen.-short .frame { border: none; }
     OverlayScreen .title { height: auto; max-height: 2; padding: 0 1; text-style: bold; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "close", "Close")]
+    BINDINGS = [Binding("escape", "close", "Close")]
     VERTICAL_BREAKPOINTS = [(0, "-tiny"), (12, "-short"), (18, "-tall")]
 
     heading = ""
@@ -119,7 +119,7 @@ class DialogScreen(ModalScreen[Result], OverlayScreen[Result]):
 class FilterLine(LineField):
     """The filter above a list. Keys it has no use for go to the rows and to the screen."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
+    BINDINGS = [
         Binding("up", "screen.rows('move', -1)", "Up", show=False),
         Binding("down", "screen.rows('move', 1)", "Down", show=False),
         Binding("pageup", "screen.rows('page', -1)", "Page up", show=False),
@@ -281,7 +281,7 @@ class TextScreen(OverlayScreen[None]):
     TextScreen VerticalScroll { height: 1fr; padding: 0 1; }
     TextScreen VerticalScroll Static { height: auto; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "close", "Close")]
+    BINDINGS = [Binding("escape,q", "close", "Close")]
     AUTO_FOCUS = "VerticalScroll"
 
     def text(self, width: int) -> Content:

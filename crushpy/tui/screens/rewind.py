@@ -1,11 +1,10 @@
 """Going back: the prompts to rewind to, and the review of files before they are restored."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import Binding
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
@@ -35,7 +34,7 @@ RESTORE_LABELS = {
 class RewindScreen(ListScreen[PointSummary, str]):
     """Returns the id of the prompt to go back to; the latest prompt comes first."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
+    BINDINGS = [
         Binding("enter", "take", "Go back to before it"),
         Binding("escape", "close", "Close"),
     ]
@@ -113,7 +112,7 @@ class RestorationScreen(OverlayScreen[frozenset[str] | None]):
     RestorationScreen #note { height: auto; max-height: 3; padding: 0 1; color: $text-muted; }
     RestorationScreen VerticalScroll { height: 2fr; padding: 0 1; border-top: solid $panel; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
+    BINDINGS = [
         Binding("enter", "confirm", "Restore", priority=True),
         Binding("space", "include", "Include or leave out"),
         Binding("tab", "switch_pane", "List or diff", priority=True),

@@ -1,10 +1,9 @@
 """A stored session to read: nothing can be changed here."""
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import Binding
 
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Message
@@ -28,7 +27,7 @@ class SessionReaderScreen(TranscriptScreen, OverlayScreen[str | None]):
     SessionReaderScreen .title { height: 1; padding: 0 1; background: $panel; text-style: bold; }
     SessionReaderScreen Transcript { height: 1fr; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
+    BINDINGS = [
         Binding("f", "fold", "Fold or unfold"),
         Binding("g", "go_on", "Continue here"),
         Binding("escape", "close", "Close"),

@@ -3,13 +3,13 @@
 import time
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 from rich.text import Text as RichText
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import Binding
 from textual.containers import Container, ScrollableContainer
 from textual.content import Content
 from textual.widgets import Static, Tree
@@ -102,7 +102,7 @@ def _diff(left: str, right: str) -> Content:
 class CompareScreen(TextScreen):
     """The summaries of two sessions, or their evidence."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
+    BINDINGS = [
         Binding("e", "what", "Summary or evidence"),
         Binding("escape", "close", "Close"),
     ]
@@ -139,7 +139,7 @@ class SessionPreview(Transcript, inherit_bindings=False):
 class SessionTree(Tree[Branch]):
     """Enter reads a session, the space bar marks it."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
+    BINDINGS = [
         Binding("space", "screen.mark", "Mark", show=False),
         Binding("left", "screen.fold(False)", "Fold", show=False),
         Binding("right", "screen.fold(True)", "Unfold", show=False),
@@ -160,7 +160,7 @@ class SessionTreeScreen(OverlayScreen[TreeChoice | None]):
     SessionTreeScreen.-narrow #preview-pane { border-left: none; border-top: solid $panel; }
     SessionTreeScreen.-short #preview-pane { display: none; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
+    BINDINGS = [
         Binding("enter", "read", "Open"),
         Binding("g", "go_on", "Continue here"),
         Binding("f", "fork", "Fork here"),

@@ -1,9 +1,8 @@
 """The session picker: resume, rename, delete with undo, search in titles and messages."""
 
 import time
-from typing import ClassVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import Binding
 from textual.content import Content
 
 from crushpy.core.errors import CrushpyError
@@ -27,7 +26,7 @@ MIN_COLUMNS_FOR_DETAILS = 64
 class SessionsScreen(FolderListScreen[ConversationEntry, str | None]):
     """Returns the id of the session to resume, or None. Deleted conversations are erased when it closes."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
+    BINDINGS = [
         Binding("enter", "take", "Resume"),
         Binding("f2", "rename", "Rename"),
         Binding("delete,ctrl+d", "delete", "Delete"),

@@ -1,11 +1,11 @@
 """Shows a summary before it takes effect: accept, edit, regenerate or decline it."""
 
 from collections.abc import Callable
-from typing import ClassVar, Literal
+from typing import Literal
 
 from textual import events
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import Binding
 from textual.containers import VerticalScroll
 from textual.widgets import Static
 
@@ -38,7 +38,7 @@ class ReviewScreen(OverlayScreen[Verdict]):
     ReviewScreen AreaField, ReviewScreen.-editing #reading { display: none; }
     ReviewScreen.-editing AreaField { display: block; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
+    BINDINGS = [
         Binding("a", "accept", "Accept"),
         Binding("ctrl+s", "accept_edited", "Accept as edited", priority=True),
         Binding("e", "edit", "Edit"),

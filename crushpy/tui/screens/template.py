@@ -2,11 +2,10 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import Binding
 from textual.content import Content
 from textual.widgets import Static, TextArea
 
@@ -34,7 +33,7 @@ class TemplateScreen(OverlayScreen[bool]):
     DEFAULT_CSS = """
     TemplateScreen #verdict { height: auto; max-height: 3; padding: 0 1; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
+    BINDINGS = [
         Binding("ctrl+s", "save", "Save", priority=True),
         Binding("f5", "preview", "Preview"),
         Binding("f8", "reset", "Restore default"),

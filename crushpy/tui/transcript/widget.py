@@ -7,12 +7,12 @@ the cursor and the search. The widget must have no border and no padding: it pai
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from typing import ClassVar, cast
+from typing import cast
 
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import Binding
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.selection import Selection
@@ -42,7 +42,7 @@ class Transcript(InteractionHost):
 
     DEFAULT_CSS = CSS
     COMPONENT_CLASSES = COMPONENTS
-    BINDINGS: ClassVar[list[BindingType]] = [
+    BINDINGS = [
         Binding("up", "interact('step', -1)", "Previous", tooltip="the previous item"),
         Binding("down", "interact('step', 1)", "Next", tooltip="the next item"),
         Binding("enter,space", "interact('fold_cursor')", "Open or close", tooltip="open or close the item"),

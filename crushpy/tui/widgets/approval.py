@@ -1,12 +1,12 @@
 """The approval panel: asks before the agent acts, with exactly what would happen."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, cast
 
 from textual import events
 from textual.actions import SkipAction
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import Binding
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.geometry import Size
@@ -19,7 +19,7 @@ from crushpy.core.messages import Diff, counted
 from crushpy.engine.approvals import Answer
 from crushpy.security.sanitize import reveal, reveal_pieces
 from crushpy.tui.notify import tell_for_now
-from crushpy.tui.textual_adapter import app_of
+from crushpy.tui.textual_adapter import app_of, subscribe
 from crushpy.tui.transcript.drawn_display import DrawnDisplay
 from crushpy.tui.transcript.render.canvas import Canvas, Margin
 from crushpy.tui.transcript.render.diff_rows import draw_diff, shows_whole
@@ -29,9 +29,6 @@ from crushpy.tui.widgets.fields import LineField
 from crushpy.tui.widgets.fitting import pointed
 from crushpy.tui.widgets.grace_period import ARMED, GracePeriod
 from crushpy.tui.widgets.key_bar import flow
-
-if TYPE_CHECKING:
-    from textual.signal import Signal
 
 MARK = "reverse"
 """Distinguishes the name of a hidden character from the same letters in plain text."""
@@ -284,7 +281,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         &.denying LineField, &.denying LineField:focus { display: block; }
     }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
+    BINDINGS = [
         Binding(key, f"look('{action}')", "Scroll", show=False)
         for key, action in {
             "shift+up": "scroll_up",
@@ -339,8 +336,7 @@ class ApprovalPanel(Vertical, can_focus=True):
             yield LineField(placeholder="what the agent should do instead")
 
     def on_mount(self) -> None:
-        laid_out = cast("Signal[Any]", cast(Any, self.screen).screen_layout_refresh_signal)
-        laid_out.subscribe(self, lambda _: self._fit())
+        subscribe(self, cast(Any, self.screen).screen_layout_refresh_signal, self._fit)
         self._fit()
         self.focus()
         self._grace.begin()

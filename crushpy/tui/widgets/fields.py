@@ -1,9 +1,7 @@
 """Input fields without borders and blinking cursors; pasted text is sanitized first."""
 
-from typing import ClassVar
-
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import Binding
 from textual.widgets import Input, TextArea
 
 from crushpy.security.sanitize import clean, one_line
@@ -43,7 +41,7 @@ class AreaField(TextArea):
 
 class FindLine(LineField):
     DEFAULT_CSS = "FindLine, FindLine:focus { background: $panel; }"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "screen.end_find", "End", show=False)]
+    BINDINGS = [Binding("escape", "screen.end_find", "End", show=False)]
 
     def __init__(self) -> None:
         super().__init__(placeholder="Find in the transcript. Enter, then n for the next match. Esc ends.")

@@ -2,11 +2,10 @@
 
 import re
 from collections.abc import Iterator
-from typing import ClassVar
 
 from textual import events
 from textual.actions import SkipAction
-from textual.binding import Binding, BindingsMap, BindingType
+from textual.binding import Binding, BindingsMap
 from textual.widgets import TextArea
 from textual.widgets.text_area import EditResult, Location, Selection
 
@@ -113,7 +112,7 @@ def _pieces(text: str) -> Iterator[str]:
 class FoldingTextArea(TextArea):
     """A mark is one unit: the cursor steps over it and a deletion removes all of it."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
+    BINDINGS = [
         Binding("ctrl+underscore", "undo", "Undo", show=False),
         Binding("ctrl+shift+z", "redo", "Redo", show=False),
         Binding("alt+d", "delete_word_right", "Delete word", show=False),

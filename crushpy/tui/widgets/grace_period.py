@@ -2,16 +2,13 @@
 
 import time
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from textual import events
 from textual.timer import Timer
 from textual.widget import Widget
 
-from crushpy.tui.textual_adapter import app_of
-
-if TYPE_CHECKING:
-    from textual.signal import Signal
+from crushpy.tui.textual_adapter import app_of, subscribe
 
 GRACE = 0.5
 """Seconds without a key, while visible, after which keys decide."""
@@ -50,8 +47,7 @@ class GracePeriod:
     def begin(self) -> None:
         """Call this when the widget is mounted."""
         self._widget.watch(self._widget.screen, "stack_updates", self.restart, init=False)
-        resumed = cast("Signal[Any]", app_of(self._widget).app_resume_signal)
-        resumed.subscribe(self._widget, lambda _: self.restart())
+        subscribe(self._widget, cast(Any, app_of(self._widget)).app_resume_signal, self.restart)
         self.restart()
         if self._early and self.on_top:
             self._widget.call_after_refresh(self._note_drawn)

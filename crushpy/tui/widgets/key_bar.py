@@ -1,19 +1,15 @@
 """The key bar: the keys that can be pressed now. A click on a key presses it."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from textual.actions import parse
 from textual.binding import Binding
 from textual.content import Content
-from textual.screen import Screen
 from textual.style import Style
 from textual.widgets import Static
 
-from crushpy.tui.textual_adapter import app_of
-
-if TYPE_CHECKING:
-    from textual.signal import Signal
+from crushpy.tui.textual_adapter import app_of, subscribe
 
 _GAP = 2
 LOW_ROWS = 12
@@ -56,15 +52,14 @@ class KeyBar(Static):
     """
 
     def on_mount(self) -> None:
-        signal = cast("Signal[Screen[object]]", cast(Any, self.screen).bindings_updated_signal)
-        signal.subscribe(self, self._refresh_keys)
-        self._refresh_keys(self.screen)
+        subscribe(self, cast(Any, self.screen).bindings_updated_signal, self._refresh_keys)
+        self._refresh_keys()
 
     def on_resize(self) -> None:
-        self.call_after_refresh(self._refresh_keys, self.screen)  # its height depends on its width
+        self.call_after_refresh(self._refresh_keys)  # its height depends on its width
 
-    def _refresh_keys(self, screen: Screen[object]) -> None:
-        if not self.is_attached or screen is not self.screen:
+    def _refresh_keys(self) -> None:
+        if not self.is_attached:
             return
         size = app_of(self).size
         self.set_class(size.height < LOW_ROWS, "-low")

@@ -1,10 +1,9 @@
 """Asks what to do with a plan: carry it out, with or without questions, or send it back with comments."""
 
 from collections.abc import Callable
-from typing import ClassVar
 
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import Binding
 from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
@@ -29,7 +28,7 @@ class PlanCard(Widget, can_focus=True):
         padding: 0 1; margin: 0 1;
     }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
+    BINDINGS = [
         Binding("up", "move(-1)", "Up", show=False),
         Binding("down", "move(1)", "Down", show=False),
     ]

@@ -4,10 +4,10 @@ import re
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Literal
 
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import Binding
 from textual.content import Content
 from textual.message import Message
 from textual.widgets.text_area import Selection
@@ -99,7 +99,7 @@ class PromptInput(FoldingTextArea):
         & .text-area--placeholder { color: $text-muted; }
     }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
+    BINDINGS = [
         Binding("enter", "submit", "Send", show=False, id="prompt.submit"),
         Binding("ctrl+enter", "submit(True)", "Send after the turn", show=False, id="prompt.submit_later"),
         Binding("shift+enter,alt+enter,ctrl+j", "newline", "New line", show=False, id="prompt.newline"),

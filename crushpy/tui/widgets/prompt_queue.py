@@ -1,10 +1,10 @@
 """The queue of prompts that wait for the running turn: shown, edited or removed, by key or mouse."""
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import Binding
 from textual.content import Content
 from textual.message import Message
 
@@ -38,7 +38,7 @@ class QueueView(FocusVisitor):
         &:focus { border-left: thick $primary; color: $foreground; }
     }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
+    BINDINGS = [
         Binding("up,k", "move(-1)", "Previous", show=False),
         Binding("down,j", "move(1)", "Next", show=False),
         Binding("enter,e", "ask('edit')", "Edit in the prompt", show=False),

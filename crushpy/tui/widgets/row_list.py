@@ -1,10 +1,9 @@
 """A list of one-line rows that draws only the visible ones: ten thousand rows cost as much as ten."""
 
 from collections.abc import Callable
-from typing import ClassVar
 
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import Binding
 from textual.content import Content
 from textual.geometry import Size
 from textual.message import Message
@@ -22,7 +21,7 @@ Draw = Callable[[int, int], Content]
 class RowList(ScrollView, can_focus=True):
     """Arrows or a click move the cursor, Enter or a click takes a row. `show` sets the rows."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"rows--highlighted"}
+    COMPONENT_CLASSES = {"rows--highlighted"}
     DEFAULT_CSS = """
     RowList { height: 1fr; overflow-x: hidden; scrollbar-size-vertical: 1; }
     RowList > .rows--highlighted { background: $block-cursor-blurred-background; }
@@ -31,7 +30,7 @@ class RowList(ScrollView, can_focus=True):
         background: $block-cursor-background; color: $block-cursor-foreground;
     }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
+    BINDINGS = [
         Binding("up", "move(-1)", "Up", show=False),
         Binding("down", "move(1)", "Down", show=False),
         Binding("pageup", "page(-1)", "Page up", show=False),
