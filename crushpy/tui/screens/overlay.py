@@ -98,7 +98,6 @@ class DialogScreen(ModalScreen[Result], OverlayScreen[Result]):
         width: 90%; max-width: 110; height: auto; max-height: 100%;
         border: round $accent; background: $surface; padding: 0 1;
     }
-    DialogScreen .dialog Static { height: auto; }
     DialogScreen .dialog KeyBar { dock: none; margin-top: 1; padding: 0; }
     DialogScreen .problem { color: $error; }
     DialogScreen.-short KeyBar, DialogScreen.-tiny KeyBar { margin-top: 0; }
@@ -279,7 +278,6 @@ class TextScreen(OverlayScreen[None]):
 
     DEFAULT_CSS = """
     TextScreen VerticalScroll { height: 1fr; padding: 0 1; }
-    TextScreen VerticalScroll Static { height: auto; }
     """
     BINDINGS = [Binding("escape,q", "close", "Close")]
     AUTO_FOCUS = "VerticalScroll"

@@ -34,7 +34,6 @@ class ReviewScreen(OverlayScreen[Verdict]):
 
     DEFAULT_CSS = """
     ReviewScreen #reading { height: 1fr; padding: 0 1; }
-    ReviewScreen #reading Static { height: auto; }
     ReviewScreen AreaField, ReviewScreen.-editing #reading { display: none; }
     ReviewScreen.-editing AreaField { display: block; }
     """

@@ -273,7 +273,6 @@ class ApprovalPanel(Vertical, can_focus=True):
         &.-small, &.-small:focus, &.-small:focus-within {
             height: 100fr; border: none; padding: 0; margin: 0; background: $panel;
         }
-        Static { height: auto; }
         #body { height: 1fr; scrollbar-size-vertical: 1; }
         #foot { dock: bottom; height: auto; }
         #sentence, #warning { max-height: 2; }
