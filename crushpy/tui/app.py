@@ -88,8 +88,6 @@ class CrushpyApp(AdaptedApp):
         self._chat: ChatScreen | None = None
         self.ended_by = 0
         """The signal that ended the app; 0 if none did."""
-        self.keys: dict[str, str] = {}
-        """Keys that the user changed, by action."""
 
     @property
     def available_themes(self) -> "dict[str, Theme]":
@@ -146,13 +144,12 @@ class CrushpyApp(AdaptedApp):
             self.theme = settings.theme
         elif settings.theme:
             self.chat.warn(f"There is no theme {settings.theme!r}. /theme lists all themes.")
-        keys = {command.action: getattr(settings.keys, command.action) for command in APP_COMMANDS}
-        self.keys = {action: key for action, key in keys.items() if key}
-        for action, key in self.keys.items():
+        keys = self.chat.command_keys
+        for action, key in keys.items():
             if not all(map(is_key, key.split(","))):
                 self.chat.warn(f"keys.{action}: {key!r} is not a key. Examples of keys: f5, ctrl+g.")
-        self.set_keymap(self.keys)
-        self.chat.chip.key = self.keys.get("switch_mode", self.chat.chip.key)
+        self.set_keymap(keys)
+        self.chat.chip.key = keys.get("switch_mode", self.chat.chip.key)
 
     def describe_crash(self, error: BaseException | None) -> str:
         log.error("the app failed", exc_info=error)
@@ -186,7 +183,8 @@ class CrushpyApp(AdaptedApp):
 
         if not isinstance(self.screen, PaletteScreen):
             chat = self.chat
-            self.push_screen(PaletteScreen(chat.recent_actions, self.keys, chat.further_commands), chosen)
+            palette = PaletteScreen(chat.recent_actions, chat.command_keys, chat.further_commands)
+            self.push_screen(palette, chosen)
 
     def action_command(self, action: str, argument: str = "") -> None:
         """Runs a command of the table, unless a dialog is open (see `check_action`)."""
@@ -201,7 +199,7 @@ class CrushpyApp(AdaptedApp):
             return parameters[:1] == ("quit",)  # other keys belong to the dialog
         if action == "command" and self._chat is not None and self._chat.prompt.takes_commands:
             asked = next((one for one in APP_COMMANDS if parameters[:1] == (one.action,)), None)
-            if asked is not None and self.keys.get(asked.action, asked.key) == VIM_REDO:
+            if asked is not None and self._chat.command_keys.get(asked.action, asked.key) == VIM_REDO:
                 return False
         return super().check_action(action, parameters)
 
