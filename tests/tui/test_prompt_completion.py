@@ -175,7 +175,7 @@ async def test_the_files_of_the_folder_are_listed_and_ignored_ones_are_not(works
         (workspace / name).parent.mkdir(exist_ok=True)
         (workspace / name).write_text("x")
     (workspace / ".gitignore").write_text("build/\n")
-    app = Host(PromptInput(cwd=workspace))
+    app = Host(PromptInput(files=FileFinder(workspace)))
     async with app.run_test() as pilot:
         await type_text(pilot, "@k")
         await listed(pilot)
@@ -186,7 +186,7 @@ async def test_the_files_of_the_folder_are_listed_and_ignored_ones_are_not(works
 
 
 async def test_a_folder_that_is_gone_is_said(tmp_path: Path):
-    app = Host(PromptInput(cwd=tmp_path / "gone"))
+    app = Host(PromptInput(files=FileFinder(tmp_path / "gone")))
     async with app.run_test() as pilot:
         await type_text(pilot, "@k")
         await listed(pilot)
@@ -198,7 +198,7 @@ async def test_a_folder_that_is_gone_is_said(tmp_path: Path):
 async def test_names_that_cannot_be_typed_are_left_out(workspace: Path):
     for name in ("plain.py", "line\nbreak.py", "esc\x1b[31m.py", "turn\u202e.py"):
         (workspace / name).write_text("x")
-    app = Host(PromptInput(cwd=workspace))
+    app = Host(PromptInput(files=FileFinder(workspace)))
     async with app.run_test() as pilot:
         await type_text(pilot, "@py")
         await listed(pilot)

@@ -2,11 +2,11 @@
 
 from prompt_host import Host, type_text
 
-from crushpy.tui.widgets.prompt import PromptHistory, PromptInput
-
 
 def host(*entries: str) -> Host:
-    return Host(PromptInput(history=PromptHistory(entries)))
+    app = Host()
+    app.prompt.prompts.load(entries)
+    return app
 
 
 async def test_up_brings_earlier_prompts_and_down_the_draft():

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Literal
 
 from textual import events
 from textual.binding import Binding
-from textual.content import Content
 from textual.message import Message
 from textual.widgets.text_area import Selection
 
@@ -32,8 +31,8 @@ REPEATED_KEY_S = 0.5
 class PromptHistory:
     """Earlier prompts of this folder, for Up and Down. The draft is kept, and returns on the way down."""
 
-    def __init__(self, entries: Iterable[str] = ()) -> None:
-        self._entries: list[str] = list(entries)
+    def __init__(self) -> None:
+        self._entries: list[str] = []
         self.loaded = False
         """Whether the stored prompts are loaded."""
         self._back = 0
@@ -142,26 +141,18 @@ class PromptInput(FoldingTextArea):
             super().__init__()
             self.command = command
 
-    def __init__(
-        self,
-        *,
-        commands: Sequence[AppCommand] = (),
-        history: PromptHistory | None = None,
-        cwd: Path | None = None,
-        files: FileFinder | None = None,
-        placeholder: str = "Ask anything.  @ file  / command  ! shell",
-    ) -> None:
-        self.prompts = history or PromptHistory()
+    def __init__(self, commands: Sequence[AppCommand] = (), files: FileFinder | None = None) -> None:
+        self.prompts = PromptHistory()
         """Earlier prompts; loaded later."""
         super().__init__()
-        self.placeholder = Content(placeholder)
+        self.placeholder = "Ask anything.  @ file  / command  ! shell"
         self._editing = False
         self._ignored = "", 0.0
         self._noted = False
         """A note stands above the prompt."""
         self._vim: VimKeys | None = None
         self._editing_word = ""
-        self._completer = Completer(self, commands, files or FileFinder(cwd or Path.cwd()))
+        self._completer = Completer(self, commands, files or FileFinder(Path.cwd()))
 
     def on_unmount(self) -> None:
         self._completer.files.close()
