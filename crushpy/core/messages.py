@@ -453,10 +453,12 @@ def counted(number: int, word: str) -> str:
 
 
 def short_count(number: int) -> str:
-    """240, 1.2k, 31k."""
+    """240, 1.2k, 31k, 1M."""
     if number < 1_000:
         return str(number)
-    return f"{number / 1_000:.1f}k" if number < 9_950 else f"{round(number / 1_000):,}k"
+    if number >= 1_000_000:
+        return f"{number / 1_000_000:.1f}".removesuffix(".0") + "M"
+    return f"{number / 1_000:.1f}k" if number < 10_000 else f"{number // 1_000}k"
 
 
 def to_json(value: object) -> bytes:

@@ -6,9 +6,8 @@ from math import ceil
 import msgspec
 
 from crushpy.core import events
-from crushpy.core.messages import Data, headline
+from crushpy.core.messages import Data, headline, short_count
 from crushpy.security.sanitize import one_line
-from crushpy.tui.widgets.status_bar import short
 
 WAITING, THINKING, WRITING, WORKING = "Waiting for the model", "Thinking", "Writing", "Working"
 TRYING = "trying again in"
@@ -209,14 +208,15 @@ class Activity:
 
     def _tokens(self) -> str:
         received = self._received + self._streamed // CHARS_PER_TOKEN
-        return f"{short(self._sent)} tokens ↑ {short(received)} ↓" if self._sent or received else ""
+        sent = f"{short_count(self._sent)} tokens ↑"
+        return f"{sent} {short_count(received)} ↓" if self._sent or received else ""
 
     def _tool(self, tool: RunningTool) -> ActivityRow:
         return ActivityRow(one_line(tool.what), self._age(tool.since), rest=tool.last_line)
 
     def _task(self, tool: RunningTool, task: events.TaskProgress) -> ActivityRow:
         step = task.steps if task.doing else task.steps + 1  # a call belongs to the reply that asked for it
-        more = f"step {step} · {short(task.tokens)} tokens"
+        more = f"step {step} · {short_count(task.tokens)} tokens"
         doing = one_line(task.doing) or "thinking"
         return ActivityRow(
             one_line(tool.what), self._age(tool.since), more, doing, session_id=task.session_id

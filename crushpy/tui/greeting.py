@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from textual.geometry import Size
 
 from crushpy.core.errors import CrushpyError
-from crushpy.core.messages import Data
+from crushpy.core.messages import Data, short_count
 from crushpy.security.sanitize import one_line
 from crushpy.tui.items import GreetingItem, GreetingLine, NoticeItem
 from crushpy.tui.status_presenter import home_relative
@@ -20,7 +20,6 @@ from crushpy.tui.terminal.raw_mode import is_ascii_only
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.transcript.render.canvas import MAX_PROSE_COLUMNS
 from crushpy.tui.widgets.context_strip import strip_cells, strip_spans
-from crushpy.tui.widgets.status_bar import short
 
 if TYPE_CHECKING:
     from crushpy.engine.conversation import Conversation
@@ -168,7 +167,7 @@ def card(greeting: Greeting, size: Size) -> GreetingItem:
     lines += [_centred(name, "muted" if lines else "cursor", columns), ()]
     lines.append(strip_spans(strip_cells({}, columns, greeting.thresholds)))
     about = " · ".join(
-        [f"{short(greeting.window)} window", *map("compacts at {:.0%}".format, greeting.thresholds)]
+        [f"{short_count(greeting.window)} window", *map("compacts at {:.0%}".format, greeting.thresholds)]
     )
     lines += [_centred(about, "muted", columns), ()] if roomy else []
     for label, text in greeting.rows.items():

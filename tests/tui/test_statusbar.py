@@ -58,7 +58,7 @@ def test_a_fresh_start_that_is_prepared_is_said_beside_the_figures() -> None:
 
 
 def test_a_million_is_1m() -> None:
-    from crushpy.tui.widgets.status_bar import short
+    from crushpy.core.messages import short_count as short
 
     figures = {999: "999", 1_000: "1.0k", 12_345: "12k", 999_999: "999k", 1_000_000: "1M", 1_048_576: "1M"}
     assert {tokens: short(tokens) for tokens in figures} == figures

@@ -26,6 +26,7 @@ from crushpy.context.inspect import (
     window_parts,
 )
 from crushpy.core.errors import CrushpyError
+from crushpy.core.messages import short_count
 from crushpy.security.sanitize import one_line
 from crushpy.tui.items import NOT_WHOLE
 from crushpy.tui.notify import dismiss_toasts, tell
@@ -34,7 +35,6 @@ from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.widgets.context_strip import THRESHOLD, draw_strip, glyphs, part_style, strip_cells
 from crushpy.tui.widgets.key_bar import flow
 from crushpy.tui.widgets.row_list import RowList
-from crushpy.tui.widgets.status_bar import short
 
 EIGHTHS = " ▁▂▃▄▅▆▇█"
 CACHED = "▒"
@@ -59,7 +59,7 @@ def window_chart(
     marks = "".join(MARK if column.opens else " " for column in columns)
     rows = [Content.assemble(" " * AXIS_COLUMNS, (marks, "$accent"))]
     for level in range(height, 0, -1):
-        label = short(top) if level == height else "0" if level == 1 else ""
+        label = short_count(top) if level == height else "0" if level == 1 else ""
         pieces = [_cell(column, level, top, height, line=level == limit) for column in columns]
         rows.append(Content.assemble((f"{label:>{AXIS_COLUMNS - 1}} ", "$text-muted"), *_runs(pieces)))
     words = f"{len(requests)} requests · {CACHED} cached · {MARK} compacted"
@@ -252,19 +252,19 @@ class InspectorScreen(OverlayScreen[None]):
         inspection = self._inspection
         by_kind = inspection.by_kind()
         labels = [
-            Content.assemble(self._mark(kind), f" {kind} {short(by_kind[kind])} {self._share(by_kind[kind])}")
-            for kind in _ordered(by_kind)
+            Content.assemble(self._mark(kind), f" {kind} {short_count(size)} {self._share(size)}")
+            for kind, size in ((kind, by_kind[kind]) for kind in _ordered(by_kind))
         ]
-        free = (self._glyphs[FREE], f"${part_style(FREE)}")
-        labels.append(Content.assemble(free, (f" free {short(inspection.budget.remaining)}", "$text-muted")))
+        free, left = (self._glyphs[FREE], f"${part_style(FREE)}"), short_count(inspection.budget.remaining)
+        labels.append(Content.assemble(free, (f" free {left}", "$text-muted")))
         for name, share in sorted(self._thresholds.items()):
             labels.append(Content(f"{self._glyphs[THRESHOLD]} {share:.0%} {name}"))
         counted = sum(by_kind.values())
         budget = inspection.budget
         if budget.clamped:
-            labels.append(Content.styled(f"over the window: {short(counted)} counted", "$error"))
+            labels.append(Content.styled(f"over the window: {short_count(counted)} counted", "$error"))
         elif not budget.estimated and abs(counted - budget.used) > budget.used // 20:
-            words = f"counted here {short(counted)}, reported {short(budget.used)}"
+            words = f"counted here {short_count(counted)}, reported {short_count(budget.used)}"
             labels.append(Content.styled(words, "$text-muted"))
         return flow(labels, self._width)
 

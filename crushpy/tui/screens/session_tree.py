@@ -29,7 +29,6 @@ from crushpy.tui.screens.overlay import OverlayScreen, PanelScreen, TextScreen, 
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.transcript.widget import Transcript
 from crushpy.tui.transcript_presenter import stored_items
-from crushpy.tui.widgets.status_bar import short
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -236,7 +235,7 @@ class SessionTreeScreen(OverlayScreen[TreeChoice | None]):
             case _:
                 words.append(f"session {session.generation + 1}")
         if boundary is not None and boundary.trigger not in KEEPS_CONTEXT:
-            tokens = tokens_words(boundary, boundary.reported_after, short)
+            tokens = tokens_words(boundary, boundary.reported_after, messages.short_count)
             words += [f"{boundary.trigger} {tokens}".strip(), coverage_words(boundary)]
         elif boundary is not None:
             words += [one_line(boundary.moment)[:40], "returned" if session.end_reason == RETURN else ""]

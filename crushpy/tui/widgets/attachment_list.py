@@ -7,10 +7,9 @@ from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from crushpy.core.messages import Image
+from crushpy.core.messages import Image, short_count
 from crushpy.security.sanitize import one_line
 from crushpy.tui.widgets.fitting import window
-from crushpy.tui.widgets.status_bar import short
 
 MAX_ROWS = 4
 REMOVE = " ✕"
@@ -24,7 +23,7 @@ class Attached(NamedTuple):
     def __str__(self) -> str:
         info = self.image.info
         pixels = f" {info.width}x{info.height}" if info.width else ""
-        return f"[{one_line(info.name) or info.media_type}{pixels} · ~{short(self.tokens)} tokens]"
+        return f"[{one_line(info.name) or info.media_type}{pixels} · ~{short_count(self.tokens)} tokens]"
 
 
 class AttachmentList(Widget):

@@ -8,7 +8,7 @@ from textual.widget import Widget
 
 from crushpy.core.access import Mode
 from crushpy.core.defaults import DEFAULT_THRESHOLD
-from crushpy.core.messages import Data, counted
+from crushpy.core.messages import Data, counted, short_count
 from crushpy.security.sanitize import clean
 from crushpy.tui.textual_adapter import app_of
 
@@ -60,15 +60,6 @@ class StatusBarState(Data, frozen=True):
     """A sandbox is configured, but none works here."""
 
 
-def short(tokens: int) -> str:
-    """12,345 as 12k, a million as 1M."""
-    if tokens < 1_000:
-        return str(tokens)
-    if tokens >= 1_000_000:
-        return f"{tokens / 1_000_000:.1f}".removesuffix(".0") + "M"
-    return f"{tokens / 1_000:.1f}k" if tokens < 10_000 else f"{tokens // 1_000}k"
-
-
 def gauge(reading: Reading, *, tokens: bool = True) -> Content:
     """Percent, tokens, and the state of the next compaction. `~` marks an estimate, `?` an unknown window."""
     if not reading.window:
@@ -77,7 +68,7 @@ def gauge(reading: Reading, *, tokens: bool = True) -> Content:
     style = "$error" if share >= FULL_AT else "$warning" if share >= WARN_AT else ""
     about, unknown = ("~" if reading.estimated else ""), ("" if reading.window_known else "?")
     percent = f"{about}{reading.used * 100 // reading.window}%" + ("" if tokens else unknown)
-    figures = f" {short(reading.used)}/{short(reading.window)}{unknown}" if tokens else ""
+    figures = f" {short_count(reading.used)}/{short_count(reading.window)}{unknown}" if tokens else ""
     figures += f" {reading.preparation}" if reading.preparation and tokens else ""
     return Content.styled(f"{percent}{figures}", style)
 
