@@ -102,7 +102,7 @@ async def test_old_views_are_offered_and_cut_and_what_cannot_be_is_said(
         await app.sees("Only messages can be edited")
         await highlight(app, "read it twice")
         await app.press("d")
-        await app.sees("it is the first user message")
+        await app.until(lambda: "it is the first user message" in app.notices, "the reason")
         await app.press("o")
         await app.sees("1 message cut")
         await app.press("o")
