@@ -82,7 +82,6 @@ class Palette:
         """`find` returns the style of a component class: complete, or (True) only what it adds."""
         self._styles = {name: find(f"transcript--{name}", False) for name in BLOCKS}
         self._styles.update({name: find(f"transcript--{name}", True) for name in INLINE})
-        self._links: dict[tuple[Style, str], Style] = {}
         self.text = self._styles["text"]
         self.muted = self._styles["muted"]
         self.code = self._styles["code"]
@@ -109,10 +108,4 @@ class Palette:
 
     def link(self, base: Style, href: str, *, external: bool) -> Style:
         """The style of a link. A click finds `href` in it; if `external`, the terminal does too (OSC 8)."""
-        if len(self._links) > 1000:
-            self._links.clear()
-        style = self._links.get((base, href))
-        if style is None:
-            style = self.over(base, "link") + Style(link=href if external else None, meta={"href": href})
-            self._links[base, href] = style
-        return style
+        return self.over(base, "link") + Style(link=href if external else None, meta={"href": href})
