@@ -240,6 +240,7 @@ async def test_a_summary_that_takes_its_time_has_a_bar_that_grows_and_goes(
         llm.release()
         await app.sees("Compaction", "Accept")
         await app.until(lambda: not app.chat.activity.ticking, "the ticks to end")
+        await app.until(lambda: app.app.screen.has_class(grace_period.ARMED), "keys to count")
         await app.press("a")
         await app.sees("session 2")
         await rests(app)
