@@ -5,7 +5,7 @@ from collections.abc import Callable
 from textual import events
 from textual.binding import Binding
 from textual.content import Content
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.reactive import reactive
 from textual.scroll_view import ScrollView
@@ -81,13 +81,9 @@ class RowList(ScrollView, can_focus=True):
 
     def _scroll_to_cursor(self) -> None:
         """Scrolls as far as needed to show the cursor."""
-        height, top = self.size.height, self.scroll_offset.y
-        if height <= 0:
+        if self.size.height <= 0:
             return
-        if self.highlighted < top:
-            self.scroll_to(y=self.highlighted, animate=False, force=True)
-        elif self.highlighted >= top + height:
-            self.scroll_to(y=self.highlighted - height + 1, animate=False, force=True)
+        self.scroll_to_region(Region(0, self.highlighted, 1, 1), animate=False, force=True)
         if self.show_vertical_scrollbar:  # after a resize its thumb is where it was before
             self.vertical_scrollbar.position = self.scroll_offset.y
 

@@ -184,16 +184,13 @@ def _carried(item: BoundaryItem, canvas: Canvas, margin: Margin) -> Iterator[Non
         summary = MarkdownStream(canvas, inside, palette.text)
         summary.feed(item.summary)
         yield from summary.finish()
-    for title, text in (("Your standing rules", item.rules), ("Pinned by you", item.pins)):
+    evidence = "Evidence, built by crushpy from what was really done"
+    texts = {"Your standing rules": item.rules, "Pinned by you": item.pins, evidence: item.evidence}
+    for title, text in texts.items():
         if text:
             canvas.blank(inside, palette.text)
             _heading(title, canvas, inside)
             yield from _evidence(text, canvas, inside)
-    if item.evidence:
-        if item.summary or item.pins or item.rules:
-            canvas.blank(inside, palette.text)
-        _heading("Evidence, built by crushpy from what was really done", canvas, inside)
-        yield from _evidence(item.evidence, canvas, inside)
 
 
 def _heading(text: str, canvas: Canvas, margin: Margin) -> None:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from rich.cells import cell_len, split_graphemes
+from rich.cells import cell_len, set_cell_size, split_graphemes
 from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
@@ -59,12 +59,7 @@ def fit(text: str, width: int) -> str:
     """`text` in at most `width` cells, with an ellipsis if it was cut."""
     if cells(text) <= width:
         return text
-    if width < 1:
-        return ""
-    if is_narrow(text):
-        return text[: width - 1] + "…"
-    first = _wrap_wide(text, width - 1, words=False)[0] if width > 1 else WrappedLine(0, 0, "")
-    return text[: first.end] + "…"
+    return f"{set_cell_size(text, width - 1)}…" if width > 0 else ""
 
 
 def _wrap_narrow(text: str, width: int) -> list[WrappedLine]:
