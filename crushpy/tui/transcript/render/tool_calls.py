@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from rich.segment import Segment
 from rich.style import Style
@@ -279,25 +278,19 @@ _FAILS = re.compile(
 )
 
 
-class LastLines(NamedTuple):
-    lines: list[str]
-    left_out: int
-    """How many lines of the output are not among them."""
-
-
-def last_lines(item: ToolItem) -> LastLines:
-    """The lines shown below a closed command; none if it printed nothing."""
+def last_lines(item: ToolItem) -> tuple[list[str], int]:
+    """The lines shown below a closed command, none if it printed nothing, and how many are left out."""
     if not isinstance(item.display, Terminal) or item.state not in ("done", "failed"):
-        return LastLines([], 0)
+        return [], 0
     output = item.display.output.strip("\n")
     if not output.strip():
-        return LastLines([], 0)
+        return [], 0
     before, lines = tail_of(output, SEARCHED_LINES)
     lines = [line.rstrip() for line in lines]
     if before + len(lines) <= MAX_LAST_LINES:
-        return LastLines(lines, 0)
+        return lines, 0
     shown = lines[-LAST_LINES_OF_SUCCESS:]
     if item.state == "failed":  # the lines that name a failure; the last lines if there are none
         written = [line for line in lines if line.strip()]
         shown = ([line for line in written if _FAILS.search(line)] or written)[-MAX_LAST_LINES:]
-    return LastLines(shown, (item.display.lines or before + len(lines)) - len(shown))
+    return shown, (item.display.lines or before + len(lines)) - len(shown)
