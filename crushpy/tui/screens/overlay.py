@@ -273,43 +273,31 @@ class FolderListScreen(ListScreen[ListRow, Result], Generic[ListRow, Result]):
         raise NotImplementedError
 
 
-class TextScreen(OverlayScreen[None]):
-    """A text to scroll. A subclass gives the text for a width."""
+class PanelScreen(OverlayScreen[None]):
+    """A text or a widget to scroll, with a heading: what a command reports."""
 
-    DEFAULT_CSS = """
-    TextScreen VerticalScroll { height: 1fr; padding: 0 1; }
-    """
+    DEFAULT_CSS = "PanelScreen VerticalScroll { height: 1fr; padding: 0 1; }"
     BINDINGS = [Binding("escape,q", "close", "Close")]
     AUTO_FOCUS = "VerticalScroll"
 
-    def text(self, width: int) -> Content:
-        raise NotImplementedError
-
-    def compose_body(self) -> ComposeResult:
-        with VerticalScroll():
-            yield Static(id="text")
-
-    def on_resize(self) -> None:
-        self.show_text()
-
-    def show_text(self) -> None:
-        self.query_one("#text", Static).update(self.text(app_of(self).size.width - 6))
-
-
-class PanelScreen(TextScreen):
-    """What a command reports, with a heading."""
-
-    def __init__(self, heading: str, body: str | Widget) -> None:
+    def __init__(self, heading: str = "", body: str | Widget = "") -> None:
         super().__init__()
-        self.heading = heading
+        self.heading = heading or self.heading
         self._body = body
 
     def compose_body(self) -> ComposeResult:
         with VerticalScroll():
             yield Static(Content(clean(self._body))) if isinstance(self._body, str) else self._body
 
-    def show_text(self) -> None:
-        """It does not depend on the width."""
+
+class TextScreen(PanelScreen):
+    """A subclass gives the text for a width."""
+
+    def text(self, width: int) -> Content:
+        raise NotImplementedError
+
+    def on_resize(self) -> None:
+        self.query_one("VerticalScroll Static", Static).update(self.text(app_of(self).size.width - 6))
 
 
 def with_headings(markdown: str) -> Content:

@@ -119,7 +119,7 @@ class CompareScreen(TextScreen):
 
     def action_what(self) -> None:
         self._evidence = not self._evidence
-        self.show_text()
+        self.on_resize()
 
 
 class TreeChoice(messages.Data, frozen=True):
