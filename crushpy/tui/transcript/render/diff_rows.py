@@ -129,36 +129,28 @@ def _unified(lines: Sequence[DiffLine], spans: Sequence[list[Span]], look: _Layo
 
 
 def _side_by_side(lines: Sequence[DiffLine], spans: Sequence[list[Span]], look: _Layout) -> Iterator[TextRow]:
-    half = (look.room - 3) // 2
+    width = (look.room - 3) // 2
     middle = Segment(" │ ", look.palette.rule)
+    nothing = [Segment(" " * width, look.palette.text)], "\n"
     for left, right in _pairs(lines):
-        sides: list[list[tuple[list[Segment], str]]] = []
-        for index, is_new in ((left, False), (right, True)):
-            if index is None:
-                sides.append([])
-                continue
-            line = lines[index]
-            number = line.new if is_new else line.old
-            sides.append(
-                [
-                    ([lead, *part], after)
-                    for lead, part, after in _broken(line, number, spans[index], half, look)
-                ]
-            )
-        for old, new in zip_longest(*sides):
-            style = _style(lines, left, look)
-            first = _filled(old[0] if old else [], half, style if old else look.palette.text)
-            lead = [*look.margin.rest, *first, middle]
-            rest = new[0] if new else []
-            gutter = sum([len(one.text) for one in (*lead, *rest[:1])])
-            fill = _style(lines, right, look) if new else look.palette.text
-            yield TextRow(
-                [*lead, *_filled(rest, half, fill)], look.palette.text, gutter, new[1] if new else "\n"
-            )
+        old = _half(lines[left], lines[left].old, spans[left], width, look) if left is not None else []
+        new = _half(lines[right], lines[right].new, spans[right], width, look) if right is not None else []
+        for (before, _), (text, after) in zip_longest(old, new, fillvalue=nothing):
+            lead = [*look.margin.rest, *before, middle]
+            gutter = sum([len(one.text) for one in (*lead, text[0])])
+            yield TextRow([*lead, *text], look.palette.text, gutter, after)
 
 
-def _style(lines: Sequence[DiffLine], index: int | None, look: _Layout) -> Style:
-    return look.palette.text if index is None else look.palette[_STYLES[lines[index].sign]]
+def _half(
+    line: DiffLine, number: int, spans: list[Span], width: int, look: _Layout
+) -> list[tuple[list[Segment], str]]:
+    """One side of a line: rows of `width` cells, and what follows each in a copy."""
+    style = look.palette[_STYLES[line.sign]]
+    rows: list[tuple[list[Segment], str]] = []
+    for lead, part, after in _broken(line, number, spans, width, look):
+        missing = width - sum([cells(segment.text) for segment in (lead, *part)])
+        rows.append(([lead, *part, Segment(" " * missing, style)], after))
+    return rows
 
 
 def _pairs(lines: Sequence[DiffLine]) -> Iterator[tuple[int | None, int | None]]:
@@ -191,8 +183,3 @@ def _broken(
     cuts = chop(line.text, max(1, width - cells(lead)))
     for index, (part, cut) in enumerate(zip(pieces(spans, cuts), cuts, strict=True)):
         yield Segment(lead if index == 0 else " " * cells(lead), gutter), part, cut.after
-
-
-def _filled(segments: list[Segment], width: int, style: Style) -> list[Segment]:
-    missing = width - sum([cells(segment.text) for segment in segments])
-    return [*segments, Segment(" " * missing, style)] if missing > 0 else segments
