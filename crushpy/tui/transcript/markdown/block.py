@@ -421,15 +421,7 @@ def _widths(rows: list[list[Cell]], room: int) -> tuple[int, ...] | None:
     widths = [1] * columns
     for row in rows:
         for column, cell in enumerate(row[:columns]):
-            widths[column] = max(widths[column], sum([cells(text) for text, _ in cell]))
-    excess = sum(widths) - room
-    while excess > 0:
-        # The widest give way first, down to the next widest.
-        tallest = max(widths)
-        wide = [column for column, width in enumerate(widths) if width == tallest]
-        below = max([width for width in widths if width < tallest], default=0)
-        step = min(tallest - max(below, NARROWEST), -(-excess // len(wide)))
-        for column in wide[: max(1, min(len(wide), excess))]:
-            widths[column] -= max(1, step)
-        excess = sum(widths) - room
+            widths[column] = min(room, max(widths[column], sum([cells(text) for text, _ in cell])))
+    for _ in range(sum(widths) - room):
+        widths[widths.index(max(widths))] -= 1  # the widest give way first
     return tuple(widths)
