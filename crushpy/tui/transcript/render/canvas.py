@@ -156,23 +156,18 @@ class TextRow:
 
 def pieces(spans: Sequence[Span], cuts: Sequence[WrappedLine]) -> list[list[Segment]]:
     """The spans, whose joined text was cut into lines, as segments for each line."""
-    lines: list[list[Segment]] = []
-    if len(spans) == 1:
+    if len(spans) == 1:  # most lines, and the very long ones
         text, style = spans[0]
         return [[Segment(text[cut.start : cut.end], style)] if cut.end > cut.start else [] for cut in cuts]
-    index, begin = 0, 0
+    lines: list[list[Segment]] = []
     for cut in cuts:
         line: list[Segment] = []
-        while index < len(spans):
-            text, style = spans[index]
-            finish = begin + len(text)
-            piece = text[max(0, cut.start - begin) : cut.end - begin]
-            if piece and finish > cut.start:
+        begin = 0
+        for text, style in spans:
+            piece = text[max(0, cut.start - begin) : max(0, cut.end - begin)]
+            if piece:
                 line.append(Segment(piece, style))
-            if finish >= cut.end:
-                break
-            begin = finish
-            index += 1
+            begin += len(text)
         lines.append(line)
     return lines
 
