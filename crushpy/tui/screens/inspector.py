@@ -85,18 +85,14 @@ def _runs(pieces: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
 def _columns(requests: Sequence[RequestMade], width: int) -> list[RequestMade]:
     """A column for each request; if there are too many, each column shows the largest of several."""
     many = len(requests)
-    if many <= width:
-        wide = min(MAX_REQUEST_COLUMNS, width // max(1, many))
-        return [
-            RequestMade(one.tokens, one.cached, one.opens and place == 0)
-            for one in requests
-            for place in range(wide)
-        ]
+    columns = many * min(MAX_REQUEST_COLUMNS, width // many) if 0 < many <= width else min(many, width)
     found: list[RequestMade] = []
-    for column in range(width):
-        some = requests[column * many // width : (column + 1) * many // width]
+    for column in range(columns):
+        start = column * many // columns
+        some = requests[start : max(start + 1, (column + 1) * many // columns)]
         fullest = max(some, key=lambda one: one.tokens)
-        found.append(RequestMade(fullest.tokens, fullest.cached, any(one.opens for one in some)))
+        begins = columns <= many or column * many % columns == 0
+        found.append(RequestMade(fullest.tokens, fullest.cached, begins and any(one.opens for one in some)))
     return found
 
 
