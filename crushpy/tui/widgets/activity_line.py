@@ -133,22 +133,17 @@ class ActivityLine(Widget):
 
 
 def _bar(row: ActivityRow, palette: Palette, frame: int) -> list[tuple[str, Style]]:
-    if row.moves:
-        at = frame % (2 * (BAR_COLUMNS - MOVING_COLUMNS))
-        before = min(at, 2 * (BAR_COLUMNS - MOVING_COLUMNS) - at)
-        return [
-            (" ", palette.text),
-            ("━" * before, palette["track"]),
-            ("━" * MOVING_COLUMNS, palette["running"]),
-            ("━" * (BAR_COLUMNS - MOVING_COLUMNS - before), palette["track"]),
-        ]
-    if not row.total:
+    if not row.moves and not row.total:
         return []
-    share = min(1.0, row.done / row.total)
-    filled = round(share * BAR_COLUMNS)
+    share = min(1.0, row.done / row.total) if row.total else 0.0
+    start, filled = 0, round(share * BAR_COLUMNS)
+    if row.moves:
+        way = BAR_COLUMNS - MOVING_COLUMNS
+        start, filled = min(frame % (2 * way), 2 * way - frame % (2 * way)), MOVING_COLUMNS
     return [
         (" ", palette.text),
+        ("━" * start, palette["track"]),
         ("━" * filled, palette["running"]),
-        ("━" * (BAR_COLUMNS - filled), palette["track"]),
-        (f" {share:.0%}", palette.muted),
+        ("━" * (BAR_COLUMNS - start - filled), palette["track"]),
+        ("" if row.moves else f" {share:.0%}", palette.muted),
     ]
