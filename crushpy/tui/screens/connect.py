@@ -4,7 +4,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
 
-from textual import events, work
+from textual import events, on, work
 from textual.binding import Binding
 from textual.content import Content
 
@@ -170,9 +170,7 @@ class ConnectScreen(ListScreen[ModelSource, str | None]):
         self._outcomes: dict[str, tuple[bool | None, str]] = {}
         """For each source that was tried: whether it works (None: in progress), and a message."""
 
-    def on_mount(self) -> None:
-        self._load()
-
+    @on(events.Mount)
     @in_worker("local")
     async def _load(self) -> None:
         """Queries the servers on this machine for their models."""

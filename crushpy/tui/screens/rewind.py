@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import VerticalScroll
@@ -54,10 +54,7 @@ class RewindScreen(ListScreen[PointSummary, str]):
         self._view = view
         self._views: dict[str, Sequence[FileView]] = {}
 
-    def on_mount(self) -> None:
-        super().on_mount()
-        self._load_views()
-
+    @on(events.Mount)
     @in_worker("views")
     async def _load_views(self) -> None:
         """The latest first; each row shows its figures as soon as they are known."""

@@ -282,9 +282,8 @@ class Vim:
             return None
         if rest in ("j", "k", "gg", "G"):
             return _whole_lines(text, at, to)
-        if rest == "w" and "\n" in text[at:to] and to < len(text) + 1:
-            # The last word of a line does not take the break with it.
-            to = min(to, max(at, _line_end(text, at))) if count == 1 else to
+        if rest == "w" and count == 1:  # the last word of a line does not take the break with it
+            to = min(to, max(at, _line_end(text, at)))
         start, end = sorted((at, to))
         if rest in ("e", "$") or rest[0] in "ft" or (rest == ";" and self._found and self._found[0] in "ft"):
             end = min(end + 1, _line_end(text, end))
