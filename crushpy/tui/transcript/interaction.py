@@ -10,17 +10,8 @@ from textual.reactive import var
 from textual.scroll_view import ScrollView
 from textual.selection import Selection
 
+from crushpy.tui import items
 from crushpy.tui.focus_controller import FocusVisitor
-from crushpy.tui.items import (
-    OWN_COMMAND,
-    PINNABLE,
-    BoundaryItem,
-    ItemAction,
-    ReplyItem,
-    ToolItem,
-    is_message,
-    source_text,
-)
 from crushpy.tui.notify import tell
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.transcript.render.canvas import TextRow
@@ -64,10 +55,10 @@ class InteractionHost(FocusVisitor, ScrollView):
     class ItemActivated(Message, namespace="transcript"):
         """A key or a click asks for something to be done with an item, or with a text of it."""
 
-        def __init__(self, key: int, action: ItemAction, text: str = "") -> None:
+        def __init__(self, key: int, action: items.ItemAction, text: str = "") -> None:
             super().__init__()
             self.key = key
-            self.action: ItemAction = action
+            self.action: items.ItemAction = action
             self.text = text
 
     @property
@@ -252,21 +243,21 @@ class Interaction:
 
     # --- keys --------------------------------------------------------------------------------------------
 
-    def activate(self, action: ItemAction) -> None:
+    def activate(self, action: items.ItemAction) -> None:
         index = self._card_for(action)
         index = self.cursor_index() if index is None else index
         if index is None:
             return
         text = ""
         if action == "copy_block":
-            blocks = code_blocks(source_text(self._model[index].current_item()))
+            blocks = code_blocks(items.source_text(self._model[index].current_item()))
             if not blocks:
                 tell(self._widget, "There is no code block in this reply.", "warning")
                 return
             action, text = "copy", blocks[self._take("code", len(blocks))]
         self._widget.post_message(self._widget.ItemActivated(self._model[index].key, action, text))
 
-    def _card_for(self, action: ItemAction) -> int | None:
+    def _card_for(self, action: items.ItemAction) -> int | None:
         """The card that a key acts on: the one at the cursor, else the last one in view. None if neither
         offers the action."""
         if not self._model.total:
@@ -275,7 +266,8 @@ class Interaction:
         at_cursor = [] if (index := self.cursor_index()) is None else [index]
         for index in (*at_cursor, *range(last, first - 1, -1)):
             entry = self._model.entries[index]
-            if entry is not None and isinstance(entry.item, BoundaryItem) and action in entry.item.actions:
+            item = entry.item if entry is not None else None
+            if isinstance(item, items.BoundaryItem) and action in item.actions:
                 return index
         return None
 
@@ -297,7 +289,7 @@ class Interaction:
         self._last_taken = (what, self.cursor, number)
         return number
 
-    def can_do(self, action: ItemAction, *, can_pin: bool) -> bool:
+    def can_do(self, action: items.ItemAction, *, can_pin: bool) -> bool:
         """Whether an action makes sense for the item at the cursor."""
         index = self.cursor_index()
         item = None if index is None else self._model[index].item
@@ -305,14 +297,14 @@ class Interaction:
             case "copy":
                 return True
             case "pin":
-                own = isinstance(item, ToolItem) and item.name == OWN_COMMAND
-                return can_pin and isinstance(item, PINNABLE) and not own
+                own = isinstance(item, items.ToolItem) and item.name == items.OWN_COMMAND
+                return can_pin and isinstance(item, items.PINNABLE) and not own
             case "copy_block":
-                return isinstance(item, ReplyItem)
+                return isinstance(item, items.ReplyItem)
             case "open_task":
-                return isinstance(item, ToolItem) and bool(item.session_id)
+                return isinstance(item, items.ToolItem) and bool(item.session_id)
             case "fork":
-                return item is not None and is_message(item)
+                return item is not None and items.is_message(item)
             case _:
                 return self._card_for(action) is not None
 
@@ -399,7 +391,7 @@ class Interaction:
             widget.post_message(widget.ItemActivated(key, meta["action"]))
         elif "copy_code" in meta:
             widget.post_message(widget.ItemActivated(key, "copy", code_at(self._cache, index, row)))
-        elif row == 0 or not entry.opened or isinstance(entry.item, BoundaryItem):
+        elif row == 0 or not entry.opened or isinstance(entry.item, items.BoundaryItem):
             self.set_opened(index, not entry.opened)
 
     def _select(self, selection: Selection | None) -> None:
