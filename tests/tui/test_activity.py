@@ -231,7 +231,7 @@ async def test_a_summary_that_takes_its_time_has_a_bar_that_grows_and_goes(
         Stall(Reply("## Goal\n" + "Count the letters. " * 40, chunk=200), after=2),
     )
     async with start() as app:
-        for words in ("count " * 400, "and now?"):
+        for words in ("count " * 60, "and now?"):
             await app.say(words)
             await app.rests()
         await app.say("/compact")
@@ -250,7 +250,7 @@ async def test_a_summary_that_takes_its_time_has_a_bar_that_grows_and_goes(
 async def test_a_summary_that_is_stopped_leaves_no_bar(start: Start, llm: ScriptedLLM) -> None:
     llm.script(Reply("word " * 4_000), "Counted.", Stall(Reply("## Goal\nCount."), after=0))
     async with start() as app:
-        for words in ("count " * 400, "and now?"):
+        for words in ("count " * 60, "and now?"):
             await app.say(words)
             await app.rests()
         await app.say("/compact")
