@@ -219,7 +219,7 @@ async def test_one_that_fails_is_left_and_the_boundary_goes_its_usual_way(
 
 
 HANGS = Stall(NOTES, after=1)
-SOON = {"compaction.summary_seconds": 1}
+SOON = {"compaction.summary_seconds": 4}
 
 
 async def test_one_that_hangs_is_ended_at_its_limit_and_the_boundary_makes_its_own(
