@@ -66,7 +66,9 @@ async def test_killed_at_any_step_of_a_preparation_and_its_crossing_another_proc
     talk = await talks(flags={**FLAGS, "compaction.prepare": False}, yolo=True)
     assert await talk.ask("Look round") == "done"
     await talk.close()
-    copies, whole = killed_at_every(HERE / "preparation_killer.py", home, str(thinned(1)), json.dumps(FLAGS))
+    copies, whole = killed_at_every(
+        HERE / "preparation_killer.py", home, str(thinned(1, 3)), json.dumps(FLAGS)
+    )
     assert stored(whole) == (1, 1, True)
     found = [stored(copy) for copy in copies]
     assert set(found) == {(0, 0, True), (0, 1, True), (1, 1, True)}, "nothing is paid for twice"
