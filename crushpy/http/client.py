@@ -7,17 +7,9 @@ import time
 from collections.abc import Mapping
 from functools import partial
 
+from crushpy.http import routing
 from crushpy.http.common import HttpError, HttpTimeout, Timeouts, parse_url
 from crushpy.http.connection import Connection, Headers, Response
-from crushpy.http.routing import (
-    Route,
-    connect_failed,
-    connect_socket,
-    make_tls_context,
-    open_tunnel,
-    proxy_for,
-    request_head,
-)
 
 MAX_IDLE_S = 50.0
 """Idle connections older than this are not reused: many servers close them after a minute."""
@@ -30,7 +22,7 @@ class Client:
     def __init__(self, timeouts: Timeouts | None = None, environ: Mapping[str, str] | None = None) -> None:
         self.timeouts = timeouts or Timeouts()
         self._environ = os.environ if environ is None else environ
-        self._idle: dict[Route, list[Connection]] = {}
+        self._idle: dict[routing.Route, list[Connection]] = {}
         self._context: ssl.SSLContext | None = None
 
     async def request(
@@ -60,10 +52,10 @@ class Client:
     ) -> "Exchange":
         """The first half of `request`: returns when the request has been sent."""
         target = parse_url(url)
-        proxy = None if connect_to else proxy_for(target, self._environ)
+        proxy = None if connect_to else routing.proxy_for(target, self._environ)
         address = proxy.host if proxy else connect_to or target.host
-        route = Route(target.scheme, target.host, target.port, address, proxy)
-        path, head = request_head(target, proxy, method, headers or {}, body)
+        route = routing.Route(target.scheme, target.host, target.port, address, proxy)
+        path, head = routing.request_head(target, proxy, method, headers or {}, body)
         exchange = Exchange(self, route, (method, path, head, body), await self.acquire(route))
         await exchange.send()
         return exchange
@@ -77,7 +69,7 @@ class Client:
 
     # --- connections
 
-    async def acquire(self, route: Route) -> Connection:
+    async def acquire(self, route: routing.Route) -> Connection:
         """An idle connection that is still open, or a new one."""
         connections = self._idle.get(route, [])
         while connections:
@@ -88,7 +80,7 @@ class Client:
             connection.abort()
         return await self.open(route)
 
-    def release(self, route: Route, connection: Connection) -> None:
+    def release(self, route: routing.Route, connection: Connection) -> None:
         """Return a connection to the pool once its response was read to the end."""
         connections = self._idle.setdefault(route, [])
         if not connection.finish_response() or len(connections) >= MAX_IDLE_CONNECTIONS:
@@ -97,7 +89,7 @@ class Client:
         connection.idle_since = time.monotonic()
         connections.append(connection)
 
-    async def open(self, route: Route) -> Connection:
+    async def open(self, route: routing.Route) -> Connection:
         timeout_s = self.timeouts.connect
         try:
             async with asyncio.timeout(timeout_s):
@@ -107,21 +99,21 @@ class Client:
                 f"{route} accepted no connection within {timeout_s:g} s", "Check the address and the network."
             ) from None
         except OSError as error:
-            raise connect_failed(route, error) from None
+            raise routing.connect_failed(route, error) from None
 
-    async def _open(self, route: Route, timeout_s: float) -> Connection:
+    async def _open(self, route: routing.Route, timeout_s: float) -> Connection:
         first = route.proxy or route
         tls = self._tls() if first.scheme == "https" else None
         _, connection = await asyncio.get_running_loop().create_connection(
             lambda: Connection(str(route)),
-            sock=await connect_socket(route.address, first.port),
+            sock=await routing.connect_socket(route.address, first.port),
             ssl=tls,
             server_hostname=first.host if tls else None,
         )
         if route.proxy is None or route.scheme == "http":
             return connection
         try:
-            await open_tunnel(connection, route, route.proxy, timeout_s)
+            await routing.open_tunnel(connection, route, route.proxy, timeout_s)
             await connection.start_tls(self._tls(), route.host)
         except BaseException:
             connection.abort()
@@ -130,7 +122,7 @@ class Client:
 
     def _tls(self) -> ssl.SSLContext:
         if self._context is None:  # reading the certificates takes a while
-            self._context = make_tls_context(self._environ)
+            self._context = routing.make_tls_context(self._environ)
         return self._context
 
 
@@ -138,7 +130,11 @@ class Exchange:
     """A request that has been sent. Await its `response()`, or `close()` it."""
 
     def __init__(
-        self, client: Client, route: Route, request: tuple[str, str, Headers, bytes], connection: Connection
+        self,
+        client: Client,
+        route: routing.Route,
+        request: tuple[str, str, Headers, bytes],
+        connection: Connection,
     ) -> None:
         self._client, self._timeouts = client, client.timeouts
         self._route = route

@@ -9,16 +9,7 @@ from typing import Any, cast
 import msgspec
 
 from crushpy.core.messages import Json
-from crushpy.llm.errors import (
-    AuthenticationFailed,
-    BadRequest,
-    ContextOverflow,
-    ModelError,
-    RateLimited,
-    Refused,
-    TimedOut,
-    Unavailable,
-)
+from crushpy.llm import errors
 
 TEXT_LIMIT = 600
 
@@ -154,54 +145,56 @@ def classify(
     source: ErrorSource,
     headers: Mapping[str, str] | None = None,
     now: float | None = None,
-) -> ModelError:
+) -> errors.ModelError:
     """The error to raise for a response with `status`; None: for an error object inside a stream."""
     if status is None:
         number = int(body.code) if body.code.isdigit() else 0
         status = number if 400 <= number < 600 else STATUS_OF_CODE.get(body.code.lower(), 500)
     said = f"{source.where} ({status}): {body.text}" if body.text else f"{source.where} ({status})"
     if NO_CREDIT.search(body.raw) or status == 402:
-        return AuthenticationFailed(
+        return errors.AuthenticationFailed(
             f"no credit left for {source.model} at {said}",
             "Add credit to the account the key belongs to, or switch the model.",
             status=status,
         )
     if status in (400, 500) and FILTERED.search(body.raw):
-        return Refused(f"{source.model} refused to answer: {said}", status=status)
+        return errors.Refused(f"{source.model} refused to answer: {said}", status=status)
     if TOO_LARGE_FOR_RATE.search(body.raw):
-        return ContextOverflow(f"the request is larger than the rate limit of {said}", status=status)
+        return errors.ContextOverflow(f"the request is larger than the rate limit of {said}", status=status)
     if status not in (401, 403, 429) and (status == 413 or OVERFLOW.search(body.raw)):
-        return ContextOverflow(
+        return errors.ContextOverflow(
             f"the request is larger than the window of {source.model} at {said}",
             "Start a new session, or choose a model with a larger window.",
             status=status,
             limit=read_limit(body.raw),
         )
     if status in (401, 403) or (status == 400 and WRONG_KEY.search(body.raw)):
-        return AuthenticationFailed(f"the key is refused by {said}", _key_hint(source), status=status)
+        return errors.AuthenticationFailed(f"the key is refused by {said}", _key_hint(source), status=status)
     if status == 429:
         wait = retry_after(headers or {}, body.raw, time.time() if now is None else now)
         long = f"{wait:,.0f} seconds" if wait else "a while"
-        return RateLimited(f"rate limited by {said}", f"Wait {long}, or switch the model.", retry_after=wait)
+        return errors.RateLimited(
+            f"rate limited by {said}", f"Wait {long}, or switch the model.", retry_after=wait
+        )
     if status == 404:
-        return BadRequest(
+        return errors.BadRequest(
             f"{source.model} was not found at {said}",
             "`crushpy models` lists the models that can be used. Also check the server's address.",
             status=status,
         )
     if status >= 500 and NO_MEMORY.search(body.raw):
-        return BadRequest(
+        return errors.BadRequest(
             f"{source.model} does not fit in the memory of {said}",
             "Choose a smaller model, or a smaller window: "
             f"crushpy config set 'models.\"{source.model}\".context_window' 16384",
             status=status,
         )
     if status == 408:
-        return TimedOut(f"timed out at {said}", status=status)
+        return errors.TimedOut(f"timed out at {said}", status=status)
     if status in (409, 425) or status >= 500:
         wait = retry_after(headers or {}, "", time.time() if now is None else now)
-        return Unavailable(f"not available: {said}", status=status, retry_after=wait)
-    return BadRequest(
+        return errors.Unavailable(f"not available: {said}", status=status, retry_after=wait)
+    return errors.BadRequest(
         f"the request for {source.model} is refused by {said}",
         "Check the model's name and settings; `crushpy doctor` shows them.",
         status=status,

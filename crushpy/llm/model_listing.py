@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -13,41 +13,16 @@ from crushpy.core.errors import UsageError
 from crushpy.core.messages import Data
 from crushpy.core.paths import Paths
 from crushpy.llm import catalog, vendors
+from crushpy.llm import model_servers as servers
+from crushpy.llm import provider_factory as factory
 from crushpy.llm.errors import BadRequest, Unavailable
 from crushpy.llm.key_store import locate_key, stored_names
 from crushpy.llm.learnt import LearntModels, with_learnt_window
-from crushpy.llm.model_servers import (
-    ListFailed,
-    ListSource,
-    ServedModel,
-    ask_server,
-    on_loopback,
-    same_model,
-    server_root,
-    show_ollama,
-)
 from crushpy.llm.protocol import ModelInfo, Provider
-from crushpy.llm.provider_factory import (
-    UNNAMED,
-    Endpoint,
-    create_client,
-    custom_base,
-    default_model,
-    endpoint_protocol,
-    find_endpoint,
-    is_official,
-    locate_endpoint,
-    server_address,
-    waits_for_keyring,
-    without_secrets,
-)
 from crushpy.security.private_files import read_stored, write_private
 from crushpy.security.redact import redact
 from crushpy.security.sanitize import one_line
 from crushpy.settings.schema import ProviderSettings, Settings
-
-if TYPE_CHECKING:
-    from crushpy.settings.schema import Settings
 
 CACHE_LIFETIME_S = 3_600.0
 LOCAL_TIMEOUT_S = 1.0
@@ -65,7 +40,7 @@ class ServerList(Data, frozen=True):
     api_base: str
     key_origin: str = ""
     """The source of the key used for the request: another key may see other models."""
-    models: tuple[ServedModel, ...] = ()
+    models: tuple[servers.ServedModel, ...] = ()
     asked_at: float = 0.0
     failure: str = ""
     """Why the request failed; `models` is then the previous answer, if there is one."""
@@ -91,8 +66,9 @@ class ListedModel(Data, frozen=True):
 def list_models(settings: Settings, lists: Sequence[ServerList] = ()) -> list[ListedModel]:
     """All models of the catalog, the settings and `lists`, sorted by name. Contacts no server."""
     known = {info.name: info for info in catalog.all_models()}
-    default = default_model(settings)
-    named = {default, settings.small_model, settings.compaction.model, *settings.models} - {"", UNNAMED}
+    default = factory.default_model(settings)
+    named = {default, settings.small_model, settings.compaction.model, *settings.models}
+    named -= {"", factory.UNNAMED}
     for name in named:
         known[name] = catalog.lookup(name, settings.models.get(name))
     answered = {one.provider for one in lists if one.asked_at}
@@ -102,8 +78,8 @@ def list_models(settings: Settings, lists: Sequence[ServerList] = ()) -> list[Li
     }
     for name, (server, model) in served_models(lists).items():
         info = merge_model_info(name, model, settings)
-        base = custom_base(server.provider, settings)
-        official = server.provider == "openai" and is_official(server.api_base)
+        base = factory.custom_base(server.provider, settings)
+        official = server.provider == "openai" and factory.is_official(server.api_base)
         how = "its key is in the keyring" if server.key_origin == "keyring" else f"{server.key_origin} is set"
         if server.api_base and not official:
             how = f"at {redact(server.api_base)}"
@@ -116,11 +92,11 @@ def apply_learnt_windows(
 ) -> list[ListedModel]:
     """The models with the windows learnt from errors of their servers; `add`: also models known only from
     such errors."""
-    known = dict(learnt.windows(lambda name: server_address(name, settings)))
+    known = dict(learnt.windows(lambda name: factory.server_address(name, settings)))
     listed = {model.info.name for model in models}
     for model in models:
         if model.api_base and model.info.name not in known:  # it may have been learnt under another name
-            known[model.info.name] = learnt.get(model.info.name, without_secrets(model.api_base))
+            known[model.info.name] = learnt.get(model.info.name, factory.without_secrets(model.api_base))
     missing = [
         _list_model(catalog.lookup(name, settings.models.get(name)), settings, named=True, asked=False)
         for name in sorted(known)
@@ -137,7 +113,7 @@ def apply_learnt_windows(
 def learn_listed_window(model: ListedModel, learnt: LearntModels) -> None:
     """Remember the window that the user's own server listed, for every name of the model."""
     if model.info.source == "server" and model.api_base:
-        window, server = model.info.context_window, without_secrets(model.api_base)
+        window, server = model.info.context_window, factory.without_secrets(model.api_base)
         learnt.update(model.info.name, server, lambda known: msgspec.structs.replace(known, window=window))
 
 
@@ -149,9 +125,9 @@ async def list_local_models(
     Without `set_up`: only those of servers that are not set up yet.
     """
     bases = {name: provider.api_base for name, provider in settings.providers.items() if provider.api_base}
-    if base := custom_base("openai", settings, environ):
+    if base := factory.custom_base("openai", settings, environ):
         bases["openai"] = base
-    servers = await find_local_servers(environ, bases, ask_bases=set_up)
+    found = await find_local_servers(environ, bases, ask_bases=set_up)
     return [
         ListedModel(
             merge_model_info(name, model, settings),
@@ -160,11 +136,11 @@ async def list_local_models(
             api_base=server.api_base,
             offered=True,
         )
-        for name, (server, model) in served_models(servers).items()
+        for name, (server, model) in served_models(found).items()
     ]
 
 
-def merge_model_info(name: str, model: ServedModel, settings: Settings) -> ModelInfo:
+def merge_model_info(name: str, model: servers.ServedModel, settings: Settings) -> ModelInfo:
     """A served model's properties, from the settings, else the server, else the catalog."""
     override = settings.models.get(name)
     info = catalog.lookup(name, override)
@@ -191,7 +167,7 @@ def _list_model(info: ModelInfo, settings: Settings, *, named: bool, asked: bool
     chosen = settings.providers.get(provider) or ProviderSettings()
     variables = (chosen.api_key_env,) if chosen.api_key_env else vendors.variables_of(provider)
     place = locate_key(provider, settings)
-    base = custom_base(provider, settings)
+    base = factory.custom_base(provider, settings)
     offered = False if asked else None
     if asked and not named:
         return ListedModel(info, False, "its server does not offer it", offered=False)
@@ -223,7 +199,7 @@ async def ask_servers(settings: Settings, *, refresh: bool = False) -> list[Serv
     """The list of each provider with a key or an address: from the cache, or requested concurrently."""
     known = {one.cache_key: one for one in _read_cache()}
 
-    async def ask(endpoint: Endpoint) -> ServerList:
+    async def ask(endpoint: factory.Endpoint) -> ServerList:
         empty = _empty_list(endpoint)
         before = known.get(empty.cache_key, empty)
         if not refresh and 0 <= time.time() - before.asked_at < CACHE_LIFETIME_S:
@@ -239,31 +215,33 @@ async def ask_servers(settings: Settings, *, refresh: bool = False) -> list[Serv
     return list(lists)
 
 
-async def _update_list(before: ServerList, endpoint: Endpoint, settings: Settings) -> ServerList:
+async def _update_list(before: ServerList, endpoint: factory.Endpoint, settings: Settings) -> ServerList:
     if endpoint.key_stored:
-        endpoint = await asyncio.to_thread(locate_endpoint, f"{endpoint.vendor}/", settings)
+        endpoint = await asyncio.to_thread(factory.locate_endpoint, f"{endpoint.vendor}/", settings)
     if endpoint.key_problem:
         return msgspec.structs.replace(before, failure=endpoint.key_problem.rstrip("."))
     if endpoint.own_key_variable and not endpoint.key:
         return msgspec.structs.replace(before, failure=f"{endpoint.key_variable} is not set")
-    own = bool(custom_base(endpoint.vendor, settings))
+    own = bool(factory.custom_base(endpoint.vendor, settings))
     try:
-        models = await ask_server(ListSource(*_list_address(endpoint), endpoint.key, endpoint.bearer, own))
-    except ListFailed as error:
+        models = await servers.ask_server(
+            servers.ListSource(*_list_address(endpoint), endpoint.key, endpoint.bearer, own)
+        )
+    except servers.ListFailed as error:
         message = error.message.replace(endpoint.key, "[key]") if endpoint.key else error.message
         return msgspec.structs.replace(before, failure=one_line(redact(message)))
     return msgspec.structs.replace(before, models=models, asked_at=time.time(), failure="")
 
 
-def _endpoints(settings: Settings) -> list[Endpoint]:
+def _endpoints(settings: Settings) -> list[factory.Endpoint]:
     """The endpoints of all providers with a key or an address of which the protocol is known."""
     names = dict.fromkeys((*vendors.BY_NAME, *settings.providers, *sorted(stored_names())))
-    found = [locate_endpoint(f"{name}/", settings, open_keyring=False) for name in names]
+    found = [factory.locate_endpoint(f"{name}/", settings, open_keyring=False) for name in names]
     usable = [one for one in found if one.key or one.key_stored or one.api_base]
     return [endpoint for endpoint in usable if _list_address(endpoint)[1]]
 
 
-def _list_address(endpoint: Endpoint) -> tuple[str, str]:
+def _list_address(endpoint: factory.Endpoint) -> tuple[str, str]:
     """The protocol and the address of a provider's list of models; empty if it has no known address."""
     known = vendors.BY_NAME.get(endpoint.vendor)
     base = endpoint.api_base or (known.usual_base if known else "")
@@ -278,7 +256,7 @@ def _list_address(endpoint: Endpoint) -> tuple[str, str]:
     return "ollama" if endpoint.vendor.startswith("ollama") else "openai", base
 
 
-def _empty_list(endpoint: Endpoint) -> ServerList:
+def _empty_list(endpoint: factory.Endpoint) -> ServerList:
     origin = "keyring" if endpoint.key_stored else endpoint.key_variable if endpoint.key else ""
     return ServerList(endpoint.vendor, endpoint.api_base, origin)
 
@@ -287,7 +265,7 @@ def _read_cache() -> list[ServerList]:
     return read_stored(Paths().model_lists, list[ServerList]) or []
 
 
-def served_models(lists: Sequence[ServerList]) -> dict[str, tuple[ServerList, ServedModel]]:
+def served_models(lists: Sequence[ServerList]) -> dict[str, tuple[ServerList, servers.ServedModel]]:
     """Every served model, by its full name."""
     return {f"{one.provider}/{model.id}": (one, model) for one in lists for model in one.models}
 
@@ -310,7 +288,7 @@ async def find_local_servers(
     `bases` are additional addresses by name. Without `ask_bases` they are skipped, also at a default port.
     """
     defaults = {name: f"http://127.0.0.1:{port}/v1" for name, port in local_ports(environ).items()}
-    given = {name: base.rstrip("/") for name, base in (bases or {}).items() if on_loopback(base)}
+    given = {name: base.rstrip("/") for name, base in (bases or {}).items() if servers.on_loopback(base)}
     # By address, so that none is asked twice; the user's name for an address comes last and wins.
     named = [*(defaults | given).items(), *given.items()]
     names = {base.replace("//localhost:", "//127.0.0.1:"): name for name, base in named}
@@ -340,8 +318,8 @@ def local_ports(environ: Mapping[str, str] = os.environ) -> dict[str, int]:
 async def _ask_local(name: str, base: str) -> ServerList | None:
     protocol = "ollama" if name.startswith("ollama") else "openai"
     try:
-        models = await ask_server(ListSource(protocol, base, own=True), LOCAL_TIMEOUT_S)
-    except ListFailed:
+        models = await servers.ask_server(servers.ListSource(protocol, base, own=True), LOCAL_TIMEOUT_S)
+    except servers.ListFailed:
         return None  # no server, or another program: 8000 and 8080 are popular ports
     return ServerList(name, base, models=models)
 
@@ -376,14 +354,14 @@ MAX_NAMES = 20
 """Names of models in an error."""
 
 
-async def open_provider(model: str, settings: "Settings") -> tuple[Provider, ServedModel | None]:
+async def open_provider(model: str, settings: Settings) -> tuple[Provider, servers.ServedModel | None]:
     """The provider of `model`, and what its server says about it. Raises ModelError if it cannot be used."""
     endpoint = (
-        await asyncio.to_thread(find_endpoint, model, settings)
-        if waits_for_keyring(model, settings)
-        else find_endpoint(model, settings)
+        await asyncio.to_thread(factory.find_endpoint, model, settings)
+        if factory.waits_for_keyring(model, settings)
+        else factory.find_endpoint(model, settings)
     )
-    protocol = endpoint_protocol(endpoint, settings)
+    protocol = factory.endpoint_protocol(endpoint, settings)
     chosen = settings.models.get(model)
     window = chosen.context_window if chosen else None
     served = None
@@ -393,19 +371,19 @@ async def open_provider(model: str, settings: "Settings") -> tuple[Provider, Ser
         protocol, served = await _ask_own_server(endpoint)
     if protocol == "ollama" and served is not None:
         endpoint = msgspec.structs.replace(endpoint, window=served.context_window)
-    return create_client(protocol, endpoint), served
+    return factory.create_client(protocol, endpoint), served
 
 
-async def choose_default(settings: "Settings") -> str:
+async def choose_default(settings: Settings) -> str:
     """The model to use if none is named. Raises UsageError if the user's own server has none, or several."""
-    name = default_model(settings)
-    if name != UNNAMED:
+    name = factory.default_model(settings)
+    if name != factory.UNNAMED:
         return name
-    endpoint = await asyncio.to_thread(locate_endpoint, UNNAMED, settings)
+    endpoint = await asyncio.to_thread(factory.locate_endpoint, factory.UNNAMED, settings)
     where, usual = f"the server at {redact(endpoint.api_base)}", vendors.BY_NAME["openai"].default_model
     try:
-        listed = await ask_server(_source(endpoint, "openai"))
-    except ListFailed as error:
+        listed = await servers.ask_server(_source(endpoint, "openai"))
+    except servers.ListFailed as error:
         if endpoint.key:  # a gateway may not list its models
             return usual
         raise UsageError(
@@ -422,18 +400,18 @@ async def choose_default(settings: "Settings") -> str:
     )
 
 
-def _is_worth_asking(endpoint: Endpoint) -> bool:
-    if not endpoint.api_base or is_official(endpoint.api_base) or endpoint.vendor == "azure":
+def _is_worth_asking(endpoint: factory.Endpoint) -> bool:
+    if not endpoint.api_base or factory.is_official(endpoint.api_base) or endpoint.vendor == "azure":
         return False
-    return on_loopback(endpoint.api_base) or catalog.lookup(endpoint.model).source == "default"
+    return servers.on_loopback(endpoint.api_base) or catalog.lookup(endpoint.model).source == "default"
 
 
-async def _require_ollama(endpoint: Endpoint, window: int | None) -> ServedModel:
+async def _require_ollama(endpoint: factory.Endpoint, window: int | None) -> servers.ServedModel:
     source, name = _source(endpoint, "ollama"), _name(endpoint)
     try:
-        return await show_ollama(source, name, window)
-    except ListFailed as error:
-        where = f"Ollama at {server_root(source.api_base)}"
+        return await servers.show_ollama(source, name, window)
+    except servers.ListFailed as error:
+        where = f"Ollama at {servers.server_root(source.api_base)}"
         if error.status == 404:
             hint = f"Run `ollama pull {name}`; `crushpy models` lists the models that it has."
             raise BadRequest(f"{where} does not have the model {name}.", hint, status=404) from None
@@ -441,32 +419,32 @@ async def _require_ollama(endpoint: Endpoint, window: int | None) -> ServedModel
         raise Unavailable(f"{where} cannot be used: {error.message}", hint) from None
 
 
-async def _ask_own_server(endpoint: Endpoint) -> tuple[str, ServedModel | None]:
+async def _ask_own_server(endpoint: factory.Endpoint) -> tuple[str, servers.ServedModel | None]:
     """The protocol to use, and the description of the model. Ollama is used in its own protocol, unless the
     settings say otherwise: the other one cannot set the window."""
     name = _name(endpoint)
 
-    async def list_models() -> ServedModel | None:
-        listed = await ask_server(_source(endpoint, "openai"), PROBE_SERVER_TIMEOUT_S)
-        return next((model for model in listed if same_model(model.id, name)), None)
+    async def list_models() -> servers.ServedModel | None:
+        listed = await servers.ask_server(_source(endpoint, "openai"), PROBE_SERVER_TIMEOUT_S)
+        return next((model for model in listed if servers.same_model(model.id, name)), None)
 
     shown, listed = await asyncio.gather(
-        show_ollama(_source(endpoint, "ollama"), name, timeout_s=PROBE_SERVER_TIMEOUT_S),
+        servers.show_ollama(_source(endpoint, "ollama"), name, timeout_s=PROBE_SERVER_TIMEOUT_S),
         list_models(),
         return_exceptions=True,
     )
-    if isinstance(shown, ServedModel) and endpoint.protocol == "auto":
+    if isinstance(shown, servers.ServedModel) and endpoint.protocol == "auto":
         return "ollama", shown
     for failure in (shown, listed):
-        if isinstance(failure, BaseException) and not isinstance(failure, ListFailed):
+        if isinstance(failure, BaseException) and not isinstance(failure, servers.ListFailed):
             raise failure
-    return "chat", listed if isinstance(listed, ServedModel) else None
+    return "chat", listed if isinstance(listed, servers.ServedModel) else None
 
 
-def _source(endpoint: Endpoint, protocol: str) -> ListSource:
+def _source(endpoint: factory.Endpoint, protocol: str) -> servers.ListSource:
     base = endpoint.api_base or vendors.OLLAMA_BASE
-    return ListSource(protocol, base, endpoint.key, endpoint.bearer, own=True)
+    return servers.ListSource(protocol, base, endpoint.key, endpoint.bearer, own=True)
 
 
-def _name(endpoint: Endpoint) -> str:
+def _name(endpoint: factory.Endpoint) -> str:
     return endpoint.model.removeprefix(f"{endpoint.vendor}/")

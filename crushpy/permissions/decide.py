@@ -6,14 +6,7 @@ from pathlib import Path
 import msgspec
 
 from crushpy.core.access import Access
-from crushpy.permissions.decision import (
-    Decision,
-    ExecutionContext,
-    combine,
-    decide_host,
-    decide_path,
-    decide_tool,
-)
+from crushpy.permissions import decision
 from crushpy.permissions.rules import RuleSet
 
 
@@ -23,39 +16,39 @@ def decide(
     workspace: Path,
     *,
     yolo: bool = False,
-    guard: ExecutionContext | None = None,
-) -> Decision:
+    guard: decision.ExecutionContext | None = None,
+) -> decision.Decision:
     """Whether a call that would touch all of `accesses` may run."""
-    guard = guard or ExecutionContext()
+    guard = guard or decision.ExecutionContext()
     if rules.closed:
         guard = msgspec.structs.replace(guard, auto_allow=False)  # a sandboxed build still changes files
-    parts: list[Decision] = []
+    parts: list[decision.Decision] = []
     for access in accesses:
         closed = rules.closed and access.writes and access.kind != "host"
         for part in _decide_access(access, rules, workspace, guard):
             if closed and part.verdict == "ask":
-                part = Decision("deny", f"{rules.closed} ({part.reason})", about=part.about)  # noqa: PLW2901
+                part = decision.Decision("deny", f"{rules.closed} ({part.reason})", about=part.about)  # noqa: PLW2901
             parts.append(part)
-    return combine(parts, yolo=yolo)
+    return decision.combine(parts, yolo=yolo)
 
 
 def _decide_access(
-    access: Access, rules: RuleSet, workspace: Path, guard: ExecutionContext
-) -> list[Decision]:
+    access: Access, rules: RuleSet, workspace: Path, guard: decision.ExecutionContext
+) -> list[decision.Decision]:
     match access.kind:
         case "command":
             return _decide_command(access, rules, workspace, guard)
         case "path":
-            return [decide_path(access, rules, workspace)]
+            return [decision.decide_path(access, rules, workspace)]
         case "host":
-            return [decide_host(access, rules)]
+            return [decision.decide_host(access, rules)]
         case "none":
-            return [decide_tool(access, rules)]
+            return [decision.decide_tool(access, rules)]
 
 
 def _decide_command(
-    access: Access, rules: RuleSet, workspace: Path, guard: ExecutionContext
-) -> list[Decision]:
+    access: Access, rules: RuleSet, workspace: Path, guard: decision.ExecutionContext
+) -> list[decision.Decision]:
     """One decision for each simple command and redirection of a shell command."""
     # Imported only if a command is decided.
     from crushpy.permissions.command_policy import CommandPolicy
@@ -67,7 +60,7 @@ def _decide_command(
     policy = CommandPolicy(reading, rules, workspace, guard, access.tool)
     parts = deny_decisions(access, reading, rules)
     if not guard.sandbox:
-        return [*parts, *policy.parts()] or [Decision("ask", "no rule covers it")]
+        return [*parts, *policy.parts()] or [decision.Decision("ask", "no rule covers it")]
     sandboxed = SandboxedPolicy(access.needs, reading, policy, rules, workspace, guard)
     if rules.closed or not guard.auto_allow:
         return [*parts, *policy.parts(), *sandboxed.needs()]

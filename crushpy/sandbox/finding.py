@@ -18,15 +18,8 @@ SandboxName = Literal["bubblewrap", "landlock", "sandbox-exec", "none"]
 
 _TRIAL_TIMEOUT_S = 10
 NAMESPACES = (
-    "--unshare-user-try",
-    "--unshare-pid",
-    "--unshare-ipc",
-    "--unshare-uts",
-    "--unshare-cgroup-try",
-    "--cap-drop",
-    "ALL",
-    "--die-with-parent",
-    "--new-session",
+    *("--unshare-user-try", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
+    *("--cap-drop", "ALL", "--die-with-parent", "--new-session"),
 )
 """What bubblewrap isolates for every command; the network is isolated separately."""
 

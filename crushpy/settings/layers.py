@@ -15,15 +15,7 @@ from crushpy.core.access import STRICTNESS
 from crushpy.core.errors import SettingsError
 from crushpy.core.messages import Data
 from crushpy.core.paths import Paths, project_root, provided_files
-from crushpy.settings import setting_keys
-from crushpy.settings.files import (
-    exists,
-    guard_home,
-    project_file,
-    project_rules_file,
-    read_table,
-    user_files,
-)
+from crushpy.settings import files, setting_keys
 from crushpy.settings.schema import Settings
 from crushpy.settings.setting_keys import KeyPath, Leaf, spell
 
@@ -90,13 +82,13 @@ def load(
     `flags` maps dotted keys to values or text; None counts as not given.
     """
     merge = _Merge()
-    config, state = user_files(paths)
-    merge.warnings.extend(guard_home(paths))
+    config, state = files.user_files(paths)
+    merge.warnings.extend(files.guard_home(paths))
     merge.add_file("user", config)
     merge.add_file("state", state)
-    merge.add_file("project rules", project_rules_file(paths, cwd))
-    project = project_file(cwd)
-    if trusted and exists(project) and project.resolve() != config.resolve():
+    merge.add_file("project rules", files.project_rules_file(paths, cwd))
+    project = files.project_file(cwd)
+    if trusted and files.exists(project) and project.resolve() != config.resolve():
         merge.add_file("project", project, PROJECT_MAY_NOT)
     root = project_root(cwd)
     unused = [] if trusted or str(root) == os.environ.get("HOME") else provided_files(root)
@@ -124,7 +116,7 @@ class _Merge:
         self.rules: list[RuleOrigin] = []
 
     def add_file(self, layer: str, file: Path, forbidden: frozenset[KeyPath] = frozenset()) -> None:
-        self._add_table(read_table(file), (), layer, str(file), forbidden)
+        self._add_table(files.read_table(file), (), layer, str(file), forbidden)
 
     def add_environment(self, environ: Mapping[str, str]) -> None:
         for name in sorted(environ):

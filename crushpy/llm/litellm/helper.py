@@ -22,14 +22,7 @@ from crushpy.llm.catalog import explain_unknown
 from crushpy.llm.error_reader import ErrorBody, ErrorSource, classify, read_body
 from crushpy.llm.errors import BadRequest, CutStream, ModelError, TimedOut, Unavailable
 from crushpy.llm.http_provider import StatusFallback
-from crushpy.llm.litellm.provider import (
-    LOAD_FAILED,
-    Call,
-    CallReply,
-    ProviderAccess,
-    decode_call,
-    encode_line,
-)
+from crushpy.llm.litellm import provider
 from crushpy.llm.opaque_parts import sends_signed_parts
 from crushpy.llm.openai.chat_reply import ChunkReader
 from crushpy.llm.openai.chat_request import chat_messages, chat_tools, litellm_dialect
@@ -53,12 +46,14 @@ def run_helper() -> None:
     incoming, outgoing = take_pipes()
     loop = asyncio.new_event_loop()
     calls = CallServer(outgoing)
-    listen(incoming, lambda line: loop.call_soon_threadsafe(calls.handle, decode_call(line)), _finish)
+    listen(
+        incoming, lambda line: loop.call_soon_threadsafe(calls.handle, provider.decode_call(line)), _finish
+    )
     try:
         import_litellm()
     except BaseException as error:
-        _exit(LOAD_FAILED, f"{type(error).__name__}: {error}")
-    calls.send(CallReply(0))
+        _exit(provider.LOAD_FAILED, f"{type(error).__name__}: {error}")
+    calls.send(provider.CallReply(0))
     loop.run_forever()
 
 
@@ -83,31 +78,31 @@ class CallServer:
         self._completions: dict[bytes, LiteLLMCalls] = {}
         """One for each provider, by its serialized access."""
 
-    def handle(self, call: Call) -> None:
+    def handle(self, call: provider.Call) -> None:
         if call.request is not None:
             self._tasks[call.id] = spawn(self._answer(call, call.request))
         elif task := self._tasks.get(call.id):
             task.cancel()
 
-    def send(self, answer: CallReply) -> None:
+    def send(self, answer: provider.CallReply) -> None:
         try:
-            self._outgoing.write(encode_line(answer))
+            self._outgoing.write(provider.encode_line(answer))
             self._outgoing.flush()
         except BrokenPipeError:
             os._exit(0)
 
-    async def _answer(self, call: Call, request: Request) -> None:
+    async def _answer(self, call: provider.Call, request: Request) -> None:
         key = msgspec.json.encode(call.access)
         completion = self._completions.setdefault(key, LiteLLMCalls(call.access))
         try:
             async with aclosing(completion.stream(request)) as pieces:
                 async for piece in pieces:
-                    self.send(CallReply(call.id, piece))
+                    self.send(provider.CallReply(call.id, piece))
         except ModelError as error:
-            self.send(CallReply.from_error(call.id, error))
+            self.send(provider.CallReply.from_error(call.id, error))
         except Exception as error:  # a bug here must not leave the call waiting
             bug = ModelError(f"{type(error).__name__}: {error}")
-            self.send(CallReply.from_error(call.id, bug))
+            self.send(provider.CallReply.from_error(call.id, bug))
         finally:
             del self._tasks[call.id]
 
@@ -136,7 +131,7 @@ def import_litellm() -> None:
 class LiteLLMCalls:
     """The calls to one provider, and what was learnt about its server."""
 
-    def __init__(self, access: ProviderAccess) -> None:
+    def __init__(self, access: provider.ProviderAccess) -> None:
         self._access = access
         self._timeouts = access.timeouts
         self._status = StatusFallback()

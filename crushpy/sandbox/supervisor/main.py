@@ -25,23 +25,7 @@ import time
 from collections.abc import Callable
 from types import FrameType
 
-from crushpy.sandbox.supervisor.process_control import (
-    HAS_PROC,
-    KILL_PAUSE_S,
-    KILL_ROUNDS,
-    PR_SET_CHILD_SUBREAPER,
-    PR_SET_DUMPABLE,
-    PR_SET_PDEATHSIG,
-    descendants,
-    kill_descendants,
-    kill_namespace,
-    kill_tree,
-    list_parents,
-    own_memory,
-    process_control,
-    reap_children,
-    send,
-)
+from crushpy.sandbox.supervisor import process_control as control
 from crushpy.sandbox.supervisor.system_calls import restrict_sockets
 
 Report = Callable[..., None]
@@ -68,14 +52,14 @@ def start_reaper(
     descendants (PR_SET_CHILD_SUBREAPER), whatever sessions they open, however often they fork, and whatever
     their environment is.
     """
-    read_end, write_end = (-1, -1) if HAS_PROC else os.pipe()
+    read_end, write_end = (-1, -1) if control.HAS_PROC else os.pipe()
     reaper = os.fork()
     if reaper == 0:
         try:
             _reap(name, order, streams, limits, report, write_end)
         finally:
             os._exit(1)
-    if HAS_PROC:
+    if control.HAS_PROC:
         return reaper, 0
     os.close(write_end)
     shell = int(os.read(read_end, 20) or b"0")
@@ -90,14 +74,14 @@ def _reap(
 
     def exit_if_orphaned(_number: int = 0, _frame: FrameType | None = None) -> None:
         if os.getppid() != supervisor:
-            kill_descendants()
+            control.kill_descendants()
             os._exit(0)
 
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(PARENT_DIED, exit_if_orphaned)
-    process_control(PR_SET_CHILD_SUBREAPER, 1)
-    process_control(PR_SET_PDEATHSIG, PARENT_DIED)
+    control.process_control(control.PR_SET_CHILD_SUBREAPER, 1)
+    control.process_control(control.PR_SET_PDEATHSIG, PARENT_DIED)
     exit_if_orphaned()  # it may have died before the signal was set up
     try:
         shell = _start_shell(order, streams, limits)
@@ -177,27 +161,29 @@ class _Command:
         self.rounds = 0
 
     def members(self) -> set[int]:
-        return descendants([self.reaper], list_parents()) if HAS_PROC else {-self.shell}
+        return (
+            control.descendants([self.reaper], control.list_parents()) if control.HAS_PROC else {-self.shell}
+        )
 
     def ask_to_end(self, grace: float) -> None:
         signalled = self.members()
-        send(signalled, signal.SIGTERM)
+        control.send(signalled, signal.SIGTERM)
         members = self.members()
-        send(members - signalled, signal.SIGTERM)  # started during the listing
-        send(members, signal.SIGCONT)  # a stopped process must continue to receive it
+        control.send(members - signalled, signal.SIGTERM)  # started during the listing
+        control.send(members, signal.SIGCONT)  # a stopped process must continue to receive it
         self.kill_at = time.monotonic() + grace
 
     def kill(self) -> None:
         self.rounds += 1
-        self.kill_at = time.monotonic() + KILL_PAUSE_S
+        self.kill_at = time.monotonic() + control.KILL_PAUSE_S
         if self.rounds > _MAX_COMMAND_ROUNDS and os.getpid() == 1:
-            kill_namespace()  # it forks faster than we can list
-        elif HAS_PROC:
-            kill_tree(self.reaper)
+            control.kill_namespace()  # it forks faster than we can list
+        elif control.HAS_PROC:
+            control.kill_tree(self.reaper)
         else:
-            send({-self.shell}, signal.SIGKILL)
-        force = self.rounds > KILL_ROUNDS // 2
-        send({self.reaper}, signal.SIGKILL if force else signal.SIGCONT)
+            control.send({-self.shell}, signal.SIGKILL)
+        force = self.rounds > control.KILL_ROUNDS // 2
+        control.send({self.reaper}, signal.SIGKILL if force else signal.SIGCONT)
 
 
 class _Supervisor:
@@ -290,31 +276,31 @@ class _Supervisor:
 
     def _reap(self) -> None:
         reapers = {command.reaper: command for command in self._commands.values()}
-        for pid, status in reap_children().items():
+        for pid, status in control.reap_children().items():
             command = reapers.get(pid)
             if command is None:
                 continue
             del self._commands[command.name]
             if status:  # the reaper was killed: its processes are orphans of ours now
                 self.report("exit", command.name, status)
-                send(self._strays(), signal.SIGKILL)
+                control.send(self._strays(), signal.SIGKILL)
             if command.kill_at is not None:
                 self.report("ended", command.name)
             self.report("over", command.name)
 
     def _strays(self) -> set[int]:
         """Our descendants that no reaper owns."""
-        parents = list_parents()
+        parents = control.list_parents()
         reapers = {command.reaper for command in self._commands.values()}
         ours = reapers | self.helpers
-        return descendants([os.getpid()], parents) - ours - descendants(ours, parents)
+        return control.descendants([os.getpid()], parents) - ours - control.descendants(ours, parents)
 
     def _handle_endings(self) -> None:
         now = time.monotonic()
         for command in list(self._commands.values()):
             if command.kill_at is None or now < command.kill_at:
                 continue
-            if command.rounds < KILL_ROUNDS:
+            if command.rounds < control.KILL_ROUNDS:
                 command.kill()
             else:
                 self.report("ended", command.name, *sorted(command.members()))
@@ -329,16 +315,16 @@ class _Supervisor:
             return
         young = any(now - command.started < _YOUNG_COMMAND_S for command in self._commands.values())
         self._next_check = now + (_FAST_CHECK_S if young else _SLOW_CHECK_S)
-        parents = list_parents()
+        parents = control.list_parents()
         for command in self._commands.values():
-            members = descendants([command.reaper], parents)
+            members = control.descendants([command.reaper], parents)
             if command.kill_at is not None:
                 continue
             if processes and len(members) > processes:
                 self.report("limit", command.name, "processes", processes)
                 command.kill_at = 0
-                kill_namespace()
-            elif memory and sum(map(own_memory, members)) > memory:
+                control.kill_namespace()
+            elif memory and sum(map(control.own_memory, members)) > memory:
                 self.report("limit", command.name, "memory", memory)
                 command.kill_at = 0
 
@@ -356,8 +342,8 @@ def main() -> None:
         from crushpy.sandbox.supervisor.landlock import enter_landlock
 
         enter_landlock(int(options["landlock"]), link, network=options["network"] == "1")
-    process_control(PR_SET_DUMPABLE, 0)  # otherwise commands of the same user could trace us
-    process_control(PR_SET_CHILD_SUBREAPER, 1)
+    control.process_control(control.PR_SET_DUMPABLE, 0)  # otherwise commands of the same user could trace us
+    control.process_control(control.PR_SET_CHILD_SUBREAPER, 1)
     if "sockets" in options:
         restrict_sockets()
     if "scoped" in options:
@@ -375,5 +361,5 @@ def main() -> None:
     supervisor.report("ready")
     supervisor.serve()
     if os.getpid() != 1:  # the first process of a pid namespace takes all others with it
-        kill_descendants()
+        control.kill_descendants()
     os._exit(0)

@@ -68,18 +68,8 @@ def find_lines(rg: str, pattern: str, targets: Sequence[str]) -> tuple[str, ...]
     """Prints `path NUL line-number:text` for each matching line of `targets`, in their order."""
     words = (rg, "--line-number", "--with-filename", "--no-heading", "--null", "--threads=1", "--engine=auto")
     columns = (f"--max-columns={MAX_LINE_CHARS}", "--max-columns-preview")
-    return (
-        *words,
-        *columns,
-        "--no-ignore",
-        "--no-config",
-        "--no-messages",
-        "--color=never",
-        "--regexp",
-        pattern,
-        "--",
-        *targets,
-    )
+    plain = ("--no-ignore", "--no-config", "--no-messages", "--color=never")
+    return (*words, *columns, *plain, "--regexp", pattern, "--", *targets)
 
 
 def _common_options() -> tuple[str, ...]:
