@@ -21,18 +21,7 @@ from crushpy.core.ids import new_id
 from crushpy.core.messages import counted
 from crushpy.core.own_code import is_in_folder
 from crushpy.core.paths import private_dir
-from crushpy.sandbox.repository import (
-    HostGit,
-    Role,
-    changed_settings,
-    common_folder,
-    entry_target,
-    git_folders,
-    list_names,
-    new_alternates,
-    new_drivers,
-    new_executions,
-)
+from crushpy.sandbox import repository as host_git
 from crushpy.security.safe_open import open_folder
 
 _IN_WORKSPACE = (".git", ".git/hooks", ".envrc", ".crushpy", ".vscode/tasks.json")
@@ -64,7 +53,7 @@ SYSTEM_FOLDERS = frozenset(
 _MAX_PASSES = 20
 _MAX_MESSAGES = 5
 _EXECUTABLE = 0o111
-_STAGES: tuple[tuple[Role, ...], ...] = (("entry",), ("pointer", "folder"), ("settings",))
+_STAGES: tuple[tuple[host_git.Role, ...], ...] = (("entry",), ("pointer", "folder"), ("settings",))
 """What leads to other files is put back first: those then no longer count."""
 
 
@@ -222,11 +211,11 @@ class _Snapshot:
         self.workspace = workspace
         self._writable = writable
         self._parents: dict[str, str] = {}
-        self.roles: dict[str, Role] = {}
+        self.roles: dict[str, host_git.Role] = {}
         self.states: dict[str, PathState] = {}
         self.drivers: Collection[bytes] = ()
 
-    def add(self, path: str, role: Role) -> bytes | None:
+    def add(self, path: str, role: host_git.Role) -> bytes | None:
         """Adds a path if commands may change it, and what it links to; returns the content of the file."""
         for _ in range(10):
             parent, _, name = path.rpartition("/")
@@ -258,7 +247,7 @@ class _Change(NamedTuple):
     """A change that must be put back, or reported."""
 
     path: str
-    role: Role
+    role: host_git.Role
     before: PathState
     why: str
 
@@ -325,16 +314,16 @@ class ProtectedFiles:
 
     def report(self) -> list[str]:
         """Messages about what a command without a sandbox changed; nothing is put back."""
-        return self.check(git=True, reported=get_args(Role))
+        return self.check(git=True, reported=get_args(host_git.Role))
 
     # --- looking ------------------------------------------------------------------------------------------
 
     def _look(self) -> _Snapshot:
-        repository = git_folders(Path(self._workspace))
+        repository = host_git.git_folders(Path(self._workspace))
         folders = repository.folders if repository else ()
         writable = tuple(f"{each.rstrip('/')}/" for each in (*self._indexes, *folders))
         snapshot = _Snapshot(self._workspace, writable)
-        git = HostGit(snapshot.add)
+        git = host_git.HostGit(snapshot.add)
         attributes: list[str] = []
         for path in (path for index in self._indexes.values() for path in index.find()):
             name = path.rpartition("/")[2]
@@ -350,7 +339,7 @@ class ProtectedFiles:
             git.add_folder(folder, os.path.dirname(repository.entry if repository else folder))  # noqa: PTH120
         for path in self._in_home:
             snapshot.add(path, "code")
-            for name in list_names(path):
+            for name in host_git.list_names(path):
                 snapshot.add(f"{path}/{name}", "code")
         snapshot.drivers = git.drivers
         for path in attributes if git.drivers else ():
@@ -470,11 +459,13 @@ def _entry_risk(path: str, old: PathState, new: PathState, now: _Snapshot, *, gi
         return ""
     if old.kind != "missing" and not git:
         return "git would use another repository"
-    target = entry_target(path)
+    target = host_git.entry_target(path)
     return "" if target and now.is_writable(target) else "it leads out of the workspace"
 
 
-def _risk(path: str, role: Role, old: PathState, new: PathState, now: _Snapshot, *, git: bool) -> str:
+def _risk(
+    path: str, role: host_git.Role, old: PathState, new: PathState, now: _Snapshot, *, git: bool
+) -> str:
     """Why a new or changed file must be put back, or reported; empty if it need not be."""
     if role == "entry":
         return _entry_risk(path, old, new, now, git=git)
@@ -483,7 +474,7 @@ def _risk(path: str, role: Role, old: PathState, new: PathState, now: _Snapshot,
         is_lost = role == "settings" and os.path.isdir(os.path.dirname(path))  # noqa: PTH112, PTH120
         return (
             "only the user may remove these settings"
-            if is_lost and any(changed_settings(before, b"", path, now.workspace))
+            if is_lost and any(host_git.changed_settings(before, b"", path, now.workspace))
             else ""
         )
     match role:
@@ -497,19 +488,21 @@ def _risk(path: str, role: Role, old: PathState, new: PathState, now: _Snapshot,
         case _ if new.kind != "file" or new.data is None:
             return "it is not a file that can be read completely, and git may run what it names"
         case "settings":
-            names = list(changed_settings(before, after, path, now.workspace))
+            names = list(host_git.changed_settings(before, after, path, now.workspace))
             verb = "may make git run programs, so only the user may set it"
             return f"{', '.join(names[:5])} {verb}" if names else ""
         case "pointer":
             repository = os.path.dirname(os.path.dirname(os.path.dirname(path)))  # noqa: PTH120
             is_worktree = path == f"{repository}/worktrees/{path.split('/')[-2]}/commondir"
-            is_known = is_worktree and common_folder(os.path.dirname(path)) == repository  # noqa: PTH120
+            is_known = is_worktree and host_git.common_folder(os.path.dirname(path)) == repository  # noqa: PTH120
             return "" if is_known else "git would take its settings from elsewhere"
         case "attributes":
-            drivers = new_drivers(before, after, now.drivers)
+            drivers = host_git.new_drivers(before, after, now.drivers)
             return f"{', '.join(drivers[:5])} makes git run a program" if drivers else ""
         case "alternates":
-            folders = new_alternates(before, after, path, now.workspace)
+            folders = host_git.new_alternates(before, after, path, now.workspace)
             return f"git would trust the objects in {', '.join(folders[:5])}" if folders else ""
         case "todo":
-            return "continuing the rebase would run a command" if new_executions(before, after) else ""
+            return (
+                "continuing the rebase would run a command" if host_git.new_executions(before, after) else ""
+            )

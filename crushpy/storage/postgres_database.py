@@ -20,15 +20,10 @@ from psycopg.types.string import StrDumper
 
 from crushpy.core.ids import new_id
 from crushpy.security.sanitize import encodable
+from crushpy.storage import postgres_search as search
 from crushpy.storage.database import GAVE_UP_SECONDS, NEVER, Database, Leases, Rows, Statement, handwritten
 from crushpy.storage.generated.ddl import POSTGRESQL, VERSION
 from crushpy.storage.location import Location, ServerAddress
-from crushpy.storage.postgres_search import (
-    FULL_TEXT_SCHEMA,
-    TRIGRAM_INDEX,
-    TRIGRAM_INDEX_NAME,
-    PostgresFullText,
-)
 from crushpy.storage.records import ServerReport, StorageError
 from crushpy.storage.schema_version import OLD_VERSION, old_table_views, require_supported
 
@@ -80,7 +75,7 @@ class PostgresDatabase(Database):
         """Until then the current job waits for the server."""
         self._gave_up_at = NEVER
         self.leases = Leases(self, on_server=True)
-        self.full_text = PostgresFullText(self)
+        self.full_text = search.PostgresFullText(self)
 
     # --- the connection --------------------------------------------------------------------------------
 
@@ -416,7 +411,7 @@ SELECT to_regnamespace('crushpy') IS NOT NULL, to_regclass('crushpy.schema_versi
     to_regclass('crushpy.migration') IS NOT NULL,
     EXISTS (SELECT FROM pg_class WHERE relnamespace = to_regnamespace('crushpy')),
     EXISTS (SELECT FROM pg_extension WHERE extname = 'pg_trgm'),
-    to_regclass('crushpy.{TRIGRAM_INDEX_NAME}') IS NOT NULL
+    to_regclass('crushpy.{search.TRIGRAM_INDEX_NAME}') IS NOT NULL
 """  # noqa: S608
 
 
@@ -453,7 +448,7 @@ def prepare_schema(connection: psycopg.Connection[Any], location: Location, addr
             _create_schema(connection)
         *_, extension, indexed = _state(connection)
         if extension and not indexed:
-            connection.execute(TRIGRAM_INDEX)
+            connection.execute(search.TRIGRAM_INDEX)
 
 
 def read_version(connection: psycopg.Connection[Any]) -> int | None:
@@ -478,7 +473,7 @@ def _create_schema(connection: psycopg.Connection[Any]) -> None:
     exists, *_ = _state(connection)
     if not exists:
         connection.execute("CREATE SCHEMA crushpy")
-    for statement in (*POSTGRESQL, *FULL_TEXT_SCHEMA):
+    for statement in (*POSTGRESQL, *search.FULL_TEXT_SCHEMA):
         connection.execute(statement.encode())
     connection.execute("CREATE TABLE schema_version (version BIGINT NOT NULL)")
     connection.execute("INSERT INTO schema_version VALUES (%s)", (VERSION,))

@@ -21,18 +21,7 @@ from crushpy.core.messages import counted
 from crushpy.core.paths import private_dir
 from crushpy.security.private_files import locked
 from crushpy.security.sanitize import encodable
-from crushpy.storage.database import (
-    GAVE_UP_SECONDS,
-    LETTERS,
-    NEVER,
-    Database,
-    FullTextIndex,
-    IndexedText,
-    Leases,
-    Rows,
-    Statement,
-    handwritten,
-)
+from crushpy.storage import database
 from crushpy.storage.generated.ddl import VERSION
 from crushpy.storage.location import Location
 from crushpy.storage.records import DatabaseLost, StorageError
@@ -50,36 +39,36 @@ _FIELDS = (("message_words", "words"), ("message_parts", "parts"))
 _ADD = "INSERT INTO {0} (rowid, text) VALUES (:number, :{1})"
 _REMOVE = "INSERT INTO {0} ({0}, rowid, text) VALUES ('delete', :number, :{1})"
 _MERGE = "INSERT INTO {0} ({0}, rank) VALUES ('merge', :pages)"
-_CHANGES = handwritten("SELECT total_changes()")
+_CHANGES = database.handwritten("SELECT total_changes()")
 
 
-class SqliteFullText(FullTextIndex):
+class SqliteFullText(database.FullTextIndex):
     """Two FTS5 tables without a copy of the text: `message_words` contains every word, `message_parts`
     trigrams. Text is removed with exactly the spelling that was added."""
 
     like_operator = "LIKE"
     reach_query = "SELECT key, value FROM json_each(:reach)"
 
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: database.Database) -> None:
         self._db = db
 
-    def add(self, texts: Sequence[IndexedText]) -> None:
+    def add(self, texts: Sequence[database.IndexedText]) -> None:
         self._write(_ADD, texts)
 
-    def remove(self, texts: Sequence[IndexedText]) -> None:
+    def remove(self, texts: Sequence[database.IndexedText]) -> None:
         self._write(_REMOVE, texts)
 
-    def _write(self, statement: str, texts: Sequence[IndexedText]) -> None:
+    def _write(self, statement: str, texts: Sequence[database.IndexedText]) -> None:
         for names in _FIELDS:
             rows = [msgspec.structs.asdict(text) for text in texts]
-            self._db.execute_many(handwritten(statement.format(*names)), rows)
+            self._db.execute_many(database.handwritten(statement.format(*names)), rows)
 
     def merge_some(self, *, begin: bool) -> bool:
         before = self._db.execute(_CHANGES).scalar()
         with self._db.secure_delete(), self._db.transaction():
             for names in _FIELDS:
                 pages = -_MERGE_PAGES if begin else _MERGE_PAGES
-                self._db.execute(handwritten(_MERGE.format(*names)), pages=pages)
+                self._db.execute(database.handwritten(_MERGE.format(*names)), pages=pages)
         return self._db.execute(_CHANGES).scalar() - before > 2 * len(_FIELDS)
 
     def find_term(self, name: str, term: str, values: dict[str, Any]) -> str | None:
@@ -87,7 +76,7 @@ class SqliteFullText(FullTextIndex):
         if not has_parts and not (term.isascii() and term.isalnum()):
             return None
         found: list[str] = []
-        if LETTERS.search(term):
+        if database.LETTERS.search(term):
             values[f"{name}_words"] = _phrase(term)
             found.append(f"SELECT rowid FROM message_words WHERE message_words MATCH :{name}_words")  # noqa: S608
         if has_parts:
@@ -179,7 +168,7 @@ class BusyRetry:
     def __init__(self, place: str, notify: Callable[[str], None]) -> None:
         self._place = place
         self._notify = notify
-        self._gave_up_at = NEVER
+        self._gave_up_at = database.NEVER
 
     def __call__(self, action: Callable[[], T], *, waits: bool = True) -> T:
         """The result of `action`, repeated while the database is busy; it must then change nothing."""
@@ -192,7 +181,7 @@ class BusyRetry:
                 waited = time.monotonic() - started
                 if not error_name(error).startswith("SQLITE_BUSY"):
                     raise
-                hopeless = not waits or started - self._gave_up_at < GAVE_UP_SECONDS
+                hopeless = not waits or started - self._gave_up_at < database.GAVE_UP_SECONDS
                 if waited >= (NO_WAIT_TIMEOUT_S if hopeless else BUSY_TIMEOUT_S):
                     if waits:
                         self._gave_up_at = time.monotonic()
@@ -443,7 +432,7 @@ def _lost(place: str, happened: str) -> DatabaseLost:
     return DatabaseLost(f"the database {place} {happened} while it was in use", hint)
 
 
-class SqliteDatabase(Database):
+class SqliteDatabase(database.Database):
     def __init__(self, location: Location) -> None:
         self.place = location.place
         self._file = location.file
@@ -453,17 +442,18 @@ class SqliteDatabase(Database):
         self._location = location
         location.known_state = location.read_state()
         self._data_version = self._read_data_version()
-        self.leases = Leases(self, on_server=False)
+        self.leases = database.Leases(self, on_server=False)
         self.full_text = SqliteFullText(self)
 
-    def execute(self, statement: Statement[R], **values: Any) -> Rows[R]:
+    def execute(self, statement: database.Statement[R], **values: Any) -> database.Rows[R]:
         """A single statement waits for other processes; a transaction has done that already."""
         try:
             if self._raw.in_transaction:
-                return Rows(self._raw.execute(statement.sqlite, values), statement.row)
+                return database.Rows(self._raw.execute(statement.sqlite, values), statement.row)
             before = self._raw.total_changes
             rows = self._retry(
-                lambda: Rows(self._raw.execute(statement.sqlite, values), statement.row), waits=self.waits
+                lambda: database.Rows(self._raw.execute(statement.sqlite, values), statement.row),
+                waits=self.waits,
             )
             if self._raw.total_changes != before:
                 self._adopt_own_write()
@@ -471,7 +461,7 @@ class SqliteDatabase(Database):
         except UnicodeEncodeError:
             return self.execute(statement, **encodable(values))
 
-    def execute_many(self, statement: Statement[Any], rows: Sequence[Mapping[str, Any]]) -> None:
+    def execute_many(self, statement: database.Statement[Any], rows: Sequence[Mapping[str, Any]]) -> None:
         for row in rows:
             self.execute(statement, **row)
 

@@ -5,18 +5,11 @@ from pathlib import Path
 from crushpy.core.own_tags import restore_tags
 from crushpy.tools.base import Outcome, ToolContext
 from crushpy.tools.errors import ToolError
-from crushpy.tools.files.file_change import (
-    FileChange,
-    FileChangeArgs,
-    FileChangeTool,
-    make_change,
-    open_original,
-    require_read,
-)
+from crushpy.tools.files import file_change
 from crushpy.tools.files.text_file import TextFile
 
 
-class WriteArgs(FileChangeArgs, frozen=True):
+class WriteArgs(file_change.FileChangeArgs, frozen=True):
     content: str
 
 
@@ -29,30 +22,30 @@ class _Unchanged(ToolError):
         self.raw = raw
 
 
-class WriteTool(FileChangeTool[WriteArgs]):
+class WriteTool(file_change.FileChangeTool[WriteArgs]):
     name = "write"
     args = WriteArgs
 
-    def plan(self, args: WriteArgs, context: ToolContext) -> FileChange:
-        original = open_original(context, args.file_path)
+    def plan(self, args: WriteArgs, context: ToolContext) -> file_change.FileChange:
+        original = file_change.open_original(context, args.file_path)
         file = original.file
         file.check(args.content)
         if original.raw is None:
-            return FileChange(original, args.content)
+            return file_change.FileChange(original, args.content)
         text, note = _with_newlines_of(file, restore_tags(args.content, file.text))
         if file.encode(text) == original.raw:
             raise _Unchanged(original.real, original.shown, original.raw)
-        require_read(context, original)
+        file_change.require_read(context, original)
         if file.bad_bytes:
             raise ToolError(
                 f"{original.shown} holds {file.bad_bytes:,} bytes that are not UTF-8 and would be lost. "
                 "Use edit on the other parts, or bash to replace the file."
             )
-        return FileChange(original, text, (note,) if note else ())
+        return file_change.FileChange(original, text, (note,) if note else ())
 
     async def run(self, args: WriteArgs, context: ToolContext) -> Outcome:
         try:
-            change, diff = await make_change(context, lambda: self.plan(args, context))
+            change, diff = await file_change.make_change(context, lambda: self.plan(args, context))
         except _Unchanged as unchanged:
             context.memory.remember(unchanged.path, unchanged.raw)
             return Outcome(str(unchanged))

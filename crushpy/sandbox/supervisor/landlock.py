@@ -7,11 +7,7 @@ import socket
 import stat
 from collections.abc import Callable
 
-from crushpy.sandbox.supervisor.process_control import (
-    PR_SET_CHILD_SUBREAPER,
-    PR_SET_PDEATHSIG,
-    kill_descendants,
-)
+from crushpy.sandbox.supervisor import process_control as control
 from crushpy.sandbox.supervisor.system_calls import (
     NETWORK_FAMILIES,
     filter_system_calls,
@@ -76,14 +72,14 @@ def enter_landlock(rules: int, link: socket.socket, *, network: bool) -> None:
     """
     with open(rules, "rb") as file:
         entries = [word.split(b" ", 1) for word in file.read().split(b"\0") if word]
-    _library.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    _library.prctl(control.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     parent = os.getpid()
     child = os.fork()
     if child:
         link.close()
         _wait_for_child(child)
     restrict_process([(kind.decode(), path) for kind, path in entries], network=network)
-    _library.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    _library.prctl(control.PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
 
@@ -93,7 +89,7 @@ def _wait_for_child(child: int) -> None:
         signal.signal(number, signal.SIG_IGN)
     while os.waitpid(-1, 0)[0] != child:
         pass
-    kill_descendants()
+    control.kill_descendants()
     os._exit(0)
 
 
