@@ -139,7 +139,7 @@ class ClientConnection:
 
 
 class Wire(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """Base of all parameters."""
+    """Base of all parameters. Unknown fields are ignored, as the protocol demands."""
 
 
 class SessionClientCapabilities(Wire, frozen=True):

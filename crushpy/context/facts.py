@@ -215,6 +215,8 @@ class CommandFacts(Data, frozen=True):
 
 
 class MessageFacts(Data, frozen=True):
+    """Extracted once, when the message is committed; the ledger merges them."""
+
     request: Quote | None = None
     reply: Quote | None = None
     """Text of a reply that may belong to the first turn of the conversation."""
@@ -354,8 +356,8 @@ _NOTHING_DONE = re.compile(
 
 
 def moment_at(history: Sequence[Message], before: Iterable[Todo], now: Iterable[Todo]) -> str:
-    """The moment that `history` ends with; empty if it is none. `before` and `now` are the todos at the last
-    call and the current ones."""
+    """The natural moment that `history` ends with, at which a compaction disturbs least; empty if it is none.
+    `before` and `now` are the todos at the last call and the current ones."""
     if not history:
         return ""
     last = history[-1]

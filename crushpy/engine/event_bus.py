@@ -1,4 +1,4 @@
-"""Passes every event on to all listeners, in order; reports progress and unexpected errors."""
+"""Passes every event on to all listeners, in order; stores notes, reports progress and unexpected errors."""
 
 import asyncio
 import time
@@ -106,7 +106,8 @@ def unexpected_error(error: Exception) -> CrushpyError:
 
 
 class NoteRecorder:
-    """Called by the event bus before it emits an event. Writing happens in the background."""
+    """Stores the timeline notes of a conversation: interruptions, errors, warnings, ended jobs. Called by the
+    event bus before it emits an event. Writing happens in the background."""
 
     def __init__(self, store: Store, session: LiveSession) -> None:
         self._store = store

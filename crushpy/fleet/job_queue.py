@@ -127,7 +127,8 @@ class JobQueue:
 
 async def dispatch(store: Store, queue: JobQueue, root_id: str, wait_s: float) -> list[FleetTask]:
     """Defers a job for each task that can start, skips those that never can, and fails those that no worker
-    could take for `wait_s`. Returns all tasks as they were before."""
+    could take for `wait_s`. Returns all tasks as they were before. Submitters and workers all run this;
+    storage makes it safe to repeat."""
     listed = await store.tasks.load_list(root_id)
     rows = await store.fleet.load(root_id)
     if listed is None or not rows:

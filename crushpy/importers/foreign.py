@@ -111,6 +111,9 @@ _YEAR_2100_S = 4_102_444_800.0
 """A later time is in milliseconds, or invalid."""
 
 
+# --- values from untrusted JSON: nothing here raises for a wrong type, it returns an empty value ---------
+
+
 def parsed(data: bytes | str) -> Any:
     """JSON as Python values; None if it is invalid."""
     try:

@@ -376,7 +376,7 @@ CLOSE_TIMEOUT_S = 10.0
 
 
 class BackgroundLoop:
-    """Runs coroutines for callers in any thread."""
+    """Runs coroutines for callers in any thread, in a thread of its own that starts with the first call."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

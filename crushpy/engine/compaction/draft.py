@@ -370,7 +370,11 @@ SUMMARY_TIME_FACTOR = 1.5
 
 
 class Preparations:
-    """At most one preparation for each boundary of a session, whatever its outcome."""
+    """Writes the summary of the next boundary in the background, so that the turn need not wait for it.
+
+    Nothing depends on it: if it fails, is late or no longer fits, the boundary is made the usual way. At most
+    one preparation for each boundary of a session, whatever its outcome.
+    """
 
     def __init__(self, scope: AgentScope, view: ContextView, planner: BoundaryPlanner) -> None:
         self._view = view
