@@ -225,17 +225,11 @@ def retry_after(headers: Mapping[str, str], text: str, now: float) -> float | No
     found = re.search(r"(?:try again in |retryDelay\"?: ?\"?)([\d.]+) ?(ms|s|m)\b", text, re.IGNORECASE)
     if found and (amount := _number(found[1])) is not None:
         return amount * {"ms": 0.001, "s": 1, "m": 60}[found[2].lower()]
-    return _until_reset(headers, now)
-
-
-def _until_reset(headers: Mapping[str, str], now: float) -> float | None:
-    """Seconds until every exhausted limit is reset."""
-    waits: list[float] = []
-    for name, left in headers.items():
-        if "ratelimit" in name and "remaining" in name and left.strip() == "0":
-            wait = _until(headers.get(name.replace("remaining", "reset"), ""), now)
-            waits += [] if wait is None else [max(0.0, wait)]
-    return max(waits, default=None)
+    # Every exhausted limit must be reset.
+    limits = [name for name in headers if "ratelimit" in name and "remaining" in name]
+    exhausted = [name.replace("remaining", "reset") for name in limits if headers[name].strip() == "0"]
+    waits = [_until(headers.get(name, ""), now) for name in exhausted]
+    return max((max(0.0, wait) for wait in waits if wait is not None), default=None)
 
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}

@@ -36,12 +36,8 @@ _ABILITIES = ("tools", "vision", "thinking")
 _WINDOW_PATHS = ("/api/v0/models", "/api/ps", "/props")
 """Where LM Studio, Ollama and llama.cpp report the windows of loaded models."""
 _WINDOWS = (
-    "loaded_context_length",
-    "context_length",
-    "context_window",
-    "max_model_len",
-    "max_context_length",
-    "max_input_tokens",
+    *("loaded_context_length", "context_length", "context_window", "max_model_len"),
+    *("max_context_length", "max_input_tokens"),
 )
 _OUTPUTS = ("max_output_tokens", "max_completion_tokens", "max_output_length", "max_tokens")
 _CHAT_TYPES = ("model", "chat", "language", "code", "llm", "vlm")

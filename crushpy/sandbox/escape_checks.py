@@ -167,11 +167,8 @@ class EscapeScene:
         self._git = self.workspace / ".git"
         for name in ("hooks", "objects", "refs"):
             (self._git / name).mkdir(parents=True)
-        for name, text in {
-            "config": "[core]\n",
-            "HEAD": "ref: refs/heads/main\n",
-            "hooks/post-commit": "",
-        }.items():
+        files = {"config": "[core]\n", "HEAD": "ref: refs/heads/main\n", "hooks/post-commit": ""}
+        for name, text in files.items():
             (self._git / name).write_text(text)
         self._stack = ExitStack()
         own = home / f".crushpy-{new_id()}"
@@ -325,9 +322,8 @@ class EscapeTrial:
         remaining: list[str] = []
         for file in Path("/proc").glob("[0-9]*/cmdline"):
             with suppress(OSError):
-                remaining += (
-                    [file.parent.name] if mark in file.read_text(errors="replace").split("\0") else []
-                )
+                words = file.read_text(errors="replace").split("\0")
+                remaining += [file.parent.name] if mark in words else []
         return Trial("processes", "survive the end", not remaining, " ".join(remaining))
 
     async def _run_python(self, script: str, needs: Privileges = Privileges()) -> tuple[str, str]:  # noqa: B008

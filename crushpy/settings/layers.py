@@ -129,9 +129,7 @@ class _Merge:
             if leaf:
                 self._put(leaf, path, environ[name], "environment", name)
             else:
-                near = setting_keys.nearest(
-                    name, [setting_keys.variable(known) for known in setting_keys.leaves()]
-                )
+                near = setting_keys.nearest(name, [*map(setting_keys.variable, setting_keys.leaves())])
                 hint = f"; did you mean {near}?" if near else ""
                 self.warnings.append(f"environment: {name} is not a setting{hint}")
 

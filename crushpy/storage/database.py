@@ -59,8 +59,7 @@ class Rows(Generic[R]):
         return (row(*values) for values in self._cursor)
 
     def all(self) -> list[R]:
-        row = self._row
-        return [row(*values) for values in self._cursor.fetchall()]
+        return list(self)
 
     def first(self) -> R | None:
         values = self._cursor.fetchone()

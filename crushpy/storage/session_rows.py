@@ -274,16 +274,10 @@ def begin_call(
 ) -> None:
     """A call of a message is about to run, or ran `at` that time."""
     require_session(db, db.execute(sql.SESSION_EXISTS, session=session_id).scalar(), session_id)
-    db.execute(
-        sql.INSERT_TOOL_RUN,
-        session_id=session_id,
-        message_id=message_id,
-        call_id=call.id,
-        name=call.name,
-        args=json_text(call.args),
-        started_at=time.time() if at is None else at,
-        **dict.fromkeys(("ended_at", "is_error", "result_id")),
-    )
+    what = {"message_id": message_id, "call_id": call.id, "name": call.name, "args": json_text(call.args)}
+    what |= dict.fromkeys(("ended_at", "is_error", "result_id"))
+    started = time.time() if at is None else at
+    db.execute(sql.INSERT_TOOL_RUN, session_id=session_id, started_at=started, **what)
 
 
 def add_facts(db: Database, facts: Mapping[str, Data]) -> None:

@@ -33,12 +33,6 @@ class TaskTool(Tool[TaskArgs]):
     async def run(self, args: TaskArgs, context: ToolContext) -> Outcome:
         if not args.prompt.strip():
             raise ToolError("The prompt is empty. Say what to do and what to report.")
-        order = Delegation(
-            args.prompt,
-            args.read_only,
-            args.model.strip(),
-            args.context_strategy or "",
-            args.agent.strip(),
-            context.call_id,
-        )
+        how = (args.model.strip(), args.context_strategy or "", args.agent.strip())
+        order = Delegation(args.prompt, args.read_only, *how, context.call_id)
         return await context.delegate(order, context.emit)

@@ -9,9 +9,8 @@ from crushpy.core.messages import BOUND_PREFIX, Finish, Json, Usage
 from crushpy.llm.anthropic.request import TOOL_SEARCH
 from crushpy.llm.errors import Refused
 from crushpy.llm.http_provider import ReplyReader
-from crushpy.llm.opaque_parts import record_position
+from crushpy.llm.opaque_parts import SEARCH_COST, WEB_SEARCH, cite, record_position
 from crushpy.llm.protocol import CallPiece, Done, Piece, TextPiece, ThinkingOpaque, ThinkingPiece
-from crushpy.llm.web_search import SEARCH_COST, WEB_SEARCH, cite
 from crushpy.util.read_json import as_index, as_object, as_objects, as_text, first_count, is_json
 
 if TYPE_CHECKING:

@@ -13,9 +13,14 @@ import msgspec
 from crushpy.core.messages import Image, Json, Message, SentStatus, Text, ToolCall, ToolResult
 from crushpy.llm.anthropic.thinking_binding import COMPACTION, TOOL_SEARCH_KINDS, binds_thinking
 from crushpy.llm.encoded_history import EncodedHistories
-from crushpy.llm.opaque_parts import accepts_signed_parts, opaque_blocks, ordered_parts
+from crushpy.llm.opaque_parts import (
+    MAX_SEARCHES,
+    WEB_SEARCH,
+    accepts_signed_parts,
+    opaque_blocks,
+    ordered_parts,
+)
 from crushpy.llm.protocol import Request, ToolSpec
-from crushpy.llm.web_search import MAX_SEARCHES, WEB_SEARCH
 
 CACHE_CONTROL: Json = {"type": "ephemeral"}
 TOOL_SEARCH: Json = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}

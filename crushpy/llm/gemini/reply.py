@@ -6,8 +6,8 @@ from crushpy.core.messages import Json, Usage
 from crushpy.llm.errors import CutStream, Refused
 from crushpy.llm.gemini.request import SIGNED_TEXT, stored_signature
 from crushpy.llm.http_provider import ReplyReader
+from crushpy.llm.opaque_parts import GEMINI_SEARCH_COST, cite
 from crushpy.llm.protocol import CallPiece, Done, Piece, TextPiece, ThinkingOpaque, ThinkingPiece
-from crushpy.llm.web_search import GEMINI_SEARCH_COST, cite
 from crushpy.util.read_json import as_object, as_objects, as_text, first_count
 
 BLOCKED = {

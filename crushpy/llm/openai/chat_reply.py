@@ -14,13 +14,9 @@ from crushpy.util.read_json import as_object, as_objects, as_text, first_count, 
 
 FINISHES: dict[str, Finish] = {
     "stop": "stop",
-    "tool_calls": "tool_calls",
-    "function_call": "tool_calls",
-    "length": "length",
-    "max_tokens": "length",
-    "content_filter": "content_filter",
-    "safety": "content_filter",
-    "refusal": "content_filter",
+    **dict.fromkeys(("tool_calls", "function_call"), "tool_calls"),
+    **dict.fromkeys(("length", "max_tokens"), "length"),
+    **dict.fromkeys(("content_filter", "safety", "refusal"), "content_filter"),
 }
 """Any other reason counts as `stop`."""
 

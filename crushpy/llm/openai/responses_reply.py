@@ -5,10 +5,9 @@ import msgspec
 from crushpy.core.messages import Json, Usage
 from crushpy.llm.errors import Refused
 from crushpy.llm.http_provider import ReplyReader, Reported
-from crushpy.llm.opaque_parts import record_position
+from crushpy.llm.opaque_parts import SEARCH_COST, cite, record_position
 from crushpy.llm.openai.responses_request import NAMESPACE, PHASE, TOOL_SEARCH_ITEMS
 from crushpy.llm.protocol import CallPiece, Done, Piece, TextPiece, ThinkingOpaque, ThinkingPiece
-from crushpy.llm.web_search import SEARCH_COST, cite
 from crushpy.util.read_json import as_index, as_object, as_objects, as_text, first_count
 
 

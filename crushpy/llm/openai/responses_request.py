@@ -9,9 +9,8 @@ import msgspec
 
 from crushpy.core.messages import Image, Json, Message, Text, ToolCall, ToolResult
 from crushpy.llm.encoded_history import EncodedHistories
-from crushpy.llm.opaque_parts import accepts_signed_parts, ordered_parts
+from crushpy.llm.opaque_parts import WEB_SEARCH, accepts_signed_parts, ordered_parts
 from crushpy.llm.protocol import Request, ToolSpec
-from crushpy.llm.web_search import WEB_SEARCH
 
 REASONING = "reasoning"
 PHASE = "phase"

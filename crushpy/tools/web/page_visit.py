@@ -241,10 +241,7 @@ async def _read_html(text: str, address: str) -> Page:
 async def _convert(text: str, address: str) -> tuple[bool, str, str]:
     """Runs the converter in a process, which can be killed. -P keeps our folder off its path."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-P",
-        str(Path(html_to_markdown.__file__)),
-        address,
+        *(sys.executable, "-P", str(Path(html_to_markdown.__file__)), address),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
