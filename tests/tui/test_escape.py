@@ -13,6 +13,7 @@ from crushpy.tui.actions import ACTIONS
 from crushpy.tui.notify import tell
 from crushpy.tui.screens import chat_host
 from crushpy.tui.screens.help import HelpScreen
+from crushpy.tui.widgets.key_sheet import KeySheet
 
 __all__ = ["start"]
 
@@ -85,11 +86,27 @@ async def test_ctrl_d_deletes_where_there_is_something_and_leaves_where_there_is
 
 async def test_a_question_mark_in_an_empty_prompt_shows_the_keys(start: Start, llm: ScriptedLLM) -> None:
     async with start() as app:
-        await app.press("a", "question_mark")
-        await app.until(lambda: app.chat.prompt.draft == "a?", "typing")
-        await app.press("backspace", "backspace", "question_mark")
+        await app.press("question_mark")
+        await app.sees("run a shell command", "? again: all keys")
+        sheet = app.chat.query_one(KeySheet)
+        assert sheet.region.y > app.chat.prompt.region.y and sheet.region.height <= 8
+        await app.press("escape")
+        await app.sees_no("? again: all keys")
+        await app.press("question_mark", "a")
+        await app.until(lambda: app.chat.prompt.draft == "a" and not app.chat.query(KeySheet), "typing")
+        await app.press("backspace", "question_mark")
+        await app.sees("? again: all keys")
+        await app.press("question_mark")
         await app.shows(HelpScreen)
         await app.sees("In the prompt")
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+async def test_the_sheet_of_keys_has_at_most_eight_lines(start: Start, width: int) -> None:
+    async with start(size=(width, 24)) as app:
+        await app.press("question_mark")
+        await app.sees("? again: all keys", "name a file")
+        assert app.chat.query_one(KeySheet).region.height <= 8
 
 
 async def test_commands_answer_to_the_names_of_other_agents(

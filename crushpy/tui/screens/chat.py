@@ -211,6 +211,7 @@ class ChatScreen(ChatHost):
 
     @on(PromptInput.Changed)
     def _typing(self) -> None:
+        self.close_sheet()
         if self.conversation is not None:
             self.conversation.expect_prompt()
 
@@ -218,7 +219,7 @@ class ChatScreen(ChatHost):
     def _requested(self, event: PromptInput.Requested) -> None:
         match event.what:
             case "keys":
-                self.run_command("help")
+                self._show_keys()
             case "send_queue":
                 self.attaching.when_read(self._send_queue)
             case "remove_image":
@@ -361,6 +362,15 @@ class ChatScreen(ChatHost):
         """Ctrl+D in an empty prompt."""
         if not (self.prompt.draft or self.attachments.images):
             self.run_command("quit")
+
+    def _show_keys(self) -> None:
+        """Shows the sheet of keys; if it is shown already, the page of all keys."""
+        if self.close_sheet():
+            self.run_command("help")
+            return
+        from crushpy.tui.widgets.key_sheet import KeySheet
+
+        self.mount(KeySheet(self.command_keys), before=self.bar)
 
     def action_page(self, direction: int) -> None:
         self.transcript.interaction.page(direction)

@@ -141,6 +141,13 @@ class ChatHost(TranscriptScreen):
         keys = msgspec.structs.asdict(self.conversation.settings.keys) if self.conversation else {}
         return {action: key for action, key in keys.items() if key}
 
+    def close_sheet(self) -> bool:
+        """Removes the sheet of keys; False if there is none."""
+        shown = self.query("KeySheet")
+        for sheet in shown:
+            sheet.remove()
+        return bool(shown)
+
     def stop(self) -> bool:
         """Stops the agent and the user's own commands; False if nothing runs."""
         own = self.own is not None and self.own.stop()
@@ -178,7 +185,7 @@ class ChatHost(TranscriptScreen):
             dismiss_toasts(self)
             self._return_queue()
             return
-        told = dismiss_toasts(self)
+        told = self.close_sheet() | dismiss_toasts(self)
         if self.conversation is not None:
             told |= self.greeter.dismiss_welcome(self.conversation)
         if told or self.prompt.draft or self.attachments.images:

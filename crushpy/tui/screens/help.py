@@ -60,7 +60,7 @@ _PROMPT: tuple[KeyRow, ...] = (
     ("!", "run a shell command; with `!!` the agent gets its output"),
     ("Tab", "accept a completion; without one, go to the transcript"),
     ("Ctrl+G", "edit the draft in your editor ($VISUAL, $EDITOR, else vi or nano)"),
-    ("?", "in an empty prompt: this help"),
+    ("?", "in an empty prompt: the most used keys; again, this help"),
 )
 _EDITING: tuple[KeyRow, ...] = (
     ("Ctrl+Left, Ctrl+Right", "a word to the left, to the right"),

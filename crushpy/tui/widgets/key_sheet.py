@@ -1,0 +1,54 @@
+"""The short list of keys under the prompt, opened with `?`; a second `?` opens the page of all keys."""
+
+from collections.abc import Mapping
+
+from textual.content import Content
+from textual.widgets import Static
+
+from crushpy.core.app_commands import APP_COMMANDS
+from crushpy.tui.textual_adapter import app_of
+from crushpy.tui.widgets.key_bar import flow, key_name
+
+ROWS = (
+    ("@", "name a file"),
+    ("/", "a command"),
+    ("!", "run a shell command"),
+    ("ctrl+j", "a new line"),
+    ("Up", "earlier prompts"),
+    ("Esc", "stop; twice, rewind"),
+    ("Tab", "to the transcript"),
+    ("switch_mode", "the next mode"),
+    ("command_palette", "all commands"),
+    ("inspect", "what fills the context"),
+    ("sessions", "other conversations"),
+    ("resume_last", "resume the last one"),
+    ("select_compaction", "who compacts"),
+    ("quit", "quit"),
+)
+"""A key, or the action of a command, and what it does; the most useful ones first."""
+MAX_LINES = 8
+KEY_COLUMNS, WORD_COLUMNS = 11, 23
+
+
+class KeySheet(Static):
+    """At most `MAX_LINES` lines. `keys` are those of commands that the user changed, by action."""
+
+    DEFAULT_CSS = "KeySheet { height: auto; padding: 0 1; text-wrap: nowrap; }"
+
+    def __init__(self, keys: Mapping[str, str]) -> None:
+        super().__init__()
+        known = {command.action: command.key for command in APP_COMMANDS} | {"command_palette": "ctrl+p"}
+        known |= keys
+        self._labels = [
+            Content.assemble((f"{key_name(known.get(key, key)):<{KEY_COLUMNS}}", "bold $text-accent"), words)
+            for key, words in ROWS
+        ]
+
+    def on_resize(self) -> None:
+        self.update(self.text)
+
+    @property
+    def text(self) -> Content:
+        grid = [label.pad_right(KEY_COLUMNS + WORD_COLUMNS - label.cell_length) for label in self._labels]
+        lines = flow(grid, app_of(self).size.width - 2).split("\n")[: MAX_LINES - 1]
+        return Content("\n").join([*lines, Content.styled("? again: all keys   Esc closes", "$text-muted")])
