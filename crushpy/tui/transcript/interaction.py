@@ -14,23 +14,10 @@ from crushpy.tui import items
 from crushpy.tui.focus_controller import FocusVisitor
 from crushpy.tui.notify import tell
 from crushpy.tui.textual_adapter import app_of
+from crushpy.tui.transcript import selection
 from crushpy.tui.transcript.render.canvas import TextRow
 from crushpy.tui.transcript.render.draw_item import is_foldable
 from crushpy.tui.transcript.render_cache import RenderCache
-from crushpy.tui.transcript.selection import (
-    Match,
-    Search,
-    code_at,
-    code_blocks,
-    collapsed_run,
-    find_first_word,
-    find_match,
-    has_folded_match,
-    name_line,
-    parse_line_name,
-    whole_item,
-    word_at,
-)
 from crushpy.tui.transcript.transcript_model import TranscriptModel
 from crushpy.tui.transcript.transcript_view import TranscriptView
 
@@ -94,12 +81,12 @@ class Interaction:
         """The text to highlight, in lower case; empty if there is none."""
         self._last_taken: tuple[str, int | None, int] = ("", None, 0)
         """The link or code block that was taken last by key, and its item."""
-        self._origin: Match | None = None
+        self._origin: selection.Match | None = None
         """Where the search was begun."""
-        self._found: Match | None = None
+        self._found: selection.Match | None = None
         self._opened_by_search: tuple[int, ...] = ()
         """Keys of what was closed before the search showed it."""
-        self._search: Search | None = None
+        self._search: selection.Search | None = None
         """The search that is running."""
         self._keeps_cursor = False
         """The next focus leaves the cursor where it is."""
@@ -135,11 +122,11 @@ class Interaction:
         self._show_row(index, 0)
         self.take_focus()
         self.set_cursor(index)
-        search = find_first_word(self._cache, index, words)
+        search = selection.find_first_word(self._cache, index, words)
 
-        def show(match: Match | None) -> None:
+        def show(match: selection.Match | None) -> None:
             if match is None:  # a line break divides each of the words
-                self._select(whole_item(key))
+                self._select(selection.whole_item(key))
                 return
             self._show_row(index, match.row)
             self._select_match(match)
@@ -168,7 +155,7 @@ class Interaction:
         once or later, with whether there is one."""
         self.sought = words.lower()
         index = self.cursor_index()
-        self._origin = self._origin or Match(index if index is not None else 0, -1, 0)
+        self._origin = self._origin or selection.Match(index if index is not None else 0, -1, 0)
         self._found = self._search = None
         self._close_opened()
         self._widget.screen.clear_selection()
@@ -176,13 +163,13 @@ class Interaction:
             self._widget.show_changes()
             then(True)
             return
-        search = find_match(self._cache, self.sought, self._origin, 1)
+        search = selection.find_match(self._cache, self.sought, self._origin, 1)
         self._run_search(search, lambda match: then(self._go_to_match(match)))
 
     def find_next(self, step: int) -> None:
         start = self._found or self._origin
         if start is not None:
-            self._run_search(find_match(self._cache, self.sought, start, step), self._go_to_match)
+            self._run_search(selection.find_match(self._cache, self.sought, start, step), self._go_to_match)
 
     def end_find(self) -> None:
         """Ends the search; what it opened stays open."""
@@ -193,7 +180,7 @@ class Interaction:
             self._widget.show_changes()
             self._widget.refresh_bindings()
 
-    def _run_search(self, search: Search, then: Callable[[Match | None], object]) -> None:
+    def _run_search(self, search: selection.Search, then: Callable[[selection.Match | None], object]) -> None:
         """Searches for a moment, and continues by itself unless another search begins."""
         self._search = search
         until = time.perf_counter() + SEARCH_SLICE_S
@@ -209,7 +196,7 @@ class Interaction:
             SEARCH_PAUSE_S, lambda: self._run_search(search, then) if self._search is search else None
         )
 
-    def _go_to_match(self, match: Match | None) -> bool:
+    def _go_to_match(self, match: selection.Match | None) -> bool:
         """False if there is none."""
         if match is None:
             self._widget.show_changes()
@@ -218,11 +205,11 @@ class Interaction:
         key = self._model[match.item].key
         if key not in self._opened_by_search:
             self._close_opened()
-        run = collapsed_run(self._cache, match.item)
+        run = selection.collapsed_run(self._cache, match.item)
         if run is not None:
             self._opened_by_search += (self._model[run].key,)
             self.set_opened(run, True)
-        if has_folded_match(self._cache, match.item, self.sought):
+        if selection.has_folded_match(self._cache, match.item, self.sought):
             self._opened_by_search += (key,)
             self.set_opened(match.item, True)
         self._show_row(match.item, match.row)
@@ -230,8 +217,8 @@ class Interaction:
         self._select_match(match)
         return True
 
-    def _select_match(self, match: Match) -> None:
-        name = name_line(self._model[match.item].key, match.row)
+    def _select_match(self, match: selection.Match) -> None:
+        name = selection.name_line(self._model[match.item].key, match.row)
         self._select(Selection(Offset(match.start, name), Offset(match.start + match.length, name)))
 
     def _close_opened(self) -> None:
@@ -250,7 +237,7 @@ class Interaction:
             return
         text = ""
         if action == "copy_block":
-            blocks = code_blocks(items.source_text(self._model[index].current_item()))
+            blocks = selection.code_blocks(items.source_text(self._model[index].current_item()))
             if not blocks:
                 tell(self._widget, "There is no code block in this reply.", "warning")
                 return
@@ -374,12 +361,13 @@ class Interaction:
         name = names[event.y] if 0 <= event.y < len(names) else None
         if name is None:
             return
-        key, row = parse_line_name(name)
+        key, row = selection.parse_line_name(name)
         index = self._model.index_of(key)
         if index is None:
             return
         if event.chain > 1:
-            self._select(word_at(self._cache, name, event.x) if event.chain == 2 else whole_item(key))
+            word = selection.word_at(self._cache, name, event.x)
+            self._select(word if event.chain == 2 else selection.whole_item(key))
             return
         if widget.text_selection is not None:
             return
@@ -390,13 +378,13 @@ class Interaction:
         elif "action" in meta:
             widget.post_message(widget.ItemActivated(key, meta["action"]))
         elif "copy_code" in meta:
-            widget.post_message(widget.ItemActivated(key, "copy", code_at(self._cache, index, row)))
+            widget.post_message(widget.ItemActivated(key, "copy", selection.code_at(self._cache, index, row)))
         elif row == 0 or not entry.opened or isinstance(entry.item, items.BoundaryItem):
             self.set_opened(index, not entry.opened)
 
-    def _select(self, selection: Selection | None) -> None:
-        if selection is not None:
-            self._widget.screen.selections = {self._widget: selection}
+    def _select(self, chosen: Selection | None) -> None:
+        if chosen is not None:
+            self._widget.screen.selections = {self._widget: chosen}
 
 
 def _links(rows: Sequence[TextRow]) -> list[str]:
