@@ -11,6 +11,7 @@ from textual.widgets import Static, TextArea
 
 from crushpy.context.coverage import fact_words
 from crushpy.core.errors import CrushpyError
+from crushpy.core.messages import counted
 from crushpy.core.templates import NAMES, TemplateProblem, Templates
 from crushpy.engine.compaction.draft import Rehearsal
 from crushpy.engine.compaction.summarizer import Postponed
@@ -182,8 +183,8 @@ def _outcome(outcome: Rehearsal | None) -> Content:
         return Content("The session is too short to compact.")
     lines = [
         "# Preview: nothing was changed. Compacting now would give:",
-        f"{outcome.tokens_before:,} → {outcome.tokens_after:,} tokens; {outcome.messages} messages "
-        f"summarized, {outcome.tail} carried unchanged; ${outcome.cost:.4f}",
+        f"{outcome.tokens_before:,} → {outcome.tokens_after:,} tokens; "
+        f"{counted(outcome.messages, 'message')} summarized, {outcome.tail} kept; ${outcome.cost:.4f}",
     ]
     if outcome.share is not None:
         alone = (
