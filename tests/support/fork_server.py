@@ -22,8 +22,8 @@ import sys
 import threading
 from contextlib import suppress
 
-NOT_IMPORTED = ("__main__", ".migrations", ".queries")
-"""The entry point, and modules that only generate code and schemas."""
+NOT_IMPORTED = ("__main__", ".migrations", ".queries", ".mcp.oauth")
+"""The entry point, and modules that take long and are seldom used."""
 
 
 def main() -> None:
