@@ -47,9 +47,9 @@ async def test_what_a_perfect_summariser_is_sent_survives_whole() -> None:
 
 
 async def test_what_does_not_fit_is_found_by_one_recall() -> None:
-    sizes = scenario.Sizes(generations=2, paths=200, failing=50, todos=10, requests=6, looks=0, batch=25)
-    beyond = await measure.beyond_the_bound(scenario.make(sizes), window=WINDOW // 4)
-    assert beyond.left_out > 30
+    sizes = scenario.Sizes(generations=2, paths=600, failing=160, todos=30, requests=12, looks=0, batch=25)
+    beyond = await measure.beyond_the_bound(scenario.make(sizes), window=WINDOW)
+    assert beyond.left_out > 100
     assert beyond.found == beyond.left_out
 
 

@@ -91,14 +91,17 @@ def _serve(control: socket.socket) -> tuple[dict, list[int]]:
                 signal.set_wakeup_fd(-1)
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 selector.close()
-                for end in (connection, control, *waiting.values()):
+                for end in (control, *waiting.values()):
                     end.close()
                 os.close(woken)
                 os.close(wake)
+                if request["new_session"]:
+                    os.setsid()  # before its id is known, as after an exec
+                connection.send(struct.pack("q", os.getpid()))
+                connection.close()
                 return request, streams
             for stream in streams:
                 os.close(stream)
-            connection.send(struct.pack("q", process))
             waiting[process] = connection
 
 
@@ -113,8 +116,6 @@ def _report_ends(waiting: dict[int, socket.socket]) -> None:
 
 def _become(request: dict, streams: list[int]) -> None:
     """What differs in a process that was started: environment, folder, streams, arguments."""
-    if request["new_session"]:
-        os.setsid()
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])
