@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -173,7 +174,8 @@ class ChatScreen(ChatHost):
         conversation.expect_prompt()
         self.set_timer(WARM_UP_DELAY_S, conversation.warm_up)
         if not self.prompt.prompts.loaded:
-            self.set_timer(WARM_UP_DELAY_S, lambda: self.run_worker(self._recall(conversation)))
+            recall = partial(self._recall, conversation)
+            self.set_timer(WARM_UP_DELAY_S, lambda: self.run_worker(recall))
         self.todos.show(conversation.info.todos)
         self.status.follow(conversation, yolo=options.yolo)
         for text, images, pasted in self._early:
