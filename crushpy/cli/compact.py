@@ -1,16 +1,17 @@
 """`crushpy compact`: compacts a session, or previews what would be kept."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from crushpy.cli.command_helpers import DryRun, add_command, open_session, print_json, print_note
+from crushpy.context.coverage import fact_words
 from crushpy.core.errors import UsageError
+from crushpy.core.events import BoundaryCommitted, Event, Notice
+from crushpy.core.templates import template_from_file
+from crushpy.engine.compaction.draft import Rehearsal
 from crushpy.security.sanitize import clean
-
-if TYPE_CHECKING:
-    from crushpy.engine.compaction.draft import Rehearsal
 
 
 def register(app: typer.Typer) -> None:
@@ -34,8 +35,6 @@ async def compact(
     files = template or []
     if len(files) > 1 and not dry_run:
         raise UsageError("Several templates can only be compared.", "Add --dry-run, or give one template.")
-    from crushpy.core.events import BoundaryCommitted, Event, Notice
-    from crushpy.core.templates import template_from_file
 
     def print_event(event: Event) -> None:
         if isinstance(event, Notice):
@@ -64,11 +63,9 @@ async def compact(
             raise UsageError("Nothing was changed.")
 
 
-def _report(name: str, result: "Rehearsal | None") -> str:
+def _report(name: str, result: Rehearsal | None) -> str:
     if result is None:
         return f"== {name}\nThere is nothing to compact yet."
-    from crushpy.context.coverage import fact_words
-
     lines = [
         f"== {name}",
         f"tokens    {result.tokens_before:,} before, {result.tokens_after:,} after",

@@ -1,6 +1,7 @@
 """`crushpy config`: reads and changes settings, and shows their sources."""
 
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from collections import defaultdict
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -8,10 +9,11 @@ from crushpy.cli.command_helpers import AsJson, add_group, print_json
 from crushpy.cli.workspace import load_here, print_warning, working_folder
 from crushpy.core.errors import SettingsError
 from crushpy.core.paths import Paths, project_root
-
-if TYPE_CHECKING:
-    from crushpy.settings.layers import Loaded
-    from crushpy.settings.setting_keys import KeyPath
+from crushpy.permissions.trust import is_trusted
+from crushpy.settings import files, setting_keys
+from crushpy.settings.layers import Loaded
+from crushpy.settings.save import set_value, unset_value
+from crushpy.settings.setting_keys import KeyPath
 
 
 def register(app: typer.Typer) -> None:
@@ -24,8 +26,6 @@ def get_command(
     key: Annotated[str, typer.Argument(help="For instance compaction.method; a group prints all its keys.")],
 ) -> None:
     """Print the effective value."""
-    from crushpy.settings import setting_keys
-
     path = setting_keys.parse_key(key)
     loaded = load_here()
     if setting_keys.find_leaf(path):
@@ -43,9 +43,6 @@ def set_command(
     value: Annotated[str, typer.Argument(help='Lists: one,two or ["one", "two"].')],
 ) -> None:
     """Set a value in config.toml; it replaces an earlier choice in the app."""
-    from crushpy.settings import setting_keys
-    from crushpy.settings.save import set_value
-
     path = setting_keys.parse_key(key)
     _check_rules(path, value)
     file = set_value(Paths(), key, value)
@@ -61,9 +58,6 @@ def set_command(
 
 def unset_command(key: Annotated[str, typer.Argument(help="A key, or a group of keys.")]) -> None:
     """Remove a value from config.toml and state.toml."""
-    from crushpy.settings import setting_keys
-    from crushpy.settings.save import unset_value
-
     path = setting_keys.parse_key(key)
     files = unset_value(Paths(), key)
     if (
@@ -94,9 +88,6 @@ def list_settings(
 
 def path_command(as_json: AsJson = False) -> None:
     """Print the settings files and whether they exist."""
-    from crushpy.permissions.trust import is_trusted
-    from crushpy.settings import files
-
     paths, cwd = Paths(), working_folder()
     config, state = files.user_files(paths)
     project, rules = files.project_file(cwd), files.project_rules_file(paths, cwd)
@@ -115,10 +106,8 @@ def path_command(as_json: AsJson = False) -> None:
         print(f"{row['layer']:<8} {row['path']}  ({notes})")
 
 
-def _check_rules(path: "KeyPath", text: str) -> None:
+def _check_rules(path: KeyPath, text: str) -> None:
     """Permission rules have their own syntax, which the schema does not describe."""
-    from crushpy.settings import setting_keys
-
     leaf = setting_keys.find_leaf(path)
     if leaf is None or not leaf.is_list:
         return
@@ -129,36 +118,24 @@ def _check_rules(path: "KeyPath", text: str) -> None:
     RuleSet.from_strings(**{path[-1]: rules}, tools=tool_table())
 
 
-def _list_rows(loaded: "Loaded", everything: bool = False) -> list[dict[str, Any]]:
+def _list_rows(loaded: Loaded, everything: bool = False) -> list[dict[str, Any]]:
     """One row for each key that has a value; with `everything` also for those of models and providers."""
-    from crushpy.settings import setting_keys
-
     rows: list[dict[str, Any]] = []
+    set_paths = defaultdict[KeyPath, list[KeyPath]](list)
+    for path in map(setting_keys.parse_key, loaded.origins):
+        set_paths[setting_keys.general(path)].append(path)
     for leaf in setting_keys.leaves().values():
         details = {"description": leaf.description, "allowed": leaf.allowed}
-        key_paths = [
-            path
-            for path in map(setting_keys.parse_key, loaded.origins)
-            if setting_keys.general(path) == leaf.path
-        ]
-        rows += [
-            {
-                "key": setting_keys.spell(path),
-                "value": _display(loaded, path),
-                **_origin(loaded, path),
-                **details,
-            }
-            for path in key_paths
-        ]
-        if everything and not key_paths:
+        for path in set_paths[leaf.path]:
+            row = {"key": setting_keys.spell(path), "value": _display(loaded, path)}
+            rows.append(row | _origin(loaded, path) | details)
+        if everything and not set_paths[leaf.path]:
             rows.append({"key": leaf.key, "value": None, "layer": "unset", "source": "", **details})
     return rows
 
 
-def _origin(loaded: "Loaded", path: "KeyPath") -> dict[str, str]:
+def _origin(loaded: Loaded, path: KeyPath) -> dict[str, str]:
     """The layer and its file, variable or flag; several if the lists of several layers are joined."""
-    from crushpy.settings import setting_keys
-
     origins = [loaded.origins[setting_keys.spell(path)]]
     if path[0] == "permissions":
         found = dict.fromkeys(rule.origin for rule in loaded.rules if rule.kind == path[-1])
@@ -170,7 +147,7 @@ def _origin(loaded: "Loaded", path: "KeyPath") -> dict[str, str]:
     }
 
 
-def _display(loaded: "Loaded", path: "KeyPath") -> Any:
+def _display(loaded: Loaded, path: KeyPath) -> Any:
     value: Any = loaded.settings
     for name in path:
         value = cast("Any", value).get(name) if isinstance(value, dict) else getattr(value, name, None)
@@ -184,8 +161,6 @@ def _display(loaded: "Loaded", path: "KeyPath") -> Any:
 
 def _print_rows(rows: list[dict[str, Any]], explain: bool = False) -> None:
     """Prints rows as TOML that can be pasted into config.toml, with the layer as a comment."""
-    from crushpy.settings import setting_keys
-
     for row in rows:
         if explain:
             print(f"# {row['description']} Takes {row['allowed']}.")

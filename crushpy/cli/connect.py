@@ -2,16 +2,24 @@
 
 import os
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from crushpy.cli.command_helpers import add_command
+from crushpy.cli.workspace import load_here
 from crushpy.core.errors import CrushpyError, UsageError
+from crushpy.core.paths import Paths
+from crushpy.llm.key_store import (
+    KeyringUnusable,
+    locate_key,
+    remove_key,
+    require_key_storage,
+    require_provider,
+    store_key,
+)
+from crushpy.settings.schema import Settings
 from crushpy.util.processes import exit_on_signals
-
-if TYPE_CHECKING:
-    from crushpy.settings.schema import Settings
 
 
 def register(app: typer.Typer) -> None:
@@ -38,9 +46,6 @@ def connect_command(
     ] = False,
 ) -> None:
     """Store a provider's key in the system's keyring, from a hidden prompt or from stdin."""
-    from crushpy.cli.workspace import load_here
-    from crushpy.llm.key_store import require_provider
-
     if more or provider.startswith("-"):
         raise UsageError(
             "`crushpy connect` does not accept keys on the command line, where other programs can see them.",
@@ -54,10 +59,7 @@ def connect_command(
     print(_remove_key(name, settings) if remove else _store_key(name, settings, file))
 
 
-def _store_key(name: str, settings: "Settings", in_file: bool) -> str:
-    from crushpy.core.paths import Paths
-    from crushpy.llm.key_store import KeyringUnusable, locate_key, require_key_storage, store_key
-
+def _store_key(name: str, settings: Settings, in_file: bool) -> str:
     place = f"the file {Paths().key_file}"
     try:  # fails before a key is pasted
         place = place if in_file else f"the keyring ({require_key_storage(name, settings)})"
@@ -75,9 +77,7 @@ def _store_key(name: str, settings: "Settings", in_file: bool) -> str:
     return f"{message} `crushpy models` lists its models."
 
 
-def _remove_key(name: str, settings: "Settings") -> str:
-    from crushpy.llm.key_store import locate_key, remove_key
-
+def _remove_key(name: str, settings: Settings) -> str:
     removed = remove_key(name, settings)
     location = locate_key(name, settings)
     note = f" {location.variable} is still set and used." if location.held else ""

@@ -2,17 +2,32 @@
 
 import sys
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Annotated, Any
 
 import typer
 
 from crushpy.cli.command_helpers import AsJson, add_command, format_table, print_json, print_note
+from crushpy.cli.workspace import load_here
+from crushpy.core.paths import Paths
+from crushpy.llm.catalog import nearest_names
+from crushpy.llm.learnt import LearntModels
+from crushpy.llm.model_listing import (
+    ListedModel,
+    ServerList,
+    apply_learnt_windows,
+    ask_servers,
+    format_price,
+    format_window,
+    learn_listed_window,
+    list_local_models,
+    list_models,
+    local_model_commands,
+)
+from crushpy.llm.provider_factory import default_model
+from crushpy.llm.vendors import PROVIDERS
+from crushpy.security.redact import redact
 from crushpy.security.sanitize import one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from crushpy.llm.model_listing import ListedModel, ServerList
 
 
 def register(app: typer.Typer) -> None:
@@ -32,18 +47,6 @@ async def models_command(
 ) -> None:
     """List the available models: those of providers with a key or URL, and of local servers."""
     import asyncio
-
-    from crushpy.cli.workspace import load_here
-    from crushpy.core.paths import Paths
-    from crushpy.llm.learnt import LearntModels
-    from crushpy.llm.model_listing import (
-        apply_learnt_windows,
-        ask_servers,
-        learn_listed_window,
-        list_local_models,
-        list_models,
-    )
-    from crushpy.llm.provider_factory import default_model
 
     settings, learnt = load_here().settings, LearntModels(Paths().learnt_file)
     lists, found = await asyncio.gather(
@@ -79,9 +82,7 @@ async def models_command(
     sys.stdout.flush()
 
 
-def _failure_lines(lists: "Sequence[ServerList]") -> "Iterator[str]":
-    from crushpy.security.redact import redact
-
+def _failure_lines(lists: Sequence[ServerList]) -> Iterator[str]:
     for listing in lists:
         if listing.failure:
             address = f" at {redact(listing.api_base)}" if listing.api_base else ""
@@ -89,12 +90,12 @@ def _failure_lines(lists: "Sequence[ServerList]") -> "Iterator[str]":
             yield f"{listing.provider}{address} could not be queried: {listing.failure}; {fallback}."
 
 
-def _filter_models(models: "Iterable[ListedModel]", wanted: str) -> "list[ListedModel]":
+def _filter_models(models: Iterable[ListedModel], wanted: str) -> list[ListedModel]:
     words = wanted.lower().split()
     return [model for model in models if all(word in model.info.name.lower() for word in words)]
 
 
-def _as_json(model: "ListedModel", default: str) -> dict[str, Any]:
+def _as_json(model: ListedModel, default: str) -> dict[str, Any]:
     info = model.info
     row: dict[str, Any] = {
         "name": info.name,
@@ -117,9 +118,7 @@ def _as_json(model: "ListedModel", default: str) -> dict[str, Any]:
     return row
 
 
-def _table(models: "Sequence[ListedModel]", default: str) -> list[str]:
-    from crushpy.llm.model_listing import format_price, format_window
-
+def _table(models: Sequence[ListedModel], default: str) -> list[str]:
     if not models:
         return []
     rows = [("model", "window", "output", "$ in", "$ out", "")]
@@ -146,7 +145,7 @@ def _table(models: "Sequence[ListedModel]", default: str) -> list[str]:
     return format_table(rows, right=range(1, 5)) + notes
 
 
-def _usage_lines(local: "Sequence[ListedModel]") -> list[str]:
+def _usage_lines(local: Sequence[ListedModel]) -> list[str]:
     """For each server that is not configured: two ways to use it."""
     lines: list[str] = []
     seen: set[str] = set()
@@ -159,17 +158,13 @@ def _usage_lines(local: "Sequence[ListedModel]") -> list[str]:
     return lines
 
 
-def _usage_commands(model: "ListedModel") -> tuple[str, str]:
-    from crushpy.llm.model_listing import local_model_commands
-
+def _usage_commands(model: ListedModel) -> tuple[str, str]:
     provider, _, name = one_line(model.info.name).partition("/")
     return local_model_commands(provider, model.api_base, name)
 
 
-def _hidden_lines(hidden: "Sequence[ListedModel]") -> list[str]:
+def _hidden_lines(hidden: Sequence[ListedModel]) -> list[str]:
     """How many more models are known, and the keys they need."""
-    from crushpy.llm.vendors import PROVIDERS
-
     counts = Counter(model.how for model in hidden)
     hints = [f"set {provider.variables[0]}" for provider in PROVIDERS]
     missing_keys = "; ".join(f"{hint} for {counts[hint]}" for hint in hints if counts[hint])
@@ -178,8 +173,6 @@ def _hidden_lines(hidden: "Sequence[ListedModel]") -> list[str]:
 
 
 def _suggestion_lines(wanted: str) -> list[str]:
-    from crushpy.llm.catalog import nearest_names
-
     similar = nearest_names(wanted)
     if similar:
         return [f"Nearest names: {', '.join(similar)}."]

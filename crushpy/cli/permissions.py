@@ -3,20 +3,24 @@
 import json
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from crushpy.bootstrap.project_environment import ProjectEnvironment
 from crushpy.cli.arguments import COMMANDS
 from crushpy.cli.command_helpers import AsJson, add_group, format_table, open_store
 from crushpy.cli.workspace import load_here, print_warning, working_folder
-from crushpy.core.access import Mode
+from crushpy.core.access import Access, Mode
 from crushpy.core.errors import UsageError
 from crushpy.core.paths import Paths, project_root
+from crushpy.extensions.hooks.hook_config import accept_hooks
+from crushpy.permissions.decide import decide
+from crushpy.permissions.rules import RuleSet, in_mode
+from crushpy.permissions.trust import add_trusted, list_project_files, remove_trusted, trusted
 from crushpy.security.sanitize import clean
-
-if TYPE_CHECKING:
-    from crushpy.core.access import Access
+from crushpy.settings.save import remove_rule
+from crushpy.tools.registry import tool_table
 
 EXIT_CODES = {"allow": 0, "deny": 1, "ask": 3}
 
@@ -63,11 +67,6 @@ def test_command(
     as_json: AsJson = False,
 ) -> None:
     """Show the decision about a call. Exit code: 0 it may run, 3 it would ask, 1 it is denied."""
-    from crushpy.bootstrap.project_environment import ProjectEnvironment
-    from crushpy.permissions.decide import decide
-    from crushpy.permissions.rules import RuleSet, in_mode
-    from crushpy.tools.registry import tool_table
-
     cwd = working_folder()
     project = ProjectEnvironment(cwd)
     for warning in project.loaded.warnings:
@@ -93,8 +92,6 @@ async def revoke_command(
     ] = "",
 ) -> None:
     """Remove a rule from your settings, or a grant from a conversation."""
-    from crushpy.settings.save import remove_rule
-
     if session:
         async with open_store() as store:
             info = await store.sessions.find_tip(session)
@@ -116,10 +113,7 @@ async def revoke_command(
         raise UsageError(f"There is no rule {rule}.", hint)
 
 
-def _describe_access(tool: str, argument: str, cwd: Path) -> "Access":
-    from crushpy.core.access import Access
-    from crushpy.tools.registry import tool_table
-
+def _describe_access(tool: str, argument: str, cwd: Path) -> Access:
     tools = tool_table()
     if tool not in tools:
         raise UsageError(f"There is no tool {tool!r}.", f"Known tools: {', '.join(tools)}.")
@@ -155,9 +149,6 @@ def trust_command(
     show_list: Annotated[bool, typer.Option("--list", help="List the trusted projects instead.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="With --list: print JSON.")] = False,
 ) -> None:
-    from crushpy.extensions.hooks.hook_config import accept_hooks
-    from crushpy.permissions.trust import add_trusted, list_project_files, trusted
-
     paths = Paths()
     if show_list:
         folders = [str(folder) for folder in trusted(paths)]
@@ -185,8 +176,6 @@ def find_root(path: Path | None) -> Path:
 
 
 def untrust_command(path: ProjectPath = None) -> None:
-    from crushpy.permissions.trust import remove_trusted
-
     paths = Paths()
     # The folder of a deleted project need not exist.
     folder = (path or working_folder()).resolve()

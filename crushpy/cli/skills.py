@@ -5,10 +5,13 @@ from typing import Annotated
 
 import typer
 
+from crushpy.bootstrap.project_environment import ProjectEnvironment
+from crushpy.bootstrap.user_extensions import KINDS
 from crushpy.cli.command_helpers import AsJson, add_group, print_json, print_note, print_text
 from crushpy.cli.workspace import working_folder
 from crushpy.core.errors import UsageError
 from crushpy.core.paths import Paths
+from crushpy.extensions.plugins import add_plugin, installed_plugins, remove_plugin
 from crushpy.security.sanitize import clean
 
 
@@ -19,9 +22,6 @@ def register(app: typer.Typer) -> None:
 
 def list_extensions(as_json: AsJson = False) -> None:
     """List every file found: skills, commands and sub-agents, loaded, warned or refused."""
-    from crushpy.bootstrap.project_environment import ProjectEnvironment
-    from crushpy.bootstrap.user_extensions import KINDS
-
     environment = ProjectEnvironment(working_folder())
     found = [one for kind in KINDS for one in environment.extensions.find(kind)]
     if not environment.trusted:
@@ -40,16 +40,12 @@ def list_extensions(as_json: AsJson = False) -> None:
 
 def add_folder(folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The plugin.")]) -> None:
     """Copy a plugin's folder; again to update it."""
-    from crushpy.extensions.plugins import add_plugin
-
     plugin = add_plugin(Paths(), working_folder() / folder)
     print_text(clean(f"{plugin.name} was added, with {', '.join(plugin.contents)}.\n"))
 
 
 def list_plugins(as_json: AsJson = False) -> None:
     """List the installed plugins, and what is in them."""
-    from crushpy.extensions.plugins import installed_plugins
-
     plugins = installed_plugins(Paths())
     if as_json:
         fields = ("name", "version", "description", "contents", "problem")
@@ -64,8 +60,6 @@ def list_plugins(as_json: AsJson = False) -> None:
 
 def remove_named(name: Annotated[str, typer.Argument(metavar="NAME", help="The plugin.")]) -> None:
     """Remove a plugin."""
-    from crushpy.extensions.plugins import remove_plugin
-
     if not remove_plugin(Paths(), name):
         raise UsageError(f"There is no plugin {name!r}.", "See: crushpy plugins list")
     print_text(f"{name} was removed.\n")

@@ -9,6 +9,7 @@ import typer
 from crushpy.cli.command_helpers import AsJson, add_command, open_store, print_either
 from crushpy.cli.session_replay import replay_all
 from crushpy.core.errors import UsageError
+from crushpy.engine.session.usage_report import EIGHTHS, PLAIN, usage_chart, usage_report
 
 MAX_WIDTH_CHARS = 100
 
@@ -37,8 +38,6 @@ async def stats_command(
     if replay:
         await replay_all(days if replayed is None else replayed, as_json=as_json)
         return
-    from crushpy.engine.session.usage_report import EIGHTHS, PLAIN, usage_chart, usage_report
-
     async with open_store() as store:
         report = await usage_report(store, days)
     width = min(MAX_WIDTH_CHARS, shutil.get_terminal_size().columns)

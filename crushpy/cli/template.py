@@ -2,17 +2,17 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from crushpy.bootstrap.project_environment import ProjectEnvironment
 from crushpy.cli.command_helpers import add_group, print_note, suggest_name
 from crushpy.cli.workspace import working_folder
+from crushpy.core import templates as prompts
 from crushpy.core.errors import UsageError
-
-if TYPE_CHECKING:
-    from crushpy.core.templates import Template, Templates
-    from crushpy.engine.template_editor import OwnTemplate
+from crushpy.core.templates import Template, Templates
+from crushpy.engine.template_editor import OwnTemplate
 
 TemplateName = Annotated[
     str, typer.Argument(help="The template: summary, system, new_session, tools/bash, ...")
@@ -60,8 +60,6 @@ def check_templates(
     file: Annotated[Path | None, typer.Option("--file", help="Check this file instead, as NAME.")] = None,
 ) -> None:
     """Report line, name and reason of every invalid template."""
-    from crushpy.core import templates as prompts
-
     if file is not None:
         _check_file(name or "summary", file)
         return
@@ -93,10 +91,7 @@ def reset_template(name: TemplateName = "summary") -> None:
     print(f"The shipped {name} is used again. Yours is kept as {backup}.")
 
 
-def _templates(name: str) -> "Templates":
-    from crushpy.bootstrap.project_environment import ProjectEnvironment
-    from crushpy.core import templates as prompts
-
+def _templates(name: str) -> Templates:
     known = prompts.shipped_names()
     if name not in known:
         hint = f"{suggest_name(name, known)}Known templates: {', '.join(known)}."
@@ -104,13 +99,11 @@ def _templates(name: str) -> "Templates":
     return ProjectEnvironment(working_folder()).templates
 
 
-def _own_template(name: str) -> "OwnTemplate":
-    from crushpy.engine.template_editor import OwnTemplate
-
+def _own_template(name: str) -> OwnTemplate:
     return OwnTemplate(_templates(name), name)
 
 
-def _effective_template(name: str) -> "Template":
+def _effective_template(name: str) -> Template:
     """The effective template; problems of templates with precedence go to stderr."""
     templates = _templates(name)
     found = templates.find(name)
@@ -120,7 +113,5 @@ def _effective_template(name: str) -> "Template":
 
 
 def _check_file(name: str, file: Path) -> None:
-    from crushpy.core import templates as prompts
-
     prompts.template_from_file(name, file)
     print(f"{name}: fine  ({file}). It is used from now on.")
