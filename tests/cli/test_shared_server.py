@@ -123,6 +123,7 @@ def test_one_that_stood_still_is_taken_over_from_and_what_it_still_says_is_told_
     llm.always(lambda body: next(steps))
     live = start("--yolo", "go", env=laptop.env)
     live.until_type("text")
+    postgres.until_found("SELECT 1 FROM crushpy.draft", database)
     postgres.execute("UPDATE crushpy.lease SET place = 'elsewhere', host = 'laptop'", database)
     refused = run("--session", live.session, "me too", env=desktop.env)
     assert refused.code == 2 and f"(process {live.process.pid} on laptop)" in refused.result["error"]

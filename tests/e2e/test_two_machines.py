@@ -114,6 +114,7 @@ def test_a_reply_that_arrives_after_that_is_told_and_is_not_in_the_others_sessio
     llm.always(lambda body: next(steps))
     live = start("--yolo", "go", env=laptop, launcher=on_machine("laptop"))
     live.until_type("text")
+    postgres.until_found("SELECT 1 FROM crushpy.draft", database)
     refused(run("--session", live.session, "me too", env=desktop), live.process.pid)
     live.process.send_signal(signal.SIGSTOP)
     silent_for(postgres, database)

@@ -124,6 +124,13 @@ class Server:
             cursor = connection.execute(statement.encode())
             return cursor.fetchall() if cursor.description else []
 
+    def until_found(self, query: str, database: str) -> None:
+        for _ in range(1_200):
+            if self.execute(query, database):
+                return
+            time.sleep(0.05)
+        raise AssertionError(f"nothing was found: {query}")
+
     @cached_property
     def _template(self) -> str:
         """A database in which crushpy has made its tables."""
