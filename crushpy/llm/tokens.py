@@ -9,6 +9,7 @@ import re
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 
 import msgspec
 
@@ -101,7 +102,7 @@ class Counter:
     """Counts tokens for one model; exact once `start` has loaded the vocabulary in the background."""
 
     def __init__(self, model: str = "") -> None:
-        self._vocabulary = _vocabularies[vocabulary_for(model)]
+        self._vocabulary = _vocabulary(vocabulary_for(model))
 
     def start(self) -> None:
         """Start loading the vocabulary in a thread, once. Returns immediately."""
@@ -165,7 +166,8 @@ class _Vocabulary(threading.Thread):
             self.encode = _load(self.name)
 
 
-_vocabularies = {name: _Vocabulary(name) for name in (O200K, CL100K)}
+_vocabulary = cache(_Vocabulary)
+"""Made when it is needed: Python 3.13 starts no thread that was made before a fork."""
 _starting = threading.Lock()
 
 
