@@ -6,8 +6,6 @@ from typing import Any, BinaryIO
 
 from crushpy import __version__
 
-PROTOCOL_VERSION = 1
-
 
 def shake_hands() -> tuple[tuple[BinaryIO, BinaryIO], bytes, dict[str, Any] | None]:
     """The pipes to the client, a line that is still to be answered, and the capabilities of the client."""
@@ -46,7 +44,7 @@ def initialize_result(capabilities: dict[str, Any]) -> dict[str, Any]:
     if auth.get("terminal"):
         methods.append({"id": "connect", "name": "crushpy connect", "type": "terminal", "args": ["connect"]})
     return {
-        "protocolVersion": PROTOCOL_VERSION,
+        "protocolVersion": 1,
         "agentInfo": {"name": "crushpy", "title": "crushpy", "version": __version__},
         "agentCapabilities": {
             "loadSession": True,

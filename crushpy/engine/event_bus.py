@@ -3,15 +3,17 @@
 import asyncio
 import time
 from collections.abc import Callable
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 
 from crushpy.core import events
 from crushpy.core.errors import CrushpyError
 from crushpy.core.timeline_notes import NoteMaker
-from crushpy.engine.session.session import LiveSession
-from crushpy.storage.store import Store
+
+if TYPE_CHECKING:
+    from crushpy.engine.session.session import LiveSession
+    from crushpy.storage.store import Store
 
 Listener = Callable[[events.Event], None]
 PROGRESS_DELAY_S = 0.5
@@ -109,7 +111,7 @@ class NoteRecorder:
     """Stores the timeline notes of a conversation: interruptions, errors, warnings, ended jobs. Called by the
     event bus before it emits an event. Writing happens in the background."""
 
-    def __init__(self, store: Store, session: LiveSession) -> None:
+    def __init__(self, store: "Store", session: "LiveSession") -> None:
         self._store = store
         self._session = session
         self._notes = NoteMaker()
