@@ -11,8 +11,9 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from crushpy.acp import client_connection as wire
+from crushpy.acp import client_connection as rpc
 from crushpy.acp import updates
+from crushpy.acp import wire_types as wire
 from crushpy.core import events
 from crushpy.core.access import MODES, AnswerKind
 from crushpy.core.boundary import BRANCH, KEEPS_CONTEXT
@@ -60,7 +61,7 @@ class EditorFiles(WorkspaceFiles):
     """Regular files of UTF-8 text in the workspace that are reached through no link; others are on disk."""
 
     def __init__(
-        self, client: wire.ClientConnection, capabilities: wire.FilesClientCapabilities, cwd: Path
+        self, client: rpc.ClientConnection, capabilities: wire.FilesClientCapabilities, cwd: Path
     ) -> None:
         self.session = ""
         self._client, self._capabilities, self._cwd = client, capabilities, cwd
@@ -114,7 +115,7 @@ class EditorFiles(WorkspaceFiles):
         self._open.add(answer)
         try:
             return answer.result(ANSWER_TIMEOUT_S)
-        except wire.RpcError as error:
+        except rpc.RpcError as error:
             raise ToolError(f"The editor refused {method} for {shown}: {error.message}") from None
         except CancelledError:
             raise ToolError(f"{method} for {shown} was cancelled.") from None
@@ -132,7 +133,7 @@ class EditorThread:
         self,
         session: str,
         conversation: Conversation,
-        client: wire.ClientConnection,
+        client: rpc.ClientConnection,
         capabilities: wire.SessionClientCapabilities,
         files: EditorFiles,
     ) -> None:
@@ -178,9 +179,9 @@ class EditorThread:
     async def set_option(self, name: str, value: str) -> None:
         known = {option["id"]: [one["value"] for one in option["options"]] for option in self.options()}
         if name not in known:
-            raise wire.RpcError(wire.INVALID_PARAMS, f"There is no option {name}: {', '.join(known)}.")
+            raise rpc.RpcError(rpc.INVALID_PARAMS, f"There is no option {name}: {', '.join(known)}.")
         if name != "model" and value not in known[name]:
-            raise wire.RpcError(wire.INVALID_PARAMS, f"{name} cannot be {value!r}: {', '.join(known[name])}.")
+            raise rpc.RpcError(rpc.INVALID_PARAMS, f"{name} cannot be {value!r}: {', '.join(known[name])}.")
         match name:
             case "model":
                 await self.conversation.select_model(value)
@@ -193,7 +194,7 @@ class EditorThread:
 
     async def set_mode(self, mode: str) -> None:
         if mode not in MODES:
-            raise wire.RpcError(wire.INVALID_PARAMS, f"There is no mode {mode}: {', '.join(MODES)}.")
+            raise rpc.RpcError(rpc.INVALID_PARAMS, f"There is no mode {mode}: {', '.join(MODES)}.")
         await self.conversation.select_mode(mode)
 
     def announce_commands(self) -> None:
@@ -224,7 +225,7 @@ class EditorThread:
     async def prompt(self, blocks: Sequence[wire.ContentBlock]) -> Json:
         """Runs a turn. Returns why it stopped."""
         if self.conversation.busy:
-            raise wire.RpcError(wire.INVALID_REQUEST, "A turn is running in this session: cancel it first.")
+            raise rpc.RpcError(rpc.INVALID_REQUEST, "A turn is running in this session: cancel it first.")
         text, pasted, images = await self._read_blocks(blocks)
         name, _, argument = text.strip().removeprefix("/").partition(" ")
         if text.startswith("/") and name in COMMANDS:
@@ -239,7 +240,7 @@ class EditorThread:
             return {"stopReason": "refusal"}
         if status == "error":
             message = failure.message if failure else "The turn failed."
-            raise wire.RpcError(wire.INTERNAL_ERROR, message, {"hint": failure.hint} if failure else None)
+            raise rpc.RpcError(rpc.INTERNAL_ERROR, message, {"hint": failure.hint} if failure else None)
         history = self.conversation.history
         cut = status == "done" and history and history[-1].finish == "length"
         return {"stopReason": "max_tokens" if cut else STOP_REASONS[status]}
@@ -267,8 +268,8 @@ class EditorThread:
                     try:
                         raw = base64.b64decode(block.data, validate=True)
                     except ValueError:
-                        raise wire.RpcError(
-                            wire.INVALID_PARAMS, "The data of the image is not base64."
+                        raise rpc.RpcError(
+                            rpc.INVALID_PARAMS, "The data of the image is not base64."
                         ) from None
                     images.append(await self.conversation.attachments.load_bytes(raw, "image"))
                 case "resource_link":
@@ -278,12 +279,12 @@ class EditorThread:
                     words.append(content)
                     pasted.append(content)
                 case _:
-                    raise wire.RpcError(
-                        wire.INVALID_PARAMS, f"A content block of type {block.type} is not supported."
+                    raise rpc.RpcError(
+                        rpc.INVALID_PARAMS, f"A content block of type {block.type} is not supported."
                     )
         text = "\n\n".join(part for part in words if part)
         if not text and not images:
-            raise wire.RpcError(wire.INVALID_PARAMS, "The prompt is empty.")
+            raise rpc.RpcError(rpc.INVALID_PARAMS, "The prompt is empty.")
         return text, pasted, images
 
     async def _command(self, name: str, argument: str) -> str:
@@ -434,7 +435,7 @@ class EditorThread:
             kind, _, key = chosen.partition(":")
             if chosen in known and kind != "deny":
                 answer = Answer(cast(AnswerKind, kind), key=key)
-        except (wire.RpcError, msgspec.ValidationError):
+        except (rpc.RpcError, msgspec.ValidationError):
             pass  # no answer is a refusal
         self.conversation.answer(event.id, answer)
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from crushpy.acp import client_connection as wire
+from crushpy.acp import client_connection as rpc
+from crushpy.acp import wire_types as wire
 from crushpy.acp.handshake import initialize_result
 from crushpy.core.errors import CrushpyError, UsageError
 
@@ -18,26 +19,26 @@ PAGE_SIZE = 100
 CLOSE_TIMEOUT_S = 4.0
 
 
-def run_server(pipes: wire.Pipes, first: bytes, capabilities: wire.Json | None) -> None:
+def run_server(pipes: rpc.Pipes, first: bytes, capabilities: rpc.Json | None) -> None:
     """Serves a client until it closes stdin; the arguments are what `shake_hands` returns."""
     asyncio.run(_serve(pipes, first, capabilities))
 
 
-async def _serve(pipes: wire.Pipes, first: bytes, capabilities: wire.Json | None) -> None:
+async def _serve(pipes: rpc.Pipes, first: bytes, capabilities: rpc.Json | None) -> None:
     server = AcpServer(pipes, first, capabilities)
     await server.client.ended.wait()
     await server.close()
 
 
 class AcpServer:
-    def __init__(self, pipes: wire.Pipes, first: bytes, capabilities: wire.Json | None) -> None:
+    def __init__(self, pipes: rpc.Pipes, first: bytes, capabilities: rpc.Json | None) -> None:
         self._capabilities: wire.ClientCapabilities | None = None
         if capabilities is not None:
             try:
                 self._capabilities = msgspec.convert(capabilities, wire.ClientCapabilities)
             except msgspec.ValidationError:
                 self._capabilities = wire.ClientCapabilities()
-        self.client = wire.ClientConnection(pipes, first, self._handle, self._notified)
+        self.client = rpc.ClientConnection(pipes, first, self._handle, self._notified)
         self._threads: dict[str, EditorThread] = {}
 
     async def close(self) -> None:
@@ -49,11 +50,11 @@ class AcpServer:
         except TimeoutError:
             pass
 
-    def _notified(self, method: str, params: wire.Json) -> None:
+    def _notified(self, method: str, params: rpc.Json) -> None:
         if method == "session/cancel" and (thread := self._threads.get(str(params.get("sessionId")))):
             thread.cancel()
 
-    async def _handle(self, method: str, params: wire.Json) -> Any:
+    async def _handle(self, method: str, params: rpc.Json) -> Any:
         """Calls the method of ours that implements `method`, with its parameters checked."""
         known: dict[str, tuple[type[wire.Wire], Callable[[Any], Awaitable[Any]]]] = {
             "initialize": (wire.InitializeParams, self._initialize),
@@ -71,27 +72,25 @@ class AcpServer:
             "session/set_config_option": (wire.SetOptionParams, self._set_option),
         }
         if method not in known:
-            raise wire.RpcError(wire.UNKNOWN_METHOD, f"There is no method {method}.")
+            raise rpc.RpcError(rpc.UNKNOWN_METHOD, f"There is no method {method}.")
         kind, implementation = known[method]
         if self._capabilities is None and method != "initialize":
-            raise wire.RpcError(wire.INVALID_REQUEST, "Call `initialize` first.")
+            raise rpc.RpcError(rpc.INVALID_REQUEST, "Call `initialize` first.")
         try:
             given = msgspec.convert(params, kind)
         except msgspec.ValidationError as error:
-            raise wire.RpcError(wire.INVALID_PARAMS, f"{method}: {error}") from None
+            raise rpc.RpcError(rpc.INVALID_PARAMS, f"{method}: {error}") from None
         try:
             return await implementation(given)
         except CrushpyError as error:
-            code = (
-                wire.AUTH_REQUIRED if getattr(error, "kind", "") == "authentication" else wire.INVALID_PARAMS
-            )
-            raise wire.RpcError(code, error.message, {"hint": error.hint}) from error
+            code = rpc.AUTH_REQUIRED if getattr(error, "kind", "") == "authentication" else rpc.INVALID_PARAMS
+            raise rpc.RpcError(code, error.message, {"hint": error.hint}) from error
 
-    async def _initialize(self, params: wire.InitializeParams) -> wire.Json:
+    async def _initialize(self, params: wire.InitializeParams) -> rpc.Json:
         self._capabilities = params.client_capabilities or wire.ClientCapabilities()
         return initialize_result(msgspec.to_builtins(self._capabilities))
 
-    async def _authenticate(self, params: wire.Wire) -> wire.Json:
+    async def _authenticate(self, params: wire.Wire) -> rpc.Json:
         """A key is stored outside; there is nothing to do here."""
         return {}
 
@@ -99,39 +98,39 @@ class AcpServer:
 
     def _thread(self, session: str) -> "EditorThread":
         if session not in self._threads:
-            raise wire.RpcError(wire.NOT_FOUND, f"The session {session} is not open.")
+            raise rpc.RpcError(rpc.NOT_FOUND, f"The session {session} is not open.")
         return self._threads[session]
 
-    async def _prompt(self, params: wire.PromptParams) -> wire.Json:
+    async def _prompt(self, params: wire.PromptParams) -> rpc.Json:
         return await self._thread(params.session_id).prompt(params.prompt)
 
-    async def _set_mode(self, params: wire.SetModeParams) -> wire.Json:
+    async def _set_mode(self, params: wire.SetModeParams) -> rpc.Json:
         await self._thread(params.session_id).set_mode(params.mode_id)
         return {}
 
-    async def _set_option(self, params: wire.SetOptionParams) -> wire.Json:
+    async def _set_option(self, params: wire.SetOptionParams) -> rpc.Json:
         thread = self._thread(params.session_id)
         await thread.set_option(params.config_id, params.value)
         return {"configOptions": thread.options()}
 
-    async def _close(self, params: wire.SessionParams) -> wire.Json:
+    async def _close(self, params: wire.SessionParams) -> rpc.Json:
         await self._thread(params.session_id).close()
         del self._threads[params.session_id]
         return {}
 
-    async def _new(self, params: wire.OpenSessionParams) -> wire.Json:
+    async def _new(self, params: wire.OpenSessionParams) -> rpc.Json:
         thread = await self._open(params, "")
         return {"sessionId": thread.id, **_opened(thread)}
 
-    async def _load(self, params: wire.OpenSessionParams) -> wire.Json:
+    async def _load(self, params: wire.OpenSessionParams) -> rpc.Json:
         thread = await self._open(params, params.session_id)
         await thread.replay()
         return _opened(thread)
 
-    async def _resume(self, params: wire.OpenSessionParams) -> wire.Json:
+    async def _resume(self, params: wire.OpenSessionParams) -> rpc.Json:
         return _opened(await self._open(params, params.session_id))
 
-    async def _fork(self, params: wire.OpenSessionParams) -> wire.Json:
+    async def _fork(self, params: wire.OpenSessionParams) -> rpc.Json:
         thread = await self._open(params, params.session_id, fork=True)
         return {"sessionId": thread.id, **_opened(thread)}
 
@@ -150,8 +149,8 @@ class AcpServer:
             await self._threads.pop(session).close()
         folder = Path(params.cwd)
         if not folder.is_absolute() or not folder.is_dir():
-            raise wire.RpcError(
-                wire.INVALID_PARAMS, f"cwd has to be the absolute path of a folder, not {folder}."
+            raise rpc.RpcError(
+                rpc.INVALID_PARAMS, f"cwd has to be the absolute path of a folder, not {folder}."
             )
         servers = params.mcp_servers or ()
         environment = ProjectEnvironment(folder, _server_flags(servers))
@@ -163,7 +162,7 @@ class AcpServer:
         try:
             conversation = await open_conversation(environment, options, additions)
         except UsageError as error:
-            raise wire.RpcError(wire.NOT_FOUND, error.message, {"hint": error.hint}) from error
+            raise rpc.RpcError(rpc.NOT_FOUND, error.message, {"hint": error.hint}) from error
         model, settings = conversation.info.model, conversation.settings
         try:
             if not waits_for_keyring(model, settings):
@@ -177,14 +176,14 @@ class AcpServer:
         self._threads[thread.id] = thread
         return thread
 
-    async def _list(self, params: wire.ListSessionsParams) -> wire.Json:
+    async def _list(self, params: wire.ListSessionsParams) -> rpc.Json:
         from datetime import UTC, datetime
 
         from crushpy.bootstrap.project_environment import ProjectEnvironment
 
         cursor = params.cursor or "0"
         if not cursor.isdecimal():
-            raise wire.RpcError(wire.INVALID_PARAMS, f"The cursor {cursor!r} is not one of ours.")
+            raise rpc.RpcError(rpc.INVALID_PARAMS, f"The cursor {cursor!r} is not one of ours.")
         start = int(cursor)
         store = ProjectEnvironment(Path.cwd()).store()
         try:
@@ -208,7 +207,7 @@ class AcpServer:
         more = len(found) > start + PAGE_SIZE
         return {"sessions": page, **({"nextCursor": str(start + PAGE_SIZE)} if more else {})}
 
-    async def _delete(self, params: wire.SessionParams) -> wire.Json:
+    async def _delete(self, params: wire.SessionParams) -> rpc.Json:
         from crushpy.bootstrap.project_environment import ProjectEnvironment
         from crushpy.engine.session.browser import SessionBrowser
 
@@ -219,18 +218,18 @@ class AcpServer:
             info = await store.sessions.find(params.session_id)
             if info.kind == "fork":
                 told = f"{info.id} is a fork: it is deleted with its conversation, {info.root_id}."
-                raise wire.RpcError(wire.INVALID_PARAMS, told)
+                raise rpc.RpcError(rpc.INVALID_PARAMS, told)
             if (thread := self._threads.pop(params.session_id, None)) is not None:
                 await thread.close()
             await browser.erase(info.root_id)
         except UsageError as error:
-            raise wire.RpcError(wire.NOT_FOUND, error.message) from error
+            raise rpc.RpcError(rpc.NOT_FOUND, error.message) from error
         finally:
             await store.close()
         return {}
 
 
-def _opened(thread: "EditorThread") -> wire.Json:
+def _opened(thread: "EditorThread") -> rpc.Json:
     """The answer to a request that has opened a session; its commands are announced after it."""
     asyncio.get_running_loop().call_soon(thread.announce_commands)
     return thread.state()

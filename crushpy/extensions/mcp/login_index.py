@@ -19,7 +19,7 @@ class LoginIndex(msgspec.Struct):
 
 
 def login_address(url: str) -> str:
-    """A login is valid for it: the address without parameters."""
+    """The address that a login is valid for: without the query."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}{parts.path}"
 
