@@ -8,9 +8,10 @@ from crushpy.context.tags import own_words
 from crushpy.core.errors import UsageError
 from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.compaction.boundary_builder import BoundaryBuilder
-from crushpy.engine.compaction.draft import BoundaryPlanner, Preparations
+from crushpy.engine.compaction.draft import BoundaryPlanner
 from crushpy.engine.compaction.pins_and_rules import PinService
 from crushpy.engine.compaction.policy import CompactionPolicy
+from crushpy.engine.compaction.preparation import Preparations
 from crushpy.engine.compaction.window import ContextView, Thresholds
 from crushpy.engine.turn.limits import Spent
 from crushpy.engine.turn.session_calls import SessionCalls

@@ -26,12 +26,12 @@ from crushpy.engine.compaction.draft import (
     BoundaryOptions,
     BoundaryPlanner,
     Declined,
-    Preparations,
     Rehearsal,
     SummaryReview,
     leaves_no_room,
     summary_source,
 )
+from crushpy.engine.compaction.preparation import Preparations
 from crushpy.engine.compaction.summarizer import Summarizer, Summary
 from crushpy.engine.compaction.window import WindowState
 from crushpy.engine.event_bus import ProgressReporter

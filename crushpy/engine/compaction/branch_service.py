@@ -16,8 +16,8 @@ from crushpy.core.events import BranchOpened, BranchReturned
 from crushpy.core.ids import new_id
 from crushpy.core.messages import BranchReport, Message, Note, ToolResult, Usage
 from crushpy.engine.agents.scope import AgentScope
-from crushpy.engine.compaction.draft import Preparations
 from crushpy.engine.compaction.pins_and_rules import stored_facts
+from crushpy.engine.compaction.preparation import Preparations
 from crushpy.engine.compaction.window import ContextView
 from crushpy.engine.session.session import (
     LoadedSession,

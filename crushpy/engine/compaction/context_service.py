@@ -17,7 +17,7 @@ from crushpy.core.errors import UsageError
 from crushpy.core.messages import Data, Message, Usage
 from crushpy.core.templates import Template
 from crushpy.engine.agents.agent import Agent
-from crushpy.engine.compaction.draft import ORDINARY
+from crushpy.engine.compaction.preparation import ORDINARY
 from crushpy.engine.compaction.window import WindowState
 from crushpy.engine.environment import imported_texts, instruction_texts
 from crushpy.engine.nested_rules import RULES_KEY, NestedRules

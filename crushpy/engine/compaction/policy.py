@@ -14,14 +14,8 @@ from crushpy.core.templates import Template
 from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.compaction.boundary_builder import BoundaryBuilder
 from crushpy.engine.compaction.branch_service import BranchService
-from crushpy.engine.compaction.draft import (
-    ORDINARY,
-    SUMMARY_TIME_FACTOR,
-    BoundaryOptions,
-    Declined,
-    Preparations,
-    Rehearsal,
-)
+from crushpy.engine.compaction.draft import BoundaryOptions, Declined, Rehearsal
+from crushpy.engine.compaction.preparation import ORDINARY, SUMMARY_TIME_FACTOR, Preparations
 from crushpy.engine.compaction.summarizer import Postponed
 from crushpy.engine.compaction.window import CircuitBreaker, ContextView, Pace, Thresholds, WindowState
 from crushpy.llm.catalog import LOCAL, provider_of
