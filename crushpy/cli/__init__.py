@@ -1,6 +1,10 @@
 """The command line. Only the module of the given command is imported, to keep start-up fast."""
 
 import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from crushpy.tui.terminal.early_terminal import EarlyTerminal
 
 
 def main() -> None:
@@ -18,14 +22,24 @@ def main() -> None:
 
             acp_command()
             return
-        from crushpy.cli.arguments import normalize_arguments, parse_chat_flags
+        if sys.argv[1:] in ([], ["-c"], ["--continue"]) and sys.stdin.isatty() and sys.stdout.isatty():
+            from crushpy.tui.terminal.early_terminal import early_terminal
 
-        argv = normalize_arguments(sys.argv[1:])
-        options = parse_chat_flags(argv)
-        if options is not None:
-            from crushpy.cli.chat import start_chat
+            with early_terminal() as terminal:
+                _start(terminal)
+        _start(None)
 
-            sys.exit(start_chat(options))
-        from crushpy.cli.app import build
 
-        build(argv)(argv, prog_name="crushpy")
+def _start(terminal: "EarlyTerminal | None") -> None:
+    """`terminal`: the chat is certain, and the terminal shows it already."""
+    from crushpy.cli.arguments import normalize_arguments, parse_chat_flags
+
+    argv = normalize_arguments(sys.argv[1:])
+    options = parse_chat_flags(argv)
+    if options is not None:
+        from crushpy.cli.chat import start_chat
+
+        sys.exit(start_chat(options, terminal))
+    from crushpy.cli.app import build
+
+    build(argv)(argv, prog_name="crushpy")

@@ -1,16 +1,18 @@
 """Starts the chat."""
 
 import sys
+from contextlib import nullcontext
 
 import msgspec
 
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import Image
 from crushpy.core.start_options import StartOptions
+from crushpy.tui.terminal.early_terminal import EarlyTerminal, early_terminal
 
 
-def start_chat(options: StartOptions) -> int:
-    """Runs the chat until the user quits; returns the exit code."""
+def start_chat(options: StartOptions, terminal: EarlyTerminal | None = None) -> int:
+    """Runs the chat until the user quits; returns the exit code. `terminal`: if it is open already."""
     images: tuple[Image, ...] = ()
     if options.image or options.at:  # before the app takes over the terminal, so that errors are printed
         import asyncio
@@ -21,7 +23,9 @@ def start_chat(options: StartOptions) -> int:
     from crushpy.cli.workspace import working_folder
     from crushpy.tui import run_app
 
-    return run_app(msgspec.structs.replace(options, cwd=str(working_folder(options.cwd))), images)
+    options = msgspec.structs.replace(options, cwd=str(working_folder(options.cwd)))
+    with nullcontext(terminal) if terminal else early_terminal(options.cwd) as opened:
+        return run_app(options, opened, images)
 
 
 async def _prepare(options: StartOptions) -> tuple[tuple[Image, ...], StartOptions]:

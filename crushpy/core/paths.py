@@ -60,6 +60,8 @@ class Paths:
     """The providers that have a key in the system keyring, and keys stored here for want of a keyring."""
     model_lists = _in_data_dir("model_lists.json")
     """A cache of the models that servers offer."""
+    first_frames = _in_data_dir("first_frames.json")
+    """Pictures of the app that a start shows until it is up."""
     learnt_file = _in_data_dir("learnt.json")
     """Values learnt about models on their servers."""
     database = _in_data_dir("crushpy.db")

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 from textual.binding import Binding
 from textual.screen import Screen
+from textual.theme import BUILTIN_THEMES
 
 from crushpy.core.app_commands import APP_COMMANDS
 from crushpy.core.start_options import StartOptions
 from crushpy.engine.event_bus import unexpected_error
 from crushpy.tui.notify import save_title
 from crushpy.tui.screens.chat import ChatScreen
-from crushpy.tui.terminal.raw_mode import EarlyKeys, count_colours, guess_light_background
+from crushpy.tui.terminal.early_terminal import EarlyTerminal
+from crushpy.tui.terminal.terminal_features import count_colours, guess_light_background
 from crushpy.tui.textual_adapter import AdaptedApp, BackgroundReported
 from crushpy.tui.themes import OWN_THEMES, STRIP_DARK, STRIP_LIGHT, TERMINAL_THEMES, fitting_theme
 from crushpy.util.processes import ENDING_SIGNALS
@@ -72,14 +74,17 @@ class CrushpyApp(AdaptedApp):
     ]
 
     def __init__(
-        self, options: StartOptions, early_keys: EarlyKeys | None = None, images: "tuple[Image, ...]" = ()
+        self, options: StartOptions, terminal: EarlyTerminal | None = None, images: "tuple[Image, ...]" = ()
     ) -> None:
-        """`early_keys` were read before the app was created; `images` are attached to the first prompt."""
-        self.early_keys = early_keys or EarlyKeys()
-        light = self.early_keys.light
+        """`terminal` has what was typed before the app was created; `images` go with the first prompt."""
+        self.early_terminal = terminal or EarlyTerminal()
+        light = self.early_terminal.light
         light = guess_light_background() if light is None else light
         fitting = fitting_theme(light=light, colours=count_colours())
-        self.set_reactive(CrushpyApp.theme, fitting)  # a later change would parse all styles twice
+        last = str(self.early_terminal.frame.get("theme"))
+        themes = BUILTIN_THEMES | TERMINAL_THEMES | OWN_THEMES
+        # A later change would parse all styles twice.
+        self.set_reactive(CrushpyApp.theme, last if last in themes else fitting)
         super().__init__()
         self.watch_theme()
         self._chosen_theme = ""
@@ -97,7 +102,7 @@ class CrushpyApp(AdaptedApp):
         return STRIP_DARK if self.current_theme.dark else STRIP_LIGHT
 
     def get_default_screen(self) -> Screen[str | None]:
-        self._chat = ChatScreen(self._options, self.early_keys.typed, self._images)
+        self._chat = ChatScreen(self._options, self.early_terminal, self._images)
         return self._chat
 
     @property
@@ -126,10 +131,11 @@ class CrushpyApp(AdaptedApp):
             self.screen.refresh()
 
     def on_chat_screen_ready(self) -> None:
-        self.early_keys.wanted.set()
+        self.early_terminal.wanted.set()
 
     def on_chat_screen_opened(self, event: ChatScreen.Opened) -> None:
         self.adopt(event.settings)
+        self.run_worker(self.chat.first_frame.save(self._chosen_theme))
         gc.freeze()  # loaded modules are never freed: collections skip them from now on
         gc.enable()
 

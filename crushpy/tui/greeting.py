@@ -16,7 +16,7 @@ from crushpy.core.messages import Data, short_count
 from crushpy.security.sanitize import one_line
 from crushpy.tui.items import GreetingItem, GreetingLine, NoticeItem
 from crushpy.tui.status_presenter import home_relative
-from crushpy.tui.terminal.raw_mode import is_ascii_only
+from crushpy.tui.terminal.terminal_features import is_ascii_only
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.transcript.render.canvas import MAX_PROSE_COLUMNS
 from crushpy.tui.widgets.context_strip import strip_cells, strip_spans

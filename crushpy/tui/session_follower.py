@@ -60,7 +60,7 @@ class SessionFollower(CrushpyApp):
     def __init__(self, library: SessionBrowser, find: FindSession, theme: str) -> None:
         super().__init__(StartOptions())
         self._reader = FollowedSessionScreen(library, find)
-        self.early_keys.wanted.set()
+        self.early_terminal.wanted.set()
         if theme in self.available_themes:
             self.theme = theme
 

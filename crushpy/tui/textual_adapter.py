@@ -13,7 +13,6 @@ import select
 import sys
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Generator, Iterable, Sequence
-from threading import Event
 from typing import TYPE_CHECKING, Any, cast
 
 from rich.text import Text
@@ -30,7 +29,8 @@ from textual.message import Message
 from textual.notifications import Notification
 from textual.screen import Screen
 
-from crushpy.tui.terminal.raw_mode import EarlyKeys, LateAnswer
+from crushpy.tui.terminal.early_terminal import ENTER_SCREEN, EarlyTerminal, WaitableEvent
+from crushpy.tui.terminal.terminal_features import LateAnswer
 
 if TYPE_CHECKING:
     from textual.driver import Driver
@@ -138,23 +138,6 @@ def bindings_with_keymap(node: DOMNode, app: App[object]) -> BindingsMap:
 # --- the keyboard ----------------------------------------------------------------------------------------
 
 
-class WaitableEvent(Event):
-    """An event that can be waited for together with a file: `file` is readable once it is set."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.file, self._far_end = os.pipe()
-
-    def set(self) -> None:
-        super().set()
-        os.write(self._far_end, b"!")
-
-    def clear(self) -> None:
-        if self.is_set():
-            os.read(self.file, 100)
-        super().clear()
-
-
 class BackgroundReported(Message):
     """The terminal reported its background colour after the app had started."""
 
@@ -174,7 +157,13 @@ class Keyboard(LinuxDriver):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.exit_event = WaitableEvent()
-        self._early: EarlyKeys | None = getattr(self._app, "early_keys", None)
+        self._early: EarlyTerminal | None = getattr(self._app, "early_terminal", None)
+
+    def write(self, data: str) -> None:
+        if data == ENTER_SCREEN and self._early is not None and self._early.is_shown:
+            self._early.is_shown = False  # some terminals would clear it
+            return
+        super().write(data)
 
     def disable_input(self) -> None:
         if self._early is not None:

@@ -3,7 +3,10 @@
 from dataclasses import fields, replace
 from typing import Any
 
+from rich.segment import Segment
+from rich.style import Style
 from textual.theme import BUILTIN_THEMES, Theme
+from textual.widget import Widget
 
 
 def _theme(name: str, **colours: str) -> Theme:
@@ -156,3 +159,12 @@ def fitting_theme(*, light: bool, colours: int) -> str:
     if 0 < colours <= 256:
         return (LIGHT_256 if light else DARK_256).name
     return (LIGHT if light else DARK).name
+
+
+def filter_style(widget: Widget, style: Style) -> Style:
+    """A style after the app's line filters, which handle ANSI colours and NO_COLOR."""
+    background = widget.background_colors[1]
+    segments = [Segment(" ", style)]
+    for line_filter in widget.get_line_filters():
+        segments = line_filter.apply(segments, background)
+    return segments[0].style or style

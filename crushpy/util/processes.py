@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -16,20 +16,25 @@ ENDING_SIGNALS = tuple(
 
 
 @contextmanager
-def exit_on_signals() -> Generator[None]:
-    """A signal that would end the program inside raises SystemExit, so that the terminal is restored."""
+def exit_on_signals(prepare: Callable[[int], None] = lambda number: None) -> Generator[None]:
+    """A signal that would end the program inside raises SystemExit, so that the terminal is restored.
+    `prepare` is called before, with its number."""
 
     def exit_now(number: int, _: FrameType | None) -> None:
+        prepare(number)
         raise SystemExit(128 + number)
 
-    numbers = [one for one in ENDING_SIGNALS if signal.getsignal(one) is signal.SIG_DFL]
-    for number in numbers:
+    usual = {number: signal.getsignal(number) for number in ENDING_SIGNALS}
+    usual = {
+        number: now for number, now in usual.items() if now in (signal.SIG_DFL, signal.default_int_handler)
+    }
+    for number in usual:
         signal.signal(number, exit_now)
     try:
         yield
     finally:
-        for number in numbers:
-            signal.signal(number, signal.SIG_DFL)
+        for number, handler in usual.items():
+            signal.signal(number, handler)
 
 
 def started_at(process: int) -> str:

@@ -8,7 +8,7 @@ from support.e2e_terminal import Terminal
 from support.selection import some
 
 TYPED = "grüße an alle 42"
-QUESTION, TAKEN = b"\x1b]11;?", b"\x1b[?1049h"
+QUESTION, TAKEN = b"\x1b]11;?", b"\x1b[?1004h"
 """What the app sends first, and what it sends as it takes the terminal."""
 ANSWER = b"\x1b]11;rgb:1e1e/1e1e/2e2e\x1b\\"
 

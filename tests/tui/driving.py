@@ -16,7 +16,7 @@ from textual.screen import Screen
 from crushpy.core.start_options import StartOptions
 from crushpy.engine.conversation import Conversation
 from crushpy.tui.app import CrushpyApp
-from crushpy.tui.terminal.raw_mode import EarlyKeys
+from crushpy.tui.terminal.early_terminal import EarlyTerminal
 from crushpy.tui.transcript.drawn_display import DrawnDisplay
 from crushpy.tui.widgets.approval import ApprovalPanel
 
@@ -145,7 +145,7 @@ def start(llm: ScriptedLLM, workspace: Path, monkeypatch: pytest.MonkeyPatch) ->
         **options: Any,
     ) -> AsyncIterator[Driven]:
         app = SoundApp(
-            StartOptions(**{"cwd": str(workspace), "model": MODEL, **options}), EarlyKeys(typed.encode())
+            StartOptions(**{"cwd": str(workspace), "model": MODEL, **options}), EarlyTerminal(typed.encode())
         )
         app.animation_level = "none"
         async with app.run_test(size=size, notifications=toasts) as pilot:

@@ -172,7 +172,8 @@ async def test_at_the_start_what_was_typed_stays_in_the_prompt(
     other = await begun(store, "other", "in another window", "so it is", cwd=str(workspace))
     await store.close()
     held(other.id)
-    async with start(session=other.id, wait=False, typed="for the other one\r") as app:
+    async with start(session=other.id, wait=False, typed="for the other one") as app:
+        await app.press("enter")
         await app.shows(ChooseScreen)
         await app.press("escape")
         await app.until(lambda: app.app.screen is app.chat, "the chat")

@@ -15,8 +15,8 @@ from crushpy.context.inspect import RequestMade, requests_made
 from crushpy.core.messages import Usage
 from crushpy.tui.greeting import WORDMARK, Greeting, card
 from crushpy.tui.screens.inspector import window_chart
-from crushpy.tui.terminal import raw_mode
-from crushpy.tui.terminal.raw_mode import LateAnswer, extract_background
+from crushpy.tui.terminal import terminal_features
+from crushpy.tui.terminal.terminal_features import LateAnswer, extract_background
 from crushpy.tui.themes import OWN_THEMES, fitting_theme
 from crushpy.tui.transcript.render.boundary_card import kept_words
 from crushpy.tui.transcript.render.styles import BLOCKS
@@ -104,7 +104,7 @@ def test_what_is_no_answer_stays(keys: str) -> None:
 
 
 def test_after_a_while_no_answer_is_expected_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(raw_mode, "ANSWER_TIMEOUT_S", -1.0)
+    monkeypatch.setattr(terminal_features, "ANSWER_TIMEOUT_S", -1.0)
     assert LateAnswer().take("\x1b]1") == ("\x1b]1", None)
 
 
@@ -120,7 +120,7 @@ def test_the_theme_fits_the_terminal() -> None:
 def test_the_environment_is_asked_where_the_terminal_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     for value, light in (("0;15", True), ("15;0", False), ("0;default;15", True), ("", False)):
         monkeypatch.setenv("COLORFGBG", value)
-        assert raw_mode.guess_light_background() is light
+        assert terminal_features.guess_light_background() is light
 
 
 # --- the welcome -------------------------------------------------------------------------------------------

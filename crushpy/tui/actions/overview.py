@@ -76,7 +76,7 @@ class OverviewCommands(CommandGroup):
         self.chat.transcript.fold_all(self.chat.folded)
 
     async def redraw(self, argument: str) -> None:
-        from crushpy.tui.terminal.raw_mode import WIPE
+        from crushpy.tui.terminal.terminal_features import WIPE
 
         app = app_of(self.chat)
         write_to_terminal(app, WIPE)

@@ -23,10 +23,12 @@ from crushpy.engine.event_bus import unexpected_error
 from crushpy.security.sanitize import one_line
 from crushpy.tui.attaching import Attaching
 from crushpy.tui.chat_events import ChatEvents
+from crushpy.tui.first_frame import FirstFrame
 from crushpy.tui.items import BoundaryItem, ItemAction, TranscriptItem
 from crushpy.tui.notify import dismiss_toasts, tell
 from crushpy.tui.screens.chat_host import ChatHost
-from crushpy.tui.textual_adapter import app_of
+from crushpy.tui.terminal.early_terminal import EarlyTerminal
+from crushpy.tui.textual_adapter import BackgroundReported, app_of
 from crushpy.tui.transcript.widget import Transcript
 from crushpy.tui.widgets.prompt import PromptInput
 from crushpy.tui.widgets.prompt_queue import QueueView
@@ -86,10 +88,13 @@ class ChatScreen(ChatHost):
             super().__init__()
             self.settings = settings
 
-    def __init__(self, options: StartOptions, typed: str = "", images: "tuple[Image, ...]" = ()) -> None:
-        """`images` go with the first prompt."""
+    def __init__(
+        self, options: StartOptions, terminal: EarlyTerminal, images: "tuple[Image, ...]" = ()
+    ) -> None:
+        """`terminal` has the first keys of the prompt; `images` go with it."""
         super().__init__(options)
-        self._typed = typed
+        self._terminal = terminal
+        self.first_frame = FirstFrame(self, terminal.frame)
         self._images = images
         self.events = ChatEvents(self)
         self.attaching = Attaching(self, options.cwd)
@@ -123,8 +128,13 @@ class ChatScreen(ChatHost):
     def on_mount(self) -> None:
         self.prompt.focus()
         self.attaching.given(self._images)
-        self.prompt.feed_keys(self._typed)
+        self.status.set(**self.first_frame.status)
+        typed, light = self._terminal.take_text()
+        if light is not None:
+            app_of(self).post_message(BackgroundReported(light))
+        self.prompt.feed_keys(typed)
         self.post_message(self.Ready())  # arrives after the focus request
+        self.call_after_refresh(self.first_frame.draw)
         self.call_after_refresh(lambda: self.run_worker(self.open(self.options)))
 
     # --- the conversation --------------------------------------------------------------------------------

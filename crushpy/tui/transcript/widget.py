@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import cast
 
-from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.binding import Binding
@@ -20,6 +19,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from crushpy.tui.items import BOUNDARY_ACTIONS, ItemAction, ReadingItem, TranscriptItem
+from crushpy.tui.themes import filter_style
 from crushpy.tui.transcript.interaction import Interaction, InteractionHost
 from crushpy.tui.transcript.markdown.block import load_parser
 from crushpy.tui.transcript.render.styles import COMPONENTS, CSS, Palette
@@ -295,18 +295,10 @@ class Transcript(InteractionHost):
         return self._palette
 
     def _find_style(self, name: str, partial: bool) -> Style:
-        return self._filter_style(self.get_component_rich_style(name, partial=partial))
-
-    def _filter_style(self, style: Style) -> Style:
-        """A style after the app's line filters, which handle ANSI colours and NO_COLOR."""
-        background = self.background_colors[1]
-        segments = [Segment(" ", style)]
-        for line_filter in self.get_line_filters():
-            segments = line_filter.apply(segments, background)
-        return segments[0].style or style
+        return filter_style(self, self.get_component_rich_style(name, partial=partial))
 
     def _selection_style(self) -> Style:
-        style = self._filter_style(self.selection_style)
+        style = filter_style(self, self.selection_style)
         # A theme that only sets the background gives the text the same colour.
         return Style(bgcolor=style.bgcolor) if style.color == style.bgcolor else style
 

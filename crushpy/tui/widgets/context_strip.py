@@ -9,7 +9,7 @@ from textual.reactive import reactive
 from textual.widget import Widget
 
 from crushpy.context.inspect import FREE, WINDOW_PARTS
-from crushpy.tui.terminal.raw_mode import is_ascii_only
+from crushpy.tui.terminal.terminal_features import is_ascii_only
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.transcript.render.styles import part_class
 from crushpy.tui.widgets.status_bar import Reading

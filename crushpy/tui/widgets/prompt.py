@@ -15,6 +15,7 @@ from crushpy.core.app_commands import AppCommand, by_slash
 from crushpy.core.errors import CrushpyError
 from crushpy.tui.notify import tell
 from crushpy.tui.terminal.clipboard import has_clipboard_tool, may_be_images
+from crushpy.tui.terminal.early_terminal import PLACEHOLDER
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.widgets.completer import Completer, did_you_mean
 from crushpy.tui.widgets.file_finder import FileFinder
@@ -145,7 +146,7 @@ class PromptInput(FoldingTextArea):
         self.prompts = PromptHistory()
         """Earlier prompts; loaded later."""
         super().__init__()
-        self.placeholder = "Ask anything.  @ file  / command  ! shell"
+        self.placeholder = PLACEHOLDER
         self._editing = False
         self._ignored = "", 0.0
         self._noted = False
@@ -179,11 +180,9 @@ class PromptInput(FoldingTextArea):
         self._show(self.pastes.admit(f"{text}\n\n{written}" if written.strip() else text))
 
     def feed_keys(self, text: str) -> None:
-        """Types what was typed before the prompt had the focus."""
-        for piece in re.split(r"([\r\n\x7f\x08])", text):
-            if piece in ("\r", "\n"):
-                self.action_submit()
-            elif piece in ("\x7f", "\x08"):
+        """Types text and Backspace that were typed before the prompt had the focus."""
+        for piece in re.split("(\x7f)", text):
+            if piece == "\x7f":
                 self.action_delete_left()
             elif piece:
                 self.paste_text(piece)

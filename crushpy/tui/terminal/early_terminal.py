@@ -1,0 +1,242 @@
+"""The terminal until the app is up: raw mode, a picture of the app, and an echo of the keys.
+
+The picture is the app's first frame at an earlier start with the same folder, size and colours; see
+`tui/first_frame.py`. Everything here is imported before Textual and must stay light.
+"""
+
+import json
+import os
+import re
+import select
+import signal
+import sys
+import threading
+import time
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from crushpy.core.paths import Paths
+from crushpy.tui.terminal.terminal_features import ask_background, extract_background
+from crushpy.util.processes import exit_on_signals
+
+HANGUP_TIMEOUT_S = 5.0
+"""Time for storing unsaved data after the terminal has gone away."""
+CC, IFLAG, LFLAG = 6, 0, 3
+ENTER_SCREEN, LEAVE_SCREEN = "\x1b[?1049h", "\x1b[0m\x1b[?1049l\x1b[?25h"
+HIDE_CURSOR = "\x1b[?25l"
+PLACEHOLDER = "Ask anything.  @ file  / command  ! shell"
+COLOUR_VARIABLES = ("TERM", "COLORTERM", "COLORFGBG", "NO_COLOR", "LC_ALL", "LC_CTYPE", "LANG")
+_PARTIAL_INPUT = re.compile(rb"(?:\x1b(?:\][^\x07\x1b]*\x1b?|\[[0-9;?]*|O)?|[\xc0-\xff][\x80-\xbf]*)\Z")
+"""The beginning of a character, a key or an answer, at the end of the input."""
+_CONTROL = re.compile(r"[\x00-\x1f]")
+_SEQUENCES = re.compile(r"\x1b(?:\][^\x07\x1b]*(?:\x07|\x1b\\|\Z)|\[[0-9;?]*[@-~]?|O.?|.?)")
+
+
+class WaitableEvent(threading.Event):
+    """An event that can be waited for together with a file: `file` is readable once it is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.file, self._far_end = os.pipe()
+
+    def set(self) -> None:
+        super().set()
+        os.write(self._far_end, b"!")
+
+    def clear(self) -> None:
+        if self.is_set():
+            os.read(self.file, 100)
+        super().clear()
+
+
+def frame_key(folder: str, columns: int, rows: int) -> str:
+    """What a picture depends on."""
+    return "\n".join((folder, f"{columns}x{rows}", *(os.environ.get(one, "") for one in COLOUR_VARIABLES)))
+
+
+@contextmanager
+def early_terminal(folder: str = "") -> "Generator[EarlyTerminal]":
+    """Opens the terminal for the app of this folder, and restores it at the end."""
+    terminal = EarlyTerminal()
+
+    def end(number: int) -> None:
+        if terminal.is_shown:  # modules are being imported, and some of them catch all exceptions
+            terminal.close()
+            os._exit(128 + number)
+
+    with exit_on_signals(end):
+        try:
+            terminal.open(folder)
+            yield terminal
+        finally:
+            terminal.close()
+
+
+class EarlyTerminal:
+    """Shows the picture with what is typed, and keeps the keys until the app asks for them (`wanted`).
+
+    Textual would dispatch earlier ones to a screen without a focused widget, where they are lost.
+    """
+
+    def __init__(self, data: bytes = b"") -> None:
+        """`data`: what was typed already."""
+        self.wanted = WaitableEvent()
+        self.frame: dict[str, Any] = {}
+        """What `first_frame` has saved; empty if there is nothing that fits."""
+        self.is_shown = False
+        """The alternate screen is on, and the app has not taken it over."""
+        self._data, self._echoed = data, b""
+        self._lock = threading.Lock()
+        self._modes: list[Any] | None = None
+        self._reader: threading.Thread | None = None
+
+    def open(self, folder: str = "") -> None:
+        """Turns echo and line editing off, and shows the picture of the app in this folder."""
+        try:
+            import termios
+
+            descriptor = sys.stdin.fileno()
+            modes: list[Any] = termios.tcgetattr(descriptor)
+        except (ImportError, OSError, ValueError):
+            return
+        if self._modes is not None:
+            return
+        self._modes, quiet = modes, termios.tcgetattr(descriptor)
+        quiet[LFLAG] &= ~(termios.ECHO | termios.ICANON)
+        quiet[IFLAG] &= ~termios.ICRNL  # Enter stays Enter
+        quiet[CC][termios.VMIN], quiet[CC][termios.VTIME] = 1, 0
+        termios.tcsetattr(descriptor, termios.TCSANOW, quiet)
+        signal.signal(signal.SIGTSTP, signal.SIG_IGN)  # until the app handles it
+        self._show(folder)
+        while select.select([descriptor], [], [], 0)[0] and (typed := os.read(descriptor, 4096)):
+            # The kernel has turned the Enter keys that were typed before into line feeds.
+            self._keep(typed.replace(b"\n", b"\r"))
+        ask_background()
+        threading.Thread(target=_exit_on_hangup, args=(descriptor,), daemon=True).start()
+        self._reader = threading.Thread(target=self._read, args=(descriptor,), daemon=True)
+        self._reader.start()
+
+    def close(self) -> None:
+        """Restores the terminal, unless it was never changed."""
+        if self._modes is None:
+            return
+        import termios
+
+        self.wanted.set()
+        if self.is_shown:
+            _write(LEAVE_SCREEN)
+            self.is_shown = False
+        with suppress(termios.error):
+            termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, self._modes)
+        self._modes = None
+
+    # --- keys ------------------------------------------------------------------------------------------
+
+    @property
+    def light(self) -> bool | None:
+        """Whether the terminal has reported a light background; None if it has not answered."""
+        return extract_background(self._data.decode("utf-8", "replace"))[1]
+
+    def take_text(self) -> tuple[str, bool | None]:
+        """The text that was typed before any other key, and the terminal's answer as in `light`."""
+        with self._lock:
+            found = _PARTIAL_INPUT.search(self._data)
+            end = found.start() if found else len(self._data)
+            keys, light = extract_background(self._data[:end].decode("utf-8", "replace"))
+            text = _CONTROL.split(keys, 1)[0]
+            self._data = keys[len(text) :].encode() + self._data[end:]
+        return text, light
+
+    def take_rest(self) -> bytes:
+        """What belongs before the next bytes that the app reads; once it is `wanted`."""
+        if self._reader is not None:
+            self._reader.join()
+        rest, self._data = self._data, b""
+        return rest
+
+    def _read(self, descriptor: int) -> None:
+        while True:
+            select.select([descriptor, self.wanted.file], [], [])
+            if self.wanted.is_set():
+                return
+            try:
+                typed = os.read(descriptor, 4096)
+            except OSError:
+                return
+            if not typed:
+                return
+            self._keep(typed)
+
+    def _keep(self, typed: bytes) -> None:
+        with self._lock:
+            self._data += typed
+        self._echoed += typed
+        if self.is_shown:
+            self._echo()
+
+    # --- the picture -----------------------------------------------------------------------------------
+
+    def _show(self, folder: str) -> None:
+        try:
+            size = os.get_terminal_size(1)
+            folder = folder or str(Path.cwd())
+        except OSError:
+            return
+        if os.environ.get("TERM", "") in ("", "dumb") or size.columns < 20 or size.lines < 3:
+            return
+        drawn = f"\x1b[{size.lines - 1};2H{PLACEHOLDER[: size.columns - 4]}"
+        self._place: tuple[int, int, int] = (size.lines - 1, 2, size.columns - 4)
+        self._style = ("", "")
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            frame = json.loads(Paths().first_frames.read_bytes())[frame_key(folder, *size)]
+            self.frame = dict(frame)
+            row, column, width = map(int, frame["place"])
+            before, after = map(str, frame["style"])
+            drawn = str(frame["drawn"])
+            self._place, self._style = (row, column, width), (before, after)
+        self.is_shown = True
+        _write(f"{ENTER_SCREEN}{HIDE_CURSOR}\x1b[2J{drawn}")
+
+    def _echo(self) -> None:
+        """Writes the text of the prompt, up to the first Enter."""
+        typed: list[str] = []
+        keys = _SEQUENCES.sub("", self._echoed.decode("utf-8", "ignore"))
+        for key in keys.partition("\r")[0]:
+            if key in "\x7f\b":
+                del typed[-1:]
+            elif key.isprintable():
+                typed.append(key)
+        (row, column, width), (before, after) = self._place, self._style
+        while typed and (room := width - 1 - sum(map(_cells, typed))) < 0:
+            del typed[: max(1, -room // 2)]
+        if keys:
+            room = max(0, width - 1 - sum(map(_cells, typed)))
+            text = f"{''.join(typed)}\x1b[7m \x1b[27m{' ' * room}"
+            _write(f"\x1b[{row};{column}H{before}{text}{after}")
+
+
+def _cells(character: str) -> int:
+    if character.isascii():
+        return 1
+    from unicodedata import combining, east_asian_width
+
+    return 0 if combining(character) else 2 if east_asian_width(character) in "WF" else 1
+
+
+def _write(text: str) -> None:
+    data = text.encode()
+    with suppress(OSError):
+        while data:
+            data = data[os.write(1, data) :]
+
+
+def _exit_on_hangup(descriptor: int) -> None:
+    """Ends the process when the terminal goes away: reading from it would busy-loop."""
+    poll = select.poll()
+    poll.register(descriptor, 0)  # only hang-ups and errors
+    poll.poll()
+    os.kill(os.getpid(), signal.SIGHUP)
+    time.sleep(HANGUP_TIMEOUT_S)
+    os._exit(128 + signal.SIGHUP)

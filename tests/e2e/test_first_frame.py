@@ -1,0 +1,126 @@
+"""The prompt before Textual is loaded: a picture of the last start, with what is typed."""
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from scripted_llm.server import ScriptedLLM
+from support.e2e_terminal import Terminal
+
+from crushpy.core.paths import Paths
+
+Launch = Callable[..., Terminal]
+HINT = "Ask anything."
+GATE = """
+import os, sys, time
+sys.path.remove(os.path.dirname(os.path.dirname(__file__)))
+while not os.path.exists(os.environ["GATE"]):
+    time.sleep(0.01)
+del sys.modules["textual"]
+import textual
+"""
+"""A package that waits for the gate, and becomes the real one."""
+
+
+class Gate:
+    """Textual is loaded once it is open."""
+
+    def __init__(self, folder: Path) -> None:
+        (folder / "textual").mkdir()
+        (folder / "textual" / "__init__.py").write_text(GATE)
+        self._file = folder / "open"
+        path = f"{folder}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+        self.env = {"PYTHONPATH": path, "GATE": str(self._file)}
+
+    def open(self) -> None:
+        self._file.touch()
+
+
+@pytest.fixture
+def gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gate]:
+    yield Gate(tmp_path_factory.mktemp("gate"))
+
+
+def _end(terminal: Terminal) -> None:
+    terminal.press("\x03\x03")
+    assert terminal.wait_exit() == 0
+    assert terminal.restored
+
+
+def _start_often(launch: Launch, times: int = 2) -> None:
+    for _ in range(times):
+        with launch() as terminal:
+            terminal.wait_for("model     openai/test-model")
+            terminal.wait_rest()
+            _end(terminal)
+
+
+def test_the_next_start_shows_the_app_before_it_is_loaded(launch: Launch, gate: Gate) -> None:
+    _start_often(launch)
+    with launch(env=gate.env) as terminal:
+        early = terminal.wait_for(HINT, "test-model", "Shift+Tab")
+        terminal.press("helo\x7flo ")
+        terminal.press("wörld 漢字")
+        terminal.wait_for("│ hello wörld 漢字")
+        echoed = terminal.cells
+        assert terminal.raw.count(b"\x1b[?1004h") == 0, "Textual is not there yet"
+        gate.open()
+        while b"\x1b[?1004h" not in terminal.raw:
+            terminal.wait_drawn()
+        terminal.wait_for("│ hello wörld 漢字", "model     openai/test-model")
+        assert terminal.raw.count(b"\x1b[?1049h") == 1
+        prompt = next(row for row, line in enumerate(early.split("\n")) if HINT in line)
+        shown = terminal.cells
+        for row in (prompt, prompt + 1):
+            assert [cell.data for cell in shown[row]] == [cell.data for cell in echoed[row]]
+            assert {cell.bg for cell in shown[row]} >= {cell.bg for cell in echoed[row]} - {"default"}
+
+
+def test_other_keys_reach_the_app_in_order(launch: Launch, llm: ScriptedLLM, gate: Gate) -> None:
+    llm.script("I got it.")
+    with launch(env=gate.env) as terminal:
+        terminal.wait_for(HINT)
+        terminal.press("wrong\x15right")
+        terminal.press("\x1b[D\x1b[D\x1b[DE\x1b[F")
+        terminal.press("\rnext")
+        gate.open()
+        terminal.wait_for("I got it.", "│ next")
+    assert llm.requests[0].body["messages"][-1]["content"] == "riEght"
+
+
+def test_a_folder_that_is_new_has_at_least_a_prompt(launch: Launch, gate: Gate) -> None:
+    with launch(env=gate.env, columns=60, rows=16) as terminal:
+        terminal.wait_for(HINT)
+        terminal.press("§" * 80)
+        terminal.wait_for("§" * 55)
+        gate.open()
+        terminal.wait_for("test-model", f"│ {'§' * 31}\n")  # in two lines
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_before_the_app_is_loaded_restores_the_terminal(
+    launch: Launch, gate: Gate, number: int, code: int
+) -> None:
+    with launch(env=gate.env) as terminal:
+        terminal.wait_for(HINT)
+        terminal.signal(number)
+        assert terminal.wait_exit() == code
+        assert terminal.restored
+
+
+@pytest.mark.parametrize(
+    "damage", ["", "[]", "{", '{"KEY": 3}', '{"KEY": {"place": "x", "status": 3, "theme": []}}']
+)
+def test_a_damaged_picture_is_ignored(launch: Launch, gate: Gate, damage: str) -> None:
+    _start_often(launch, 1)
+    key = next(iter(json.loads(Paths().first_frames.read_bytes())))
+    Paths().first_frames.write_text(damage.replace('"KEY"', json.dumps(key)))
+    with launch(env=gate.env) as terminal:
+        terminal.wait_for(HINT)
+        gate.open()
+        terminal.wait_for("model     openai/test-model")
+        _end(terminal)
+    assert key in json.loads(Paths().first_frames.read_bytes())
