@@ -2,7 +2,7 @@
 
     .venv/bin/python -m benchmarks.litellm_start
 
-The real app on a pty, every request through litellm. Somebody types for five seconds, presses Enter and goes
+The real app on a pty, every request through litellm. A user types for five seconds, presses Enter and goes
 on typing. Memory is the proportional share (PSS) of the app's own process and of what it started.
 """
 

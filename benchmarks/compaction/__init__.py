@@ -1,4 +1,4 @@
-"""How much survives a fresh start: facts, tokens, calls, and bytes of the cached prefix."""
+"""How much survives a compaction: facts, tokens, calls, and bytes of the cached prefix."""
 
 import sys
 from pathlib import Path

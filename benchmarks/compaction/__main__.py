@@ -20,7 +20,7 @@ SHORT = scenario.Sizes(
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compaction", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small files; the window fills by report")
-    parser.add_argument("--generations", type=int, default=8, metavar="N", help="fresh starts in a row")
+    parser.add_argument("--generations", type=int, default=8, metavar="N", help="compactions in a row")
     parser.add_argument("--window", type=int, default=200_000, metavar="TOKENS")
     parser.add_argument(
         "--against",

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.compaction.waiting`: how long a turn stands still at a fresh start."""
+"""`python -m benchmarks.compaction.waiting`: how long a turn stands still at a compaction."""
 
 import argparse
 import asyncio
@@ -28,7 +28,7 @@ class Waits:
     """What was seen of one run."""
 
     milliseconds: list[float] = field(default_factory=list)
-    """From the moment a boundary is begun until its child is open, by the clock of whoever listens."""
+    """From the moment a boundary is begun until its child is open, as its listeners see it."""
     boundaries: list[BoundaryCommitted] = field(default_factory=list)
     states: dict[str, int] = field(default_factory=dict)
     """How often a preparation came to each state."""

@@ -17,7 +17,7 @@ ROWS = {
     "turns_app": "the same in the app, and keys meanwhile",
     "calls": "calls in one reply, in the app",
     "processes": "headless runs on one database (--at-a-time 50)",
-    "soak": "turns of one process, with fresh starts on the way",
+    "soak": "turns of one process, with compactions on the way",
     "tasks": "a list of tasks that only read, by their number",
     "export": "an export of one conversation, by its kilobytes",
     "markdown": "one markdown reply by its bytes, in the app (--shape, --warm-up)",

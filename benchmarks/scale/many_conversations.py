@@ -94,7 +94,7 @@ async def _tidy(store: Store) -> None:
 
 @contextmanager
 def _large_steps() -> Iterator[None]:
-    """Nobody else writes: the index may take in as much at once as is quickest."""
+    """No other process writes: the index may take in as much at once as is quickest."""
     before = search_store.BATCH_ROWS, search_store._BATCH_CHARS
     search_store.BATCH_ROWS, search_store._BATCH_CHARS = 2_000, 4_000_000
     try:

@@ -1,4 +1,4 @@
-"""One process at work for many turns, with fresh starts on the way: CPU and memory, first and last."""
+"""One process at work for many turns, with compactions on the way: CPU and memory, first and last."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ SIZES = "100,1k"
 QUICK = "50,100"
 AIM = "CPU (the median of a tenth of the turns) and memory of a turn are flat"
 WINDOW = 60_000
-"""Tokens: a fresh start comes every hundred turns or so."""
+"""Tokens: a compaction comes every hundred turns or so."""
 
 
 def answer(body: dict[str, Any]) -> Answer:
@@ -55,7 +55,7 @@ def measure(turns: int) -> dict[str, float]:
         "MB at a tenth": memory[tenth - 1],
         "MB at half": memory[turns // 2],
         "MB at the end": memory[-1],
-        "fresh starts": found["boundaries"][0],
+        "compactions": found["boundaries"][0],
     }
 
 

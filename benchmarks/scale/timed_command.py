@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-# The system counts the memory of whoever starts a process as that process's own: let that be a small one.
+# The system counts the memory of the parent as the process's own: let the parent be small.
 _LAUNCHER = """
 import json, resource, subprocess, sys, time
 started = time.monotonic()

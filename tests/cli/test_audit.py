@@ -146,7 +146,7 @@ def test_deleting_a_conversation_leaves_a_tombstone(cli: Cli, told: str) -> None
     assert "deleted by" in cli("audit", "show", told).stdout
 
 
-def test_branches_and_fresh_starts_go_on_in_the_same_chain(
+def test_branches_and_compactions_go_on_in_the_same_chain(
     run: Run, cli: Cli, llm: ScriptedLLM, told: str
 ) -> None:
     llm.script(Reply(calls=[LOOK]), "Branched.")

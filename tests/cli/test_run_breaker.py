@@ -10,7 +10,7 @@ from crushpy.core.messages import Usage
 FIGURES = "System prompt and tools alone take"
 
 
-def test_fresh_starts_that_do_not_help_stop_for_the_whole_conversation(
+def test_compactions_that_do_not_help_stop_for_the_whole_conversation(
     run: Run, llm: ScriptedLLM, home: Path
 ) -> None:
     home.mkdir(exist_ok=True)

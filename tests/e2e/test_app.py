@@ -112,11 +112,11 @@ def test_the_compaction_method_is_switched_in_the_palette_and_holds_for_the_next
     assert 'method = "llm"' in (home / "state.toml").read_text()
 
 
-def test_a_new_session_shows_a_fresh_start_and_can_be_undone(
+def test_a_new_session_shows_a_compaction_and_can_be_undone(
     launch: Callable[..., Terminal], llm: ScriptedLLM
 ) -> None:
     llm.script(
-        Reply("Time for a fresh start.", calls=[Call("new_session", {"summary": "## Goal\nShip the thing"})]),
+        Reply("Time for a compaction.", calls=[Call("new_session", {"summary": "## Goal\nShip the thing"})]),
         "Going on in the child.",
         "Back in the parent.",
     )

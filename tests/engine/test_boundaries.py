@@ -275,7 +275,7 @@ async def test_new_session_ends_the_session_and_the_run_goes_on_in_the_child(
         ),
         Call("bash", {"command": "echo beside"}, id="b1"),
     ]
-    llm.script(Reply("Time for a fresh start.", calls=together), "Going on.")
+    llm.script(Reply("Time for a compaction.", calls=together), "Going on.")
     talk = await talks(flags={**window(), **LLM}, yolo=True)
     assert await talk.ask("ship it") == "done"
     (boundary,) = talk.of(BoundaryCommitted)

@@ -50,7 +50,7 @@ async def test_growth_tries_again(talks: Talks, llm: ScriptedLLM) -> None:
     assert crossed(await series(talks, 3, tip(done))) == [0, 1, 1]  # 1.25 times what it was when it stopped
 
 
-async def test_a_fresh_start_by_hand_tries_again_and_nothing_is_said_twice(
+async def test_a_compaction_by_hand_tries_again_and_nothing_is_said_twice(
     talks: Talks, llm: ScriptedLLM
 ) -> None:
     reporting(llm, 8_000)

@@ -67,7 +67,7 @@ async def test_a_call_keeps_all_its_results_and_a_result_its_whole_batch(
     assert [one["role"] for one in messages] == ["system", "user", "assistant", "tool", "tool", "user"]
 
 
-async def test_a_message_before_a_fresh_start_gives_that_session_as_it_was(
+async def test_a_message_before_a_compaction_gives_that_session_as_it_was(
     talks: Talks, llm: ScriptedLLM
 ) -> None:
     talk = await worked(talks, llm)
@@ -75,14 +75,14 @@ async def test_a_message_before_a_fresh_start_gives_that_session_as_it_was(
     root = talk.conversation.info.id
     llm.script("Notes of it all.")
     assert await talk.conversation.context.compact()
-    assert await asked(talk, llm, "after the fresh start")
+    assert await asked(talk, llm, "after the compaction")
     branch = await talks(session=root, at=at.id)
     assert branch.conversation.info.parent_id == root and branch.conversation.info.generation == 0
     sent = await asked(branch, llm)
     assert "the first request" in sent and "The second answer." in sent
     assert "Notes of it all." not in sent and "The third answer." not in sent
-    assert "after the fresh start" not in sent
-    found = await branch.conversation.sessions.search("fresh start", within=branch.conversation.info.id)
+    assert "after the compaction" not in sent
+    found = await branch.conversation.sessions.search("compaction", within=branch.conversation.info.id)
     assert not found, "what came after the message is no part of the branch's past"
 
 
@@ -91,7 +91,7 @@ async def test_at_the_seed_a_session_is_as_it_was_born(talks: Talks, llm: Script
     llm.script("Notes of it all.")
     assert await talk.conversation.context.compact()
     born = [one.id for one in talk.conversation.history]
-    await asked(talk, llm, "after the fresh start")
+    await asked(talk, llm, "after the compaction")
     branch = await talks(session=talk.conversation.info.id, at=born[0])
     assert [one.id for one in branch.conversation.history] == born
     assert branch.conversation.info.generation == 1

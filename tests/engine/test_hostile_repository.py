@@ -63,7 +63,7 @@ def hostile(workspace: Path, tmp_path: Path) -> Path:
     return canaries
 
 
-def test_a_fresh_start_asks_git_and_runs_nothing_of_the_repository(
+def test_a_compaction_asks_git_and_runs_nothing_of_the_repository(
     run: Run, llm: ScriptedLLM, hostile: Path
 ) -> None:
     llm.script(

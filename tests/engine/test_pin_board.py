@@ -233,7 +233,7 @@ async def test_what_the_agent_proposes_counts_once_the_user_accepts(
     talk.conversation.answer(question.id, Answer(answer))
     assert await asking == "done"
     assert [pin.text for pin in (await talk.conversation.pins.listed()).pins] == pinned
-    assert (RULE in seed_of(talk).pins) == bool(pinned), "the fresh start goes on in either case"
+    assert (RULE in seed_of(talk).pins) == bool(pinned), "the compaction goes on in either case"
     llm.script(Reply(calls=[Call("ls", {})]), proposing(RULE), "Done.")
     await talk.ask("again")
     assert len(talk.of(BoundaryCommitted)) == 2 and len(talk.of(ApprovalNeeded)) == 1, "nobody is asked twice"

@@ -1,4 +1,4 @@
-"""Undo in long conversations and large folders: fresh starts, restarts, little room, many files."""
+"""Undo in long conversations and large folders: compactions, restarts, little room, many files."""
 
 import random
 from pathlib import Path
@@ -37,7 +37,7 @@ def noise(size: int) -> bytes:
     return random.Random(size).randbytes(size)
 
 
-async def test_what_was_changed_before_a_restart_and_a_fresh_start_goes_back_with_the_rest(
+async def test_what_was_changed_before_a_restart_and_a_compaction_goes_back_with_the_rest(
     talks: Talks, llm: ScriptedLLM, workspace: Path
 ) -> None:
     for name in "abc":

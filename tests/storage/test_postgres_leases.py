@@ -200,7 +200,7 @@ async def test_two_stores_of_a_process_share_a_lease_and_a_dead_process_of_this_
     await store.close()
 
 
-async def test_a_write_asks_once_whether_the_lease_is_ours_however_many_fresh_starts_there_were(
+async def test_a_write_asks_once_whether_the_lease_is_ours_however_many_compactions_there_were(
     server: Server, both: Place
 ) -> None:
     store, session = await opened(both)

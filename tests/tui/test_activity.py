@@ -203,7 +203,7 @@ async def test_a_call_of_a_sub_agent_counts_to_the_step_that_asked_for_it(
         await rests(app)
 
 
-async def test_after_a_fresh_start_the_smaller_request_is_told(start: Start, llm: ScriptedLLM) -> None:
+async def test_after_a_compaction_the_smaller_request_is_told(start: Start, llm: ScriptedLLM) -> None:
     afresh = Call("new_session", {"summary": "We counted words. Next: the letters."})
     llm.script(
         Reply("word " * 400, usage=Usage(90_000, 500)),

@@ -99,7 +99,7 @@ async def test_p_opens_the_parent_to_read_and_escape_comes_back(start: Start, ll
         await app.shows(SessionTreeScreen)
 
 
-async def test_u_undoes_the_last_fresh_start_only(start: Start, llm: ScriptedLLM) -> None:
+async def test_u_undoes_the_last_compaction_only(start: Start, llm: ScriptedLLM) -> None:
     async with start(size=(100, 50)) as app:
         await handed_off(app, llm)
         llm.script("Still 42.")

@@ -164,7 +164,7 @@ async def test_a_hand_off_without_words_says_how_it_is_done(start: Start, llm: S
         assert app.conversation.info.generation == 0
 
 
-async def test_a_hand_off_is_shown_as_a_fresh_start_and_undone(start: Start, llm: ScriptedLLM) -> None:
+async def test_a_hand_off_is_shown_as_a_compaction_and_undone(start: Start, llm: ScriptedLLM) -> None:
     llm.script("The answer is 42.", "Still 42.")
     async with start() as app:
         await app.say("what is the answer?")

@@ -51,7 +51,7 @@ async def test_a_hit_of_what_is_shown_is_shown_where_it_stands(
         assert app.chat.prompt.has_focus
 
 
-async def test_a_hit_before_a_fresh_start_or_in_a_task_is_shown_to_read(
+async def test_a_hit_before_a_compaction_or_in_a_task_is_shown_to_read(
     start: Start, llm: ScriptedLLM, workspace: Path, home: Path
 ) -> None:
     store = Store(Paths().database)

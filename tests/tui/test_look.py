@@ -167,7 +167,7 @@ async def test_a_new_conversation_greets_until_the_first_prompt(start: Start, ll
 # --- the window over time ----------------------------------------------------------------------------------
 
 
-def test_requests_are_those_that_were_reported_with_fresh_starts_marked() -> None:
+def test_requests_are_those_that_were_reported_with_compactions_marked() -> None:
     told = [("a", Usage(100, 9, 50)), ("a", Usage()), ("a", Usage(80, 5, 120)), ("b", Usage(30, 1))]
     assert requests_made(told) == [RequestMade(150, 50), RequestMade(200, 120), RequestMade(30, 0, True)]
     assert requests_made([]) == []

@@ -111,7 +111,7 @@ async def test_only_the_conversation_or_only_files_go_back(
         assert app.conversation.info.id != source and there(workspace) == "ab"
 
 
-async def test_undo_right_after_a_fresh_start_says_which_it_is(start: Start, llm: ScriptedLLM) -> None:
+async def test_undo_right_after_a_compaction_says_which_it_is(start: Start, llm: ScriptedLLM) -> None:
     async with start() as app:
         llm.script("The answer is 42.")
         await app.say("what is it?")

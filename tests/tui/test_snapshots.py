@@ -306,7 +306,7 @@ def test_the_lineage(picture: Picture, llm: ScriptedLLM) -> None:
     assert picture(act)
 
 
-def test_two_fresh_starts_compared(picture: Picture) -> None:
+def test_two_compactions_compared(picture: Picture) -> None:
     first = (
         "## Goal\nUse the reduced rate.\n\n## Done\n- src/cart.py has RATE = 0.07\n\n## Next\n- run the tests"
     )

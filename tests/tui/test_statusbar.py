@@ -50,7 +50,7 @@ def test_an_unknown_window_is_marked_in_every_form() -> None:
     assert all("?" in line(idle, width) for width in range(5, 80))
 
 
-def test_a_fresh_start_that_is_prepared_is_said_beside_the_figures() -> None:
+def test_a_compaction_that_is_prepared_is_said_beside_the_figures() -> None:
     reading = Reading(6_400, 10_000, estimated=False, preparation="ready")
     idle = StatusBarState(model="openai/test-model", reading=reading)
     assert line(idle, 60) == "openai/test-model  compaction auto  64% 6.4k/10k ready"

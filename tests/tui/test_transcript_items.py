@@ -244,7 +244,7 @@ async def test_lists_of_files_say_how_many_more_there_are() -> None:
     assert text == "  ▾ ✓ glob *.py  12 found\n       a.py\n       b.py\n      … 10 more"
 
 
-async def test_the_card_of_a_fresh_start_says_who_why_how_much_and_what_can_be_done() -> None:
+async def test_the_card_of_a_compaction_says_who_why_how_much_and_what_can_be_done() -> None:
     made = ("model", "claude", "summary.md")
     card = BoundaryItem(
         Boundary("b", "p", "c", "auto", 150_000, 20_500, 0.0312, 4.2, *made, threshold=0.75), "# Goal"

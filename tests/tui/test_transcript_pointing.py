@@ -141,7 +141,7 @@ async def test_a_key_opens_the_links_of_an_item_one_after_the_other() -> None:
         assert here.app.opened == ["https://a.org/x", "https://b.org", "https://a.org/x"]
 
 
-async def test_keys_and_clicks_on_the_card_of_a_fresh_start_ask_for_what_it_offers() -> None:
+async def test_keys_and_clicks_on_the_card_of_a_compaction_ask_for_what_it_offers() -> None:
     async with stage([UserItem("words"), BOUNDARY]) as here:
         await press(here, "end", "p", "u", "t", "l", "c")
         key = here.view.keys()[1]
