@@ -9,16 +9,18 @@ from functools import cache
 from crushpy.core.access import Access
 from crushpy.permissions.command_policy import why_not_literal
 from crushpy.permissions.decision import Decision, by_rule
+from crushpy.permissions.risky_words import risky_words
 from crushpy.permissions.rules import RUN, Rule, RuleSet
 from crushpy.permissions.shell.ast import ShellReading, SimpleCommand, Word, with_inner, word_set
 from crushpy.permissions.shell.line_reader import parse_shell
-from crushpy.permissions.shell.wrappers import RUNNERS, RUNNING_SUBCOMMANDS, SHELLS
+from crushpy.permissions.shell.wrappers import RUNNERS, RUNNING_SUBCOMMANDS
 
 _RUNNING_OPTIONS = {
     "find": ("-exec", "-execdir", "-ok", "-okdir"),
     "fd": ("-x", "-X", "--ex"),
     "fdfind": ("-x", "-X", "--ex"),
 }
+_READS_COMMANDS = word_set("at batch su")
 _SINGLE_DASH = word_set("find go java terraform openssl ffmpeg convert gcc clang")
 """Programs whose long options have one dash: `-delete` is not five letters."""
 _SYNONYMS = {
@@ -69,12 +71,22 @@ def hits(rule: Sequence[str], reading: ShellReading) -> RuleHit:
     found = RuleHit.NO
     for command in reading.commands:
         for words in _candidates(command, depth=0):
-            found = max(found, _words_hit(rule, words))
-            # A shell without a script reads one from its input, which can be anything.
-            operands = [word for word in words[1:] if not word.is_option and word.text != "-"]
-            if _program_name(words[0].text) in SHELLS and not operands:
-                found = max(found, RuleHit.MAYBE)
+            found = max(found, _words_hit(rule, words), _code_hit(rule, words))
     return found
+
+
+def _code_hit(rule: Sequence[str], words: tuple[Word, ...]) -> RuleHit:
+    """Whether a program is given code that names the denied one, or is a shell that reads its input."""
+    program = _program_name(words[0].text)
+    risky = risky_words(SimpleCommand(words))
+    if program in RUNNERS:  # the commands among its words are candidates themselves
+        return RuleHit.MAYBE if len(words) in risky or program in _READS_COMMANDS else RuleHit.NO
+    for index in (index for index in risky if index < len(words)):
+        text = _ATTACHED_OPTION.sub("", words[index].text)
+        is_value = words[index].is_option or words[index - 1].is_option or re.search(r"\s", text)
+        if is_value and mentions(rule, f"{program} {text}"):
+            return RuleHit.MAYBE
+    return RuleHit.NO
 
 
 def mentions(rule: Sequence[str], text: str) -> bool:
@@ -116,6 +128,7 @@ def _inner_starts(command: SimpleCommand) -> range:
             ("rebase" in before and text.startswith(("-x", "--ex")))
             or ("bisect" in before and text == "run")
             or ("submodule" in before and text == "foreach")
+            or ("filter-branch" in before and text.endswith("-filter"))
         )
         if (runs and text.startswith(runs)) or git_runs:
             return range(index, len(words))

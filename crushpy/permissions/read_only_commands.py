@@ -48,11 +48,11 @@ _CHECKSUM = Reader(refused="c", refused_long="check")
 _PLAIN = Reader()
 
 _READERS: dict[str, Reader] = {
-    **dict.fromkeys(
-        word_set("cat tac nl rev fold expand unexpand fmt cksum uniq comm tail head readlink"), _PLAIN
-    ),
+    **dict.fromkeys(word_set("cat tac nl rev fold expand unexpand fmt uniq comm tail head readlink"), _PLAIN),
     **dict.fromkeys(word_set("realpath cmp column join od xxd hexdump ls stat df"), _PLAIN),
-    **dict.fromkeys(word_set("md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum"), _CHECKSUM),
+    **dict.fromkeys(
+        word_set("cksum md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum"), _CHECKSUM
+    ),
     **dict.fromkeys(word_set("grep egrep fgrep"), _GREP),
     **dict.fromkeys(word_set("cut paste"), Reader(values="d")),
     "wc": Reader(refused_long="files0-from"),
@@ -61,7 +61,7 @@ _READERS: dict[str, Reader] = {
     "diff": Reader(refused="rX", refused_long="recursive exclude-from from-file to-file"),
     "file": Reader(refused="fmMzZ", refused_long="files-from magic-file uncompress"),
     "strings": Reader(inside=r"\A@"),
-    "tree": Reader(refused="l", refused_long="fromfile fromtabfile"),
+    "tree": Reader(refused="lR", refused_long="fromfile fromtabfile"),
     "rg": Reader(
         1, "ef", "fLz", "ABCEMTegjmrtd", "regexp file files type-list", "file follow ignore-file search-zip"
     ),
@@ -77,7 +77,7 @@ _ALIASES = {"gawk": "awk", "mawk": "awk", "gsed": "sed", "fdfind": "fd"}
 
 _NO_FILE_PROGRAMS = word_set(
     "echo printf basename dirname seq sleep which type true false : expr whoami id uname hostname pwd date tr"
-    " nproc arch uptime free groups"
+    " nproc uptime free groups"
 )
 """Programs that do not read the files their words name."""
 _REFUSED_LETTERS = {"date": "fr"}
@@ -179,6 +179,14 @@ def _option_path(text: str, reader: Reader) -> Iterator[Word]:
             return
 
 
+def _git_paths(word: Word) -> Iterator[Word]:
+    """What git may take for a file in a word: `README`, `HEAD:README`, `:(top)README`, `--contents=x`."""
+    if word.is_option:
+        yield from _option_path(word.text, _PLAIN)
+    else:
+        yield word if word.kind != "literal" else Word(re.split(r"[:)]", word.text)[-1])
+
+
 _MAX_GLOB_FILES = 1_000
 """A glob pattern that matches more asks."""
 
@@ -203,24 +211,27 @@ class ReadOnlyPolicy:
         name = command.words[0].text
         if name == "git":
             reads = self._guard.trusted and bool(self._folders) and git_reads(command.words)
-            # Git may take these for files outside the repository, or the shell for a pattern.
-            words = [
-                word
-                for word in command.words[2:]
-                if word.kind != "literal" or word.text.startswith("/") or ".." in word.text.split("/")
-            ]
+            words = [path for word in command.words[2:] for path in _git_paths(word)]
         else:
             reads = is_plain_reader(command)
             words = list(read_words(command)) if reads else []
         paths = [self._paths_of(word) for word in words]
-        found, workspace = shutil.which(name), self._workspace.resolve()
-        is_ours = found is not None and Path(found).parent.resolve().is_relative_to(workspace)
-        if not reads or None in paths or is_ours:  # a program of the workspace is not the system's
+        if not reads or None in paths or self._is_from_workspace(name):
             return []
         allowed = Decision("allow", f"`{str(command)[:60]}` only reads")
         reading = (Access(READ, "path", path) for path in dict.fromkeys(chain(*filter(None, paths))))
         decided = (decide_path(access, self._rules, self._workspace) for access in reading)
         return [allowed, *(one for one in decided if one.verdict != "allow")]
+
+    def _is_from_workspace(self, program: str) -> bool:
+        """Whether the shell would find a program of the workspace, which may do anything."""
+        elements = os.environ.get("PATH", os.defpath).split(os.pathsep)
+        for folder in self._folders:
+            path = os.pathsep.join(os.path.join(folder, each) for each in elements)  # noqa: PTH118
+            found = shutil.which(program, path=path)
+            if found and Path(found).parent.resolve().is_relative_to(self._workspace.resolve()):
+                return True
+        return False
 
     def held_back(self, command: SimpleCommand) -> str:
         """Why a command that only reads still asks, as the end of a sentence."""

@@ -177,9 +177,9 @@ _READS = word_set(
     " whatchanged range-diff check-ignore check-attr check-mailmap version help branch tag verify-commit"
     " verify-tag show-branch ls-remote var"
 )
-_LISTING = word_set(
-    "--list --contains --no-contains --merged --no-merged --points-at --format --show-current"
-)
+_LISTING = word_set("--list --contains --no-contains --merged --no-merged --points-at --show-current")
+_NOT_LISTING = re.compile(r"--no-(?!contains|merged|color|column)")
+"""Takes an option for listing back."""
 
 _RISKY_EVERYWHERE = "output output-directory ext-diff upload-pack receive-pack exec extcmd template"
 _RISKY_OPTIONS = {
@@ -223,7 +223,7 @@ _READING_FORMS = frozenset(
     (
         *(("stash", "list"), ("stash", "show"), ("worktree", "list"), ("remote", ""), ("remote", "get-url")),
         *(("reflog", ""), ("reflog", "show"), ("submodule", "status"), ("notes", "list"), ("notes", "show")),
-        *(("bisect", "log"), ("bisect", "view")),
+        ("bisect", "log"),
     )
 )
 _CONFIG_READ_OPTIONS = frozenset(("--get", "--get-all", "--get-regexp", "--list", "-l"))
@@ -240,13 +240,17 @@ def git_reads(words: Sequence[Word]) -> bool:
         return False
     name, rest = words[index].text, words[index + 1 :]
     options = [word.text for word in rest if word.is_option]
-    if any(text[2:].partition("=")[0] in _OUTSIDE_OPTIONS for text in options) or name in _NOT_REPOSITORY:
+    if name in _NOT_REPOSITORY or any(_reads_outside(text) for text in options):
         return False
     if name in _READS or name == "--version":
         return not git_risks(words)
     operand = next((word.text for word in rest if not word.is_option), "")
     reads_config = name == "config" and any(text in _CONFIG_READ_OPTIONS for text in options)
     return ((name, operand) in _READING_FORMS or reads_config) and not _subcommand_risks(name, words, index)
+
+
+def _reads_outside(option: str) -> bool:
+    return option.startswith("--") and is_long(option[2:].partition("=")[0], _OUTSIDE_OPTIONS)
 
 
 _KEEPS_REPOSITORY = word_set(
@@ -304,18 +308,19 @@ def _subcommand_risks(name: str, words: Sequence[Word], start: int) -> dict[int,
     risk = msgspec.structs.replace(risk, long=f"{_RISKY_EVERYWHERE} {risk.long}")
     risks = {start + at: why for at, why in option_risks(words[start:], risk, f"git {name}").items()}
     operands: list[int] = []
-    listing = options_over = False
+    listing = options_over = takes_back = False
     for index, word in enumerate(words[start + 1 :], start + 1):
         if word.kind == "literal" and word.text == "--" and not words[index - 1].is_option:
             options_over = True
         elif word.is_option and not options_over:
             listing = listing or word.text in ("-l", "-n") or word.text.partition("=")[0] in _LISTING
+            takes_back = takes_back or bool(_NOT_LISTING.match(word.text))
         else:
             operands.append(index)
             is_network = name in _NETWORK and word.kind == "literal"
             if is_network and ("::" in word.text or (name == "push" and word.text[:1] in "+:")):
                 risks[index] = f"git {name} can execute or delete with it"
-    return risks | _operand_risks(name, words, operands, listing)
+    return risks | _operand_risks(name, words, operands, listing and not takes_back)
 
 
 def _operand_risks(name: str, words: Sequence[Word], operands: list[int], listing: bool) -> dict[int, str]:

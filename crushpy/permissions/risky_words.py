@@ -12,6 +12,9 @@ _HARMLESS = word_set("-V -v -VV --version --help -h")
 _VERSIONED = re.compile(r"(python|pypy|perl|ruby|php|lua|node)[\d.]*")
 
 
+_INPUT = re.compile(r"-|/dev/stdin|/dev/fd/\d+|/proc/self/fd/\d+")
+
+
 class Interpreter(Data, frozen=True):
     """How an interpreter is told what to run."""
 
@@ -25,6 +28,8 @@ class Interpreter(Data, frozen=True):
     """True if all words after the program are its own."""
     no_script: tuple[str, ...] = ()
     """Options that keep it from reading a program from standard input."""
+    stdin: str = ""
+    """Letters of options that make it read one, whatever its operands."""
 
 
 INTERPRETERS = {
@@ -37,11 +42,12 @@ INTERPRETERS = {
     "lua": Interpreter("e", "l"),
     "Rscript": Interpreter("e"),
     "osascript": Interpreter("e", "l"),
-    "sh": Interpreter("c", "oO", ends=True),
-    "bash": Interpreter("c", "oO", ends=True),
-    "dash": Interpreter("c", "o", ends=True),
-    "zsh": Interpreter("c", "o", ends=True),
-    "ksh": Interpreter("c", "o", ends=True),
+    "sh": Interpreter("c", "oO", ends=True, stdin="s"),
+    "bash": Interpreter("c", "oO", ends=True, stdin="s"),
+    "dash": Interpreter("c", "o", ends=True, stdin="s"),
+    "zsh": Interpreter("c", "o", ends=True, stdin="s"),
+    "ksh": Interpreter("c", "o", ends=True, stdin="s"),
+    "ash": Interpreter("c", "o", ends=True, stdin="s"),
     "fish": Interpreter("c", "C", ends=True),
 }
 
@@ -70,14 +76,16 @@ def interpreter_risks(program: str, words: Sequence[Word]) -> dict[int, str] | N
     place = 1
     while place < len(words):
         word = words[place]
-        if word.kind == "literal" and word.text == "-":
+        if word.kind == "literal" and _INPUT.fullmatch(word.text):
             break
-        if not word.is_option:
+        if not word.is_option and not (interpreter.stdin and word.text.startswith("+")):
             if not has_code:
                 risks[place] = f"{program} executes it"
             return risks
         if word.text not in _HARMLESS:
             risks[place] = f"it tells {program} what to execute"
+            if interpreter.stdin and re.match(rf"-\w*{interpreter.stdin}", word.text):
+                break
             takes_value, is_code = _option(word.text, interpreter)
             has_code = has_code or is_code or word.text in interpreter.no_script
             if takes_value:

@@ -60,6 +60,15 @@ ALLOW = (
 )
 
 ATTACKS = (
+    "printf 'hello%n' PATH; ls",
+    "builtin printf 'x%5ln' PATH; ls",
+    "env -i git log",
+    "env -u PATH bash -c tree",
+    "xargs -a /etc/passwd echo",
+    "xargs --arg-file=/etc/passwd echo",
+    "git branch --format=x new",
+    "git branch --list --no-list new",
+    "git tag --points-at HEAD --no-points-at new",
     "git log --format=%H --output=x",
     "git log --ou=x",
     "git diff --no-index /etc/passwd /dev/null --output=x",

@@ -90,7 +90,6 @@ ALLOWED = (
     "nohup git log",
     "time git log",
     "command git log",
-    "env -i git log",
     "env",
     "stdbuf -oL grep x y",
     "bash -c 'git log | head'",

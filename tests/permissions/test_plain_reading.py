@@ -252,6 +252,14 @@ GIT_ASKED = (
         "git notes add",
         "git bisect run x",
     ),
+    *(
+        "git blame --content=/etc/passwd a.py",
+        "git blame -S/etc/passwd a.py",
+        "git grep --no-inde foo",
+        "git check-mailmap --mailmap-file=/etc/passwd x",
+        "git bisect view git/x",
+        "git tag --format=x new",
+    ),
 )
 
 
@@ -321,6 +329,9 @@ def test_rules_say_what_may_be_read(project: Path) -> None:
     assert judge("cat a*", project, deny=("view(a.py)",)).verdict == "deny"
     assert judge("head src/*", project, ask=("view(src/**)",)).verdict == "ask"
     assert judge("ls", project, deny=("bash(ls)",)).verdict == "deny"
+    trusted = ExecutionContext(trusted=True)
+    for command in ("git blame a.py", "git show HEAD:a.py", "git log -p -- ':(top)a.py'"):
+        assert judge(command, project, trusted, deny=("view(a.py)",)).verdict == "deny", command
     assert judge("ls", project, ask=("bash(ls)",)).verdict == "ask"
 
 
@@ -336,9 +347,14 @@ def test_a_program_that_lies_in_the_project_is_no_plain_reader(
     planted.parent.mkdir()
     planted.write_text("#!/bin/sh\n")
     planted.chmod(planted.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setenv("PATH", f"{planted.parent}:{os.environ['PATH']}")
+    system = os.environ["PATH"]
+    monkeypatch.setenv("PATH", f"{planted.parent}:{system}")
     assert judge("ls", project).verdict == "ask"
     assert judge("cat a.py", project).verdict == "allow"
+    for element in ("", "."):
+        monkeypatch.setenv("PATH", f"{element}:{system}")
+        assert judge("ls", project).verdict == "allow"
+        assert judge("cd bin && ls", project).verdict == "ask"
 
 
 def test_a_folder_that_is_a_repository_of_its_own_asks_though_the_project_is_trusted(project: Path) -> None:

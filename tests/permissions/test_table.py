@@ -87,7 +87,7 @@ def test_a_deny_of_rm_stops_it_however_it_is_dressed_up_even_under_yolo(workspac
         *("runuser -u a rm x", "runuser -c 'rm x'", "sg x -c 'rm x'", "tmux new 'rm x'", "screen -dm rm x"),
         *("env -S'rm x'", "fd -xrm x", "fd -x rm", "fd --exec=rm", "fd --exec-b rm", "git bisect run rm x"),
         *("git rebase -x 'rm x' a", "git rebase -x'rm x' a", "git rebase --exec='rm x' a"),
-        "git submodule foreach 'rm x'",
+        *("git submodule foreach 'rm x'", "git filter-branch --tree-filter 'rm x'"),
     ],
 )
 def test_a_deny_of_rm_catches_it_inside_a_program_that_runs_it(command: str, workspace: Path) -> None:
@@ -137,6 +137,25 @@ def test_a_deny_of_rm_catches_it_inside_a_program_that_runs_it(command: str, wor
             "sh <<< 'rm x'",
             "bash -s <<E\nrm x\nE",
         ),
+        *(
+            "echo rm x | bash -s y",
+            "echo rm x | bash +x",
+            "echo rm x | bash -o pipefail",
+            "echo rm x | bash /dev/stdin",
+            "echo rm x | zsh",
+            "echo rm x | at now",
+        ),
+        *(
+            "git -c alias.x='!rm y' x",
+            "git -c core.pager='rm y' log",
+            "git difftool -x 'rm y'",
+            "git grep -Orm x",
+            "sort --compress-program=rm x",
+            "tar cf x --checkpoint-action=exec='rm y' z",
+            "awk 'BEGIN { system(\"rm y\") }'",
+            "sed '1e rm y' z",
+            "perl -e 'system(\"rm y\")'",
+        ),
         *("for x in l r; do ${x}m y; done", "r`true`m x; rm y", '$"rm" x'),
     ],
 )
@@ -167,6 +186,7 @@ def test_a_deny_of_rm_stops_it_however_the_word_is_spelled(command: str, workspa
             r"git $'\x70ush'",
             "git {push,origin}",
             "x=push; git $x",
+            "git -c alias.x=push x",
         ),
     ],
 )

@@ -39,6 +39,8 @@ _BUILTINS = word_set(
 _SAFE_SET = re.compile(r"[-+][eux]*o?|pipefail|errexit|nounset|xtrace")
 _EVALUATES = word_set("test [ wait printf")
 """Builtins that evaluate the index in a variable's name they are given."""
+_SETS_VARIABLE = re.compile(r"%[^%A-Za-z]*[hjlLtz]*n")
+"""In a format of printf: sets the variable that the next word names, such as PATH, to a number."""
 
 
 @lru_cache(maxsize=256)
@@ -363,6 +365,8 @@ class _Reader:
             self._fail("`set` changes how the shell reads commands")
         elif name.text in _EVALUATES and any(map(_may_be_index, words[1:])):
             self._fail(f"`{name.text}` may evaluate an array's index")
+        elif name.text == "printf" and any(_SETS_VARIABLE.search(word.text) for word in words[1:]):
+            self._fail("`printf` sets a variable")
 
     def _script(self, script: str) -> tuple[SimpleCommand, ...]:
         """Reads what a shell inside this one would run."""

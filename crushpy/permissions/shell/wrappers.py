@@ -40,7 +40,7 @@ def _wrapper(flags: str = "", valued: str = "", positional: int = 0, transparent
 
 
 _WRAPPERS: dict[tuple[str, ...], _Wrapper] = {
-    ("env",): _wrapper("-i - --ignore-environment", "-u --unset"),
+    ("env",): _wrapper(),  # without a PATH, bash also searches the current folder
     ("command",): _wrapper("-p"),
     ("builtin",): _wrapper(),
     ("nohup",): _wrapper(),
@@ -54,7 +54,7 @@ _WRAPPERS: dict[tuple[str, ...], _Wrapper] = {
     ("stdbuf",): _wrapper(valued="-i -o -e --input --output --error"),
     ("xargs",): _wrapper(
         "-0 --null -r --no-run-if-empty -t --verbose -x --exit",
-        "-n --max-args -L --max-lines -P --max-procs -s --max-chars -d --delimiter -I -a --arg-file",
+        "-n --max-args -L --max-lines -P --max-procs -s --max-chars -d --delimiter -I",
     ),
     ("sudo",): _wrapper("-n -E -H -S", "-u --user -g --group", transparent=False),
     ("doas",): _wrapper("-n", "-u", transparent=False),
@@ -71,7 +71,7 @@ _WRAPPERS: dict[tuple[str, ...], _Wrapper] = {
 }
 
 RUNNERS = frozenset(words[0] for words in _WRAPPERS if len(words) == 1) | word_set(
-    "exec eval sh bash dash zsh ksh fish su ssh watch parallel strace ltrace script flock unshare nsenter"
+    "exec eval sh bash dash ash zsh ksh fish su ssh watch parallel strace ltrace script flock unshare nsenter"
     " chroot systemd-run run0 pkexec setpriv firejail bwrap at batch entr hyperfine busybox toybox caffeinate"
     " gdb taskset chrt setarch runuser prlimit choom sg tmux screen unbuffer rlwrap proxychains proxychains4"
     " torsocks torify faketime dbus-run-session dbus-launch xvfb-run openvt xterm numactl cpulimit perf"
