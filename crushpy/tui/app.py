@@ -80,14 +80,13 @@ class CrushpyApp(AdaptedApp):
         self.early_terminal = terminal or EarlyTerminal()
         light = self.early_terminal.light
         light = guess_light_background() if light is None else light
-        fitting = fitting_theme(light=light, colours=count_colours())
+        self._fitting_theme = fitting_theme(light=light, colours=count_colours())
         last = str(self.early_terminal.frame.get("theme"))
-        themes = BUILTIN_THEMES | TERMINAL_THEMES | OWN_THEMES
+        self._chosen_theme = last if last in BUILTIN_THEMES | TERMINAL_THEMES | OWN_THEMES else ""
         # A later change would parse all styles twice.
-        self.set_reactive(CrushpyApp.theme, last if last in themes else fitting)
+        self.set_reactive(CrushpyApp.theme, self._chosen_theme or self._fitting_theme)
         super().__init__()
         self.watch_theme()
-        self._chosen_theme = ""
         self._images = images
         self._options = options
         self._chat: ChatScreen | None = None
@@ -122,8 +121,9 @@ class CrushpyApp(AdaptedApp):
         self.set_timer(GC_RESTART_S, gc.enable)
 
     def on_background_reported(self, event: BackgroundReported) -> None:
+        self._fitting_theme = fitting_theme(light=event.light, colours=count_colours())
         if not self._chosen_theme:
-            self.theme = fitting_theme(light=event.light, colours=count_colours())
+            self.theme = self._fitting_theme
 
     def on_resize(self) -> None:
         # If the size changes and changes back, Textual sees no change, but the terminal has lost cells.
@@ -145,11 +145,13 @@ class CrushpyApp(AdaptedApp):
         self.run_worker(self.chat.leave, exclusive=False)
 
     def adopt(self, settings: "Settings") -> None:
-        self._chosen_theme = settings.theme
         if settings.theme in self.available_themes:
             self.theme = settings.theme
         elif settings.theme:
             self.chat.warn(f"There is no theme {settings.theme!r}. /theme lists all themes.")
+        elif self.theme == self._chosen_theme:  # at the last start, and not any more
+            self.theme = self._fitting_theme
+        self._chosen_theme = settings.theme
         keys = self.chat.command_keys
         for action, key in keys.items():
             if not all(map(is_key, key.split(","))):

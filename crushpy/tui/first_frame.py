@@ -3,6 +3,7 @@
 import asyncio
 import json
 from contextlib import suppress
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from rich.segment import Segment
@@ -38,9 +39,11 @@ class FirstFrame:
         """Draws the app with an empty prompt."""
         chat, app = self._chat, app_of(self._chat)
         prompt, place = chat.prompt, chat.prompt.content_region
+        if not place:  # there is no room for a prompt
+            return
         text = filter_style(prompt, prompt.rich_style)
         hint = filter_style(prompt, prompt.get_component_rich_style("text-area--placeholder"))
-        line = Strip([Segment(PLACEHOLDER, hint)]).adjust_cell_length(place.width, text)
+        line = Strip([Segment(wrap(PLACEHOLDER, place.width)[0], hint)]).adjust_cell_length(place.width, text)
         widgets = (chat.transcript, chat.activity, chat.strip, chat.chip, prompt)
         drawn = [row for widget in widgets for row in self._rows(widget)]
         drawn.append(_at(place.x, place.y, line.render(app.console)))
@@ -59,12 +62,12 @@ class FirstFrame:
         return [_at(x, y + row, line.render(console)) for row, line in enumerate(lines)]
 
     async def save(self, theme: str) -> None:
-        """`theme`: the one that the user has chosen, if any. A picture with another one is not kept."""
+        """`theme`: the one that the user has chosen, if any."""
         from crushpy.security.private_files import update_stored
 
         app, state = app_of(self._chat), self._chat.bar.state
         status = {name: getattr(state, name) for name in KNOWN_AT_START}
-        frame = self._frame if theme in ("", self._frame.get("theme")) else {}
+        frame = self._frame if self._frame.get("theme") == app.theme else {}
         if frame and status == self.status:
             frame["drawn"] += self._bar
         frame = {**frame, "theme": theme, "status": status}

@@ -100,6 +100,53 @@ def test_a_folder_that_is_new_has_at_least_a_prompt(launch: Launch, gate: Gate) 
         terminal.wait_for("test-model", f"│ {'§' * 31}\n")  # in two lines
 
 
+def test_keys_that_are_commands_reach_the_app(launch: Launch, gate: Gate) -> None:
+    with launch(env=gate.env) as terminal:
+        terminal.wait_for(HINT)
+        terminal.press("?")
+        gate.open()
+        terminal.wait_for("? again: all keys")
+        assert "│ ?" not in terminal.text
+    with launch(env=gate.env) as terminal:
+        terminal.wait_for(HINT)
+        terminal.press("\x11")
+        assert terminal.wait_exit() == 0
+
+
+def test_a_theme_that_is_not_chosen_any_more_is_not_shown(launch: Launch, gate: Gate) -> None:
+    _start_often(launch, 1)
+    _, usual = _colours(launch)
+    Paths().config_file.write_text('theme = "nord"\n')
+    _start_often(launch)
+    assert _colours(launch) == ("2e3440", "2e3440")
+    Paths().config_file.unlink()
+    assert _colours(launch)[1] == usual
+    assert usual != "2e3440"
+    _start_often(launch, 1)
+    assert _colours(launch) == (usual, usual)
+
+
+def _colours(launch: Launch) -> tuple[str, str]:
+    """The background of the picture, and of the app."""
+    with launch() as terminal:
+        terminal.wait_for(HINT)
+        early = terminal.cells[0][0].bg
+        terminal.wait_for("model     openai/test-model")
+        terminal.wait_rest()
+        shown = terminal.cells[0][0].bg
+        _end(terminal)
+        return early, shown
+
+
+@pytest.mark.parametrize("size", [(1, 1), (3, 10), (80, 1)])
+def test_a_terminal_without_room_for_a_prompt_is_not_fatal(launch: Launch, size: tuple[int, int]) -> None:
+    with launch(columns=size[0], rows=size[1]) as terminal:
+        while b"\x1b[?1004h" not in terminal.raw:
+            terminal.wait_drawn()
+        terminal.wait_rest()
+        _end(terminal)
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_before_the_app_is_loaded_restores_the_terminal(
     launch: Launch, gate: Gate, number: int, code: int

@@ -30,7 +30,8 @@ PLACEHOLDER = "Ask anything.  @ file  / command  ! shell"
 COLOUR_VARIABLES = ("TERM", "COLORTERM", "COLORFGBG", "NO_COLOR", "LC_ALL", "LC_CTYPE", "LANG")
 _PARTIAL_INPUT = re.compile(rb"(?:\x1b(?:\][^\x07\x1b]*\x1b?|\[[0-9;?]*|O)?|[\xc0-\xff][\x80-\xbf]*)\Z")
 """The beginning of a character, a key or an answer, at the end of the input."""
-_CONTROL = re.compile(r"[\x00-\x1f]")
+_COMMAND_KEY = re.compile(r"[\x00-\x1f]|\A\?")
+"""A key that is not text: a `?` in an empty prompt asks for the keys."""
 _SEQUENCES = re.compile(r"\x1b(?:\][^\x07\x1b]*(?:\x07|\x1b\\|\Z)|\[[0-9;?]*[@-~]?|O.?|.?)")
 
 
@@ -105,7 +106,7 @@ class EarlyTerminal:
             return
         self._modes, quiet = modes, termios.tcgetattr(descriptor)
         quiet[LFLAG] &= ~(termios.ECHO | termios.ICANON)
-        quiet[IFLAG] &= ~termios.ICRNL  # Enter stays Enter
+        quiet[IFLAG] &= ~(termios.ICRNL | termios.IXON)  # Enter, Ctrl+Q and Ctrl+S stay keys
         quiet[CC][termios.VMIN], quiet[CC][termios.VTIME] = 1, 0
         termios.tcsetattr(descriptor, termios.TCSANOW, quiet)
         signal.signal(signal.SIGTSTP, signal.SIG_IGN)  # until the app handles it
@@ -145,7 +146,7 @@ class EarlyTerminal:
             found = _PARTIAL_INPUT.search(self._data)
             end = found.start() if found else len(self._data)
             keys, light = extract_background(self._data[:end].decode("utf-8", "replace"))
-            text = _CONTROL.split(keys, 1)[0]
+            text = _COMMAND_KEY.split(keys, 1)[0]
             self._data = keys[len(text) :].encode() + self._data[end:]
         return text, light
 
