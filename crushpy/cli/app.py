@@ -7,6 +7,7 @@ import typer
 
 from crushpy.cli.arguments import COMMANDS, SHARED_MODULES, with_start_flags
 from crushpy.cli.chat import start_chat
+from crushpy.core.errors import UsageError
 from crushpy.core.start_options import StartOptions
 
 
@@ -43,3 +44,8 @@ def chat(
         raise typer.Exit
     if context.invoked_subcommand is None:
         raise typer.Exit(start_chat(options))
+    if options != StartOptions():
+        raise UsageError(
+            f"Flags before `{context.invoked_subcommand}` belong to the chat.",
+            f"Write them after it; `crushpy {context.invoked_subcommand} --help` lists those that it has.",
+        )

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.command import Cli
 
 from crushpy.cli.arguments import parse_chat_flags
 from crushpy.core.start_options import StartOptions
@@ -66,3 +67,11 @@ def test_a_wrong_flag_is_explained(args: list[str], said: str) -> None:
     done = crushpy(*args)
     assert done.returncode == 2
     assert said in " ".join(done.stderr.replace("│", " ").split())
+
+
+@pytest.mark.parametrize("flags", [("-m", "demo/tour"), ("--mode", "plan"), ("--yolo",)])
+def test_flags_before_a_command_are_refused_instead_of_ignored(cli: Cli, flags: tuple[str, ...]) -> None:
+    refused = cli(*flags, "run", "hi")
+    assert refused.returncode == 2
+    assert "before `run`" in refused.stderr
+    assert not refused.stdout
