@@ -124,6 +124,12 @@ def test_a_bomb_is_refused_before_it_is_decoded() -> None:
         scale_image(raw, "bomb.png", ROOMY)
 
 
+def test_a_damaged_chunk_of_metadata_is_ignored() -> None:
+    raw = picture(30, 20)
+    chunk = b"\x00\x00\x00\x04tEXta\x00bc" + b"\x00\x00\x00\x00"  # the last four: not its checksum
+    assert scale_image(raw[:33] + chunk + raw[33:], "a.png", ROOMY).width == 30
+
+
 @pytest.mark.parametrize("form", ["PNG", "JPEG", "WEBP", "GIF"])
 def test_what_is_cut_off_is_refused_by_name(form: str) -> None:
     raw = picture(300, 200, form)

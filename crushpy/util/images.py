@@ -137,12 +137,14 @@ def scale_image(raw: bytes, name: str, limits: ImageLimits) -> ScaledImage:
 
 def _scale(raw: bytes, media_type: str, name: str, limits: ImageLimits) -> ScaledImage:
     from PIL import Image as Pillow
-    from PIL import ImageOps
+    from PIL import ImageFile, ImageOps
 
     Pillow.MAX_IMAGE_PIXELS = None  # our own limit is checked first
     warnings.filterwarnings("ignore", module="PIL")  # they would reach the screen
     logging.getLogger("PIL").addHandler(logging.NullHandler())
+    ImageFile.LOAD_TRUNCATED_IMAGES = True  # damaged metadata is ignored, damaged pixels are not
     with Pillow.open(BytesIO(raw), formats=[_FORMATS[media_type]]) as opened:
+        ImageFile.LOAD_TRUNCATED_IMAGES = False
         width, height = opened.size
         if width * height > MAX_PIXELS:
             raise UsageError(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support.mcp_http_stand_in import HttpStandIn
 
-from crushpy.extensions.mcp.mcp_process import McpProcess
+from crushpy.extensions.mcp.mcp_process import McpError, McpProcess
 from crushpy.extensions.mcp.wire import McpOrder, McpReport, ServerSpec
 
 STAND_IN = str(Path(__file__).parents[1] / "support" / "mcp_stand_in.py")
@@ -113,7 +113,7 @@ async def test_a_cancelled_call_is_cancelled_at_the_server(process: McpProcess, 
 
 APP = """
 import asyncio, os, sys
-from crushpy.extensions.mcp.mcp_process import McpProcess
+from crushpy.extensions.mcp.mcp_process import McpError, McpProcess
 from crushpy.extensions.mcp.wire import ServerSpec
 async def main():
     spec = ServerSpec(command=tuple(sys.argv[1:]), env=dict(os.environ))
@@ -130,6 +130,25 @@ async def test_servers_end_with_crushpy_also_after_kill_9(tmp_path: Path) -> Non
     await _until(lambda: pid.exists() and pid.read_text())
     app.kill()
     await app.wait()
+    await _until(lambda: not _is_alive(int(pid.read_text())))
+
+
+async def test_the_last_lines_of_a_server_that_never_answers_are_told(process: McpProcess) -> None:
+    script = "import sys, time; print('no licence', file=sys.stderr, flush=True); time.sleep(3600)"
+    spec = ServerSpec(command=(sys.executable, "-c", script), env={}, timeout=3.0)
+    with pytest.raises(McpError, match=r"no answer in time\n.*\nno licence"):
+        await process.carry_out("connect", "one", spec=spec)
+
+
+async def test_a_server_ends_if_its_start_is_cancelled_and_crushpy_ends(tmp_path: Path) -> None:
+    process, pid = McpProcess(), tmp_path / "pid"
+    spec = ServerSpec(command=(sys.executable, "-c", SERVER, str(pid)), env={})
+    opening = asyncio.create_task(process.carry_out("connect", "one", spec=spec))
+    await _until(lambda: pid.exists() and pid.read_text())
+    opening.cancel()
+    with pytest.raises(McpError):  # by then the first order is cancelled
+        await process.carry_out("call", "another")
+    process.end()
     await _until(lambda: not _is_alive(int(pid.read_text())))
 
 

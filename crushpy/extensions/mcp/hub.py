@@ -264,11 +264,11 @@ class McpHub:
             async with asyncio.timeout(spec.timeout):
                 if is_new and await wants_login(spec):  # while the process is importing the SDK
                     raise login_needed(one.wire_name)
-                data = await process.carry_out("connect", one.wire_name, spec=spec)
+            data = await process.carry_out("connect", one.wire_name, spec=spec)
             one.process, one.state = process, "ready"
             self._learn(one, data)
         except TimeoutError:
-            one.state, one.error = "failed", f"The MCP server {config.name} did not answer in time."
+            one.state, one.error = "failed", f"The MCP server {config.name} failed: no answer in time"
         except McpError as error:
             one.state = "needs login" if error.needs_login else "failed"
             one.error = str(error).replace(one.wire_name, config.name)

@@ -157,14 +157,16 @@ class ServerConnection:
     async def open(self) -> Json:
         self._task = spawn(self._run())
         try:
-            return await asyncio.shield(self._ready)
-        except asyncio.CancelledError:
+            async with asyncio.timeout(None if self._order.verb == "login" else self._spec.timeout):
+                return await asyncio.shield(self._ready)
+        except (asyncio.CancelledError, TimeoutError):
             self.stop()
             raise
 
     def stop(self) -> None:
         self._stop.set()
-        if not self._ready.done() or self._client is None:
+        is_opening = not self._ready.done() or self._client is None
+        if is_opening and not self._task.cancelling():  # again would interrupt the end of its process
             self._task.cancel()
 
     def stderr(self) -> str:
