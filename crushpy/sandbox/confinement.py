@@ -18,7 +18,7 @@ from crushpy.core.paths import private_dir
 from crushpy.sandbox.filesystem_view import TMP, VAR_TMP, FilesystemView, PrivateTmp, SandboxConfig
 from crushpy.sandbox.finding import NAMESPACES, Sandbox, find_overlay_kind
 from crushpy.sandbox.mounts import Mount, OverlayKind, landlock_rules, seatbelt_profile
-from crushpy.sandbox.protected_files import ProtectedFiles
+from crushpy.sandbox.protected_files import IN_BACKGROUND, ProtectedFiles
 from crushpy.sandbox.supervisor.process_control import HAS_PROC
 from crushpy.sandbox.supervisor_handle import Supervisor
 
@@ -88,6 +88,8 @@ class Unconfined:
         self.sandbox = sandbox or Sandbox("none", "it was not requested")
         self._protected = protected
         self._supervisor: Supervisor | None = None
+        self._was_busy = False
+        """Whether commands were left running unchecked."""
 
     @property
     def own_code_note(self) -> str:
@@ -111,11 +113,17 @@ class Unconfined:
 
     def begin(self, needs: Privileges) -> list[str]:
         """Called before a command; returns messages about earlier ones."""
-        return self._protected.begin(write=needs.write) if self._protected else []
+        if self._protected is None:
+            return []
+        messages = self._protected.report(IN_BACKGROUND) if self._was_busy else []
+        self._was_busy = True  # until it was checked
+        return [*messages, *self._protected.begin(write=needs.write)]
 
     def check(self, needs: Privileges) -> list[str]:
         """Called after a command; returns messages about what it changed or was refused."""
-        return self._protected.report() if self._protected else []
+        messages = self._protected.report() if self._protected else []
+        self._was_busy = any(supervisor.busy for supervisor in self.supervisors)
+        return messages
 
     def wrap(self, command: Sequence[str], needs: Privileges) -> list[str]:
         """The command line that runs a long-lived program in the sandbox. Raises OSError if it cannot."""
@@ -149,8 +157,8 @@ class Bubblewrap(Unconfined):
         self._limits = limits or ResourceLimits()
         self._private = PrivateTmp(folder)
         self._files = ProtectedFiles(config.workspace, config.home, config.aside)
-        self._was_busy = self._was_git_busy = False
-        """Whether commands were left running unchecked, and any that may change the repository."""
+        self._was_git_busy = False
+        """Whether any of the commands that were left running may change the repository."""
         self._view = FilesystemView(config, self._private, self._files)
         self._proxies: dict[tuple[str, ...], HostProxy] = {}
         self._next_ports = cycle(HOSTS_PORTS)

@@ -50,6 +50,7 @@ SYSTEM_FOLDERS = frozenset(
     map(Path, ("/", "/usr", "/etc", "/bin", "/sbin", "/lib", "/lib64", "/boot", "/var", "/opt", "/home"))
 )
 """Never writable as a workspace: they hold the system, not a project."""
+IN_BACKGROUND = "while commands ran in the background"
 _MAX_PASSES = 20
 _MAX_MESSAGES = 5
 _EXECUTABLE = 0o111
@@ -296,8 +297,7 @@ class ProtectedFiles:
         """
         messages: list[str] = []
         if busy and self._before is not None:
-            how = "while commands ran in the background"
-            messages = self.check(git=True, granted=tuple(locked), reported=("code",), how=how)
+            messages = self.check(git=True, granted=tuple(locked), reported=("code",), how=IN_BACKGROUND)
         folders = {os.path.realpath(os.path.expanduser(folder)) for folder in write}  # noqa: PTH111
         new = [each for each in folders if not any(is_in_folder(each, known) for known in self._indexes)]
         self._indexes |= {folder: _FolderIndex(folder) for folder in new}
@@ -312,9 +312,9 @@ class ProtectedFiles:
             )
         return messages
 
-    def report(self) -> list[str]:
+    def report(self, how: str = "by the command") -> list[str]:
         """Messages about what a command without a sandbox changed; nothing is put back."""
-        return self.check(git=True, reported=get_args(host_git.Role))
+        return self.check(git=True, reported=get_args(host_git.Role), how=how)
 
     # --- looking ------------------------------------------------------------------------------------------
 
