@@ -88,10 +88,10 @@ class Worker:
                     size = int(self._tokens * 4 * self._chance.lognormvariate(0, 0.6))
                     command = f"python3 -c \"print('word ' * {size // 5})\" | fold -w 100"
                     yield self._reply(Call("bash", {"command": command}))
-            yield Reply("That is done.", chunk=3, delay=self._step / 5)
+            yield Reply("That is done.", delay=self._step / 3)
 
     def _reply(self, call: Call) -> Reply:
-        return Reply("Now the next step.", calls=[call], chunk=4, delay=self._step / 5)
+        return Reply("Now the next step.", calls=[call], delay=self._step / 5)  # between its six events
 
 
 def _todos(done: int) -> list[dict[str, str]]:
