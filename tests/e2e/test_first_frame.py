@@ -171,3 +171,13 @@ def test_a_damaged_picture_is_ignored(launch: Launch, gate: Gate, damage: str) -
         terminal.wait_for("model     openai/test-model")
         _end(terminal)
     assert key in json.loads(Paths().first_frames.read_bytes())
+
+
+def test_without_stderr_nothing_is_drawn_elsewhere(launch: Launch, tmp_path: Path) -> None:
+    command = f'exec "$@" 2> {tmp_path}/errors'
+    with launch(launcher=("sh", "-c", command, "sh")) as terminal:
+        while b"\x1b]11;?" not in terminal.raw:
+            terminal.wait_drawn()
+        terminal.press("/quit\r")
+        assert terminal.wait_exit() == 0
+        assert b"\x1b[?1049h" not in terminal.raw

@@ -25,6 +25,8 @@ HANGUP_TIMEOUT_S = 5.0
 """Time for storing unsaved data after the terminal has gone away."""
 CC, IFLAG, LFLAG = 6, 0, 3
 ENTER_SCREEN, LEAVE_SCREEN = "\x1b[?1049h", "\x1b[0m\x1b[?1049l\x1b[?25h"
+STDERR = 2
+"""Where Textual draws as well."""
 HIDE_CURSOR = "\x1b[?25l"
 PLACEHOLDER = "Ask anything.  @ file  / command  ! shell"
 COLOUR_VARIABLES = ("TERM", "COLORTERM", "COLORFGBG", "NO_COLOR", "LC_ALL", "LC_CTYPE", "LANG")
@@ -181,7 +183,7 @@ class EarlyTerminal:
 
     def _show(self, folder: str) -> None:
         try:
-            size = os.get_terminal_size(1)
+            size = os.get_terminal_size(STDERR)
             folder = folder or str(Path.cwd())
         except OSError:
             return
@@ -230,7 +232,7 @@ def _write(text: str) -> None:
     data = text.encode()
     with suppress(OSError):
         while data:
-            data = data[os.write(1, data) :]
+            data = data[os.write(STDERR, data) :]
 
 
 def _exit_on_hangup(descriptor: int) -> None:
