@@ -147,7 +147,7 @@ def forecast_lines(forecast: Forecast) -> list[str]:
     if forecast.tokens_per_turn is None:
         why = "this session has not grown" if forecast.turns else "no reply has said what it used"
         return [f"no forecast yet: {why}"]
-    left = "turns left not known, as the window is not"
+    left = "turns left not known: the window is unknown"
     if forecast.turns_left is not None:
         left = f"~{counted(forecast.turns_left, 'turn')} left"
     lines = [f"~{forecast.tokens_per_turn:,} tokens a turn, {left}"]

@@ -48,6 +48,31 @@ async def test_the_command_comes_first_then_a_sentence_then_the_choices(
         assert rows == sorted(rows), app.text
 
 
+async def test_a_long_choice_goes_on_below_its_words(start: Start, llm: ScriptedLLM) -> None:
+    llm.script(write("x", "a/folder/with/a/name/that/is/long/made.sh"), "Well.")
+    async with start(size=(80, 24)) as app:
+        await app.say("do it")
+        await armed(app)
+        row = row_of(app, "[a] Yes, and don't ask again")
+        first, second = app.text.split("\n")[row : row + 2]
+        assert second[: first.index("Yes")].strip("│ ") == "" and second[first.index("Yes")] != " "
+
+
+async def test_the_note_about_an_unknown_command_ends_with_the_next_key_in_a_question(
+    start: Start, llm: ScriptedLLM
+) -> None:
+    llm.script(bash("git log --oneline"), "Well.")
+    async with start() as app:
+        await app.say("do it")
+        await armed(app)
+        await app.type("/nonsense")
+        await app.press("enter")
+        await app.sees("There is no command /nonsense")
+        await app.type("x")
+        await app.until(lambda: app.chat.prompt.draft == "/nonsensex")
+        await app.until(lambda: "There is no command" not in app.text, "the note to go")
+
+
 async def test_a_letter_of_a_choice_that_is_not_shown_is_typed(start: Start, llm: ScriptedLLM) -> None:
     llm.script(bash("git log --oneline"), "Well.")
     async with start() as app:

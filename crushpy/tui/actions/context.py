@@ -51,13 +51,14 @@ class ContextCommands(CommandGroup):
         """Pins something; returns the message for the user."""
         board = self.conversation.pins
         try:
-            added, listed = await add(board), await board.listed()
+            added = await add(board)
+            await self.conversation.context.count_exactly()
+            listed = await board.listed()
         except CrushpyError as error:
             raise RefusedCommand(f"Not pinned: {error}") from None
         what = added.name or "your text"
         used = f"Pins use {listed.tokens:,} of {listed.limit:,} tokens (/pins)."
-        carried = "Every compaction carries it verbatim; no thoughts are lost now."
-        return f"Pinned as {added.number}: {what}. {carried} {used}"
+        return f"Pinned as {added.number}: {what}. Every compaction carries it verbatim. {used}"
 
     async def pins(self, argument: str) -> None:
         board = self.conversation.pins

@@ -160,6 +160,8 @@ def _texts(value: object) -> Iterator[str]:
 STEPS = {"up": -1, "down": 1}
 MORE, EXPLAIN, AMEND = "m", "question_mark", "tab"
 INTERRUPTS = "Esc interrupts"
+HANGING = "\n" + " " * len("› [y] ")
+"""Before the further lines of a long choice."""
 
 
 class ChoiceList(Static):
@@ -210,8 +212,11 @@ class ChoiceList(Static):
         """A row for each choice if there is room; otherwise in a line."""
         more = [] if self.all_shown else [_clickable(Content.assemble(("[m]", "bold"), " more…"), MORE)]
         if listed:
+            row_width = max(1, width - len(HANGING))
             rows = [
-                _clickable(pointed(_label(choice), at == self.at), choice.key)
+                _clickable(
+                    pointed(Content(HANGING).join(_label(choice).wrap(row_width)), at == self.at), choice.key
+                )
                 for at, choice in enumerate(self._choices)
             ]
             rows += [pointed(one, False) for one in more]

@@ -307,6 +307,7 @@ class PromptInput(FoldingTextArea):
 
     def update_suggestion(self) -> None:
         """After every edit."""
+        self._dismiss_note()
         first = self.document.get_line(0)
         if first.startswith("!"):
             self.mode = "shell"
@@ -327,13 +328,17 @@ class PromptInput(FoldingTextArea):
         """Ignores a key that was pressed again to answer a question that is not drawn yet."""
         self._ignored = key, time.monotonic() + REPEATED_KEY_S
 
+    def _dismiss_note(self) -> bool:
+        """Hides the note about a command; False if there is none."""
+        noted, self._noted = self._noted, False
+        if noted:
+            self._completer.say("")
+        return noted
+
     def intercept(self, key: str) -> bool:
         completer = self._completer
-        if self._noted:
-            self._noted = False
-            completer.say("")
-            if key in ("escape", "tab"):
-                return True
+        if self._dismiss_note() and key in ("escape", "tab"):
+            return True
         if key == self._ignored[0] and not self.text and time.monotonic() < self._ignored[1]:
             return True
         if key == "question_mark" and not self.text:
