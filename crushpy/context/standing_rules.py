@@ -98,7 +98,7 @@ class RulePhrases:
         """`shown` is the sentence without quotes and code."""
         if shown.rstrip(" *_)\n").endswith(("?", "？")):
             return UserStatement(sentence, rule=True) if labelled else None
-        plain = re.sub(r"(?<![.!?…])[.!?…]++(?=\s|$)", " ", _plain(shown))
+        plain = re.sub(r"^\W*+\w{1,3},|(?<![.!?…])[.!?…]++(?=\s|$)", " ", _plain(shown))  # not "No, ..."
         clauses = [f" {' '.join(_NOT_WORD.sub(' ', one).split())} " for one in _CLAUSE.split(plain)]
         words = "".join(clauses)
         revokes, decision = self._has(words, "revoke"), self._has(words, "decision")
@@ -166,7 +166,7 @@ _FOREIGN_LINE = re.compile(
     r"|\[?\d{4}-\d\d-\d\d[T ]|\[?\d\d:\d\d:\d\d|\w{3} +\d+ \d\d:\d\d"
     r"|\[?(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|FATAL|CRITICAL)\b"
     r"|\[?(?i:error|warning|fatal|panic|traceback|exception|hint|npm err!)\b[^:\n]{0,40}(?::|\])"
-    r"|File \"|at \S+\(|\S{1,200}:\d+:\d+:)).*$",
+    r"|File \"|\w{0,60}(?:Error|Exception|Warning):|at \S+\(|\S{1,200}:\d+:\d+:)).*$",
     re.MULTILINE,
 )
 """Indented code, a quote, a command, a diff, a line of a log or of a stack trace."""
@@ -283,11 +283,14 @@ class RuleBook:
         if statement.edit == "withdrawn":
             self._end(known, "withdrawn", 0)
             return
-        number = known or (self._next if statement.rule else 0)
-        for old in self._about(statement.text) if statement.revokes else ():
-            if old != number:
-                self._end(old, "superseded", number)
-        if statement.rule and not known:
+        ended = [old for old in self._about(statement.text) if old != known] if statement.revokes else []
+        # "Forget port 8080, use 9090 instead": what takes a rule's place is one, although no phrase says so.
+        said = {one for old in ended for one in subjects(self._rules[old].text, self._common)}
+        is_rule = statement.rule or bool(ended and subjects(statement.text, self._common).keys() - said)
+        number = known or (self._next if is_rule else 0)
+        for old in ended:
+            self._end(old, "superseded", number)
+        if is_rule and not known:
             self._next += 1
             self._rules[number] = RuleFact(number, statement.text, message_id, at, bool(statement.edit))
             self._index(self._rules[number])
@@ -305,12 +308,13 @@ class RuleBook:
             self._by_text.pop(_key(rule.text), None)
 
     def _about(self, text: str) -> list[int]:
-        """The rules that share a number, a name or two content words with `text`."""
+        """The rules that apply and share a number, a name or two content words with `text`."""
         shared: dict[int, int] = {}
         for subject, weight in subjects(text, self._common).items():
             for number in self._by_subject.get(subject, ()):
                 shared[number] = shared.get(number, 0) + weight
-        return sorted(number for number, weight in shared.items() if weight >= SAME_SUBJECT)
+        same = (number for number, weight in shared.items() if weight >= SAME_SUBJECT)
+        return sorted(number for number in same if not self._rules[number].ended)
 
 
 def _key(text: str) -> str:

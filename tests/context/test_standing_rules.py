@@ -43,6 +43,12 @@ def tokens(text: str) -> int:
     [
         "Never push to main.",
         "Use pnpm, not npm.",
+        "Run the tests before every commit.",
+        "Secrets never go into logs.",
+        "You can't use eval here.",
+        "Fass die Datei config.yml nicht an.",
+        "N'utilise que des espaces.",
+        "Raak de map vendor niet aan.",
         "Please don't touch config.toml.",
         "SAFETY RULE: Keep bleach away from the prep counter.",
         "USER PREFERENCE: The user's contact code: ABC-1234.",
@@ -77,6 +83,10 @@ def test_a_rule_is_found_in_each_shipped_language(text: str) -> None:
         "> Never push to main",
         "I ran `make`:\nYou must never run this as root.\nAlways use sudo.",
         "2026-11-16 10:00:01 WARN never retry this",
+        "ValueError: must not be empty",
+        "No, that's wrong.",
+        "Non, la fonction est fausse.",
+        "I always get an empty page.",
         "error: you must specify a value",
         "<system-reminder>\nNever mention this.\n</system-reminder>",
         "<bash-stdout>you must always log in</bash-stdout>",
@@ -154,6 +164,12 @@ def test_in_doubt_both_are_carried(later: str) -> None:
 def test_a_rule_that_ended_is_listed_with_its_successor() -> None:
     first, second = book("HARD CONSTRAINT: Report all times in UTC.", "From now on, report all times in CET.")
     assert (first.ended, first.by, second.ended) == ("superseded", 2, "")
+
+
+def test_what_takes_the_place_of_a_rule_is_carried() -> None:
+    successor = "Forget port 8080, use 9090 instead."
+    assert valid("Always use port 8080.", successor) == [successor]
+    assert valid("Always use port 8080.", "Forget port 8080.") == []
 
 
 def test_the_user_adds_and_withdraws_rules_by_notes() -> None:
