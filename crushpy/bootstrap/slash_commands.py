@@ -55,8 +55,10 @@ class SlashCommands:
                 return CommandPrompt(await self._servers.prompt(name, _words(arguments)))
         except (ToolError, ConsentNeeded) as error:
             raise UsageError(str(error)) from None
-        command = self._extensions.commands().get(name)
-        if command is None:
+        commands = self._extensions.commands()
+        folder, _, short = name.rpartition(":")
+        command = commands.get(name) or commands.get(short)
+        if command is None or (name not in commands and command.file.parent.name != folder):
             return None
         body = self._extensions.text(command)
         words, parts, files, start = _words(arguments), list[str](), list[str](), 0

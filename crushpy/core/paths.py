@@ -7,7 +7,7 @@ from pathlib import Path
 from crushpy.core.mcp_names import PROJECT_FILE
 
 PROJECT_FOLDER = ".crushpy"
-PROJECT_HOOKS = (f"{PROJECT_FOLDER}/hooks.json", ".claude/settings.json")
+PROJECT_HOOKS = (f"{PROJECT_FOLDER}/hooks.json", ".claude/settings.json", ".claude/settings.local.json")
 """The files in which a project configures hooks."""
 WORKTREES = "worktrees"
 """The name of the folder for worktrees of tasks."""

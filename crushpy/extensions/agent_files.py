@@ -15,16 +15,18 @@ ALIASES = {theirs.lower(): ours for ours, theirs in TOOL_NAMES.items()} | {"list
 def agent_definition(one: Extension, load_skill: Callable[[str], tuple[str, str]]) -> AgentDefinition:
     """What a file says. A tool with a pattern, such as `Bash(git:*)`, is left out: it would allow more."""
     document = one.document
-    given = document.fields.get("tools")
-    switches = cast("Json", given) if isinstance(given, dict) else {}
+    given, permission = (document.fields.get(name) for name in ("tools", "permission"))
     words = document.words("tools")
     listed = given is not None and not isinstance(given, dict) and "*" not in words
     allowed = frozenset(map(own_tool, words)) if listed else None
+    switches: Json = {"*": "deny"} if permission == "deny" else {}
+    for each in (given, permission):
+        switches |= cast("Json", each) if isinstance(each, dict) else {}
     denied = {own_tool(name) for name in document.words("disallowedTools")}
-    denied |= {own_tool(name) for name, on in switches.items() if on is False}
-    permission = document.fields.get("permission")
-    if isinstance(permission, dict):
-        denied |= {own_tool(str(name)) for name, how in cast("Json", permission).items() if how == "deny"}
+    denied |= {own_tool(name) for name, how in switches.items() if _denies(how)}
+    if "*" in denied:
+        named = frozenset(map(own_tool, switches))
+        allowed = named if allowed is None else allowed & named
     if "edit" in denied:
         denied |= {"multiedit", "write"}
     model = document.text("model")
@@ -39,6 +41,11 @@ def agent_definition(one: Extension, load_skill: Callable[[str], tuple[str, str]
         document.flag("read_only"),
         document.text("report_strategy") or document.text("context_strategy"),
     )
+
+
+def _denies(how: object) -> bool:
+    """Whether opencode would refuse some call: `false`, `deny`, or a `deny` for some pattern."""
+    return how in (False, "deny") or (isinstance(how, dict) and "deny" in cast("Json", how).values())
 
 
 def own_tool(name: str) -> str:

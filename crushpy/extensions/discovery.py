@@ -114,11 +114,12 @@ def find_extensions(places: Sequence[Place], kind: Kind) -> list[Extension]:
             one = _read(file, place, kind, inside)
             if one.status != "refused":
                 seen.add(real)
-            if kind == "commands" and by_slash(one.name) and not place.plugin and one.status != "refused":
+            group = place.plugin or (file.parent.name if kind == "commands" else "").removeprefix(kind)
+            if kind == "commands" and by_slash(one.name) and not group and one.status != "refused":
                 one = _refused(one, f"/{one.name} is a command of crushpy")
             taken = one.name in used or (kind == "commands" and by_slash(one.name))
-            if one.status != "refused" and taken and place.plugin:
-                one = msgspec.structs.replace(one, name=f"{place.plugin}:{one.name}")
+            if one.status != "refused" and taken and group:
+                one = msgspec.structs.replace(one, name=f"{group}:{one.name}")
             if one.status != "refused":
                 first = used.setdefault(one.name, one)
                 if first is not one:

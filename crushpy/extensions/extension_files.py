@@ -13,7 +13,9 @@ from crushpy.security.sanitize import clean
 
 MAX_EXTENSION_BYTES = 500_000
 MAX_HEAD_CHARS = 20_000
-_HEAD = re.compile(r"---[ \t]*\r?\n(.*?)(?:^---[ \t]*(?:\r?\n|\Z))", re.DOTALL | re.MULTILINE)
+_HEAD = re.compile(r"\s*---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+_OPEN_HEAD = re.compile(r"\s*---[ \t]*\r?\n(.*?)(?:\r?\n[ \t]*\r?\n|\Z)", re.DOTALL)
+"""A head without an end: up to the first empty line."""
 _PLAIN = re.compile(r"([A-Za-z_][\w-]*): +([A-Za-z/<(](?:[^:#]|:(?!\s|$)|(?<!\s)#)*)")
 """A field whose value means the same in YAML."""
 _WORD = re.compile(r"[^\s,()]+(?:\([^()]*\))?")
@@ -72,8 +74,9 @@ def parse_document(text: str) -> Document:
     """Splits a file into its head and its text. Raises Unreadable for a head that is hostile."""
     found = _HEAD.match(text)
     if found is None:
-        if text.startswith("---\n"):
-            return Document({}, clean(text), ("its frontmatter has no end",))
+        if (begun := _OPEN_HEAD.match(text)) and (fields := _read_lines(begun[1][:MAX_HEAD_CHARS])):
+            body = clean(text[begun.end() :] or text)
+            return Document(fields, body, ("its frontmatter has no end",))
         return Document({}, clean(text))
     head, body = found[1], clean(text[found.end() :])
     if len(head) > MAX_HEAD_CHARS:

@@ -152,6 +152,23 @@ def test_a_clash_with_a_command_of_the_app_is_reported(home: Path, cli: Cli, tmp
     assert found["mine:clear"]["status"] == "loaded"
 
 
+def test_commands_of_one_name_in_two_folders_have_the_folder_in_their_name(
+    run: Run, llm: ScriptedLLM, home: Path
+) -> None:
+    for folder in ("docs", "web"):
+        (home / "commands" / folder).mkdir(parents=True)
+        (home / "commands" / folder / "check.md").write_text(f"Check the {folder}")
+    docs, web = "Check the docs", "Check the web"
+    for call, sent in {
+        "/check": docs,
+        "/docs:check": docs,
+        "/web:check": web,
+        "/a:check": "/a:check",
+    }.items():
+        llm.script("Done.")
+        assert run(call).code == 0 and prompt(llm) == sent
+
+
 def test_a_skill_for_the_user_alone_is_a_command(run: Run, llm: ScriptedLLM, home: Path) -> None:
     place = add_skill(home, "deploy")
     (place / "SKILL.md").write_text(
@@ -205,6 +222,10 @@ ALL += ["fetch", "todos", "recall"]
             ("write", "edit", "multiedit", "bash")]),
         ("disallowedTools: Bash\n", [one for one in ALL if one != "bash"]),
         ("permission:\n  edit: deny\n", [one for one in ALL if one not in ("write", "edit", "multiedit")]),
+        ('permission:\n  "*": deny\n  read: allow\n  grep: ask\n', ["view", "grep"]),
+        ('permission:\n  bash:\n    "*": deny\n    ls: allow\n', [one for one in ALL if one != "bash"]),
+        ('tools:\n  "*": false\n  read: true\n  bash: true\n', ["view", "bash"]),
+        ("permission: deny\n", []),
         ("read_only: true\n", ["view", "ls", "glob", "grep", "fetch", "todos"]),
         ("read_only: true\ntools: Bash, Read\n", ["view"]),
     ],

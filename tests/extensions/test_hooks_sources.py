@@ -95,6 +95,15 @@ def test_the_other_hooks_of_a_file_with_an_unknown_event_run(
     assert (workspace / "ran").exists()
 
 
+def test_a_matcher_that_cannot_be_used_is_reported_and_other_events_run(
+    run: Run, llm: ScriptedLLM, hooks: Path, workspace: Path
+) -> None:
+    configure(hooks, {"PreToolUse": ("*.py", "exit 2"), "PostToolUse": "echo x >> ran"})
+    use_bash(llm)
+    assert "PreToolUse is not used: nothing to repeat" in notices(run("do it"))
+    assert (workspace / "ran").exists()
+
+
 # --- a project's hooks ------------------------------------------------------------------------------------
 
 
@@ -116,11 +125,12 @@ def test_trust_accepts_a_projects_hooks_as_they_are(
     script.write_text("echo x >> ran")
     configure(project, {"PreToolUse": ("Bash", 'sh "$CLAUDE_PROJECT_DIR"/check.sh')})
     configure(workspace / ".claude" / "settings.json", {"SessionStart": "echo y >> ran"})
+    configure(workspace / ".claude" / "settings.local.json", {"PostToolUse": "echo z >> ran"})
     told = cli("trust").stdout
     assert "hook PreToolUse: sh" in told and "hook SessionStart: echo y" in told
     use_bash(llm)
     assert run("do it").code == 0
-    assert (workspace / "ran").read_text() == "y\nx\n"
+    assert (workspace / "ran").read_text() == "y\nx\nz\n"
     for change in (
         lambda: script.write_text("echo worse >> ran"),
         lambda: configure(project, {"PreToolUse": ("Bash", "echo worst >> ran")}),
@@ -129,11 +139,11 @@ def test_trust_accepts_a_projects_hooks_as_they_are(
         use_bash(llm)
         done = run("do it")
         assert "The hooks of this project are not run: they are new or have changed" in notices(done)
-        assert (workspace / "ran").read_text() == "y\nx\n"
+        assert (workspace / "ran").read_text() == "y\nx\nz\n"
     cli("trust")
     use_bash(llm)
     run("do it")
-    assert (workspace / "ran").read_text() == "y\nx\ny\nworst\n"
+    assert (workspace / "ran").read_text() == "y\nx\nz\ny\nworst\nz\n"
 
 
 @needs_sandbox

@@ -230,6 +230,19 @@ def test_nothing_of_a_projects_file_runs_unasked(
         assert "There is no tool named 'mcp'" in results(llm)[0]
 
 
+def test_a_bad_entry_of_a_projects_file_is_left_out_alone(cli: Cli, workspace: Path) -> None:
+    port = {"command": "x", "env": {"PORT": 8080}}
+    old = {"type": "sse", "url": "http://127.0.0.1:1/sse"}
+    servers = {"good": {"command": "x"}, "port": port, "text": "x", "old": old}
+    (workspace / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    assert cli("trust").returncode == 0
+    listed = json.loads(cli("mcp", "list", "--json").stdout)
+    assert [one["name"] for one in listed["servers"]] == ["good", "old"]
+    assert [problem[:15] for problem in listed["problems"]] == [
+        *(".mcp.json: port", ".mcp.json: text", ".mcp.json: old:")
+    ]
+
+
 @pytest.mark.parametrize("method", ["auto", "llm"])
 def test_loaded_tools_are_carried_across_boundaries(
     run: Run, llm: ScriptedLLM, home: Path, method: str

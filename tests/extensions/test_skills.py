@@ -154,6 +154,7 @@ def test_descriptions_are_shortened_evenly_before_any_skill_is_dropped(
 HEADS = {
     "no-head": ("Just text.", "warned", "no frontmatter"),
     "no-end": ("---\nname: x\nText", "warned", "no end"),
+    "no-end-lines": ("---\r\ndescription: A\r\n\r\nText", "warned", "its frontmatter has no end"),
     "colons": ("---\nname: colons\ndescription: Use when: asked\n---\nText", "warned", "not valid YAML"),
     "other": ("---\nname: another\ndescription: d\n---\nText", "warned", "differs from its folder"),
     "bad-name": ("---\nname: a b/../c\ndescription: d\n---\nText", "warned", "cannot be used"),
@@ -175,7 +176,7 @@ def test_every_file_is_loaded_warned_or_refused_with_the_reason(home: Path, cli:
     found = {Path(one["file"]).parent.name: one for one in json.loads(cli("skills", "list", "--json").stdout)}
     rows = cli("skills", "list").stdout.splitlines()
     report = cli("doctor").stdout.splitlines()
-    assert found.keys() == HEADS.keys()
+    assert found.keys() == HEADS.keys() and found["no-end-lines"]["description"] == "A"
     for name, (_, status, reason) in HEADS.items():
         one = found[name]
         assert (one["status"], reason in one["reason"]) == (status, True), one

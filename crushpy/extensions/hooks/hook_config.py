@@ -91,29 +91,33 @@ def read_hooks(
     problems: list[str] = []
     found: list[HookCommand] = []
     for file, plugin, known in _files(paths, root, settings):
-        where = str(file)
         if known is None and not file.is_file():
             continue
         own = {"file": file, "plugin": plugin, "project": root is not None and file.is_relative_to(root)}
         try:
             text = "{}" if known is not None else read_extension(file, file.parent)
             content = known or msgspec.json.decode(text, type=dict[str, Any])
-            bare = {} if file.name == "settings.json" else content
-            for event, groups in msgspec.convert(content.get("hooks", bare), dict[str, Any]).items():
-                where = f"{file}: {one_line(event)[:60]}"
+            bare = {} if file.parent.name == ".claude" else content
+            events = msgspec.convert(content.get("hooks", bare), dict[str, Any])
+        except (Unreadable, msgspec.MsgspecError, RecursionError) as error:
+            problems.append(f"{file} is not used: {one_line(str(error))}")
+            continue
+        for event, groups in events.items():
+            where = f"{file}: {one_line(event)[:60]}"
+            try:
                 if event in EVENTS:
                     found += _hooks(groups, {**own, "event": event}, where, problems)
                 elif event not in ("description", "$schema"):
                     problems.append(f"{where} is not an event that crushpy has; its hooks never run")
-        except (Unreadable, msgspec.MsgspecError, re.error, RecursionError) as error:
-            problems.append(f"{where} is not used: {one_line(str(error))}")
+            except (msgspec.MsgspecError, re.error, RecursionError) as error:
+                problems.append(f"{where} is not used: {one_line(str(error))}")
     return found, list(dict.fromkeys(problems))
 
 
 def _hooks(groups: Any, own: Json, where: str, problems: list[str]) -> Iterator[HookCommand]:
     for group in msgspec.convert(groups, list[dict[str, Any]]):
         matcher = msgspec.convert(group.get("matcher") or "", str)
-        re.compile(matcher.removeprefix("*"))
+        re.compile("" if matcher == "*" else matcher)
         for hook in msgspec.convert(group.get("hooks"), list[HookCommand]):
             if hook.type != "command" or not hook.command.strip() or "\0" in hook.command:
                 problems.append(f"{where}: a hook of type {hook.type!r} is not used: it has no command")

@@ -5,7 +5,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import msgspec
 
@@ -68,9 +68,8 @@ def configured_servers(
     files += [(folder / name, folder) for folder in plugins for name in (*MCP_FILES, *MANIFESTS)]
     for file, plugin in files:
         try:
-            entries += [
-                ServerConfig(name, one, "project") for name, one in read_project_file(file, plugin).items()
-            ]
+            read = read_project_file(file, problems, plugin)
+            entries += [ServerConfig(name, one, "project") for name, one in read.items()]
         except SettingsError as error:
             problems.append(str(error))
     for config in entries:
@@ -93,9 +92,11 @@ _PROJECT_KEYS = ("command", "args", "env", "cwd", "url", "headers")
 """Of an entry of `mcpServers`; keys of other agents are ignored."""
 
 
-def read_project_file(file: Path, plugin: Path | None = None) -> dict[str, McpServerSettings]:
+def read_project_file(
+    file: Path, problems: list[str], plugin: Path | None = None
+) -> dict[str, McpServerSettings]:
     """The servers of a `.mcp.json`: sandboxed, without network. A plugin's may lack `mcpServers`; a manifest
-    may have them or name a file. Raises SettingsError."""
+    may have them or name a file. Bad entries go to `problems`. Raises SettingsError."""
     read: dict[str, McpServerSettings] = {}
     try:
         with os.fdopen(open_regular(file.resolve()), "rb") as opened:
@@ -113,14 +114,20 @@ def read_project_file(file: Path, plugin: Path | None = None) -> dict[str, McpSe
         if plugin is not None and isinstance(said, str) and not bare:
             named = plugin / said
             known = named.resolve() in [(plugin / name).resolve() for name in MCP_FILES]
-            return {} if known or not is_inside(named, plugin) else read_project_file(named, plugin)
-        entries = cast("dict[str, Any]", said)
-        for name, entry in entries.items():
-            used = {key: entry[key] for key in _PROJECT_KEYS if entry.get(key)}
-            used |= {"enabled": not entry.get("disabled"), "sandbox": "project", "network": "url" in used}
-            read[name] = msgspec.convert(used, McpServerSettings)
-    except (msgspec.MsgspecError, AttributeError, RecursionError) as error:
+            return {} if known or not is_inside(named, plugin) else read_project_file(named, problems, plugin)
+        entries = msgspec.convert(said, dict[str, Any])
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise SettingsError(f"{file}: {error}", "Its form is described in docs/mcp.md.") from None
+    for name, entry in entries.items():
+        try:
+            given = msgspec.convert(entry, dict[str, Any])
+            used = {key: given[key] for key in _PROJECT_KEYS if given.get(key)}
+            used |= {"enabled": not given.get("disabled"), "sandbox": "project", "network": "url" in used}
+            read[name] = msgspec.convert(used, McpServerSettings)
+            if given.get("type") == "sse":
+                problems.append(f"{file.name}: {name}: its transport sse is not supported; http is tried")
+        except msgspec.MsgspecError as error:
+            problems.append(f"{file.name}: {name}: {error}")
     return read
 
 
