@@ -15,13 +15,14 @@ ALIASES = {theirs.lower(): ours for ours, theirs in TOOL_NAMES.items()} | {"list
 def agent_definition(one: Extension, load_skill: Callable[[str], tuple[str, str]]) -> AgentDefinition:
     """What a file says. A tool with a pattern, such as `Bash(git:*)`, is left out: it would allow more."""
     document = one.document
-    given, permission = (document.fields.get(name) for name in ("tools", "permission"))
+    given = document.fields.get("tools")
     words = document.words("tools")
     listed = given is not None and not isinstance(given, dict) and "*" not in words
     allowed = frozenset(map(own_tool, words)) if listed else None
-    switches: Json = {"*": "deny"} if permission == "deny" else {}
-    for each in (given, permission):
-        switches |= cast("Json", each) if isinstance(each, dict) else {}
+    switches: Json = {"*": "deny"} if document.text("permission") == "deny" else {}
+    for field in (document.fields.get(name) for name in ("tools", "permission")):
+        if isinstance(field, dict):
+            switches |= {str(name): how for name, how in cast("Json", field).items()}
     denied = {own_tool(name) for name in document.words("disallowedTools")}
     denied |= {own_tool(name) for name, how in switches.items() if _denies(how)}
     if "*" in denied:
