@@ -64,7 +64,8 @@ FILTERED = re.compile(
 )
 WRONG_KEY = re.compile(r"api key not valid|invalid.{0,10}api.?key|api_key_invalid|no api.?key", re.IGNORECASE)
 NO_MEMORY = re.compile(
-    r"requires more system memory|cudaMalloc failed|(?:failed|unable) to allocate.{0,40}(?:buffer|memory)",
+    r"requires more system memory|cudaMalloc failed|(?:failed|unable) to allocate.{0,40}(?:buffer|memory)"
+    r"|\bout of memory\b|runner process has terminated: signal: killed",
     re.IGNORECASE,
 )
 """Errors of local servers that cannot load a model."""

@@ -235,7 +235,7 @@ async def _update_list(before: ServerList, endpoint: factory.Endpoint, settings:
 
 def _endpoints(settings: Settings) -> list[factory.Endpoint]:
     """The endpoints of all providers with a key or an address of which the protocol is known."""
-    names = dict.fromkeys((*vendors.BY_NAME, *settings.providers, *sorted(stored_names())))
+    names = dict.fromkeys((*vendors.BY_NAME, "ollama", *settings.providers, *sorted(stored_names())))
     found = [factory.locate_endpoint(f"{name}/", settings, open_keyring=False) for name in names]
     usable = [one for one in found if one.key or one.key_stored or one.api_base]
     return [endpoint for endpoint in usable if _list_address(endpoint)[1]]

@@ -2,6 +2,7 @@
 
 import json
 import socket
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -122,9 +123,18 @@ def test_a_model_that_is_not_pulled_is_named(run: Run, ollama: OllamaServer) -> 
     assert "llama9" in error["message"] and "ollama pull llama9" in error["hint"]
 
 
-def test_a_model_that_does_not_fit_in_memory_is_not_tried_again(ask: Ask, ollama: OllamaServer) -> None:
-    message = "model requires more system memory (9.2 GiB) than is available (5.1 GiB)"
-    ollama.replies = [(500, message)]
+@pytest.mark.parametrize(
+    ("message", "in_stream"),
+    [
+        ("model requires more system memory (9.2 GiB) than is available (5.1 GiB)", False),
+        ("llama runner process has terminated: signal: killed", False),
+        ("CUDA error: out of memory", True),
+    ],
+)
+def test_a_model_that_does_not_fit_in_memory_is_not_tried_again(
+    ask: Ask, ollama: OllamaServer, message: str, in_stream: bool
+) -> None:
+    ollama.replies = [[{"error": message}] if in_stream else (500, message)]
     done = ask("go")
     (error,) = done.of("error")
     assert (done.code, len(ollama.chats)) == (5, 1)
@@ -143,3 +153,10 @@ def test_a_prompt_that_does_not_fit_is_an_overflow(ask: Ask, ollama: OllamaServe
     assert done.code != 0
     assert json.dumps([chat["truncate"] for chat in ollama.chats]).count("true") == 0
     assert done.of("error")[-1]["kind"] == "overflow"
+
+
+def test_the_models_at_another_address_are_listed(
+    cli: Callable[..., "subprocess.CompletedProcess[str]"], ollama: OllamaServer
+) -> None:
+    done = cli("models", "--json", env=ollama.env)
+    assert "ollama/qwen3:latest" in {row["name"] for row in json.loads(done.stdout)}, done.stdout
