@@ -144,6 +144,18 @@ def test_thousands_of_diagnostics_are_ten_lines(run: Run, llm: ScriptedLLM, serv
     assert "20,001 new problems" in lines[0] and len(lines) == 10
 
 
+@pytest.mark.parametrize("word", ["refuse", "echo"])
+def test_a_server_that_cannot_be_used_says_why(
+    run: Run, llm: ScriptedLLM, serve: Serve, home: Path, word: str
+) -> None:
+    serve(word)
+    if word == "echo":
+        servers = (home / "config.toml").read_text().partition("[lsp.servers]")
+        (home / "config.toml").write_text(f'{servers[0]}[lsp.servers]\n".py .pyi" = ["cat"]\n')
+    [line] = said(go(run, llm, edit(("b = 1", "b = 2")))[1])
+    assert line.endswith(": no licence" if word == "refuse" else "cat is off: it does not speak the protocol")
+
+
 def test_a_server_that_dies_in_a_request_is_an_error(run: Run, llm: ScriptedLLM, serve: Serve) -> None:
     serve("die_asked")
     asked = Call("lsp", {"action": "definition", "file_path": "a.py", "line": 2, "column": 1})

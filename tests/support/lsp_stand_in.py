@@ -62,6 +62,9 @@ def handle(message: dict[str, Any]) -> None:
             sys.exit("it crashes on purpose")
         if "garbage" in WORDS:
             print("this is not the protocol\r\n\r\n", flush=True)
+        if "refuse" in WORDS:
+            send({"id": message["id"], "error": {"code": -32603, "message": "no licence"}, "result": None})
+            return
         if "memory" in WORDS:
             HELD.append(bytearray(os.urandom(1_000_000)) * int(WORDS["memory"]))
         abilities = dict.fromkeys(

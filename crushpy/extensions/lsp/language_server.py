@@ -25,6 +25,7 @@ from crushpy.tools.shell.process import Process
 from crushpy.util.spawn import spawn
 
 MAX_MESSAGE_BYTES = 64_000_000
+NO_PROTOCOL = "it does not speak the protocol"
 MAX_STARTS = 2
 """If it has ended so often, also for lack of memory, it is off."""
 START_TIMEOUT_S, DIAGNOSTICS_TIMEOUT_S, REQUEST_TIMEOUT_S, EXIT_TIMEOUT_S = 60.0, 60.0, 30.0, 1.0
@@ -144,13 +145,14 @@ class LanguageServer:
             self.capabilities = {"started": True, **answer["capabilities"]}
             self._notify("initialized", {})
         except (ToolError, OSError, LookupError, TypeError) as error:
-            await self._end(jobs, str(error))
-            raise ConnectionError(f"{self.name} did not start: {error}") from None
+            why = str(error) if isinstance(error, ToolError | OSError) else NO_PROTOCOL
+            await self._end(jobs, why)
+            raise ConnectionError(f"{self.name} did not start: {why}") from None
         finally:
             os.close(reading)
 
     async def _serve(self, jobs: Jobs, process: Process, stream: asyncio.StreamReader) -> None:
-        why = "it does not speak the protocol"
+        why = NO_PROTOCOL
         try:
             while length := _LENGTH.search(await stream.readuntil(b"\r\n\r\n")):
                 if int(length[1]) > MAX_MESSAGE_BYTES:
@@ -242,8 +244,11 @@ class LanguageServer:
             elif method.startswith("window/"):
                 self.log.feed(f"{params.get('message')}\n".encode(errors="replace"))
             elif not method:
-                refusal = ToolError(f"{self.name}: {message.get('error')}")
-                self._settle(message["id"], message.get("result", refusal))
+                result = message.get("result")
+                if error := message.get("error"):
+                    said = cast("Json", error).get("message") if isinstance(error, dict) else error
+                    result = ToolError(f"{self.name}: {said}")
+                self._settle(message["id"], result)
         except (msgspec.MsgspecError, LookupError, TypeError, AttributeError, RecursionError) as error:
             self.log.feed(f"A message that cannot be read: {error!r}\n".encode(errors="replace"))
 
