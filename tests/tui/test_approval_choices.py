@@ -244,6 +244,16 @@ async def test_a_question_mark_explains_the_command(start: Start, llm: ScriptedL
         await app.press("escape")
 
 
+async def test_an_explanation_is_in_view_on_a_small_screen(start: Start, llm: ScriptedLLM) -> None:
+    llm.script(bash("pytest -q && rm -rf build && git log --oneline"), "Done.")
+    async with start(size=(40, 15)) as app:
+        await app.say("do it")
+        await armed(app)
+        await app.press("question_mark")
+        await app.sees("happens before you answer.")
+        await app.press("escape")
+
+
 @pytest.mark.parametrize("size", [(100, 30), (40, 12)], ids=["listed", "small"])
 async def test_a_click_answers(start: Start, llm: ScriptedLLM, size: tuple[int, int]) -> None:
     llm.script(write("echo hi\n"), "Written.")

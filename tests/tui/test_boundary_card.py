@@ -65,7 +65,7 @@ async def test_after_a_resume_the_card_says_what_it_said_and_what_lies_before_it
         assert card.boundary.tokens_before > 0
         assert "before this" not in app.text, "it stands above the card"
     async with start(resume_latest=True) as app:
-        await app.sees("Context compacted · by you", "compacted by hand", "summary in your words")
+        await app.sees("Context compacted · by you", "summary in your words")
         await app.sees("before this: 2 messages", "u undo")
         (again,) = cards(app)
         assert stored_part(again) == stored_part(card)

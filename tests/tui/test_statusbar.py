@@ -57,6 +57,15 @@ def test_a_compaction_that_is_prepared_is_said_beside_the_figures() -> None:
     assert line(StatusBarState(reading=reading), 10) == "auto  64%"
 
 
+def test_a_line_of_the_user_is_cut_only_if_it_is_long_and_gives_way_to_the_model() -> None:
+    reading = Reading(1_700, 128_000)
+    short = StatusBarState(model="openai/test-model", reading=reading, line="on battery", folder="~/src/shop")
+    assert line(short, 45) == "test-model  auto  on battery  ~1% 1.7k/128k"
+    assert line(short, 40) == "test-model  auto  ~1% 1.7k/128k"
+    long = StatusBarState(model="openai/test-model", reading=reading, line="x" * 50)
+    assert f"  {'x' * 29}…  " in line(long, 80)
+
+
 def test_a_million_is_1m() -> None:
     from crushpy.core.messages import short_count as short
 

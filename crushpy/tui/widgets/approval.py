@@ -212,12 +212,10 @@ class ChoiceList(Static):
         """A row for each choice if there is room; otherwise in a line."""
         more = [] if self.all_shown else [_clickable(Content.assemble(("[m]", "bold"), " more…"), MORE)]
         if listed:
-            row_width = max(1, width - len(HANGING))
+            labels = [_label(choice, width=width - len(HANGING) + 1) for choice in self._choices]
             rows = [
-                _clickable(
-                    pointed(Content(HANGING).join(_label(choice).wrap(row_width)), at == self.at), choice.key
-                )
-                for at, choice in enumerate(self._choices)
+                _clickable(pointed(label, at == self.at), choice.key)
+                for at, (label, choice) in enumerate(zip(labels, self._choices, strict=True))
             ]
             rows += [pointed(one, False) for one in more]
             about = f"? explains · Tab {self._amends} · " if self._amends else ""
@@ -238,7 +236,8 @@ def _lasts(choice: AnswerChoice) -> bool:
     return choice.kind in ("conversation", "always")
 
 
-def _label(choice: AnswerChoice, *, fully: bool = True) -> Content:
+def _label(choice: AnswerChoice, *, fully: bool = True, width: int = 0) -> Content:
+    """`width`: columns for its words, if it may take several lines."""
     covers = reveal(choice.covers)
     words = {
         "once": (f"Yes, to {covers}" if covers else "Yes",) * 2,
@@ -246,7 +245,9 @@ def _label(choice: AnswerChoice, *, fully: bool = True) -> Content:
         "always": (f"always {covers}", f"Yes, and don't ask again for {covers}"),
         "deny": ("No", "No, and tell the agent what to do instead"),
     }[choice.kind][fully]
-    return Content.assemble((f"[{choice.key}]", "bold"), f" {choice.label or words}")
+    told = Content(choice.label or words)
+    told = Content(HANGING).join(told.wrap(width)) if width > 0 else told
+    return Content.assemble((f"[{choice.key}]", "bold"), " ", told)
 
 
 def _clickable(label: Content, key: str) -> Content:
@@ -465,6 +466,8 @@ class ApprovalPanel(Vertical, can_focus=True):
             self._choices.all_shown = self._choices.all_shown or key == MORE
             self._fitted = None
             self._fit()
+            if key == EXPLAIN:  # it is below what is asked
+                self.call_after_refresh(self._body.scroll_end, animate=False)
         elif (chosen := self._choices.pressed(key)) is None:
             self._say_choices()
         elif chosen.kind == "deny" and not chosen.label:

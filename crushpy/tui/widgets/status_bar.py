@@ -75,7 +75,7 @@ def gauge(reading: Reading, *, tokens: bool = True) -> Content:
 
 SHRINKING = (
     *("folder", "folder", "line", "forecast", "below", "session", "method", "model", "folder"),
-    *("model", "session", "gauge", "below", "model", "method", "cost"),
+    *("line", "model", "session", "gauge", "below", "model", "method", "cost"),
 )
 """The order in which parts are shortened if the line is too narrow."""
 
@@ -93,10 +93,10 @@ def parts(state: StatusBarState) -> dict[str, list[Content]]:
         "below": _forms(
             f"↓ {lines} (Ctrl+End)", f"{below} (Ctrl+End)", below, style="$accent", shown=bool(state.below)
         ),
-        "model": _forms(model, name, name if len(name) <= 12 else f"{name[:11]}…", ""),
+        "model": _forms(model, name, _cut(name, 12), ""),
         "method": _forms(f"compaction {state.method}", state.method, ""),
         "folder": _forms(*_where(state), style="$text-disabled"),
-        "line": _forms(state.line, f"{state.line[:30]}…", "", shown=bool(state.line)),
+        "line": _forms(state.line, _cut(state.line, 30), ""),
         "gauge": [gauge(state.reading), gauge(state.reading, tokens=False)],
         "forecast": _forms(state.forecast, "", style="$warning"),
         "jobs": _forms(counted(state.jobs, "job") if state.jobs else "", style="$accent"),
@@ -116,6 +116,10 @@ def _where(state: StatusBarState) -> tuple[str, ...]:
     name = folder.rpartition("/")[2] or folder
     forms = [f"{folder} · {branch}", f"{name} · {branch}", branch] if branch else [folder, name]
     return (*dict.fromkeys(forms), "")
+
+
+def _cut(text: str, columns: int) -> str:
+    return text if len(text) <= columns else f"{text[: columns - 1]}…"
 
 
 def _forms(*texts: str, style: str = "", shown: bool = True) -> list[Content]:

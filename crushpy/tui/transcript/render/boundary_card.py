@@ -20,7 +20,7 @@ from crushpy.tui.widgets.context_strip import strip_cells, strip_spans
 _TITLES = {
     "agent": ("New session · started by the agent", "it called new_session"),
     "auto": ("Context compacted · automatic", "the window reached the threshold"),
-    "manual": ("Context compacted · by you", "compacted by hand"),
+    "manual": ("Context compacted · by you", ""),
     "overflow": ("Context compacted · automatic", "the provider refused the request as too large"),
     "imported": ("Context compacted · by another agent", "before this conversation was imported"),
     "fallback": ("Context compacted · automatic", "the agent had not started a new session"),
