@@ -218,7 +218,12 @@ async def steer(
     """Send a prompt to a task; it gets it with its next step."""
     async with open_store() as store:
         root_id, rows = await _find_list(store, name)
-        await store.fleet.send(root_id, _find_task(rows, task).task.number, prompt=prompt)
+        row = _find_task(rows, task)
+        if row.task.state == "done":
+            raise UsageError(
+                f"{task} is done and takes no prompts.", f"Its result: crushpy fleet logs {name} {task}"
+            )
+        await store.fleet.send(root_id, row.task.number, prompt=prompt)
 
 
 async def stop(
@@ -251,7 +256,9 @@ async def answer(
             for row in asking:
                 print_text(f"{describe_question(row)}\n")
             return
-        row = _find_task(asking, task)
+        row = _find_task(rows, task)
+        if row not in asking:
+            raise UsageError(f"{task} does not ask anything.", f"Open questions: crushpy fleet answer {name}")
         chosen = Answer(reply, words=words) if words else Answer(reply)
         await store.fleet.send(root_id, row.task.number, answer=msgspec.json.encode(chosen).decode())
 

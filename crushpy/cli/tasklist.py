@@ -11,7 +11,13 @@ from msgspec import Meta
 
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import Data
-from crushpy.engine.agents.task_spec import Strategies, TaskListSpec, TaskSpec, problem_with_needs
+from crushpy.engine.agents.task_spec import (
+    Strategies,
+    TaskListSpec,
+    TaskSpec,
+    find_wrong_label,
+    problem_with_needs,
+)
 from crushpy.engine.turn.limits import Limits
 from crushpy.security.sanitize import encodable
 from crushpy.settings.setting_keys import describe_type
@@ -83,6 +89,8 @@ def _read_task(name: str, number: int, value: Any) -> TaskSpec:
         raise UsageError(f"--tasks {name}: task {label}: {_explain(error, 'a text')}", FORMAT_HINT) from error
     if not entry.prompt.strip():
         raise UsageError(f"--tasks {name}: task {number} has an empty prompt", FORMAT_HINT)
+    if (wrong := find_wrong_label(entry.labels)) is not None:
+        raise UsageError(f"--tasks {name}: task {number} has the label {wrong!r}, not KEY=VALUE", FORMAT_HINT)
     # It ends the name of a git branch, on every file system.
     plain = len(entry.name) <= MAX_NAME_CHARS and _NAME.fullmatch(entry.name) and ".." not in entry.name
     if entry.name and (not plain or entry.name.lower().endswith((".", ".lock"))):

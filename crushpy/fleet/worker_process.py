@@ -18,7 +18,7 @@ from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.ids import new_id
 from crushpy.core.messages import counted
 from crushpy.core.paths import Paths, private_dir
-from crushpy.engine.agents.task_spec import TaskListSpec
+from crushpy.engine.agents.task_spec import TaskListSpec, find_wrong_label
 from crushpy.engine.agents.task_workspaces import erase_folder
 from crushpy.fleet.job_queue import MAX_LABELS, JobQueue, dispatch, queue_names
 from crushpy.fleet.task_process import POLL_S, TaskOrder, WorkerOptions, worker_folder
@@ -59,8 +59,8 @@ class Worker:
     def _check(self, options: WorkerOptions) -> None:
         if len(options.labels) > MAX_LABELS:
             raise UsageError(f"A worker has at most {MAX_LABELS} labels.", "Leave some out.")
-        if wrong := [label for label in options.labels if "=" not in label or " " in label]:
-            raise UsageError(f"--label {wrong[0]!r} is not KEY=VALUE.", "For example: --label gpu=yes")
+        if (wrong := find_wrong_label(options.labels)) is not None:
+            raise UsageError(f"--label {wrong!r} is not KEY=VALUE.", "For example: --label gpu=yes")
         guard = self._environment.guard()
         if not guard.sandbox and not options.no_sandbox:
             why = guard.why_not or "sandbox.mode is off"

@@ -206,6 +206,16 @@ def test_a_permission_that_was_needed_shows_in_the_exit_code(
         ("list.toml", b"", "it contains no tasks"),
         ("list.toml", b"[[tasks]]\nname = 'a'", "task 1 (a): prompt is missing"),
         ("list.toml", b"[[tasks]]\nprompt = 'x'\nworktree = 'yes'", "task 1: worktree must be true or false"),
+        (
+            "list.toml",
+            b"[[tasks]]\nprompt = 'x'\nlabels = ['gpu']",
+            "task 1 has the label 'gpu', not KEY=VALUE",
+        ),
+        (
+            "list.toml",
+            b"[[tasks]]\nprompt = 'x'\nlabels = ['=x']",
+            "task 1 has the label '=x', not KEY=VALUE",
+        ),
         ("list.toml", b"tasks = 3", "tasks must be a list"),
         ("list.json", b"3", "it must be a list, or a table of keys"),
         ("list.json", b'["x",\n oops]', "line 2"),

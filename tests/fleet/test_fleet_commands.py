@@ -40,6 +40,10 @@ def test_a_question_parks_the_task_and_the_answer_continues_it(
     logs = cli("fleet", "logs", root, "ask", env=fleet.env).stdout
     assert "touch x.txt" in logs
     assert "Touched." in logs
+    late = cli("fleet", "answer", root, "ask", "once", env=fleet.env)
+    assert (late.returncode, "ask does not ask anything" in late.stderr) == (2, True)
+    late = cli("fleet", "steer", root, "ask", "more", env=fleet.env)
+    assert (late.returncode, "ask is done and takes no prompts" in late.stderr) == (2, True)
 
 
 def test_prompts_reach_a_running_task_and_stop_ends_one(

@@ -201,7 +201,7 @@ def branches_left(tasks: Sequence[ListedTask], root_id: str) -> str:
 def some_names(names: Sequence[str]) -> str:
     """The first names, and how many more there are."""
     more = len(names) - MAX_NAMES
-    return ", ".join(names[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
+    return ", ".join(map(one_line, names[:MAX_NAMES])) + (f" and {more} more" if more > 0 else "")
 
 
 # --- as a table ------------------------------------------------------------------------------------------

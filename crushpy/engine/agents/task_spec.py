@@ -17,6 +17,11 @@ TaskState = Literal["waiting", "running", "done", "failed", "limit", "interrupte
 UNSUCCESSFUL: tuple[TaskState, ...] = ("failed", "limit", "interrupted", "skipped")
 
 
+def find_wrong_label(labels: Sequence[str]) -> str | None:
+    """The first label of a task or a worker that is not KEY=VALUE."""
+    return next((one for one in labels if " " in one or not all(one.partition("="))), None)
+
+
 class AgentDefinition(Data, frozen=True):
     """A kind of sub-agent. It narrows what a task may do, and never adds to it."""
 
