@@ -1,5 +1,6 @@
 """Which database the setting `database_url` names, and how it may be opened."""
 
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +8,9 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 
 from crushpy.core.errors import SettingsError
 
-FileState = tuple[int, int, int, int, int]
+FileState = tuple[int, int, int, int, bytes, int]
+_LOG_HEADER_BYTES = 32
+"""Changes only when SQLite starts the log again, after its content was moved into the file."""
 _SCHEMES = ("sqlite:///", "sqlite+pysqlite:///")
 _HINT = (
     "Write it as sqlite:////absolute/path/crushpy.db or postgresql://user@host/database, "
@@ -49,16 +52,18 @@ class Location:
         return self.known_state is None or self.known_state == self.read_state()
 
     def read_state(self) -> "FileState | None":
-        """Identity, size and time of the file, and the identity of its log; None if it does not exist."""
+        """Identity, size and time of the file, header and identity of its log; None if it does not exist."""
         try:
             found = self.file.stat()
         except OSError:
             return None
         try:
-            log = self._log.stat().st_ino
+            # SQLite has no locks on this file, which closing it would release.
+            with os.fdopen(os.open(self._log, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as log:
+                header, inode = log.read(_LOG_HEADER_BYTES), os.fstat(log.fileno()).st_ino
         except OSError:
-            log = 0
-        return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, log)
+            header, inode = b"", 0
+        return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, header, inode)
 
 
 def database_file(default: Path, url: str) -> Path:

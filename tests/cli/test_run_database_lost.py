@@ -64,9 +64,17 @@ def log_deleted(file: Path) -> None:
     file.with_name(f"{file.name}-wal").unlink()
 
 
+def log_emptied(file: Path) -> None:
+    file.with_name(f"{file.name}-wal").write_bytes(b"")
+
+
+def log_overwritten(file: Path) -> None:
+    file.with_name(f"{file.name}-wal").write_bytes(b"not a log " * 10_000)
+
+
 ACCIDENTS: list[Callable[[Path], None]] = [
     *(deleted, deleted_with_folder, replaced, replaced_by_a_folder, emptied, garbage, zeroed),
-    *(another_database, an_older_copy, log_deleted),
+    *(another_database, an_older_copy, log_deleted, log_emptied, log_overwritten),
 ]
 
 
