@@ -114,7 +114,8 @@ def find_extensions(places: Sequence[Place], kind: Kind) -> list[Extension]:
             one = _read(file, place, kind, inside)
             if one.status != "refused":
                 seen.add(real)
-            group = place.plugin or (file.parent.name if kind == "commands" else "").removeprefix(kind)
+            below = kind == "commands" and file.parent.name != kind and _NAME.fullmatch(file.parent.name)
+            group = place.plugin or (file.parent.name if below else "")
             if kind == "commands" and by_slash(one.name) and not group and one.status != "refused":
                 one = _refused(one, f"/{one.name} is a command of crushpy")
             taken = one.name in used or (kind == "commands" and by_slash(one.name))
