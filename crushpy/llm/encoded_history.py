@@ -56,7 +56,8 @@ class EncodedHistories:
             cache = self._find_cache(request)
             if cache is None or not (cache.is_prefix_of(messages) and _is_separate(messages, len(cache))):
                 cache = _Cache(bytearray)
-            if added := cache.advance(messages[: _count_stable(messages)], request.return_thinking):
+            form = request.return_thinking, request.status_placement, bool(request.deferred)
+            if added := cache.advance(messages[: _count_stable(messages)], form):
                 part = msgspec.structs.replace(request, messages=added, status="")
                 entries = _encode_entries(write(part))
                 cache.state.extend(b"," + entries if cache.state and entries else entries)

@@ -181,6 +181,18 @@ async def test_a_server_without_such_messages_gets_the_status_as_before(
     assert thoughts(claude.answered[-1]), "the server drops what does not fit"
 
 
+async def test_a_server_that_no_longer_accepts_such_messages_gets_none(
+    talks: Talks, llm: ScriptedLLM
+) -> None:
+    claude = BindingClaude(llm, steps_of_a_turn)
+    talk = await open_talk(talks, llm, compaction__method="llm")
+    for number in range(4):
+        claude.refused_betas = (CLEAR_AT,) if number > 1 else ()
+        assert await talk.ask(f"step {number}") == "done"
+    assert len(claude.refusals) == 1
+    assert "clear_at" not in str(claude.answered[-1]["messages"])
+
+
 async def test_older_models_keep_the_status_inside_the_last_message(talks: Talks, llm: ScriptedLLM) -> None:
     llm.always(lambda body: steps_of_a_turn(None, body))  # pyright: ignore[reportArgumentType]
     talk = await open_talk(talks, llm, model="lab/claude-opus-5", compaction__method="llm")
