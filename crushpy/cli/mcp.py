@@ -12,7 +12,7 @@ from crushpy.bootstrap.project_environment import ProjectEnvironment
 from crushpy.cli.command_helpers import AsJson, add_group, print_json, print_note, print_text
 from crushpy.cli.workspace import working_folder
 from crushpy.core.errors import CrushpyError, UsageError
-from crushpy.core.messages import Json
+from crushpy.core.messages import Json, counted
 from crushpy.core.paths import Paths
 from crushpy.security.sanitize import clean
 
@@ -58,7 +58,7 @@ def list_servers(as_json: AsJson = False) -> None:
         print_json({"servers": rows, "problems": servers.problems})
         return
     for row in rows:
-        tools = "tools not known yet" if row["tools"] is None else f"{len(row['tools'])} tools"
+        tools = "tools not known yet" if row["tools"] is None else counted(len(row["tools"]), "tool")
         print_text(clean(f"{row['name']}  {row['origin']}  {tools}  {row['url'] or row['command']}") + "\n")
     for problem in servers.problems:
         print_note(clean(problem))
@@ -153,7 +153,7 @@ async def test_server(name: Name) -> None:
     """Start a server, and show what it offers."""
     async with _open_hub(name) as hub:
         one = await hub.connect(name)
-        print_text(f"{name}: protocol {one.known.protocol}, {len(one.tools)} tools\n")
+        print_text(f"{name}: protocol {one.known.protocol}, {counted(len(one.tools), 'tool')}\n")
         for tool in one.tools:
             summary = tool.description.splitlines()[0] if tool.description else ""
             print_text(clean(f"  {tool.name}: {summary[:100]}") + "\n")

@@ -230,6 +230,12 @@ def test_nothing_of_a_projects_file_runs_unasked(
         assert "There is no tool named 'mcp'" in results(llm)[0]
 
 
+def test_a_tested_server_is_listed_with_its_tools(cli: Cli, home: Path) -> None:
+    configure(home, "1")
+    assert "1 tool\n" in cli("mcp", "test", "many").stdout
+    assert "many  user  1 tool  " in cli("mcp", "list").stdout
+
+
 def test_a_bad_entry_of_a_projects_file_is_left_out_alone(cli: Cli, workspace: Path) -> None:
     port = {"command": "x", "env": {"PORT": 8080}}
     old = {"type": "sse", "url": "http://127.0.0.1:1/sse"}
