@@ -115,7 +115,9 @@ def _print_outcome(outcome: "ImportOutcome", *, dry_run: bool) -> None:
 
 
 def _format_counts(unmapped: dict[str, int]) -> str:
-    return ", ".join(f"{count:,} {one_line(kind)}" for kind, count in unmapped.items())
+    """The kinds are words of the file, which may be of any length."""
+    shown = ((one_line(kind)[:60] or "line without a type", count) for kind, count in unmapped.items())
+    return ", ".join(f"{count:,} {kind}" for kind, count in shown if count)
 
 
 def _print_totals(

@@ -369,3 +369,11 @@ def test_links_out_of_the_named_folder_are_not_followed(
     found = json.loads(told.stdout)["conversations"] if told.stdout else []
     assert all(one["status"] in ("skipped", "failed") for one in found)
     assert brought(report(cli, source, str(private)))
+
+
+def test_names_of_kinds_in_a_file_do_not_fill_the_screen(cli: Cli, user_home: Path) -> None:
+    file = user_home / ".claude" / "projects" / "p" / f"{foreign.CLAUDE_ID}.jsonl"
+    odd = {**foreign.claude_said("u2", "u1", 2, "x"), "type": "k" * 300_000}
+    foreign.write_lines(file, [foreign.claude_said("u1", None, 1, "hi"), odd])
+    done = cli("sessions", "import", "claude")
+    assert "1 kkk" in done.stdout and len(done.stdout + done.stderr) < 2_000
