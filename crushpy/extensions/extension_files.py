@@ -13,8 +13,8 @@ from crushpy.security.sanitize import clean
 
 MAX_EXTENSION_BYTES = 500_000
 MAX_HEAD_CHARS = 20_000
-_HEAD = re.compile(r"\s*---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
-_OPEN_HEAD = re.compile(r"\s*---[ \t]*\r?\n(.*?)(?:\r?\n[ \t]*\r?\n|\Z)", re.DOTALL)
+_HEAD = re.compile(r"---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+_OPEN_HEAD = re.compile(r"---[ \t]*\r?\n(.*?)(?:\n\r?\n|\Z)", re.DOTALL)
 """A head without an end: up to the first empty line."""
 _PLAIN = re.compile(r"([A-Za-z_][\w-]*): +([A-Za-z/<(](?:[^:#]|:(?!\s|$)|(?<!\s)#)*)")
 """A field whose value means the same in YAML."""
@@ -72,6 +72,7 @@ class Document(Data, frozen=True):
 @lru_cache(maxsize=256)
 def parse_document(text: str) -> Document:
     """Splits a file into its head and its text. Raises Unreadable for a head that is hostile."""
+    text = text.lstrip()
     found = _HEAD.match(text)
     if found is None:
         if (begun := _OPEN_HEAD.match(text)) and (fields := _read_lines(begun[1][:MAX_HEAD_CHARS])):
