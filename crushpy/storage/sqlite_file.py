@@ -280,13 +280,14 @@ def _check(connection: sqlite3.Connection, file: Path) -> None:
     suspected.unlink(missing_ok=True)
 
 
-def is_intact(file: Path, tokens: set[int]) -> bool:
+def is_intact(file: Path, tokens: set[int], *, alone: bool = True) -> bool:
     """Whether an open file that was changed is still a sound database, with these leases in the file itself.
 
-    The first connection reads the file without its log, which may hide that the file was overwritten.
+    `alone`: read first without its log, which may hide that the file was overwritten.
     """
     try:
-        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?immutable=1", uri=True)) as bare:
+        how = "immutable=1" if alone else "mode=ro"
+        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?{how}", uri=True)) as bare:
             stored = {row[0] for row in bare.execute("SELECT token FROM lease")} if tokens else set[int]()
             bare.execute("PRAGMA user_version").fetchone()
         with closing(_open_existing(file)) as connection:
@@ -441,7 +442,7 @@ class SqliteDatabase(database.Database):
         self._durable = False
         self._location = location
         location.known_state = location.read_state()
-        self._data_version = self._read_data_version()
+        self._first_version = self._read_data_version()
         self.leases = database.Leases(self, on_server=False)
         self.full_text = SqliteFullText(self)
 
@@ -490,19 +491,20 @@ class SqliteDatabase(database.Database):
         if known[-1] not in (0, state[-1]):
             raise _lost(self.place, "lost its write-ahead log, the file that ends with -wal,")
         if state[:-1] != known[:-1]:
-            # While this store is open, only stores that write move the log into the file.
-            by_others = self._data_version != (version := self._read_data_version())
-            self._require_intact(set() if by_others else self.leases.tokens)
-            self._data_version = version
+            # Only stores that write move the log into the file, others' at any later time and in parts.
+            self._require_intact(others_wrote=self._first_version != self._read_data_version())
         self._location.known_state = state
 
-    def _require_intact(self, tokens: set[int]) -> None:
+    def _require_intact(self, *, others_wrote: bool) -> None:
         """Looks again before it complains: while another process moves the log into the file, which needs no
-        write lock, the file alone is not a sound database."""
+        write lock and may take seconds on a busy disk, the file alone is not a sound database."""
+        tokens = set[int]() if others_wrote else self.leases.tokens
         for pause in INTACT_RETRY_PAUSES_S:
             time.sleep(pause)
             if is_intact(self._file, tokens):
                 return
+        if others_wrote and is_intact(self._file, tokens, alone=False):
+            return
         raise _lost(self.place, "was overwritten or damaged")
 
     def _adopt_own_write(self) -> None:
