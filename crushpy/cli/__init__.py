@@ -27,11 +27,12 @@ def main() -> None:
 
             with early_terminal() as terminal:
                 _start(terminal)
-        _start(None)
+        else:
+            _start(None)
 
 
 def _start(terminal: "EarlyTerminal | None") -> None:
-    """`terminal`: the chat is certain, and the terminal shows it already."""
+    """Runs the command of the arguments. `terminal`: it shows the first picture of the chat already."""
     from crushpy.cli.arguments import normalize_arguments, parse_chat_flags
 
     argv = normalize_arguments(sys.argv[1:])

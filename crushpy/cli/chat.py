@@ -2,16 +2,19 @@
 
 import sys
 from contextlib import nullcontext
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import Image
 from crushpy.core.start_options import StartOptions
-from crushpy.tui.terminal.early_terminal import EarlyTerminal, early_terminal
+
+if TYPE_CHECKING:
+    from crushpy.tui.terminal.early_terminal import EarlyTerminal
 
 
-def start_chat(options: StartOptions, terminal: EarlyTerminal | None = None) -> int:
+def start_chat(options: StartOptions, terminal: "EarlyTerminal | None" = None) -> int:
     """Runs the chat until the user quits; returns the exit code. `terminal`: if it is open already."""
     images: tuple[Image, ...] = ()
     if options.image or options.at:  # before the app takes over the terminal, so that errors are printed
@@ -22,6 +25,7 @@ def start_chat(options: StartOptions, terminal: EarlyTerminal | None = None) -> 
         raise UsageError("The chat needs a terminal.", 'Without one, use: crushpy run "what to do".')
     from crushpy.cli.workspace import working_folder
     from crushpy.tui import run_app
+    from crushpy.tui.terminal.early_terminal import early_terminal
 
     options = msgspec.structs.replace(options, cwd=str(working_folder(options.cwd)))
     with nullcontext(terminal) if terminal else early_terminal(options.cwd) as opened:

@@ -1,7 +1,6 @@
 """Saves the app's first frame, which `terminal/early_terminal.py` shows at the next start."""
 
 import asyncio
-import json
 from contextlib import suppress
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
@@ -49,7 +48,7 @@ class FirstFrame:
         drawn.append(_at(place.x, place.y, line.render(app.console)))
         self._bar = "".join(self._rows(chat.bar))
         self._frame = {
-            "place": (place.y + 1, place.x + 1, place.width),
+            "place": [place.y + 1, place.x + 1, place.width],
             "style": Strip([Segment("\0", text)]).render(app.console).split("\0"),
             "drawn": "".join(drawn),
             "theme": app.theme,
@@ -77,7 +76,7 @@ class FirstFrame:
             others = [(name, frame) for name, frame in frames.items() if name != key]
             return dict([*others[1 - MAX_FRAMES :], (key, frame)])
 
-        if not app.is_headless and json.loads(json.dumps(frame)) != self._last:
+        if not app.is_headless and frame != self._last:
             with suppress(OSError):
                 await asyncio.to_thread(update_stored, Paths().first_frames, dict[str, Any], replace)
 
