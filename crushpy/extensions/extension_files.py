@@ -15,7 +15,7 @@ MAX_EXTENSION_BYTES = 500_000
 MAX_HEAD_CHARS = 20_000
 _HEAD = re.compile(r"---[ \t]*\r?\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _OPEN_HEAD = re.compile(r"---[ \t]*\r?\n(.*?)(?:\n\r?\n|\Z)", re.DOTALL)
-"""A head without an end: up to the first empty line."""
+"""Frontmatter whose closing line is missing: it ends at the first empty line."""
 _PLAIN = re.compile(r"([A-Za-z_][\w-]*): +([A-Za-z/<(](?:[^:#]|:(?!\s|$)|(?<!\s)#)*)")
 """A field whose value means the same in YAML."""
 _WORD = re.compile(r"[^\s,()]+(?:\([^()]*\))?")

@@ -179,7 +179,7 @@ _READS = word_set(
 )
 _LISTING = word_set("--list --contains --no-contains --merged --no-merged --points-at --show-current")
 _NOT_LISTING = re.compile(r"--no-(?!contains|merged|color|column)")
-"""Takes an option for listing back."""
+"""An option that cancels one for listing."""
 
 _RISKY_EVERYWHERE = "output output-directory ext-diff upload-pack receive-pack exec extcmd template"
 _RISKY_OPTIONS = {

@@ -491,7 +491,7 @@ class SqliteDatabase(database.Database):
         if known[-1] not in (0, state[-1]):
             raise _lost(self.place, "lost its write-ahead log, the file that ends with -wal,")
         if state[:-1] != known[:-1]:
-            # Only stores that write move the log into the file, others' at any later time and in parts.
+            # Only processes that write move the log into the file; others may do so later, and in parts.
             self._require_intact(others_wrote=self._first_version != self._read_data_version())
         self._location.known_state = state
 

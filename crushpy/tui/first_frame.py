@@ -24,7 +24,7 @@ KNOWN_AT_START = ("folder", "branch", "model", "method")
 
 
 class FirstFrame:
-    """Of one start: drawn when the app has been laid out, and saved once a conversation is open."""
+    """The picture of one start: drawn once the app is laid out, saved once a conversation is open."""
 
     def __init__(self, chat: "ChatHost", last: dict[str, Any]) -> None:
         """`last`: what was saved at an earlier start."""

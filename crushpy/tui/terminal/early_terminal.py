@@ -89,7 +89,7 @@ class EarlyTerminal:
         self.frame: dict[str, Any] = {}
         """What `first_frame` has saved; empty if there is nothing that fits."""
         self.is_shown = False
-        """The alternate screen is on, and the app has not taken it over."""
+        """Whether the picture is on the screen, and Textual has not started to draw."""
         self._data, self._echoed = data, b""
         self._lock = threading.Lock()
         self._modes: list[Any] | None = None
@@ -153,7 +153,7 @@ class EarlyTerminal:
         return text, light
 
     def take_rest(self) -> bytes:
-        """What belongs before the next bytes that the app reads; once it is `wanted`."""
+        """The bytes that were not taken yet. The app parses them before what it reads itself."""
         if self._reader is not None:
             self._reader.join()
         rest, self._data = self._data, b""
