@@ -25,6 +25,8 @@ MAX_SENTENCE_CHARS = 1_200
 WRAP_COLUMNS = 60
 """A longer line without an end of sentence continues in the next one."""
 MAX_LABEL_WORDS = 6
+SHORT_CLAUSE_WORDS = 6
+"""In longer clauses the phrases of kind `short` name a task rather than a rule."""
 SAME_SUBJECT = 4
 """The weight of shared words (see `subjects`) from which on two sentences are about the same."""
 NEARLY_FULL = 0.8
@@ -113,7 +115,8 @@ class RulePhrases:
     def _starts(self, clause: str) -> bool:
         while lead := next((one for one in self._present["lead"] if clause.startswith(f" {one} ")), ""):
             clause = clause[len(lead) + 1 :]
-        return clause.startswith(tuple(f" {one} " for one in self._present["start"]))
+        kinds = ("start", "short") if len(clause.split()) <= SHORT_CLAUSE_WORDS else ("start",)
+        return clause.startswith(tuple(f" {one} " for kind in kinds for one in self._present[kind]))
 
 
 def _plain(text: str) -> str:

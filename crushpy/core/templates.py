@@ -40,7 +40,7 @@ NAMES: dict[str, dict[str, object]] = {
 
 PHRASES = "rules"
 """The template with the phrases of standing rules. Not a prompt but TOML: texts by language and kind."""
-PHRASE_KINDS = ("label", "lead", "start", "phrase", "unless", "revoke", "decision", "common")
+PHRASE_KINDS = ("label", "lead", "start", "short", "phrase", "unless", "revoke", "decision", "common")
 
 
 class TemplateProblem(CrushpyError):

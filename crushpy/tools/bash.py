@@ -26,8 +26,8 @@ _NETWORK_ERROR = re.compile(
     re.IGNORECASE,
 )
 _LOOPBACK_REFUSED = re.compile(
-    r"(?:localhost|127\.0\.0\.1|\[::1\])[^\n]{0,200}(?:refused|connect to server)"
-    r"|refused[^\n]{0,200}(?:localhost|127\.0\.0\.1)",
+    r"(?:localhost|127\.0\.0\.1|\[::1\])[^\n]{0,100}(?:refused|connect to server)"
+    r"|refused[^\n]{0,100}(?:localhost|127\.0\.0\.1)",
     re.IGNORECASE,
 )
 """A refused connection to loopback."""
