@@ -119,11 +119,12 @@ _NAME_ONLY_PROGRAMS = word_set(
     " pyright basedpyright flake8 pylint eslint tsc jest vitest mocha tox nox phpunit rspec ctest"
 )
 """Programs for which the name alone is a useful rule."""
-_SUBCOMMAND_PROGRAMS = word_set(
+SUBCOMMAND_PROGRAMS = word_set(
     "git npm pnpm yarn bun deno cargo rustup docker podman kubectl helm pip pip3 uv poetry pdm hatch go"
     " make ninja cmake gh glab terraform aws gcloud az brew apt apt-get dnf conda ruff gradle mvn dotnet"
     " swift mix bundle rake composer systemctl journalctl just task"
 )
+"""Programs whose first operand is a subcommand."""
 _BUILD_PROGRAMS = frozenset(("make", "ninja", "just", "rake"))
 """Programs that do their usual job without arguments."""
 _TWO_SUBCOMMANDS = word_set(
@@ -157,7 +158,7 @@ def _prefixes(command: SimpleCommand) -> Iterator[tuple[str, ...]]:
     elif not command.inner:
         yield from _usual_prefixes(command.program, known)
     is_too_broad = (
-        command.program in OPERANDS_MATTER | RUNNERS | RUNS_ANYTHING | _SUBCOMMAND_PROGRAMS
+        command.program in OPERANDS_MATTER | RUNNERS | RUNS_ANYTHING | SUBCOMMAND_PROGRAMS
         or is_interpreter(command.program)
     )
     # `rm -rf` alone would cover anything; `make` does its usual job.
@@ -176,7 +177,7 @@ def _usual_prefixes(program: str, known: tuple[str, ...]) -> Iterator[tuple[str,
         known = without_globals(known)
     if program in _NAME_ONLY_PROGRAMS:
         yield known[:1]
-    elif program in _SUBCOMMAND_PROGRAMS and len(known) > 1 and not known[1].startswith("-"):
+    elif program in SUBCOMMAND_PROGRAMS and len(known) > 1 and not known[1].startswith("-"):
         if "/".join(known[:2]) not in _TWO_SUBCOMMANDS:
             yield known[:2]
         elif len(known) > 2 and not known[2].startswith("-"):

@@ -7,9 +7,12 @@ from fnmatch import fnmatchcase
 from functools import cache
 
 from crushpy.core.access import Access
+from crushpy.permissions.allow_rules import SUBCOMMAND_PROGRAMS
 from crushpy.permissions.command_policy import why_not_literal
 from crushpy.permissions.decision import Decision, by_rule
-from crushpy.permissions.risky_words import risky_words
+from crushpy.permissions.read_only_commands import PLAIN_PROGRAMS
+from crushpy.permissions.risky_options import is_known_git
+from crushpy.permissions.risky_words import STANDARD_INPUT, risky_words
 from crushpy.permissions.rules import RUN, Rule, RuleSet
 from crushpy.permissions.shell.ast import ShellReading, SimpleCommand, Word, with_inner, word_set
 from crushpy.permissions.shell.line_reader import parse_shell
@@ -20,7 +23,9 @@ _RUNNING_OPTIONS = {
     "fd": ("-x", "-X", "--ex"),
     "fdfind": ("-x", "-X", "--ex"),
 }
-_READS_COMMANDS = word_set("at batch su")
+_KNOWN_PROGRAMS = PLAIN_PROGRAMS | {"man"}
+"""Programs that run nothing but what their risky words name, if they have any. Every other program may run
+any of its words, and what it reads."""
 _SINGLE_DASH = word_set("find go java terraform openssl ffmpeg convert gcc clang")
 """Programs whose long options have one dash: `-delete` is not five letters."""
 _SYNONYMS = {
@@ -34,6 +39,8 @@ _SYNONYMS = {
 
 _ATTACHED_OPTION = re.compile(r"^(?:--[\w-]+=?|-\w)")
 """The option before a command that is glued to it: `env -S'rm x'`, `fd -xrm`."""
+_CODE = re.compile(r"^(?![a-z]+://).*[^\w./-]", re.DOTALL)
+"""What is neither a name, a path nor an address, and so may contain a command: `!rm x`, `EXEC:rm`."""
 
 
 class RuleHit(IntEnum):
@@ -50,28 +57,32 @@ def deny_decisions(access: Access, reading: ShellReading, rules: RuleSet) -> lis
     for rule in rules.deny:
         if rule.tool not in (RUN, access.tool):
             continue
-        hit = _rule_hit(rule, reading)
+        hit = _rule_hit(rule, reading, access.value)
         if hit == RuleHit.YES or (reading.broken and mentions(rule.words, access.value)):
             found.append(by_rule("deny", rule))
         elif hit == RuleHit.MAYBE or reading.not_literal:
             why = why_not_literal(reading) or "it depends on words that are not known yet"
             found.append(Decision("ask", f"the rule {rule} may deny it: {why}", even_yolo=True))
     for rule in rules.ask:
-        if rule.tool in (RUN, access.tool) and (reading.not_literal or _rule_hit(rule, reading)):
+        if rule.tool in (RUN, access.tool) and (
+            reading.not_literal or _rule_hit(rule, reading, access.value)
+        ):
             found.append(by_rule("ask", rule))
     return found
 
 
-def _rule_hit(rule: Rule, reading: ShellReading) -> RuleHit:
-    return RuleHit.YES if rule.pattern in ("", "*") else hits(rule.words, reading)
+def _rule_hit(rule: Rule, reading: ShellReading, line: str) -> RuleHit:
+    return RuleHit.YES if rule.pattern in ("", "*") else hits(rule.words, reading, line)
 
 
-def hits(rule: Sequence[str], reading: ShellReading) -> RuleHit:
+def hits(rule: Sequence[str], reading: ShellReading, line: str) -> RuleHit:
     """Whether the rule applies to any command of the line."""
     found = RuleHit.NO
     for command in reading.commands:
         for words in _candidates(command, depth=0):
             found = max(found, _words_hit(rule, words), _code_hit(rule, words))
+        if command.has_input and mentions(rule, line) and any(map(_may_run_input, with_inner(command))):
+            found = max(found, RuleHit.MAYBE)
     return found
 
 
@@ -79,14 +90,32 @@ def _code_hit(rule: Sequence[str], words: tuple[Word, ...]) -> RuleHit:
     """Whether a program is given code that names the denied one, or is a shell that reads its input."""
     program = _program_name(words[0].text)
     risky = risky_words(SimpleCommand(words))
-    if program in RUNNERS:  # the commands among its words are candidates themselves
-        return RuleHit.MAYBE if len(words) in risky or program in _READS_COMMANDS else RuleHit.NO
-    for index in (index for index in risky if index < len(words)):
+    reads_commands = program in RUNNERS and len(words) in risky
+    if reads_commands or (re.search(r"\s", program) and mentions(rule, program)):
+        return RuleHit.MAYBE
+    is_known = _is_known(words)
+    for index in (index for index in (risky if is_known else range(1, len(words))) if index < len(words)):
         text = _ATTACHED_OPTION.sub("", words[index].text)
-        is_value = words[index].is_option or words[index - 1].is_option or re.search(r"\s", text)
+        is_value = words[index].is_option or words[index - 1].is_option or _CODE.search(text)
         if is_value and mentions(rule, f"{program} {text}"):
             return RuleHit.MAYBE
+        is_name = (index == 1 and program in SUBCOMMAND_PROGRAMS) or "://" in text
+        may_run = not is_known and words[index].kind == "literal" and not is_name
+        if may_run and _words_hit(rule, words[index:]):
+            return RuleHit.MAYBE
     return RuleHit.NO
+
+
+def _is_known(words: Sequence[Word]) -> bool:
+    program = _program_name(words[0].text)
+    return is_known_git(words) if program == "git" else program in _KNOWN_PROGRAMS
+
+
+def _may_run_input(command: SimpleCommand) -> bool:
+    """Whether a command may run what it reads."""
+    words = command.words
+    inputs = (words[index].text for index in risky_words(command) if index < len(words))
+    return not command.inner and (not _is_known(words) or any(map(STANDARD_INPUT.fullmatch, inputs)))
 
 
 def mentions(rule: Sequence[str], text: str) -> bool:
@@ -100,12 +129,13 @@ def mentions(rule: Sequence[str], text: str) -> bool:
 
 def _candidates(command: SimpleCommand, depth: int) -> Iterator[tuple[Word, ...]]:
     """Every sequence of words that this command may end up running."""
-    for each in with_inner(command):
+    for each in (each for each in with_inner(command) if not each.inner):
         words = each.words
         yield words
         for start in _inner_starts(each):
-            yield words[start:]
             word = words[start]
+            if not word.is_option:
+                yield words[start:]
             if depth < 3 and word.kind == "literal" and re.search(r"\s", word.text):
                 for inner in parse_shell(word.text).commands:
                     yield from _candidates(inner, depth + 1)

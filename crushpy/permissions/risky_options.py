@@ -280,6 +280,19 @@ def git_changes(words: Sequence[Word]) -> bool:
     return not is_harmless
 
 
+_KNOWN_SUBCOMMANDS = (
+    _READS
+    | {*_RISKY_OPTIONS, *_RISKY_OPERANDS}
+    | word_set("add am apply cherry-pick config gc init merge mv restore revert rm")
+)
+
+
+def is_known_git(words: Sequence[Word]) -> bool:
+    """True if all that a git command would run is among its risky words."""
+    operands = (word.text for word in words[1:] if word.kind == "literal" and not word.is_option)
+    return next(operands, "") in _KNOWN_SUBCOMMANDS
+
+
 def git_risks(words: Sequence[Word]) -> dict[int, str]:
     """Risky words of a git command, by index."""
     risks: dict[int, str] = {}

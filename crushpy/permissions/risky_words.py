@@ -12,7 +12,7 @@ _HARMLESS = word_set("-V -v -VV --version --help -h")
 _VERSIONED = re.compile(r"(python|pypy|perl|ruby|php|lua|node)[\d.]*")
 
 
-_INPUT = re.compile(r"-|/dev/stdin|/dev/fd/\d+|/proc/self/fd/\d+")
+STANDARD_INPUT = re.compile(r"-|/dev/stdin|/dev/fd/\d+|/proc/self/fd/\d+")
 
 
 class Interpreter(Data, frozen=True):
@@ -76,7 +76,7 @@ def interpreter_risks(program: str, words: Sequence[Word]) -> dict[int, str] | N
     place = 1
     while place < len(words):
         word = words[place]
-        if word.kind == "literal" and _INPUT.fullmatch(word.text):
+        if word.kind == "literal" and STANDARD_INPUT.fullmatch(word.text):
             break
         if not word.is_option and not (interpreter.stdin and word.text.startswith("+")):
             if not has_code:

@@ -433,3 +433,411 @@ DENIED = (
     "echo hi > out/../secret/x",
     "cat < a.key",
 )
+
+MAY_RUN_RM = r"""
+sudo -s <<< 'rm x'
+echo rm x | sudo -s
+echo rm x | sudo -i
+echo rm x | sudo su -
+echo rm x | ssh host
+ssh host <<< 'rm x'
+ssh host <<'EOF'@rm x@EOF
+ssh -o ProxyCommand='rm x' host
+ssh -o 'ProxyCommand rm x' host
+scp -o ProxyCommand='rm x' a b:
+sftp -oProxyCommand='rm x' b
+vim -c '!rm x'
+vim -c ':!rm x' -c q
+vim +'!rm x' f
+vim '+!rm x' f
+vi -c 'silent !rm x'
+nvim --cmd '!rm x'
+nvim -es +'!rm x' +q
+ex -sc '!rm x' f
+ex -c '!rm x|q' f
+ed f <<< '!rm x'
+emacs --batch --eval '(shell-command "rm x")'
+less '+!rm x' f
+less +'|$rm x' f
+more '+!rm x' f
+man -P 'rm x' ls
+man --pager='rm x' ls
+man -H'rm x' ls
+tar xf a --to-command='rm x'
+tar xf a --to-command 'rm x'
+tar -cf a --checkpoint=1 --checkpoint-action=exec='rm x' b
+tar --use-compress-program='rm x' -cf a b
+tar -I 'rm x' -cf a b
+tar cIf 'rm x' a b
+tar -F 'rm x' -cf a b
+git difftool -x 'rm x'
+git difftool --extcmd='rm x'
+git -c alias.z='!rm x' z
+git config alias.z '!rm x'
+git send-email --to-cmd='rm x' p
+git send-email --sendmail-cmd 'rm x' p
+git for-each-repo --config=a -- rm x
+git clone 'ext::sh -c rm% x' y
+git ls-remote 'ext::rm x'
+git fetch --upload-pack='rm x' o
+git push --receive-pack='rm x' o
+git archive --remote=x --exec='rm x' a
+git filter-branch --index-filter 'rm x' HEAD
+git bisect run sh -c 'rm x'
+git submodule foreach --recursive 'rm x'
+git rebase -i --exec 'rm x' a
+git web--browse -c 'rm x'
+git daemon --access-hook='rm x'
+git instaweb -d 'rm x'
+git notes edit 'rm x'
+git foo 'rm x'
+git interpret-trailers --trailer "x: rm x"
+script -c 'rm x' log
+script -qc 'rm x' /dev/null
+script --command='rm x'
+watch 'rm x'
+watch -n1 rm x
+watch -n 1 'rm x'
+parallel rm ::: x
+parallel 'rm {}' ::: x
+parallel ::: 'rm x'
+echo 'rm x' | parallel
+echo rm x | parallel sh -c
+socat - EXEC:'rm x'
+socat - 'EXEC:rm x'
+socat - SYSTEM:'rm x'
+socat TCP-LISTEN:1,fork EXEC:rm
+echo rm x | socat - EXEC:sh
+nc -e rm host 1
+ncat --sh-exec 'rm x' h 1
+ncat -c 'rm x' h 1
+echo rm x | crontab -
+crontab - <<< '* * * * * rm x'
+echo rm x | at now
+echo 'rm x' | batch
+echo '.shell rm x' | sqlite3 db
+sqlite3 db '.shell rm x'
+sqlite3 db '.system rm x'
+sqlite3 -cmd '.shell rm x' db
+psql -c '\! rm x'
+echo '\! rm x' | psql
+mysql -e '\! rm x'
+mysql -e 'system rm x'
+mysql --pager='rm x'
+gdb -ex '!rm x' -batch
+gdb -batch -ex 'shell rm x'
+gdb --args rm x
+lldb -o 'platform shell rm x'
+expect -c 'spawn rm x'
+tclsh <<< 'exec rm x'
+echo 'exec rm x' | tclsh
+zip a b -T -TT 'rm x'
+zip a b -T --unzip-command='rm x'
+rsync -e 'rm x' a b:
+rsync --rsync-path='rm x' a b:
+make SHELL='rm x'
+make --eval='x:; rm y'
+make -f - <<< 'x: ; rm y'
+echo 'x: ; rm y' | make -f -
+sed -n '1e rm x' f
+sed '1e rm x' f
+sed 's/x/rm y/e' f
+awk 'BEGIN{system("rm x")}'
+awk 'BEGIN{"rm x"|getline}'
+find . -exec rm {} +
+find . -ok rm {} ;
+find . -execdir sh -c 'rm x' ;
+fd -x rm
+rg --pre rm x
+rg --pre='rm' x
+sort --compress-program=rm f
+split --filter='rm x' f
+split --filter 'rm x' f
+xargs -I{} sh -c 'rm {}'
+env -S 'rm x'
+env --split-string='rm x'
+env -iS 'rm x'
+busybox rm x
+busybox sh -c 'rm x'
+toybox rm x
+strace -f rm x
+ltrace rm x
+perf stat rm x
+time -f x rm x
+/usr/bin/time -v rm x
+flock /tmp/l rm x
+flock /tmp/l -c 'rm x'
+timeout --signal=9 5 rm x
+timeout -k 1 5 rm x
+nsenter -t 1 -m rm x
+unshare -r rm x
+chroot / rm x
+systemd-run --user rm x
+systemd-run --on-active=1 rm x
+su - -c 'rm x'
+su -c 'rm x' bob
+pkexec rm x
+run0 rm x
+doas -s <<< 'rm x'
+docker run -v /:/h alpine rm x
+docker exec c rm x
+docker exec -i c sh <<< 'rm x'
+docker compose run s rm x
+docker compose exec s sh -c 'rm x'
+docker-compose run s rm x
+podman run -it a rm x
+kubectl exec p -- rm x
+nerdctl run a rm x
+lxc exec c -- rm x
+vagrant ssh -c 'rm x'
+vagrant ssh default -c 'rm x'
+multipass exec v -- rm x
+gcloud compute ssh v --command='rm x'
+aws ssm send-command --parameters 'commands=["rm x"]'
+ansible all -a 'rm x'
+ansible all -m shell -a 'rm x'
+fab -H h -- rm x
+pdsh -w h rm x
+mosh h rm x
+autossh h rm x
+sshpass -p x ssh h rm x
+tmux send-keys 'rm x' Enter
+tmux new-session -d 'rm x'
+tmux new -d 'rm x'
+screen -S s -X stuff 'rm x'
+screen -dm sh -c 'rm x'
+xdotool type 'rm x'
+dialog --prgbox 'rm x' 1 1
+xterm -e rm x
+xterm -e 'rm x'
+gnome-terminal -- rm x
+konsole -e rm x
+alacritty -e rm x
+kitty rm x
+foot rm x
+code --command 'rm x'
+npm run x --script-shell='rm x'
+npm exec -c 'rm x'
+npm exec --call='rm x'
+npx -c 'rm x'
+yarn exec 'rm x'
+pnpm exec rm x
+pnpm -r exec rm x
+lerna exec -- rm x
+nx exec -- rm x
+turbo run x -- rm
+concurrently 'rm x'
+npm-run-all 'rm x'
+nodemon --exec 'rm x'
+nodemon -x 'rm x'
+chokidar '**' -c 'rm x'
+entr rm x
+ls | entr -s 'rm x'
+watchexec rm x
+watchexec -- rm x
+watchman-make -p '*' --run 'rm x'
+inotifywait -c x; cargo watch -s 'rm x'
+cargo watch -x 'rm x'
+just --command rm x
+just -c rm x
+just --shell 'rm' x
+task -- rm x
+hyperfine 'rm x'
+hyperfine --prepare 'rm x' ls
+direnv exec . rm x
+mise exec -- rm x
+asdf exec rm x
+poetry run rm x
+uv run rm x
+uv run -- rm x
+uvx rm x
+pipx run rm x
+conda run -n a rm x
+tox -e py -- rm x
+tox exec -- rm x
+nox -s x -- rm x
+hatch run rm x
+hatch env run -- rm x
+pdm run rm x
+bundle exec rm x
+rake -e 'sh "rm x"'
+ruby -e '`rm x`'
+perl -e 'system "rm x"'
+php -r 'system("rm x");'
+lua -e 'os.execute("rm x")'
+node -e 'require("child_process").execSync("rm x")'
+deno eval 'new Deno.Command("rm")'
+bun -e 'rm x'
+python -c 'import os; os.system("rm x")'
+python3 -m timeit 'import os; os.system("rm x")'
+python -m pdb -c '!import os; os.system("rm x")' f
+ipython -c '!rm x'
+jupyter execute 'rm x'
+R -e 'system("rm x")'
+Rscript -e 'system("rm x")'
+julia -e 'run(`rm x`)'
+ghc -e 'System.Process.system "rm x"'
+osascript -e 'do shell script "rm x"'
+guile -c '(system "rm x")'
+scheme --eval '(system "rm x")'
+sbcl --eval '(run-program "rm" x)'
+ocaml -e 'Sys.command "rm x"'
+elixir -e 'System.cmd("rm", [])'
+erl -eval 'os:cmd("rm x").'
+gawk 'BEGIN{system("rm x")}'
+mawk 'BEGIN{system("rm x")}'
+busybox awk 'BEGIN{system("rm x")}'
+jshell <<< 'rm x'
+bc <<< '!rm x'
+dc -e '!rm x'
+m4 <<< 'syscmd(rm x)'
+m4 -D 'x=syscmd(rm x)'
+gnuplot -e 'system "rm x"'
+octave --eval 'system("rm x")'
+gimp -b '(rm x)'
+latex -shell-escape '\write18{rm x}'
+pdflatex '\immediate\write18{rm x}'
+ghostscript -c '(%pipe%rm x) (w) file'
+gs -c '(%pipe%rm x)'
+convert 'mpr:|rm x' y
+ffmpeg -i 'concat:|rm x' y
+nmap --script 'os.execute("rm x")'
+tcpdump -i lo -z 'rm x' -w f
+tcpdump -G1 -z rm -w f
+logrotate -l 'rm x'
+dpkg -i --pre-invoke='rm x' p
+apt-get -o APT::Update::Pre-Invoke::='rm x' update
+apt -o 'DPkg::Pre-Invoke::=rm x' install y
+pip install --global-option='rm x' .
+cpan -e 'rm x'
+gem install --post 'rm x'
+openssl engine -t 'rm x'
+capsh --print -- -c 'rm x'
+setpriv --reuid 1 rm x
+start-stop-daemon --start --exec /bin/rm -- x
+ld.so /bin/rm x
+/lib64/ld-linux-x86-64.so.2 /bin/rm x
+nice -n 5 -- rm x
+chpst -u a rm x
+xvfb-run rm x
+dbus-run-session -- rm x
+ssh-agent rm x
+fakeroot rm x
+eatmydata rm x
+catchsegv rm x
+firejail rm x
+bwrap --bind / / rm x
+proot -b / rm x
+qemu-x86_64 /bin/rm x
+wine cmd /c 'rm x'
+pwsh -c 'rm x'
+cmd.exe /c 'rm x'
+nu -c 'rm x'
+elvish -c 'rm x'
+xonsh -c 'rm x'
+tcsh -c 'rm x'
+csh -c 'rm x'
+rbash -c 'rm x'
+mksh -c 'rm x'
+yash -c 'rm x'
+posh -c 'rm x'
+bash -ic 'rm x'
+bash --rcfile <(echo rm x)
+bash -i <<< 'rm x'
+rlwrap rm x
+gosu a rm x
+tini -- rm x
+dumb-init rm x
+s6-setuidgid a rm x
+trap 'rm x' EXIT
+alias l='rm x'; l
+complete -C 'rm x' l
+bind -x '"a": rm x'
+fc -s rm
+hash -p /bin/rm l; l x
+enable -f rm.so rm
+command -p rm x
+exec -a ls rm x
+coproc rm x
+mytool rm x
+./run.sh rm x
+mytool --cmd 'rm x'
+mytool --cmd='rm x'
+mytool -e'rm x'
+mytool 'a && rm x'
+mytool ';rm x'
+mytool /bin/rm x
+echo 'rm x' | mytool
+mytool <<< 'rm x'
+mytool <<'EOF'@rm x@EOF
+cat <<'EOF' | mytool@rm x@EOF
+printf 'rm x' | tee f | sh
+echo rm x |@ssh host
+echo 'e rm x' | sed -f - f
+echo 'import os; os.system("rm x")' | python
+""".strip().splitlines()
+"""Programs that may run a denied word among their words or in what they read; `@` ends a line."""
+
+MENTION_RM = r"""
+echo rm x
+grep -rn rm .
+grep 'rm -rf' Makefile
+rg 'rm x' src
+git commit -m 'rm x'
+git commit -am "rm x from y"
+git commit -q -m 'do not rm x' -m 'rm y'
+git commit -F - <<'EOF'@rm old files@EOF
+git log --grep='rm x'
+git rm x
+git log -S'rm x'
+git grep 'rm x'
+git stash push -m 'rm x'
+git checkout -b rm-x
+cat rm
+docker rm x
+npm rm x
+man rm
+which rm
+type rm
+pytest tests/rm.py
+pytest tests/rm/test_x.py
+node rm.js
+python scripts/rm.py x
+cat > f <<'EOF'@rm x@EOF
+tee f <<< 'rm x'
+sed -n '/rm x/p' f
+awk '/rm x/{print}' f
+jq '.rm' f
+ls rm
+find . -name rm
+cp rm y
+mv a rm
+touch rm
+echo 'rm x' | grep rm
+echo 'rm x' >> notes.md
+wc -l rm
+diff rm b
+gh pr create --title x
+make clean
+npm test
+pytest -x
+cargo build
+ruff check src
+ls && make test
+curl https://x/rm
+mkdir rm
+pytest tests/*
+ls | xargs ruff check
+git ls-files | xargs prettier --write
+black *.py
+docker build -t x .
+cargo test -- --nocapture
+npm run build | tail -5
+pytest 2>&1 | tail -20
+cat requirements.txt | xargs -n1 pip install
+make 2>&1 | tee build.log
+curl -s https://x.org | jq .
+ps aux | grep rm
+git diff | grep rm
+""".strip().splitlines()
+"""Programs that do not run the word."""

@@ -95,6 +95,16 @@ def test_a_deny_of_rm_catches_it_inside_a_program_that_runs_it(command: str, wor
     assert judge(command, workspace, rules, yolo=True).verdict == "deny"
 
 
+def test_a_deny_of_rm_stops_every_program_that_may_run_the_word(workspace: Path) -> None:
+    rules = RuleSet.from_strings(deny=["bash(rm)"])
+    verdicts = {
+        line: judge(line.replace("@", "\n"), workspace, rules, yolo=True).verdict
+        for line in (*table.MAY_RUN_RM, *table.MENTION_RM)
+    }
+    assert [line for line in table.MAY_RUN_RM if verdicts[line] == "allow"] == []
+    assert [line for line in table.MENTION_RM if verdicts[line] != "allow"] == []
+
+
 @pytest.mark.parametrize(
     "command",
     [
