@@ -47,6 +47,19 @@ class CommandPolicy:
             commands = [Decision("allow", "it only controls the shell")]
         return [*parts, *commands]
 
+    def forbidden_reads(self) -> list[Decision]:
+        """The decisions of deny and ask rules about the files that the line reads."""
+        redirects = (
+            part
+            for redirect in self._reading.redirects
+            for part in _redirect(redirect, self._reading, self._rules, self._workspace)
+            if not redirect.writes and part.by == "rule" and part.verdict != "allow"
+        )
+        return [
+            *redirects,
+            *(part for each in self._reading.commands for part in self._read_only.forbidden(each)),
+        ]
+
     def doubts(self) -> list[Decision]:
         """Reasons why no rule may cover this line."""
         found = [Decision("ask", not_literal)] if (not_literal := why_not_literal(self._reading)) else []

@@ -58,7 +58,7 @@ def _decide_command(
 
     reading = parse_shell(access.value)
     policy = CommandPolicy(reading, rules, workspace, guard, access.tool)
-    parts = deny_decisions(access, reading, rules)
+    parts = [*deny_decisions(access, reading, rules), *policy.forbidden_reads()]
     if not guard.sandbox:
         return [*parts, *policy.parts()] or [decision.Decision("ask", "no rule covers it")]
     sandboxed = SandboxedPolicy(access.needs, reading, policy, rules, workspace, guard)

@@ -81,7 +81,7 @@ def hits(rule: Sequence[str], reading: ShellReading, line: str) -> RuleHit:
     for command in reading.commands:
         for words in _candidates(command, depth=0):
             found = max(found, _words_hit(rule, words), _code_hit(rule, words))
-        if command.has_input and mentions(rule, line) and any(map(_may_run_input, with_inner(command))):
+        if command.stdin and mentions(rule, line) and any(map(_may_run_input, with_inner(command))):
             found = max(found, RuleHit.MAYBE)
     return found
 

@@ -89,6 +89,20 @@ def forbids(rule: Rule, access: Access, target: TouchedPath) -> bool:
     )
 
 
+MAX_SEARCHED_FILES = 20_000
+
+
+def is_forbidden_below(rule: Rule, folder: Path, names: Sequence[str], workspace: Path) -> bool:
+    """Whether a deny or ask rule is about one of the files `names` in a folder, or there are too many."""
+    lines, base = _as_lines(rule.pattern, os.path.realpath(workspace), forbids=True)
+    prefix = f"{folder}/"[len(base) :].lstrip("/")
+    if len(names) > MAX_SEARCHED_FILES:
+        return True
+    return is_in_folder(str(folder), base) and any(
+        _match_line(line, prefix + name, reads=False, forbids=True) for line in lines for name in names
+    )
+
+
 def exact_pattern(target: TouchedPath) -> str | None:
     """The pattern for this one path; None if no rule can spell it."""
     pattern = escaped(target.shown)
@@ -139,22 +153,27 @@ def _crushpy_folders_for(crushpy_home: str, home: str) -> tuple[Path, ...]:
 
 
 def _matches(pattern: str, path: Path, root: Path, *, reads: bool, forbids: bool) -> bool:
+    lines, base = _as_lines(pattern, str(root), forbids=forbids)
+    if base != "/" and path == root:
+        return pattern in (".", "./", "*", "**", "./*", "./**")
+    if not is_in_folder(str(path), base):
+        return False
+    relative = str(path)[len(base) :].lstrip("/")
+    return any(_match_line(line, relative, reads, forbids) for line in lines)
+
+
+def _as_lines(pattern: str, root: str, *, forbids: bool) -> tuple[set[str], str]:
+    """A pattern as lines of a `.gitignore`, and the folder that this is in."""
     if pattern.startswith("~"):
         home = os.path.expanduser(pattern.partition("/")[0])  # noqa: PTH111
         pattern = escaped(home) + "".join(pattern.partition("/")[1:])
     elif pattern.startswith("../") or "/../" in pattern:
-        pattern = os.path.normpath(f"{escaped(str(root))}/{pattern}")
+        pattern = os.path.normpath(f"{escaped(root)}/{pattern}")
     if pattern.startswith("/"):
         # An allow rule keeps the target it had when first used; a deny rule follows links each time.
         real = _resolve_pattern if forbids else _resolve_pattern_once
-        lines = {pattern, real(pattern)} if pattern != "/" else {"/**"}
-        return any(_match_line(line, str(path).lstrip("/"), reads, forbids) for line in lines)
-    if path == root:
-        return pattern in (".", "./", "*", "**", "./*", "./**")
-    if not path.is_relative_to(root):
-        return False
-    line = pattern[1:] if pattern.startswith("./") else pattern
-    return _match_line(line, str(path.relative_to(root)), reads, forbids)
+        return {pattern, real(pattern)} if pattern != "/" else {"/**"}, "/"
+    return {pattern[1:] if pattern.startswith("./") else pattern}, root
 
 
 def _match_line(line: str, path: str, reads: bool, forbids: bool) -> bool:

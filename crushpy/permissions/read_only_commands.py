@@ -9,13 +9,17 @@ from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
 
+import msgspec
+
 from crushpy.core.access import Access
 from crushpy.core.messages import Data
-from crushpy.permissions.decision import Decision, ExecutionContext, decide_path
+from crushpy.permissions.decision import Decision, ExecutionContext, by_rule, decide_path
+from crushpy.permissions.path_rules import MAX_SEARCHED_FILES, is_forbidden_below, secret_places_in
 from crushpy.permissions.risky_options import git_reads, is_long
 from crushpy.permissions.risky_words import risky_words
 from crushpy.permissions.rules import READ, RuleSet
-from crushpy.permissions.shell.ast import SimpleCommand, Word, word_set
+from crushpy.permissions.shell.ast import SimpleCommand, Word, with_inner, word_set
+from crushpy.security.safe_git import git_output
 
 PLAIN_PROGRAMS = word_set(
     "ls cat head tail wc grep egrep fgrep rg echo pwd which type stat du df tree diff cmp sort uniq cut tr nl"
@@ -73,6 +77,22 @@ _READERS: dict[str, Reader] = {
     "find": Reader(inside=r"\A(?:-L|-follow|-files0-from)\Z"),
     "fd": Reader(1, "", "LC", "eEtdSocj", "", "follow search-path base-directory"),
 }
+_COPIERS = {
+    **dict.fromkeys(("ag", "ack", "zgrep"), Reader(1)),
+    **dict.fromkeys(word_set("cp rsync scp tar zip bat less more base64 gzip bzip2 xz zstd"), _PLAIN),
+}
+"""Programs that print or copy files, without being known to only read."""
+_LISTS = word_set("ls stat df du tree find fd readlink realpath")
+"""Readers that print names, not contents, unless they run something."""
+_RECURSIVE = word_set("rg ag ack find fd")
+"""They read the current folder if their words name none."""
+_RECURSES = re.compile(r"-\w*[rd]|--[rd]")
+"""The options of grep that do the same."""
+_SHOWS_HIDDEN = re.compile(r"-\w*[u.]|--(?:hid|unr)")
+_GIT_PRINTS = word_set(
+    "grep diff show blame annotate archive cat-file format-patch whatchanged -p -u --patch"
+)
+"""Subcommands and options with which git prints or copies contents."""
 _ALIASES = {"gawk": "awk", "mawk": "awk", "gsed": "sed", "fdfind": "fd"}
 
 _NO_FILE_PROGRAMS = word_set(
@@ -119,10 +139,9 @@ def _is_refused(word: Word, reader: Reader) -> bool:
     return False
 
 
-def read_words(command: SimpleCommand) -> Iterator[Word]:
-    """All words of a plain reader that may name files."""
+def read_words(command: SimpleCommand, reader: Reader | None) -> Iterator[Word]:
+    """All words of a reader that may name files."""
     words = command.words
-    reader = _find_reader(words[0].text)
     if reader is None:
         yield from (word for word in words[1:] if word.kind == "pattern")  # the shell expands them
         return
@@ -187,6 +206,20 @@ def _git_paths(word: Word) -> Iterator[Word]:
         yield word if word.kind != "literal" else Word(re.split(r"[:)]", word.text)[-1])
 
 
+def _files_below(folder: str, *, hidden: bool) -> Iterator[str]:
+    """The files below a folder, relative to it. Links are not followed. `hidden`: also names with a dot."""
+    for current, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if hidden or not name.startswith(".")]
+        prefix = f"{current[len(folder) :].strip('/')}/".lstrip("/")
+        yield from (prefix + name for name in names if hidden or not name.startswith("."))
+
+
+def _tracked_files(folder: str) -> Iterator[str]:
+    """The files below a folder that git tracks, relative to it."""
+    names = (git_output(Path(folder), "ls-files", "-z") or b"").split(b"\0")
+    return (os.fsdecode(name) for name in names if name)
+
+
 _MAX_GLOB_FILES = 1_000
 """A glob pattern that matches more asks."""
 
@@ -214,7 +247,7 @@ class ReadOnlyPolicy:
             words = [path for word in command.words[2:] for path in _git_paths(word)]
         else:
             reads = is_plain_reader(command)
-            words = list(read_words(command)) if reads else []
+            words = list(read_words(command, _find_reader(name))) if reads else []
         paths = [self._paths_of(word) for word in words]
         if not reads or None in paths or self._is_from_workspace(name):
             return []
@@ -222,6 +255,59 @@ class ReadOnlyPolicy:
         reading = (Access(READ, "path", path) for path in dict.fromkeys(chain(*filter(None, paths))))
         decided = (decide_path(access, self._rules, self._workspace) for access in reading)
         return [allowed, *(one for one in decided if one.verdict != "allow")]
+
+    def forbidden(self, command: SimpleCommand) -> list[Decision]:
+        """What forbids reading the files that a command and those inside it read, whatever allows it.
+
+        Deny and ask rules for `view`, and without a sandbox known locations of secrets. Of a folder, all
+        files in it count.
+        """
+        leaves = (each for each in with_inner(command) if not each.inner)
+        return [part for leaf in leaves for part in self._forbidden_to(leaf)]
+
+    def _forbidden_to(self, command: SimpleCommand) -> Iterator[Decision]:
+        program = _ALIASES.get(command.program, command.program)
+        options = [word.text for word in command.words if word.is_option]
+        is_git = program == "git" and any(word.text in _GIT_PRINTS for word in command.words[1:])
+        prints_names = "--files" in options or (program in _LISTS and not risky_words(command))
+        if is_git:
+            words = [path for word in command.words[2:] for path in _git_paths(word)]
+        elif program not in _READERS | _COPIERS or prints_names:
+            return
+        else:
+            words = list(read_words(command, (_READERS | _COPIERS)[program]))
+            if program in ("cp", "rsync", "scp") and not any(
+                text.startswith(("-t", "--t")) for text in options
+            ):
+                words = words[:-1]
+        paths = [path for word in words for path in self._paths_of(word) or ()]
+        searches = program in _RECURSIVE and command.stdin != "pipe"
+        if not any(map(os.path.lexists, paths)) and (
+            is_git or searches or ("grep" in program and any(map(_RECURSES.match, options)))
+        ):
+            paths += map(str, self._folders)
+        skips_hidden = program in ("rg", "ag", "fd") and not any(map(_SHOWS_HIDDEN.match, options))
+        for path in dict.fromkeys(paths):
+            decided = decide_path(Access(READ, "path", path), self._rules, self._workspace)
+            if decided.by == "rule" and decided.verdict != "allow":
+                yield decided
+            elif os.path.isdir(path):  # noqa: PTH112
+                names = _tracked_files(path) if is_git else _files_below(path, hidden=not skips_hidden)
+                yield from self._forbidden_in(path, names)
+                if not (is_git or decided.by or self._guard.sandbox) and (
+                    secrets := secret_places_in(Path(path).resolve())
+                ):
+                    yield Decision("ask", f"no rule allows reading secrets: {secrets[0]}")
+
+    def _forbidden_in(self, folder: str, found: Iterator[str]) -> Iterator[Decision]:
+        rules = [rule for rule in (*self._rules.deny, *self._rules.ask) if rule.tool == READ]
+        names = list(islice(found, MAX_SEARCHED_FILES + 1)) if rules else []
+        for rule in rules:
+            if is_forbidden_below(rule, Path(os.path.realpath(folder)), names, self._workspace):
+                decided = by_rule("deny" if rule in self._rules.deny else "ask", rule)
+                why = f"{decided.reason}: it is about files in {folder}, which the tool grep skips"
+                yield msgspec.structs.replace(decided, reason=why)
+                return
 
     def _is_from_workspace(self, program: str) -> bool:
         """Whether the shell would find a program of the workspace, which may do anything."""

@@ -2,6 +2,7 @@
 
 import os
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -333,6 +334,92 @@ def test_rules_say_what_may_be_read(project: Path) -> None:
     for command in ("git blame a.py", "git show HEAD:a.py", "git log -p -- ':(top)a.py'"):
         assert judge(command, project, trusted, deny=("view(a.py)",)).verdict == "deny", command
     assert judge("ls", project, ask=("bash(ls)",)).verdict == "ask"
+
+
+PRINTS_BELOW = r"""
+grep -r x .
+grep -rn x
+grep -rn x src
+grep --recurs x src
+grep -d recurse x src
+grep x -r
+rg x
+rg x src
+rg -e x -- src
+rg x < /dev/null
+diff -r src clean
+diff src clean
+find . -exec cat {} +
+find src -name '*.key' -exec cat {} ;
+fd key -x cat
+tar cf - src
+tar cf x.tar .
+cp -r src y
+cp -t y -r src
+zip -r x.zip src
+rsync -a src/ y
+ag x
+zgrep x src
+cd src && rg x
+cd src && grep -r x .
+timeout 5 grep -r x src
+bash -c 'grep -r x src'
+ls | xargs grep -r x src
+git grep x
+git grep x -- src
+git diff
+git show HEAD
+git log -p
+cat src/deep/app.key
+base64 src/deep/app.key
+cat < src/deep/app.key
+sort src/*/app.key
+git show HEAD:gone.key
+""".strip().splitlines()
+"""They print what `view(*.key)` denies."""
+PRINTS_ELSE = r"""
+grep -r x clean
+rg x clean
+rg --files
+cp -r clean y
+cp a.py src
+find . -name '*.py'
+ls -R
+tree
+git log --oneline
+git status
+cat a.py
+echo x | rg x
+cat a.py | grep x
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("sandbox", ["", "bubblewrap"])
+def test_a_rule_about_a_file_holds_for_programs_that_read_its_folder(project: Path, sandbox: str) -> None:
+    for name in ("src/deep/app.key", "clean/c.py"):
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text("x\n")
+    for words in (("init", "-q"), ("add", "-A")):
+        subprocess.run(("git", "-C", project, *words), check=True)
+    guard = ExecutionContext(trusted=True, sandbox=sandbox)
+    programs = {line.split()[0] for line in PRINTS_BELOW} - {"find", "fd", "bash", "timeout", "cd"}
+    allow = (*(f"bash({program})" for program in programs - {"xargs"}), "write(./**)")
+    for rules in ({"deny": ("view(*.key)",)}, {"deny": ("view(*.key)",), "allow": allow}):
+        for line in PRINTS_BELOW:
+            assert judge(line, project, guard, **rules).verdict == "deny", line
+            assert judge(line, project, guard, ask=rules["deny"]).verdict == "ask", line
+        for line in PRINTS_ELSE:
+            assert judge(line, project, guard, **rules).verdict != "deny", line
+
+
+def test_searching_a_home_folder_asks_for_the_secrets_in_it(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / ".ssh").mkdir()
+    monkeypatch.setenv("HOME", str(project))
+    assert judge("grep -r x .", project).verdict == "ask"
+    assert judge("grep -r x src", project).verdict == "allow"
+    assert judge("ls -R", project).verdict == "allow"
 
 
 def test_the_usual_rule_is_suggested_for_literal_lines_only(project: Path) -> None:

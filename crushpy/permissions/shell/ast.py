@@ -47,8 +47,8 @@ class SimpleCommand(Data, frozen=True):
     """How many of its words come before those of its one inner command; 0 for `bash -c`."""
     transparent: bool = False
     """True if only the inner commands matter. A `sudo` must be spelled by the rule."""
-    has_input: bool = False
-    """True if the line gives it something to read: a pipe, a file or text."""
+    stdin: Literal["", "pipe", "redirection"] = ""
+    """Where the line makes it read its input from."""
 
     @property
     def program(self) -> str:

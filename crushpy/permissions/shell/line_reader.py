@@ -8,6 +8,7 @@ compound command makes a line not literal; what is read of it serves questions a
 import re
 import sys
 from functools import lru_cache
+from typing import Literal
 
 import msgspec
 
@@ -75,7 +76,7 @@ class _Reader:
         self._words: list[tuple[Word, str]] = []
         """The words of the present command, each with its unquoted characters."""
         self._has_redirect = False
-        self._has_input = False
+        self._stdin: Literal["", "pipe", "redirection"] = ""
         self._needs_command = False
         """True after `|`, `&&` and `||`."""
         self._heredocs: list[tuple[str, bool]] = []
@@ -283,7 +284,7 @@ class _Reader:
     def _redirect(self, number: str, operator: str) -> None:
         text = self._text
         self._has_redirect = True
-        self._has_input = self._has_input or operator.startswith("<")
+        self._stdin = "redirection" if operator.startswith("<") else self._stdin
         before = text[max(self._at - 20, 0) : self._at - len(number + operator)]
         if before.endswith("}") or re.search(r"(?:^|[\s;&|()<>])[0-9]+$", before):
             self._fail("which file a redirection is about is unclear")
@@ -329,13 +330,13 @@ class _Reader:
     # --- commands ------------------------------------------------------------------------------------------
 
     def _end_command(self, operator: str) -> None:
-        words, has_redirect, has_input = self._words, self._has_redirect, self._has_input
+        words, has_redirect, stdin = self._words, self._has_redirect, self._stdin
         self._words, self._has_redirect = [], False
         if not words and not has_redirect:
             if operator not in ("", "\n", "("):
                 self._break(f"nothing stands before `{operator}`")
             return
-        self._has_input = operator in ("|", "|&")
+        self._stdin = "pipe" if operator in ("|", "|&") else ""
         self._needs_command = operator in ("|", "|&", "&&", "||")
         while words and words[0][0].kind == "literal" and words[0][1] in _OPENING:
             self._fail(f"`{words.pop(0)[1]}` begins a compound command")
@@ -345,7 +346,7 @@ class _Reader:
                 self._fail(f"setting {found[0].rstrip('=')} can change what is executed")
         if words:
             command = unwrap(SimpleCommand(tuple(word for word, _ in words)), self._script, self._fail)
-            self._simple_command(msgspec.structs.replace(command, has_input=has_input))
+            self._simple_command(msgspec.structs.replace(command, stdin=stdin))
 
     def _simple_command(self, command: SimpleCommand) -> None:
         name = command.words[0].text
