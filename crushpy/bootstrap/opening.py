@@ -16,7 +16,7 @@ from crushpy.bootstrap.mcp_servers import McpServers
 from crushpy.bootstrap.project_environment import Commands, ProjectEnvironment
 from crushpy.bootstrap.slash_commands import SlashCommands
 from crushpy.bootstrap.user_extensions import skill_tools
-from crushpy.core.access import Mode
+from crushpy.core.access import Mode, Privileges
 from crushpy.core.boundary import RETURN
 from crushpy.core.errors import UsageError
 from crushpy.core.events import JobEnded, Notice
@@ -50,6 +50,7 @@ from crushpy.llm.learnt import LearntModels
 from crushpy.llm.protocol import Provider
 from crushpy.llm.provider_factory import UNNAMED, default_model, find_endpoint
 from crushpy.permissions.rules import WEB_SEARCH_RULE, RuleSet, escaped
+from crushpy.sandbox.confinement import Unconfined
 from crushpy.sandbox.repository import git_folders
 from crushpy.security.private_files import write_private
 from crushpy.security.sanitize import encodable
@@ -61,6 +62,7 @@ from crushpy.tools.registry import all_tools, tool_table
 from crushpy.tools.shell.jobs import Jobs, ShellJob
 
 if TYPE_CHECKING:
+    from crushpy.extensions.hooks.hook_config import HookSetup
     from crushpy.extensions.lsp.lsp_hub import LspHub
 
 TEMPLATE_EDITED = (
@@ -133,6 +135,8 @@ def _build_runtime(
     additions: HostAdditions,
 ) -> Runtime:
     settings, paths = environment.settings, environment.paths
+    with_hooks = (additions.answers or not options.read_only) and _has_hooks(environment)
+    hooks = _read_hooks(environment) if with_hooks else None
     events = EventBus(opened=loaded.stored)
     store.listen(lambda text: events.emit_now(Notice(text, "warning")))
 
@@ -189,12 +193,10 @@ def _build_runtime(
     approvals = Approvals(permissions, context, session, user_settings, events)
     for folder in approvals.folders:
         undo_files.add(folder)
-    if (additions.answers or not options.read_only) and _has_hooks(environment):
+    if hooks is not None:
         from crushpy.extensions.hooks.command_hooks import CommandHooks
-        from crushpy.extensions.hooks.hook_config import read_hooks
 
-        configured = read_hooks(paths, environment.root if environment.trusted else None, settings.hooks)
-        approvals.hooks = CommandHooks(configured, session, approvals, context, events)
+        approvals.hooks = CommandHooks(hooks, session, approvals, context, events)
     approvals.hooks = additions.wrap_hooks(approvals.hooks)
     services = Services(
         store,
@@ -233,6 +235,18 @@ def _build_runtime(
         servers,
         SlashCommands(environment.extensions, servers, agent, events),
     )
+
+
+def _read_hooks(environment: ProjectEnvironment) -> "HookSetup":
+    """The process that runs hooks starts here, before everything else is made: the first hook, which may come
+    right after that, would have to wait for it."""
+    from crushpy.extensions.hooks.hook_config import HookSetup, read_hooks
+
+    root = environment.root if environment.trusted else None
+    setup = HookSetup(*read_hooks(environment.paths, root, environment.settings.hooks), Unconfined())
+    if setup.commands:
+        setup.runner.supervisor(Privileges())
+    return setup
 
 
 def _has_hooks(environment: ProjectEnvironment) -> bool:

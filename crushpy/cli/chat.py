@@ -28,7 +28,8 @@ def start_chat(options: StartOptions, terminal: "EarlyTerminal | None" = None) -
     from crushpy.tui.terminal.early_terminal import early_terminal
 
     options = msgspec.structs.replace(options, cwd=str(working_folder(options.cwd)))
-    with nullcontext(terminal) if terminal else early_terminal(options.cwd) as opened:
+    flags = options.setting_flags().values()
+    with nullcontext(terminal) if terminal else early_terminal(options.cwd, flags) as opened:
         return run_app(options, opened, images)
 
 

@@ -10,6 +10,7 @@ from textual.screen import Screen
 from textual.theme import BUILTIN_THEMES
 
 from crushpy.core.app_commands import APP_COMMANDS
+from crushpy.core.paths import Paths
 from crushpy.core.start_options import StartOptions
 from crushpy.engine.event_bus import unexpected_error
 from crushpy.tui.notify import save_title
@@ -160,6 +161,9 @@ class CrushpyApp(AdaptedApp):
         self.chat.chip.key = keys.get("switch_mode", self.chat.chip.key)
 
     def describe_crash(self, error: BaseException | None) -> str:
+        from crushpy.bootstrap.project_environment import start_logging
+
+        start_logging(Paths())  # the engine starts it as well, but may not have been loaded
         log.error("the app failed", exc_info=error)
         if self._chat is not None:
             self._chat.show_way_back(self._chat.conversation)

@@ -31,6 +31,8 @@ class FirstFrame:
         self._chat, self._last = chat, last
         known: dict[str, str] = last["status"] if isinstance(last.get("status"), dict) else {}
         self.status = {name: str(known[name]) for name in KNOWN_AT_START if name in known}
+        given = {"model": chat.options.model, "method": chat.options.compaction}
+        self.status |= {name: value for name, value in given.items() if value}
         self._frame: dict[str, Any] = {}
         self._bar = ""
 
@@ -70,7 +72,8 @@ class FirstFrame:
         if frame and status == self.status:
             frame["drawn"] += self._bar
         frame = {**frame, "theme": theme, "status": status}
-        key = frame_key(self._chat.options.cwd, *app.size)
+        options = self._chat.options
+        key = frame_key(options.cwd, app.size, options.setting_flags().values())
 
         def replace(frames: dict[str, Any]) -> dict[str, Any]:
             others = [(name, frame) for name, frame in frames.items() if name != key]

@@ -79,6 +79,19 @@ def test_the_next_start_shows_the_app_before_it_is_loaded(launch: Launch, gate: 
             assert {cell.bg for cell in shown[row]} >= {cell.bg for cell in echoed[row]} - {"default"}
 
 
+def test_a_model_of_the_command_line_is_shown_not_the_one_of_the_last_start(
+    launch: Launch, gate: Gate
+) -> None:
+    _start_often(launch)
+    with launch("--model", "demo/tour", env=gate.env) as terminal:
+        assert "test-model" not in terminal.wait_for(HINT)
+        gate.open()
+        terminal.wait_for("model     demo/tour")
+        assert b"test-model" not in terminal.raw
+        terminal.wait_rest()
+        _end(terminal)
+
+
 def test_other_keys_reach_the_app_in_order(launch: Launch, llm: ScriptedLLM, gate: Gate) -> None:
     llm.script("I got it.")
     with launch(env=gate.env) as terminal:

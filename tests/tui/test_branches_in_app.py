@@ -77,10 +77,26 @@ async def test_the_users_branch_and_a_side_question(start: Start, llm: ScriptedL
         assert "it was nothing" in sent and "colour" not in sent
 
 
+async def test_the_result_of_a_branch_is_not_lost_if_it_comes_during_a_turn(
+    start: Start, llm: ScriptedLLM
+) -> None:
+    llm.script("Hello.", Stall(Reply("Looking."), after=1))
+    async with start(size=(120, 40)) as app:
+        await app.say("hello")
+        await app.sees("Hello.")
+        await app.rests()
+        await app.say("/branch look aside")
+        await app.sees("Looking.")
+        await app.say("/return it was nothing")
+        await app.sees("Interrupt it first.", "▌ /return it was nothing")
+        llm.release()
+
+
 async def test_before_the_first_prompt_there_is_nothing_to_branch_from(start: Start) -> None:
     async with start(size=(120, 40), yolo=True) as app:
         await app.say("/branch look aside")
-        await app.sees("nothing to branch from")
+        await app.sees("nothing to branch from", "▌ /branch look aside")
+        app.chat.prompt.draft = ""
         await app.say("/return")
         await app.sees("This is not a branch")
 

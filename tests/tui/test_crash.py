@@ -1,6 +1,7 @@
 """A bug in the app: the terminal comes back, the log has the story, and nothing secret is shown."""
 
 import asyncio
+import logging
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,22 @@ async def test_a_crash_shows_no_local_variables_and_leaves_a_log(workspace: Path
     log = (home / "logs" / "crushpy.log").read_text()
     assert "something broke" in log and "sk-proj-8f3a91c2d7e64b05a1" not in log
     assert (home / "logs" / "crushpy.log").stat().st_mode & 0o077 == 0
+
+
+async def test_a_crash_before_the_engine_is_loaded_leaves_a_log(
+    workspace: Path, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(app: CrushpyApp) -> None:
+        raise RuntimeError("no such screen")
+
+    logging.getLogger("crushpy").handlers.clear()
+    monkeypatch.setattr(CrushpyApp, "on_mount", fail)
+    app = CrushpyApp(StartOptions(cwd=str(workspace), model="demo/tour"))
+    with pytest.raises(RuntimeError):
+        async with app.run_test():
+            pass
+    assert "See the log file" in capsys.readouterr().err
+    assert "no such screen" in (home / "logs" / "crushpy.log").read_text()
 
 
 async def test_a_bug_in_a_command_is_told_and_the_app_goes_on(start: Start, llm: ScriptedLLM) -> None:

@@ -201,6 +201,12 @@ def test_what_was_kept_is_said_in_plain_words() -> None:
     assert kept_words(lost) == "47 of 50 facts kept; not kept: 1 path, 2 requests of yours"
 
 
+def test_the_headline_says_the_same_as_the_figure_since_the_start() -> None:
+    assert kept_words({"requests": (1, 0, 1)}, (74, 74)) == "all 74 facts kept"
+    assert kept_words({"requests": (1, 0, 1)}, (74, 70)) == "70 of 74 facts kept"
+    assert kept_words({"requests": (2, 0, 1)}, (74, 70)) == "1 of 2 facts kept; not kept: 1 request of yours"
+
+
 async def test_prose_stops_at_a_hundred_columns(start: Start, llm: ScriptedLLM) -> None:
     llm.script("word " * 100)
     async with start(size=(180, 30)) as app:

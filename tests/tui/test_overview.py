@@ -50,6 +50,20 @@ async def test_status_permissions_and_config_tell_how_things_stand(
     assert "high" in (home / "config.toml").read_text()
 
 
+async def test_the_status_names_what_was_read_and_no_cost_that_is_not_known(
+    start: Start, llm: ScriptedLLM, workspace: Path
+) -> None:
+    (workspace / "a.py").write_text("a = 1\n")
+    llm.script(Reply(calls=[Call("view", {"file_path": "a.py"})]), "Read.")
+    async with start(size=(140, 40)) as app:
+        await app.say("read it")
+        await app.sees("Read.")
+        await app.rests()
+        await command(app, "/status")
+        await app.sees("files read  1 file by the agent", "cost        unknown")
+        assert "$0.0" not in app.text
+
+
 async def test_diff_shows_what_was_changed_and_review_sends_it(
     start: Start, llm: ScriptedLLM, workspace: Path
 ) -> None:

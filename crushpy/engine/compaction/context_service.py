@@ -65,6 +65,10 @@ class ContextService:
         """The share of the window at which the session ends; none if only an overflow ends it."""
         return tuple(filter(None, [self._agent.thresholds.in_force]))
 
+    @property
+    def prices_known(self) -> bool:
+        return self._scope.models.info(self._session.info.model).input_cost is not None
+
     def inspect(self) -> Inspection:
         """What fills the model's window, part by part."""
         return msgspec.structs.replace(self._agent.view.inspect(), forecast=self.forecast())

@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from crushpy.core.access import Privileges
 from crushpy.core.errors import CrushpyError
 from crushpy.core.events import Notice
 from crushpy.core.ids import new_id
@@ -22,7 +21,7 @@ from crushpy.engine.approvals import Approvals
 from crushpy.engine.hooks import NO_REPLY, HookEvent, HookReply, Hooks, merge_replies
 from crushpy.engine.session.session import LiveSession
 from crushpy.extensions.hooks import hook_config
-from crushpy.extensions.hooks.hook_config import HookCommand, hooks_digest
+from crushpy.extensions.hooks.hook_config import HookCommand, HookSetup, hooks_digest
 from crushpy.security.redact import redact
 from crushpy.security.sanitize import clean, one_line
 from crushpy.storage.records import AuditEntry
@@ -48,19 +47,16 @@ _OBSERVING = ("SessionStart", "SessionEnd", "Notification", "PostCompact")
 class CommandHooks(Hooks):
     def __init__(
         self,
-        configured: tuple[Sequence[HookCommand], Sequence[str]],
+        configured: HookSetup,
         session: LiveSession,
         approvals: Approvals,
         workspace: ToolContext,
         emit: Emit,
     ) -> None:
-        """`configured`: the hooks, and what is wrong with others."""
-        self._hooks, self._problems = configured
+        self._hooks, self._problems, runner = configured
         self._session, self._approvals, self._workspace, self._emit = session, approvals, workspace, emit
         self._root = project_root(workspace.cwd)
-        self._own_jobs = workspace.jobs.unconfined()
-        if self._hooks:
-            self._own_jobs.confinement.supervisor(Privileges())  # starts while the rest is prepared
+        self._own_jobs = workspace.jobs.unconfined(runner)
         self._transcripts = hook_config.TranscriptFile(workspace.output_dir)
         self._runs = deque[str](maxlen=MAX_SHOWN_RUNS)
         self._unrecorded: list[AuditEntry] = []

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
@@ -21,6 +21,7 @@ from crushpy.core.paths import PROJECT_HOOKS, Paths, private_dir
 from crushpy.engine.session.session import LiveSession
 from crushpy.extensions.extension_files import Unreadable, read_extension
 from crushpy.extensions.plugins import installed_plugins
+from crushpy.sandbox.confinement import Unconfined
 from crushpy.security.sanitize import clean, one_line
 from crushpy.settings.layers import load
 from crushpy.tools.base import Outcome
@@ -82,6 +83,14 @@ def _files(paths: Paths, root: Path | None, settings: Json | None) -> Iterator[t
             yield plugin.folder, str(plugin.folder), cast(Json, inline)
     for name in PROJECT_HOOKS if root else ():
         yield Path(root or "", name), "", None
+
+
+class HookSetup(NamedTuple):
+    commands: Sequence[HookCommand]
+    problems: Sequence[str]
+    """What is wrong with others."""
+    runner: Unconfined
+    """Runs the user's own."""
 
 
 def read_hooks(

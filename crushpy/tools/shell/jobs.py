@@ -125,9 +125,9 @@ class Jobs:
         await asyncio.to_thread(working_sandbox)
         await self.confinement.warm_up()
 
-    def unconfined(self) -> "Jobs":
+    def unconfined(self, runner: Unconfined) -> "Jobs":
         """Commands with the same environment, without a sandbox."""
-        return Jobs(self._variables, whole_environment=self._whole_environment)
+        return Jobs(self._variables, lambda: runner, whole_environment=self._whole_environment)
 
     def run(
         self,

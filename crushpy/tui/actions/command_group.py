@@ -19,7 +19,8 @@ class RefusedCommand(CrushpyError):
 
 
 class CommandGroup:
-    """Commands about one subject, for one chat. A method gets the argument as typed."""
+    """Commands about one subject, for one chat. A method gets the argument as typed, and returns False if it
+    had no use for it."""
 
     def __init__(self, chat: "ChatHost") -> None:
         self.chat = chat

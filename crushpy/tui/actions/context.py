@@ -131,16 +131,17 @@ class ContextCommands(CommandGroup):
         self.say(f"Compaction method: {method} ({METHODS[method]}). {costs}".strip())
 
     async def compact(self, argument: str) -> None:
+        self.require_idle()
         await self.conversation.context.compact(argument.strip(), review=True)
 
-    async def handoff(self, argument: str) -> None:
-        await self.conversation.context.compact(summary=argument.strip())
+    async def handoff(self, argument: str) -> bool:
+        return await self.conversation.context.compact(summary=argument.strip())
 
-    async def branch(self, argument: str) -> None:
-        await self.conversation.open_branch(argument.strip())
+    async def branch(self, argument: str) -> bool:
+        return await self.conversation.open_branch(argument.strip())
 
-    async def return_to_parent(self, argument: str) -> None:
-        await self.conversation.return_to_parent(argument)
+    async def return_to_parent(self, argument: str) -> bool:
+        return await self.conversation.return_to_parent(argument)
 
     async def ask_aside(self, argument: str) -> None:
         """Shows the answer for a while; in the transcript it is folded. Nothing waits for it."""

@@ -10,6 +10,7 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
+from crushpy.context.facts import touched
 from crushpy.core.messages import counted
 from crushpy.security.redact import redact
 from crushpy.security.sanitize import clean, one_line
@@ -126,14 +127,18 @@ class OverviewCommands(CommandGroup):
             sandbox = f"none: commands run with your privileges{f' ({why})' if why else ''}"
         counts = {"deny": len(rules.deny), "ask": len(rules.ask), "allow": len(rules.allow)}
         counts |= {"granted here": len(info.grants)}
+        read = [one.path for one in await conversation.context.memory()]
+        viewed = {one.path for one in touched(conversation.history) if one.action == "read"}
+        read += [f"{counted(len(viewed), 'file')} by the agent"] if viewed else []
+        cost, priced = conversation.usage.cost, conversation.context.prices_known
         rows = {
             "model": f"{info.model}, thinking effort {conversation.settings.effort or 'default'}",
             "window": f"{figures(conversation.context.budget())}, compaction {info.compaction}",
             "sandbox": sandbox,
             "mode": conversation.mode,
             "rules": ", ".join(f"{number} {kind}" for kind, number in counts.items()),
-            "files read": ", ".join(one.path for one in await conversation.context.memory()) or "none",
-            "cost": f"${conversation.usage.cost:.4f}",
+            "files read": ", ".join(read) or "none yet, and there is no AGENTS.md",
+            "cost": f"${cost:.4f}" if cost or priced else "unknown: no prices of this model are known",
             "folder": self.chat.options.cwd,
             "session": f"{info.id}, session {info.generation + 1} of its conversation",
             "jobs": ", ".join(job.id for job in conversation.running_jobs) or "none",

@@ -267,10 +267,14 @@ class ChatScreen(ChatHost):
     @on(PromptInput.Command)
     def _command(self, event: PromptInput.Command) -> None:
         command = by_slash(event.name)
-        if command is None:
-            self.run_command("slash", f"/{event.name} {event.args}")
-            return
-        self.run_command(command.action, event.args)
+        typed = f"/{event.name} {event.args}"
+        action, argument = (command.action, event.args) if command else ("slash", typed)
+
+        async def run() -> None:
+            if not await self.perform(action, argument) and event.args and not self.prompt.draft:
+                self.prompt.take_back(typed)
+
+        self.run_worker(run())
 
     @on(PromptInput.Shell)
     def _shell(self, event: PromptInput.Shell) -> None:
@@ -413,8 +417,9 @@ class ChatScreen(ChatHost):
 
     # --- commands ----------------------------------------------------------------------------------------
 
-    async def perform(self, action: str, argument: str = "") -> None:
-        """Runs a command of the table. The functions are in `actions/`, loaded on first use."""
+    async def perform(self, action: str, argument: str = "") -> bool:
+        """Runs a command of the table; False if it was refused or failed. The functions are in `actions/`,
+        loaded on first use."""
         from crushpy.tui.actions import ACTIONS
 
         dismiss_toasts(self)
@@ -424,23 +429,25 @@ class ChatScreen(ChatHost):
         needed = next((one for one in APP_COMMANDS if one.action == action and one.needs_argument), None)
         if needed is not None and not argument.strip():
             self.say(f"Run /{needed.slash} {needed.argument}. {needed.help}", warning=True)
-            return
+            return False
         if action not in ENGINE_FREE_ACTIONS:
             await self.tried.wait()
             if self.conversation is None and action != "new_conversation":
                 self.say(NOT_OPEN, warning=True)
-                return
-        await self._attempt(getattr(ACTIONS[action](self), action)(argument))
+                return False
+        done = await self._attempt(getattr(ACTIONS[action](self), action)(argument))
         changed = self.transcript.keys() != shown  # unless a dialog was cancelled
         if changed and self.greeter.card_key == greeted:
             self.greeter.end_card()
+        return done
 
-    async def _attempt(self, command: Awaitable[None]) -> None:
-        """Awaits a command, and shows what it refused or failed at."""
+    async def _attempt(self, command: Awaitable[bool | None]) -> bool:
+        """Awaits a command, and shows what it refused or failed at; False if it did."""
         from crushpy.tui.actions.command_group import RefusedCommand
 
+        done: bool | None = False
         try:
-            await command
+            done = await command
         except RefusedCommand as error:
             self.say(str(error), warning=True)
         except Exception as error:  # a bug in one command must not end the whole app
@@ -448,6 +455,7 @@ class ChatScreen(ChatHost):
             self.feed.fail(error if isinstance(error, CrushpyError) else unexpected_error(error))
         if self.conversation is not None:
             self.status.refresh()
+        return done is not False
 
 
 async def _open_conversation(options: StartOptions) -> "tuple[Conversation, tuple[str, ...]]":

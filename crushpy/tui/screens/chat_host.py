@@ -239,7 +239,8 @@ class ChatHost(TranscriptScreen):
         """Runs a command of the table in a worker."""
         self.run_worker(partial(self.perform, action, argument))
 
-    async def perform(self, action: str, argument: str = "") -> None:
+    async def perform(self, action: str, argument: str = "") -> bool:
+        """Runs a command of the table; False if it was refused or failed."""
         raise NotImplementedError
 
     def take_back(self, prompt: "Message") -> None:

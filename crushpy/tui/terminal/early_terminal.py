@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -54,14 +54,15 @@ class WaitableEvent(threading.Event):
         super().clear()
 
 
-def frame_key(folder: str, columns: int, rows: int) -> str:
-    """What a picture depends on."""
-    return "\n".join((folder, f"{columns}x{rows}", *(os.environ.get(one, "") for one in COLOUR_VARIABLES)))
+def frame_key(folder: str, size: tuple[int, int], flags: Iterable[object] = ()) -> str:
+    """What a picture depends on. `flags`: settings of this start alone, such as the model."""
+    colours = (os.environ.get(one, "") for one in COLOUR_VARIABLES)
+    return "\n".join((folder, "{}x{}".format(*size), *colours, *map(str, flags)))
 
 
 @contextmanager
-def early_terminal(folder: str = "") -> "Generator[EarlyTerminal]":
-    """Opens the terminal for the app of this folder, and restores it at the end."""
+def early_terminal(folder: str = "", flags: Iterable[object] = ()) -> "Generator[EarlyTerminal]":
+    """Opens the terminal for the app of this folder, and restores it at the end. `flags`: see `frame_key`."""
     terminal = EarlyTerminal()
 
     def end(number: int) -> None:
@@ -71,7 +72,7 @@ def early_terminal(folder: str = "") -> "Generator[EarlyTerminal]":
 
     with exit_on_signals(end):
         try:
-            terminal.open(folder)
+            terminal.open(folder, flags)
             yield terminal
         finally:
             terminal.close()
@@ -95,7 +96,7 @@ class EarlyTerminal:
         self._modes: list[Any] | None = None
         self._reader: threading.Thread | None = None
 
-    def open(self, folder: str = "") -> None:
+    def open(self, folder: str = "", flags: Iterable[object] = ()) -> None:
         """Turns echo and line editing off, and shows the picture of the app in this folder."""
         try:
             import termios
@@ -112,7 +113,7 @@ class EarlyTerminal:
         quiet[CC][termios.VMIN], quiet[CC][termios.VTIME] = 1, 0
         termios.tcsetattr(descriptor, termios.TCSANOW, quiet)
         signal.signal(signal.SIGTSTP, signal.SIG_IGN)  # until the app handles it
-        self._show(folder)
+        self._show(folder, flags)
         while select.select([descriptor], [], [], 0)[0] and (typed := os.read(descriptor, 4096)):
             # The kernel has turned the Enter keys that were typed before into line feeds.
             self._keep(typed.replace(b"\n", b"\r"))
@@ -181,7 +182,7 @@ class EarlyTerminal:
 
     # --- the picture -----------------------------------------------------------------------------------
 
-    def _show(self, folder: str) -> None:
+    def _show(self, folder: str, flags: Iterable[object]) -> None:
         try:
             size = os.get_terminal_size(STDERR)
             folder = folder or str(Path.cwd())
@@ -193,7 +194,7 @@ class EarlyTerminal:
         self._place: tuple[int, int, int] = (size.lines - 1, 2, size.columns - 4)
         self._style = ("", "")
         with suppress(OSError, ValueError, KeyError, TypeError):
-            frame = json.loads(Paths().first_frames.read_bytes())[frame_key(folder, *size)]
+            frame = json.loads(Paths().first_frames.read_bytes())[frame_key(folder, size, flags)]
             self.frame = dict(frame)
             row, column, width = map(int, frame["place"])
             before, after = map(str, frame["style"])

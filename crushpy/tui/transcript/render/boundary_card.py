@@ -46,7 +46,7 @@ def draw_boundary_card(item: BoundaryItem, canvas: Canvas, margin: Margin, *, op
         why = f"at a natural moment: {one_line(boundary.moment)}"
     _rule(f"{title} · undone" if item.undone else title, canvas, margin)
     inside = margin.add(Segment("  ", palette.text))
-    kept = kept_words(of_this_boundary(boundary.facts))
+    kept = kept_words(of_this_boundary(boundary.facts), boundary.lineage)
     if kept:
         headline = palette.over(palette.text, BOLD)
         canvas.prose([[(f"{kept[:1].upper()}{kept[1:]}", headline)]], inside, palette.text)
@@ -111,8 +111,9 @@ _ONE = {
 """How one fact of each kind is named."""
 
 
-def kept_words(facts: Mapping[str, tuple[int, int, int]]) -> str:
-    """How many facts were kept, and which were not; empty if there were none."""
+def kept_words(facts: Mapping[str, tuple[int, int, int]], lineage: tuple[int, int] = (0, 0)) -> str:
+    """How many facts were kept, and which were not; empty if there were none. If none of this boundary was
+    lost, those since the start count, `lineage`: the figure below says the same."""
     total = sum(count[0] for count in facts.values())
     kept = sum(count[2] for count in facts.values())
     if not total:
@@ -128,9 +129,12 @@ def kept_words(facts: Mapping[str, tuple[int, int, int]]) -> str:
         if kind in facts and facts[kind][2]
     ]
     tools = f"; {', '.join(loaded)} carried" if loaded else ""
-    if not lost:
-        return (f"all {total} facts kept" if total > 1 else "the one fact kept") + tools
-    return f"{kept} of {total} facts kept{tools}; not kept: {', '.join(lost)}"
+    if lost:
+        return f"{kept} of {total} facts kept{tools}; not kept: {', '.join(lost)}"
+    total, kept = max((total, kept), lineage)
+    if kept < total:
+        return f"{kept} of {total} facts kept{tools}"
+    return (f"all {total} facts kept" if total > 1 else "the one fact kept") + tools
 
 
 def _many(number: int, one: str) -> str:
