@@ -30,6 +30,8 @@ async def test_rules_are_listed_added_pinned_and_dropped(start: Start, llm: Scri
     async with start(size=(140, 40)) as app:
         await command(app, "/rules Speak like a pirate")
         await says(app, "there is no conversation to set rules for yet")
+        await app.sees("▌ /rules Speak like a pirate")
+        app.chat.prompt.draft = ""
         await app.say("Never push to main.")
         await app.sees("Fine.")
         await app.rests()
