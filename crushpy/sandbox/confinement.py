@@ -156,7 +156,7 @@ class Bubblewrap(Unconfined):
         self._config = config
         self._limits = limits or ResourceLimits()
         self._private = PrivateTmp(folder)
-        self._files = ProtectedFiles(config.workspace, config.home, config.aside)
+        self._files = ProtectedFiles(config.workspace, config.home, config.aside, config.own_folders)
         self._was_git_busy = False
         """Whether any of the commands that were left running may change the repository."""
         self._view = FilesystemView(config, self._private, self._files)
@@ -400,7 +400,8 @@ def confine_in(
     kinds = {"bubblewrap": Bubblewrap, "landlock": Landlock, "sandbox-exec": Seatbelt}
     if kind := kinds.get(sandbox.name):
         return kind(sandbox, config, folder, limits)
-    return Unconfined(sandbox, ProtectedFiles(config.workspace, config.home, config.aside))
+    files = ProtectedFiles(config.workspace, config.home, config.aside, config.own_folders)
+    return Unconfined(sandbox, files)
 
 
 # --- copies of files that commands must not change, for a sandbox that cannot make them read-only (Landlock)

@@ -136,8 +136,9 @@ class _FolderIndex:
     A folder's status change time, unlike its modification time, cannot be set by a command.
     """
 
-    def __init__(self, root: str) -> None:
-        self._root = root
+    def __init__(self, root: str, own_folders: Collection[str]) -> None:
+        """`own_folders`: crushpy's own, which it changes itself while commands run."""
+        self._root, self._own_folders = root, own_folders
         self._known: dict[str, _Folder] = {}
         self._found: list[str] | None = None
         """What the last search found; None if its folders are not watched."""
@@ -194,7 +195,7 @@ class _FolderIndex:
                 if name.casefold() == ".git" or name == ".gitattributes":
                     marked.append(f"{prefix}/{name}")
                 elif is_folder:
-                    folders.append(f"{prefix}/{name}")
+                    folders += [f"{prefix}/{name}"] if f"{prefix}/{name}" not in self._own_folders else []
                 elif not is_dependency and (
                     is_code or name in _CODE_FILES or name in INSTRUCTION_FILES or name in _CODE_FOLDERS
                 ):
@@ -260,8 +261,9 @@ class _Change(NamedTuple):
 class ProtectedFiles:
     """The protected paths of one workspace, and how they were when a command began."""
 
-    def __init__(self, workspace: Path, home: Path, aside: Path) -> None:
-        """`aside`: where files are moved that commands were not allowed to create."""
+    def __init__(self, workspace: Path, home: Path, aside: Path, own_folders: Iterable[Path] = ()) -> None:
+        """`aside`: where files are moved that commands were not allowed to create. `own_folders`: crushpy's
+        own, wherever they are: they are hidden from commands, and crushpy itself changes them."""
         self._workspace = os.path.realpath(workspace)
         self._aside = aside
         self._read_only = [f"{self._workspace}/{name}" for name in _IN_WORKSPACE]
@@ -269,7 +271,8 @@ class ProtectedFiles:
         real_home = os.path.realpath(home)
         if f"{real_home}/".startswith(f"{self._workspace.rstrip('/')}/"):
             self._in_home = [f"{real_home}/{name}" for name in _IN_HOME]
-        self._indexes = {self._workspace: _FolderIndex(self._workspace)}
+        self._own_folders = frozenset(map(os.path.realpath, own_folders))
+        self._indexes = {self._workspace: _FolderIndex(self._workspace, self._own_folders)}
         """By folder: the workspace, and others that commands were allowed to change."""
         self._before: _Snapshot | None = None
         self._nested: list[str] | None = None
@@ -300,7 +303,7 @@ class ProtectedFiles:
             messages = self.check(git=True, granted=tuple(locked), reported=("code",), how=IN_BACKGROUND)
         folders = {os.path.realpath(os.path.expanduser(folder)) for folder in write}  # noqa: PTH111
         new = [each for each in folders if not any(is_in_folder(each, known) for known in self._indexes)]
-        self._indexes |= {folder: _FolderIndex(folder) for folder in new}
+        self._indexes |= {folder: _FolderIndex(folder, self._own_folders) for folder in new}
         if new or not busy or self._before is None:
             self._before = self._look()
         unsearched = [root for root, index in self._indexes.items() if not index.is_complete]

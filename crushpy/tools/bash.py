@@ -3,8 +3,9 @@
 import asyncio
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
@@ -114,6 +115,7 @@ class BashTool(Tool[BashArgs]):
     name = "bash"
     args = BashArgs
     access = ToolAccess("command", writes=True)
+    aliases: ClassVar[Mapping[str, str]] = {"run_in_background": "background"}
 
     def accesses(self, args: BashArgs, context: ToolContext) -> tuple[Access, ...]:
         needs = requested_privileges(args.needs, context)

@@ -135,6 +135,21 @@ async def test_what_would_run_by_itself_is_put_aside_and_said(workspace: Path, h
     assert (workspace / name).read_text() == "the user's own\n"
 
 
+async def test_what_crushpy_itself_writes_in_the_workspace_is_left_where_it_is(workspace: Path) -> None:
+    own = workspace / ".crushpy"  # as in a home folder that is the workspace
+    async with confined(workspace, own) as context:
+        running = asyncio.create_task(bash(context, "touch begun; until test -e go; do sleep 0.02; done"))
+        while not (workspace / "begun").exists():
+            await asyncio.sleep(0.01)
+        (own / "crushpy.db-wal").write_text("a prompt")
+        (workspace / "go").touch()
+        assert (await running).text == "(no output)"
+        planted = await bash(context, "echo '{}' > .crushpy/hooks.json; ls -A .crushpy")
+        assert "was moved" not in planted.text
+    assert (own / "crushpy.db-wal").read_text() == "a prompt"
+    assert not (own / "hooks.json").exists()
+
+
 async def test_one_tmp_for_commands_and_file_tools_and_none_of_the_hosts(workspace: Path, home: Path) -> None:
     async with confined(workspace, home) as context:
         listed = await bash(context, "echo from a command > /tmp/note; ls /tmp")

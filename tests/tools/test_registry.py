@@ -99,6 +99,7 @@ def test_unknown_fields_are_ignored_and_the_model_is_told() -> None:
     task = {"description": "Look around", "prompt": "Look at all files"}
     assert check_args(tools["task"], task).prompt == "Look at all files"
     assert check_args(tools["task"], {"description": "Look around"}).prompt == "Look around"
+    assert check_args(tools["bash"], {"command": "make serve", "run_in_background": True}).background
 
 
 def test_an_error_names_the_fields_of_items() -> None:
