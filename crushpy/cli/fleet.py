@@ -89,8 +89,12 @@ async def status(
                 if row.task.session_id:
                     with suppress(UsageError):  # it has stored nothing yet
                         tip = await store.sessions.find_tip(row.task.session_id)
-                        used = await store.fleet.context_tokens(tip.id)
-                        shown.windows[row.task.name] = (used, models.window(tip.model) or 0)
+                        calls = await store.usage.load_lineage(tip.id)
+                        used = [call.total for session, call in calls if session == tip.id]
+                        shown.windows[row.task.name] = (
+                            used[-1] if used else 0,
+                            models.window(tip.model) or 0,
+                        )
             if as_json:
                 print_json(shown.facts())
             elif sys.stdout.isatty():

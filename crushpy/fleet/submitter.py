@@ -81,7 +81,7 @@ class Submitter:
     async def publish(self, store: Store, root_id: str, spec: TaskListSpec) -> bool:
         async with JobQueue(store) as queue:
             if self._bundle:
-                await store.fleet.save_bundle(root_id, BASE_BUNDLE, self._bundle)
+                await store.outputs.save(root_id, BASE_BUNDLE, self._bundle)
                 self._bundle = b""
             await store.fleet.publish(root_id, msgspec.json.encode(spec).decode())
             await dispatch(store, queue, root_id, self._settings.fleet.wait)

@@ -101,16 +101,6 @@ class FleetStore(Subject):
         return list(self._load("WHERE l.root_id = :root ORDER BY l.number", root=root_id))
 
     @stored
-    def context_tokens(self, session_id: str) -> int:
-        """The tokens of the last model call of a session."""
-        usage = self._run(
-            "SELECT usage FROM message WHERE session_id = :session AND usage IS NOT NULL "
-            "ORDER BY seq DESC LIMIT 1",
-            session=session_id,
-        ).scalar()
-        return msgspec.json.decode(usage or "{}", type=Usage).total
-
-    @stored
     def list_active(self) -> list[str]:
         """The lists that workers have to look after, oldest first."""
         return self._run(
@@ -136,14 +126,12 @@ class FleetStore(Subject):
         self._set(root_id, number, stuck=stuck, stuck_since=now)
 
     @stored
-    def end_unstarted(self, root_id: str, number: int, state: str, error: str) -> bool:
-        """Ends a task that waits; False if a worker has it meanwhile."""
+    def end_unstarted(self, root_id: str, number: int, state: str, error: str) -> None:
+        """Ends a task that waits, unless a worker has it meanwhile."""
         with self._db.transaction(durable=True, session=root_id):
             one = self._one(root_id, number)
-            if one.task.state != "waiting" or one.token:
-                return False
-            self._free(root_id, msgspec.structs.replace(one.task, error=error), state)
-            return True
+            if one.task.state == "waiting" and not one.token:
+                self._free(root_id, msgspec.structs.replace(one.task, error=error), state)
 
     # --- claims ----------------------------------------------------------------------------------------
 
@@ -262,11 +250,6 @@ class FleetStore(Subject):
     def write_bundle(self, root_id: str, name: str, data: bytes) -> None:
         """On the storage thread, inside a transaction: replaces a bundle."""
         write_output(self._db, root_id, name, data)
-
-    @stored
-    def save_bundle(self, root_id: str, name: str, data: bytes) -> None:
-        with self._db.transaction(session=root_id):
-            self.write_bundle(root_id, name, data)
 
     def _delete_steps(self, root_id: str, number: int) -> None:
         where = "WHERE root_id = :root AND name LIKE :name"
