@@ -4,26 +4,22 @@ import json
 import re
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Any, get_type_hints
 
 import msgspec
-from msgspec import Meta
 
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import Data
 from crushpy.engine.agents.task_spec import (
-    Strategies,
+    Strategy,
     TaskListSpec,
     TaskSpec,
     find_wrong_label,
     problem_with_needs,
 )
-from crushpy.engine.turn.limits import Limits
 from crushpy.security.sanitize import encodable
 from crushpy.settings.setting_keys import describe_type
-from crushpy.tools.base import Delegation
 
-Strategy = Literal["", "full", "summarized"]
 MAX_BYTES = 1_000_000
 FORMAT_HINT = (
     'In TOML: a [[tasks]] with prompt = "..." for each; name, needs, worktree, read_only, model, '
@@ -36,23 +32,6 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _KEY = re.compile(r"`\$\.(\w+)")
 _FIELD = re.compile(r"(missing required|contains unknown) field `([^`]*)`")
 _BULLET = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+(?:\[[ x]\]\s+)?")
-
-
-class WrittenTask(Data, frozen=True, forbid_unknown_fields=True):
-    prompt: str
-    name: str = ""
-    needs: tuple[str, ...] | None = None
-    worktree: bool = False
-    context_strategy: Strategy = ""
-    report_strategy: Strategy = ""
-    read_only: bool = False
-    model: str = ""
-    agent: str = ""
-    max_steps: Annotated[int, Meta(ge=1)] | None = None
-    max_tokens: Annotated[int, Meta(ge=1)] | None = None
-    max_cost: Annotated[float, Meta(ge=0)] | None = None
-    labels: tuple[str, ...] = ()
-    retries: Annotated[int, Meta(ge=1)] = 3
 
 
 class TaskFile(Data, frozen=True, forbid_unknown_fields=True):
@@ -78,12 +57,12 @@ def read_tasks(name: str, cwd: Path) -> TaskListSpec:
     tasks = tuple(_read_task(name, number, task) for number, task in enumerate(listed.tasks, 1))
     if problem := problem_with_needs(tasks):
         raise UsageError(f"--tasks {name}: {problem}", FORMAT_HINT)
-    return TaskListSpec(tasks, Strategies(listed.context_strategy, listed.report_strategy))
+    return TaskListSpec(tasks, listed.context_strategy, listed.report_strategy)
 
 
 def _read_task(name: str, number: int, value: Any) -> TaskSpec:
     try:
-        entry = msgspec.convert({"prompt": value} if isinstance(value, str) else value, WrittenTask)
+        entry = msgspec.convert({"prompt": value} if isinstance(value, str) else value, TaskSpec)
     except msgspec.ValidationError as error:
         label = f"{number} ({value['name']})" if isinstance(value, dict) and "name" in value else number
         raise UsageError(f"--tasks {name}: task {label}: {_explain(error, 'a text')}", FORMAT_HINT) from error
@@ -98,22 +77,18 @@ def _read_task(name: str, number: int, value: Any) -> TaskSpec:
             f"--tasks {name}: task {number} has the name {entry.name!r}, which is not a valid branch name",
             f"Use at most {MAX_NAME_CHARS} letters, digits, dots, dashes and underscores.",
         )
-    return TaskSpec(
-        entry.name or f"task-{number}",
-        Delegation(encodable(entry.prompt.strip()), entry.read_only, entry.model, agent=entry.agent),
-        Strategies(entry.context_strategy, entry.report_strategy),
-        None if entry.needs is None else tuple(dict.fromkeys(entry.needs)),
-        entry.worktree,
-        Limits(entry.max_steps, entry.max_tokens, entry.max_cost),
-        entry.labels,
-        entry.retries,
+    return msgspec.structs.replace(
+        entry,
+        prompt=encodable(entry.prompt.strip()),
+        name=entry.name or f"task-{number}",
+        needs=None if entry.needs is None else tuple(dict.fromkeys(entry.needs)),
     )
 
 
 def _explain(error: msgspec.ValidationError, alternative: str) -> str:
     """The error in a file or a task, in words. `alternative`: what it may be instead of a table of keys."""
     if key := _KEY.search(str(error)):
-        types = [get_type_hints(struct, include_extras=True) for struct in (TaskFile, WrittenTask)]
+        types = [get_type_hints(struct, include_extras=True) for struct in (TaskFile, TaskSpec)]
         return f"{key[1]} must be {describe_type((types[0] | types[1])[key[1]])}"
     if field := _FIELD.search(str(error)):
         return f"{field[2]} is missing" if field[1] == "missing required" else f"there is no key {field[2]}"

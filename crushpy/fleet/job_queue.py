@@ -177,7 +177,7 @@ def describe_lack(task: TaskSpec, terms: FleetTerms, workers: Sequence[FleetWork
     labelled = [worker for worker in same if set(task.labels) <= set(worker.labels)]
     if not labelled:
         return ", ".join(task.labels)
-    model = task.work.model or terms.model
+    model = task.model or terms.model
     return "" if any(model not in worker.lacks for worker in labelled) else f"a key for {model}"
 
 

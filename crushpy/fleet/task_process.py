@@ -272,7 +272,7 @@ class TaskRun:
             if state == "done":
                 monitor.update(result_id=task.result.id)
         spec = msgspec.json.decode(self._listed.orders, type=TaskListSpec).tasks[self._order.number - 1]
-        title = f"{spec.name}: {title_of(spec.work.prompt)}"
+        title = f"{spec.name}: {title_of(spec.prompt)}"
         left, bundle = await asyncio.to_thread(self._checkout.leave, title)
         monitor.update(branch=left.branch, changes=left.changes)
         await self._fleet.accept(self._order.root_id, self._order.token, monitor.task, bundle)

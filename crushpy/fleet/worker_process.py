@@ -131,7 +131,7 @@ class Worker:
         if spec is None or spec.fleet is None:
             return
         task = spec.tasks[number - 1]
-        if not self._serves(task.work.model or spec.fleet.model):
+        if not self._serves(task.model or spec.fleet.model):
             await self._store.fleet.mark_queued(root_id, number, queued=False)  # `_clean_up` defers it again
             return
         self._claiming.add((root_id, number))

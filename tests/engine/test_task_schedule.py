@@ -7,11 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crushpy.engine.agents.task_spec import TaskSchedule, TaskSpec, problem_with_needs
-from crushpy.tools.base import Delegation
 
 
 def planned(name: str, needs: tuple[str, ...] = (), exclusive: bool = True) -> TaskSpec:
-    return TaskSpec(name, Delegation("work", read_only=not exclusive), needs=needs)
+    return TaskSpec("work", name, needs, read_only=not exclusive)
 
 
 def is_over(schedule: TaskSchedule) -> bool:

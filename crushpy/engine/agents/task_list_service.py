@@ -27,6 +27,7 @@ from crushpy.engine.turn.limits import Spent
 from crushpy.engine.turn.turn import TurnStatus
 from crushpy.storage.records import ListedTask, StoredTaskList
 from crushpy.storage.store import Store
+from crushpy.tools.base import Delegation
 from crushpy.tools.errors import ToolError
 from crushpy.util.spawn import spawn
 from crushpy.util.uncancellable import in_thread, uncancellable
@@ -249,8 +250,8 @@ class TaskListRun:
     async def _attempt(self, spec: TaskSpec, monitor: task_reports.TaskMonitor) -> TaskState:
         await self._store_state(spec.name, state="running")
         monitor.emit_state()
-        work = msgspec.structs.replace(spec.work, prompt=await self._reports.prompt_for(spec))
-        title = f"{spec.name}: {title_of(spec.work.prompt)}"
+        work = Delegation(await self._reports.prompt_for(spec), spec.read_only, spec.model, agent=spec.agent)
+        title = f"{spec.name}: {title_of(spec.prompt)}"
         if not spec.worktree:
             task = await self._subagents.work(work, monitor, title=title, limits=spec.limits)
         else:
@@ -339,7 +340,7 @@ def _listed(spec: TaskListSpec) -> str:
     lines: list[str] = []
     for number, task in enumerate(spec.tasks, 1):
         name = f"{task.name}: " if task_reports.is_named(ListedTask(number, task.name)) else ""
-        lines.append(f"{number}. {name}{task.work.prompt}")
+        lines.append(f"{number}. {name}{task.prompt}")
     return "\n".join(lines)
 
 
@@ -383,9 +384,9 @@ class TaskListService:
         store = self.store
         await add_reports(store, reports, {task.name: task for task in whole.tasks}, listed.tasks)
         runtime.subagents.spent = spent
-        work = msgspec.structs.replace(spec.work, prompt=await reports.prompt_for(spec))
+        work = Delegation(await reports.prompt_for(spec), spec.read_only, spec.model, agent=spec.agent)
         workspace = msgspec.structs.replace(runtime.open_workspace(cwd), checkpoint=checkpoint)
-        title = f"{spec.name}: {title_of(spec.work.prompt)}"
+        title = f"{spec.name}: {title_of(spec.prompt)}"
         session_id = monitor.task.session_id
         continued = await take_over(store, session_id, parked=parked)
         try:

@@ -65,7 +65,7 @@ class TaskReports:
         wanted = self._received_by(spec)
         known = [self.done[name] for name in self._names if name in wanted and name in self.done]
         if not known:
-            return spec.work.prompt
+            return spec.prompt
         most = MAX_EARLIER_CHARS if spec.needs is None else MAX_NEEDED_CHARS
         room = min(MAX_RESULT_CHARS, max(MIN_REPORT_CHARS, most // len(known)))
         blocks: list[str] = []
@@ -76,19 +76,19 @@ class TaskReports:
             left -= min(room, len(shown))
             if left < 0:
                 break
-            title = f"{task_label(outcome.task)}: {title_of(outcome.spec.work.prompt)}"
+            title = f"{task_label(outcome.task)}: {title_of(outcome.spec.prompt)}"
             blocks.insert(0, element("report", f"{title}\n\n{shown}"))
         if omitted := len(known) - len(blocks):
             blocks.insert(
                 0, f"({counted(omitted, 'earlier report')} left out; recall finds them by their words.)"
             )
-        return "\n".join([spec.work.prompt, "", EARLIER, *blocks])
+        return "\n".join([spec.prompt, "", EARLIER, *blocks])
 
     async def for_conversation(self, outcome: TaskOutcome) -> str:
         """The report as the conversation stores it; in full if no task receives it."""
-        own, shared = outcome.spec.own, self._tasks.shared
         received = any(outcome.spec.name in self._received_by(spec) for spec in self._tasks.tasks)
-        strategy = own.report_strategy or shared.report_strategy or shared.context_strategy
+        usual = self._tasks.report_strategy or self._tasks.context_strategy
+        strategy = outcome.spec.report_strategy or usual
         text = await self._format_report(outcome.result, strategy if received else "full")
         return _shown(text, outcome, MAX_RESULT_CHARS)
 

@@ -6,12 +6,15 @@ meanwhile: the tasks that follow it find its changes.
 
 from collections.abc import Collection, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
-from typing import Literal
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 from crushpy.core.messages import Data
 from crushpy.engine.turn.limits import Limits
-from crushpy.tools.base import Delegation
 
+Strategy = Literal["", "full", "summarized"]
+"""How a report passes between tasks; empty for the default."""
 TaskState = Literal["waiting", "running", "done", "failed", "limit", "interrupted", "skipped"]
 """skipped: a task that it needs did not succeed."""
 UNSUCCESSFUL: tuple[TaskState, ...] = ("failed", "limit", "interrupted", "skipped")
@@ -39,33 +42,38 @@ class AgentDefinition(Data, frozen=True):
         return tool not in self.denied_tools and (self.tools is None or tool in self.tools)
 
 
-class Strategies(Data, frozen=True):
-    """How reports pass between tasks: full, summarized, or empty for the default."""
+class TaskSpec(Data, frozen=True, forbid_unknown_fields=True):
+    """One task, with the keys that it has in a file."""
 
-    context_strategy: str = ""
-    """How a task receives the reports of earlier ones."""
-    report_strategy: str = ""
-    """How its own report is passed on."""
-
-
-class TaskSpec(Data, frozen=True):
-    name: str
-    work: Delegation
-    own: Strategies = Strategies()
+    prompt: str
+    name: str = ""
     needs: tuple[str, ...] | None = None
     """The tasks that it waits for and whose results it gets; None: those before it in the list."""
     worktree: bool = False
     """It works in its own git worktree and leaves a branch."""
-    limits: Limits = Limits()
+    context_strategy: Strategy = ""
+    """How it receives the reports of others."""
+    report_strategy: Strategy = ""
+    """How its own report is passed on."""
+    read_only: bool = False
+    model: str = ""
+    agent: str = ""
+    max_steps: Annotated[int, Meta(ge=1)] | None = None
+    max_tokens: Annotated[int, Meta(ge=1)] | None = None
+    max_cost: Annotated[float, Meta(ge=0)] | None = None
     labels: tuple[str, ...] = ()
     """What a worker of a fleet must have to take it."""
-    retries: int = 3
+    retries: Annotated[int, Meta(ge=1)] = 3
     """On a fleet: attempts that may end without a result."""
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(self.max_steps, self.max_tokens, self.max_cost)
 
     @property
     def exclusive(self) -> bool:
         """Whether it may change files that other tasks use."""
-        return not (self.worktree or self.work.read_only)
+        return not (self.worktree or self.read_only)
 
 
 class FleetTerms(Data, frozen=True):
@@ -87,7 +95,8 @@ class FleetTerms(Data, frozen=True):
 
 class TaskListSpec(Data, frozen=True):
     tasks: tuple[TaskSpec, ...]
-    shared: Strategies = Strategies()
+    context_strategy: Strategy = ""
+    report_strategy: Strategy = ""
     """Defaults for tasks that set none."""
     fleet: FleetTerms | None = None
     """None: it runs in this process."""
@@ -96,10 +105,10 @@ class TaskListSpec(Data, frozen=True):
         """How a report reaches a later task. A task's setting takes precedence over the list's, and the
         receiver's over the sender's."""
         return (
-            receiver.own.context_strategy
-            or sender.own.report_strategy
-            or self.shared.context_strategy
-            or self.shared.report_strategy
+            receiver.context_strategy
+            or sender.report_strategy
+            or self.context_strategy
+            or self.report_strategy
         )
 
 
@@ -136,14 +145,10 @@ class TaskSchedule:
         return found
 
     def start(self, name: str) -> None:
-        if name not in self.startable():
-            raise ValueError(f"{name} may not start now")
         self.states[name] = "running"
 
     def end(self, name: str, state: TaskState) -> list[str]:
         """Ends a running task. Returns the tasks that can never start because of that, in order."""
-        if self.states[name] != "running":
-            raise ValueError(f"{name} does not run")
         self.states[name] = state
         return [] if state in ("done", "interrupted") else self._skip()
 
@@ -152,16 +157,14 @@ class TaskSchedule:
         self._stopped = True
 
     def _skip(self) -> list[str]:
-        skipped: list[str] = []
-        grown = True
-        while grown:  # needs may point forwards in the list
-            grown = False
-            for name in self.in_state("waiting"):
-                if any(self.states[need] in UNSUCCESSFUL for need in self._tasks[name].needs or ()):
-                    self.states[name] = "skipped"
-                    skipped.append(name)
-                    grown = True
-        return sorted(skipped, key=list(self._tasks).index)
+        before = self.in_state("skipped")
+        while new := [name for name in self.in_state("waiting") if self._is_blocked(name)]:
+            for name in new:  # needs may point forwards in the list: others may be blocked by these
+                self.states[name] = "skipped"
+        return [name for name in self.in_state("skipped") if name not in before]
+
+    def _is_blocked(self, name: str) -> bool:
+        return any(self.states[need] in UNSUCCESSFUL for need in self._tasks[name].needs or ())
 
 
 def problem_with_needs(tasks: Sequence[TaskSpec]) -> str:
