@@ -5,6 +5,8 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+import msgspec
+
 from crushpy.context.partition import units
 from crushpy.context.standing_rules import MAX_STATEMENTS, RulePhrases, UserStatement, edits_in, own_words_of
 from crushpy.core.mcp_names import called_tool
@@ -53,21 +55,30 @@ class Quote(Data, frozen=True):
     text: str
 
 
-class Command(Data, frozen=True):
+class CommandFacts(Data, frozen=True):
+    """A shell command that ran, or whose end was reported."""
+
     text: str
-    failed: bool
-    exit_code: int | None
-    output: str
-    background: bool = False
-    """It was only started here; its end is in the output of the job, if that was read."""
+    failed: bool = False
+    exit_code: int | None = None
     note: str = ""
     """How it ended, in words: timed out, killed, interrupted."""
+    background: bool = False
+    """It was only started here; its end is in the output of the job, if that was read."""
     job: tuple[str, str] | None = None
-    """The background job whose end was reported, which may be repeated."""
+    """The job whose end was reported, which may be repeated: each end counts once."""
+    is_test: bool = False
+    """It ran tests, and not in the background."""
+    lines: tuple[str, ...] = ()
+    """Of tests: the last of their output."""
+    paths: tuple[str, ...] = ()
+    """The files that a failing command named, in full."""
 
-    @property
-    def is_test(self) -> bool:
-        return _TESTS.search(self.text[:SEARCHED_CHARS]) is not None
+
+class Command(CommandFacts, frozen=True):
+    """A command with its output, which is not stored again."""
+
+    output: str = ""
 
 
 class Touched(Data, frozen=True):
@@ -134,7 +145,8 @@ def command_of(call: ToolCall, result: ToolResult) -> Command | None:
         job = (str(call.args.get("job_id", "")), text) if ended else None
     exit_code = shown.exit_code if shown else None
     output = shown.output if shown else result.text
-    return Command(text, result.is_error, exit_code, output, background, note, job)
+    is_test = not background and _TESTS.search(text[:SEARCHED_CHARS]) is not None
+    return Command(text, result.is_error, exit_code, note, background, job, is_test, output=output)
 
 
 def touched(messages: Sequence[Message]) -> list[Touched]:
@@ -195,23 +207,6 @@ TEST_LINES = 3
 _PATHS = re.compile(r"(?<![\w.@~+-])[\w.@~+-]*+(?:/[\w.@+-]++)+|(?<![\w+-])[\w+-]++\.[A-Za-z]\w{0,4}\b")
 _SEARCHED_CHARS = 4_000
 """Characters of a failing command's output that are searched for file names."""
-
-
-class CommandFacts(Data, frozen=True):
-    """A shell command that ran, or whose end was reported."""
-
-    text: str
-    failed: bool = False
-    exit_code: int | None = None
-    note: str = ""
-    background: bool = False
-    job: tuple[str, str] | None = None
-    """The job whose end was reported: each end counts once."""
-    is_test: bool = False
-    lines: tuple[str, ...] = ()
-    """Of tests: the last of their output."""
-    paths: tuple[str, ...] = ()
-    """The files that a failing command named, in full."""
 
 
 class MessageFacts(Data, frozen=True):
@@ -310,18 +305,12 @@ class FactReader:
         ran = command_of(call, result)
         if ran is None:
             return None
-        is_test = not ran.background and ran.is_test
         lines = [line for line in ran.output.strip().splitlines() if line.strip()][-TEST_LINES:]
-        return CommandFacts(
-            ran.text,
-            ran.failed,
-            ran.exit_code,
-            ran.note,
-            ran.background,
-            ran.job,
-            is_test,
-            tuple(lines) if is_test else (),
-            self._named(ran) if ran.failed else (),
+        facts = msgspec.convert(ran, CommandFacts, from_attributes=True)
+        return msgspec.structs.replace(
+            facts,
+            lines=tuple(lines) if ran.is_test else (),
+            paths=self._named(ran) if ran.failed else (),
         )
 
     def _named(self, command: Command) -> tuple[str, ...]:
@@ -396,16 +385,14 @@ def _committed(command: Command) -> bool:
 
 
 def _passed(command: Command) -> bool:
-    return command.is_test and not command.failed and command.exit_code == 0 and not command.background
+    return command.is_test and not command.failed and command.exit_code == 0
 
 
 def _green_after_red(ran: Sequence[Command], recent: int) -> bool:
     """Whether one of the last `recent` commands is a passing test run and the test run before it failed."""
     failed = False
     for place, command in enumerate(ran):
-        if not command.is_test or command.background:
-            continue
         if failed and _passed(command) and place >= len(ran) - recent:
             return True
-        failed = command.failed
+        failed = command.failed if command.is_test else failed
     return False

@@ -8,9 +8,4 @@ _LENGTH = 12
 
 def new_id() -> str:
     """A new 60-bit id; a collision within one database is practically impossible."""
-    number = int.from_bytes(os.urandom(8), "big")
-    letters: list[str] = []
-    for _ in range(_LENGTH):
-        number, index = divmod(number, len(_ALPHABET))
-        letters.append(_ALPHABET[index])
-    return "".join(letters)
+    return "".join(_ALPHABET[byte % len(_ALPHABET)] for byte in os.urandom(_LENGTH))
