@@ -68,7 +68,7 @@ SCREENS: dict[str, Callable[[SessionBrowser, str], Screen[Any]]] = {
     "connect": lambda *_: ConnectScreen(Settings()),
     "key": lambda *_: key_screen("openai", "the keyring (Secret Service)"),
     "rewind": lambda *_: RewindScreen(
-        [PointSummary(said(f"prompt {n}"), n, ("a.py",) * n) for n in range(9)], "/work", nothing
+        [PointSummary(said(f"prompt {n}"), ("a.py",) * n) for n in range(9)], "/work", nothing
     ),
     "server form": lambda *_: ServerForm(
         "shop",

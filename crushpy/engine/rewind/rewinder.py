@@ -27,19 +27,21 @@ from crushpy.undo.states import RESTORATIONS, FileState, RecordedChange, path_fr
 from crushpy.util.uncancellable import in_thread, uncancellable
 
 
-class RewindPoint(Data, frozen=True):
-    """A prompt of the user that the conversation can return to."""
+class RewindTarget(Data, frozen=True):
+    """A message that the conversation can return to."""
 
-    prompt: Message
+    message: Message
     number: int
-    """Its number in storage: later changes have a number that is not lower."""
+    """Changes from this number on are reverted."""
+    ends_before: bool = True
+    """True for a prompt: the conversation ends before it, and it returns to the editor."""
 
 
 class ChangeLog(Data, frozen=True):
     """The prompts that led to one session, and all file changes of its conversation, oldest first."""
 
     info: SessionInfo
-    points: tuple[RewindPoint, ...]
+    points: tuple[RewindTarget, ...]
     changes: tuple[RecordedChange, ...]
     reach: dict[str, int]
     """The sessions that led here, their tasks and branches, each with the number of its last message that
@@ -63,11 +65,11 @@ class ChangeLog(Data, frozen=True):
     def undone(self, place: int) -> set[str]:
         """Paths whose changes in this turn are currently undone."""
         point = self.points[place]
-        numbers = {one.prompt.id: one.number for one in self.points}
+        numbers = {one.message.id: one.number for one in self.points}
         found: set[str] = set()
         redone = self._redone()
         for one in self.changes:
-            covers = (one.source == "undo" and one.reverses == point.prompt.id) or (
+            covers = (one.source == "undo" and one.reverses == point.message.id) or (
                 one.source == "rewind" and numbers.get(one.reverses, point.number + 1) <= point.number
             )
             if covers and one.message_number >= point.number and (one.batch, one.path) not in redone:
@@ -92,7 +94,7 @@ async def read_log(store: Store, session_id: str) -> ChangeLog:
     messages = await store.messages.load_lineage(info.id)
     numbers = await store.messages.load_numbers([one.id for one in messages])
     points = tuple(
-        RewindPoint(one, numbers[one.id]) for one in messages if is_prompt(one) and one.id in numbers
+        RewindTarget(one, numbers[one.id]) for one in messages if is_prompt(one) and one.id in numbers
     )
     reach = dict(await store.boundaries.load_reach(info.id))
     aside = set[str]()
@@ -138,14 +140,6 @@ RESTORE_LOCK_TIMEOUT_S = 20.0
 """How long to wait for another process that restores files."""
 
 
-class RewindTarget(Data, frozen=True):
-    message: Message
-    number: int
-    """Changes from this number on are reverted."""
-    ends_before: bool
-    """True for a prompt: the conversation ends before it, and it returns to the editor."""
-
-
 class PlannedRestoration(Data, frozen=True):
     """The planned changes to files, with their views."""
 
@@ -186,7 +180,6 @@ class PointSummary(Data, frozen=True):
     """A prompt for the list, with the changes since."""
 
     message: Message
-    files: int = 0
     paths: tuple[str, ...] = ()
     turn: tuple[restoration.NetChange, ...] = ()
     """What its own turn changed."""
@@ -219,7 +212,7 @@ class Rewinder:
             turn = [
                 one for one in restoration.net_changes(log.turn(place)) if not (one.none or _is_folder(one))
             ]
-            found.append(PointSummary(point.prompt, len(net), tuple(one.path for one in net), tuple(turn)))
+            found.append(PointSummary(point.message, tuple(one.path for one in net), tuple(turn)))
         return found
 
     async def view_turn(self, point: PointSummary) -> list[FileView]:
@@ -241,7 +234,7 @@ class Rewinder:
         message = next(one for one in messages if one.id == place.message_id)
         if is_prompt(message):
             numbers = await self._store.messages.load_numbers([message.id])
-            return RewindTarget(message, numbers[message.id], ends_before=True)
+            return RewindTarget(message, numbers[message.id])
         unit = next(unit for unit in units(messages) if message in unit)
         numbers = await self._store.messages.load_numbers([one.id for one in unit])
         return RewindTarget(message, max(numbers.values(), default=0) + 1, ends_before=False)
@@ -260,7 +253,7 @@ class Rewinder:
             changes = [one for one in log.turn(place) if one.path not in undone]
             net = [one for one in restoration.net_changes(changes) if not one.none]
             if net:
-                planned = await self._planned(changes, net, "undo", log.points[place].prompt.id)
+                planned = await self._planned(changes, net, "undo", log.points[place].message.id)
                 if planned.plan.steps or planned.plan.conflicts:
                     return planned
         return None
