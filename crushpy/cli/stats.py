@@ -1,7 +1,6 @@
 """`crushpy stats`: tokens and cost by day, model, project and conversation."""
 
 import shutil
-import sys
 from typing import Annotated
 
 import typer
@@ -9,7 +8,7 @@ import typer
 from crushpy.cli.command_helpers import AsJson, add_command, open_store, print_either
 from crushpy.cli.session_replay import replay_all
 from crushpy.core.errors import UsageError
-from crushpy.engine.session.usage_report import EIGHTHS, PLAIN, usage_chart, usage_report
+from crushpy.engine.session.usage_report import usage_chart, usage_report
 
 MAX_WIDTH_CHARS = 100
 
@@ -41,6 +40,4 @@ async def stats_command(
     async with open_store() as store:
         report = await usage_report(store, days)
     width = min(MAX_WIDTH_CHARS, shutil.get_terminal_size().columns)
-    encoding = sys.stdout.encoding or "utf-8"
-    encodable = EIGHTHS.encode(encoding, "ignore").decode(encoding) == EIGHTHS
-    print_either(as_json, report, usage_chart(report, width, marks=EIGHTHS if encodable else PLAIN))
+    print_either(as_json, report, usage_chart(report, width))

@@ -117,14 +117,6 @@ def test_what_is_deleted_does_not_count(run: Run, cli: Cli, llm: ScriptedLLM) ->
     assert stats(cli)["total"]["input_tokens"] == 0
 
 
-def test_an_output_without_blocks_gets_plain_marks(run: Run, cli: Cli, llm: ScriptedLLM) -> None:
-    llm.script(Reply("One.", usage=Usage(1_000, 10)))
-    run("a matter")
-    shown = cli("stats", env={"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}).stdout
-    assert "####" in shown
-    assert "??" not in shown
-
-
 # --- drawing -----------------------------------------------------------------------------------------------
 
 

@@ -15,8 +15,6 @@ from crushpy.storage.store import Store
 
 REPORT_DAYS = 30
 EIGHTHS = "▏▎▍▌▋▊▉█"
-PLAIN = "#"
-"""For an output that cannot encode the others."""
 MAX_BARS = 10
 """Of models, projects and conversations; days have one each."""
 MIN_BAR_COLUMNS = 8
@@ -87,7 +85,7 @@ def cost_report(usage: Usage, forecast: Forecast) -> list[str]:
     return [first, *(f"Ahead: {line}" for line in forecast_lines(forecast))]
 
 
-def usage_chart(report: UsageReport, width: int = 80, *, marks: str = EIGHTHS) -> list[str]:
+def usage_chart(report: UsageReport, width: int = 80) -> list[str]:
     """The report as lines of at most `width` columns. Bars show tokens."""
     span = f"the last {report.days} days" if report.days > 1 else "today" if report.days else "all days"
     if not report.by_day:
@@ -102,13 +100,13 @@ def usage_chart(report: UsageReport, width: int = 80, *, marks: str = EIGHTHS) -
     )
     for title, shares in groups:
         shown = shares if title == "By day" else shares[:MAX_BARS]
-        lines += ["", title, *bars(shown, width, marks)]
+        lines += ["", title, *bars(shown, width)]
         if len(shown) < len(shares):
             lines.append(f"  and {len(shares) - len(shown):,} more")
     return lines
 
 
-def bars(shares: Sequence[UsageShare], width: int, marks: str = EIGHTHS) -> list[str]:
+def bars(shares: Sequence[UsageShare], width: int) -> list[str]:
     """A line each: name, bar, tokens, money."""
     tokens = [f"{share.usage.total:,}" for share in shares]
     money = [_money(share.usage.cost) for share in shares]
@@ -122,17 +120,17 @@ def bars(shares: Sequence[UsageShare], width: int, marks: str = EIGHTHS) -> list
     most = max((share.usage.total for share in shares), default=0)
     longest = max(1, room - label)
     return [
-        f"  {_fitted(name, label)}  {_bar(share.usage.total, most, longest, marks)}  {figure}"
+        f"  {_fitted(name, label)}  {_bar(share.usage.total, most, longest)}  {figure}"
         for name, share, figure in zip(names, shares, figures, strict=True)
     ]
 
 
-def _bar(part: int, most: int, longest: int, marks: str) -> str:
+def _bar(part: int, most: int, longest: int) -> str:
     """A bar of at least one step for anything above zero."""
-    steps = len(marks)
+    steps = len(EIGHTHS)
     filled = max(1, round(part / most * longest * steps)) if part and most else 0
     whole, rest = divmod(filled, steps)
-    return (marks[-1] * whole + (marks[rest - 1] if rest else "")).ljust(longest)
+    return (EIGHTHS[-1] * whole + (EIGHTHS[rest - 1] if rest else "")).ljust(longest)
 
 
 def _money(amount: float, before: str = "") -> str:
