@@ -61,7 +61,6 @@ class Models:
         """Windows named by servers in this process."""
         self._served: dict[str, ServedModel] = {}
         """The models that servers described before the first request."""
-        self._protocols: dict[str, str] = {}
         self.web_search = False
         """Offer web search: the settings want it, and no rule forbids it."""
 
@@ -110,9 +109,7 @@ class Models:
 
     def warm_up(self, model: str) -> None:
         """Prepares a request to `model` in the background."""
-        if model not in self._protocols:
-            self._protocols[model] = protocol_for(model, self.settings)
-        warm_up(self._protocols[model])
+        warm_up(protocol_for(model, self.settings))
 
     def require_known(self, model: str) -> None:
         """Raises BadRequest, with similar names, for a model of an unknown provider."""

@@ -28,8 +28,6 @@ CHARS_PER_TOKEN = 4
 """A rough figure, for a progress bar."""
 MAX_CHUNKS = 8
 MAX_PARALLEL_CALLS = 3
-AUXILIARY_CONNECT_TIMEOUT_S = 5.0
-"""Short, because the main model is the fallback."""
 MAX_OVERFLOWS = 2
 """Calls in a row that may overflow during overflow recovery."""
 
@@ -276,14 +274,12 @@ class Summarizer:
                 case _:
                     pass
 
-        provider, auxiliary = self._models.provider(model), model != job.main_model
-
         def may_retry(error: errors.ModelError) -> bool:
             """An empty reply is final. So is an auxiliary model that cannot be reached."""
-            return not isinstance(error, errors.EmptyReply) and not (auxiliary and _is_outside(error))
+            lost = model != job.main_model and _is_outside(error)
+            return not isinstance(error, errors.EmptyReply) and not lost
 
-        timeout = AUXILIARY_CONNECT_TIMEOUT_S if auxiliary and not provider.slow_to_begin else None
-        call = ModelCall(provider, request, on_event, may_retry=may_retry, send_timeout_s=timeout)
+        call = ModelCall(self._models.provider(model), request, on_event, may_retry=may_retry)
         try:
             async with asyncio.timeout(job.seconds):
                 draft = await call.run()

@@ -68,8 +68,6 @@ class ContextView:
         self._emit = scope.emit
         self._shown_warnings = scope.services.shown_warnings
         self._sent = SentHistory()
-        self._read: list[Message] | None = None
-        self._messages: tuple[Message, ...] = ()
         self.moment = ""
         """The natural moment at which the next request is made; in `llm` the status names it."""
         self.dropped_thoughts = 0
@@ -87,17 +85,8 @@ class ContextView:
             shown = apply_overrides(messages, overrides)
             return shown if sees else [without_images(message, NOT_SEEN) for message in shown]
 
-        self._sent.update(self._taken(pending), (dict(overrides), sees), show)
+        self._sent.update((*self._session.history, *pending), (dict(overrides), sees), show)
         return self._sent.shown
-
-    def _taken(self, pending: Sequence[Message]) -> tuple[Message, ...]:
-        """All messages; the same tuple until the history changes, so that caches compare by identity."""
-        history = self._session.history
-        if pending:
-            return (*history, *pending)
-        if history is not self._read or len(history) != len(self._messages):
-            self._read, self._messages = history, tuple(history)
-        return self._messages
 
     async def counted(self) -> WindowState:
         """The state by exact counts: waits for the token vocabulary."""

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, cast
 
 import msgspec
@@ -17,7 +17,7 @@ from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.event_bus import ProgressReporter
 from crushpy.engine.turn.limits import Spent
 from crushpy.llm import protocol
-from crushpy.llm.errors import MAX_RETRIES, EmptyReply, ModelError, Refused, Unavailable, retry_delay
+from crushpy.llm.errors import MAX_RETRIES, EmptyReply, ModelError, Refused, retry_delay
 from crushpy.llm.protocol import ReplyMeter
 from crushpy.util.read_json import decode_json, too_deep
 from crushpy.util.spawn import spawn
@@ -130,13 +130,10 @@ class ModelCall:
         emit: Emit,
         *,
         may_retry: Callable[[ModelError], bool] = lambda _: True,
-        send_timeout_s: float | None = None,
     ) -> None:
-        """`may_retry`: whether a transient error is worth another attempt. `send_timeout_s` limits sending
-        the request, connecting included."""
+        """`may_retry`: whether a transient error is worth another attempt."""
         self._provider, self._request, self._emit = provider, request, emit
         self._may_retry = may_retry
-        self._send_timeout_s = send_timeout_s
         self.draft = Draft()
 
     async def _before_reply(self) -> None:
@@ -181,9 +178,7 @@ class ModelCall:
     async def _stream(self, draft: Draft) -> None:
         stream = self._provider.stream(self._request)
         try:
-            if self._send_timeout_s is not None:
-                await self._wait_until_sent(stream, draft, self._send_timeout_s)
-            elif self._provider.slow_to_begin:
+            if self._provider.slow_to_begin:
                 with ProgressReporter(self._emit, LOADING):
                     async for piece in stream:
                         await self._handle(draft, piece)
@@ -204,19 +199,6 @@ class ModelCall:
             await self._before_reply()
         else:
             self._add(draft, piece)
-
-    async def _wait_until_sent(
-        self, stream: AsyncIterator[protocol.Piece], draft: Draft, seconds: float
-    ) -> None:
-        """Waits until the request is sent. Raises Unavailable after `seconds`."""
-        try:
-            async with asyncio.timeout(seconds):
-                piece = await anext(stream)
-        except TimeoutError:
-            model = self._request.model
-            raise Unavailable(f"{model} could not be reached within {seconds:g} s.") from None
-        self._add(draft, piece)
-        await self._before_reply()
 
     def _add(self, draft: Draft, piece: protocol.Piece) -> None:
         piece = draft.meter.measure(piece)
