@@ -205,7 +205,7 @@ def _build_runtime(
         approvals,
         context,
         audit,
-        (change_recorder,),
+        change_recorder,
         options.interactive,
         environment.trusted,
     )
@@ -214,8 +214,7 @@ def _build_runtime(
     subagents = Subagents(scope, toolset, environment.extensions.agent)
 
     def open_workspace(cwd: Path) -> TaskWorkspace:
-        # The changes become a branch in the end, so there is nothing to undo file by file.
-        own = msgspec.structs.replace(services, workspace=workspaces.worktree_context(cwd), observers=())
+        own = msgspec.structs.replace(services, workspace=workspaces.worktree_context(cwd), recorder=None)
         setup = environment.worktree_setup(cwd)
         return TaskWorkspace(own, environment.system_prompt(time.time(), cwd), str(cwd), setup=setup)
 

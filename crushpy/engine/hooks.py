@@ -2,7 +2,7 @@
 know how an event is answered."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import msgspec
 
@@ -126,19 +126,6 @@ class ObservedCall(Data, frozen=True):
             and bool(self.accesses)
             and all(access.kind == "path" and not access.writes for access in self.accesses)
         )
-
-
-class CallObserver(Protocol):
-    """Methods are awaited in order and must be short; start long work here and wait for it later.
-
-    Raising `ToolError` or `StorageError` in `begins` prevents the call.
-    """
-
-    async def begins(self, watched: ObservedCall) -> None: ...
-
-    async def ended(self, watched: ObservedCall, outcome: Outcome | None) -> None:
-        """The call ran; `outcome` is None if it was interrupted or failed inside crushpy."""
-        ...
 
 
 ResultAddition = Callable[[Outcome, ObservedCall], Awaitable[Outcome]]

@@ -15,8 +15,6 @@ from crushpy.storage.records import EVERYTHING, CallStart
 from crushpy.storage.search_store import load_search_reach
 from crushpy.storage.storage_thread import StorageThread, Subject, stored
 
-_FACTS_BATCH = 500
-"""Messages whose facts are stored in one transaction."""
 _PROMPT_SESSIONS = 200
 """The latest sessions that are searched for prompts."""
 _PROMPT_REPEATS = 4
@@ -128,10 +126,8 @@ class MessageStore(Subject):
     @stored
     def save_facts(self, session_id: str, facts: Mapping[str, Data]) -> None:
         """Stores the facts of messages, by id, that were stored without them."""
-        found = list(facts.items())
-        for start in range(0, len(found), _FACTS_BATCH):
-            with self._db.transaction(session=session_id):
-                session_rows.add_facts(self._db, dict(found[start : start + _FACTS_BATCH]))
+        with self._db.transaction(session=session_id):
+            session_rows.add_facts(self._db, facts)
 
     # --- drafts ----------------------------------------------------------------------------------------
 

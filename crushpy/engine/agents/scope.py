@@ -9,8 +9,8 @@ from crushpy.core.events import Event
 from crushpy.core.templates import Templates
 from crushpy.engine.approvals import Approvals
 from crushpy.engine.compaction.gauge import Gauge
-from crushpy.engine.hooks import CallObserver
 from crushpy.engine.models import Models
+from crushpy.engine.rewind.recorder import ChangeRecorder
 from crushpy.engine.session.audit_trail import AuditTrail
 from crushpy.engine.session.session import LiveSession, LoadedSession
 from crushpy.engine.user_settings import UserSettings
@@ -32,8 +32,8 @@ class Services(msgspec.Struct, frozen=True):
     """Where tools work; each agent gets a copy with its own file memory and `recall`."""
     audit: AuditTrail
     """Records the decision about every tool call of every agent."""
-    observers: tuple[CallObserver, ...] = ()
-    """Notified of every tool call of every agent."""
+    recorder: ChangeRecorder | None = None
+    """Notified of every tool call of every agent; None in a worktree, whose changes become a branch."""
     interactive: bool = False
     trusted: bool = False
     shown_warnings: set[str] = msgspec.field(default_factory=set[str])

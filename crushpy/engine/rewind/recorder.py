@@ -15,7 +15,6 @@ from crushpy.engine.hooks import ObservedCall
 from crushpy.engine.rewind.undo_files import RUNNING, UndoFiles
 from crushpy.engine.session.session import LiveSession
 from crushpy.storage.store import Store
-from crushpy.tools.base import Outcome
 from crushpy.tools.shell.jobs import Jobs
 from crushpy.undo import journal
 from crushpy.undo.states import FileState, RecordedChange, path_from_stored, stored_path
@@ -58,6 +57,7 @@ class ChangeRecorder:
     # --- calls -------------------------------------------------------------------------------------------
 
     async def begins(self, watched: ObservedCall) -> None:
+        """Must be short. Raising ToolError or StorageError prevents the call."""
         paths = [one.value for one in watched.accesses if one.kind == "path" and one.writes]
         is_command = self._commands and any(
             one.kind == "command" and self._may_write(one.value) for one in watched.accesses
@@ -73,7 +73,8 @@ class ChangeRecorder:
         if paths:
             await self._keep(watched, paths)
 
-    async def ended(self, watched: ObservedCall, outcome: Outcome | None) -> None:
+    async def ended(self, watched: ObservedCall) -> None:
+        """The call ran, perhaps not to its end."""
         batch = self._batches.pop(id(watched), None)
         if batch is not None:
             batch_id, paths = batch

@@ -72,7 +72,7 @@ class ToolRunner:
     ) -> None:
         self._session, self._emit, self._task = scope.session, scope.emit, scope.task
         self._approvals, self._audit = scope.services.approvals, scope.services.audit
-        self._observers, self._verify_database = scope.services.observers, scope.services.store.verify
+        self._recorder, self._verify_database = scope.services.recorder, scope.services.store.verify
         self._tools = {tool.name: tool for tool in tools}
         self._context, self._session_calls = context, session_calls
         self._rules = NestedRules(scope.services, scope.session.has_loaded)
@@ -178,8 +178,8 @@ class ToolRunner:
             observed = one.observed = await self._record_decision(one, accesses, ruling)
             if ruling.refusal:
                 return Outcome(ruling.refusal, is_error=True)
-            for observer in self._observers:
-                await observer.begins(observed)
+            if self._recorder is not None:
+                await self._recorder.begins(observed)
             if not observed.only_reads:
                 await self._session.begin_call(one.message, one.call)
             await self._verify_database()
@@ -223,12 +223,10 @@ class ToolRunner:
     async def _execute(
         self, one: RunningCall, observed: ObservedCall, tool: AnyTool, args: Args, context: ToolContext
     ) -> Outcome:
-        outcome: Outcome | None = None
         try:
             one.started = True
             self._emit(ToolStarted(one.call.id))
-            outcome = await self._with_feedback(one, observed, await tool.run(args, context))
-            return outcome
+            return await self._with_feedback(one, observed, await tool.run(args, context))
         except ConsentNeeded as needed:
             ruling = await self._approvals.rule_consent(one.call, needed, self._task)
             await self._record_decision(one, (needed.access,), ruling)
@@ -236,21 +234,17 @@ class ToolRunner:
                 return await self._execute(one, observed, tool, args, context)
             return Outcome(ruling.refusal, is_error=True)
         except (ToolError, OSError) as error:
-            outcome = await self._with_feedback(one, observed, _failure(one.call, error))
-            return outcome
+            return await self._with_feedback(one, observed, _failure(one.call, error))
         finally:
-            ended = self._notify_ended(observed, outcome)
-            await (ended if observed.only_reads else uncancellable(ended))  # reading leaves nothing to do
+            if self._recorder is not None:
+                ended = self._recorder.ended(observed)
+                await (ended if observed.only_reads else uncancellable(ended))  # reading leaves nothing to do
 
     async def _with_feedback(self, one: RunningCall, observed: ObservedCall, outcome: Outcome) -> Outcome:
         event = HookEvent("PostToolUse", "", {}, one.call, observed.accesses, outcome, self._task)
         reply = await self._approvals.hooks.fire(event)
         self.stopped = self.stopped or reply.stop
         return with_feedback(outcome, reply, one.message, one.call, one.context)
-
-    async def _notify_ended(self, observed: ObservedCall, outcome: Outcome | None) -> None:
-        for observer in self._observers:
-            await observer.ended(observed, outcome)
 
     async def _record(self, one: RunningCall, outcome: Outcome, guard: LoopGuard | None = None) -> None:
         text = truncate(outcome.text).text
