@@ -99,16 +99,14 @@ def print_note(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def print_text(text: str) -> bool:
-    """Writes to stdout in any encoding. Returns False if the reader has gone (`| head`)."""
+def print_text(text: str) -> None:
+    """Writes to stdout in any encoding."""
     data = text.encode(sys.stdout.encoding or "utf-8", "replace")
     try:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
-    except BrokenPipeError:
+    except BrokenPipeError:  # the reader has gone (`| head`)
         discard_output()
-        return False
-    return True
 
 
 SessionId = Annotated[

@@ -7,9 +7,10 @@ import typer
 
 from crushpy.bootstrap.project_environment import ProjectEnvironment
 from crushpy.bootstrap.user_extensions import KINDS
-from crushpy.cli.command_helpers import AsJson, add_group, print_json, print_note, print_text
+from crushpy.cli.command_helpers import AsJson, add_group, print_either, print_note, print_text
 from crushpy.cli.workspace import working_folder
 from crushpy.core.errors import UsageError
+from crushpy.core.messages import Json
 from crushpy.core.paths import Paths
 from crushpy.extensions.plugins import add_plugin, installed_plugins, remove_plugin
 from crushpy.security.sanitize import clean
@@ -26,16 +27,13 @@ def list_extensions(as_json: AsJson = False) -> None:
     found = [one for kind in KINDS for one in environment.extensions.find(kind)]
     if not environment.trusted:
         print_note("Skills, commands and sub-agents of this project are not used: it is not trusted.")
-    if as_json:
-        fields = ("name", "description", "status", "reason", "origin")
-        rows = ((one, {name: getattr(one, name) for name in fields}) for one in found)
-        print_json([{"kind": one.kind[:-1], "file": str(one.file), **row} for one, row in rows])
-        return
+    fields, rows, lines = ("name", "description", "status", "reason", "origin"), list[Json](), list[str]()
     for one in found:
+        values = {name: getattr(one, name) for name in fields}
+        rows.append({"kind": one.kind[:-1], "file": str(one.file), **values})
         why = f" ({one.reason})" if one.reason else ""
-        print_text(clean(f"{one.status:<8} {one.kind[:-1]:<8} {one.name}  {one.file}{why}") + "\n")
-    if not found:
-        print_text("No skill was found. See docs/extensions.md for the folders.\n")
+        lines.append(clean(f"{one.status:<8} {one.kind[:-1]:<8} {one.name}  {one.file}{why}"))
+    print_either(as_json, rows, lines or ["No skill was found. See docs/extensions.md for the folders."])
 
 
 def add_folder(folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The plugin.")]) -> None:
@@ -47,15 +45,11 @@ def add_folder(folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Th
 def list_plugins(as_json: AsJson = False) -> None:
     """List the installed plugins, and what is in them."""
     plugins = installed_plugins(Paths())
-    if as_json:
-        fields = ("name", "version", "description", "contents", "problem")
-        print_json([{field: getattr(plugin, field) for field in fields} for plugin in plugins])
-        return
-    for plugin in plugins:
-        about = plugin.problem or f"{plugin.version}  {', '.join(plugin.contents)}".strip()
-        print_text(clean(f"{plugin.name}  {about}") + "\n")
-    if not plugins:
-        print_text("No plugin is installed. Add one: crushpy plugins add FOLDER\n")
+    fields = ("name", "version", "description", "contents", "problem")
+    rows = [{field: getattr(plugin, field) for field in fields} for plugin in plugins]
+    about = (one.problem or f"{one.version}  {', '.join(one.contents)}".strip() for one in plugins)
+    lines = [clean(f"{one.name}  {told}") for one, told in zip(plugins, about, strict=True)]
+    print_either(as_json, rows, lines or ["No plugin is installed. Add one: crushpy plugins add FOLDER"])
 
 
 def remove_named(name: Annotated[str, typer.Argument(metavar="NAME", help="The plugin.")]) -> None:
