@@ -12,12 +12,11 @@ import msgspec
 from crushpy.core.errors import SettingsError
 from crushpy.core.mcp_names import PROJECT_FILE
 from crushpy.core.messages import Data
+from crushpy.extensions.extension_files import Unreadable, read_extension
 from crushpy.extensions.plugins import MANIFESTS, MCP_FILES, is_inside
-from crushpy.security.safe_open import open_regular
 from crushpy.settings.schema import McpServerSettings
 from crushpy.tools.shell.child_environment import is_secret_name
 
-MAX_FILE_BYTES = 1_000_000
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]|_(?!_)){0,31}")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
@@ -98,17 +97,13 @@ def read_project_file(
     """The servers of a `.mcp.json`: sandboxed, without network. A plugin's may lack `mcpServers`; a manifest
     may have them or name a file. Bad entries go to `problems`. Raises SettingsError."""
     read: dict[str, McpServerSettings] = {}
-    try:
-        with os.fdopen(open_regular(file.resolve()), "rb") as opened:
-            data = opened.read(MAX_FILE_BYTES + 1)
-    except FileNotFoundError:
+    if not file.exists():
         return read
-    except OSError as error:
-        raise SettingsError(f"{file} cannot be read: {error}") from None
     try:
+        text = read_extension(file, plugin or file.resolve().parent)
         if plugin is not None:
-            data = data.replace(b"${CLAUDE_PLUGIN_ROOT}", msgspec.json.encode(str(plugin))[1:-1])
-        given = msgspec.json.decode(data, type=dict[str, Any])
+            text = text.replace("${CLAUDE_PLUGIN_ROOT}", msgspec.json.encode(str(plugin)).decode()[1:-1])
+        given = msgspec.json.decode(text, type=dict[str, Any])
         bare = plugin is not None and str(file.relative_to(plugin)) not in MANIFESTS
         said: Any = given.get("mcpServers", given if bare else None) or {}
         if plugin is not None and isinstance(said, str) and not bare:
@@ -116,7 +111,7 @@ def read_project_file(
             known = named.resolve() in [(plugin / name).resolve() for name in MCP_FILES]
             return {} if known or not is_inside(named, plugin) else read_project_file(named, problems, plugin)
         entries = msgspec.convert(said, dict[str, Any])
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except (Unreadable, msgspec.MsgspecError, RecursionError) as error:
         raise SettingsError(f"{file}: {error}", "Its form is described in docs/mcp.md.") from None
     for name, entry in entries.items():
         try:
