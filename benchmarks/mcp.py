@@ -66,7 +66,7 @@ def imported(llm: ScriptedLLM, home: Path) -> set[str]:
 
 async def process_memory() -> float:
     process = McpProcess()
-    spec = ServerSpec(command=(sys.executable, STAND_IN, "100"), env=dict(os.environ))
+    spec = ServerSpec(command=sys.executable, args=(STAND_IN, "100"), env=dict(os.environ))
     await process.carry_out("connect", "one", spec=spec)
     await process.carry_out("call", "one", name="tool_001")
     status = Path(f"/proc/{process.pid}/status").read_text()

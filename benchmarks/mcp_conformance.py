@@ -18,8 +18,8 @@ from typing import Any
 from crushpy.core.messages import Json
 from crushpy.extensions.mcp.definitions import read_definitions
 from crushpy.extensions.mcp.mcp_process import McpError, McpProcess
-from crushpy.extensions.mcp.wire import McpOrder, McpReport, OAuthSpec, ServerSpec
-from crushpy.settings.schema import McpTools
+from crushpy.extensions.mcp.wire import McpOrder, McpReport, ServerSpec
+from crushpy.settings.schema import McpOAuth, McpTools
 
 MAX_LOGINS = 2
 KNOWN_ARGUMENTS = {"a": 2, "b": 3}
@@ -86,13 +86,9 @@ async def main(url: str) -> None:
             "PYTHON_KEYRING_BACKEND": "file_keyring.FileKeyring",
             "KEYRING_PROPERTY_FILE": f"{folder}/keyring.json",
         }
-        oauth = OAuthSpec(
-            client_id=context.get("client_id", ""),
-            client_secret=context.get("client_secret", ""),
-            client_metadata_url=DOCUMENT,
-            private_hosts=True,
-        )
-        person = Person(ServerSpec(url=url, oauth=oauth, locks=folder, timeout=20))
+        oauth = McpOAuth(client_id=context.get("client_id", ""), client_metadata_url=DOCUMENT)
+        more = {"client_secret": context.get("client_secret", ""), "private_hosts": True, "locks": folder}
+        person = Person(ServerSpec(url=url, oauth=oauth, timeout=20, **more))
         data = await person.connect()
         tools, _ = read_definitions("server", data.get("tools", ()), McpTools())
         schemas = {tool.name: tool.schema for tool in tools}

@@ -21,7 +21,8 @@ from support.headless import Run
 from support.mcp_http_stand_in import AuthServer, HttpStandIn, protected_server
 
 from crushpy.extensions.mcp.mcp_process import McpError, McpProcess
-from crushpy.extensions.mcp.wire import McpReport, OAuthSpec, ServerSpec
+from crushpy.extensions.mcp.wire import McpReport, ServerSpec
+from crushpy.settings.schema import McpOAuth
 
 SUPPORT = Path(__file__).parents[1] / "support"
 
@@ -50,8 +51,9 @@ def process(keyring: Path) -> Iterator[McpProcess]:
 @pytest.fixture
 def spec(tmp_path: Path) -> Any:
     def make(server: HttpStandIn, **oauth: Any) -> ServerSpec:
-        login = OAuthSpec(private_hosts=oauth.pop("private_hosts", True), **oauth)
-        return ServerSpec(url=server.url, oauth=login, locks=str(tmp_path / "locks"), timeout=60)
+        secret, private = oauth.pop("client_secret", ""), oauth.pop("private_hosts", True)
+        more = {"client_secret": secret, "private_hosts": private, "locks": str(tmp_path / "locks")}
+        return ServerSpec(url=server.url, oauth=McpOAuth(**oauth), timeout=60, **more)
 
     return make
 
@@ -95,7 +97,7 @@ async def test_a_login_registers_and_its_token_is_used(
     process: McpProcess, keyring: Path, spec: Any, revision: str
 ) -> None:
     with protected_server(revision) as (server, auth):
-        one = spec(server, scopes="files")
+        one = spec(server, scopes=("files",))
         with pytest.raises(McpError, match="needs login") as refused:
             await process.carry_out("connect", "one", spec=one)
         assert refused.value.needs_login and not auth.received
@@ -249,7 +251,7 @@ async def test_a_server_that_wants_another_scope_needs_a_login_with_it(
     process: McpProcess, spec: Any
 ) -> None:
     with protected_server() as (server, auth):
-        one = spec(server, scopes="read")
+        one = spec(server, scopes=("read",))
         await log_in(process, one)
         await process.carry_out("connect", "one", spec=one)
         server.wanted_scope = "write"

@@ -51,7 +51,8 @@ async def connected(
 ) -> AsyncIterator[Connected]:
     server = HttpStandIn(*words) if transport == "http" else None
     spec = ServerSpec(
-        command=(sys.executable, STAND_IN, "3", *words),
+        command=sys.executable,
+        args=(STAND_IN, "3", *words),
         env={**os.environ, **(environment or {})},
         url=server.url if server else "",
         timeout=60,
@@ -116,7 +117,7 @@ import asyncio, os, sys
 from crushpy.extensions.mcp.mcp_process import McpError, McpProcess
 from crushpy.extensions.mcp.wire import ServerSpec
 async def main():
-    spec = ServerSpec(command=tuple(sys.argv[1:]), env=dict(os.environ))
+    spec = ServerSpec(command=sys.argv[1], args=tuple(sys.argv[2:]), env=dict(os.environ))
     await McpProcess().carry_out("connect", "one", spec=spec)
 asyncio.run(main())
 """
@@ -135,14 +136,14 @@ async def test_servers_end_with_crushpy_also_after_kill_9(tmp_path: Path) -> Non
 
 async def test_the_last_lines_of_a_server_that_never_answers_are_told(process: McpProcess) -> None:
     script = "import sys, time; print('no licence', file=sys.stderr, flush=True); time.sleep(3600)"
-    spec = ServerSpec(command=(sys.executable, "-c", script), env={}, timeout=3.0)
+    spec = ServerSpec(command=sys.executable, args=("-c", script), env={}, timeout=3.0)
     with pytest.raises(McpError, match=r"no answer in time\n.*\nno licence"):
         await process.carry_out("connect", "one", spec=spec)
 
 
 async def test_a_server_ends_if_its_start_is_cancelled_and_crushpy_ends(tmp_path: Path) -> None:
     process, pid = McpProcess(), tmp_path / "pid"
-    spec = ServerSpec(command=(sys.executable, "-c", SERVER, str(pid)), env={})
+    spec = ServerSpec(command=sys.executable, args=("-c", SERVER, str(pid)), env={})
     opening = asyncio.create_task(process.carry_out("connect", "one", spec=spec))
     await _until(lambda: pid.exists() and pid.read_text())
     opening.cancel()

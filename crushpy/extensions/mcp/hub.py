@@ -20,7 +20,7 @@ from crushpy.extensions.mcp import definitions
 from crushpy.extensions.mcp.configuration import ServerConfig, expanded
 from crushpy.extensions.mcp.login_index import wants_login
 from crushpy.extensions.mcp.mcp_process import McpError, McpProcess, login_needed, mcp_process
-from crushpy.extensions.mcp.wire import McpOrder, McpReport, OAuthSpec, ServerSpec
+from crushpy.extensions.mcp.wire import McpOrder, McpReport, ServerSpec
 from crushpy.security.private_files import read_stored, update_stored
 from crushpy.security.redact import redact
 from crushpy.security.sanitize import encodable, one_line
@@ -278,25 +278,17 @@ class McpHub:
     def _spec(self, config: ServerConfig) -> ServerSpec:
         """How the process reaches a server. Raises SettingsError or ToolError."""
         settings = expanded(config)
-        oauth = settings.oauth
-        if settings.url:
-            secret = os.environ.get(oauth.client_secret_env, "") if oauth.client_secret_env else ""
-            scopes = " ".join(oauth.scopes)
-            return ServerSpec(
-                url=settings.url,
-                headers=settings.headers or {},
-                timeout=settings.timeout,
-                oauth=OAuthSpec(
-                    oauth.client_id, secret, scopes, oauth.client_metadata_url, self._private_hosts
-                ),
-                locks=str(self._folder),
-            )
-        command: tuple[str, ...] = (settings.command, *settings.args)
-        if settings.sandbox == "project":
-            command = tuple(self._confine(command, settings))
-        cwd = self._cwd / Path(settings.cwd).expanduser()
-        environment = {**child_environment(os.environ), **(settings.env or {})}
-        return ServerSpec(command, environment, str(cwd), timeout=settings.timeout)
+        secret = os.environ.get(settings.oauth.client_secret_env, "")
+        fields: Json = msgspec.structs.asdict(settings)
+        if not settings.url:
+            command = [settings.command, *settings.args]
+            if settings.sandbox == "project":
+                command = self._confine(tuple(command), settings)
+            cwd = self._cwd / Path(settings.cwd).expanduser()
+            environment = {**child_environment(os.environ), **(settings.env or {})}
+            fields |= {"command": command[0], "args": tuple(command[1:]), "cwd": str(cwd), "env": environment}
+        fields |= {"client_secret": secret, "private_hosts": self._private_hosts, "locks": str(self._folder)}
+        return ServerSpec(**fields)
 
     def _hear(self, report: McpReport) -> None:
         """In the thread of the pipe."""

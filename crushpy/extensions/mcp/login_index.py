@@ -31,13 +31,13 @@ def login_file(spec: ServerSpec) -> Path:
 async def wants_login(spec: ServerSpec) -> bool:
     """Whether an HTTP server refuses a request without a login: known before the SDK is imported."""
     index = read_stored(login_file(spec), LoginIndex) if spec.url else None
-    if not spec.url or (index and index.issuer) or "authorization" in map(str.lower, spec.headers):
+    if not spec.url or (index and index.issuer) or "authorization" in map(str.lower, spec.headers or ()):
         return False
     from crushpy.http.client import Client
     from crushpy.http.common import HttpError
 
     headers = {
-        **spec.headers,
+        **(spec.headers or {}),
         "Content-Type": "application/json",
         "Accept": "application/json, text/event-stream",
     }

@@ -217,7 +217,7 @@ class ServerConnection:
 
         spec = self._spec
         child = await asyncio.create_subprocess_exec(
-            *spec.command,
+            *(spec.command, *spec.args),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -326,7 +326,7 @@ class ServerConnection:
             self.auth = TokenAuth(spec)
         timeout = httpx2.Timeout(CONNECT_TIMEOUT_S, read=max(spec.timeout, 300))
         return await stack.enter_async_context(
-            httpx2.AsyncClient(headers=dict(spec.headers), auth=self.auth, timeout=timeout)
+            httpx2.AsyncClient(headers=spec.headers or {}, auth=self.auth, timeout=timeout)
         )
 
     async def _show_url(self, url: str) -> None:

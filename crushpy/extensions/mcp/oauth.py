@@ -113,7 +113,7 @@ class TokenAuth(httpx2.Auth):
     def _read(self) -> Login | None:
         login = self._store.read()
         if login is not None:
-            check_endpoint(self._spec.url, self._spec.oauth.private_hosts)
+            check_endpoint(self._spec.url, self._spec.private_hosts)
         return login
 
     def _refresh(self, used: Login) -> Login | None:
@@ -127,10 +127,10 @@ class TokenAuth(httpx2.Auth):
                 return login  # another process has refreshed it
             if not login.refresh_token:
                 return None
-            check_endpoint(login.token_endpoint, self._spec.oauth.private_hosts)
+            check_endpoint(login.token_endpoint, self._spec.private_hosts)
             form = {"grant_type": "refresh_token", "refresh_token": login.refresh_token}
             form |= {"client_id": login.client_id} | ({"resource": login.resource} if login.resource else {})
-            secret = self._spec.oauth.client_secret or login.client_secret
+            secret = self._spec.client_secret or login.client_secret
             auth = None
             if login.auth_method == "client_secret_basic":
                 auth = httpx2.BasicAuth(quote(login.client_id, safe=""), quote(secret, safe=""))
@@ -183,7 +183,7 @@ class LoginFlow(OAuthClientProvider):
             await flow.aclose()
 
     async def _check(self, url: str) -> None:
-        await asyncio.to_thread(check_endpoint, url, self._spec.oauth.private_hosts)
+        await asyncio.to_thread(check_endpoint, url, self._spec.private_hosts)
 
     async def _redirect(self, url: str) -> None:
         await self._check(url)
@@ -191,13 +191,13 @@ class LoginFlow(OAuthClientProvider):
         if offered and "S256" not in (offered.code_challenge_methods_supported or ()):
             raise ConnectionError("its authorization server does not support PKCE with S256")
         client = self.context.client_info
-        if self._spec.oauth.client_secret and client is not None and offered is not None:
+        if self._spec.client_secret and client is not None and offered is not None:
             methods = offered.token_endpoint_auth_methods_supported or ["client_secret_basic"]
             basic = "client_secret_basic" in methods
             client.token_endpoint_auth_method = "client_secret_basic" if basic else "client_secret_post"
         parts = urlsplit(url)
         query = dict(parse_qsl(parts.query))
-        scopes = f"{self._spec.oauth.scopes or query.get('scope', '')} {self._store.index().scopes}"
+        scopes = f"{' '.join(self._spec.oauth.scopes) or query.get('scope', '')} {self._store.index().scopes}"
         if scopes.strip():
             query["scope"] = " ".join(dict.fromkeys(scopes.split()))
         await self._show(urlunsplit(parts._replace(query=urlencode(query))))
@@ -207,13 +207,13 @@ class LoginFlow(OAuthClientProvider):
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         """The configured client. A registered one is not used again: it names the port of its listener."""
-        oauth = self._spec.oauth
-        if not oauth.client_id:
+        client_id, secret = self._spec.oauth.client_id, self._spec.client_secret
+        if not client_id:
             return None
-        method = "client_secret_post" if oauth.client_secret else "none"
+        method = "client_secret_post" if secret else "none"
         return OAuthClientInformationFull(
-            client_id=oauth.client_id,
-            client_secret=oauth.client_secret or None,
+            client_id=client_id,
+            client_secret=secret or None,
             token_endpoint_auth_method=method,
         )
 
@@ -229,7 +229,7 @@ class LoginFlow(OAuthClientProvider):
         resource = ""
         if context.should_include_resource_param(context.protocol_version):
             resource = context.get_resource_url()
-        secret = "" if self._spec.oauth.client_secret else client.client_secret or ""
+        secret = "" if self._spec.client_secret else client.client_secret or ""
         method = client.token_endpoint_auth_method or "none"
         login = Login(endpoint, resource, client.client_id, secret, method, "", "", None)
         login.renew(tokens)

@@ -5,30 +5,15 @@ from typing import Any, Literal
 import msgspec
 
 from crushpy.core.messages import Data, Json
+from crushpy.settings.schema import McpServerSettings
 
 
-class OAuthSpec(Data, frozen=True):
-    """How to log in to a server."""
+class ServerSpec(McpServerSettings, frozen=True):
+    """How to reach a server. Its command is as it is run, `env` the whole environment of that."""
 
-    client_id: str = ""
     client_secret: str = ""
-    scopes: str = ""
-    client_metadata_url: str = ""
     private_hosts: bool = False
     """Whether endpoints on this machine and in private networks are accepted, and http on loopback."""
-
-
-class ServerSpec(Data, frozen=True):
-    """How to reach a server: a command line, or a URL."""
-
-    command: tuple[str, ...] = ()
-    env: dict[str, str] = msgspec.field(default_factory=dict[str, str])
-    """The whole environment of the command."""
-    cwd: str = ""
-    url: str = ""
-    headers: dict[str, str] = msgspec.field(default_factory=dict[str, str])
-    timeout: float = 60.0
-    oauth: OAuthSpec = OAuthSpec()
     locks: str = ""
     """The folder for locks between processes that refresh the same token."""
 
