@@ -39,8 +39,6 @@ _SYNONYMS = {
 
 _ATTACHED_OPTION = re.compile(r"^(?:--[\w-]+=?|-\w)")
 """The option before a command that is glued to it: `env -S'rm x'`, `fd -xrm`."""
-_CODE = re.compile(r"^(?![a-z]+://).*[^\w./-]", re.DOTALL)
-"""What is neither a name, a path nor an address, and so may contain a command: `!rm x`, `EXEC:rm`."""
 
 
 class RuleHit(IntEnum):
@@ -90,20 +88,25 @@ def _code_hit(rule: Sequence[str], words: tuple[Word, ...]) -> RuleHit:
     """Whether a program is given code that names the denied one, or is a shell that reads its input."""
     program = _program_name(words[0].text)
     risky = risky_words(SimpleCommand(words))
+    texts = [_ATTACHED_OPTION.sub("", word.text) for word in words]
+    if _is_known(words):
+        # A bare word after no option is a name, such as that of a branch.
+        values = (
+            index
+            for index in risky
+            if index < len(words)
+            and (words[index].is_option or words[index - 1].is_option or re.search(r"\s", texts[index]))
+        )
+        found = any(mentions(rule, f"{program} {texts[index]}") for index in values)
+    else:
+        has_subcommand = program in SUBCOMMAND_PROGRAMS and texts[1:2] and texts[1].isalpha()
+        rest = texts[2 if has_subcommand else 1 :]
+        code = " ".join(text for text in rest if "://" not in text)
+        found = mentions(rule, code if program != "git" else f"git {code}") or (
+            " " in program and mentions(rule, program)
+        )
     reads_commands = program in RUNNERS and len(words) in risky
-    if reads_commands or (re.search(r"\s", program) and mentions(rule, program)):
-        return RuleHit.MAYBE
-    is_known = _is_known(words)
-    for index in (index for index in (risky if is_known else range(1, len(words))) if index < len(words)):
-        text = _ATTACHED_OPTION.sub("", words[index].text)
-        is_value = words[index].is_option or words[index - 1].is_option or _CODE.search(text)
-        if is_value and mentions(rule, f"{program} {text}"):
-            return RuleHit.MAYBE
-        is_name = (index == 1 and program in SUBCOMMAND_PROGRAMS) or "://" in text
-        may_run = not is_known and words[index].kind == "literal" and not is_name
-        if may_run and _words_hit(rule, words[index:]):
-            return RuleHit.MAYBE
-    return RuleHit.NO
+    return RuleHit.MAYBE if found or reads_commands else RuleHit.NO
 
 
 def _is_known(words: Sequence[Word]) -> bool:
@@ -124,7 +127,7 @@ def mentions(rule: Sequence[str], text: str) -> bool:
         [_program_name(rule[0]), *(word for word in rule[1:] if not word.startswith("-"))] if rule else []
     )
     plain = re.sub(r"\\\n|['\"\\]", "", text)
-    return all(re.search(rf"(?<![\w-]){re.escape(word)}(?![\w-])", plain) for word in wanted)
+    return all(re.search(rf"(?<![\w.-]){re.escape(word)}(?![\w./-])", plain) for word in wanted)
 
 
 def _candidates(command: SimpleCommand, depth: int) -> Iterator[tuple[Word, ...]]:

@@ -216,6 +216,8 @@ class _Snapshot:
         self.roles: dict[str, host_git.Role] = {}
         self.states: dict[str, PathState] = {}
         self.drivers: Collection[bytes] = ()
+        self.commits: dict[str, host_git.Commits] = {}
+        """By git folder, if there are drivers."""
 
     def add(self, path: str, role: host_git.Role) -> bytes | None:
         """Adds a path if commands may change it, and what it links to; returns the content of the file."""
@@ -252,6 +254,7 @@ class _Change(NamedTuple):
     role: host_git.Role
     before: PathState
     why: str
+    can_restore: bool = True
 
     @property
     def how(self) -> str:
@@ -344,9 +347,11 @@ class ProtectedFiles:
             snapshot.add(path, "code")
             for name in host_git.list_names(path):
                 snapshot.add(f"{path}/{name}", "code")
+        if git.drivers:
+            for path in attributes:
+                git.add_attributes(path)
+            snapshot.commits = {folder: host_git.read_commits(folder) for folder in git.folders}
         snapshot.drivers = git.drivers
-        for path in attributes if git.drivers else ():
-            snapshot.add(path, "attributes")
         return snapshot
 
     def _changes(self, now: _Snapshot, *, git: bool) -> Iterator[_Change]:
@@ -367,6 +372,24 @@ class ProtectedFiles:
                 continue
             if why := _risk(path, role, old, new, now, git=git):
                 yield _Change(path, role, old, why)
+        yield from self._committed_changes(before, now)
+
+    def _committed_changes(self, before: _Snapshot, now: _Snapshot) -> Iterator[_Change]:
+        """Attribute files in new commits and in the index, which a checkout would use."""
+        in_tree = b"\n".join(
+            state.data or b"" for path, state in before.states.items() if before.roles[path] == "attributes"
+        )
+        for folder, commits in now.commits.items():
+            known = before.commits.get(folder, host_git.Commits())
+            added = host_git.added_attributes(folder, known, commits) if commits != known else b""
+            names = ["something that could not be compared"]
+            if added is not None:
+                names = host_git.new_drivers(in_tree, added, now.drivers)
+            if names:
+                why = (
+                    f"{', '.join(names[:5])} in a committed or staged .gitattributes makes git run a program"
+                )
+                yield _Change(f"{folder}/objects", "attributes", PathState("folder"), why, can_restore=False)
 
     # --- putting back -------------------------------------------------------------------------------------
 
@@ -395,7 +418,7 @@ class ProtectedFiles:
                 break
             first = min(map(_stage, changes))
             for change in changes:
-                if change.role == "instructions" or change.role in reported:
+                if change.role in ("instructions", *reported) or not change.can_restore:
                     messages[change.path] = f"{change.path} was {change.how} {how}: {change.why}"
                 elif _stage(change) == first:
                     messages[change.path] = self._restore(change)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from crushpy.core.messages import Data
 from crushpy.core.own_code import is_in_folder
@@ -189,6 +189,7 @@ Role = Literal[
 ]
 """What a protected path is: entries and pointers lead to git folders; `todo` lists the steps of a rebase."""
 _MAX_HOOK_FOLDERS = 50
+_COMMITS_TIMEOUT_S = 5.0
 _USER_FILES = ("/etc/gitconfig", "~/.gitconfig", "~/.config/git/config", "$XDG_CONFIG_HOME/git/config")
 _HARMLESS_KEYS = {
     "advice": "*",
@@ -225,7 +226,14 @@ _HARMLESS_KEYS = {
 }
 """Keys, by section, that cannot make git run or trust anything; only the user may change any other."""
 _DRIVER = re.compile(r"(filter|diff|merge)\.(.+)\.(?:clean|smudge|process|command|textconv|driver)")
-_NAMED_DRIVER = re.compile(rb"(?:filter|diff|merge)=[^\s]+")
+_MACRO = re.compile(rb"^\[attr\](\S+)(.*)", re.MULTILINE)
+_ATTRIBUTE = re.compile(rb"[^\s\0]+")
+"""For git, a NUL ends the line."""
+_ATTRIBUTE_FILES = (
+    "/etc/gitattributes",
+    "~/.config/git/attributes",
+    "$XDG_CONFIG_HOME/git/attributes",
+)
 _WORD = re.compile(r"[^\s'\"`;|&()<>=!$]+")
 _EXECUTES = re.compile(rb"^[ \t]*(?:x|exec)[ \t].*$", re.MULTILINE)
 
@@ -240,7 +248,9 @@ class HostGit:
         self._add = add
         self._seen: set[tuple[str, str]] = set()
         self.drivers: set[bytes] = set()
-        """The filters, diff and merge drivers that run a program, as attributes name them."""
+        """The filters, diff and merge drivers that run a program, and macros for them, as attributes name
+        them."""
+        self.folders: list[str] = []
 
     def add_entry(self, entry: str) -> None:
         """Adds the `.git` of a working tree, or a bare repository, with all that belongs to it."""
@@ -254,6 +264,7 @@ class HostGit:
         """Adds a git folder; `top`: its working tree, which relative names in settings refer to."""
         if not self._is_new(folder, top):
             return
+        self.folders.append(folder)
         self._add(f"{folder}/commondir", "pointer")
         self._add(f"{folder}/rebase-merge/git-rebase-todo", "todo")
         common = common_folder(folder) or folder
@@ -264,7 +275,8 @@ class HostGit:
         for file in (f"{common}/config", f"{folder}/config.worktree", f"{common}/config.worktree"):
             self._add_settings(file, top)
         self._add_hooks(f"{common}/hooks")
-        self._add(f"{common}/info/attributes", "attributes")
+        for file in (*map(_expand_user, _ATTRIBUTE_FILES), f"{common}/info/attributes"):
+            self.add_attributes(file)
         self._add(f"{common}/objects/info/alternates", "alternates")
         for module in (*module_folders(common), *(module_folders(folder) if folder != common else ())):
             self.add_folder(module, top)
@@ -290,7 +302,7 @@ class HostGit:
             # husky keeps the hooks that people write one folder above those that git runs.
             self._add_hooks(os.path.dirname(folder) if folder.endswith("/_") else folder)  # noqa: PTH120
         elif name == "core.attributesfile":
-            self._add(_expand(top, value), "attributes")
+            self.add_attributes(_expand(top, value))
         elif not is_harmless(name, value):
             if (driver := _DRIVER.fullmatch(name)) and driver[2] != "lfs":
                 self.drivers.add(os.fsencode(f"{driver[1]}={driver[2]}"))
@@ -298,6 +310,12 @@ class HostGit:
                 path = _expand(top, word)
                 if ("/" in word or os.path.isfile(path)) and not os.path.isdir(path):  # noqa: PTH112, PTH113
                     self._add(path, "program")
+
+    def add_attributes(self, file: str) -> None:
+        """Adds a file of attributes, which may define macros that name drivers."""
+        for macro, attributes in _MACRO.findall(self._add(file, "attributes") or b""):
+            if self.drivers & set(_ATTRIBUTE.findall(attributes)):
+                self.drivers.add(macro)
 
     def _add_hooks(self, folder: str) -> None:
         """Adds all files of a folder of hooks, except the samples that git creates in every repository.
@@ -317,8 +335,7 @@ class HostGit:
 
 def user_settings() -> tuple[tuple[str, str, str], ...]:
     """The user's own settings, each as file, name and value."""
-    files = [os.path.expandvars(os.path.expanduser(file)) for file in _USER_FILES]  # noqa: PTH111
-    return _list_user_settings(tuple((file, _signature(file)) for file in files))
+    return _list_user_settings(tuple((file, _signature(file)) for file in map(_expand_user, _USER_FILES)))
 
 
 @lru_cache(maxsize=4)
@@ -339,6 +356,10 @@ def _signature(file: str) -> tuple[int, ...]:
     except OSError:
         return ()
     return (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
+
+
+def _expand_user(file: str) -> str:
+    return os.path.expandvars(os.path.expanduser(file))  # noqa: PTH111
 
 
 def _expand(folder: str, name: str) -> str:
@@ -394,8 +415,53 @@ def runs_no_program(folder: Path) -> bool:
 
 def new_drivers(before: bytes, after: bytes, drivers: Collection[bytes]) -> list[str]:
     """The drivers that run a program and are newly named in a file of attributes."""
-    named = set(_NAMED_DRIVER.findall(after)) - set(_NAMED_DRIVER.findall(before))
+    named = set(_ATTRIBUTE.findall(after)) - set(_ATTRIBUTE.findall(before))
     return sorted(os.fsdecode(name) for name in named & set(drivers))
+
+
+class Commits(NamedTuple):
+    """What a git folder has committed and staged."""
+
+    refs: frozenset[str] = frozenset()
+    """Each as object and name."""
+    staged: frozenset[bytes] = frozenset()
+    """The lines of attribute files that the index adds to the last commit."""
+
+
+def read_commits(folder: str) -> Commits:
+    """What is committed and staged; nothing runs unless a file that tells of it changed."""
+    places = {folder, common_folder(folder) or folder}
+    files = {f"{place}/{name}" for place in places for name in list_names(place)}
+    walks = (os.walk(f"{place}/{name}") for place in places for name in ("refs", "reftable"))
+    files |= {f"{current}/{name}" for walk in walks for current, _, names in walk for name in names}
+    return _read_commits(folder, tuple((file, _signature(file)) for file in sorted(files)))
+
+
+@lru_cache(maxsize=64)
+def _read_commits(folder: str, _files: tuple[object, ...]) -> Commits:
+    refs = git_output(Path("/"), f"--git-dir={folder}", "show-ref", "--head") or b""
+    staged = _diff_attributes(folder, "diff", "--cached")
+    return Commits(frozenset(os.fsdecode(refs).splitlines()), frozenset(staged or ()))
+
+
+def _diff_attributes(folder: str, *words: str, text: bytes = b"") -> list[bytes] | None:
+    """The lines that a diff of git adds to attribute files; None if it takes too long."""
+    options = ("--patch", "--unified=0", "--text", "--no-ext-diff", "--no-textconv", "--no-renames")
+    files = ("--", ":(top,glob)**/.gitattributes")
+    command = (f"--git-dir={folder}", *words, *options, *files)
+    printed = git_output(Path("/"), *command, text=text, timeout_s=_COMMITS_TIMEOUT_S)
+    return None if printed is None else re.findall(rb"^\+(.*)", printed, re.MULTILINE)
+
+
+def added_attributes(folder: str, before: Commits, after: Commits) -> bytes | None:
+    """The lines of attribute files committed or staged since `before`; None if git cannot tell."""
+    lines: list[bytes] | None = []
+    if new := after.refs - before.refs:
+        known = "".join(f"^{ref.partition(' ')[0]}\n" for ref in before.refs)
+        options = ("--all", "--full-history", "-c", "--root", "--format=", "--stdin")
+        lines = _diff_attributes(folder, "log", *options, text=known.encode())
+    is_replaced = any(" refs/replace/" in ref for ref in new)
+    return None if lines is None or is_replaced else b"\n".join((*lines, *after.staged - before.staged))
 
 
 def new_executions(before: bytes, after: bytes) -> list[str]:

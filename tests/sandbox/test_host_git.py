@@ -163,6 +163,9 @@ ATTACKS = {
     "a program as a link": f"{HOOK.format('other.sh')}; ln -sf other.sh clean.sh",
     "attributes": "echo '*.txt filter=mine' >> .gitattributes",
     "attributes of the repository": "mkdir -p .git/info; echo '*.txt filter=mine' > .git/info/attributes",
+    "attributes with a NUL": "printf '*.txt filter=mine\\0junk\n' >> .gitattributes",
+    "attributes through a macro": "echo '*.txt secret' >> deep/a/b/c/nested/.gitattributes;"
+    " echo '*.txt secret' >> .gitattributes",
     "a long file of settings": f"{PLANT} (head -c 2000000 /dev/zero | tr '\\0' '#'; {LINES}) >> .git/config",
     "settings that cannot be read": f"{PLANT} {LINES} >> .git/config; chmod 0 .git/config",
     "settings as a link": f"{PLANT} (cat .git/config; {LINES}) > c; rm .git/config; ln -s ../c .git/config",
@@ -194,10 +197,12 @@ def prepare(scene: Scene, name: str) -> None:
     settings = {
         "include.path": "../shared.config",
         "filter.mine.clean": "./clean.sh" if "program" in name else f"touch {scene.canary}; cat",
+        "core.attributesFile": str(scene.aside.parent / "attributes"),
         "core.hooksPath": ".husky/_" if "husky" in name else ".git/hooks",
     }
     for setting, value in settings.items():
         git(scene.workspace, "config", setting, value)
+    (scene.aside.parent / "attributes").write_text("[attr]secret filter=mine\n")
     (scene.workspace / ".gitattributes").write_text(
         "*.txt filter=mine\n" if "program" in name else "# none\n"
     )
@@ -238,6 +243,59 @@ async def test_too_many_folders_are_reported(scene: Scene, monkeypatch: pytest.M
 async def test_a_shared_repository_is_refused_with_the_reason(scene: Scene) -> None:
     said = await scene.attack("git init -q --shared new")
     assert "only the user can make a shared repository" in said
+
+
+HIDE = "; rm .gitattributes"
+STAGE = "echo '*.txt filter=mine' > .gitattributes; git add -f .gitattributes"
+COMMIT = "git commit -q --allow-empty -m x"
+BACK = "git branch -q -f y; git reset -q --hard z"
+COMMITTED = {
+    "staged": f"{STAGE}{HIDE}",
+    "staged in a folder": "mkdir -p d; echo '* filter=mine' > d/.gitattributes; git add d; rm -r d",
+    "committed": f"{STAGE}; {COMMIT}; git rm -q --cached .gitattributes{HIDE}",
+    "committed and taken back": f"{STAGE}; {COMMIT}; git rm -q .gitattributes; {COMMIT}",
+    "on another branch": f"git branch -q -f z; {STAGE}; {COMMIT}; {BACK}",
+    "on a detached head": f"git checkout -q --detach; {STAGE}; {COMMIT}{HIDE}",
+    "in a stash": f"{STAGE}; git stash -q",
+    "in a tag": f"{STAGE}; {COMMIT}; git tag -a t -m t; git reset -q --hard HEAD~1",
+    "by plumbing": "b=$(echo '* filter=mine' | git hash-object -w --stdin);"
+    " t=$(printf '100644 blob %s\\t.gitattributes\\n' $b | git mktree);"
+    " git update-ref refs/heads/p $(echo x | git commit-tree $t)",
+    "in a packed ref": f"git branch -q -f z; {STAGE}; {COMMIT}; {BACK}; git pack-refs --all",
+    "in a merge": f"git branch -q -f z; git checkout -q -B y; {COMMIT}; git checkout -q z; {COMMIT};"
+    f" git merge -q --no-commit --no-ff y; {STAGE}; {COMMIT}; git rm -q --cached .gitattributes{HIDE}",
+    "in the worktree": f"cd tree; {STAGE}{HIDE}",
+    "a replaced object": "git replace -f HEAD:file.txt $(echo x | git hash-object -w --stdin)",
+}
+
+
+@pytest.mark.parametrize("sandbox", ["bubblewrap", "landlock", "none"])
+async def test_attributes_that_a_command_committed_or_staged_are_reported(
+    workspace: Path, tmp_path: Path, sandbox: str
+) -> None:
+    found = next((each for each in (*sandboxes(), Sandbox("none")) if each.name == sandbox), None)
+    if found is None:
+        pytest.skip(f"{sandbox} does not work here")
+    scene = Scene(workspace, tmp_path / "crushpy", found)
+    for setting in ("filter.mine.clean=cat", *NAMES):
+        git(workspace, "config", *setting.split("="))
+    try:
+        for name, command in COMMITTED.items():
+            git(workspace, "add", "-A")
+            git(workspace, "commit", "-q", "--allow-empty", "-m", "by the user")
+            start = git(workspace, "rev-parse", "HEAD").strip()
+            said = await scene.attack(command, GIT)
+            expected = "could not be compared" if "replaced" in name else "filter=mine"
+            assert f"{expected} in a committed or staged .gitattributes makes git run" in said, (name, said)
+            assert "makes git run" not in await scene.attack("true", GIT), name
+            git(workspace, "checkout", "-q", "-f", "-B", "main", start)
+            git(workspace, "replace", "-d", *git(workspace, "replace").split(), check=False)
+        said = await scene.attack(f"echo y > file.txt; git add file.txt; {COMMIT}", GIT)
+        assert "makes git run" not in said, said
+        (workspace / ".gitattributes").write_text("*.txt filter=mine\n")
+        assert "makes git run" not in await scene.attack("git add .gitattributes file.txt", GIT)
+    finally:
+        await scene.jobs.close()
 
 
 @pytest.mark.parametrize("kind", some(KINDS, every=2, start=1))
