@@ -49,7 +49,6 @@ PRELOADED = (
     "crushpy.storage.postgres_database",
     "crushpy.llm.http_provider",
     "crushpy.permissions.sandboxed_policy",
-    "filelock",
 )
 """Modules that every task needs and that would otherwise be imported while it runs."""
 

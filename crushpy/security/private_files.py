@@ -1,7 +1,9 @@
 """Private files of the user: replaced atomically, by one process at a time."""
 
 import errno
+import fcntl
 import os
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +16,7 @@ from crushpy.core.paths import private_dir
 T = TypeVar("T")
 _NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP}
 """Errors of file systems without locks."""
+POLL_INTERVAL_S = 0.01
 
 
 def write_private(path: Path, content: bytes) -> None:
@@ -74,17 +77,26 @@ def locked(file: Path, seconds: float = -1) -> Generator[None]:
     Waits at most `seconds` (negative: forever), then raises TimeoutError. Raises OSError if `file`
     cannot be created.
     """
-    from filelock import FileLock
-
     private_dir(file.parent)
-    lock = FileLock(file, timeout=seconds, mode=0o600, poll_interval=0.01, fallback_to_soft=False)
+    handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    deadline = time.monotonic() + seconds
     try:
-        lock.acquire()
+        while not _try_lock(handle):
+            if seconds >= 0 and time.monotonic() >= deadline:
+                raise TimeoutError(errno.ETIMEDOUT, "another process holds its lock", str(file))
+            time.sleep(POLL_INTERVAL_S)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _try_lock(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise
         # Continue without a lock rather than fail.
-    try:
-        yield
-    finally:
-        lock.release()
+    return True

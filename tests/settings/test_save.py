@@ -357,7 +357,7 @@ def test_a_disk_that_is_full_leaves_the_old_file_and_no_litter(home: Path, confi
     code = (
         "import resource, sys; from crushpy.core.paths import Paths\n"
         "from crushpy.settings.save import set_value\n"
-        "import tomlkit, filelock\n"
+        "import tomlkit\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (20, 20))\n"
         "try: set_value(Paths(), 'model', 'x')\n"
         "except Exception as error: print(type(error).__name__, error.message)\n"
