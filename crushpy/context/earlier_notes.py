@@ -37,7 +37,7 @@ def marks(text: str) -> set[str]:
 
 
 def _is_mark(word: str) -> bool:
-    if any(char.isdigit() for char in word) or "_" in word or "/" in word.strip("/"):
+    if any(char.isdigit() for char in word) or "_" in word or "/" in word.lstrip("/"):
         return True
     inner = word[1:]
     return (

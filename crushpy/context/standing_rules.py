@@ -116,7 +116,8 @@ class RulePhrases:
         while lead := next((one for one in self._present["lead"] if clause.startswith(f" {one} ")), ""):
             clause = clause[len(lead) + 1 :]
         kinds = ("start", "short") if len(clause.split()) <= SHORT_CLAUSE_WORDS else ("start",)
-        return clause.startswith(tuple(f" {one} " for kind in kinds for one in self._present[kind]))
+        some = (one for kind in kinds for one in self._present[kind])
+        return clause.startswith(tuple(f" {one}" if _is_cjk(one) else f" {one} " for one in some))
 
 
 def _plain(text: str) -> str:

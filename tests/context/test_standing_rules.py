@@ -80,6 +80,7 @@ def tokens(text: str) -> int:
         "Używaj brytyjskiej pisowni.",
         "Работай только в src/.",
         "删除任何东西之前先问我。",
+        "使用 8080 端口。",
         "コミットのたびにテストを実行してください。",
         "커밋할 때마다 테스트를 실행하세요.",
     ],
@@ -190,6 +191,11 @@ def test_in_doubt_both_are_carried(later: str) -> None:
 def test_a_rule_that_ended_is_listed_with_its_successor() -> None:
     first, second = book("HARD CONSTRAINT: Report all times in UTC.", "From now on, report all times in CET.")
     assert (first.ended, first.by, second.ended) == ("superseded", 2, "")
+
+
+def test_the_name_of_a_folder_is_a_subject() -> None:
+    later = "It's fine to edit vendor/ now."
+    assert valid("Don't touch vendor/.", later) == [later]
 
 
 def test_what_takes_the_place_of_a_rule_is_carried() -> None:
