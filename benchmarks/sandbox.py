@@ -81,10 +81,10 @@ def try_other(name: str) -> Result:
         return {}
     results: Result = {}
     with scratch_home() as home:
-        scene = EscapeScene(home / "project", home)
         settings = home / "srt.json"
         settings.write_text(json.dumps(SRT_SETTINGS))
         for escape in ESCAPES:
+            scene = EscapeScene(home / "project", home)  # a new one: what an attempt leaves is not put back
             script = [sys.executable, "-I", "-c", escape.script.format(**scene.values)]
             if name == "codex":
                 command = ["codex", "sandbox", "-c", 'sandbox_mode="workspace-write"', "--", *script]
@@ -97,7 +97,7 @@ def try_other(name: str) -> Result:
             results[escape.kind, escape.name] = scene.is_held(escape, done.stdout, before)
             if "ESCAPED" not in done.stdout and not done.stdout.strip():
                 print(f"{name}: {escape.name}: {done.stderr.strip()[-200:]}", file=sys.stderr)
-        scene.close()
+            scene.close()
     return results
 
 
