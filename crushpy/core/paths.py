@@ -94,6 +94,16 @@ def private_dir(path: Path) -> Path:
 
 SHARED_FOLDERS = (".agents", ".claude")
 """The folders of other agents, in a project and in the home folder."""
+CODE_FILES = frozenset((".envrc", ".mcp.json", ".devcontainer.json"))
+CODE_FOLDERS = frozenset(
+    (
+        *(".crushpy", ".agents", ".claude", ".codex", ".cursor", ".gemini"),
+        *(".vscode", ".devcontainer", ".zed"),
+    )
+)
+"""Other programs execute what is in them."""
+GUARDED_NAMES = CODE_FILES | CODE_FOLDERS | {".git", ".husky", ".githooks", ".idea"}
+"""They change what git, crushpy, editors and other agents run: only a rule that spells one covers it."""
 
 
 def extension_folders(paths: Paths, root: Path | None) -> tuple[list[Path], list[Path]]:

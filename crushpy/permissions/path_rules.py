@@ -9,17 +9,10 @@ from pathlib import Path
 
 from crushpy.core.access import Access
 from crushpy.core.own_code import is_in_folder
-from crushpy.core.paths import WORKTREES
+from crushpy.core.paths import GUARDED_NAMES, WORKTREES
 from crushpy.permissions.rules import READ, WRITE, Rule, RuleSet, compiled, escaped
 from crushpy.sandbox.hidden_paths import holds_variables, secrets
 
-OWN_FOLDERS = frozenset(
-    (
-        *(".git", ".crushpy", ".envrc", ".mcp.json", ".claude", ".agents", ".vscode", ".zed", ".idea"),
-        *(".devcontainer", ".devcontainer.json", ".husky", ".githooks"),
-    )
-)
-"""They change what git, crushpy, editors and other agents run: only a rule that spells one covers it."""
 _IGNORES_CASE = sys.platform in ("darwin", "win32")
 
 
@@ -117,7 +110,7 @@ def _may_write_own_folder(pattern: str, target: TouchedPath) -> bool:
     """True if the path is not in a guarded folder, or the pattern names that folder."""
     spelled = {part.casefold() for part in pattern.split("/")}
     parts = {part.casefold() for part in target.parts}
-    if not (parts & OWN_FOLDERS) <= spelled:
+    if not (parts & GUARDED_NAMES) <= spelled:
         return False
     return all(
         pattern.startswith(("/", "~")) and folder.name in pattern.split("/")
@@ -127,7 +120,7 @@ def _may_write_own_folder(pattern: str, target: TouchedPath) -> bool:
 
 def is_guarded(target: TouchedPath) -> bool:
     """True if a file written there changes what git or crushpy do."""
-    return any(part.casefold() in OWN_FOLDERS for part in target.parts) or bool(_own_folders_around(target))
+    return any(part.casefold() in GUARDED_NAMES for part in target.parts) or bool(_own_folders_around(target))
 
 
 def _own_folders_around(target: TouchedPath) -> list[Path]:

@@ -6,7 +6,6 @@ command: what would make a program run something new is put back, or moved out o
 
 import errno
 import os
-import re
 import shutil
 import stat
 import time
@@ -20,7 +19,7 @@ from typing import NamedTuple, get_args
 from crushpy.core.ids import new_id
 from crushpy.core.messages import counted
 from crushpy.core.own_code import is_in_folder
-from crushpy.core.paths import private_dir
+from crushpy.core.paths import CODE_FILES, CODE_FOLDERS, GUARDED_NAMES, private_dir
 from crushpy.sandbox import repository as host_git
 from crushpy.security.safe_open import open_folder
 
@@ -33,9 +32,6 @@ _IN_HOME = """
 .config/nvim .emacs .emacs.d .tmux.conf .gdbinit .pythonrc.py .crontab bin Library/LaunchAgents
 """.split()  # noqa: SIM905
 INSTRUCTION_FILES = ("AGENTS.md", "CRUSH.md", "CLAUDE.md")
-_CODE_FILES = frozenset((".envrc", ".mcp.json", ".devcontainer.json"))
-_CODE_FOLDERS = frozenset((".crushpy", ".vscode", ".claude", ".devcontainer", ".zed"))
-_NAMES_CODE = re.compile(r"/\.(?:git|husky|githooks|crushpy|vscode|claude|devcontainer|zed)(?:/|$)")
 _TEXT_IN_CODE_FOLDERS = ("extensions.json", ".md", ".code-snippets")
 """What editors and agents read there without running it."""
 _DEPENDENCIES = frozenset(("node_modules", "site-packages", "vendor", ".venv", "venv", ".tox", "target"))
@@ -184,7 +180,7 @@ class _FolderIndex:
         marked: list[str] = []
         names: set[str] = set()
         parts = path[len(self._root) :].split("/")
-        is_code = not _CODE_FOLDERS.isdisjoint(parts)
+        is_code = not CODE_FOLDERS.isdisjoint(parts)
         is_dependency = not _DEPENDENCIES.isdisjoint(parts)
         prefix = path.rstrip("/")
         with suppress(OSError), os.scandir(path) as entries:
@@ -197,7 +193,10 @@ class _FolderIndex:
                 elif is_folder:
                     folders += [f"{prefix}/{name}"] if f"{prefix}/{name}" not in self._own_folders else []
                 elif not is_dependency and (
-                    is_code or name in _CODE_FILES or name in INSTRUCTION_FILES or name in _CODE_FOLDERS
+                    is_code
+                    or name.startswith(".envrc")  # it may load `.envrc.local`
+                    or name in CODE_FILES | CODE_FOLDERS
+                    or name in INSTRUCTION_FILES
                 ):
                     marked.append(f"{prefix}/{name}")
         if names >= _BARE or names >= _POINTED:
@@ -460,7 +459,10 @@ def _stage(change: _Change) -> int:
 
 def _is_granted(path: str, granted: Collection[str]) -> bool:
     """Whether a path was granted by name, not only with the project that contains it."""
-    return any(path == each or (is_in_folder(path, each) and _NAMES_CODE.search(each)) for each in granted)
+    return any(
+        path == each or (is_in_folder(path, each) and not GUARDED_NAMES.isdisjoint(each.split("/")))
+        for each in granted
+    )
 
 
 def _moved_entries(before: _Snapshot, now: _Snapshot) -> Iterator[tuple[str, str]]:
@@ -529,6 +531,4 @@ def _risk(
             folders = host_git.new_alternates(before, after, path, now.workspace)
             return f"git would trust the objects in {', '.join(folders[:5])}" if folders else ""
         case "todo":
-            return (
-                "continuing the rebase would run a command" if host_git.new_executions(before, after) else ""
-            )
+            return "continuing it would run a command" if host_git.new_executions(before, after) else ""

@@ -187,7 +187,7 @@ Role = Literal[
     "code",
     "instructions",
 ]
-"""What a protected path is: entries and pointers lead to git folders; `todo` lists the steps of a rebase."""
+"""What a protected path is: entries and pointers lead to git folders; `todo` says how a rebase goes on."""
 _MAX_HOOK_FOLDERS = 50
 _COMMITS_TIMEOUT_S = 5.0
 _USER_FILES = ("/etc/gitconfig", "~/.gitconfig", "~/.config/git/config", "$XDG_CONFIG_HOME/git/config")
@@ -235,7 +235,10 @@ _ATTRIBUTE_FILES = (
     "$XDG_CONFIG_HOME/git/attributes",
 )
 _WORD = re.compile(r"[^\s'\"`;|&()<>=!$]+")
-_EXECUTES = re.compile(rb"^[ \t]*(?:x|exec)[ \t].*$", re.MULTILINE)
+_EXECUTES = re.compile(
+    rb"^[ \t]*(?:x|exec)[ \t].*$|^(?:[ \t]*strategy[ \t]*=[ \t]*)?[^\s]*/[^\s]*$", re.MULTILINE
+)
+"""A step that runs a command, or a merge strategy with a slash, which git runs as a path."""
 
 AddPath = Callable[[str, Role], bytes | None]
 """Protects a path if commands may change it; returns its content, None if it is not a readable file."""
@@ -266,7 +269,8 @@ class HostGit:
             return
         self.folders.append(folder)
         self._add(f"{folder}/commondir", "pointer")
-        self._add(f"{folder}/rebase-merge/git-rebase-todo", "todo")
+        for name in ("rebase-merge/git-rebase-todo", "rebase-merge/strategy", "sequencer/opts"):
+            self._add(f"{folder}/{name}", "todo")
         common = common_folder(folder) or folder
         for origin, name, value in user_settings():
             if self._is_new(origin, ""):
@@ -465,7 +469,7 @@ def added_attributes(folder: str, before: Commits, after: Commits) -> bytes | No
 
 
 def new_executions(before: bytes, after: bytes) -> list[str]:
-    """The commands that the rest of a rebase would run."""
+    """The commands that the rest of a rebase or a cherry-pick would run."""
     return [os.fsdecode(line) for line in set(_EXECUTES.findall(after)) - set(_EXECUTES.findall(before))]
 
 

@@ -117,7 +117,7 @@ def test_a_tilde_in_a_pattern_is_the_home_folder(workspace: Path) -> None:
     [
         *(".git/config", ".git/hooks/pre-commit", "sub/.git/config", ".crushpy/config.toml", ".envrc"),
         *(".vscode/tasks.json", "sub/.claude/settings.json", ".mcp.json", ".devcontainer/devcontainer.json"),
-        *(".zed/tasks.json", ".husky/pre-commit"),
+        *(".zed/tasks.json", ".husky/pre-commit", ".agents/hooks.json", ".cursor/mcp.json"),
     ],
 )
 def test_only_a_rule_that_spells_it_covers_what_steers_other_programs(path: str, workspace: Path) -> None:

@@ -135,6 +135,22 @@ async def test_what_would_run_by_itself_is_put_aside_and_said(workspace: Path, h
     assert (workspace / name).read_text() == "the user's own\n"
 
 
+async def test_what_other_agents_and_shells_run_by_themselves_is_put_aside(
+    workspace: Path, home: Path
+) -> None:
+    names = (
+        ".agents/hooks.json",
+        ".cursor/mcp.json",
+        ".codex/config.toml",
+        "a/.gemini/x.json",
+        ".envrc.local",
+    )
+    async with confined(workspace, home) as context:
+        for name in names:
+            made = await bash(context, f"mkdir -p {Path(name).parent}; echo planted > {name}")
+            assert "was moved to" in made.text and not (workspace / name).exists(), name
+
+
 async def test_what_crushpy_itself_writes_in_the_workspace_is_left_where_it_is(workspace: Path) -> None:
     own = workspace / ".crushpy"  # as in a home folder that is the workspace
     async with confined(workspace, own) as context:

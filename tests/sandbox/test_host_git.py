@@ -33,6 +33,7 @@ HOST_COMMANDS = (
     ("status",),
     ("add", "-A"),
     ("commit", "-q", "--allow-empty", "-m", "by the user"),
+    ("cherry-pick", "--continue"),
     ("rebase", "--continue"),
     ("rebase", "--abort"),
 )
@@ -130,6 +131,7 @@ HOOK = f"printf '{RUN}' > {{0}}; chmod +x {{0}}"
 PLANT = f"{HOOK.format('run')}; "
 MONITOR = f'{PLANT} git {{0}} config core.fsmonitor "$PWD/run"'
 LINES = """printf '\\n[core]\\nfsmonitor="%s/run"\\n' "$PWD" """
+STRATEGY = f"git stash -q; mkdir -p git-merge-..; {HOOK.format('git-merge-../run')}"
 EVIL = f"git init -q x; {MONITOR.format('-C x')}; mv x/.git evil; "
 ATTACKS = {
     "a hook": HOOK.format(".git/hooks/pre-commit"),
@@ -172,6 +174,13 @@ ATTACKS = {
     "a repository replaced": f"mv .git old; git init -q; {MONITOR.format('')}",
     "a rebase that executes": "git stash -q; GIT_SEQUENCE_EDITOR=: git rebase -q -i --exec false HEAD~1; "
     "printf 'exec touch $CANARY\\n' > .git/rebase-merge/git-rebase-todo",
+    "a rebase with a strategy": f"{STRATEGY}; GIT_SEQUENCE_EDITOR=: git rebase -q -i --exec false HEAD~1;"
+    " git log -1 --format='pick %H' > todo; mv todo .git/rebase-merge/git-rebase-todo;"
+    " printf ../run > .git/rebase-merge/strategy; git reset -q --hard HEAD~1",
+    "a cherry-pick with a strategy": f"{STRATEGY}; git log -2 --format='pick %H x' > todo;"
+    " mkdir -p .git/sequencer; mv todo .git/sequencer; git reset -q --hard HEAD~1;"
+    " printf '[options]\\n\\tstrategy = ../run\\n' > .git/sequencer/opts; git rev-parse HEAD"
+    " | tee .git/sequencer/head > .git/sequencer/abort-safety",
     "a husky folder": f"mkdir -p .husky/_; {HOOK.format('.husky/_/pre-commit')}",
     "after a time-out": f"{MONITOR.format('')}; sleep 60",
     "in the background": f"(sleep 0.4; {MONITOR.format('')}) > /dev/null 2>&1 & echo begun",
