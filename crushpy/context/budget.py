@@ -33,8 +33,6 @@ MIN_GROWTH_SHARE = 0.05
 class Report(Data, frozen=True):
     """The provider's figures for one model call, and our own count."""
 
-    tokens: int
-    """Input, cache and output together."""
     asked: int
     """Input and cache: the request alone."""
     estimate: int

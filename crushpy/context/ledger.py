@@ -47,14 +47,12 @@ class RunFact(Data, frozen=True):
 class FileFact(Data, frozen=True):
     path: str
     """In full."""
-    number: int
     action: str = "read"
     changed_at: int = 0
     """0 if it was only read."""
 
 
 class Ledger(Data, frozen=True):
-    generation: int = 0
     clock: int = 0
     messages: int = 0
     requests: tuple[facts.Quote, ...] = ()
@@ -81,16 +79,11 @@ class Ledger(Data, frozen=True):
     """Skills and rules files, the latest last."""
 
     def merged(
-        self,
-        found: Sequence[MessageFacts],
-        *,
-        messages: int,
-        generation: int,
-        phrases: RulePhrases | None = None,
+        self, found: Sequence[MessageFacts], *, messages: int, phrases: RulePhrases | None = None
     ) -> "Ledger":
         """The ledger with the facts of the `messages` messages that follow. `phrases` find the rules in facts
         that were stored without them."""
-        writer = _Writer(self, generation, phrases)
+        writer = _Writer(self, phrases)
         for one in found:
             writer.add(one)
         return writer.ledger(messages)
@@ -118,9 +111,8 @@ class Ledger(Data, frozen=True):
 class _Writer:
     """The ledger while it is being extended: the latest of each kind goes to the end."""
 
-    def __init__(self, before: Ledger, generation: int, phrases: RulePhrases | None) -> None:
+    def __init__(self, before: Ledger, phrases: RulePhrases | None) -> None:
         self._before = before
-        self._generation = generation
         self._clock = before.clock
         self._requests = list(before.requests)
         self._first_reply = before.first_reply
@@ -198,9 +190,8 @@ class _Writer:
     def _touch(self, file: facts.Touched) -> None:
         known = self._files.pop(file.path, None)
         if file.action != "read":
-            known = FileFact(file.path, self._clock, file.action, self._clock)
-        known = known or FileFact(file.path, self._clock)
-        self._files[file.path] = msgspec.structs.replace(known, number=self._clock)
+            known = FileFact(file.path, file.action, self._clock)
+        self._files[file.path] = known or FileFact(file.path)
 
     def ledger(self, messages: int) -> Ledger:
         before, asked = self._before, self._requests
@@ -219,7 +210,6 @@ class _Writer:
         for kind, number in before.dropped.items():
             dropped[kind] = dropped.get(kind, 0) + number
         return Ledger(
-            self._generation,
             self._clock,
             before.messages + messages,
             kept,

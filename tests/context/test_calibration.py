@@ -7,7 +7,7 @@ from crushpy.context.budget import Calibration, Report, calibrate
 
 def told(*pairs: tuple[int, int]) -> list[Report]:
     """Reports of requests: what the provider said, and what we had counted."""
-    return [Report(asked + 50, asked, estimate) for asked, estimate in pairs]
+    return [Report(asked, estimate) for asked, estimate in pairs]
 
 
 def test_two_replies_give_the_ratio_of_a_tokenizer() -> None:

@@ -105,7 +105,7 @@ def count(text: str) -> int:
 @given(histories())
 def test_evidence_with_room_enough_covers_everything(history: list[Message]) -> None:
     evidence = build_evidence(
-        extend_ledger(Ledger(), history, cwd="/work", generation=0),
+        extend_ledger(Ledger(), history, cwd="/work"),
         WorkspaceSnapshot("/work"),
         limit=10**7,
         request_limit=10**6,

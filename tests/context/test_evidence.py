@@ -38,7 +38,7 @@ def built(
     limit: int = 4_000,
     request_limit: int = 2_000,
 ) -> str:
-    ledger = extend_ledger(Ledger(), lineage, cwd=around.cwd, generation=0)
+    ledger = extend_ledger(Ledger(), lineage, cwd=around.cwd)
     return build_evidence(
         ledger, around, limit=limit, request_limit=request_limit, count=count, redact=redact
     )
@@ -422,7 +422,7 @@ def test_the_bound_holds_where_lines_together_weigh_more_than_one_by_one(
     def heavy(text: str) -> int:
         return len(text) // 4 + 3 * text.count("\n")
 
-    ledger = extend_ledger(Ledger(), history, cwd="/work", generation=0)
+    ledger = extend_ledger(Ledger(), history, cwd="/work")
     evidence = build_evidence(ledger, around, limit=limit, request_limit=400, count=heavy)
     assert heavy(evidence) <= limit
 

@@ -16,8 +16,8 @@ from crushpy.core.messages import Message
 
 def grown(*generations: list[Message]) -> Ledger:
     ledger = Ledger()
-    for number, messages in enumerate(generations):
-        ledger = extend_ledger(ledger, messages, cwd="/work", generation=number)
+    for messages in generations:
+        ledger = extend_ledger(ledger, messages, cwd="/work")
     return ledger
 
 
@@ -90,19 +90,19 @@ def test_after_a_hundred_generations_the_facts_of_the_last_session_are_all_there
 
 @given(histories(), st.lists(st.integers(0, 40), max_size=4))
 def test_extended_in_pieces_or_at_once_it_holds_the_same(history: list[Message], cuts: list[int]) -> None:
-    whole = extend_ledger(Ledger(), history, cwd="/work", generation=0)
+    whole = extend_ledger(Ledger(), history, cwd="/work")
     firsts = {unit[0].id for unit in units(history)}
     starts = [number for number, message in enumerate(history) if message.id in firsts]
     places = sorted({starts[cut % len(starts)] for cut in cuts}) if starts else []
     pieces = Ledger()
     for start, end in zip([0, *places], [*places, len(history)], strict=True):
-        pieces = extend_ledger(pieces, history[start:end], cwd="/work", generation=0)
+        pieces = extend_ledger(pieces, history[start:end], cwd="/work")
     assert pieces == whole
 
 
 @given(histories())
 def test_it_comes_back_from_json_as_it_was(history: list[Message]) -> None:
-    ledger = extend_ledger(Ledger(), history, cwd="/work", generation=3)
+    ledger = extend_ledger(Ledger(), history, cwd="/work")
     assert msgspec.json.decode(msgspec.json.encode(ledger), type=Ledger) == ledger
 
 
@@ -135,7 +135,7 @@ def test_facts_that_were_stored_with_each_message_give_the_same_ledger(
     generations: list[list[Message]],
 ) -> None:
     ledger = Ledger()
-    for number, messages in enumerate(generations):
+    for messages in generations:
         reader = FactReader("/work")
         stored: list[bytes] = []
         for message in messages:
@@ -144,5 +144,5 @@ def test_facts_that_were_stored_with_each_message_give_the_same_ledger(
             reader.committed(message)
             reader = FactReader("/work", messages[: len(stored)])  # another process goes on
         found = [msgspec.json.decode(one, type=MessageFacts) for one in stored]
-        ledger = ledger.merged(found, messages=len(messages), generation=number)
+        ledger = ledger.merged(found, messages=len(messages))
     assert ledger == grown(*generations)

@@ -69,7 +69,7 @@ def test_a_child_starts_with_half_of_the_threshold_at_most(
     limits = TokenBudget(window, 0.75, 20_000, 2_000, 4_000)
     plan = make_plan(history, limits, has_seed=False, size=size, count=count, minimal_tail=minimal)
     evidence = build_evidence(
-        extend_ledger(Ledger(), history, cwd="/work", generation=0),
+        extend_ledger(Ledger(), history, cwd="/work"),
         WorkspaceSnapshot(),
         limit=plan.evidence_tokens,
         request_limit=limits.longest_quote,

@@ -27,7 +27,7 @@ def said(*texts: str | Note) -> list[Message]:
 
 def book(*texts: str | Note) -> list[RuleFact]:
     facts = FactReader("/work", (), lambda: PHRASES).extract_all(said(*texts))
-    return list(Ledger().merged(facts, messages=len(facts), generation=0, phrases=PHRASES).rules or ())
+    return list(Ledger().merged(facts, messages=len(facts), phrases=PHRASES).rules or ())
 
 
 def valid(*texts: str | Note) -> list[str]:
@@ -217,11 +217,11 @@ def test_the_user_adds_and_withdraws_rules_by_notes() -> None:
 
 def test_facts_and_ledgers_stored_without_rules_are_searched_once() -> None:
     old = FactReader("/work").extract_all(said("Never push to main.", "Go on."))
-    before = Ledger().merged(old, messages=2, generation=0)
+    before = Ledger().merged(old, messages=2)
     assert before.rules is None
-    after = before.merged((), messages=0, generation=1, phrases=PHRASES)
+    after = before.merged((), messages=0, phrases=PHRASES)
     assert [rule.text for rule in after.rules or ()] == ["Never push to main."]
-    again = Ledger().merged(old, messages=2, generation=0, phrases=PHRASES)
+    again = Ledger().merged(old, messages=2, phrases=PHRASES)
     assert again.rules == after.rules
 
 
@@ -241,7 +241,7 @@ def test_none_is_left_out_silently() -> None:
 def test_ten_thousand_rules_and_contradictions_are_bounded() -> None:
     prompt = "\n".join(f"From now on never use port {n} for gateway {n}." for n in range(10_000, 20_000))
     found = FactReader("/work", (), lambda: PHRASES).extract_all(said(prompt, "Always use it. Never use it."))
-    ledger = Ledger().merged(found, messages=2, generation=0, phrases=PHRASES)
+    ledger = Ledger().merged(found, messages=2, phrases=PHRASES)
     assert len(ledger.rules or ()) <= 2_000 and ledger.dropped["rules"] >= 8_000
     held = [rule.text for rule in ledger.rules or () if not rule.ended]
     assert held[-2:] == ["Always use it.", "Never use it."]

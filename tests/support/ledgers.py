@@ -7,7 +7,7 @@ from crushpy.context.ledger import Ledger
 from crushpy.core.messages import Message
 
 
-def extend_ledger(ledger: Ledger, messages: Sequence[Message], *, cwd: str, generation: int) -> Ledger:
+def extend_ledger(ledger: Ledger, messages: Sequence[Message], *, cwd: str) -> Ledger:
     """The ledger with the facts of the messages that follow."""
     found = FactReader(cwd).extract_all(messages)
-    return ledger.merged(found, messages=len(messages), generation=generation)
+    return ledger.merged(found, messages=len(messages))

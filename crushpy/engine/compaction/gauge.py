@@ -187,7 +187,7 @@ class Gauge:
 
     def _calibrated(self, model: str, fixed: int, sums: Sequence[int]) -> Calibration:
         reports = [
-            Report(usage.total, usage.total - usage.output_tokens, fixed + sums[min(covered, len(sums)) - 1])
+            Report(usage.total - usage.output_tokens, fixed + sums[min(covered, len(sums)) - 1])
             for usage, covered in self._reports
         ]
         kept_model, was_exact, ratio = self._kept

@@ -348,12 +348,9 @@ async def load_ledger(session: LiveSession, store: Store, *, store_missing: bool
         if info.parent_id is not None and info.kind != "task":
             for session_id, last in (await store.boundaries.load_reach(info.id))[:-1]:
                 found += await read(session_id, last)
-        generation = max(0, info.generation - 1)
-        before = Ledger().merged(found, messages=len(found), generation=generation, phrases=phrases)
+        before = Ledger().merged(found, messages=len(found), phrases=phrases)
     own = await read(info.id)
-    return await asyncio.to_thread(
-        before.merged, own, messages=len(session.own_messages), generation=info.generation, phrases=phrases
-    )
+    return await asyncio.to_thread(before.merged, own, messages=len(session.own_messages), phrases=phrases)
 
 
 async def stored_facts(

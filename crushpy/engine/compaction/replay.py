@@ -23,7 +23,7 @@ from crushpy.context.overrides import apply_overrides, by_message
 from crushpy.context.plan import TokenBudget, make_plan, overrides_to_fit, without_tail
 from crushpy.context.render import message_text, seed_text
 from crushpy.context.standing_rules import RulePhrases, carry_rules
-from crushpy.core.boundary import FactCount, StoredBoundary, of_this_boundary
+from crushpy.core.boundary import KEEPS_CONTEXT, RETURN, FactCount, StoredBoundary, of_this_boundary
 from crushpy.core.messages import Data, Message, MessageOverride, Seed, Todo, TodoList, Usage
 from crushpy.core.templates import Templates
 from crushpy.engine.compaction.draft import leaves_no_room, limits_of
@@ -37,9 +37,6 @@ from crushpy.security.redact import Redactor
 from crushpy.settings.schema import PositiveInt, Settings, Threshold
 from crushpy.storage.records import BreakerState, SessionInfo
 from crushpy.storage.store import Store
-
-KEPT_CONTEXT = ("fork", "branch", "return")
-"""Triggers that open a session without compacting."""
 
 
 class ReplayChanges(Data, frozen=True, forbid_unknown_fields=True):
@@ -257,7 +254,7 @@ class Replayer:
             self._gauge.reset()
         same = {"model": session.info.model, "compaction": method}
         self._session.info = msgspec.structs.replace(self._session.info, **same)
-        if boundary is None or boundary.trigger in KEPT_CONTEXT:
+        if boundary is None or boundary.trigger in (*KEEPS_CONTEXT, RETURN):
             return
         made = len(self._boundaries)
         by_model = boundary.trigger == "agent" and method == "llm"
@@ -316,7 +313,7 @@ class Replayer:
     def _make_boundary(self, trigger: str, recorded: RecordedSession | None = None, moment: str = "") -> None:
         info = self._session.info
         used = self._gauge.reading(self._request, self._history).used
-        ledger = self._ledger.merged(self._facts, messages=len(self._facts), generation=info.generation)
+        ledger = self._ledger.merged(self._facts, messages=len(self._facts))
         happened = recorded.boundary if recorded is not None and recorded.start and self._agrees else None
         if recorded is not None and happened is not None:
             facts, after = happened.facts, happened.tokens_after

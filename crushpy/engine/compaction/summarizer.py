@@ -59,7 +59,6 @@ class Summary(Data, frozen=True):
     template: str = ""
     template_hash: str = ""
     usage: Usage = Usage()
-    calls: int = 0
     truncated_chars: int = 0
     """Characters of tool results left out because the middle exceeded all chunks together."""
     problem: str = ""
@@ -169,7 +168,6 @@ class Summarizer:
             template=found.path if found.layer != "shipped" else "shipped",
             template_hash=hashlib.blake2b(found.text.encode(), digest_size=8).hexdigest(),
             usage=self.usage,
-            calls=self._calls,
             truncated_chars=truncated_chars,
             problem="; ".join(problems),
         )
