@@ -55,7 +55,6 @@ class Models:
         self._tool_specs = tool_specs
         self._learnt = learnt
         self._providers: dict[str, Provider] = dict(providers or {})
-        self._infos: dict[str, ModelInfo] = {}
         self._servers: dict[str, str] = {}
         self._refused: dict[str, int] = {}
         """Windows named by servers in this process."""
@@ -121,10 +120,7 @@ class Models:
 
     def info(self, model: str) -> ModelInfo:
         """Settings take precedence over learnt values, and those over the catalog."""
-        if model not in self._infos:
-            found = lookup(model, self.settings.models.get(model))
-            self._infos[model] = with_learnt_window(found, self.learnt(model))
-        return self._infos[model]
+        return with_learnt_window(lookup(model, self.settings.models.get(model)), self.learnt(model))
 
     def window(self, model: str) -> int | None:
         """The model's window; None if it is unknown."""
@@ -195,7 +191,6 @@ class Models:
     def learn(self, model: str, **news: object) -> None:
         """Stores fields of what is learnt about `model`."""
         self._learnt.update(model, self._server(model), lambda known: msgspec.structs.replace(known, **news))
-        self._infos.pop(model, None)
 
     # --- requests ---------------------------------------------------------------------------------------
 

@@ -21,7 +21,6 @@ from crushpy.engine.agents.task_reports import some_names
 from crushpy.engine.agents.task_spec import FleetTerms, TaskListSpec
 from crushpy.engine.agents.task_workspaces import PREFIX, Worktrees
 from crushpy.engine.approvals import Answer
-from crushpy.engine.turn.limits import Limits
 from crushpy.fleet.git_bundles import base_ref, fetch_branch, make_base, make_bundle, require_safe_names
 from crushpy.fleet.job_queue import JobQueue, dispatch, require_queue
 from crushpy.security.sanitize import clean
@@ -47,16 +46,9 @@ class Submitter:
 
     def prepare(self, root_id: str, spec: TaskListSpec, model: str) -> tuple[TaskListSpec, list[str]]:
         require_queue(Location(Path("crushpy.db"), self._settings.database_url))
-        options = self._options
-        limits = Limits(options.max_steps, options.max_tokens, options.max_cost)
-        rights: dict[str, Any] = {
-            "allow": options.allow,
-            "mode": options.mode,
-            "yolo": options.yolo,
-            "limits": limits,
-        }
         if spec.fleet is not None:  # resumed: its code is stored
-            return msgspec.structs.replace(spec, fleet=msgspec.structs.replace(spec.fleet, **rights)), []
+            terms = msgspec.structs.replace(spec.fleet, options=self._options)
+            return msgspec.structs.replace(spec, fleet=terms), []
         Worktrees(Path("/nonexistent"), root_id, self._cwd).check("a list on a fleet")
         base = make_base(self._cwd, root_id, dirty=self._dirty)
         self._bundle = make_bundle(
@@ -75,7 +67,7 @@ class Submitter:
         tasks = tuple(
             msgspec.structs.replace(task, worktree=task.worktree or task.exclusive) for task in spec.tasks
         )
-        terms = FleetTerms(crushpy.__version__, model, base.commit, base.prefix, **rights)
+        terms = FleetTerms(crushpy.__version__, model, base.commit, base.prefix, self._options)
         return msgspec.structs.replace(spec, tasks=tasks, fleet=terms), warnings
 
     async def publish(self, store: Store, root_id: str, spec: TaskListSpec) -> bool:

@@ -212,14 +212,11 @@ class TaskRun:
         self._lock = asyncio.Lock()
 
     async def run(self, cwd: Path, terms: FleetTerms) -> None:
-        order, limits = self._order, terms.limits
-        self._spent = Spent(limits)
+        order, given = self._order, terms.options
+        self._spent = Spent(terms.limits)
+        yolo = given.yolo and order.options.accept_yolo
         options = StartOptions(
-            session=order.root_id,
-            read_only=True,
-            allow=terms.allow,
-            mode=terms.mode,
-            yolo=terms.yolo and order.options.accept_yolo,
+            session=order.root_id, read_only=True, allow=given.allow, mode=given.mode, yolo=yolo
         )
         flags = options.setting_flags() | ({"sandbox.mode": "off"} if order.options.no_sandbox else {})
         environment = ProjectEnvironment(cwd, flags, copy=True)
@@ -286,7 +283,7 @@ class TaskRun:
         name = step_name(self._order.number, self._checkout.steps)
         return partial(self._fleet.write_bundle, self._order.root_id, name, data)
 
-    async def _steer(self, spent: Spent) -> list[str]:
+    async def _steer(self) -> list[str]:
         await self._exchange()
         prompts, self._prompts = self._prompts, []
         return prompts

@@ -39,8 +39,8 @@ CONTINUED = (
     "after the last result above. Calls marked as interrupted may have had effects elsewhere."
 )
 ANSWERED = "The user was asked about the last calls; their results are above."
-AddPrompts = Callable[[Spent], Awaitable[Sequence[str]]]
-"""Gets what the task has used; returns prompts for its next step."""
+AddPrompts = Callable[[], Awaitable[Sequence[str]]]
+"""Returns prompts for the next step of a task."""
 NOT_FOR_TASKS = ("task", *LLM_TOOLS)
 """A sub-agent has no sub-agents, and crushpy decides when its session is compacted."""
 ENDS = {"error": "failed", "limit": "stopped at a limit of this run", "loop": "repeated the same call"}
@@ -152,7 +152,7 @@ class Subagents:
         session = agent.scope.session
 
         async def add_prompts() -> None:
-            for prompt in await steer(spent) if steer else ():
+            for prompt in await steer() if steer else ():
                 await session.add_prompt(sessions.user_message(prompt), steers=True)
 
         status: TurnStatus = "done"

@@ -73,7 +73,7 @@ class TaskListRun:
     async def begin(self, spec: TaskListSpec, parallel: int) -> TurnStatus:
         """Stores the list and works through it. Raises `UsageError` before that if it is impossible."""
         tasks = tuple(ListedTask(number, task.name) for number, task in enumerate(spec.tasks, 1))
-        spec, warnings = await self._prepare(spec, tasks, on_fleet=self._fleet is not None)
+        spec, warnings = await self._prepare(spec, tasks)
         await self._session.add_prompt(user_message(_listed(spec)))
         self._emit(TurnEnded("done"))
         listed = StoredTaskList(msgspec.json.encode(spec).decode(), parallel, tasks)
@@ -91,17 +91,15 @@ class TaskListRun:
             )
         spec = msgspec.json.decode(listed.orders, type=TaskListSpec)
         self._fleet = self._fleet if spec.fleet is not None else None
-        spec, warnings = await self._prepare(spec, listed.tasks, on_fleet=spec.fleet is not None)
+        spec, warnings = await self._prepare(spec, listed.tasks)
         self._session.announce()
         return await self._work_through(spec, listed.tasks, parallel or listed.parallel, warnings)
 
     async def _prepare(
-        self, spec: TaskListSpec, tasks: Sequence[ListedTask], *, on_fleet: bool
+        self, spec: TaskListSpec, tasks: Sequence[ListedTask]
     ) -> tuple[TaskListSpec, list[str]]:
         """The list as it is run, and warnings. Raises `UsageError` if it cannot run, for example because a
         task wants a worktree and there can be none."""
-        if on_fleet and self._fleet is None:
-            raise UsageError("This list runs on a fleet.", "Continue it with `crushpy run --resume ID`.")
         if self._fleet is not None:
             return await in_thread(self._fleet.prepare, self._root, spec, self._session.info.model)
         for one, task in zip(spec.tasks, tasks, strict=True):

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from crushpy.core.messages import Data
+from crushpy.core.start_options import StartOptions
 from crushpy.engine.turn.limits import Limits
 
 Strategy = Literal["", "full", "summarized"]
@@ -86,11 +87,12 @@ class FleetTerms(Data, frozen=True):
     """The commit that tasks start at."""
     prefix: str = ""
     """The project's folder below the repository's."""
-    allow: tuple[str, ...] = ()
-    mode: str = ""
-    yolo: bool = False
-    limits: Limits = Limits()
-    """Of the whole list."""
+    options: StartOptions = StartOptions()
+    """The rights, and the limits of the whole list."""
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(self.options.max_steps, self.options.max_tokens, self.options.max_cost)
 
 
 class TaskListSpec(Data, frozen=True):
