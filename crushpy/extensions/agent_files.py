@@ -34,7 +34,6 @@ def agent_definition(one: Extension, load_skill: Callable[[str], tuple[str, str]
     prompt = "\n\n".join(filter(None, (document.text("prompt"), one.body)))
     skills = [load_skill(name)[1] for name in document.words("skills")]
     return AgentDefinition(
-        one.name,
         "\n\n".join((prompt, *skills)),
         allowed,
         frozenset(denied),

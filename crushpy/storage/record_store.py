@@ -4,9 +4,9 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -33,12 +33,10 @@ class PinStore(Subject):
     load = stored(_load)
 
     @stored
-    def add(self, root_id: str, pin: Pin, known: Sequence[int]) -> Pin | None:
-        """Stores a pin under the next number. None if the pins are not those `known` any more."""
+    def add(self, root_id: str, pin: Pin) -> Pin:
+        """Stores a pin under the next number."""
         with self._db.transaction(durable=True, session=root_id):
             numbers = [one.number for one in self._load(root_id)]
-            if numbers != list(known):
-                return None
             added = msgspec.structs.replace(pin, number=max(numbers, default=0) + 1)
             self._db.execute(sql.INSERT_PIN, root_id=root_id, **msgspec.structs.asdict(added))
         return added
@@ -118,6 +116,20 @@ class LeaseStore(Subject):
         acquired = await self._thread.run(lambda: self._db.leases.acquire(session_id))
         self._thread.start_heartbeat()
         return acquired
+
+    @asynccontextmanager
+    async def hold(self, *session_ids: str) -> AsyncGenerator[list[str]]:
+        """Keeps other processes out of these sessions. Yields those whose leases are released at the end: all
+        that this process did not have before."""
+        taken: list[str] = []
+        try:
+            for one in session_ids:
+                if await self.acquire(one):
+                    taken.append(one)
+            yield taken
+        finally:
+            for one in taken:
+                await self.release(one)
 
     @stored
     def release(self, session_id: str) -> None:

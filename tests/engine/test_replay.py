@@ -9,9 +9,10 @@ from scripted_llm import Call, Reply, ScriptedLLM
 from support.selection import some
 from support.talk import Talk, Talks
 
+from crushpy.core.boundary import KEEPS_CONTEXT, RETURN
 from crushpy.core.events import BoundaryCommitted
 from crushpy.core.messages import Usage
-from crushpy.engine.compaction.replay import KEPT_CONTEXT, replay_session
+from crushpy.engine.compaction.replay import replay_session
 from crushpy.engine.models import Models
 from crushpy.llm.tokens import Counter
 from crushpy.settings.schema import Settings
@@ -156,7 +157,7 @@ async def test_a_replay_with_the_recorded_settings_is_what_happened(
         stored = [
             one
             for one in await store.boundaries.load_conversation(talk.conversation.info.root_id)
-            if one.child_id in lineage and one.trigger not in KEPT_CONTEXT
+            if one.child_id in lineage and one.trigger not in (*KEEPS_CONTEXT, RETURN)
         ]
         assert [one.trigger for one in replay.boundaries] == [one.trigger for one in stored], name
         for one, other in zip(stored, replay.boundaries, strict=True):

@@ -40,7 +40,7 @@ async def undo(store: Store) -> None:
 
 
 async def pin(store: Store) -> None:
-    await store.pins.add(PARENT, Pin(0, "text", LARGE), ())
+    await store.pins.add(PARENT, Pin(0, "text", LARGE))
 
 
 async def edit(store: Store) -> None:

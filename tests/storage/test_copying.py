@@ -51,7 +51,7 @@ async def filled(store: Store) -> str:
         await store.calls.finish(info.id, answered(CALL))
         await store.boundaries.add_overrides(info.id, (MessageOverride(reply.id),))
         info = await continued(store, info)
-    await store.pins.add(info.root_id, Pin(0, "text", "pinned"), ())
+    await store.pins.add(info.root_id, Pin(0, "text", "pinned"))
     store.notes.record(info.id, TimelineNote("info", "marked"))
     await store.audit.append(info.root_id, [AuditEntry("decision", {"x": 1}, info.id, "call")])
     gone = a_session()

@@ -145,7 +145,7 @@ async def test_text_with_nul_comes_back_exactly(empty: Place, odd: str) -> None:
     store = empty.store()
     info = a_session(title=f"t{odd}", system=odd)
     await store.sessions.create(info, Message("m1", "user", (Text(odd),), 1.0))
-    await store.pins.add(info.id, Pin(0, "text", odd), ())
+    await store.pins.add(info.id, Pin(0, "text", odd))
     found = await store.sessions.find(info.id)
     assert (found.title, found.system) == (f"t{odd}", odd)
     assert (await store.messages.load(info.id))[0].text == odd

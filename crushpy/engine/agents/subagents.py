@@ -181,7 +181,7 @@ class Subagents:
     def _defined(self, order: Delegation) -> tuple[Delegation, AgentDefinition]:
         """The order as the definition of its agent narrows it; the order's own choices come first."""
         if not order.agent:
-            return order, AgentDefinition("", "")
+            return order, AgentDefinition()
         found = self._find_agent(order.agent)
         order = msgspec.structs.replace(
             order,

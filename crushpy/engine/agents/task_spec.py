@@ -29,8 +29,7 @@ def find_wrong_label(labels: Sequence[str]) -> str | None:
 class AgentDefinition(Data, frozen=True):
     """A kind of sub-agent. It narrows what a task may do, and never adds to it."""
 
-    name: str
-    prompt: str
+    prompt: str = ""
     """Follows the system prompt."""
     tools: frozenset[str] | None = None
     """None: all that a task has."""

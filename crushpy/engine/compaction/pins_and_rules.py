@@ -156,29 +156,25 @@ class PinService:
     async def _add(self, pin: Pin) -> PinView:
         self._require_stored()
         await asyncio.to_thread(self._gauge.load)
-        while True:
-            pins = await self._pins()
-            what = pin.kind, pin.text, pin.source
-            same = next((one for one in pins if (one.kind, one.text, one.source) == what), None)
-            if same is not None:
-                raise UsageError(f"this is pinned already, as number {same.number}")
-            if len(pins) >= MAX_PINS:
-                raise UsageError(f"there are {MAX_PINS} pins already", "Unpin one first.")
-            *others, new = await self._contents([*pins, pin])
-            limit, count = self._limit(), self._gauge.count
-            taken = count(pins_text(others))
-            size = count(pins_text([*others, new])) - taken
-            if taken + size > limit:
-                left = f"{max(0, limit - taken):,} of {limit:,} are left for pins"
-                raise UsageError(
-                    f"this does not fit: it takes {size:,} tokens, and {left}",
-                    "Pin less of it, unpin something, or raise compaction.pin_tokens (at most 5% of the "
-                    "window).",
-                )
-            added = await self._store.pins.add(self._root, pin, [one.number for one in pins])
-            if added is not None:  # else another process pinned something meanwhile
-                new = msgspec.structs.replace(new, number=added.number, created_at=added.created_at)
-                return self._views([*others, new])[-1]
+        pins = await self._pins()
+        what = pin.kind, pin.text, pin.source
+        same = next((one for one in pins if (one.kind, one.text, one.source) == what), None)
+        if same is not None:
+            raise UsageError(f"this is pinned already, as number {same.number}")
+        if len(pins) >= MAX_PINS:
+            raise UsageError(f"there are {MAX_PINS} pins already", "Unpin one first.")
+        *others, new = await self._contents([*pins, pin])
+        limit, count = self._limit(), self._gauge.count
+        taken = count(pins_text(others))
+        size = count(pins_text([*others, new])) - taken
+        if taken + size > limit:
+            left = f"{max(0, limit - taken):,} of {limit:,} are left for pins"
+            raise UsageError(
+                f"this does not fit: it takes {size:,} tokens, and {left}",
+                "Pin less of it, unpin something, or raise compaction.pin_tokens (at most 5% of the window).",
+            )
+        added = await self._store.pins.add(self._root, pin)
+        return self._views([*others, msgspec.structs.replace(new, number=added.number)])[-1]
 
     async def _contents(self, pins: list[Pin]) -> list[PinView]:
         return await asyncio.to_thread(lambda: [self._content(pin) for pin in pins])

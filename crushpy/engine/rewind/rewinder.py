@@ -40,7 +40,6 @@ class RewindTarget(Data, frozen=True):
 class ChangeLog(Data, frozen=True):
     """The prompts that led to one session, and all file changes of its conversation, oldest first."""
 
-    info: SessionInfo
     points: tuple[RewindTarget, ...]
     changes: tuple[RecordedChange, ...]
     reach: dict[str, int]
@@ -102,7 +101,7 @@ async def read_log(store: Store, session_id: str) -> ChangeLog:
         if one.parent_id in aside or (one.kind in ("task", BRANCH) and one.parent_id in reach):
             reach.setdefault(one.id, reach[one.parent_id or ""])
             aside.add(one.id)
-    return ChangeLog(info, points, tuple(await store.file_changes.load(info.root_id)), reach)
+    return ChangeLog(points, tuple(await store.file_changes.load(info.root_id)), reach)
 
 
 def is_prompt(message: Message) -> bool:

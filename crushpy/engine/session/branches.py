@@ -119,16 +119,10 @@ async def undo_boundary(store: Store, session_id: str, *, follow: bool = False) 
             f"Session {boundary.child_id} continues in {tip.id}, after the branch returned to it.",
             f"Undo that first, or continue in a fork of the branch: --session {boundary.parent_id} --fork.",
         )
-    taken: list[str] = []
-    try:
-        for one in (tip.id, boundary.parent_id):  # not while another process works there
-            if await store.leases.acquire(one):
-                taken.append(one)
+    async with store.leases.hold(tip.id, boundary.parent_id) as taken:  # not while others work there
         await store.boundaries.undo(boundary.id, *await _undo_notes(store, boundary))
-        taken = [tip.id] if follow else taken
-    finally:
-        for one in taken:
-            await store.leases.release(one)
+        if follow:
+            taken[:] = [tip.id]
     return await store.sessions.find(boundary.parent_id)
 
 

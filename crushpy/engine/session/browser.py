@@ -144,17 +144,9 @@ class SessionBrowser:
 
         found = await self.store.sessions.load_conversation(root_id)
         sessions = [session.id for session in found]
-        taken: list[str] = []
-        try:
-            for session_id in sessions:  # not while another process works on it
-                if await self.store.leases.acquire(session_id):
-                    taken.append(session_id)
+        async with self.store.leases.hold(*sessions):  # not while another process works on it
             hashes = await stored_contents(self.store, root_id) if self._undo else set[str]()
             await self.store.sessions.delete_conversation(root_id)
-        except BaseException:
-            for session_id in taken:
-                await self.store.leases.release(session_id)
-            raise
         if self._outputs is not None:
             for session_id in filter(str.isalnum, sessions):
                 await asyncio.to_thread(shutil.rmtree, self._outputs / session_id, ignore_errors=True)
@@ -268,9 +260,9 @@ class SessionBrowser:
 
     async def require_unused(self, info: SessionInfo) -> None:
         """Raises `SessionBusy` if another process uses a conversation."""
-        for one in await self.store.sessions.load_conversation(info.root_id):
-            if await self.store.leases.acquire(one.id):
-                await self.store.leases.release(one.id)
+        sessions = await self.store.sessions.load_conversation(info.root_id)
+        async with self.store.leases.hold(*(one.id for one in sessions)):
+            pass
 
     async def undo(self, session_id: str) -> SessionInfo:
         """Undoes the boundary that opened this session. Returns the parent, which is the tip again."""

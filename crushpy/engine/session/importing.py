@@ -93,12 +93,8 @@ class SessionImporter:
         if not reading.has_content:
             return reading.outcome("empty")
         if store is not None and not self._dry_run:
-            acquired = replaced is not None and await store.leases.acquire(replaced.tip_id)
-            try:
+            async with store.leases.hold(*([replaced.tip_id] if replaced else [])):
                 await store.imports.write(reading.conversation(), replaced.root_id if replaced else "")
-            finally:
-                if replaced is not None and acquired:
-                    await store.leases.release(replaced.tip_id)
         return reading.outcome("updated" if replaced else "imported")
 
 
