@@ -47,7 +47,7 @@ async def ask_once(
         may_retry=lambda error: not isinstance(error, EmptyReply),  # an empty reply is final
     )
     draft = await call.run()
-    return "".join(draft.text).strip(), models.with_cost(model, draft.usage or Usage())
+    return "".join(draft.text).strip(), models.with_cost(model, draft.end.usage or Usage())
 
 
 async def suggest_title(models: Models, templates: Templates, model: str, prompt: str, reply: str) -> str:

@@ -116,22 +116,10 @@ class SessionStore(Subject):
         """This session and those it continues, the first of them first."""
         return session_rows.load_lineage(self._db, session_id)
 
-    def _load_conversation(self, root_id: str) -> list[records.SessionInfo]:
+    @stored
+    def load_conversation(self, root_id: str) -> list[records.SessionInfo]:
         """Every session of a conversation, oldest first: continuations, branches, tasks."""
         return list(map(session_rows.session_from_row, self._db.execute(sql.LIST_SESSIONS, root=root_id)))
-
-    load_conversation = stored(_load_conversation)
-
-    @stored
-    def load_descendants(self, session_id: str) -> list[records.SessionInfo]:
-        """This session and all its descendants."""
-        whole = self._load_conversation(self._find(session_id).root_id)
-        found: dict[str, records.SessionInfo] = {}
-        while True:
-            grown = {one.id: one for one in whole if one.id == session_id or one.parent_id in found}
-            if len(grown) == len(found):
-                return list(found.values())
-            found = grown
 
     # --- changes ---------------------------------------------------------------------------------------
 

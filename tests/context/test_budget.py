@@ -88,9 +88,7 @@ def test_a_models_own_threshold_wins_and_off_is_off() -> None:
     assert threshold_of(0.75, "off") is None
 
 
-reports = st.lists(
-    st.builds(Report, st.integers(0, 10**7), st.integers(0, 10**7), st.integers(0, 10**6)), max_size=8
-)
+reports = st.lists(st.builds(Report, st.integers(0, 10**7), st.integers(0, 10**6)), max_size=8)
 
 
 @given(
@@ -103,7 +101,7 @@ reports = st.lists(
 def test_no_figures_ever_divide_by_zero_or_leave_the_window(
     fixed: int, messages: int, told: list[Report], learnt: list[float], window: int | None
 ) -> None:
-    reported = told[-1].tokens if told else None
+    reported = told[-1].asked if told else None
     reading = budget(Sizes(fixed, messages), reported, window, calibrate(told, learnt))
     assert 0 <= reading.used <= reading.window
     assert 0 <= reading.used_pct <= 100

@@ -288,7 +288,7 @@ class Summarizer:
             raise
         self.overflows = 0
         self.progress.set_written(number, job.target_tokens)
-        usage = self._models.with_cost(model, draft.usage) if draft.usage else Usage()
+        usage = self._models.with_cost(model, draft.end.usage) if draft.end.usage else Usage()
         self.usage += usage
         if self._count_usage is not None:
             await self._count_usage(usage)

@@ -35,11 +35,12 @@ class ConversationFiles:
         return await self._run_slot.run_exclusively(self._put_back(planned))
 
     async def _put_back(self, planned: "PlannedRestoration") -> "RewindOutcome":
-        from crushpy.engine.rewind.rewinder import PUT_BACK, restoration_note
+        from crushpy.engine.rewind.rewinder import PUT_BACK
+        from crushpy.engine.session.branches import note_on_files
 
         outcome = await self.rewinder.apply(self._session.info, planned)
         if outcome.restored:
-            await self._session.add_note(restoration_note(PUT_BACK, outcome.restored))
+            await self._session.add_note(note_on_files(PUT_BACK, outcome.restored))
         return outcome
 
     async def rewind(

@@ -10,9 +10,9 @@ from crushpy.context.partition import units
 from crushpy.core.boundary import BRANCH
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.ids import new_id
-from crushpy.core.messages import Data, Message, Note, counted
+from crushpy.core.messages import Data, Message, counted
 from crushpy.engine.rewind.undo_files import UndoFiles
-from crushpy.engine.session.branches import fork_session
+from crushpy.engine.session.branches import fork_session, note_on_files
 from crushpy.engine.session.session import note_message
 from crushpy.security.private_files import locked
 from crushpy.security.sanitize import encodable
@@ -134,7 +134,6 @@ STILL_CHANGED = (
     "The user returned to this point of the conversation. These files were changed after it and were not "
     "restored; read them again before you rely on them:"
 )
-MAX_PATHS = 50
 RESTORE_LOCK_TIMEOUT_S = 20.0
 """How long to wait for another process that restores files."""
 
@@ -334,7 +333,7 @@ class Rewinder:
         if planned is None and outcome.session is not None:
             changed = [one.path for one in (await self._log(session.id)).net_since(target.number)]
             if changed:
-                note = note_message(restoration_note(STILL_CHANGED, changed))
+                note = note_message(note_on_files(STILL_CHANGED, changed))
                 await self._store.messages.add(outcome.session.id, note)
         return outcome
 
@@ -342,7 +341,7 @@ class Rewinder:
         """Leaves a note about restored files for the next request of a session that is not open."""
         if outcome.restored:
             tip = await self._store.sessions.find_tip(session.id)
-            note = note_message(restoration_note(PUT_BACK, outcome.restored))
+            note = note_message(note_on_files(PUT_BACK, outcome.restored))
             await self._store.messages.add(tip.id, note)
 
     async def _apply(
@@ -451,12 +450,6 @@ class Rewinder:
 def _is_folder(change: restoration.NetChange) -> bool:
     after = change.after.kind if change.after else ""
     return {change.before.kind, after} <= {"folder", "missing"}
-
-
-def restoration_note(words: str, paths: Sequence[str]) -> Note:
-    """Tells the agent about files that are not as it left them."""
-    more = [f"and {len(paths) - MAX_PATHS} more"] if len(paths) > MAX_PATHS else []
-    return Note("\n".join((words, *map(encodable, paths[:MAX_PATHS]), *more)))
 
 
 def _action(old: FileState, new: FileState) -> str:

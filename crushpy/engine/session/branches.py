@@ -2,11 +2,11 @@
 is copied."""
 
 import time
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
 
-from crushpy.context import facts
 from crushpy.context.partition import units
 from crushpy.core.boundary import BRANCH, FORK, RETURN, StoredBoundary
 from crushpy.core.errors import UsageError
@@ -20,11 +20,12 @@ from crushpy.engine.session.session import (
     note_message,
     result_message,
 )
+from crushpy.security.sanitize import encodable
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
 
-MAX_CHANGED_PATHS = 50
-"""Files named in the note about an undone boundary."""
+MAX_PATHS = 50
+"""Files named in a note."""
 
 
 async def fork_session(
@@ -142,13 +143,10 @@ async def _undo_notes(store: Store, boundary: StoredBoundary) -> list[Message]:
     if boundary.trigger == RETURN:
         return [note_message(Note("The user undid the return: this branch continues where it was."))]
     what = "branch" if boundary.trigger == BRANCH else "compaction"
-    changed = await _changed_since(store, boundary.child_id)
-    note = f"The user undid the {what}: this session continues where it was."
-    if changed:
-        note += " Meanwhile these files were changed; read them again before you rely on them:\n" + "\n".join(
-            changed
-        )
-    messages = [note_message(Note(note))]
+    words = f"The user undid the {what}: this session continues where it was."
+    if changed := await _changed_since(store, boundary.child_id):
+        words += " Meanwhile these files were changed; read them again before you rely on them:"
+    messages = [note_message(note_on_files(words, changed))]
     first = (await store.messages.load_ends(boundary.child_id, 1))[0].result if what == BRANCH else None
     if first is not None:  # the call has no other result in the parent
         answer = ToolResult(first.call_id, first.name, "The user undid this branch.", is_error=True)
@@ -158,13 +156,18 @@ async def _undo_notes(store: Store, boundary: StoredBoundary) -> list[Message]:
 
 async def _changed_since(store: Store, child_id: str) -> list[str]:
     """Files changed in the child and in all that came after it."""
-    paths: dict[str, None] = {}
-    for session in await store.sessions.load_descendants(child_id):
-        for file in facts.touched(await store.messages.load(session.id)):
-            if file.action != "read":
-                paths[facts.absolute(file.path, session.cwd)] = None
-    shown = list(paths)[:MAX_CHANGED_PATHS]
-    return shown + ([f"and {len(paths) - MAX_CHANGED_PATHS} more"] if len(paths) > MAX_CHANGED_PATHS else [])
+    root_id = (await store.sessions.find(child_id)).root_id
+    family = {child_id}
+    for session in await store.sessions.load_conversation(root_id):  # each comes after its parent
+        family |= {session.id} if session.parent_id in family else set()
+    changes = await store.file_changes.load(root_id)
+    return list(dict.fromkeys(one.path for one in changes if one.session_id in family))
+
+
+def note_on_files(words: str, paths: Sequence[str]) -> Note:
+    """Tells the agent about files that are not as it left them."""
+    more = [f"and {len(paths) - MAX_PATHS} more"] if len(paths) > MAX_PATHS else []
+    return Note("\n".join((words, *map(encodable, paths[:MAX_PATHS]), *more)))
 
 
 # --- the tree ------------------------------------------------------------------------------------------

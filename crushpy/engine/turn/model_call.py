@@ -12,7 +12,7 @@ import msgspec
 from crushpy.core.errors import CrushpyError
 from crushpy.core.events import LOADING, Event, Retry, TextDelta, ThinkingDelta, UsageReported
 from crushpy.core.ids import new_id
-from crushpy.core.messages import Finish, Json, Message, Part, Text, Thinking, ToolCall, Usage
+from crushpy.core.messages import Json, Message, Part, Text, Thinking, ToolCall, Usage
 from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.event_bus import ProgressReporter
 from crushpy.engine.turn.limits import Spent
@@ -47,14 +47,7 @@ class Draft:
         self._thinking_since: float | None = None
         self._thinking_seconds = 0.0
         self.calls: dict[int, list[protocol.CallPiece]] = {}
-        self.finish: Finish = ""
-        self.usage: Usage | None = None
-        self.search_cost = 0.0
-        self.status_moved = False
-        """The server refused the status at its usual place and accepted it at the other."""
-        self.thinking_dropped = False
-        """The server refused the signed thinking of the request and accepted it without."""
-        self.dropped_thoughts = 0
+        self.end = protocol.Done("")
 
     def think(self, text: str) -> None:
         self.thinking.append(text)
@@ -81,7 +74,8 @@ class Draft:
             parts.append(call)
             if number % JOIN_BATCH == 0:
                 await asyncio.sleep(0)  # lets key presses through
-        return Message(new_id(), "assistant", tuple(parts), time.time(), model, self.usage, self.finish)
+        end = self.end
+        return Message(new_id(), "assistant", tuple(parts), time.time(), model, end.usage, end.finish)
 
     def interrupted(self, model: str, message_id: str = "") -> Message | None:
         """The text and thinking of an interrupted reply; its calls are dropped, never run."""
@@ -168,7 +162,7 @@ class ModelCall:
     def _check(self) -> None:
         """Raises if a complete reply has neither text nor calls."""
         model = self._request.model
-        if self.draft.finish == "content_filter":
+        if self.draft.end.finish == "content_filter":
             raise Refused(
                 f"{model} refused to answer (content filter).", "Rephrase the request, or switch models."
             )
@@ -181,28 +175,24 @@ class ModelCall:
             if self._provider.slow_to_begin:
                 with ProgressReporter(self._emit, LOADING):
                     async for piece in stream:
-                        await self._handle(draft, piece)
+                        await self._add(draft, piece)
                         break
             async for piece in stream:
-                await self._handle(draft, piece)
+                await self._add(draft, piece)
                 if draft.meter.full:
                     draft.stop_thinking()
-                    draft.finish = "length"
+                    draft.end = protocol.Done("length")
                     return
         finally:
             close = getattr(stream, "aclose", None)
             if close is not None:
                 await close()
 
-    async def _handle(self, draft: Draft, piece: protocol.Piece) -> None:
-        if isinstance(piece, protocol.Sent):
-            await self._before_reply()
-        else:
-            self._add(draft, piece)
-
-    def _add(self, draft: Draft, piece: protocol.Piece) -> None:
+    async def _add(self, draft: Draft, piece: protocol.Piece) -> None:
         piece = draft.meter.measure(piece)
         match piece:
+            case protocol.Sent():
+                await self._before_reply()
             case protocol.TextPiece():
                 draft.stop_thinking()
                 draft.text.append(piece.text)
@@ -220,12 +210,7 @@ class ModelCall:
                 draft.opaque.append(piece.data)
             case protocol.Done():
                 draft.stop_thinking()
-                draft.finish, draft.usage = piece.finish, piece.usage
-                draft.search_cost = piece.search_cost
-                draft.status_moved, draft.thinking_dropped = piece.status_moved, piece.thinking_dropped
-                draft.dropped_thoughts = piece.dropped_thoughts
-            case protocol.Sent():
-                pass
+                draft.end = piece
 
 
 class RecordedCall(ModelCall):
@@ -283,7 +268,7 @@ class RecordedCall(ModelCall):
             self._draft_saved = False
             await _logged(self._drafts.delete_draft(self._session_id))
         draft, empty = self.draft, isinstance(error, EmptyReply)
-        if draft.usage is None and not empty:
+        if draft.end.usage is None and not empty:
             return
         message = self._models.priced(await draft.message(self._session.info.model, set()))
         used = message.usage or Usage()

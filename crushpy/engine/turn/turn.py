@@ -175,10 +175,10 @@ class Turn:
     async def _record(self, draft: Draft, request: Request) -> Message:
         message = await uncancellable(self._store(draft, request))
         await self._policy.after_reply(message)
-        self._view.dropped_thoughts = draft.dropped_thoughts
-        if draft.status_moved:
+        self._view.dropped_thoughts = draft.end.dropped_thoughts
+        if draft.end.status_moved:
             self._models.learn(request.model, status_placement="append")
-        if draft.thinking_dropped and not self._told_thinking_dropped:
+        if draft.end.thinking_dropped and not self._told_thinking_dropped:
             self._told_thinking_dropped = True
             self._emit(Notice(THINKING_DROPPED, "warning"))
         if message.usage is not None:
@@ -188,14 +188,14 @@ class Turn:
 
     async def _store(self, draft: Draft, request: Request) -> Message:
         message = await draft.message(request.model, self._session.call_ids)
-        message = self._models.priced(message, draft.search_cost)
+        message = self._models.priced(message, draft.end.search_cost)
         await self._store_status(request, draft)
         await self._session.add_reply(message)
         return message
 
     async def _store_status(self, request: Request, draft: Draft) -> None:
         """Stores what stays in later requests. Without its reply it has no effect."""
-        if request.status_placement == "keep" and not draft.status_moved and request.messages:
+        if request.status_placement == "keep" and not draft.end.status_moved and request.messages:
             sent = request.tool_changes or SentStatus(request.messages[-1].id, request.status)
             if sent.text or sent.added or sent.removed:
                 await self._session.add_status(sent)
@@ -204,4 +204,4 @@ class Turn:
         partial = draft.interrupted(request.model)
         if partial is not None:
             await self._store_status(request, draft)
-            await self._session.add_reply(msgspec.structs.replace(partial, usage=draft.usage))
+            await self._session.add_reply(msgspec.structs.replace(partial, usage=draft.end.usage))
