@@ -11,7 +11,7 @@ from support.event_json import KINDS as BY_TYPE
 from support.event_json import event_from_json
 
 from crushpy.core.events import Event, TaskEvent
-from crushpy.core.messages import to_json
+from crushpy.security.sanitize import to_json
 
 KINDS = sorted(BY_TYPE.values(), key=lambda kind: kind.__name__)
 

@@ -14,7 +14,8 @@ from typing import Any
 
 from benchmarks.scale.database import execute, fresh_database, server
 from benchmarks.scale.message_texts import texts
-from crushpy.core.messages import Message, Text, ToolCall, ToolResult, to_json
+from crushpy.core.messages import Message, Text, ToolCall, ToolResult
+from crushpy.security.sanitize import to_json
 from crushpy.storage import search_store
 from crushpy.storage.copying import copy_storage
 from crushpy.storage.records import SessionInfo

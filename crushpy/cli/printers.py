@@ -8,13 +8,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TextIO
 
-import msgspec
-
 from crushpy.core import events
 from crushpy.core.events import ListedTaskChanged
-from crushpy.core.messages import Diff, counted, headline, to_json
+from crushpy.core.messages import Diff, counted, headline
 from crushpy.engine.agents.task_reports import MARKS, money, table_lines, unchanged
-from crushpy.security.sanitize import clean, encodable, one_line, safe_json
+from crushpy.security.sanitize import clean, one_line, safe_json, to_json
 
 STREAMED = (
     events.SessionOpened,
@@ -80,13 +78,9 @@ def print_result(event: events.Event) -> None:
 
 def _write_json(event: events.Event, *, task: str = "") -> None:
     """`task`: the name of the task, for events of a task list."""
-    try:
-        line = to_json(event)
-        if task:
-            line = line[:-1] + b',"task":' + msgspec.json.encode(task) + b"}"
-    except UnicodeEncodeError:  # a file name may contain any bytes
-        data = {**msgspec.to_builtins(event), **({"task": task} if task else {})}
-        line = msgspec.json.encode(encodable(data))
+    line = to_json(event)
+    if task:
+        line = line[:-1] + b',"task":' + to_json(task) + b"}"
     sys.stdout.buffer.write(safe_json(line) + b"\n")  # JSON is always UTF-8
     sys.stdout.buffer.flush()
 

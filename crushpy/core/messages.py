@@ -459,12 +459,3 @@ def short_count(number: int) -> str:
     if number >= 1_000_000:
         return f"{number / 1_000_000:.1f}".removesuffix(".0") + "M"
     return f"{number / 1_000:.1f}k" if number < 10_000 else f"{number // 1_000}k"
-
-
-def to_json(value: object) -> bytes:
-    """Any value of this vocabulary as JSON."""
-    return msgspec.json.encode(value)
-
-
-def parts_from_json(data: bytes | str) -> tuple[Part, ...]:
-    return msgspec.json.decode(data, type=tuple[Part, ...])

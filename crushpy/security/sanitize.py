@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, cast
 
+import msgspec
+
 T = TypeVar("T")
 
 # Ends at the first control character, so that scanning is linear and only the sequence is removed.
@@ -104,6 +106,14 @@ def encodable(value: T) -> T:
 def _encodable(text: str) -> str:
     # Via UTF-16, so that the two surrogates of one character are joined.
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def to_json(value: object) -> bytes:
+    """JSON in UTF-8, with those marks."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(encodable(msgspec.to_builtins(value)))
 
 
 def map_texts(value: T, change: Callable[[str], str]) -> T:

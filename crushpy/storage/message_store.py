@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from crushpy.core.errors import UsageError
-from crushpy.core.messages import Data, Message, Note, Text, ToolCall, parts_from_json
+from crushpy.core.messages import Data, Message, Note, Text, ToolCall
 from crushpy.storage import session_rows
 from crushpy.storage.audit_store import append_audit
 from crushpy.storage.generated import statements as sql
@@ -66,7 +66,7 @@ class MessageStore(Subject):
         rows = self._db.execute(sql.LIST_PROMPTS, folder=session_rows.folder_key(cwd), **bounds)
         found: dict[str, None] = {}
         for parts in rows.scalars():
-            text = "".join(part.text for part in parts_from_json(parts) if isinstance(part, Text))
+            text = "".join(part.text for part in session_rows.decode_parts(parts) if isinstance(part, Text))
             if text.strip():  # seeds and notes were not written by the user
                 found.setdefault(text)
         return list(found)[:limit][::-1]

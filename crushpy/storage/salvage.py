@@ -9,11 +9,10 @@ from typing import Any
 
 import msgspec
 
-from crushpy.core.messages import parts_from_json
 from crushpy.storage.database import Database, handwritten
 from crushpy.storage.generated import statements as sql
 from crushpy.storage.records import SessionInfo
-from crushpy.storage.session_rows import insert_session, refresh_conversation
+from crushpy.storage.session_rows import decode_parts, insert_session, refresh_conversation
 
 _MAX_GAP = 2_000
 """Rows in sequence that cannot be read before the rest of a table is given up, if its end is unknown."""
@@ -115,4 +114,4 @@ def _check_json(row: dict[str, Any]) -> None:
         if row[name] is not None:
             msgspec.json.decode(row[name])
     if "parts" in row:
-        parts_from_json(row["parts"])
+        decode_parts(row["parts"])

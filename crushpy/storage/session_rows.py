@@ -14,13 +14,13 @@ import msgspec
 
 from crushpy.core.boundary import FORK, FactCount, StoredBoundary
 from crushpy.core.messages import Data, Message, Part, Todo, ToolCall, Usage
-from crushpy.security.sanitize import encodable
+from crushpy.security.sanitize import encodable, to_json
 from crushpy.storage.database import Database, session_missing
 from crushpy.storage.generated import statements as sql
 from crushpy.storage.generated.rows import BoundaryRow, CandidateRow, DraftRow, MessageRow, SessionRow
 from crushpy.storage.records import EVERYTHING, BreakerState, SessionInfo, StorageError
 
-_parts = msgspec.json.Decoder(tuple[Part, ...])
+decode_parts = msgspec.json.Decoder(tuple[Part, ...]).decode
 _usage = msgspec.json.Decoder(Usage)
 _todos = msgspec.json.Decoder(tuple[Todo, ...])
 _coverage = msgspec.json.Decoder(dict[str, FactCount])
@@ -38,10 +38,7 @@ _SESSION_FIELDS = tuple(name for name in SessionInfo.__struct_fields__ if name !
 
 
 def json_text(value: object) -> str:
-    try:
-        return msgspec.json.encode(value).decode()
-    except UnicodeEncodeError:  # a lone surrogate, from a file name or a reply that is not Unicode
-        return msgspec.json.encode(encodable(msgspec.to_builtins(value))).decode()
+    return to_json(value).decode()
 
 
 def folder_key(cwd: str) -> str:
@@ -81,7 +78,7 @@ def message_from_row(row: MessageRow | DraftRow | CandidateRow) -> Message:
     return Message(
         id=row.id,
         role=row.role,  # pyright: ignore[reportArgumentType]
-        parts=_parts.decode(row.parts),
+        parts=decode_parts(row.parts),
         created_at=row.created_at,
         model=row.model,
         usage=_usage.decode(row.usage) if row.usage is not None else None,

@@ -16,8 +16,9 @@ from crushpy.context.overrides import apply_overrides, by_message
 from crushpy.context.partition import units
 from crushpy.context.render import message_text
 from crushpy.core.errors import UsageError
-from crushpy.core.messages import Message, MessageOverride, to_json
+from crushpy.core.messages import Message, MessageOverride
 from crushpy.core.own_tags import DIAGNOSTICS
+from crushpy.security.sanitize import to_json
 
 LONG = "a long line of output\n" * 400
 LEFT, RIGHT = call("bash", command="left"), call("bash", command="right")

@@ -27,7 +27,7 @@ from crushpy.core.events import (
     TurnEnded,
     UsageReported,
 )
-from crushpy.core.messages import to_json
+from crushpy.security.sanitize import to_json
 from support.event_json import event_from_json
 
 

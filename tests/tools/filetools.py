@@ -3,9 +3,9 @@
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from crushpy.core.messages import to_json
 from crushpy.tools.base import AnyTool, Outcome, ToolContext
 from crushpy.tools.errors import ToolError
 from crushpy.tools.files.workspace_files import FileMemory
@@ -23,7 +23,7 @@ def lend(workspace: Path) -> ToolContext:
 async def call(tool: AnyTool, context: ToolContext, **args: object) -> Outcome:
     """Calls `tool` with what a model wrote. Whatever it gives back can be stored."""
     outcome = await tool.run(check_args(tool, args), context)
-    to_json(outcome)
+    msgspec.json.encode(outcome)
     return outcome
 
 

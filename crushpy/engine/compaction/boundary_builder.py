@@ -19,7 +19,7 @@ from crushpy.context.render import message_text, seed_text
 from crushpy.core.boundary import StoredBoundary
 from crushpy.core.events import MAKING_SUMMARY, BoundaryCommitted, Compacting, Notice, boundary_event
 from crushpy.core.ids import new_id
-from crushpy.core.messages import EarlierNote, Message, Seed, SignedSummary, to_json
+from crushpy.core.messages import EarlierNote, Message, Seed, SignedSummary
 from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.compaction.draft import (
     BoundaryDraft,
@@ -37,6 +37,7 @@ from crushpy.engine.compaction.window import WindowState
 from crushpy.engine.event_bus import ProgressReporter
 from crushpy.engine.session.session import LoadedSession, child_of, result_message
 from crushpy.security.redact import redact
+from crushpy.security.sanitize import to_json
 from crushpy.util.uncancellable import uncancellable
 
 

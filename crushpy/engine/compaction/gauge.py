@@ -8,9 +8,10 @@ from crushpy.context.budget import Budget, Calibration, Report, Sizes, budget, c
 from crushpy.context.inspect import fixed_texts, kind_of, seed_texts
 from crushpy.context.overrides import apply_overrides
 from crushpy.core.defaults import DEFAULT_WINDOW
-from crushpy.core.messages import Image, Message, Overrides, Usage, to_json
+from crushpy.core.messages import Image, Message, Overrides, Usage
 from crushpy.llm.protocol import Request
 from crushpy.llm.tokens import Counter
+from crushpy.security.sanitize import to_json
 from crushpy.util.prefix_cache import PrefixCache
 
 MAX_REPORTS = 8

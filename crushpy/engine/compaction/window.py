@@ -16,9 +16,10 @@ from crushpy.context.overrides import apply_overrides, without_images
 from crushpy.context.render import seed_text
 from crushpy.core.defaults import DEFAULT_THRESHOLD
 from crushpy.core.events import Notice
-from crushpy.core.messages import Data, Json, Message, SentStatus, Todo, to_json
+from crushpy.core.messages import Data, Json, Message, SentStatus, Todo
 from crushpy.engine.agents.scope import AgentScope
 from crushpy.llm.protocol import Request
+from crushpy.security.sanitize import to_json
 from crushpy.settings.schema import Settings
 from crushpy.storage.records import BreakerState, SessionInfo
 

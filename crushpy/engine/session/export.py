@@ -25,12 +25,11 @@ from crushpy.core.messages import (
     ToolResult,
     counted,
     headline,
-    to_json,
 )
 from crushpy.core.paths import private_dir
 from crushpy.engine.session.session import LiveSession
 from crushpy.security.redact import Redactor
-from crushpy.security.sanitize import clean, encodable, one_line, safe_json
+from crushpy.security.sanitize import clean, one_line, safe_json, to_json
 from crushpy.storage.records import DatabaseLost, SessionInfo
 from crushpy.storage.store import Store
 
@@ -383,7 +382,7 @@ def rescued(session: LiveSession, error: DatabaseLost) -> DatabaseLost:
         private_dir(file.parent)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
         with open(os.open(file, flags, 0o600), "wb") as out:
-            out.writelines(safe_json(msgspec.json.encode(encodable(line))) + b"\n" for line in lines)
+            out.writelines(safe_json(to_json(line)) + b"\n" for line in lines)
             out.flush()
             os.fsync(out.fileno())
     except OSError as failure:

@@ -21,7 +21,6 @@ from weakref import WeakValueDictionary
 from crushpy import __version__
 from crushpy.core.messages import Json
 from crushpy.extensions.mcp import wire
-from crushpy.security.sanitize import encodable
 from crushpy.util.helper_process import listen, take_pipes
 from crushpy.util.spawn import spawn
 
@@ -72,9 +71,6 @@ class OrderHandler:
             self._outgoing.flush()
         except BrokenPipeError:
             self.end()
-        except UnicodeEncodeError:  # a lone surrogate in what a server sent
-            data = encodable(report.data)
-            self.send(wire.McpReport(report.id, report.kind, report.server, data))
 
     def handle(self, order: wire.McpOrder) -> None:
         match order.verb:

@@ -5,6 +5,7 @@ from typing import Any, Literal
 import msgspec
 
 from crushpy.core.messages import Data, Json
+from crushpy.security.sanitize import to_json
 from crushpy.settings.schema import McpServerSettings
 
 
@@ -50,4 +51,4 @@ decode_server_report = msgspec.json.Decoder(McpReport).decode
 
 
 def encode_message(message: McpOrder | McpReport) -> bytes:
-    return msgspec.json.encode(message) + b"\n"
+    return to_json(message) + b"\n"

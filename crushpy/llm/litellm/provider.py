@@ -16,7 +16,7 @@ from crushpy.core.messages import Data, Json
 from crushpy.http.common import Timeouts
 from crushpy.llm.errors import CutStream, ModelError, Unavailable
 from crushpy.llm.protocol import Done, Piece, Request
-from crushpy.security.sanitize import encodable
+from crushpy.security.sanitize import to_json
 from crushpy.util.helper_process import HelperProcess
 
 IDLE_TIMEOUT_S = 300.0
@@ -170,7 +170,4 @@ decode_answer = msgspec.json.Decoder(CallReply).decode
 
 
 def encode_line(message: Call | CallReply) -> bytes:
-    try:
-        return msgspec.json.encode(message) + b"\n"
-    except UnicodeEncodeError:  # a lone surrogate in a server's reply
-        return msgspec.json.encode(encodable(msgspec.to_builtins(message))) + b"\n"
+    return to_json(message) + b"\n"
