@@ -134,7 +134,7 @@ def _build_runtime(
     loaded: LoadedSession,
     additions: HostAdditions,
 ) -> Runtime:
-    settings, paths = environment.settings, environment.paths
+    settings, paths, templates = environment.settings, environment.paths, environment.templates
     with_hooks = (additions.answers or not options.read_only) and _has_hooks(environment)
     hooks = _read_hooks(environment) if with_hooks else None
     events = EventBus(opened=loaded.stored)
@@ -144,7 +144,7 @@ def _build_runtime(
         text = f"{problem.message}. Another template is used instead. {problem.hint}"
         events(Notice(text, "warning"))
 
-    templates = environment.templates.reporting_to(on_template_problem)
+    templates.on_problem = on_template_problem
     models = Models(settings, lambda _: (), LearntModels(paths.learnt_file), additions.providers)
     servers = McpServers(environment, events)
     lsp_servers = environment.language_servers(options)

@@ -6,7 +6,6 @@ Looked up at every use, so that an edit applies from the next use on: a trusted 
 
 import stat
 from collections.abc import Callable, Iterator
-from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -88,13 +87,8 @@ class Templates:
             self._folders.append(("user", user))
         self._folders.append(("shipped", shipped_dir()))
         self.problems: dict[str, TemplateProblem] = {}
-        self._on_problem: Callable[[TemplateProblem], None] = lambda _: None
-
-    def reporting_to(self, on_problem: Callable[[TemplateProblem], None]) -> "Templates":
-        """The same templates; `on_problem` is called once for each problem."""
-        lent = copy(self)
-        lent._on_problem = on_problem
-        return lent
+        self.on_problem: Callable[[TemplateProblem], None] = lambda _: None
+        """Called once for each problem."""
 
     def candidates(self, name: str) -> Iterator[tuple[str, Path]]:
         """The files that would be used for `name`, best first."""
@@ -114,7 +108,7 @@ class Templates:
                 known = self.problems.get(str(path))
                 self.problems[str(path)] = problem
                 if known is None or known.message != problem.message:
-                    self._on_problem(problem)
+                    self.on_problem(problem)
         raise TemplateProblem(f"There is no template named {name}.")
 
     def find(self, name: str) -> Template:

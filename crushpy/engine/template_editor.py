@@ -12,11 +12,10 @@ from crushpy.security.private_files import write_private
 class OwnTemplate:
     """One template. Reads and writes files: do not call it in an event loop."""
 
-    def __init__(self, templates: Templates, name: str = "summary", folder: Path | None = None) -> None:
-        """`folder` holds the user's templates; None: the default folder."""
+    def __init__(self, templates: Templates, name: str = "summary") -> None:
         self._templates = templates
         self.name = name
-        self.file = (folder or Paths().templates) / prompts.template_file(name)
+        self.file = Paths().templates / prompts.template_file(name)
 
     def in_force(self) -> Template:
         return self._templates.find(self.name)

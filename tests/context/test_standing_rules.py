@@ -254,7 +254,9 @@ def test_ten_thousand_rules_and_contradictions_are_bounded() -> None:
 def test_a_broken_file_is_named_and_the_shipped_one_used(tmp_path: Path, text: str, words: str) -> None:
     (tmp_path / "rules.toml").write_text(text)
     problems: list[TemplateProblem] = []
-    assert rule_phrases(Templates(tmp_path).reporting_to(problems.append))() is PHRASES
+    templates = Templates(tmp_path)
+    templates.on_problem = problems.append
+    assert rule_phrases(templates)() is PHRASES
     assert words in problems[0].message and "rules.toml" in problems[0].message
 
 

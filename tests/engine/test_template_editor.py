@@ -5,13 +5,14 @@ from pathlib import Path
 import pytest
 
 from crushpy.core.errors import UsageError
+from crushpy.core.paths import Paths
 from crushpy.core.templates import Templates
 from crushpy.engine.template_editor import OwnTemplate
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> OwnTemplate:
-    return OwnTemplate(Templates(tmp_path / "mine"), folder=tmp_path / "mine")
+def own() -> OwnTemplate:
+    return OwnTemplate(Templates(Paths().templates))
 
 
 def test_what_is_saved_is_in_force_and_what_is_reset_is_kept_beside(own: OwnTemplate) -> None:
@@ -49,7 +50,7 @@ def test_a_text_is_checked_without_being_saved(own: OwnTemplate, text: str, said
 def test_a_symlink_stays_one(own: OwnTemplate, tmp_path: Path) -> None:
     real = tmp_path / "dotfiles.md"
     real.write_text("old")
-    own.file.parent.mkdir()
+    own.file.parent.mkdir(parents=True)
     own.file.symlink_to(real)
     own.save("new")
     assert own.file.is_symlink()
@@ -57,7 +58,7 @@ def test_a_symlink_stays_one(own: OwnTemplate, tmp_path: Path) -> None:
 
 
 def test_a_failed_save_leaves_what_was_there(own: OwnTemplate) -> None:
-    own.file.parent.mkdir()
+    own.file.parent.mkdir(parents=True)
     own.file.mkdir()  # a folder stands where the file should be
     (own.file / "kept").write_text("kept")
     with pytest.raises(UsageError, match="cannot be written"):
