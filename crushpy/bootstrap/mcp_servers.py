@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from crushpy.bootstrap.project_environment import ProjectEnvironment
 from crushpy.core.access import Privileges
+from crushpy.core.defaults import DEFAULT_WINDOW
 from crushpy.core.events import Notice
 from crushpy.core.mcp_names import PROJECT_FILE, mcp_tool_name
 from crushpy.core.messages import Json
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from crushpy.extensions.mcp.configuration import ServerConfig
     from crushpy.extensions.mcp.hub import McpHub
 
-ASSUMED_WINDOW = 128_000
 _SECRET = re.compile(r"passw|passphrase|secret|token|api.?key|credential|\bpin\b", re.IGNORECASE)
 
 
@@ -60,7 +60,7 @@ class McpServers:
         if not self.names:
             return ()
         known = read_known_servers(self._file)
-        return mcp_tools(self.names, known, window or ASSUMED_WINDOW)
+        return mcp_tools(self.names, known, window or DEFAULT_WINDOW)
 
     @property
     def prompts(self) -> list[tuple[str, str]]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from crushpy.context.tags import element
 from crushpy.core.app_commands import by_slash
+from crushpy.core.defaults import DEFAULT_WINDOW
 from crushpy.core.paths import Paths, extension_folders
 from crushpy.engine.agents.task_spec import AgentDefinition
 from crushpy.tools.errors import ToolError
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 FileKind = Literal["skills", "commands", "agents"]
 KINDS: tuple[FileKind, ...] = ("skills", "commands", "agents")
-ASSUMED_WINDOW = 128_000
 _LISTING = re.compile(r"^<skills>\n(.*?)^</skills>$", re.MULTILINE | re.DOTALL)
 _LISTED = re.compile(r"^- ([^\s:]+(?::[^\s:]+)?)(?::|$)", re.MULTILINE)
 
@@ -62,7 +62,7 @@ class UserExtensions:
             return ""
         from crushpy.extensions.skill_texts import listing_text
 
-        room = window() or ASSUMED_WINDOW
+        room = window() or DEFAULT_WINDOW
         blocks = [element(kind, listing_text(found, room)) for kind, found in listed.items() if found]
         return "\n\n# Skills and agents\n" + "\n".join(blocks)
 

@@ -31,6 +31,7 @@ def bullets(notes: str) -> list[str]:
     return [" ".join(lines) for lines in found if lines]
 
 
+@lru_cache(maxsize=4)  # many notes are searched for in the same long text
 def marks(text: str) -> set[str]:
     """The paths, numbers and identifiers of a text: what has to be exact."""
     return {word.strip(".:-").casefold() for word in _MARK.findall(text) if _is_mark(word.strip(".:-"))}
@@ -48,26 +49,19 @@ def _is_mark(word: str) -> bool:
 def contains_note(note: str, text: str) -> bool:
     """Whether `text` contains the note: all of its marks, or most of its words if it has no marks."""
     own = marks(note)
-    return own <= _marks_of_all(text) if own else _repeats(note, text)
-
-
-@lru_cache(maxsize=4)  # many notes are searched for in the same long text
-def _marks_of_all(text: str) -> set[str]:
-    return marks(text)
+    return own <= marks(text) if own else _repeats(note, text)
 
 
 @lru_cache(maxsize=4)
-def _words_of_all(text: str) -> set[str]:
+def _words(text: str) -> set[str]:
     return {word.casefold() for word in _WORD.findall(text)}
 
 
 def _repeats(note: str, text: str) -> bool:
-    words = {word.casefold() for word in _WORD.findall(note)}
-    return (
-        len(words & _words_of_all(text)) >= MIN_SHARED_WORDS * len(words)
-        if words
-        else note.casefold() in text.casefold()
-    )
+    words = _words(note)
+    if not words:
+        return note.casefold() in text.casefold()
+    return len(words & _words(text)) >= MIN_SHARED_WORDS * len(words)
 
 
 def unmentioned_notes(
@@ -82,7 +76,7 @@ def unmentioned_notes(
     for note in notes:
         cost, own = count(note.text) + 2, marks(note.text)
         # The summary mentions it if one of its marks occurs, or most of its words do.
-        mentioned = bool(own & _marks_of_all(summary)) if own else _repeats(note.text, summary)
+        mentioned = bool(own & marks(summary)) if own else _repeats(note.text, summary)
         if note.age > MAX_AGE or note.text in said or cost > room or mentioned:
             continue
         said.add(note.text)

@@ -70,7 +70,7 @@ class OldViews(Data, frozen=True, omit_defaults=False):
 def old_views(history: Sequence[Message], overrides: Overrides, *, cwd: str, size: Size) -> OldViews:
     views = superseded_views(history, cwd=cwd)
     shown = [message for message in views if not override_kind(overrides, message.id)]
-    freed = {one.id: size(one) - size(apply_override(one, _emptied(one))) for one in shown}
+    freed = {one.id: size(one) - size(apply_override(one, MessageOverride(one.id, 0, 0))) for one in shown}
     worth = {name: tokens for name, tokens in freed.items() if tokens > 0}
     return OldViews(tuple(worth), sum(worth.values()))
 
@@ -106,7 +106,7 @@ class _Planner:
     def add(self, edit: ContextEdit) -> None:
         if edit.kind == "cut" and edit.message_id == SUPERSEDED:
             offered = old_views(self._history, self._overrides, cwd=self._cwd, size=self._size).message_ids
-            made = [_emptied(self._messages[name]) for name in offered]
+            made = [MessageOverride(name, 0, 0) for name in offered]
             problem = "There are no superseded views: no file was read twice, or they are cut already."
         elif edit.kind == "restore" and edit.message_id == ALL:
             made = [MessageOverride(name, kind="restore") for name, kind in self._kind.items() if kind]
@@ -224,10 +224,6 @@ def message_named(name: str, ids: Iterable[str]) -> str:
             "`crushpy sessions context ID` lists the messages with their ids.",
         )
     raise UsageError(f"Several messages start with {name!r}: {', '.join(found[:5])}.", "Give more of the id.")
-
-
-def _emptied(message: Message) -> MessageOverride:
-    return MessageOverride(message.id, 0, 0)
 
 
 def offer_words(views: OldViews) -> str:

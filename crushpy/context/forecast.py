@@ -122,9 +122,7 @@ def _cost(
     last = turns[-PACE_TURNS:]
     calls = sum(turn.calls for turn in last) / len(last)
     output = sum(turn.usage.output_tokens for turn in last) / len(last)
-    total = Usage()
-    for turn in last:
-        total += turn.usage
+    total = sum((turn.usage for turn in last), Usage())
     asked = total.total - total.output_tokens
     hits = total.cache_read_tokens / asked if asked else 0.0
     fresh_price = prices.cache_write if total.cache_write_tokens else prices.input

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from crushpy.context.partition import asked_at
-from crushpy.context.render import note_text, seed_text
-from crushpy.context.tags import safe
+from crushpy.context.render import seed_text
+from crushpy.context.tags import element, safe
 from crushpy.core.messages import Message, Note, Part, Seed, Text, ToolResult
 from crushpy.core.own_tags import OWN_TAGS
 from crushpy.util.prefix_cache import PrefixCache
@@ -87,7 +87,7 @@ def _as_sent(part: Part, role: str) -> Part:
         case Seed():
             return Text(seed_text(part))
         case Note():
-            return Text(note_text(part))
+            return Text(element("note", part.text))
         case Text(text) if (shown := safe(text, _TAGS[role])) != text:
             return msgspec.structs.replace(part, text=shown)
         case ToolResult(text=text) if (shown := safe(text)) != text:

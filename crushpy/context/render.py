@@ -52,10 +52,6 @@ def seed_text(seed: Seed, *, with_summary: bool = True) -> str:
     return "\n\n".join(blocks)
 
 
-def note_text(note: Note) -> str:
-    return element("note", note.text)
-
-
 def message_text(message: Message, override: MessageOverride | None = None) -> str:
     """One message for a summariser: its role, its id and its content, truncated by an override if given.
 

@@ -1,7 +1,6 @@
 """One agent at work in one session, the main one or a task's: the parts that its turns need."""
 
-from collections.abc import Callable, Collection
-from pathlib import Path
+from functools import partial
 
 from crushpy.context.render import message_text
 from crushpy.context.tags import own_words
@@ -13,6 +12,7 @@ from crushpy.engine.compaction.pins_and_rules import PinService
 from crushpy.engine.compaction.policy import CompactionPolicy
 from crushpy.engine.compaction.preparation import Preparations
 from crushpy.engine.compaction.window import ContextView, Thresholds
+from crushpy.engine.session.session import LiveSession
 from crushpy.engine.turn.limits import Spent
 from crushpy.engine.turn.session_calls import SessionCalls
 from crushpy.engine.turn.tool_runner import ToolRunner
@@ -20,7 +20,6 @@ from crushpy.engine.turn.turn import Turn
 from crushpy.storage.store import Store
 from crushpy.tools.base import AnyTool, Delegate, ToolContext
 from crushpy.tools.files.workspace_files import FileMemory
-from crushpy.util.images import ImageLimits
 
 
 class Agent:
@@ -46,20 +45,13 @@ class Agent:
 
     def _tool_context(self, delegate: Delegate | None) -> ToolContext:
         scope, services = self.scope, self.scope.services
-
-        async def search(query: str, message_id: str) -> str:
-            return await recall(
-                services.store, scope.session.info.id, scope.session.in_view, query, message_id
-            )
-
-        def image_limits() -> ImageLimits | None:
-            return scope.models.image_limits(scope.session.info.model)
-
-        def left_out(tool: str, place: Path, real: Path) -> Callable[[str], bool] | None:
-            return services.approvals.left_out(tool, place, real, services.workspace.cwd)
-
         return services.workspace.copy_for_agent(
-            FileMemory(), search, delegate, image_limits, left_out, scope.session.has_loaded
+            FileMemory(),
+            partial(recall, services.store, scope.session),
+            delegate,
+            lambda: scope.models.image_limits(scope.session.info.model),
+            partial(services.approvals.left_out, workspace=services.workspace.cwd),
+            scope.session.has_loaded,
         )
 
     def turn(self, spent: Spent) -> Turn:
@@ -72,18 +64,16 @@ MAX_HITS = 8
 MAX_CHARS = 24_000
 
 
-async def recall(
-    store: Store, session_id: str, in_view: Callable[[], Collection[str]], query: str, message_id: str
-) -> str:
+async def recall(store: Store, session: LiveSession, query: str, message_id: str) -> str:
     """Text for the model. Messages of the current request are not repeated."""
-    shown = in_view()
+    shown, session_id = session.in_view(), session.info.id
     try:
         if message_id:
             text = message_text(await store.messages.get(message_id, within=session_id))
             more = f"\n[... {len(text) - MAX_CHARS} chars more; recall(query=...) finds places in them]"
             return text[:MAX_CHARS] + (more if len(text) > MAX_CHARS else "")
         # Paths below the working directory are relative, as the model mostly writes them.
-        here = (await store.sessions.find(session_id)).cwd.rstrip("/")
+        here = session.info.cwd.rstrip("/")
         words = query.replace(f"{here}/", "") or query if here else query
         hits = await store.search.find(words, within=session_id, limit=MAX_HITS + len(shown))
     except UsageError as error:
