@@ -35,16 +35,11 @@ def _find_folder(cwd: str) -> Path:
 def load_here() -> "Loaded":
     """The settings with their sources; warnings go to stderr. Raises SettingsError."""
     from crushpy.core.paths import Paths, project_root
-    from crushpy.settings.files import exists, project_file
+    from crushpy.permissions.trust import is_trusted
     from crushpy.settings.layers import load
 
     paths, cwd = Paths(), working_folder()
-    trusted = False
-    if exists(project_file(cwd)):
-        from crushpy.permissions.trust import is_trusted
-
-        trusted = is_trusted(paths, project_root(cwd))
-    loaded = load(paths, cwd, trusted=trusted)
+    loaded = load(paths, cwd, trusted=is_trusted(paths, project_root(cwd)))
     for warning in loaded.warnings:
         print_warning(warning)
     return loaded

@@ -52,6 +52,14 @@ def test_untrusting_a_project_puts_its_settings_out_of_force(cli: Cli, project: 
     assert "not trusted" in again.stderr
 
 
+def test_a_trusted_project_without_settings_is_not_called_untrusted(cli: Cli, workspace: Path) -> None:
+    (workspace / ".crushpy" / "templates").mkdir(parents=True)
+    (workspace / ".crushpy" / "templates" / "summary.md").write_text("hi")
+    assert "is ignored" in cli("config", "get", "model").stderr
+    cli("trust")
+    assert cli("config", "get", "model").stderr == ""
+
+
 def test_trusted_projects_are_listed(cli: Cli, project: Path) -> None:
     assert cli("trust", "--list").stdout == "No project is trusted.\n"
     assert json.loads(cli("trust", "--list", "--json").stdout) == []
