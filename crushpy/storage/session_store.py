@@ -179,26 +179,25 @@ class SessionStore(Subject):
             session_rows.require_session(self._db, renamed.rowcount, root_id)
             session_rows.refresh_conversation(self._db, root_id)
 
-    async def delete_conversation(self, root_id: str) -> int:
-        """Deletes every session of a conversation with all its records; how many sessions there were.
+    async def delete_conversation(self, root_id: str) -> None:
+        """Deletes every session of a conversation with all its records.
 
         It is invisible from the first moment on. Its rows are overwritten before this returns, in steps
         between which others write; if the index is large, some of its words are removed later
         (`run_maintenance`).
         """
-        deleted = await self._mark_deleted(root_id)
+        await self._mark_deleted(root_id)
         while await self._delete_step(lambda: delete_rows(self._db)):
             pass
         deadline = time.monotonic() + _DELETION_INDEX_S
         while await self._delete_step(lambda: merge_index(self._db)):
             if time.monotonic() > deadline:
                 break
-        return deleted
 
     @stored
-    def _mark_deleted(self, root_id: str) -> int:
+    def _mark_deleted(self, root_id: str) -> None:
         with self._db.transaction(durable=True, session=root_id):
-            return mark_deleted(self._db, root_id)
+            mark_deleted(self._db, root_id)
 
     async def _delete_step(self, job: Callable[[], bool]) -> bool:
         """Whether work is left. Lets others write."""
@@ -212,15 +211,14 @@ class SessionStore(Subject):
 # --- deletion
 
 
-def mark_deleted(db: Database, root_id: str) -> int:
-    """Inside a transaction: hides a conversation, and records that in its audit; how many sessions it had."""
+def mark_deleted(db: Database, root_id: str) -> None:
+    """Inside a transaction: hides a conversation, and records that in its audit."""
     marked = db.execute(sql.MARK_DELETED, root=root_id).rowcount
     if marked:
         db.execute(sql.DELETE_CONVERSATION, root=root_id)
         append_audit(db, root_id, [records.AuditEntry("deleted", {"by": login_name(), "sessions": marked})])
         db.execute(sql.DELETE_LEASES_OF_CONVERSATION, root=root_id)
         db.execute(sql.SAVE_MAINTENANCE, name=_MERGE, state="begin")
-    return marked
 
 
 def delete_rows(db: Database) -> bool:

@@ -57,12 +57,12 @@ async def test_a_question_is_notified_and_a_hook_may_ask_it(
     talk = await talks(interactive=True)
     turn = asyncio.create_task(talk.ask("do it"))
     question = await talk.until_event(ApprovalNeeded)
-    await asyncio.to_thread(until, lambda: told.exists() and told.read_text(), "the hook has run")
+    hooks = talk.conversation.hooks
+    await asyncio.to_thread(until, lambda: "exit code 0" in hooks.describe(), "the hook has run")
     talk.conversation.answer(question.id, Answer("once"))
     assert await turn == "done"
     assert '"notification_type":"permission_prompt"' in told.read_text()
-    listed = talk.conversation.hooks.describe()
-    assert "Notification permission_prompt" in listed and "exit code 0" in listed
+    assert "Notification permission_prompt" in hooks.describe()
 
 
 async def test_an_idle_prompt_is_notified_until_the_next_one(
