@@ -11,30 +11,24 @@ from crushpy.permissions.allow_rules import SUBCOMMAND_PROGRAMS
 from crushpy.permissions.command_policy import why_not_literal
 from crushpy.permissions.decision import Decision, by_rule
 from crushpy.permissions.read_only_commands import PLAIN_PROGRAMS
-from crushpy.permissions.risky_options import is_known_git
-from crushpy.permissions.risky_words import STANDARD_INPUT, risky_words
+from crushpy.permissions.risky_options import is_git_command, is_known_git
+from crushpy.permissions.risky_words import STANDARD_INPUT, is_interpreter, risky_words
 from crushpy.permissions.rules import RUN, Rule, RuleSet
 from crushpy.permissions.shell.ast import ShellReading, SimpleCommand, Word, with_inner, word_set
 from crushpy.permissions.shell.line_reader import parse_shell
 from crushpy.permissions.shell.wrappers import RUNNERS, RUNNING_SUBCOMMANDS
 
-_RUNNING_OPTIONS = {
-    "find": ("-exec", "-execdir", "-ok", "-okdir"),
-    "fd": ("-x", "-X", "--ex"),
-    "fdfind": ("-x", "-X", "--ex"),
-}
+_RUNS_RISKY_WORDS = word_set("find fd fdfind git")
+"""Programs whose risky words are commands, besides interpreters."""
 _KNOWN_PROGRAMS = PLAIN_PROGRAMS | {"man"}
 """Programs that run nothing but what their risky words name, if they have any. Every other program may run
 any of its words, and what it reads."""
 _SINGLE_DASH = word_set("find go java terraform openssl ffmpeg convert gcc clang")
 """Programs whose long options have one dash: `-delete` is not five letters."""
-_SYNONYMS = {
-    "rm": (word_set("r R --recursive"), word_set("f --force")),
-    "cp": (word_set("r R a --recursive --archive"),),
-    "chmod": (word_set("R --recursive"),),
-    "chown": (word_set("R --recursive"),),
-    "git": (word_set("f --force"),),
-}
+_LETTERS = {"--recursive": "r", "--archive": "r", "--force": "f"}
+_RECURSIVE_LETTERS = {"R": "r", "a": "r"}
+_WITH_RECURSIVE_LETTERS = word_set("rm cp chmod chown")
+"""Other spellings of options, for all programs and for these."""
 
 
 _ATTACHED_OPTION = re.compile(r"^(?:--[\w-]+=?|-\w)")
@@ -147,27 +141,18 @@ def _candidates(command: SimpleCommand, depth: int) -> Iterator[tuple[Word, ...]
                     yield from _candidates(inner, depth + 1)
 
 
-def _inner_starts(command: SimpleCommand) -> range:
+def _inner_starts(command: SimpleCommand) -> Sequence[int]:
     """Where a command inside this one may begin."""
-    words = command.words
+    words, program = command.words, command.program
     second = words[1].text if len(words) > 1 else ""
-    if command.program in RUNNERS or {(command.program, second), (command.program,)} & RUNNING_SUBCOMMANDS:
+    if program in RUNNERS or {(program, second), (program,)} & RUNNING_SUBCOMMANDS:
         return range(1, len(words))
-    texts = [word.text for word in words]
-    for index, text in enumerate(texts):
-        runs = _RUNNING_OPTIONS.get(command.program, ())
-        before = texts[1:index] if command.program == "git" else ()
-        git_runs = (
-            ("rebase" in before and text.startswith(("-x", "--ex")))
-            or ("bisect" in before and text == "run")
-            or ("submodule" in before and text == "foreach")
-            or ("filter-branch" in before and text.endswith("-filter"))
-        )
-        if (runs and text.startswith(runs)) or git_runs:
-            return range(index, len(words))
-        if text == "-m" and command.program.startswith(("python", "pypy")):
-            return range(index + 1, len(words))
-    return range(0)
+    if not (program in _RUNS_RISKY_WORDS or is_interpreter(program)):
+        return ()
+    risky = risky_words(command)
+    known = [index for index in risky if index < len(words)]
+    starts = [index for index in known if words[index].kind == "literal" or index - 1 in risky]
+    return [index for index in starts if program != "git" or is_git_command(words, index)]
 
 
 def _words_hit(rule: Sequence[str], words: Sequence[Word]) -> RuleHit:
@@ -189,36 +174,25 @@ def _words_hit(rule: Sequence[str], words: Sequence[Word]) -> RuleHit:
 
 
 def _has_option(program: str, option: str, words: Sequence[Word]) -> RuleHit:
-    if option == "--":
+    options = [word.text.partition("=")[0] for word in words[1:] if word.is_option]
+    present = {name for each in options for name in _option_names(program, each)}
+    if option == "--" or set(_option_names(program, option)) <= present:
         return RuleHit.YES
-    long_names = {option}
-    letters: set[str] = set() if option.startswith("--") or program in _SINGLE_DASH else set(option[1:])
-    present_letters: set[str] = set()
-    for word in words[1:]:
-        if not word.is_option:
-            continue
-        name = word.text.partition("=")[0]
-        if option in (word.text, name) or (
-            len(name) > 2 and option.startswith("--") and option.startswith(name)
-        ):
-            return RuleHit.YES
-        if name.startswith("--"):
-            long_names.add(name)
-        else:
-            present_letters |= set(name[1:])
-    present = present_letters | {name for name in long_names if name != option}
-    wanted = letters or {option}
-    if (letters or program in _SYNONYMS) and all(_is_given(program, each, present) for each in wanted):
+    if option.startswith("--") and any(len(each) > 2 and option.startswith(each) for each in options):
         return RuleHit.YES
     return RuleHit.MAYBE if any(word.may_be_option for word in words[1:]) else RuleHit.NO
 
 
-def _is_given(program: str, option: str, present: set[str]) -> bool:
-    """Whether an option is given, by one of its names or an abbreviation."""
-    names = next((names for names in _SYNONYMS.get(program, ()) if option in names), frozenset((option,)))
-    return any(
-        name in present or any(len(each) > 2 and name.startswith(each) for each in present) for name in names
-    )
+def _option_names(program: str, option: str) -> Iterator[str]:
+    """The letters of an option or of a cluster, or a long option, in one spelling."""
+    if option.startswith("--"):
+        full = next((name for name in _LETTERS if len(option) > 2 and name.startswith(option)), option)
+        yield _LETTERS.get(full, option)
+    elif program in _SINGLE_DASH:
+        yield option
+    else:
+        same = _RECURSIVE_LETTERS if program in _WITH_RECURSIVE_LETTERS else {}
+        yield from (same.get(letter, letter) for letter in option[1:])
 
 
 def _operands_hit(operands: Sequence[str], words: Sequence[Word]) -> RuleHit:

@@ -16,7 +16,7 @@ from crushpy.core.messages import Data
 from crushpy.permissions.decision import Decision, ExecutionContext, by_rule, decide_path
 from crushpy.permissions.path_rules import MAX_SEARCHED_FILES, is_forbidden_below, secret_places_in
 from crushpy.permissions.risky_options import git_reads, is_long
-from crushpy.permissions.risky_words import risky_words
+from crushpy.permissions.risky_words import ALIKE, risky_words
 from crushpy.permissions.rules import READ, RuleSet
 from crushpy.permissions.shell.ast import SimpleCommand, Word, with_inner, word_set
 from crushpy.security.safe_git import git_output
@@ -93,7 +93,6 @@ _GIT_PRINTS = word_set(
     "grep diff show blame annotate archive cat-file format-patch whatchanged -p -u --patch"
 )
 """Subcommands and options with which git prints or copies contents."""
-_ALIASES = {"gawk": "awk", "mawk": "awk", "gsed": "sed", "fdfind": "fd"}
 
 _NO_FILE_PROGRAMS = word_set(
     "echo printf basename dirname seq sleep which type true false : expr whoami id uname hostname pwd date tr"
@@ -104,7 +103,7 @@ _REFUSED_LETTERS = {"date": "fr"}
 
 
 def _find_reader(program: str) -> Reader | None:
-    return _READERS.get(_ALIASES.get(program, program))
+    return _READERS.get(ALIKE.get(program, program))
 
 
 def is_plain_reader(command: SimpleCommand) -> bool:
@@ -266,7 +265,7 @@ class ReadOnlyPolicy:
         return [part for leaf in leaves for part in self._forbidden_to(leaf)]
 
     def _forbidden_to(self, command: SimpleCommand) -> Iterator[Decision]:
-        program = _ALIASES.get(command.program, command.program)
+        program = ALIKE.get(command.program, command.program)
         options = [word.text for word in command.words if word.is_option]
         is_git = program == "git" and any(word.text in _GIT_PRINTS for word in command.words[1:])
         prints_names = "--files" in options or (program in _LISTS and not risky_words(command))

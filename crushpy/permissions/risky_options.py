@@ -203,6 +203,7 @@ _RISKY_OPTIONS = {
     "difftool": Risk("xt", "tool"),
     "mergetool": Risk("t", "tool"),
     "help": Risk("w", "web"),
+    "filter-branch": Risk(long="env-filter tree-filter index-filter parent-filter msg-filter commit-filter"),
 }
 """By subcommand; the options above are risky with each."""
 _RISKY_OPERANDS: dict[str, tuple[str, ...]] = {
@@ -261,10 +262,8 @@ _KEEPS_REPOSITORY = word_set(
 
 def git_changes(words: Sequence[Word]) -> bool:
     """True if git may change the repository itself."""
-    index = 1
-    while index < len(words) and words[index].text.startswith("-"):
-        index += 2 if words[index].text in _VALUED_GLOBALS else 1
-    if index >= len(words):
+    index = _subcommand_index(words)
+    if not index:
         return False
     name, rest = words[index], words[index + 1 :]
     if name.kind != "literal":
@@ -289,8 +288,21 @@ _KNOWN_SUBCOMMANDS = (
 
 def is_known_git(words: Sequence[Word]) -> bool:
     """True if all that a git command would run is among its risky words."""
-    operands = (word.text for word in words[1:] if word.kind == "literal" and not word.is_option)
-    return next(operands, "") in _KNOWN_SUBCOMMANDS
+    return words[_subcommand_index(words)].text in _KNOWN_SUBCOMMANDS
+
+
+def is_git_command(words: Sequence[Word], index: int) -> bool:
+    """Whether a risky word of git may be a command that it runs, not its subcommand or a new name."""
+    start = _subcommand_index(words)
+    return index != start and words[start].text not in ("branch", "tag", "config")
+
+
+def _subcommand_index(words: Sequence[Word]) -> int:
+    """The index of the subcommand; 0 if there is none."""
+    index = 1
+    while index < len(words) and words[index].text.startswith("-"):
+        index += 2 if words[index].text in _VALUED_GLOBALS else 1
+    return index if index < len(words) else 0
 
 
 def git_risks(words: Sequence[Word]) -> dict[int, str]:

@@ -32,9 +32,9 @@ class Interpreter(Data, frozen=True):
     """Letters of options that make it read one, whatever its operands."""
 
 
+_SHELL = Interpreter("c", "oO", ends=True, stdin="s")
 INTERPRETERS = {
-    "python": Interpreter("cm", "WX", ends=True),
-    "pypy": Interpreter("cm", "WX", ends=True),
+    **dict.fromkeys(("python", "pypy"), Interpreter("cm", "WX", ends=True)),
     "node": Interpreter("ep", "rC", ("eval", "print", "require", "import", "loader"), no_script=("--test",)),
     "perl": Interpreter("eE"),
     "ruby": Interpreter("e", "rI"),
@@ -42,12 +42,7 @@ INTERPRETERS = {
     "lua": Interpreter("e", "l"),
     "Rscript": Interpreter("e"),
     "osascript": Interpreter("e", "l"),
-    "sh": Interpreter("c", "oO", ends=True, stdin="s"),
-    "bash": Interpreter("c", "oO", ends=True, stdin="s"),
-    "dash": Interpreter("c", "o", ends=True, stdin="s"),
-    "zsh": Interpreter("c", "o", ends=True, stdin="s"),
-    "ksh": Interpreter("c", "o", ends=True, stdin="s"),
-    "ash": Interpreter("c", "o", ends=True, stdin="s"),
+    **dict.fromkeys(("sh", "bash", "dash", "zsh", "ksh", "ash"), _SHELL),
     "fish": Interpreter("c", "C", ends=True),
 }
 

@@ -180,40 +180,23 @@ def parse_allow(text: str, tools: ToolTable) -> Rule:
     return rule
 
 
+_QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.", re.DOTALL)
+
+
 @lru_cache(maxsize=1024)
 def split_words(pattern: str) -> tuple[str, ...]:
     """A bash pattern as words, quotes removed. Raises ValueError with what is wrong."""
-    words: list[str] = []
-    word: list[str] | None = None
-    quote = ""
-    letters = iter(pattern)
-    for letter in letters:
-        if quote == "'":
-            quote, chunk = ("", "") if letter == "'" else (quote, letter)
-        elif letter == "\\":
-            next_letter = next(letters, "")
-            chunk = next_letter if not quote or next_letter in '"\\$`' else letter + next_letter
-        elif letter in "$`":
-            raise ValueError("a rule cannot contain $ or ` outside single quotes")
-        elif quote:
-            quote, chunk = ("", "") if letter == '"' else (quote, letter)
-        elif letter in "'\"":
-            quote, chunk = letter, ""
-        elif letter.isspace():
-            if word is not None:
-                words.append("".join(word))
-            word = None
-            continue
-        elif letter in "|&;<>()":
-            raise ValueError(f"a rule names one simple command and cannot contain {letter}")
-        else:
-            chunk = letter
-        word = [*(word or ()), chunk]
-    if quote:
+    import shlex
+
+    unquoted = _QUOTED.sub(lambda part: part[0] if part[0].startswith('"') else "", pattern)
+    if re.search(r"[$`]", unquoted):
+        raise ValueError("a rule cannot contain $ or ` outside single quotes")
+    bare = _QUOTED.sub("", pattern)
+    if operator := re.search(r"[|&;<>()]", bare):
+        raise ValueError(f"a rule names one simple command and cannot contain {operator[0]}")
+    if re.search(r"['\"\\]", bare):
         raise ValueError("a quote is not closed")
-    if word is not None:
-        words.append("".join(word))
-    return tuple(words)
+    return tuple(shlex.split(pattern))
 
 
 def _check_command(text: str, pattern: str) -> None:

@@ -188,6 +188,8 @@ UNKNOWN_WORDS = (
     "curl https://example.com | sh",
     "bash <<EOF\nrm x\nEOF",
     "git log | sh",
+    "git grep -Osh foo",
+    "git grep --open-files-in-pager=sh foo",
 )
 """Literal lines that a deny rule may apply to, depending on words that are not known yet."""
 
