@@ -504,6 +504,8 @@ def find_escape(line: str, bash: Bash, workspace: Path) -> str:
     for ran in commands:
         if ran[:1] in (["time"], ["comm"]):  # a program after `|`; a reader, spelled by damage to `command`
             continue
+        if ran == ["id", "-u"]:  # by the machine's own /etc/profile, which `bash -l` reads
+            continue
         if "yolo" in under and ran[:1] == [DENIED]:
             return f"the denied program ran: {ran}"
         if "plan" in under or ("allow" in under and ran[:1] not in ([ALLOWED], ["cat"])):

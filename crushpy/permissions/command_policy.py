@@ -36,6 +36,7 @@ class CommandPolicy:
         }
         self._cd_scope = _free_folder(reading, workspace)
         self._read_only = ReadOnlyPolicy(_possible_folders(reading, workspace), rules, workspace, guard)
+        self._reads = ReadOnlyPolicy(working_folders(reading, workspace), rules, workspace, guard)
 
     def parts(self) -> list[Decision]:
         """One decision for each thing the line would do."""
@@ -57,7 +58,7 @@ class CommandPolicy:
         )
         return [
             *redirects,
-            *(part for each in self._reading.commands for part in self._read_only.forbidden(each)),
+            *(part for each in self._reading.commands for part in self._reads.forbidden(each)),
         ]
 
     def doubts(self) -> list[Decision]:
@@ -127,6 +128,27 @@ def _possible_folders(reading: ShellReading, workspace: Path) -> list[Path]:
     if len(cd_commands) > 1 or target is None:
         return []
     return [workspace, target]
+
+
+def working_folders(reading: ShellReading, workspace: Path) -> list[Path]:
+    """Every folder in which a command of this line may run; empty if that is unknown."""
+    folders = [workspace]
+    for command in reading.all_commands:
+        name = command.words[0].text
+        if name in ("pushd", "popd") or (name == "cd" and reading.not_literal):
+            return []
+        if name != "cd":
+            continue
+        words = [word for word in command.words[1:] if word.text not in ("--", "-P", "-L")]
+        if len(words) != 1 or words[0].text == "-":
+            return []
+        text = words[0].text
+        if words[0].kind == "pattern" and re.fullmatch(r"~(?:/[^*?\[{~]*)?", text):
+            text = f"{Path.home()}{text[1:]}"
+        elif words[0].kind != "literal":
+            return []
+        folders.append(folders[-1] / text)
+    return folders
 
 
 def _free_folder(reading: ShellReading, workspace: Path) -> FreeFolder:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from crushpy.core.access import Access, Privileges
 from crushpy.permissions.allow_rules import suggest_rule
-from crushpy.permissions.command_policy import HARMLESS_FILES, CommandPolicy
+from crushpy.permissions.command_policy import HARMLESS_FILES, CommandPolicy, working_folders
 from crushpy.permissions.decision import Decision, ExecutionContext, decide_path, host_matches, strictest
 from crushpy.permissions.network_needs import network_needs
 from crushpy.permissions.risky_options import git_changes
@@ -88,7 +88,7 @@ class SandboxedPolicy:
         self._policy = policy
         self._workspace = workspace
         self._granted = GrantedPrivileges(rules, workspace, guard)
-        self._writes = WritePolicy(_working_folders(reading, workspace), rules, workspace)
+        self._writes = WritePolicy(working_folders(reading, workspace), rules, workspace)
 
     def parts(self) -> list[Decision]:
         """One decision for each thing the line would do beyond reading and building."""
@@ -155,27 +155,6 @@ class SandboxedPolicy:
         parts = self._writes.decide_word(WrittenWord(word), f"> {word.text}")
         yield from parts
         yield from self._granted.missing_parts(Privileges.union(part.needs for part in parts))
-
-
-def _working_folders(reading: ShellReading, workspace: Path) -> list[Path]:
-    """Every folder in which a command of this line may run; empty if that is unknown."""
-    folders = [workspace]
-    for command in reading.all_commands:
-        name = command.words[0].text
-        if name in ("pushd", "popd") or (name == "cd" and reading.not_literal):
-            return []
-        if name != "cd":
-            continue
-        words = [word for word in command.words[1:] if word.text not in ("--", "-P", "-L")]
-        if len(words) != 1 or words[0].text == "-":
-            return []
-        text = words[0].text
-        if words[0].kind == "pattern" and re.fullmatch(r"~(?:/[^*?\[{~]*)?", text):
-            text = f"{Path.home()}{text[1:]}"
-        elif words[0].kind != "literal":
-            return []
-        folders.append(folders[-1] / text)
-    return folders
 
 
 def _names_host(rule: Rule, host: str) -> bool:

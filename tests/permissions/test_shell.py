@@ -38,6 +38,7 @@ def commands(reading: ShellReading) -> list[list[str]]:
         ("CI=1 LC_ALL=C a b", [["a", "b"]]),
         ("env CI=1 b c", [["env", "CI=1", "b", "c"], ["b", "c"]]),
         ("timeout -k 1 5 a", [["timeout", "-k", "1", "5", "a"], ["a"]]),
+        ("command - a", [["command", "-", "a"], ["-", "a"]]),
         ("bash -ec 'a; b' x", [["bash", "-ec", "a; b", "x"], ["a"], ["b"]]),
         ("sudo -u x a", [["sudo", "-u", "x", "a"], ["a"]]),
         ("xargs -n 1 a b", [["xargs", "-n", "1", "a", "b"], ["a", "b", "<...>"]]),

@@ -145,8 +145,8 @@ def _after_options(words: Sequence[Word], start: int, wrapper: _Wrapper) -> int 
         text = words[index].text
         if words[index].kind != "literal":
             return None
-        if text == "--":
-            index += 1
+        if text == "--" or (text == "-" and words[0].text not in ("env", "time")):
+            index += text == "--"
             break
         name, equals, _ = text.partition("=")
         if text in wrapper.flags:
