@@ -34,8 +34,8 @@ from crushpy.engine.turn.limits import Spent
 from crushpy.fleet.git_bundles import TaskCheckout, cached_base, fill_cache, require_safe_names
 from crushpy.security.private_files import locked
 from crushpy.security.sanitize import one_line
-from crushpy.storage.fleet_store import BASE_BUNDLE, ClaimLost, step_name
-from crushpy.storage.records import ListedTask, StorageError, StoredTaskList
+from crushpy.storage.fleet_store import BASE_BUNDLE, ClaimLost, FleetTask, step_name
+from crushpy.storage.records import StorageError, StoredTaskList
 from crushpy.storage.store import Store
 from crushpy.tools.errors import ToolError
 from crushpy.tools.registry import all_tools
@@ -75,9 +75,6 @@ class TaskOrder(Data, frozen=True):
     token: int
     worker: str
     options: WorkerOptions
-    answer: str = ""
-    question: str = ""
-    """What the last attempt ended at, as JSON."""
 
 
 def start_forks() -> socket.socket:
@@ -161,7 +158,7 @@ async def _run(order: TaskOrder, end: Callable[[str], None]) -> None:
     if not cwd.is_relative_to(os.path.realpath(checkout.top)):
         raise CrushpyError(f"the folder {spec.fleet.prefix} of list {order.root_id} is not in its code")
     try:
-        await TaskRun(order, listed, row.task, checkout, end).run(cwd, spec.fleet)
+        await TaskRun(order, listed, row, checkout, end).run(cwd, spec.fleet)
     finally:
         await asyncio.to_thread(checkout.remove)
 
@@ -197,16 +194,16 @@ class TaskRun:
         self,
         order: TaskOrder,
         listed: StoredTaskList,
-        task: ListedTask,
+        row: FleetTask,
         checkout: TaskCheckout,
         end: Callable[[str], None],
     ) -> None:
         """`end`: ends the process."""
         self._order, self._listed, self._checkout, self._end = order, listed, checkout, end
         self._prompts: list[str] = []
-        self._answer = order.answer
+        self._question, self._answer = row.question, row.answer
         # Stored before the session exists: whatever happens in it, the next attempt finds it.
-        task = msgspec.structs.replace(task, session_id=task.session_id or new_id())
+        task = msgspec.structs.replace(row.task, session_id=row.task.session_id or new_id())
         self._monitor = TaskMonitor(task, len(listed.tasks), lambda event: None)
         self._spent = Spent()
         self._lock = asyncio.Lock()
@@ -248,7 +245,7 @@ class TaskRun:
                 cwd,
                 spent=self._spent,
                 checkpoint=self._checkpoint,
-                parked=bool(self._order.question),
+                parked=bool(self._question),
                 steer=self._steer,
             )
         except asyncio.CancelledError:
@@ -317,7 +314,7 @@ class TaskRun:
             refusal = Answer("deny", words="the user of this worker has not accepted it")
             asyncio.get_running_loop().call_soon(conversation.answer, event.id, refusal)
             return
-        asked = msgspec.json.decode(self._order.question or "{}", type=dict[str, Any])
+        asked = msgspec.json.decode(self._question or "{}", type=dict[str, Any])
         same = (asked.get("name"), asked.get("args")) == (event.name, msgspec.to_builtins(event.args))
         if self._answer and same:
             answer, self._answer = msgspec.json.decode(self._answer, type=Answer), ""

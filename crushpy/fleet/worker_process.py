@@ -154,7 +154,7 @@ class Worker:
 
     async def _run_task(self, root_id: str, row: FleetTask) -> None:
         place, name = (root_id, row.task.number), row.task.name
-        order = TaskOrder(*place, row.token, self.me.name, self._options, row.answer, row.question)
+        order = TaskOrder(*place, row.token, self.me.name, self._options)
         self._say(f"{name} of {root_id} started")
         ours, theirs = socket.socketpair()
         try:
