@@ -20,7 +20,6 @@ from crushpy.engine.compaction.summarizer import Postponed
 from crushpy.engine.compaction.window import CircuitBreaker, ContextView, Pace, Thresholds, WindowState
 from crushpy.llm.catalog import LOCAL, provider_of
 from crushpy.llm.errors import ContextOverflow
-from crushpy.storage.records import DatabaseLost, StorageError
 
 log = logging.getLogger(__name__)
 
@@ -242,10 +241,6 @@ class CompactionPolicy:
         except Declined as declined:
             words = f"The user declined the new session. {declined.words}".strip()
             return f"{words} Carry on in this session."
-        except DatabaseLost:
-            raise
-        except StorageError as error:
-            return f"The new session could not be stored: {error.message} Carry on in this session."
         except Postponed as error:  # after a review that asked for another summary
             return f"The new session could not be opened: {error.message} Carry on in this session."
         return ""  # there is always something to leave behind: the call itself

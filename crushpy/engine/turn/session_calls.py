@@ -66,8 +66,9 @@ class SessionCalls:
         pending = ToolResult(call.id, call.name, "")
         if call.name == NEW_SESSION:
             await self._session.begin_call(message, call)
-            return await self._policy.new_session(pending, str(call.args["summary"]), on_stored)
         try:
+            if call.name == NEW_SESSION:
+                return await self._policy.new_session(pending, str(call.args["summary"]), on_stored)
             if call.name == _RETURN:
                 await self._branches.close(str(call.args["result"]), pending=pending, on_stored=on_stored)
             else:
