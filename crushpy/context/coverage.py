@@ -23,7 +23,7 @@ def facts_of(messages: Sequence[Message], cwd: str, notes: str = "") -> dict[str
         "commands": [command.text for command in ran],
         "failures": [command.text for command in ran if command.failed],
         "todos": [todo.text for todo in facts.open_todos(facts.todos(messages))],
-        "requests": [request.text for request in facts.requests(messages)],
+        "requests": filter(None, (facts.request_text(one) for one in messages if one.role == "user")),
         "notes": bullets(notes),
     }
     return {kind: list(dict.fromkeys(values)) for kind, values in found.items()}

@@ -100,17 +100,8 @@ def calls(messages: Sequence[Message]) -> Iterator[tuple[ToolCall, ToolResult]]:
             yield waiting.pop(result.call_id), result
 
 
-def requests(messages: Sequence[Message]) -> list[Quote]:
-    """The user's prompts, oldest first, with a line for each picture. Seeds and notes are not the user's."""
-    return [
-        Quote(message.id, text)
-        for message in messages
-        if message.role == "user" and (text := request_text(message))
-    ]
-
-
 def request_text(message: Message) -> str:
-    """The user's own words in a message, with a line for each picture."""
+    """The user's prompt in a message, with a line for each picture. Seeds and notes are not the user's."""
     pictures = (f"[image {image.info}]" for image in message.images)
     return "\n".join(filter(None, (message.text.strip(), *pictures)))
 
