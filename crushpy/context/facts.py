@@ -20,6 +20,7 @@ from crushpy.core.messages import (
     TodoList,
     ToolCall,
     ToolResult,
+    TouchedFile,
 )
 
 INTERRUPTED = "Interrupted"
@@ -81,14 +82,6 @@ class Command(CommandFacts, frozen=True):
     output: str = ""
 
 
-class Touched(Data, frozen=True):
-    """A file that was read or changed. `path` is as the model wrote it, normalised."""
-
-    path: str
-    action: str
-    """created, edited, written or read."""
-
-
 def calls(messages: Sequence[Message]) -> Iterator[tuple[ToolCall, ToolResult]]:
     """Every call that has a result, in order of the results."""
     waiting: dict[str, ToolCall] = {}
@@ -140,15 +133,15 @@ def command_of(call: ToolCall, result: ToolResult) -> Command | None:
     return Command(text, result.is_error, exit_code, note, background, job, is_test, output=output)
 
 
-def touched(messages: Sequence[Message]) -> list[Touched]:
+def touched(messages: Sequence[Message]) -> list[TouchedFile]:
     """Files read and changed by successful calls, in order."""
     return [file for call, result in calls(messages) for file in touched_by(call, result)]
 
 
-def touched_by(call: ToolCall, result: ToolResult) -> list[Touched]:
-    found: list[Touched] = []
+def touched_by(call: ToolCall, result: ToolResult) -> list[TouchedFile]:
+    found: list[TouchedFile] = []
     if isinstance(result.display, TaskReport):
-        found += [Touched(direct(file.path), file.action) for file in result.display.changed]
+        found += [TouchedFile(direct(file.path), file.action) for file in result.display.changed]
     changed = result.display.path if isinstance(result.display, Diff) else ""
     path = str(call.args.get("file_path", "") or changed).strip()
     if result.is_error or not path:
@@ -156,9 +149,9 @@ def touched_by(call: ToolCall, result: ToolResult) -> list[Touched]:
     path = direct(path)
     if isinstance(result.display, Diff):  # whichever tool changed it
         action = "written" if call.name in ("write", "Write") else "edited"
-        found.append(Touched(path, "created" if result.display.created else action))
+        found.append(TouchedFile(path, "created" if result.display.created else action))
     elif call.name == "view":
-        found.append(Touched(path, "read"))
+        found.append(TouchedFile(path, "read"))
     return found
 
 
@@ -209,7 +202,7 @@ class MessageFacts(Data, frozen=True):
     tool: str = ""
     """The tool that a call was answered by."""
     command: CommandFacts | None = None
-    files: tuple[Touched, ...] = ()
+    files: tuple[TouchedFile, ...] = ()
     """Read or changed; paths in full."""
     loaded: tuple[str, ...] = ()
     """Skills and rules files that came with a result."""
@@ -287,7 +280,7 @@ class FactReader:
 
     def _of_call(self, call: ToolCall, result: ToolResult) -> MessageFacts:
         files = tuple(
-            Touched(absolute(file.path, self._cwd), file.action) for file in touched_by(call, result)
+            TouchedFile(absolute(file.path, self._cwd), file.action) for file in touched_by(call, result)
         )
         tool = called_tool(call.name, call.args) if not result.is_error else call.name
         return MessageFacts(tool=tool, command=self._command(call, result), files=files, loaded=result.loaded)

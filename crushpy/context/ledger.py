@@ -13,7 +13,7 @@ from crushpy.context import facts
 from crushpy.context.facts import CommandFacts, MessageFacts
 from crushpy.context.standing_rules import MAX_RULES, RuleBook, RuleFact, RulePhrases
 from crushpy.core.mcp_names import MCP_PREFIX
-from crushpy.core.messages import Data
+from crushpy.core.messages import Data, TouchedFile
 
 MAX_REQUESTS = 400
 MAX_COMMANDS = 600
@@ -187,7 +187,7 @@ class _Writer:
         failed = run.failed and command.background
         return msgspec.structs.replace(run, failed=failed, paths=run.paths if failed else ())
 
-    def _touch(self, file: facts.Touched) -> None:
+    def _touch(self, file: TouchedFile) -> None:
         known = self._files.pop(file.path, None)
         if file.action != "read":
             known = FileFact(file.path, file.action, self._clock)

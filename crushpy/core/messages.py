@@ -68,10 +68,12 @@ class Excerpt(Data, frozen=True, tag="excerpt"):
     language: str = ""
 
 
-class ChangedFile(Data, frozen=True):
+class TouchedFile(Data, frozen=True):
+    """A file that was read or changed. `path` is as the model wrote it, normalised."""
+
     path: str
     action: str
-    """created, edited or written."""
+    """created, edited, written or read."""
 
 
 class TaskReport(Data, frozen=True, tag="task"):
@@ -79,7 +81,7 @@ class TaskReport(Data, frozen=True, tag="task"):
 
     session_id: str
     text: str
-    changed: tuple[ChangedFile, ...] = ()
+    changed: tuple[TouchedFile, ...] = ()
     steps: int = 0
     cost: float = 0.0
 

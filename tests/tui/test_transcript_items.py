@@ -11,7 +11,6 @@ from transcript_host import DIFF, EVERYTHING, stage
 from crushpy.core.boundary import Boundary
 from crushpy.core.messages import (
     CallDecision,
-    ChangedFile,
     Diff,
     Display,
     Excerpt,
@@ -21,6 +20,7 @@ from crushpy.core.messages import (
     Terminal,
     Todo,
     TodoList,
+    TouchedFile,
 )
 from crushpy.core.timeline_notes import decision_words
 from crushpy.tui.items import (
@@ -221,7 +221,7 @@ async def test_how_a_command_ended_is_told_beside_it_and_in_full_below_where_it_
 async def test_one_is_not_told_as_many() -> None:
     excerpt = ToolItem("1", "view", "a.py", display=Excerpt("a.py", "x = 1", "python"))
     assert "  1 line\n" in await shown(excerpt)
-    task = ToolItem("1", "task", "look", display=TaskReport("s", "done", (ChangedFile("a", "edited"),), 1))
+    task = ToolItem("1", "task", "look", display=TaskReport("s", "done", (TouchedFile("a", "edited"),), 1))
     assert "1 step · 1 file" in await shown(task, opened=False)
     picture = ImageInfo("image/png", 1_234, "a.png", 64, 48)
     assert "[image: a.png, image/png, 64x48, 1,234 bytes]" in await shown(UserItem("see", (picture,)))

@@ -12,7 +12,7 @@ from crushpy.core import events
 from crushpy.core.access import Privileges
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.ids import new_id
-from crushpy.core.messages import ChangedFile, Data, Message, Note, TaskReport, ToolCall, headline
+from crushpy.core.messages import Data, Message, Note, TaskReport, ToolCall, headline
 from crushpy.engine.agents.agent import Agent
 from crushpy.engine.agents.scope import AgentScope, Services, new_gauge
 from crushpy.engine.agents.task_spec import AgentDefinition
@@ -242,11 +242,7 @@ class Subagents:
         messages = await self._services.store.messages.load_lineage(session.info.id)
         last = next((one for one in reversed(session.history) if one.role == "assistant" and one.text), None)
         text = last.text.strip() if last else ""
-        changed = {
-            file.path: ChangedFile(file.path, file.action)
-            for file in facts.touched(messages)
-            if file.action != "read"
-        }
+        changed = {file.path: file for file in facts.touched(messages) if file.action != "read"}
         steps = sum(message.role == "assistant" for message in messages)
         report = TaskReport(session.info.id, text, tuple(changed.values()), steps, session.usage.cost)
         result = TaskResult(last.id if last else new_id(), session.info.id, text, time.time())
