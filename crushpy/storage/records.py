@@ -214,4 +214,4 @@ class ServerReport(Data, frozen=True):
     """The source of an interrupted copy into it, if there was one."""
     conversations: int
     latency: float
-    """Seconds for one question, the best of three."""
+    """Seconds for one question."""

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 
 from crushpy.core.messages import Json
-from crushpy.core.templates import NAMES, TemplateProblem, Templates
+from crushpy.core.templates import NAMES, Templates
 from crushpy.llm.protocol import DeferredTool, ToolSpec
 from crushpy.tools.base import AnyTool
 from crushpy.tools.registry import schema
@@ -57,9 +57,6 @@ class Toolset:
         return ToolSpec(tool.name, text, schema(tool.args))
 
     def _sections(self) -> str:
-        try:
-            lines = self._templates.render("summary", **{**NAMES["summary"], "method": "llm"}).splitlines()
-        except TemplateProblem:
-            return ""
+        lines = self._templates.render("summary", **{**NAMES["summary"], "method": "llm"}).splitlines()
         first = next((number for number, line in enumerate(lines) if line.startswith("#")), len(lines))
         return "\n".join(line for line in lines[first:] if line.strip())
