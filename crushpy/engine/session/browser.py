@@ -233,18 +233,14 @@ class SessionBrowser:
         lineage = await self.store.sessions.load_lineage(session_id)
         if len(lineage) < 2:
             return None
-        boundaries = {
-            one.child_id: one for one in await self.store.boundaries.load_conversation(lineage[-1].root_id)
-        }
-        opened = [boundaries.get(session.id) for session in lineage]
-        compacted = [boundary is not None and boundary.trigger not in KEEPS_CONTEXT for boundary in opened]
-        if True not in compacted:
+        made = await self.store.boundaries.load_conversation(lineage[-1].root_id)
+        compacted = {one.child_id: one for one in made if one.trigger not in KEEPS_CONTEXT}
+        places = [place for place, one in enumerate(lineage) if one.id in compacted]
+        if not places:
             return None
-        place = len(compacted) - 1 - compacted[::-1].index(True)
-        boundary = opened[place]
-        assert boundary is not None
-        messages = sum(session.message_count for session in lineage[:place]) - sum(compacted[:place])
-        return OpeningBoundary(boundary, place == len(lineage) - 1, place, messages)
+        *earlier, last = places
+        messages = sum(session.message_count for session in lineage[:last]) - len(earlier)
+        return OpeningBoundary(compacted[lineage[last].id], last == len(lineage) - 1, last, messages)
 
     async def seed(self, session_id: str) -> Seed:
         """What a session started with. `UsageError` if it continues no other."""
