@@ -109,23 +109,27 @@ class ChatEvents:
             set_title(app_of(self._chat), f"{mark}{conversation.info.title or 'crushpy'}")
 
     def offer_plan(self) -> None:
-        from crushpy.tui.widgets.plan_card import PlanCard
+        from crushpy.tui.widgets.plan_card import QUESTION, SEND_BACK, WITH_QUESTIONS, PlanCard
 
-        if not self._chat.query("PlanCard"):
-            card = PlanCard(self._comment_on_plan, lambda choice: self._chat.run_worker(self._decide(choice)))
-            self._chat.mount(card, before=self._chat.queue)
+        chat = self._chat
 
-    async def _decide(self, choice: str) -> None:
-        if choice == "back":
-            self._chat.prompt.focus()
-            return
-        self.drop_plan()
-        if self._chat.conversation is not None and choice in ("ask", "edits"):
-            await self._chat.conversation.accept_plan("ask" if choice == "ask" else "edits")
+        def comment(text: str) -> None:
+            if text != "\r":
+                chat.prompt.focus()
+            chat.keep(text)
 
-    def _comment_on_plan(self, text: str) -> None:
-        self._chat.prompt.focus()
-        self._chat.keep(text)
+        def answer(answer: "Answer") -> None:
+            if answer.key == SEND_BACK:
+                chat.prompt.focus()
+                return
+            self.drop_plan()
+            if chat.conversation is not None and answer.kind == "once":
+                mode = "ask" if answer.key == WITH_QUESTIONS else "edits"
+                chat.run_worker(chat.conversation.accept_plan(mode))
+
+        if not chat.query("PlanCard"):
+            palette, has_draft = chat.transcript.current_palette, lambda: bool(chat.prompt.draft)
+            chat.mount(PlanCard(QUESTION, palette, has_draft, comment, answer), before=chat.queue)
 
     def drop_plan(self) -> None:
         for card in self._chat.query("PlanCard"):

@@ -19,6 +19,7 @@ from crushpy.tui.app import CrushpyApp
 from crushpy.tui.terminal.early_terminal import EarlyTerminal
 from crushpy.tui.transcript.drawn_display import DrawnDisplay
 from crushpy.tui.widgets.approval import ApprovalPanel
+from crushpy.tui.widgets.plan_card import PlanCard
 
 MODEL = "openai/test-model"
 PATIENCE = 60
@@ -69,7 +70,8 @@ class Driven:
 
     @property
     def approval(self) -> ApprovalPanel | None:
-        return next(iter(self.chat.query(ApprovalPanel)), None)
+        panels = [one for one in self.chat.query(ApprovalPanel) if not isinstance(one, PlanCard)]
+        return panels[0] if panels else None
 
     # --- waiting -----------------------------------------------------------------------------------------
 

@@ -99,27 +99,17 @@ def _diff(left: str, right: str) -> Content:
 
 
 class CompareScreen(TextScreen):
-    """The summaries of two sessions, or their evidence."""
-
-    BINDINGS = [
-        Binding("e", "what", "Summary or evidence"),
-        Binding("escape", "close", "Close"),
-    ]
+    """The summaries of two sessions, and their evidence."""
 
     def __init__(self, names: tuple[str, str], seeds: tuple[messages.Seed, messages.Seed]) -> None:
-        super().__init__()
-        self._names, self._seeds = names, seeds
-        self._evidence = False
+        super().__init__(" ↔ ".join(map(one_line, names)))
+        self._seeds = seeds
 
     def text(self, width: int) -> Content:
-        what = "Evidence" if self._evidence else "Summaries"
-        self.set_heading(f"{what}: {' ↔ '.join(map(one_line, self._names))}")
-        left, right = [seed.evidence if self._evidence else seed.summary for seed in self._seeds]
-        return _diff(left, right)
-
-    def action_what(self) -> None:
-        self._evidence = not self._evidence
-        self.on_resize()
+        left, right = self._seeds
+        summaries = _heading("Summaries"), _diff(left.summary, right.summary)
+        evidence = _heading("Evidence"), _diff(left.evidence, right.evidence)
+        return Content("\n").join([*summaries, Content(""), *evidence])
 
 
 class TreeChoice(messages.Data, frozen=True):
@@ -182,7 +172,8 @@ class SessionTreeScreen(OverlayScreen[TreeChoice | None]):
         self._here = session_id
         self._branches: dict[str, Branch] = {}
         self._drawn: dict[str, TreeNode[Branch]] = {}
-        self._marked: list[str] = []
+        self._marked = ""
+        """The session to compare with another."""
 
     def compose_body(self) -> ComposeResult:
         with Container(id="both"):
@@ -224,7 +215,7 @@ class SessionTreeScreen(OverlayScreen[TreeChoice | None]):
     def _label(self, branch: Branch) -> RichText:
         """A line of the tree, as `RichText`: a plain string would be parsed as markup."""
         session, boundary = branch.session, branch.boundary
-        mark = ("◆ " if session.id in self._marked else "") + ("● " if session.id == self._here else "")
+        mark = ("◆ " if session.id == self._marked else "") + ("● " if session.id == self._here else "")
         words: list[str] = []
         match branch.relation:
             case "task":
@@ -353,27 +344,22 @@ class SessionTreeScreen(OverlayScreen[TreeChoice | None]):
         app_of(self).push_screen(PanelScreen("Replay", Static(Content("\n").join(blocks))))
 
     def action_mark(self) -> None:
-        """Marks a session to compare; a third mark replaces the first."""
-        session_id = self._current.session.id
-        unmarked = [session_id] if session_id in self._marked else self._marked[:-1]
-        kept = [one for one in self._marked if one not in unmarked]
-        self._marked = kept if session_id in unmarked else [*kept, session_id]
-        for changed in {session_id, *unmarked}:
+        """Marks a session to compare, instead of another, or no longer."""
+        before, here = self._marked, self._current.session.id
+        self._marked = "" if here == before else here
+        for changed in filter(None, {before, here}):
             self._drawn[changed].set_label(self._label(self._branches[changed]))
-        self.refresh_bindings()
 
     @in_worker("change")
     async def action_compare(self) -> None:
-        """The two marked sessions; with one mark, that one and the one under the cursor."""
-        chosen, here = list(self._marked), self._current.session.id
-        if len(chosen) == 1 and here not in chosen:
-            chosen.append(here)
-        if len(chosen) != 2:
-            tell(self, "Mark two sessions with the space bar first, then press c.")
+        """The marked session, and the one at the cursor."""
+        marked, here = self._marked, self._current.session.id
+        if marked in ("", here):
+            tell(self, "Mark a session with the space bar first, then press c at another.")
             return
-        seeds = await self._library.seed(chosen[0]), await self._library.seed(chosen[1])
-        names = [f"session {self._number(name)} ({name})" for name in chosen]
-        app_of(self).push_screen(CompareScreen((names[0], names[1]), seeds))
+        seeds = await self._library.seed(marked), await self._library.seed(here)
+        names = f"session {self._number(marked)} ({marked})", f"session {self._number(here)} ({here})"
+        app_of(self).push_screen(CompareScreen(names, seeds))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action not in ("read", "go_on", "fork", "undo", "mark", "compare", "replay"):

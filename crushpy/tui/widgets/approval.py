@@ -159,7 +159,6 @@ def _texts(value: object) -> Iterator[str]:
 
 STEPS = {"up": -1, "down": 1}
 MORE, EXPLAIN, AMEND = "m", "question_mark", "tab"
-INTERRUPTS = "Esc interrupts"
 HANGING = "\n" + " " * len("› [y] ")
 """Before the further lines of a long choice."""
 
@@ -177,10 +176,11 @@ class ChoiceList(Static):
     }
     """
 
-    def __init__(self, choices: Sequence[AnswerChoice], amends: str) -> None:
+    def __init__(self, choices: Sequence[AnswerChoice], amends: str, escapes: str) -> None:
+        """`amends`, `escapes`: what Tab and Esc do; Tab may do nothing."""
         super().__init__(id="keys")
         self._all = tuple(choices)
-        self._amends = amends
+        self._amends, self._escapes = amends, escapes
         lasting = sorted((one for one in choices if _lasts(one)), key=lambda one: one.kind != "always")
         self._usual = tuple(one for one in choices if not _lasts(one) or one in lasting[:1])
         self.at = 0
@@ -219,12 +219,12 @@ class ChoiceList(Static):
             ]
             rows += [pointed(one, False) for one in more]
             about = f"? explains · Tab {self._amends} · " if self._amends else ""
-            hint = Content.styled(f"  {about}{INTERRUPTS}", "$text-muted")
+            hint = Content.styled(f"  {about}{self._escapes}", "$text-muted")
             return Content("\n").join([*rows, hint.truncate(width)])
         labels = [_label(choice, fully=False).truncate(width, ellipsis=True) for choice in self._choices]
         labels[self.at] = labels[self.at].stylize("reverse")
         shown = [_clickable(label, choice.key) for label, choice in zip(labels, self._choices, strict=True)]
-        return flow([*shown, *more, Content(INTERRUPTS)], width)
+        return flow([*shown, *more, Content(self._escapes)], width)
 
     def cut(self, width: int) -> list[Content]:
         """The labels that do not fit on a line of a small screen."""
@@ -286,6 +286,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         &.denying LineField, &.denying LineField:focus { display: block; }
     }
     """
+    ESCAPES = "Esc interrupts"
     BINDINGS = [
         Binding(key, f"look('{action}')", "Scroll", show=False)
         for key, action in {
@@ -317,7 +318,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._command = command if isinstance(command, str) and command.isprintable() else ""
         amends = "edits the command" if self._command else "tells the agent what to do instead"
         own_words = any(choice.label for choice in question.choices)  # not about a call
-        self._choices = ChoiceList(question.choices, "" if own_words else amends)
+        self._choices = ChoiceList(question.choices, "" if own_words else amends, self.ESCAPES)
         self._amending = self._explained = False
         early = ("y", "n") if question.follows else ()
         self._grace = GracePeriod(self, typed, self._armed_or_not, early)
