@@ -202,8 +202,8 @@ class CrushpyApp(AdaptedApp):
         """Runs a command of the table, unless a dialog is open (see `check_action`)."""
         if self.screen is not self._chat and action != "quit":
             return
-        may_quit = getattr(self.screen, "may_quit", None) if action == "quit" else None
-        if may_quit is None or may_quit():
+        checks = [getattr(screen, "may_quit", None) for screen in self.screen_stack]  # also of those below
+        if action != "quit" or all(may_quit() for may_quit in checks if may_quit is not None):
             self.chat.run_command(action, argument)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

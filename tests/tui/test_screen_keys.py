@@ -10,6 +10,7 @@ from textual.binding import Binding
 from textual.screen import Screen
 
 from crushpy.core.start_options import StartOptions
+from crushpy.tui.screens.overlay import PanelScreen
 from crushpy.tui.screens.summary_review import ReviewScreen
 from crushpy.tui.screens.template import TemplateScreen
 from crushpy.tui.widgets import grace_period
@@ -71,6 +72,19 @@ async def test_quitting_with_an_unsaved_template_asks_first(start: Start) -> Non
             await app.until(lambda: app.chat.conversation is None)
             gc.collect()
         assert not [one for one in caught if issubclass(one.category, RuntimeWarning)]
+
+
+async def test_an_unsaved_template_below_its_preview_is_not_lost_by_quitting(start: Start) -> None:
+    async with start(toasts=True) as app:
+        await app.say("/template")
+        await app.shows(TemplateScreen)
+        await app.sees("Available names")
+        await app.type("x")
+        await app.press("f5")
+        await app.shows(PanelScreen)
+        await app.press("ctrl+q")
+        await app.until(lambda: "Ctrl+Q again" in app.notices)
+        assert app.chat.conversation is not None
 
 
 async def test_a_template_without_changes_does_not_hold_up_quitting(start: Start) -> None:
