@@ -141,7 +141,7 @@ def _cpu() -> float:
 
 
 async def _drawn(view: "Transcript") -> None:
-    while view.busy:  # noqa: ASYNC110
+    while view._frame_timer or view._work_timer:  # noqa: ASYNC110
         await asyncio.sleep(0.005)
 
 

@@ -10,7 +10,7 @@ from textual import events
 from textual.screen import Screen
 from textual.widget import Widget
 
-from crushpy.tui.textual_adapter import app_of, bindings_with_keymap
+from crushpy.tui.textual_adapter import run_bound_action
 from crushpy.tui.widgets.folding_text_area import FoldingTextArea
 
 
@@ -45,14 +45,9 @@ class FocusVisitor(Widget, can_focus=True):
     focus_controller: FocusController | None = None
 
     async def on_key(self, event: events.Key) -> None:
-        # Handled here: a key left to bubble would be handled after those that were typed behind it. And keys
-        # that arrived together with one that returned the focus are still sent here.
-        bound = bindings_with_keymap(self, app_of(self)).key_to_bindings
-        for binding in bound.get(event.key, ()) if self.screen.focused is self else ():
-            if await app_of(self).run_action(binding.action, self):
-                event.stop()
-                event.prevent_default()
-                return
+        # Keys that arrived together with one that returned the focus are still sent here.
+        if self.screen.focused is self and await run_bound_action(self, event):
+            return
         if self.focus_controller is not None and self.focus_controller.type_in_prompt(event):
             event.stop()
 

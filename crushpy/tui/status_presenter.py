@@ -24,17 +24,8 @@ MAX_LINE_BYTES = 2_000
 """For the user's own command."""
 READING_PAUSE_S = 0.1
 """Between two readings of the gauge while calls end."""
-_REFRESHED_BY = (
-    *(
-        events.PromptCommitted,
-        events.UsageReported,
-        events.BoundaryCommitted,
-        events.SessionOpened,
-        events.TurnEnded,
-    ),
-    *(events.PreparationChanged, events.ModeChanged, events.JobEnded),
-    *(events.BranchOpened, events.BranchReturned),
-)
+_UNSEEN = (events.TextDelta, events.ThinkingDelta, events.ToolOutput, events.Progress, events.TaskProgress)
+"""There are thousands of them, and none of them changes what is shown."""
 
 
 class StatusPresenter:
@@ -115,7 +106,7 @@ class StatusPresenter:
         self._bar.run_worker(check_sandbox())
 
     def hear(self, event: events.Event) -> None:
-        if type(event) is events.TextDelta:  # there are thousands of them
+        if isinstance(event, _UNSEEN):
             return
         match event:
             case events.ApprovalNeeded():
@@ -129,11 +120,11 @@ class StatusPresenter:
                     self._locate(self._conversation)
             case _:
                 pass
-        if isinstance(event, events.ToolFinished) and not self._reading_due:
+        if not isinstance(event, events.ToolCalled | events.ToolStarted | events.ToolFinished):
+            self.refresh()
+        elif not self._reading_due:
             self._reading_due = True  # later: a reply may have thousands of calls
             self._bar.set_timer(READING_PAUSE_S, self._show_reading)
-        elif isinstance(event, _REFRESHED_BY):
-            self.refresh()
 
     def _show_reading(self) -> None:
         self._reading_due = False

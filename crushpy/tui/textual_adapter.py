@@ -13,6 +13,7 @@ import select
 import sys
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from rich.text import Text
@@ -20,7 +21,7 @@ from textual import events
 from textual._context import active_message_pump
 from textual._xterm_parser import BRACKETED_PASTE_END, BRACKETED_PASTE_START, XTermParser
 from textual.app import App
-from textual.binding import BindingsMap
+from textual.binding import Binding
 from textual.css.query import NoMatches
 from textual.dom import DOMNode
 from textual.drivers.linux_driver import LinuxDriver
@@ -128,22 +129,32 @@ def remove_notifications(app: App[object], notifications: Sequence[Notification]
         app._refresh_notifications()
 
 
-def bindings_with_keymap(node: DOMNode, app: App[object]) -> BindingsMap:
-    """A widget's bindings after the user's keymap was applied. `Screen.active_bindings` computes all."""
+def bindings_with_keymap(node: DOMNode) -> dict[str, list[Binding]]:
+    """A widget's bindings by key, with the user's keymap. `Screen.active_bindings` computes all."""
     bindings = node._bindings.copy()
-    bindings.apply_keymap(app._keymap)
-    return bindings
+    bindings.apply_keymap(app_of(node)._keymap)
+    return bindings.key_to_bindings
+
+
+async def run_bound_action(node: DOMNode, event: events.Key) -> bool:
+    """Runs the action that a widget has bound to a key; False if there is none. If the key bubbled, it would
+    be handled after those that were typed behind it."""
+    for binding in bindings_with_keymap(node).get(event.key, ()):
+        if await app_of(node).run_action(binding.action, node):
+            event.stop()
+            event.prevent_default()
+            return True
+    return False
 
 
 # --- the keyboard ----------------------------------------------------------------------------------------
 
 
+@dataclass
 class BackgroundReported(Message):
     """The terminal reported its background colour after the app had started."""
 
-    def __init__(self, light: bool) -> None:
-        super().__init__()
-        self.light = light
+    light: bool
 
 
 class Keyboard(LinuxDriver):

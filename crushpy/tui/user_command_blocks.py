@@ -16,37 +16,26 @@ Running = Callable[[str, str, str | None], None]
 """Called with the id of a command, its text, and its output so far; None: it has ended."""
 
 
-def run_shown(
-    commands: OwnCommands,
-    command: str,
-    view: "Transcript",
-    running: Running,
-    give: Callable[[str], None] | None = None,
-) -> None:
-    """Starts a command and shows it, or why it cannot be started. `give` gets its output at the end."""
-    block = _Block(view, command, running, give)
-    try:
-        commands.run(command, block)
-    except CrushpyError as error:
-        view.add(ErrorItem(error.message, error.hint))
-    else:
-        block.show()
-
-
-class _Block:
-    """One command in the transcript."""
+class CommandBlock:
+    """One command in the transcript. `give` gets its output at the end."""
 
     def __init__(
-        self, view: "Transcript", command: str, running: Running, give: Callable[[str], None] | None
+        self, view: "Transcript", command: str, running: Running, give: Callable[[str], None] | None = None
     ) -> None:
-        self._give = give
-        self._view = view
-        self._running = running
-        self._command = command
+        self._view, self._command, self._running, self._give = view, command, running, give
         self._item = ToolItem(new_id(), OWN_COMMAND, command, "running")
         self._key: int | None = None
 
-    def show(self) -> None:
+    def run(self, commands: OwnCommands) -> None:
+        """Starts the command and shows it, or why it cannot be started."""
+        try:
+            commands.run(self._command, self)
+        except CrushpyError as error:
+            self._view.add(ErrorItem(error.message, error.hint))
+        else:
+            self._show()
+
+    def _show(self) -> None:
         output = self._item.output if self._item.state == "running" else None
         self._running(self._item.id, self._command, output)
         if self._key is None or self._view.item(self._key) is None:  # or another session is shown now
@@ -56,11 +45,11 @@ class _Block:
 
     def prints(self, text: str) -> None:
         self._item = ToolItem(self._item.id, OWN_COMMAND, self._command, "running", output=text)
-        self.show()
+        self._show()
 
     def ended(self, display: Terminal, end: End) -> None:
         self._item = ToolItem(self._item.id, OWN_COMMAND, self._command, end, display)
-        self.show()
+        self._show()
         if self._give is not None:
             how = f", exit code {display.exit_code}" if display.exit_code else ""
             self._give(f"I ran `{self._command}`{how}:\n{display.output.rstrip()}\n")

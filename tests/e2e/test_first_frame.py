@@ -107,10 +107,10 @@ def test_other_keys_reach_the_app_in_order(launch: Launch, llm: ScriptedLLM, gat
 def test_a_folder_that_is_new_has_at_least_a_prompt(launch: Launch, gate: Gate) -> None:
     with launch(env=gate.env, columns=60, rows=16) as terminal:
         terminal.wait_for(HINT)
-        terminal.press("§" * 80)
-        terminal.wait_for("§" * 55)
+        terminal.press("x" * 80)
+        terminal.wait_for("x" * 55)
         gate.open()
-        terminal.wait_for("test-model", f"│ {'§' * 31}\n")  # in two lines
+        terminal.wait_for("test-model", f"│ {'x' * 31}\n")  # in two lines
 
 
 def test_keys_that_are_commands_reach_the_app(launch: Launch, gate: Gate) -> None:

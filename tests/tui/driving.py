@@ -12,6 +12,7 @@ from scripted_llm.server import ScriptedLLM
 from textual._context import visible_screen_stack
 from textual.pilot import Pilot
 from textual.screen import Screen
+from transcript_host import is_busy
 
 from crushpy.core.start_options import StartOptions
 from crushpy.engine.conversation import Conversation
@@ -99,7 +100,7 @@ class Driven:
     async def rests(self) -> None:
         """Returns once the agent is idle and all of it is drawn."""
         await self.until(lambda: not self.conversation.busy, "the agent to rest")
-        await self.until(lambda: not self.chat.transcript.busy, "the transcript to be drawn")
+        await self.until(lambda: not is_busy(self.chat.transcript), "the transcript to be drawn")
         await self.pilot.pause()
 
     async def shows(self, kind: type[Screen[Any]]) -> None:
@@ -110,7 +111,7 @@ class Driven:
         """Returns once an approval can be answered."""
         await self.sees("[n] No")
         drawn = self.chat.query(DrawnDisplay)
-        await self.until(lambda: not any(one.busy for one in drawn), "its colours")
+        await self.until(lambda: not any(one._highlighter.busy for one in drawn), "its colours")
 
     # --- keys --------------------------------------------------------------------------------------------
 

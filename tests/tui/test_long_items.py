@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 from textual.selection import SELECT_ALL
-from transcript_host import stage
+from transcript_host import is_busy, stage
 
 from crushpy.tui.items import ReplyItem
 from crushpy.tui.transcript.render.canvas import COPY, TextRow
@@ -50,7 +50,7 @@ async def test_code_far_above_the_end_has_its_colours() -> None:
 
     async with stage([ReplyItem(CODE)]) as short:
         await short.settle()
-        assert not short.view.busy
+        assert not is_busy(short.view)
         expected = look(short.view.cache.rows(0)[:2])
     assert len({style for row in expected for _, style in row}) > 3
     async with stage([ReplyItem(TEXT)]) as here:

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -25,8 +25,18 @@ async def until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
             await pilot.pause(0.01)
 
 
+class KnownFiles(FileFinder):
+    """A list that is never made again."""
+
+    stale = False
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        super().__init__(Path.cwd())
+        self._take(paths)
+
+
 def host(paths: list[str] | None = None) -> Host:
-    return Host(PromptInput(commands=COMMANDS, files=FileFinder(Path.cwd(), paths or PATHS)))
+    return Host(PromptInput(commands=COMMANDS, files=KnownFiles(paths or PATHS)))
 
 
 # --- files --------------------------------------------------------------------------------------------------
@@ -219,11 +229,11 @@ async def test_a_hundred_thousand_files_are_searched_between_keys():
         assert app.prompt.text == "@deep/down/needle_in_hay.txt "
 
 
-class Slow(FileFinder):
+class Slow(KnownFiles):
     """Finds something in each search when it is told to."""
 
     def __init__(self) -> None:
-        super().__init__(Path.cwd(), [f"{number}.py" for number in range(MAX_PATHS_AT_ONCE + 1)])
+        super().__init__([f"{number}.py" for number in range(MAX_PATHS_AT_ONCE + 1)])
         self.asked: list[str] = []
         self.may_go_on = threading.Event()
 
@@ -264,15 +274,15 @@ async def test_the_list_does_not_change_under_the_hands_of_who_moves_in_it():
 
 def test_what_was_typed_so_far_narrows_the_search_and_never_loses_a_file():
     paths = [*many(), "src/zebra_quilt.py"]
-    finder = FileFinder(Path.cwd(), paths)
+    finder = KnownFiles(paths)
     for typed in ("z", "zq", "zqu", "zqut"):
         assert finder.search(typed)[0] == "src/zebra_quilt.py", typed
     assert finder.search("file77777.py") == ["package77/module_77777/file77777.py"]
 
 
 def test_a_name_beats_a_folder_and_a_start_beats_a_middle():
-    finder = FileFinder(
-        Path.cwd(), ["app/x/views.py", "my_app.py", "app.py", "application.py", "snapper.py", "zap/ppp.py"]
+    finder = KnownFiles(
+        ["app/x/views.py", "my_app.py", "app.py", "application.py", "snapper.py", "zap/ppp.py"]
     )
     found = finder.search("app")
     assert found[:5] == ["app/", "app.py", "application.py", "my_app.py", "snapper.py"]

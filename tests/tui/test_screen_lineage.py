@@ -16,7 +16,7 @@ from crushpy.settings.schema import Settings
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
 from crushpy.tui.screens.session_reader import SessionReaderScreen
-from crushpy.tui.screens.session_tree import CompareScreen, SessionTree, SessionTreeScreen, TreeChoice
+from crushpy.tui.screens.session_tree import UNDO, CompareScreen, SessionTree, SessionTreeScreen
 
 KEYS = [
     "Enter Open",
@@ -98,10 +98,10 @@ async def test_the_preview_follows_the_cursor(family: Family, library: SessionBr
 async def test_going_on_means_the_end_of_that_line(family: Family, library: SessionBrowser) -> None:
     async with shown(SessionTreeScreen(library, family.branch.id, nothing)) as screen:
         await screen.press("home", "g")
-        assert screen.results == [TreeChoice("continue", family.tip.id)]
+        assert screen.results == [family.tip.id]
     async with shown(SessionTreeScreen(library, family.tip.id, nothing)) as screen:
         await screen.press("up", "g")
-        assert screen.results == [TreeChoice("continue", family.branch.id)]
+        assert screen.results == [family.branch.id]
     async with shown(SessionTreeScreen(library, family.tip.id, nothing)) as screen:
         await screen.press("g")  # it is where we are
         assert screen.results == [None]
@@ -113,8 +113,8 @@ async def test_a_fork_starts_from_the_session_under_the_cursor(
     async with shown(SessionTreeScreen(library, family.tip.id, nothing)) as screen:
         await screen.press("home", "f")
         (chosen,) = screen.results
-    made = await store.sessions.find(chosen.session_id)
-    assert (chosen.action, made.kind, made.parent_id) == ("continue", "fork", family.root.id)
+    made = await store.sessions.find(chosen)
+    assert (made.kind, made.parent_id) == ("fork", family.root.id)
 
 
 async def test_undo_asks_once_and_leaves_the_open_session_to_its_engine(
@@ -125,7 +125,7 @@ async def test_undo_asks_once_and_leaves_the_open_session_to_its_engine(
         assert screen.results == []
         assert any("Press u again" in message for message in screen.messages)
         await screen.press("u")
-        assert screen.results == [TreeChoice("undo", family.tip.id)]
+        assert screen.results == [UNDO]
     boundary = await store.boundaries.find_opening(family.tip.id)
     assert boundary is not None
     assert boundary.undone_at is None
@@ -138,7 +138,7 @@ async def test_undo_of_an_earlier_boundary_is_done_and_its_parent_goes_on(
         await screen.press("home", "down", "u", "down", "up", "u")  # moving away takes the first press back
         assert screen.results == []
         await screen.press("u")
-        assert screen.results == [TreeChoice("continue", family.root.id)]
+        assert screen.results == [family.root.id]
     boundary = await store.boundaries.find_opening(family.second.id)
     assert boundary is not None
     assert boundary.undone_at is not None

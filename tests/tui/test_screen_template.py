@@ -45,7 +45,7 @@ async def test_the_template_in_force_and_the_keys_are_there_at_every_size(size: 
             assert key in screen.text
         assert "✓" in screen.text
         await screen.press("escape")
-        assert screen.results == [False]
+        assert screen.results == [None]
     assert not own().exists()
 
 
@@ -58,7 +58,7 @@ async def test_saving_writes_the_users_own_file_and_it_is_in_force() -> None:
         await screen.press("ctrl+s")
         assert "not saved" not in screen.text
         await screen.press("escape")
-        assert screen.results == [True]
+        assert screen.results == [None]
     assert own().read_text() == "New old {{ focus }}\n"
     assert stat.S_IMODE(own().stat().st_mode) == 0o600
     assert templates().find("summary").text.startswith("New old")
@@ -78,7 +78,7 @@ async def test_saving_what_was_not_changed_says_so_and_writes_nothing() -> None:
         await screen.press("ctrl+s")
         assert any("no changes to save" in message for message in screen.messages)
         await screen.press("escape")
-        assert screen.results == [False]
+        assert screen.results == [None]
     assert not own().exists()
 
 
@@ -121,7 +121,7 @@ async def test_escape_says_before_edits_are_lost() -> None:
         await screen.press("escape")
         assert screen.results == []  # it was edited since the warning
         await screen.press("escape")
-        assert screen.results == [False]
+        assert screen.results == [None]
     assert own().read_text() == "kept"
 
 
@@ -136,7 +136,7 @@ async def test_reset_asks_once_keeps_the_old_and_shows_the_shipped_text() -> Non
         assert "Summary template  default" in screen.text
         assert shipped().split()[0] in screen.text
         await screen.press("escape")
-        assert screen.results == [True]
+        assert screen.results == [None]
 
 
 async def test_a_file_that_cannot_be_written_is_told_and_nothing_is_lost(home: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from textual.geometry import Size
-from transcript_host import EVERYTHING, Stage, stage
+from transcript_host import EVERYTHING, Stage, is_busy, stage
 
 from crushpy.tui.items import NoticeItem, ReplyItem, ToolItem, TranscriptItem, UserItem
 from crushpy.tui.transcript.render_cache import MAX_ITEMS
@@ -239,7 +239,7 @@ async def test_nothing_is_laid_out_while_text_arrives_and_nothing_ticks_afterwar
         here.view.finish(key)
         await here.settle()
         assert layouts == []
-        assert not here.view.busy
+        assert not is_busy(here.view)
 
 
 async def test_the_first_piece_is_shown_at_once() -> None:

@@ -63,6 +63,12 @@ EVERYTHING: list[TranscriptItem] = [
 ]
 
 
+def is_busy(view: Transcript) -> bool:
+    """Whether a frame is due, or something is left to draw, to colour or to find."""
+    due = view._frame_timer is not None or view._work_timer is not None
+    return due or view.interaction._search is not None
+
+
 class Host(App[None]):
     """Keeps every message that the transcript posts."""
 
@@ -115,7 +121,7 @@ class Stage:
         """Waits until nothing is left to draw or to colour."""
         await self.pilot.pause()
         for _ in range(2_000):
-            if not self.view.busy:
+            if not is_busy(self.view):
                 await self.pilot.pause()
                 return
             await self.pilot.pause(0.005)

@@ -89,15 +89,6 @@ class PinService:
         place = await self._store.messages.find(message_id, within=here)
         return await self._add_said(await self._store.messages.get(place.message_id, within=here))
 
-    async def add_shown(self, shows: Callable[[Message], bool]) -> PinView:
-        """Pins the latest message for which `shows` is true, of this session or those it continues."""
-        self._require_stored()
-        messages = await self._store.messages.load_lineage(self._session.info.id)
-        found = next((message for message in reversed(messages) if shows(message)), None)
-        if found is None:
-            raise UsageError("this message is not stored", "Wait until it is complete.")
-        return await self._add_said(found)
-
     async def _add_said(self, message: Message) -> PinView:
         text = encodable((message.result.text if message.result else message.text).strip())
         if not text:

@@ -4,12 +4,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from crushpy.core.errors import CrushpyError, UsageError
+from crushpy.core.errors import CrushpyError
 from crushpy.core.events import PromptCommitted
-from crushpy.core.messages import Message
 from crushpy.engine.compaction.draft import Rehearsal
 from crushpy.tui.actions.command_group import CommandGroup, RefusedCommand
-from crushpy.tui.items import ReplyItem, ToolItem, TranscriptItem, UserItem
+from crushpy.tui.items import ToolItem, TranscriptItem
 from crushpy.tui.notify import tell
 from crushpy.tui.screens.choose import Choice
 from crushpy.util.spawn import spawn
@@ -44,8 +43,14 @@ class ContextCommands(CommandGroup):
         else:
             self.say(await self._pin(lambda board: board.add_text(wanted)))
 
-    async def pin_item(self, item: TranscriptItem) -> None:
-        self.say(await self._pin(lambda board: board.add_shown(shows(item))))
+    async def pin_item(self, item: TranscriptItem, message_id: str) -> None:
+        """Pins the message that an item shows: of a call, its result."""
+        if isinstance(item, ToolItem):
+            results = (one for one in self.conversation.history if one.result is not None)
+            message_id = next((one.id for one in results if one.result and one.result.call_id == item.id), "")
+        if not message_id:
+            raise RefusedCommand("Not pinned: this message is not stored.", "Wait until it is complete.")
+        self.say(await self._pin(lambda board: board.add_message(message_id)))
 
     async def _pin(self, add: "Callable[[PinService], Awaitable[PinView]]") -> str:
         """Pins something; returns the message for the user."""
@@ -82,37 +87,34 @@ class ContextCommands(CommandGroup):
     async def rules(self, argument: str) -> None:
         """Adds a standing rule, or lists them; a chosen one can be pinned or dropped."""
         service = self.conversation.rules
-        try:
-            if argument.strip():
-                added = await service.add(argument)
-                self.say(f"Standing rule {added.number} added. Every compaction carries it verbatim.")
-                return
-            listed = await service.listed()
-            if not listed.valid:
-                self.say("There are no standing rules yet: /rules TEXT adds one.")
-                return
-            title = f"Standing rules: {listed.tokens:,} of {listed.limit:,} tokens"
-            title += f", {listed.left_out:,} do not fit" if listed.left_out else ""
-            choices = [Choice(str(rule.number), f"{rule.number} {_line(rule.text)}") for rule in listed.valid]
-            number = await self.choose(title, choices, "Enter shows a rule and offers to pin or drop it")
-            rule = next((one for one in listed.valid if str(one.number) == number), None)
-            if rule is None:
-                return
-            choices = [
-                Choice("keep", "Keep it"),
-                Choice("pin", "Pin it", "beside the other pins, whatever their number"),
-                Choice("drop", "Drop it", "the agent is told that it no longer applies"),
-            ]
-            match await self.choose(f"Standing rule {rule.number}", choices, rule.text[:MAX_PIN_CHARS_SHOWN]):
-                case "pin":
-                    self.say(await self._pin(lambda board: board.add_text(rule.text)))
-                case "drop":
-                    await service.drop(rule.number)
-                    self.say(f"Dropped standing rule {rule.number}. It no longer applies.")
-                case _:
-                    pass
-        except UsageError as error:
-            raise RefusedCommand(str(error)) from None
+        if argument.strip():
+            added = await service.add(argument)
+            self.say(f"Standing rule {added.number} added. Every compaction carries it verbatim.")
+            return
+        listed = await service.listed()
+        if not listed.valid:
+            self.say("There are no standing rules yet: /rules TEXT adds one.")
+            return
+        title = f"Standing rules: {listed.tokens:,} of {listed.limit:,} tokens"
+        title += f", {listed.left_out:,} do not fit" if listed.left_out else ""
+        choices = [Choice(str(rule.number), f"{rule.number} {_line(rule.text)}") for rule in listed.valid]
+        number = await self.choose(title, choices, "Enter shows a rule and offers to pin or drop it")
+        rule = next((one for one in listed.valid if str(one.number) == number), None)
+        if rule is None:
+            return
+        choices = [
+            Choice("keep", "Keep it"),
+            Choice("pin", "Pin it", "beside the other pins, whatever their number"),
+            Choice("drop", "Drop it", "the agent is told that it no longer applies"),
+        ]
+        match await self.choose(f"Standing rule {rule.number}", choices, rule.text[:MAX_PIN_CHARS_SHOWN]):
+            case "pin":
+                self.say(await self._pin(lambda board: board.add_text(rule.text)))
+            case "drop":
+                await service.drop(rule.number)
+                self.say(f"Dropped standing rule {rule.number}. It no longer applies.")
+            case _:
+                pass
 
     async def select_compaction(self, argument: str) -> None:
         """Selects who decides when to compact; applies from the next request, and is saved."""
@@ -220,19 +222,6 @@ class ContextCommands(CommandGroup):
             return await conversation.context.rehearse(template=template)
 
         await self.show(TemplateScreen(conversation.templates, preview))
-
-
-def shows(item: TranscriptItem) -> Callable[[Message], bool]:
-    """Recognizes the message that an item shows; messages with the same text are the same pin."""
-    match item:
-        case UserItem():
-            return lambda message: message.role == "user" and message.text == item.text
-        case ReplyItem():
-            return lambda message: message.role == "assistant" and message.text.strip() == item.text.strip()
-        case ToolItem():
-            return lambda message: message.result is not None and message.result.call_id == item.id
-        case _:
-            return lambda message: False
 
 
 def _title(pin: "PinView") -> str:

@@ -47,15 +47,15 @@ class SessionCommands(CommandGroup):
         await self.resume(last.id)
 
     async def lineage(self, argument: str) -> None:
-        from crushpy.tui.screens.session_tree import SessionTreeScreen
+        from crushpy.tui.screens.session_tree import UNDO, SessionTreeScreen
 
         conversation = self.conversation
         screen = SessionTreeScreen(conversation.sessions, conversation.info.id, conversation.context.replay)
         chosen = await self.show(screen)
-        if chosen is not None and chosen.action == "undo":
+        if chosen == UNDO:
             await ContextCommands(self.chat).undo_boundary("")
-        elif chosen is not None:
-            await self.resume(chosen.session_id)
+        else:
+            await self.resume(chosen)
 
     async def search(self, argument: str) -> None:
         """Shows the message that was found in the chat if it is there, otherwise in its session, to read."""
@@ -146,10 +146,7 @@ class SessionCommands(CommandGroup):
             raise RefusedCommand("This message is not stored, so no branch can end here.")
         self.require_idle()
         before = conversation.info.id
-        try:
-            made = await conversation.sessions.fork(before, message_id)
-        except CrushpyError as error:
-            raise RefusedCommand(str(error)) from None
+        made = await conversation.sessions.fork(before, message_id)
         await self.resume(made.id)
         self.say(f"This is a fork that ends here. Session {before} and your files are unchanged (/lineage).")
 

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crushpy.core.access import MODES, Mode
-from crushpy.core.errors import UsageError
 from crushpy.core.messages import counted
 from crushpy.security.sanitize import clean, one_line
 from crushpy.tui.actions.command_group import CommandGroup, RefusedCommand
@@ -109,10 +108,7 @@ class SettingsCommands(CommandGroup):
 class ExtensionCommands(CommandGroup):
     async def slash(self, argument: str) -> None:
         """Sends the prompt that `/name arguments` stands for."""
-        try:
-            command = await self.conversation.expand_command(argument.strip())
-        except UsageError as error:
-            raise RefusedCommand(str(error)) from None
+        command = await self.conversation.expand_command(argument.strip())
         if command is None:
             raise RefusedCommand(f"There is no such command: {argument}", "/help lists all commands.")
         images = self.chat.attachments.take()

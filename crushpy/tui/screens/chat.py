@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -16,7 +17,7 @@ from textual.containers import Horizontal
 from textual.message import Message
 
 from crushpy.core.app_commands import APP_COMMANDS, AppCommand, by_slash
-from crushpy.core.errors import CrushpyError
+from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.messages import Json
 from crushpy.core.start_options import StartOptions
 from crushpy.engine.event_bus import unexpected_error
@@ -81,12 +82,11 @@ class ChatScreen(ChatHost):
     class Ready(Message):
         """The prompt has the keys typed before it was shown, and accepts keys."""
 
+    @dataclass
     class Opened(Message):
         """A conversation is open, with these settings."""
 
-        def __init__(self, settings: "Settings") -> None:
-            super().__init__()
-            self.settings = settings
+        settings: "Settings"
 
     def __init__(
         self, options: StartOptions, terminal: EarlyTerminal, images: "tuple[Image, ...]" = ()
@@ -175,7 +175,7 @@ class ChatScreen(ChatHost):
         self.warn(*notices)
         await self.greeter.show_notices(conversation)
         conversation.subscribe(self.events.hear)
-        self.conversation = conversation
+        self.conversation, self.library = conversation, conversation.sessions
         self.prompt.edit_like(conversation.settings.editing)
         self.further_commands = conversation.commands.listed()
         self.prompt.add_commands(self.further_commands, conversation.mcp.resources)
@@ -279,7 +279,7 @@ class ChatScreen(ChatHost):
     @on(PromptInput.Shell)
     def _shell(self, event: PromptInput.Shell) -> None:
         from crushpy.engine.user_commands import OwnCommands
-        from crushpy.tui.user_command_blocks import run_shown
+        from crushpy.tui.user_command_blocks import CommandBlock
 
         dismiss_toasts(self)
         self.greeter.end_card()
@@ -287,7 +287,7 @@ class ChatScreen(ChatHost):
         shared = event.command.startswith("!")
         give = self.prompt.paste_text if shared else None
         command = event.command.removeprefix("!").strip() if shared else event.command
-        run_shown(self.own, command, self.transcript, self.activity.own_command, give)
+        CommandBlock(self.transcript, command, self.activity.own_command, give).run(self.own)
 
     @on(QueueView.Asked)
     def _change_queue(self, event: QueueView.Asked) -> None:
@@ -323,12 +323,12 @@ class ChatScreen(ChatHost):
 
         await self._attempt(SessionCommands(self).fork_here(self.feed.message_id(key)))
 
-    async def act(self, item: TranscriptItem, action: ItemAction) -> None:
+    async def act(self, key: int, item: TranscriptItem, action: ItemAction) -> None:
         """The actions of a boundary's card, and pinning."""
         if action == "pin":
             from crushpy.tui.actions.context import ContextCommands
 
-            await self._attempt(ContextCommands(self).pin_item(item))
+            await self._attempt(ContextCommands(self).pin_item(item, self.feed.message_id(key)))
         elif action == "undo" and isinstance(item, BoundaryItem) and self.conversation is not None:
             if item.boundary.child_id != self.conversation.info.id:
                 self.say(
@@ -448,7 +448,7 @@ class ChatScreen(ChatHost):
         done: bool | None = False
         try:
             done = await command
-        except RefusedCommand as error:
+        except (RefusedCommand, UsageError) as error:
             self.say(str(error), warning=True)
         except Exception as error:  # a bug in one command must not end the whole app
             log.exception("a command failed")

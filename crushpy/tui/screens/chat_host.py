@@ -36,7 +36,6 @@ from crushpy.tui.widgets.todo_line import TodoLine
 if TYPE_CHECKING:
     from crushpy.core.messages import Message
     from crushpy.engine.conversation import Conversation
-    from crushpy.engine.session.browser import SessionBrowser
     from crushpy.engine.user_commands import OwnCommands
     from crushpy.tui.transcript_presenter import FoundPlace
 
@@ -82,10 +81,6 @@ class ChatHost(TranscriptScreen):
         self._last_interrupt = self._last_escape = 0.0
         self.last_stop = 0.0
         """When Esc or Ctrl+C stopped something."""
-
-    @property
-    def library(self) -> "SessionBrowser | None":
-        return self.conversation.sessions if self.conversation is not None else None
 
     async def opened_conversation(self) -> "Conversation | None":
         """Waits until the engine is loaded or has failed to load."""

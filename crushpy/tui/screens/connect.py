@@ -29,6 +29,7 @@ from crushpy.security.sanitize import clean, one_line
 from crushpy.settings.schema import Settings
 from crushpy.tui.notify import tell
 from crushpy.tui.screens.choose import Choice, ChooseScreen, LineScreen
+from crushpy.tui.screens.models import ways_to_use
 from crushpy.tui.screens.overlay import ListScreen, in_worker, spread
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.widgets.fields import LineField
@@ -269,14 +270,5 @@ def _server(base: str, served: list[ListedModel]) -> ModelSource:
     names = ", ".join(one_line(offer.info.name) for offer in served[:5])
     if first.ready:
         return ModelSource(first.how, True, base, first.info.name, f"It serves {names}")
-    from crushpy.llm.model_listing import local_model_commands
-
-    provider, _, model = one_line(first.info.name).partition("/")
-    once, for_good = local_model_commands(provider, base, model)
-    return ModelSource(
-        first.how,
-        False,
-        f"{base}, not set up",
-        "",
-        f"It serves {names}\nonce: {once}\npermanently: {for_good}",
-    )
+    how = f"It serves {names}\n{ways_to_use(first)}"
+    return ModelSource(first.how, False, f"{base}, not set up", "", how)

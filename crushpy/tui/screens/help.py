@@ -1,7 +1,6 @@
 """Pages to read: keys and commands, and the glossary."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from textual.binding import Binding, BindingType
 from textual.content import Content
@@ -111,25 +110,21 @@ _ANSWERS: tuple[KeyRow, ...] = (
 )
 
 
-class KeyPlace(NamedTuple):
-    title: str
-    rows: tuple[KeyRow, ...]
-
-
-def key_places() -> tuple[KeyPlace, ...]:
+def key_places() -> dict[str, tuple[KeyRow, ...]]:
+    """The keys of each place, by its title."""
     own = [one for one in Transcript.BINDINGS if isinstance(one, Binding) and one.key not in BOUNDARY_ACTIONS]
     card = tuple((key, words) for key, (_, _, words) in BOUNDARY_ACTIONS.items())
     answers = (*_ANSWERS, *rows_of(ApprovalPanel.BINDINGS))
-    return (
-        KeyPlace("In the prompt", _PROMPT),
-        KeyPlace("Everywhere in the chat", _EVERYWHERE),
-        KeyPlace("In the transcript: Tab goes there, typing comes back", rows_of(own)),
-        KeyPlace("On the card of a compaction in the transcript", card),
-        KeyPlace("In the queue: Tab twice goes there, typing comes back", rows_of(QueueView.BINDINGS)),
-        KeyPlace("When the agent asks, once typing has paused", answers),
-        KeyPlace("Editing the prompt", _EDITING),
-        KeyPlace('Editing with `editing = "vim"`', _VIM),
-    )
+    return {
+        "In the prompt": _PROMPT,
+        "Everywhere in the chat": _EVERYWHERE,
+        "In the transcript: Tab goes there, typing comes back": rows_of(own),
+        "On the card of a compaction in the transcript": card,
+        "In the queue: Tab twice goes there, typing comes back": rows_of(QueueView.BINDINGS),
+        "When the agent asks, once typing has paused": answers,
+        "Editing the prompt": _EDITING,
+        'Editing with `editing = "vim"`': _VIM,
+    }
 
 
 def rows_of(bindings: Iterable[BindingType]) -> tuple[KeyRow, ...]:
@@ -153,7 +148,7 @@ class HelpScreen(TextScreen):
 
     def text(self, width: int) -> Content:
         lines: list[Content] = []
-        for title, rows in key_places():
+        for title, rows in key_places().items():
             lines += [Content.styled(title, "bold $accent")]
             lines += [*_table([(key, "", what) for key, what in rows], width), Content("")]
         lines += [Content.styled("Commands (also in the palette, Ctrl+P)", "bold $accent")]

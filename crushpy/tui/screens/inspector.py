@@ -3,7 +3,6 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Protocol
 
 from textual import on
 from textual.app import ComposeResult
@@ -124,19 +123,14 @@ def _ordered(by_kind: Mapping[str, int]) -> list[str]:
     return sorted(by_kind, key=lambda kind: list(WINDOW_PARTS).index(part_of(kind)))
 
 
-class EditContext(Protocol):
-    """Edits messages of the context; with `dry_run` only returns the effect. May raise CrushpyError."""
-
-    async def __call__(self, edits: Sequence[ContextEdit], *, dry_run: bool = False) -> EditEffect: ...
-
-
 @dataclass(frozen=True)
 class ContextControls:
     """What the inspector can do with the context of a running conversation."""
 
     pin: Callable[[str], Awaitable[str]]
     """Pins a message by its id, and returns what to tell the user. May raise CrushpyError."""
-    edit: EditContext
+    edit: Callable[..., Awaitable[EditEffect]]
+    """Makes edits (`ContextEdit`); with `dry_run` only returns their effect. May raise CrushpyError."""
     requests: Callable[[], Awaitable[Sequence[RequestMade]]]
     """The sizes of the requests sent so far."""
     rules: Callable[[], Awaitable[None]]
@@ -313,10 +307,13 @@ class InspectorScreen(OverlayScreen[None]):
         self._over_time = not self._time_chart(self._width)
         self._show()
 
+    @property
+    def _current(self) -> Row | None:
+        return self._rows[self.query_one(RowList).highlighted] if self._rows else None
+
     @in_worker("pin")
     async def action_pin(self) -> None:
-        at = self.query_one(RowList).highlighted
-        row = self._rows[at] if at < len(self._rows) else None
+        row = self._current
         if row is None or row.kind not in MESSAGES:
             tell(self, "Only messages can be pinned.", "warning")
             return
@@ -337,8 +334,7 @@ class InspectorScreen(OverlayScreen[None]):
     # --- edits -------------------------------------------------------------------------------------------
 
     def action_edit(self, kind: EditKind) -> None:
-        rows = self.query_one(RowList)
-        row = self._rows[rows.highlighted] if rows.count else None
+        row = self._current
         if row is None or not row.message_id:
             tell(self, "Only messages can be edited: the system prompt and tools are always sent.", "warning")
             return

@@ -81,19 +81,15 @@ class SearchScreen(FolderListScreen[SearchRow, FoundPlace | None]):
                     work.update(0, await self._library.store.search.count_unindexed())
                 self._show_found(await self._library.search(words, self.folder, each=None))
                 if words.strip() and await self._library.index_all(work.update):
-                    found = await self._library.search(words, self.folder, each=None)
-                    self._show_found(found, keep_cursor=True)
+                    self._show_found(await self._library.search(words, self.folder, each=None))
         except CrushpyError:
             self._show_found([])
             raise
 
-    def _show_found(self, found: list[SearchGroup], *, keep_cursor: bool = False) -> None:
-        before = _row_id(self.current) if keep_cursor and self.current else None
-        self._searching = False
-        self._found = found
+    def _show_found(self, found: list[SearchGroup]) -> None:
+        before, self._searching, self._found = self.current, False, found
         rows: list[SearchRow] = [row for one in found for row in (one, *one.hits)]
-        same = [number for number, row in enumerate(rows) if _row_id(row) == before]
-        self.show_rows(rows, same[0] if same else 1)
+        self.show_rows(rows, rows.index(before) if before in rows else 1)
         self._show_heading()
 
     def _show_progress(self, event: Event) -> None:
@@ -147,10 +143,6 @@ class SearchScreen(FolderListScreen[SearchRow, FoundPlace | None]):
     def choose(self, row: SearchRow) -> None:
         hit = next(iter(row.hits)) if isinstance(row, SearchGroup) else row
         self.dismiss(FoundPlace(hit.session_id, hit.message_id, self._search_terms()))
-
-
-def _row_id(row: SearchRow) -> str:
-    return row.message_id if isinstance(row, SearchHit) else row.root_id
 
 
 def _progress_bar(progress: Progress) -> Content:

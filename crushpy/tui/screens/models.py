@@ -141,13 +141,7 @@ class ModelsScreen(ListScreen[ModelRow, str | None]):
         ]
         words += [] if info.tools else ["no tools: chat only"]
         about = Content("; ".join(words))
-        if row.api_base and not row.ready:
-            from crushpy.llm.model_listing import local_model_commands
-
-            provider, _, model = one_line(info.name).partition("/")
-            once, for_good = local_model_commands(provider, row.api_base, model)
-            about += Content(f"\nonce: {once}\npermanently: {for_good}")
-        return about
+        return about + Content(f"\n{ways_to_use(row)}") if row.api_base and not row.ready else about
 
     def empty_text(self) -> str:
         missing = Counter(offer.how for offer in self._known if not offer.ready)
@@ -172,6 +166,15 @@ class ModelsScreen(ListScreen[ModelRow, str | None]):
             return
         self._effort = EFFORT_STEPS[(EFFORT_STEPS.index(self._effort) + 1) % len(EFFORT_STEPS)]
         self.refresh_rows()
+
+
+def ways_to_use(local: ListedModel) -> str:
+    """How to use a model of a server on this machine that is not set up."""
+    from crushpy.llm.model_listing import local_model_commands
+
+    provider, _, model = one_line(local.info.name).partition("/")
+    once, for_good = local_model_commands(provider, local.api_base, model)
+    return f"once: {once}\npermanently: {for_good}"
 
 
 def _name(row: ModelRow) -> str:

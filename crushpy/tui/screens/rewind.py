@@ -112,7 +112,7 @@ class RestorationScreen(OverlayScreen[frozenset[str] | None]):
     BINDINGS = [
         Binding("enter", "confirm", "Restore", priority=True),
         Binding("space", "include", "Include or leave out"),
-        Binding("tab", "switch_pane", "List or diff", priority=True),
+        Binding("tab", "app.focus_next", "List or diff"),
         Binding("escape", "close", "Cancel"),
     ]
     AUTO_FOCUS = "RowList"
@@ -178,10 +178,6 @@ class RestorationScreen(OverlayScreen[frozenset[str] | None]):
         if self._views and self._views[rows.highlighted].action != "conflict":
             self._chosen ^= {self._views[rows.highlighted].path}
             rows.refresh()
-
-    def action_switch_pane(self) -> None:
-        rows, diff = self.query_one(RowList), self.query_one("#diff", VerticalScroll)
-        (diff if rows.has_focus else rows).focus()
 
     def action_confirm(self) -> None:
         if self._chosen or self._always:

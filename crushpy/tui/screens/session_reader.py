@@ -38,15 +38,11 @@ class SessionReaderScreen(TranscriptScreen, OverlayScreen[str | None]):
         super().__init__()
         self._place = place
         self._is_task = True
-        self._library = library
+        self.library = self._library = library
         self.session_id = session_id
         self._folded = True
         self.heading = f"Session {one_line(session_id)}"
         self._feed: TranscriptPresenter | None = None
-
-    @property
-    def library(self) -> SessionBrowser:
-        return self._library
 
     def read_session(self, library: SessionBrowser, session_id: str) -> None:
         app_of(self).push_screen(SessionReaderScreen(library, session_id), self._left)

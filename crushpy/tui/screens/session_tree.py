@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import msgspec
 from rich.text import Text as RichText
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from crushpy.engine.compaction.replay import Replay
 
     ReplaySession = Callable[[str], Awaitable[list[Replay]]]
+
+
+UNDO = "undo"
 
 
 def coverage_words(boundary: StoredBoundary) -> str:
@@ -112,13 +115,6 @@ class CompareScreen(TextScreen):
         return Content("\n").join([*summaries, Content(""), *evidence])
 
 
-class TreeChoice(messages.Data, frozen=True):
-    """What to do next: continue in that session, or undo the boundary that opened the current one."""
-
-    action: Literal["continue", "undo"]
-    session_id: str
-
-
 class SessionPreview(Transcript, inherit_bindings=False):
     """Only scrolls: its items cannot be acted on here."""
 
@@ -130,13 +126,13 @@ class SessionTree(Tree[Branch]):
 
     BINDINGS = [
         Binding("space", "screen.mark", "Mark", show=False),
-        Binding("left", "screen.fold(False)", "Fold", show=False),
-        Binding("right", "screen.fold(True)", "Unfold", show=False),
+        Binding("left,right", "toggle_node", "Fold or unfold", show=False),
     ]
 
 
-class SessionTreeScreen(OverlayScreen[TreeChoice | None]):
-    """`session_id` is any session of the conversation; the cursor starts there."""
+class SessionTreeScreen(OverlayScreen[str | None]):
+    """`session_id` is any session of the conversation; the cursor starts there. Returns the session to
+    continue in, or `UNDO` to undo the boundary that opened the current one."""
 
     DEFAULT_CSS = """
     SessionTreeScreen #both { height: 1fr; layout: horizontal; }
@@ -286,11 +282,6 @@ class SessionTreeScreen(OverlayScreen[TreeChoice | None]):
     def _selected(self) -> None:
         self.action_read()
 
-    def action_fold(self, unfold: bool) -> None:
-        node = self.query_one(SessionTree).cursor_node
-        if node is not None:
-            (node.expand if unfold else node.collapse)()
-
     def action_read(self) -> None:
         from crushpy.tui.screens.session_reader import SessionReaderScreen
 
@@ -300,11 +291,11 @@ class SessionTreeScreen(OverlayScreen[TreeChoice | None]):
     def _continue_in(self, session_id: str | None) -> None:
         """The reader was closed: with the session to continue in, or with None."""
         if session_id:
-            self.dismiss(TreeChoice("continue", session_id))
+            self.dismiss(session_id)
 
     def action_go_on(self) -> None:
         tip = self._tip_of(self._current).session
-        self.dismiss(None if tip.id == self._here else TreeChoice("continue", tip.id))
+        self.dismiss(None if tip.id == self._here else tip.id)
 
     @in_worker("change")
     async def action_fork(self) -> None:
@@ -321,7 +312,7 @@ class SessionTreeScreen(OverlayScreen[TreeChoice | None]):
         if not self.confirm(session.id, warning):
             return
         if session.id == self._here:
-            self.dismiss(TreeChoice("undo", session.id))
+            self.dismiss(UNDO)
         else:
             self._continue_in((await self._library.undo(session.id)).id)
 

@@ -39,7 +39,7 @@ class ReviewScreen(OverlayScreen[Verdict]):
     """
     BINDINGS = [
         Binding("a", "accept", "Accept"),
-        Binding("ctrl+s", "accept_edited", "Accept as edited", priority=True),
+        Binding("ctrl+s", "accept(True)", "Accept as edited", priority=True),
         Binding("e", "edit", "Edit"),
         Binding("r", "ask('regenerate')", "Regenerate"),
         Binding("d", "ask('decline')", "Decline with a message"),
@@ -82,7 +82,7 @@ class ReviewScreen(OverlayScreen[Verdict]):
         app_of(self).push_screen(PanelScreen("Evidence, taken from the stored record", evidence))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action in ("accept_edited", "back"):
+        if action == "back" or (action == "accept" and parameters):
             return self._editing
         return not self._editing or action not in ("accept", "edit", "ask", "evidence", "decline")
 
@@ -94,16 +94,13 @@ class ReviewScreen(OverlayScreen[Verdict]):
         self._typed(event.text)
         self._grace.restart()
 
-    def action_accept(self) -> None:
+    def action_accept(self, edited: bool = False) -> None:
         if not self._edited:
             self.dismiss(Verdict("accept"))
         elif self._area.text.strip():
             self.dismiss(Verdict("accept", self._area.text))
         else:
             tell(self, "The summary is empty. Write one, or decline.", "warning")
-
-    def action_accept_edited(self) -> None:
-        self.action_accept()
 
     def action_edit(self, editing: bool = True) -> None:
         self._editing = editing

@@ -28,8 +28,8 @@ CHECK_DEBOUNCE_S = 0.2
 Preview = Callable[[str], Awaitable[Rehearsal | None]]
 
 
-class TemplateScreen(OverlayScreen[bool]):
-    """Returns whether the user's template was changed. `preview` shows what a text would carry over."""
+class TemplateScreen(OverlayScreen[None]):
+    """`preview` shows what a text would carry over."""
 
     DEFAULT_CSS = """
     TemplateScreen #verdict { height: auto; max-height: 3; padding: 0 1; }
@@ -51,7 +51,6 @@ class TemplateScreen(OverlayScreen[bool]):
         self._stored = ""
         self._layer = ""
         self._path = ""
-        self._saved = False
         self._problem: TemplateProblem | None = None
 
     def compose_body(self) -> ComposeResult:
@@ -125,7 +124,6 @@ class TemplateScreen(OverlayScreen[bool]):
         text = self._area.text
         await asyncio.to_thread(self._own.save, text)
         self.confirming = ""
-        self._saved = True
         self._stored = text
         if self._layer != "project":
             self._layer, self._path = "user", str(self._own.file)
@@ -139,7 +137,6 @@ class TemplateScreen(OverlayScreen[bool]):
         if not self.confirm("reset", warning):
             return
         kept = await asyncio.to_thread(self._own.reset)
-        self._saved = self._saved or kept is not None
         self.confirming = ""
         await self._load()
         used = "This project's own template" if self._layer == "project" else "The default template"
@@ -167,7 +164,7 @@ class TemplateScreen(OverlayScreen[bool]):
 
     def action_close(self) -> None:
         if self._may_lose_edits("Esc again to discard it"):
-            self.dismiss(self._saved)
+            self.dismiss(None)
 
     def may_quit(self) -> bool:
         return self._may_lose_edits("Ctrl+Q again to quit without it")

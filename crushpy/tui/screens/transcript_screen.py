@@ -22,10 +22,8 @@ class TranscriptScreen(Screen[str | None]):
     _find_entered = False
     """Enter was pressed in the find line."""
 
-    @property
-    def library(self) -> "SessionBrowser | None":
-        """The stored sessions, once they are available."""
-        raise NotImplementedError
+    library: "SessionBrowser | None" = None
+    """The stored sessions, once they are available."""
 
     def read_session(self, library: "SessionBrowser", session_id: str) -> None:
         raise NotImplementedError
@@ -34,7 +32,7 @@ class TranscriptScreen(Screen[str | None]):
         """Continues in a branch that ends at the message of this item."""
         raise NotImplementedError
 
-    async def act(self, item: TranscriptItem, action: ItemAction) -> None:
+    async def act(self, key: int, item: TranscriptItem, action: ItemAction) -> None:
         """Any other action of a key or click on an item."""
 
     @on(Transcript.ItemActivated)
@@ -54,7 +52,7 @@ class TranscriptScreen(Screen[str | None]):
             case ToolItem(session_id=worker) if action == "open_task" and self.library is not None:
                 self.read_session(self.library, worker)
             case _:
-                await self.act(item, action)
+                await self.act(key, item, action)
 
     # --- finding -----------------------------------------------------------------------------------------
 

@@ -42,15 +42,13 @@ async def copy(app: App[object], text: str) -> str:
     """
     many = "1 character" if len(text) == 1 else f"{len(text):,} characters"
     in_system, in_tmux = await hand_on(text)
+    also = " It is in tmux's buffer as well: its prefix and ] paste." if in_tmux else ""
     if in_system:
-        return f"Copied {many}, also to tmux's buffer." if in_tmux else f"Copied {many}."
+        return f"Copied {many}.{also}"
     if len(text) > MAX_OSC52_CHARS:
-        where = "Copied to tmux's buffer" if in_tmux else "Not copied"
-        return f"{where}: {many} are too many for the terminal's clipboard (OSC 52). /export writes a file."
+        return f"{many} are too many for the terminal's clipboard (OSC 52). /export writes a file.{also}"
     app.copy_to_clipboard(text)
-    if in_tmux:
-        return f"Copied {many} to tmux's buffer (its prefix and ] paste), and sent to the terminal (OSC 52)."
-    return f"Sent {many} to the terminal's clipboard (OSC 52); some terminals ignore that."
+    return f"Sent {many} to the terminal's clipboard (OSC 52); some terminals ignore that.{also}"
 
 
 async def hand_on(text: str) -> tuple[bool, bool]:

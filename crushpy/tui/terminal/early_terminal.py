@@ -213,20 +213,11 @@ class EarlyTerminal:
             elif key.isprintable():
                 typed.append(key)
         (row, column, width), (before, after) = self._place, self._style
-        while typed and (room := width - 1 - sum(map(_cells, typed))) < 0:
-            del typed[: max(1, -room // 2)]
+        text = "".join(typed)
+        room = width - 1 if text.isascii() else width // 2 - 1  # some characters take two cells
         if keys:
-            room = max(0, width - 1 - sum(map(_cells, typed)))
-            text = f"{''.join(typed)}\x1b[7m \x1b[27m{' ' * room}"
-            _write(f"\x1b[{row};{column}H{before}{text}{after}")
-
-
-def _cells(character: str) -> int:
-    if character.isascii():
-        return 1
-    from unicodedata import combining, east_asian_width
-
-    return 0 if combining(character) else 2 if east_asian_width(character) in "WF" else 1
+            shown = f"{text[-room:]}\x1b[7m \x1b[27m\x1b[K"
+            _write(f"\x1b[{row};{column}H{before}{shown}{after}")
 
 
 def _write(text: str) -> None:

@@ -31,11 +31,6 @@ class DrawnDisplay(Widget):
         """Its height at this width."""
         return len(self._drawn(width).rows)
 
-    @property
-    def busy(self) -> bool:
-        """Whether syntax colours are missing."""
-        return self._highlighter.busy
-
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         return self.rows(width)
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from textual import events
 from textual.geometry import Offset
@@ -39,14 +40,13 @@ class InteractionHost(FocusVisitor, ScrollView):
     following: var[bool] = var(True)
     """The end stays in view while more arrives. False once the user scrolls up; set it to return."""
 
+    @dataclass
     class ItemActivated(Message, namespace="transcript"):
         """A key or a click asks for something to be done with an item, or with a text of it."""
 
-        def __init__(self, key: int, action: items.ItemAction, text: str = "") -> None:
-            super().__init__()
-            self.key = key
-            self.action: items.ItemAction = action
-            self.text = text
+        key: int
+        action: items.ItemAction
+        text: str = ""
 
     @property
     def top_row(self) -> int:
@@ -145,10 +145,6 @@ class Interaction:
         self._widget.refresh_bindings()
 
     # --- search ------------------------------------------------------------------------------------------
-
-    @property
-    def searching(self) -> bool:
-        return self._search is not None
 
     def find(self, words: str, then: Callable[[bool], None]) -> None:
         """Highlights the words, and goes to the first match from where the search was begun. Calls `then`, at

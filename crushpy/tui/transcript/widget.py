@@ -7,6 +7,7 @@ the cursor and the search. The widget must have no border and no padding: it pai
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import cast
 
 from rich.style import Style
@@ -71,12 +72,11 @@ class Transcript(InteractionHost):
     can_pin = False
     """Whether the messages shown belong to a conversation that can be pinned to."""
 
+    @dataclass
     class Scrolled(Message):
         """The number of lines below the visible ones has changed; 0 at the end."""
 
-        def __init__(self, more_below: int) -> None:
-            super().__init__()
-            self.more_below = more_below
+        more_below: int
 
     def __init__(self) -> None:
         super().__init__()
@@ -216,12 +216,6 @@ class Transcript(InteractionHost):
             bar.window_virtual_size, bar.window_size, bar.position = size.height, self.size.height, top
 
     # --- frames ------------------------------------------------------------------------------------------
-
-    @property
-    def busy(self) -> bool:
-        """Whether a frame is due, or something is left to draw, to colour or to find."""
-        due = self._frame_timer is not None or self._work_timer is not None
-        return due or self.interaction.searching
 
     def _request_frame(self) -> None:
         """Shows what changed: at once after a pause, else when the next frame is due."""

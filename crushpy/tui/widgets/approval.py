@@ -436,12 +436,6 @@ class ApprovalPanel(Vertical, can_focus=True):
             raise SkipAction  # the transcript's
         getattr(self._body, action)(animate=False)
 
-    def on_mouse_scroll_down(self) -> None:
-        self._body.scroll_down(animate=False)
-
-    def on_mouse_scroll_up(self) -> None:
-        self._body.scroll_up(animate=False)
-
     # --- what the user says ------------------------------------------------------------------------------
 
     def on_key(self, event: events.Key) -> None:

@@ -1,6 +1,5 @@
 """The files of a folder, and which of them match what was typed."""
 
-import math
 import re
 import subprocess
 import time
@@ -54,8 +53,8 @@ LIST_TTL_S = 1.0
 class FileFinder:
     """Files and folders below `cwd` that are not ignored; folders end with a slash."""
 
-    def __init__(self, cwd: Path, paths: Sequence[str] | None = None, *, ripgrep: str = "") -> None:
-        """`paths`: a known list. `ripgrep`: the program that lists; by default the bundled one."""
+    def __init__(self, cwd: Path, *, ripgrep: str = "") -> None:
+        """`ripgrep`: the program that lists; by default the bundled one."""
         self.cwd = cwd
         self._ripgrep = ripgrep
         self.problem = ""
@@ -63,11 +62,8 @@ class FileFinder:
         self._process: subprocess.Popen[bytes] | None = None
         self._closed = False
         self._tried_at: float | None = None
-        self._ttl = LIST_TTL_S if paths is None else math.inf
         self._paths: list[tuple[str, str]] | None = None
         """Each as it is and in lower case."""
-        if paths is not None:
-            self._take(paths)
 
     @property
     def ready(self) -> bool:
@@ -81,7 +77,7 @@ class FileFinder:
     @property
     def stale(self) -> bool:
         """Whether it is time to list the files again."""
-        return self._tried_at is None or time.monotonic() - self._tried_at > self._ttl
+        return self._tried_at is None or time.monotonic() - self._tried_at > LIST_TTL_S
 
     def load(self) -> None:
         """Lists the files; to be called in a thread. Searches use the previous list meanwhile."""

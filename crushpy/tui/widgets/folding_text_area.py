@@ -5,13 +5,13 @@ from collections.abc import Iterator
 
 from textual import events
 from textual.actions import SkipAction
-from textual.binding import Binding, BindingsMap
+from textual.binding import Binding
 from textual.widgets import TextArea
 from textual.widgets.text_area import EditResult, Location, Selection
 
 from crushpy.security.sanitize import clean
 from crushpy.tui.items import paste_label, too_large
-from crushpy.tui.textual_adapter import app_of, bindings_with_keymap
+from crushpy.tui.textual_adapter import app_of, bindings_with_keymap, run_bound_action
 
 MAX_SHOWN = 20_000
 """Unfolded characters a prompt may hold; beyond that editing would become slow."""
@@ -127,7 +127,7 @@ class FoldingTextArea(TextArea):
 
     def takes(self, event: events.Key) -> bool:
         """Whether the key types or edits here."""
-        return event.is_printable or event.key in self._bound().key_to_bindings
+        return event.is_printable or event.key in bindings_with_keymap(self)
 
     def intercept(self, key: str) -> bool:
         """Handles a key before anything else; True if it did."""
@@ -147,16 +147,7 @@ class FoldingTextArea(TextArea):
                 event.prevent_default()  # Textual would type the letter
             else:
                 return
-        # If it bubbled, a key would be handled after letters that were typed later.
-        for binding in self._bound().key_to_bindings.get(event.key, ()):
-            if await app_of(self).run_action(binding.action, self):
-                event.stop()
-                event.prevent_default()
-                return
-
-    def _bound(self) -> BindingsMap:
-        """Our bindings as the user's keymap has them."""
-        return bindings_with_keymap(self, app_of(self))
+        await run_bound_action(self, event)
 
     def find_matching_bracket(self, bracket: str, search_from: Location) -> Location | None:
         return None  # prose; and the search would walk through all of it at each step

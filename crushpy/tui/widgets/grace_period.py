@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import Any, cast
 
 from textual import events
@@ -18,39 +19,33 @@ BREAKS = ("ctrl+j", "shift+enter")
 """Break a line of the draft."""
 
 
+@dataclass
 class GracePeriod:
     """Arms and disarms `widget`; `typed` receives text for the draft, `changed` is called after both.
 
     The wait restarts with every key, and when the widget's screen becomes the top one again.
     """
 
-    def __init__(
-        self,
-        widget: Widget,
-        typed: Callable[[str], None],
-        changed: Callable[[], None] = lambda: None,
-        early: Collection[str] = (),
-    ) -> None:
-        """`early`: keys that decide as soon as the widget has been drawn, until something else is typed."""
-        self._widget = widget
-        self._early = early
-        self._drawn = 0.0
-        self._typed = typed
-        self._changed = changed
-        self._timer: Timer | None = None
-        self._since = 0.0
+    widget: Widget
+    typed: Callable[[str], None]
+    changed: Callable[[], None] = lambda: None
+    early: Collection[str] = ()
+    """Keys that decide as soon as the widget has been drawn, until something else is typed."""
+    _drawn: float = 0.0
+    _timer: Timer | None = None
+    _since: float = 0.0
 
     @property
     def on_top(self) -> bool:
-        return app_of(self._widget).screen is self._widget.screen
+        return app_of(self.widget).screen is self.widget.screen
 
     def begin(self) -> None:
         """Call this when the widget is mounted."""
-        self._widget.watch(self._widget.screen, "stack_updates", self.restart, init=False)
-        subscribe(self._widget, cast(Any, app_of(self._widget)).app_resume_signal, self.restart)
+        self.widget.watch(self.widget.screen, "stack_updates", self.restart, init=False)
+        subscribe(self.widget, cast(Any, app_of(self.widget)).app_resume_signal, self.restart)
         self.restart()
-        if self._early and self.on_top:
-            self._widget.call_after_refresh(self._note_drawn)
+        if self.early and self.on_top:
+            self.widget.call_after_refresh(self._note_drawn)
 
     def _note_drawn(self) -> None:
         self._drawn = time.monotonic()
@@ -59,33 +54,33 @@ class GracePeriod:
         if self._timer is not None:
             self._timer.stop()
             self._timer = None
-        self._widget.remove_class(ARMED)
-        self._changed()
+        self.widget.remove_class(ARMED)
+        self.changed()
         if self.on_top:
-            self._timer = self._widget.set_timer(GRACE, self._over)
+            self._timer = self.widget.set_timer(GRACE, self._over)
 
     def _over(self) -> None:
         self._timer = None
         self._since = time.monotonic()
-        self._widget.add_class(ARMED)
-        self._changed()
+        self.widget.add_class(ARMED)
+        self.changed()
 
     def decides(self, event: events.Key, choices: Collection[str]) -> bool:
         """Whether the key is one of `choices` and was pressed while armed. Any other key restarts the wait.
 
         A key that was pressed before the widget was armed and is handled only now does not decide.
         """
-        armed = self._widget.has_class(ARMED) and event.time >= self._since
+        armed = self.widget.has_class(ARMED) and event.time >= self._since
         if armed and event.key in choices:
             return True
-        if event.key in self._early:  # before it was drawn: neither an answer nor meant for the draft
+        if event.key in self.early:  # before it was drawn: neither an answer nor meant for the draft
             event.stop()
             event.prevent_default()
             return 0 < self._drawn <= event.time
-        self._early = ()
+        self.early = ()
         text = _text(event)
         if text:
-            self._typed(text)
+            self.typed(text)
         if text or event.key in choices or event.key == "enter":
             event.stop()
             event.prevent_default()

@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -109,38 +110,34 @@ class PromptInput(FoldingTextArea):
     mode: Mode = "prompt"
     """How Enter would interpret the text; shown by the bar at the left."""
 
+    @dataclass
     class Requested(Message):
         """Something that the screen does. Nothing is inserted yet."""
 
-        def __init__(self, what: PromptRequest, text: str = "") -> None:
-            super().__init__()
-            self.what: PromptRequest = what
-            self.text = text
+        what: PromptRequest
+        text: str = ""
 
+    @dataclass
     class Submitted(Message):
         """A prompt for the agent, with its pastes in full."""
 
-        def __init__(self, text: str, pasted: tuple[str, ...] = (), after_turn: bool = False) -> None:
-            super().__init__()
-            self.text = text
-            self.pasted = pasted
-            """Parts of `text`, in order."""
-            self.after_turn = after_turn
+        text: str
+        pasted: tuple[str, ...] = ()
+        """Parts of `text`, in order."""
+        after_turn: bool = False
 
+    @dataclass
     class Command(Message):
         """A slash command that is in the list; `name` without the slash."""
 
-        def __init__(self, name: str, args: str) -> None:
-            super().__init__()
-            self.name = name
-            self.args = args
+        name: str
+        args: str
 
+    @dataclass
     class Shell(Message):
         """A line for the shell, without its `!`."""
 
-        def __init__(self, command: str) -> None:
-            super().__init__()
-            self.command = command
+        command: str
 
     def __init__(self, commands: Sequence[AppCommand] = (), files: FileFinder | None = None) -> None:
         self.prompts = PromptHistory()
@@ -152,7 +149,6 @@ class PromptInput(FoldingTextArea):
         self._noted = False
         """A note stands above the prompt."""
         self._vim: VimKeys | None = None
-        self._editing_word = ""
         self._completer = Completer(self, commands, files or FileFinder(Path.cwd()))
 
     def on_unmount(self) -> None:
@@ -200,16 +196,11 @@ class PromptInput(FoldingTextArea):
         self.remove_class("-normal")
         if editing == "plain":
             self._vim = None
-            self._tell_editing("")
+            self.post_message(self.Requested("editing"))
             return
         from crushpy.tui.widgets.vim import VimKeys
 
-        self._vim = VimKeys(self, self._tell_editing)
-
-    def _tell_editing(self, word: str) -> None:
-        if word != self._editing_word:
-            self._editing_word = word
-            self.post_message(self.Requested("editing", word))
+        self._vim = VimKeys(self, lambda word: self.post_message(self.Requested("editing", word)))
 
     @property
     def takes_commands(self) -> bool:

@@ -1,6 +1,7 @@
 """The queue of prompts that wait for the running turn: shown, edited or removed, by key or mouse."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from textual import events
@@ -46,14 +47,13 @@ class QueueView(FocusVisitor):
         Binding("s", "ask('send_next')", "Send with the next step, or after the turn", show=False),
     ]
 
+    @dataclass
     class Asked(Message):
         """The user wants a prompt back in the editor, removed, or sent with the next step (or, if it is to be
         sent with it, after the turn)."""
 
-        def __init__(self, prompt_id: str, action: QueueAction) -> None:
-            super().__init__()
-            self.prompt_id = prompt_id
-            self.action: QueueAction = action
+        prompt_id: str
+        action: QueueAction
 
     def __init__(self) -> None:
         super().__init__()
@@ -104,8 +104,7 @@ class QueueView(FocusVisitor):
     def on_focus(self) -> None:
         self.refresh()
 
-    def on_blur(self) -> None:
-        self.refresh()
+    on_blur = on_focus
 
     def action_move(self, by: int) -> None:
         self._at = max(0, min(self._at + by, len(self._items) - 1))

@@ -1,6 +1,7 @@
 """A list of one-line rows that draws only the visible ones: ten thousand rows cost as much as ten."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from textual import events
 from textual.binding import Binding
@@ -43,10 +44,9 @@ class RowList(ScrollView, can_focus=True):
     highlighted: reactive[int] = reactive(0)
     """The row at the cursor; meaningless if there are no rows."""
 
+    @dataclass
     class RowMessage(Message):
-        def __init__(self, number: int) -> None:
-            super().__init__()
-            self.number = number
+        number: int
 
     class Highlighted(RowMessage):
         """The cursor moved to another row, or the rows changed."""

@@ -396,7 +396,7 @@ _LETTERS = {"backspace": "h", "delete": "x", "home": "0", "end": "$", "ctrl+r": 
 class VimKeys:
     """Connects the state machine to a text area, which has the class `-normal` in normal mode."""
 
-    def __init__(self, area: TextArea, tell: Callable[[str], None]) -> None:
+    def __init__(self, area: TextArea, tell: Callable[[str], object]) -> None:
         """`tell` is called with vim's name of the mode, now and whenever it changes."""
         self._area = area
         self._tell = tell
