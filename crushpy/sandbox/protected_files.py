@@ -171,7 +171,7 @@ class _FolderIndex:
                 queue += folder.folders[: _MAX_FOLDERS - len(queue)]
         self.is_complete = len(queue) < _MAX_FOLDERS
         self._known = current
-        self._found = found if is_watched and queue else None
+        self._found = found if is_watched else None
         return found
 
     def _list(self, path: str, changed_at: int, inode: int) -> _Folder:

@@ -401,6 +401,22 @@ def is_harmless(name: str, value: str) -> bool:
     return keys == "*" or key in keys.split()
 
 
+def runs_no_program(folder: Path) -> bool:
+    """True if no setting of the repository around `folder` makes git's reading commands run a program.
+
+    A setting that is not known to be harmless counts as a program. The user's own settings are not checked.
+    """
+    repository = next((each / ".git" for each in (folder, *folder.parents) if (each / ".git").exists()), None)
+    if repository is None:
+        return True
+    hook = repository / "hooks" / "post-index-change"
+    risky = (repository / "modules", repository / "config.worktree", repository.parent / ".gitmodules", hook)
+    if any(os.path.lexists(each) for each in risky):  # submodules have their own settings
+        return False
+    settings = parse_settings(read_pointer(f"{repository}/config") or b"[")
+    return settings is not None and all(is_harmless(*each) for each in settings)
+
+
 def new_drivers(before: bytes, after: bytes, drivers: Collection[bytes]) -> list[str]:
     """The drivers that run a program and are newly named in a file of attributes."""
     named = set(_ATTRIBUTE.findall(after)) - set(_ATTRIBUTE.findall(before))

@@ -93,11 +93,15 @@ class ChangeRecorder:
     def _may_write(self, command: str) -> bool:
         from crushpy.core.access import Access
         from crushpy.permissions.decide import decide
+        from crushpy.permissions.decision import ExecutionContext
         from crushpy.permissions.rules import RuleSet
+        from crushpy.sandbox.repository import runs_no_program
 
-        # What needs no rule only reads. Git is not among it: settings can make it run programs.
+        # What needs no rule only reads; so does git, if the repository's settings name no program.
         access = Access("bash", "command", command, writes=True)
-        return decide((access,), RuleSet(), self._files.workspace).verdict != "allow"
+        workspace = self._files.workspace
+        guard = ExecutionContext(trusted=runs_no_program(workspace))
+        return decide((access,), RuleSet(), workspace, guard=guard).verdict != "allow"
 
     # --- turns -------------------------------------------------------------------------------------------
 

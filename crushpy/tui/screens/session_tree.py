@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from difflib import SequenceMatcher
+from difflib import unified_diff
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -91,14 +91,10 @@ def _muted(text: str) -> Content:
 def _diff(left: str, right: str) -> Content:
     """Every line of both texts; those of the left one alone are marked -, those of the right one alone +."""
     old, new = clean(left).splitlines(), clean(right).splitlines()
-    lines: list[Content] = []
-    for kind, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        if kind == "equal":
-            lines += [Content(f"  {line}") for line in old[a:b]]
-        else:
-            lines += [Content.styled(f"- {line}", "$error") for line in old[a:b]]
-            lines += [Content.styled(f"+ {line}", "$success") for line in new[c:d]]
-    return Content("\n").join([_muted("Both are the same.\n"), *lines] if old == new else lines)
+    _, _, _, *changed = [*unified_diff(old, new, n=len(old), lineterm="")] or ["", "", ""]
+    styles, shown = {"-": "$error", "+": "$success"}, changed or [f" {line}" for line in old]
+    lines = [Content.styled(f"{line[0]} {line[1:]}", styles.get(line[0], "")) for line in shown]
+    return Content("\n").join(lines if changed else [_muted("Both are the same.\n"), *lines])
 
 
 class CompareScreen(TextScreen):

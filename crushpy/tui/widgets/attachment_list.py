@@ -89,8 +89,5 @@ class AttachmentList(Widget):
         inside = event.get_content_offset(self)
         if inside is None or inside.y >= len(self._shown):
             return
-        at = self._shown[inside.y]
-        mark = len(str(self._rows[at]))
-        if mark <= inside.x < mark + len(REMOVE):
-            del self._rows[at]
-            self._changed()
+        del self._rows[self._shown[inside.y]]
+        self._changed()

@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator
 
 from textual import events
-from textual.actions import SkipAction
 from textual.binding import Binding
 from textual.widgets import TextArea
 from textual.widgets.text_area import EditResult, Location, Selection
@@ -152,22 +151,13 @@ class FoldingTextArea(TextArea):
     def find_matching_bracket(self, bracket: str, search_from: Location) -> Location | None:
         return None  # prose; and the search would walk through all of it at each step
 
-    def action_delete_right(self) -> None:
-        if not self.text:
-            raise SkipAction  # Ctrl+D in an empty prompt is the app's
-        super().action_delete_right()
-
-    def action_cursor_page_up(self) -> None:
-        self._skip_unless_scrolling()
-        super().action_cursor_page_up()
-
-    def action_cursor_page_down(self) -> None:
-        self._skip_unless_scrolling()
-        super().action_cursor_page_down()
-
-    def _skip_unless_scrolling(self) -> None:
-        if self.wrapped_document.height <= self.content_size.height:
-            raise SkipAction  # the transcript's
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys without an effect here are the chat's: Ctrl+D in an empty prompt, PgUp in one that fits."""
+        if action == "delete_right":
+            return bool(self.text)
+        if action in ("cursor_page_up", "cursor_page_down"):
+            return self.wrapped_document.height > self.content_size.height
+        return super().check_action(action, parameters)
 
     # --- pastes ------------------------------------------------------------------------------------------
 

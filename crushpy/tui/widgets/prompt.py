@@ -365,29 +365,26 @@ class PromptInput(FoldingTextArea):
     # --- history -----------------------------------------------------------------------------------------
 
     def action_cursor_up(self, select: bool = False) -> None:
-        if not select and self._cursor_row == 0:
-            earlier = self.prompts.step(1, self.text)
-            if earlier is not None:
-                self._recall(earlier, at_top=True)
-                return
-        super().action_cursor_up(select)
+        if select or self._cursor_row > 0 or not self._recall(1):
+            super().action_cursor_up(select)
 
     def action_cursor_down(self, select: bool = False) -> None:
-        if not select and self._cursor_row == self.wrapped_document.height - 1:
-            later = self.prompts.step(-1, self.text)
-            if later is not None:
-                self._recall(later, at_top=False)
-                return
-        super().action_cursor_down(select)
+        below = self._cursor_row < self.wrapped_document.height - 1
+        if select or below or not self._recall(-1):
+            super().action_cursor_down(select)
 
     @property
     def _cursor_row(self) -> int:
         """The row on screen, with long lines wrapped."""
         return self.wrapped_document.location_to_offset(self.cursor_location).y
 
-    def _recall(self, text: str, *, at_top: bool) -> None:
-        self._show(self.pastes.admit(text), at_top=at_top)
-        self._completer.close()
+    def _recall(self, by: int) -> bool:
+        """Shows the prompt before (1) or after (-1) this one; False if there is none."""
+        text = self.prompts.step(by, self.text)
+        if text is not None:
+            self._show(self.pastes.admit(text), at_top=by > 0)
+            self._completer.close()
+        return text is not None
 
     # --- the user's editor -------------------------------------------------------------------------------
 
