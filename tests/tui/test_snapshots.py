@@ -183,9 +183,9 @@ def _freeze(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = os.urandom
 
     def numbered(size: int) -> bytes:
-        if size != 8:  # not for our ids
+        if size != 12:  # not for our ids
             return drawn(size)
-        return (next(numbers) * 0x9E3779B97F4A7C15 % 2**64).to_bytes(8, "big")
+        return (next(numbers) * 0x9E3779B97F4A7C15F39CC060 % 2**96).to_bytes(12, "big")
 
     monkeypatch.setattr(os, "urandom", numbered)
     monkeypatch.setattr(platform, "system", lambda: "Linux")
