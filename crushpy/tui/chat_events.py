@@ -38,8 +38,7 @@ class ChatEvents:
                 chat.remove_class("-asking")
                 if self._more_to_ask and event.answer == "once":
                     chat.prompt.ignore_for_now("y")
-                for panel in chat.query("ApprovalPanel"):
-                    panel.remove()
+                chat.query("ApprovalPanel").remove()
                 chat.prompt.focus()
             case events.ReviewNeeded():
                 chat.run_worker(self._review(event))

@@ -72,8 +72,7 @@ class FirstFrame:
         if frame and status == self.status:
             frame["drawn"] += self._bar
         frame = {**frame, "theme": theme, "status": status}
-        options = self._chat.options
-        key = frame_key(options.cwd, app.size, options.setting_flags().values())
+        key = frame_key(self._chat.options.cwd, app.size, self._chat.options.setting_flags().values())
 
         def replace(frames: dict[str, Any]) -> dict[str, Any]:
             others = [(name, frame) for name, frame in frames.items() if name != key]

@@ -46,12 +46,10 @@ class FocusVisitor(Widget, can_focus=True):
 
     async def on_key(self, event: events.Key) -> None:
         # Keys that arrived together with one that returned the focus are still sent here.
-        if self.screen.focused is self and await run_bound_action(self, event):
-            return
-        if self.focus_controller is not None and self.focus_controller.type_in_prompt(event):
-            event.stop()
+        if not (self.screen.focused is self and await run_bound_action(self, event)):
+            self.on_paste(event)
 
-    def on_paste(self, event: events.Paste) -> None:
+    def on_paste(self, event: events.Paste | events.Key) -> None:
         if self.focus_controller is not None and self.focus_controller.type_in_prompt(event):
             event.stop()
 

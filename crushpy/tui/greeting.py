@@ -70,16 +70,12 @@ class Greeter:
         self._greeting: Greeting | None = None
         self._welcome_key: int | None = None
 
-    @property
-    def _size(self) -> Size:
-        return app_of(self._view).size
-
     def show_card(self, conversation: "Conversation") -> None:
         """Shows the card of a new conversation if the terminal is tall enough."""
-        if not conversation.history and self._size.height >= MIN_ROWS:
+        if not conversation.history and app_of(self._view).size.height >= MIN_ROWS:
             self.end_card()
             self._greeting = make_greeting(conversation)
-            self.card_key = self._view.add(card(self._greeting, self._size))
+            self.card_key = self._view.add(card(self._greeting, app_of(self._view).size))
             self._view.run_worker(self._add_last(conversation), group="greeting", exclusive=True)
 
     async def _add_last(self, conversation: "Conversation") -> None:
@@ -96,7 +92,7 @@ class Greeter:
     def fit_card(self) -> None:
         """Chooses the card for the present number of rows."""
         if self.card_key is not None and self._greeting is not None:
-            item = card(self._greeting, self._size)
+            item = card(self._greeting, app_of(self._view).size)
             if item != self._view.item(self.card_key):
                 self._view.replace(self.card_key, item)
 

@@ -138,10 +138,9 @@ class ChatHost(TranscriptScreen):
 
     def close_sheet(self) -> bool:
         """Removes the sheet of keys; False if there is none."""
-        shown = self.query("KeySheet")
-        for sheet in shown:
-            sheet.remove()
-        return bool(shown)
+        shown = bool(self.query("KeySheet"))
+        self.query("KeySheet").remove()
+        return shown
 
     def stop(self) -> bool:
         """Stops the agent and the user's own commands; False if nothing runs."""

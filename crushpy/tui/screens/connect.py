@@ -81,17 +81,12 @@ def model_sources(settings: Settings, environ: Mapping[str, str]) -> list[ModelS
     known = {place.name for place in found}
     found += [_of_settings(name, settings, environ) for name in settings.providers if name not in known]
     if not vendors.base_of("openai", environ):
-        found.append(
-            ModelSource(
-                "any OpenAI-compatible server",
-                False,
-                f"{BASE_VARIABLES[0]} is not set",
-                "",
-                f"export {BASE_VARIABLES[0]}=http://host:port/v1 (and OPENAI_API_KEY if it needs one), "
-                f"or permanently: crushpy config set providers.<name>.api_base http://host:port/v1. "
-                f"{RESTART}",
-            )
+        variable, url = BASE_VARIABLES[0], "http://host:port/v1"
+        how = (
+            f"export {variable}={url} (and OPENAI_API_KEY if it needs one), "
+            f"or permanently: crushpy config set providers.<name>.api_base {url}. {RESTART}"
         )
+        found.append(ModelSource("any OpenAI-compatible server", False, f"{variable} is not set", "", how))
     demo = ModelSource(
         catalog.DEMO, True, "built in, no key needed", catalog.DEMO, "A tour of crushpy: no network, no cost"
     )

@@ -24,7 +24,6 @@ from crushpy.context.inspect import (
     part_of,
     window_parts,
 )
-from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import short_count
 from crushpy.security.sanitize import one_line
 from crushpy.tui.items import NOT_WHOLE
@@ -321,10 +320,7 @@ class InspectorScreen(OverlayScreen[None]):
 
     @in_worker("rules")
     async def action_rules(self) -> None:
-        try:
-            await self._controls.rules()
-        except CrushpyError as error:
-            tell(self, error.message, "warning")
+        await self._controls.rules()
         self.action_refresh_figures()
 
     def action_refresh_figures(self) -> None:
@@ -347,11 +343,7 @@ class InspectorScreen(OverlayScreen[None]):
     async def _apply(self, edit: ContextEdit) -> None:
         confirmed = self.confirming == repr(edit)
         self._cancel()
-        try:
-            effect = await self._controls.edit([edit], dry_run=not confirmed)
-        except CrushpyError as error:
-            tell(self, error.message, "warning")
-            return
+        effect = await self._controls.edit([edit], dry_run=not confirmed)
         if confirmed:
             self.action_refresh_figures()
             tell(self, f"Done: {effect_words(effect)}.")

@@ -23,7 +23,7 @@ from crushpy.engine.session.branches import Branch
 from crushpy.engine.session.browser import Preview, SessionBrowser
 from crushpy.engine.session.export import age
 from crushpy.security.sanitize import clean, one_line
-from crushpy.tui.items import BoundaryItem, ErrorItem, NoticeItem, ReplyItem, ToolItem, TranscriptItem
+from crushpy.tui.items import BoundaryItem, NoticeItem, ReplyItem, ToolItem, TranscriptItem
 from crushpy.tui.notify import tell
 from crushpy.tui.screens.overlay import OverlayScreen, PanelScreen, TextScreen, in_worker
 from crushpy.tui.textual_adapter import app_of
@@ -246,10 +246,7 @@ class SessionTreeScreen(OverlayScreen[str | None]):
         if tip.id != branch.session.id:
             note = f"Continued in session {tip.generation + 1}: g continues there, f forks from here"
         pane = self.query_one(SessionPreview)
-        try:
-            pane.set_items([*preview_items(await self._library.preview(branch.session.id), note)])
-        except CrushpyError as error:
-            pane.set_items([ErrorItem(error.message, error.hint)])
+        pane.set_items([*preview_items(await self._library.preview(branch.session.id), note)])
         self.call_after_refresh(pane.go_to, 0)
 
     def _tip_of(self, branch: Branch) -> Branch:

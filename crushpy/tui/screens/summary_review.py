@@ -44,7 +44,7 @@ class ReviewScreen(OverlayScreen[Verdict]):
         Binding("r", "ask('regenerate')", "Regenerate"),
         Binding("d", "ask('decline')", "Decline with a message"),
         Binding("v", "evidence", "Evidence"),
-        Binding("escape", "back", "Back"),
+        Binding("escape", "edit(False)", "Back"),
         Binding("escape", "decline", "Decline"),
     ]
     AUTO_FOCUS = "#reading"
@@ -82,7 +82,7 @@ class ReviewScreen(OverlayScreen[Verdict]):
         app_of(self).push_screen(PanelScreen("Evidence, taken from the stored record", evidence))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action == "back" or (action == "accept" and parameters):
+        if action in ("accept", "edit") and parameters:
             return self._editing
         return not self._editing or action not in ("accept", "edit", "ask", "evidence", "decline")
 
@@ -103,6 +103,7 @@ class ReviewScreen(OverlayScreen[Verdict]):
             tell(self, "The summary is empty. Write one, or decline.", "warning")
 
     def action_edit(self, editing: bool = True) -> None:
+        """Opens the editor, or leaves it; edits are kept."""
         self._editing = editing
         self.set_class(editing, "-editing")
         self.query_one("#summary", Static).update(with_headings(self._area.text))
@@ -116,10 +117,6 @@ class ReviewScreen(OverlayScreen[Verdict]):
 
         heading, placeholder = QUESTIONS[kind]
         app_of(self).push_screen(LineScreen(heading, LineField(placeholder=placeholder)), said)
-
-    def action_back(self) -> None:
-        """Leaves the editor; edits are kept."""
-        self.action_edit(False)
 
     def action_decline(self) -> None:
         if self._may_lose_edits("Esc again to decline"):

@@ -29,8 +29,6 @@ class TodoLine(Static):
         self._opened = False
 
     def show(self, todos: Sequence[Todo]) -> None:
-        if not todos and not self._todos:
-            return
         self._todos = tuple(todos)
         self.display = any(todo.status != "completed" for todo in self._todos)
         self._draw()
