@@ -61,3 +61,14 @@ async def test_every_command_can_be_the_first_of_a_conversation_of_which_nothing
             await app.opened()
             assert app.app.is_running and "Internal error" not in app.text, one.slash
     assert not llm.requests
+
+
+async def test_a_command_as_the_first_prompt_is_a_command(start: Start, llm: ScriptedLLM) -> None:
+    async with start(prompt="/frobnicate this now") as app:
+        await app.sees("There is no command /frobnicate", "/frobnicate this now")
+    async with start(prompt="/rules Never push") as app:
+        await app.sees("there is no conversation to set rules for yet")
+    assert not llm.requests
+    llm.script("A table of hosts.")
+    async with start(prompt="/etc/hosts what is this?") as app:
+        await app.sees("A table of hosts.")

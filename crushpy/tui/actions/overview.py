@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 MAX_DIFF_CHARS = 60_000
 """Characters of a diff that are shown or sent; the rest is only counted."""
-
-
 MAX_LAST_CHARS = 300
 """Characters of a job's output that are shown before it is watched or stopped."""
 WATCH_PAUSE_S = 0.5

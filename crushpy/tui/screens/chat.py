@@ -99,7 +99,7 @@ class ChatScreen(ChatHost):
         self.events = ChatEvents(self)
         self.attaching = Attaching(self, options.cwd)
         self._early: list[tuple[str, tuple[Image, ...], tuple[str, ...]]] = []
-        if options.prompt:
+        if options.prompt and not options.prompt.startswith("/"):
             self._early.append((options.prompt, images, ()))
             self._images = ()
         self.further_commands: Sequence[AppCommand] = ()
@@ -129,6 +129,8 @@ class ChatScreen(ChatHost):
         self.prompt.focus()
         self.attaching.given(self._images)
         self.status.set(**self.first_frame.status)
+        if self.options.prompt.startswith("/"):  # a command, or a path: sent once all commands are known
+            self.prompt.draft = self.options.prompt
         typed, light = self._terminal.take_text()
         if light is not None:
             app_of(self).post_message(BackgroundReported(light))
@@ -192,6 +194,8 @@ class ChatScreen(ChatHost):
             conversation.submit(text, images, pasted=pasted)
         self._early.clear()
         self.tried.set()
+        if options.prompt.startswith("/"):
+            self.prompt.action_submit()
         if options.pick:
             self.run_command("sessions")
         if conversation.plan is not None:

@@ -17,8 +17,6 @@ MAX_ROWS = 5
 REMOVE = " ✕"
 NEXT = "»"
 """Marks prompts that are sent with the next step."""
-
-
 QueueAction = Literal["edit", "remove", "send_next"]
 
 
