@@ -25,7 +25,7 @@ MAX_SENTENCE_CHARS = 1_200
 WRAP_COLUMNS = 60
 """A longer line without an end of sentence continues in the next one."""
 MAX_LABEL_WORDS = 6
-SHORT_CLAUSE_WORDS = 6
+SHORT_CLAUSE_WORDS = 5
 """In longer clauses the phrases of kind `short` name a task rather than a rule."""
 SAME_SUBJECT = 4
 """The weight of shared words (see `subjects`) from which on two sentences are about the same."""

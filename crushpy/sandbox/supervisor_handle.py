@@ -224,7 +224,8 @@ class Supervisor:
         self._loop.remove_reader(self._link.fileno())
         self._loop.remove_writer(self._link.fileno())
         self._link.close()
-        threading.Thread(target=_reap, args=(self._process,), daemon=True).start()
+        with suppress(RuntimeError):  # while the interpreter exits, the system reaps it
+            threading.Thread(target=_reap, args=(self._process,), daemon=True).start()
         if not self._ready and self._attempts_left:
             # A file or socket that the sandbox was to hide may have disappeared while it started.
             with suppress(OSError):

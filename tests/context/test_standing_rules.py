@@ -96,6 +96,8 @@ def test_a_rule_is_found_in_each_shipped_language(text: str) -> None:
         "The worker never finishes its job.",
         "I don't know what happened.",
         "Fix the bug in src/a.py and add a test.",
+        "use the reduced rate in src/cart.py",
+        "Write the notes.",
         "Use the new API in the client module and adapt its tests.",
         "It works on my machine but not on the server.",
         "I only wanted to know why.",
