@@ -188,6 +188,7 @@ def test_templates_are_checked(doctor: Doctor, config: Path, workspace: Path, cl
     own.mkdir()
     (own / "summary.md").write_text("{{ nonsense }}")
     (own / "sumary.md").write_text("never used")
+    (own / "rules.toml").write_text("[en]\nbogus = ''")
     project = workspace / ".crushpy" / "templates" / "tools"
     project.mkdir(parents=True)
     (project / "bash.md").write_text("Runs a command.")
@@ -197,6 +198,7 @@ def test_templates_are_checked(doctor: Doctor, config: Path, workspace: Path, cl
     broken = report.find("nonsense")
     assert broken["mark"] == "fail" and str(own / "summary.md") in broken["text"]
     assert "target_tokens" in broken["hint"]
+    assert report.find("bogus in [en]")["mark"] == "fail"
     assert report.find("sumary.md is never used")["mark"] == "warn"
     assert report.find("tools/bash is the project's")["mark"] == "ok"
 

@@ -344,7 +344,7 @@ def templates(context: CheckContext) -> Iterator[Finding]:
     project = project_root(context.cwd) / PROJECT_FOLDER / "templates"
     folders = {"yours": context.paths.templates} | ({"the project's": project} if context.trusted else {})
     for owner, folder in folders.items():
-        for path in sorted(folder.rglob("*.md")):
+        for path in sorted((*folder.rglob("*.md"), *folder.glob("*.toml"))):
             name = path.relative_to(folder).with_suffix("").as_posix()
             if name not in names:
                 yield warn(f"{path} is never used", f"Known templates: {', '.join(names)}.")
