@@ -104,11 +104,10 @@ async def beyond_the_bound(scenario: Scenario, *, window: int) -> Beyond:
 
 async def _recalled(record: Record, conversation: Conversation, facts: Sequence[Fact]) -> int:
     store = Store(record.database)
-    in_view = {message.id for message in conversation.history}
     found = 0
     for fact in facts:
         query = f"{record.workspace}/{fact.text}" if fact.kind == "path" else fact.text
-        answer = await recall(store, record.tip, lambda: in_view, query, "")
+        answer = await recall(store, conversation._session, query, "")
         found += _flat(fact.text) in _flat(answer)
     await store.close()
     return found
