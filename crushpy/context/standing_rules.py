@@ -76,7 +76,8 @@ class RulePhrases:
     """The phrases of `rules.toml` by kind, and what they find."""
 
     def __init__(self, phrases: Mapping[str, Iterable[str]]) -> None:
-        self._all = {kind: list(dict.fromkeys(map(_plain, some))) for kind, some in phrases.items()}
+        plain = {kind: _plain("\n".join(some)).split("\n") for kind, some in phrases.items()}
+        self._all = {kind: list(dict.fromkeys(filter(None, some))) for kind, some in plain.items()}
         self._present = self._all
         cjk = (one for some in self._all.values() for one in some if _is_cjk(one))
         self.common = {*self._all["common"], *cjk}
@@ -126,7 +127,7 @@ def _plain(text: str) -> str:
 
 def _is_cjk(text: str) -> bool:
     """Whether words are not separated by spaces, or are inflected by what follows them (Korean)."""
-    return any(char >= "\u2e80" for char in text)
+    return not text.isascii() and max(text) >= "\u2e80"
 
 
 # --- the user's own words -----------------------------------------------------------------------------------

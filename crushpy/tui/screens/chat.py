@@ -467,7 +467,7 @@ async def _open_conversation(options: StartOptions) -> "tuple[Conversation, tupl
 
     Importing the engine takes a tenth of a second, so that is done in a thread.
     """
-    await asyncio.to_thread(import_module, "crushpy.bootstrap")
+    await asyncio.to_thread(import_module, "crushpy.bootstrap.opening")
     from crushpy.bootstrap.opening import open_conversation
     from crushpy.bootstrap.project_environment import ProjectEnvironment
 
