@@ -156,7 +156,7 @@ def _matches(pattern: str, path: Path, root: Path, *, reads: bool, forbids: bool
 
 
 def _as_lines(pattern: str, root: str, *, forbids: bool) -> tuple[set[str], str]:
-    """A pattern as lines of a `.gitignore`, and the folder that this is in."""
+    """A pattern as lines of a `.gitignore`, and the folder that they are relative to."""
     if pattern.startswith("~"):
         home = os.path.expanduser(pattern.partition("/")[0])  # noqa: PTH111
         pattern = escaped(home) + "".join(pattern.partition("/")[1:])

@@ -87,7 +87,7 @@ _LISTS = word_set("ls stat df du tree find fd readlink realpath")
 _RECURSIVE = word_set("rg ag ack find fd")
 """They read the current folder if their words name none."""
 _RECURSES = re.compile(r"-\w*[rd]|--[rd]")
-"""The options of grep that do the same."""
+"""Options with which grep reads folders."""
 _SHOWS_HIDDEN = re.compile(r"-\w*[u.]|--(?:hid|unr)")
 _GIT_PRINTS = word_set(
     "grep diff show blame annotate archive cat-file format-patch whatchanged -p -u --patch"
@@ -304,7 +304,7 @@ class ReadOnlyPolicy:
         for rule in rules:
             if is_forbidden_below(rule, Path(os.path.realpath(folder)), names, self._workspace):
                 decided = by_rule("deny" if rule in self._rules.deny else "ask", rule)
-                why = f"{decided.reason}: it is about files in {folder}, which the tool grep skips"
+                why = f"{decided.reason}: {folder} contains such files (the grep tool skips them)"
                 yield msgspec.structs.replace(decided, reason=why)
                 return
 

@@ -433,7 +433,7 @@ class Commits(NamedTuple):
 
 
 def read_commits(folder: str) -> Commits:
-    """What is committed and staged; nothing runs unless a file that tells of it changed."""
+    """What is committed and staged. git runs only if a file of the git folder changed since the last call."""
     places = {folder, common_folder(folder) or folder}
     files = {f"{place}/{name}" for place in places for name in list_names(place)}
     walks = (os.walk(f"{place}/{name}") for place in places for name in ("refs", "reftable"))

@@ -109,7 +109,7 @@ def _encodable(text: str) -> str:
 
 
 def to_json(value: object) -> bytes:
-    """JSON in UTF-8, with those marks."""
+    """JSON in UTF-8. What is not valid Unicode is replaced, as by `encodable`."""
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:

@@ -88,9 +88,9 @@ def _files(paths: Paths, root: Path | None, settings: Json | None) -> Iterator[t
 class HookSetup(NamedTuple):
     commands: Sequence[HookCommand]
     problems: Sequence[str]
-    """What is wrong with others."""
+    """Why other hooks of the files are not used."""
     runner: Unconfined
-    """Runs the user's own."""
+    """Runs the user's own hooks."""
 
 
 def read_hooks(
