@@ -306,7 +306,7 @@ def _append_stdin(prompt: str, *, optional: bool, wait: bool) -> tuple[str, list
         prompt, stdin_text = "", _read_all(sys.stdin.fileno())
     else:
         stdin_text = _read_stdin(wait_for_all=not prompt and wait)
-    text = "\n\n".join(part for part in (prompt.strip(), stdin_text.strip()) if part)
+    text = "\n\n".join(part for part in (prompt.rstrip(), stdin_text.strip()) if part)
     if not text and not optional:
         raise UsageError(
             "There is no prompt.", 'Give one (crushpy run "fix the failing test") or pipe it in.'

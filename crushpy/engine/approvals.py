@@ -186,7 +186,7 @@ class Approvals:
         folder = Path(os.path.realpath(self._workspace / Path(name).expanduser()))
         if not folder.is_dir():
             raise UsageError(f"{name} is not a folder.", "Name a folder that exists.")
-        writable_folders((str(folder),), crushpy_folders(), "--add-dir")
+        writable_folders((str(folder),), crushpy_folders(), "add-dir")
         await self._grant((f"{FOLDER}({escaped(str(folder))})",))
         return folder
 

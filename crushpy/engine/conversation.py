@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -12,6 +13,7 @@ import msgspec
 
 from crushpy.context.overrides import SentState, sent_states
 from crushpy.core.access import Mode
+from crushpy.core.app_commands import by_slash
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.events import Error, JobEnded, ModeChanged, Notice, PlanReady, PromptQueued, TurnEnded
 from crushpy.core.messages import Image, Message, Note, Usage, headline
@@ -43,7 +45,7 @@ log = logging.getLogger(__name__)
 
 MAX_EARLIER_PROMPTS = 200
 PLAN_ACCEPTED = "The plan is accepted. Carry it out."
-
+_COMMAND = re.compile(r"/(\w[\w:-]*)(?!\S)")
 
 TOOLS_CHANGE = "The tools change too: the next request is sent uncached, and earlier thoughts may be lost."
 
@@ -163,8 +165,11 @@ class Conversation:
 
     async def ask(self, text: str, images: Sequence[Image] = (), *, pasted: Sequence[str] = ()) -> TurnStatus:
         """Submits `text`, or the prompt that a `/command` stands for, to an idle conversation, and waits
-        until that turn has ended."""
+        until that turn has ended. Raises UsageError for an unknown command."""
         command = await self.expand_command(text) if text.startswith("/") else None
+        if command is None and (typed := _COMMAND.match(text)) and not Path(typed[0]).exists():
+            problem = "is a command of the app" if by_slash(typed[1]) else "is not a command"
+            raise UsageError(f"{typed[0]} {problem}.", "To send it as a prompt, put a space before it.")
         text, pasted = (command.text, (command.text,)) if command else (text, pasted)
         prompt = user_message(text, images, pasted)
         self.attachments.begin(prompt)

@@ -131,11 +131,10 @@ def test_nothing_runs_in_an_untrusted_project(
 ) -> None:
     add_command(home, "own", "Out: !`touch made`")
     add_command(workspace / ".claude", "theirs", "Theirs")
-    llm.script("Done.", "Done.")
+    llm.script("Done.")
     run("--yolo", "/own")
     assert "was not run: the project is not trusted" in prompt(llm) and not (workspace / "made").exists()
-    run("/theirs")
-    assert prompt(llm) == "/theirs"
+    assert run("/theirs").code == 2 and len(llm.requests) == 1
     cli("trust")
     llm.script("Done.")
     run("/theirs")
@@ -159,14 +158,26 @@ def test_commands_of_one_name_in_two_folders_have_the_folder_in_their_name(
         (home / "commands" / folder).mkdir(parents=True)
         (home / "commands" / folder / "check.md").write_text(f"Check the {folder}")
     docs, web = "Check the docs", "Check the web"
-    for call, sent in {
-        "/check": docs,
-        "/docs:check": docs,
-        "/web:check": web,
-        "/a:check": "/a:check",
-    }.items():
+    for call, sent in {"/check": docs, "/docs:check": docs, "/web:check": web}.items():
         llm.script("Done.")
         assert run(call).code == 0 and prompt(llm) == sent
+    assert run("/a:check").code == 2
+
+
+def test_an_unknown_command_is_an_error_and_a_path_is_a_prompt(
+    run: Run, cli: Cli, llm: ScriptedLLM, home: Path
+) -> None:
+    add_command(home, "check", "Check it")
+    for typed, problem in (
+        ("/chekc now", "/chekc is not a command."),
+        ("/compact", "is a command of the app"),
+    ):
+        done = cli("run", typed)
+        assert done.returncode == 2 and problem in done.stderr and "put a space before it" in done.stderr
+    assert not llm.requests
+    for text in ("/tmp is full", "/etc/hosts is wrong", " /chekc now", "/", "/* a comment */"):
+        llm.script("Done.")
+        assert run(text).code == 0 and prompt(llm).strip() == text.strip()
 
 
 def test_a_skill_for_the_user_alone_is_a_command(run: Run, llm: ScriptedLLM, home: Path) -> None:
