@@ -78,19 +78,23 @@ class StatusPresenter:
             self._bar.run_worker(self._show_line(command, info.cwd, told), group="line", exclusive=True)
 
     async def _show_line(self, command: str, cwd: str, told: bytes) -> None:
-        """The last line stays if the command fails or takes too long."""
+        """The last line stays if the command fails or takes too long; without one, the bar says that."""
         process = await asyncio.create_subprocess_shell(
             command, PIPE, PIPE, stderr=DEVNULL, cwd=cwd, start_new_session=True
         )
         try:
             output, _ = await asyncio.wait_for(process.communicate(told), COMMAND_TIMEOUT_S)
-            if process.returncode == 0:
-                self.set(line=one_line(output[:MAX_LINE_BYTES].decode(errors="replace").split("\n")[0]))
+            line = one_line(output[:MAX_LINE_BYTES].decode(errors="replace").split("\n")[0])
+            failure = f"exit code {process.returncode}" if process.returncode else ""
         except TimeoutError:
-            pass
+            line, failure = "", f"took more than {COMMAND_TIMEOUT_S} s"
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, SIGKILL)  # also what it started
+        if not failure:
+            self.set(line=line)
+        elif not self._bar.state.line:
+            self.set(line=f"status_line.command: {failure}")
 
     def _locate(self, conversation: "Conversation") -> None:
         from crushpy.engine.environment import git_branch

@@ -101,7 +101,7 @@ async def test_a_pin_that_is_not_wanted_is_all_that_the_answer_refuses(
         await app.press("n")
         await app.sees("Going on.")
         await app.rests()
-        assert await pinned(app) == []
+        assert await pinned(app) == [] and "denied" not in app.text
 
 
 async def test_what_the_agent_proposes_is_asked_for(start: Start, llm: ScriptedLLM) -> None:

@@ -17,6 +17,7 @@ from crushpy.context.ledger import Ledger
 from crushpy.context.standing_rules import ADDED, WITHDRAWN, CarriedRules, RuleFact, RulePhrases, carry_rules
 from crushpy.core.errors import UsageError
 from crushpy.core.events import Notice
+from crushpy.core.ids import new_id
 from crushpy.core.messages import Data, Message, Note, Pin, ToolCall, counted
 from crushpy.core.templates import PHRASES, Templates, read_phrases, read_template
 from crushpy.engine.agents.scope import AgentScope
@@ -119,7 +120,7 @@ class PinService:
             many = counted(len(texts), "pin")
             emit(Notice(f"The agent proposed {many}; nothing was pinned, because no user can be asked."))
             return
-        question = ToolCall(call.id, call.name, {"pin": "\n".join(f"- {text}" for text in texts)})
+        question = ToolCall(new_id(), call.name, {"pin": "\n".join(f"- {text}" for text in texts)})
         accepted = await self._approvals.confirm(question, "Pin this?", PROPOSAL, "pin", "don't pin")
         self._decided.update(texts)
         for text in texts if accepted else ():
