@@ -18,6 +18,7 @@ TESTS = Path(__file__).parents[1] / "tests"
 sys.path.insert(0, str(TESTS))
 
 from scripted_llm.server import ScriptedLLM  # noqa: E402
+from support.mcp_connection import connect  # noqa: E402
 
 from crushpy.extensions.mcp.mcp_process import McpProcess  # noqa: E402
 from crushpy.extensions.mcp.wire import ServerSpec  # noqa: E402
@@ -67,7 +68,7 @@ def imported(llm: ScriptedLLM, home: Path) -> set[str]:
 async def process_memory() -> float:
     process = McpProcess()
     spec = ServerSpec(command=sys.executable, args=(STAND_IN, "100"), env=dict(os.environ))
-    await process.carry_out("connect", "one", spec=spec)
+    await connect(process, spec)
     await process.carry_out("call", "one", name="tool_001")
     status = Path(f"/proc/{process.pid}/status").read_text()
     process.end()

@@ -15,6 +15,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from support.mcp_connection import connect
+
 from crushpy.core.messages import Json
 from crushpy.extensions.mcp.definitions import read_definitions
 from crushpy.extensions.mcp.mcp_process import McpError, McpProcess
@@ -46,7 +50,7 @@ class Person:
 
     async def connect(self) -> Json:
         try:
-            return await self.process.carry_out("connect", "server", spec=self.spec, heard=self.heard)
+            return (await connect(self.process, self.spec, "server", self.heard))[1]
         except McpError as error:
             await self.log_in(error)
             return await self.connect()

@@ -78,7 +78,7 @@ class McpServers:
         names: list[str] = []
         for one in known.prompts if known else ():
             names = one["arguments"] if one["name"] == prompt else names
-        return await hub.prompt(server, prompt, dict(zip(names, words, strict=False)))
+        return await hub.read(server, prompt, "prompt", dict(zip(names, words, strict=False)))
 
     @property
     def resources(self) -> list[tuple[str, str]]:

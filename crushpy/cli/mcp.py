@@ -124,6 +124,7 @@ async def _open_hub(name: str) -> AsyncGenerator[Any]:
     """The servers of this folder. Raises UsageError if there is none of that name."""
     from crushpy.core.ids import new_id
     from crushpy.extensions.mcp.mcp_process import end_mcp_process
+    from crushpy.tools.errors import ConsentNeeded, ToolError
     from crushpy.tools.shell.jobs import Jobs
 
     environment = ProjectEnvironment(working_folder())
@@ -143,6 +144,8 @@ async def _open_hub(name: str) -> AsyncGenerator[Any]:
         )
     try:
         yield hub
+    except (ToolError, ConsentNeeded) as error:
+        raise CrushpyError(str(error)) from None
     finally:
         await servers.close()
         await jobs.close()
@@ -175,7 +178,6 @@ async def call_server_tool(
     except msgspec.MsgspecError as error:
         raise UsageError(f"--args is not a JSON object: {error}.") from None
     from crushpy.tools.base import ToolContext
-    from crushpy.tools.errors import ConsentNeeded, ToolError
     from crushpy.tools.files.workspace_files import FileMemory
     from crushpy.tools.shell.jobs import Jobs
 
@@ -183,10 +185,7 @@ async def call_server_tool(
         cwd = working_folder()
         context = ToolContext(cwd, Paths().outputs / "mcp", FileMemory(), Jobs())
         context.emit = lambda text: print_note(clean(text.rstrip("\n")))
-        try:
-            outcome = await hub.call(*hub.resolve(server, tool), arguments, context)
-        except (ToolError, ConsentNeeded) as error:
-            raise CrushpyError(str(error)) from None
+        outcome = await hub.call(*hub.resolve(server, tool), arguments, context)
     print_text(clean(outcome.text) + "\n")
     if outcome.is_error:
         raise typer.Exit(1)

@@ -6,7 +6,7 @@ Each is read and scaled once, in a thread; every request sends the stored bytes.
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -102,9 +102,9 @@ class Attachments:
             found += await load_pictures(names, self._cwd, self._limits, self._emit, room, problems)
         return tuple(found), problems
 
-    def _servers(self) -> Sequence[str]:
+    def _servers(self) -> Collection[str]:
         try:
-            return self._mcp().names
+            return self._mcp().servers
         except ToolError:
             return ()
 

@@ -18,6 +18,7 @@ from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
 from support.command import Cli
 from support.headless import Run
+from support.mcp_connection import connect
 from support.mcp_http_stand_in import AuthServer, HttpStandIn, protected_server
 
 from crushpy.extensions.mcp.mcp_process import McpError, McpProcess
@@ -99,12 +100,12 @@ async def test_a_login_registers_and_its_token_is_used(
     with protected_server(revision) as (server, auth):
         one = spec(server, scopes=("files",))
         with pytest.raises(McpError, match="needs login") as refused:
-            await process.carry_out("connect", "one", spec=one)
+            await connect(process, one)
         assert refused.value.needs_login and not auth.received
         [page] = await log_in(process, one)
         assert parse_qs(urlsplit(page).query)["scope"] == ["files"]
         assert not is_open(callback_port(page))
-        await process.carry_out("connect", "one", spec=one)
+        await connect(process, one)
         assert await call(process) == 'tool_001 got {"x": 1}'
         assert not auth.problems and [len(auth.of(path)) for path in ("/register", "/token")] == [1, 1]
         entries = [name for name in json.loads(keyring.read_text()) if server.url in name]
@@ -119,7 +120,7 @@ async def test_a_configured_client_sends_its_secret_and_registers_nothing(
         auth.clients["mine"] = "secret-of-mine"
         one = spec(server, client_id="mine", client_secret="secret-of-mine")
         await log_in(process, one)
-        await process.carry_out("connect", "one", spec=one)
+        await connect(process, one)
         auth.access.clear()
         assert await call(process) == 'tool_001 got {"x": 1}'
         assert not auth.problems and not auth.of("/register") and len(auth.of("/token")) == 2
@@ -197,7 +198,7 @@ async def test_a_token_is_not_sent_to_another_address(process: McpProcess, spec:
         await log_in(process, spec(server))
         other = HttpStandIn(auth=AuthServer())
         with pytest.raises(McpError, match="needs login"):
-            await process.carry_out("connect", "other", spec=spec(other))
+            await connect(process, spec(other), "other")
         assert not any("authorization" in sent.headers for sent in other.received)
         assert auth.access and other.auth is not None
         other.auth.close()
@@ -215,7 +216,7 @@ async def test_a_token_is_refreshed_before_it_expires_and_when_it_is_refused(
         assert time.time() + 3_500 < json.loads(entries[name])["refresh_at"] < time.time() + 3_541
         entries[name] = json.dumps({**json.loads(entries[name]), "refresh_at": time.time()})
         keyring.write_text(json.dumps(entries))
-        await process.carry_out("connect", "one", spec=spec(server))
+        await connect(process, spec(server))
         assert len(auth.of("/token")) == 2
         sent = [one.headers["authorization"][7:] for one in server.received if '"tools/list"' in one.body]
         assert sent and not old & set(sent)
@@ -236,7 +237,7 @@ async def test_two_crushpys_refresh_a_single_use_token_once(
         await log_in(process, one)
         second = start(keyring)
         for each, name in ((process, "first"), (second, "second")):
-            await each.carry_out("connect", name, spec=one)
+            await connect(each, one, name)
         auth.access.clear()
         calls = [call(process, "first"), call(second, "second"), call(process, "first")]
         assert await asyncio.gather(*calls) == ['tool_001 got {"x": 1}'] * 3
@@ -253,7 +254,7 @@ async def test_a_server_that_wants_another_scope_needs_a_login_with_it(
     with protected_server() as (server, auth):
         one = spec(server, scopes=("read",))
         await log_in(process, one)
-        await process.carry_out("connect", "one", spec=one)
+        await connect(process, one)
         server.wanted_scope = "write"
         with pytest.raises(McpError, match="needs login"):
             await call(process)

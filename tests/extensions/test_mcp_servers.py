@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.mcp_connection import connect
 from support.mcp_http_stand_in import HttpStandIn
 
 from crushpy.extensions.mcp.mcp_process import McpError, McpProcess
@@ -29,16 +30,16 @@ def process() -> Iterator[McpProcess]:
 class Connected:
     """A server, and what the process reported about it."""
 
-    def __init__(self, process: McpProcess, lists: Any) -> None:
-        self.process, self.lists = process, lists
+    def __init__(self, process: McpProcess) -> None:
+        self.process, self.lists = process, dict[str, Any]()
         self.heard: list[McpReport] = []
         self.answer: dict[str, Any] = {"action": "decline"}
 
     async def order(self, verb: Any, name: str, **arguments: Any) -> str:
-        data = await self.process.carry_out(verb, "one", name=name, arguments=arguments, heard=self._hear)
+        data = await self.process.carry_out(verb, "one", name=name, arguments=arguments, heard=self.hear)
         return data["content"][0]["text"]
 
-    def _hear(self, report: McpReport) -> None:
+    def hear(self, report: McpReport) -> None:
         self.heard.append(report)
         if report.kind == "elicit":
             number = int(report.data["question"])
@@ -57,10 +58,12 @@ async def connected(
         url=server.url if server else "",
         timeout=60,
     )
+    one = Connected(process)
     try:
-        yield Connected(process, await process.carry_out("connect", "one", spec=spec))
+        order, one.lists = await connect(process, spec, heard=one.hear)
+        yield one
+        order.cancel()
     finally:
-        process.send(McpOrder(0, "disconnect", "one"))
         if server:
             server.close()
 
@@ -80,7 +83,8 @@ async def test_everything_works_over_both_transports_in_both_revisions(
         assert await one.order("read", "memo://one") == "the first memo"
         assert await one.order("prompt", "greet", who="Ada") == "Greet Ada."
         assert await one.order("call", "progress") == "done in two steps"
-        assert [report.data["message"] for report in one.heard] == ["step 1", "step 2"]
+        told = [report.data["message"] for report in one.heard if report.kind == "progress"]
+        assert told == ["step 1", "step 2"]
         assert '"decline"' in await one.order("call", "ask")
         one.answer = {"action": "accept", "content": {"name": "Ada"}}
         assert '"Ada"' in await one.order("call", "ask")

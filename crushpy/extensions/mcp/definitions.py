@@ -4,9 +4,10 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import msgspec
+from msgspec import Meta
 
 from crushpy.context.tags import safe
 from crushpy.core.mcp_names import mcp_tool_name
@@ -17,9 +18,17 @@ from crushpy.settings.schema import McpTools
 from crushpy.tools.mcp import MAX_DESCRIPTION_CHARS, KnownServer, ToolDefinition, is_offered
 
 MAX_SCHEMA_BYTES = 50_000
-MAX_TOOL_NAME_CHARS = 128
 MAX_FOUND = 25
 _WORDS = re.compile(r"[^\W_]+")
+
+
+class _ListedTool(msgspec.Struct):
+    """A tool as a server lists it."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=128)]
+    schema: Json = msgspec.field(name="inputSchema")
+    description: str | None = None
+    title: str | None = None
 
 
 def read_definitions(
@@ -29,25 +38,21 @@ def read_definitions(
     found: dict[str, ToolDefinition] = {}
     problems: list[str] = []
     for one in tools:
-        name: Any = one.get("name") if isinstance(one, dict) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-        if not isinstance(name, str) or not name or len(name) > MAX_TOOL_NAME_CHARS:
-            problems.append(f"{server}: a tool was left out: it has no usable name")
-            continue
-        tool = cast(Json, one)
-        schema: Any = tool.get("inputSchema")
-        full_name = mcp_tool_name(server, name)
-        shown = one_line(name)
-        if full_name in found:
-            problems.append(f"{server}: {shown} was left out: there are two of this name")
-        elif not isinstance(schema, dict) or schema.get("type", "object") != "object":  # pyright: ignore[reportUnknownMemberType]
-            problems.append(f"{server}: {shown} was left out: its schema is not that of an object")
-        elif len(msgspec.json.encode(schema)) > MAX_SCHEMA_BYTES:
-            problems.append(f"{server}: {shown} was left out: its schema is larger than 50 kB")
-        elif is_offered(name, offered.allow, offered.deny):
-            text = tool.get("description") or tool.get("title") or ""
-            found[full_name] = ToolDefinition(
-                name, _sanitized(str(text)), map_texts(cast(Json, schema), _sanitized)
-            )
+        try:
+            tool = msgspec.convert(one, _ListedTool)
+            full_name = mcp_tool_name(server, tool.name)
+            if full_name in found:
+                raise ValueError("there are two of this name")
+            if tool.schema.get("type", "object") != "object":
+                raise ValueError("its schema is not that of an object")
+            if len(msgspec.json.encode(tool.schema)) > MAX_SCHEMA_BYTES:
+                raise ValueError("its schema is larger than 50 kB")
+            if is_offered(tool.name, offered.allow, offered.deny):
+                text = _sanitized(tool.description or tool.title or "")
+                found[full_name] = ToolDefinition(tool.name, text, map_texts(tool.schema, _sanitized))
+        except ValueError as error:
+            name = cast(Json, one).get("name") if isinstance(one, dict) else one
+            problems.append(f"{server}: {one_line(str(name))[:200]} was left out: {error}")
     return tuple(found.values()), problems
 
 

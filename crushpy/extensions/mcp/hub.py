@@ -55,18 +55,20 @@ class Server:
         self.state: State = "unused"
         self.error = ""
         self.problems: list[str] = []
-        self.opening: asyncio.Task[None] | None = None
+        self.opened: asyncio.Future[None] | None = None
+        """Done once it is connected, or has failed."""
+        self.connection: asyncio.Task[None] | None = None
+        """Runs while it is connected."""
         self.process: McpProcess | None = None
-        self.wire_name = config.name
+        self.wire_name = ""
         """Its name in that process, which all conversations share; each connection has another."""
 
     @property
     def tools(self) -> tuple[ToolDefinition, ...]:
         return self.known.tools if self.known else ()
 
-    @property
-    def is_connected(self) -> bool:
-        return self.state == "ready" and self.process is not None and not self.process.ended
+    def find(self, tool: str) -> ToolDefinition | None:
+        return next((each for each in self.tools if each.name == tool), None)
 
 
 class McpHub:
@@ -89,8 +91,6 @@ class McpHub:
         self._cwd, self._folder = cwd, folder
         self._confine = confine
         self._private_hosts = private_hosts
-        self._loop = asyncio.get_running_loop()
-        self._listening: McpProcess | None = None
 
     def resolve(self, server: str, tool: str) -> tuple[str, str]:
         for name, one in self.servers.items():
@@ -104,7 +104,7 @@ class McpHub:
             self._find(server)
             return server, tool
         tool = tool.removeprefix(MCP_PREFIX)
-        having = [name for name, one in self.servers.items() if any(each.name == tool for each in one.tools)]
+        having = [name for name, one in self.servers.items() if one.find(tool)]
         if len(having) == 1 or len(self.servers) == 1:
             return (having or list(self.servers))[0], tool
         if having:
@@ -139,74 +139,37 @@ class McpHub:
         return definitions.describe_tool(server, await self._definition(self._find(server), tool))
 
     async def call(self, server: str, tool: str, arguments: Json, context: ToolContext) -> Outcome:
-        one = self._find(server)
-        await self._connect(one, context)
+        one = await self.connect(server, context.emit)
         self._check_accepted(one, await self._definition(one, tool))
 
         def heard(report: McpReport) -> None:
-            if report.kind == "progress":
-                done, total = f"{report.data.get('progress', 0):g}", report.data.get("total")
-                done += f" of {total:g}" if total else ""
-                line = one_line(f"{done} {report.data.get('message') or ''}".strip())[:200]
-                context.emit(f"{line}\n")
-            elif report.kind == "elicit":
-                spawn(self._answer(one, report.data))
+            done, total = f"{report.data.get('progress', 0):g}", report.data.get("total")
+            done += f" of {total:g}" if total else ""
+            context.emit(one_line(f"{done} {report.data.get('message') or ''}".strip())[:200] + "\n")
 
-        data = await self._order(one, "call", tool, arguments, heard)
-        return to_outcome(server, data, context)
+        return to_outcome(server, await self._order(one, "call", tool, arguments, heard), context)
 
-    @property
-    def names(self) -> list[str]:
-        return list(self.servers)
-
-    async def read(self, server: str, uri: str) -> str:
-        return await self._text(server, "read", uri)
-
-    async def prompt(self, server: str, name: str, arguments: Json) -> str:
-        return await self._text(server, "prompt", name, arguments)
-
-    async def _text(
-        self, server: str, verb: Literal["read", "prompt"], name: str, arguments: Json | None = None
+    async def read(
+        self, server: str, name: str, verb: Literal["read", "prompt"] = "read", arguments: Json | None = None
     ) -> str:
-        one = self._find(server)
-        await self._connect(one, None)
-        data = await self._order(one, verb, name, arguments)
+        """The text of a resource, or of a prompt."""
+        data = await self._order(await self.connect(server), verb, name, arguments)
         text = "\n\n".join(str(each["text"]) for each in data["content"] if each.get("text"))
         return redact(truncate(text).text)
 
-    async def connect(self, name: str) -> Server:
-        """Connects to a server without a question. Raises McpError."""
-        one = self._find(name)
-        await self._open(one)
-        if one.state != "ready":
-            raise McpError(one.error or f"The MCP server {name} did not start.")
-        return one
-
     async def login(self, name: str, show: Callable[[str], None]) -> None:
         """Logs in to an HTTP server; `show` gets the address of the login page. Raises McpError."""
-        one = self._find(name)
-
-        def heard(report: McpReport) -> None:
-            if report.kind == "open":
-                show(str(report.data["url"]))
-
-        await mcp_process().carry_out("login", one.wire_name, spec=self._spec(one.config), heard=heard)
+        spec = self._spec(self._find(name).config)
+        await mcp_process().carry_out("login", name, spec=spec, heard=lambda said: show(said.data["url"]))
 
     def restart(self, name: str) -> None:
         one = self._find(name)
-        if one.process is not None:
-            one.process.send(McpOrder(0, "disconnect", one.wire_name))
-        one.state, one.opening = "unused", None
+        self._disconnect(one)
         self._open(one)
 
     async def close(self) -> None:
         for one in self.servers.values():
-            if one.opening is not None and not one.opening.done():
-                one.opening.cancel()
-            if one.process is not None and not one.process.ended:
-                one.process.send(McpOrder(0, "disconnect", one.wire_name))
-        if self._listening is not None and self._hear in self._listening.listeners:
-            self._listening.listeners.remove(self._hear)
+            self._disconnect(one)
 
     async def _order(
         self,
@@ -222,58 +185,62 @@ class McpHub:
                 verb, one.wire_name, name=name, arguments=arguments, heard=heard
             )
         except McpError as error:
-            if one.process.ended or error.lost:
-                one.state = "failed"
-            raise ToolError(str(error).replace(one.wire_name, one.config.name)) from None
+            raise ToolError(str(error)) from None
 
     # --- connections -------------------------------------------------------------------------------------
 
-    async def _connect(self, one: Server, context: ToolContext | None) -> None:
-        """Waits for a connection, and says so. Raises ToolError or ConsentNeeded."""
-        if one.is_connected:
-            return
-        if self.needs_consent(one):
+    async def connect(self, name: str, emit: Callable[[str], None] = lambda _: None) -> Server:
+        """Waits for a connection, and says so with `emit`. Raises ToolError or ConsentNeeded."""
+        one = self._find(name)
+        if one.state != "ready" and self.needs_consent(one):
             raise self._consent(one)
-        opening = self._open(one)
-        began = time.monotonic()
-        while not opening.done():
-            await asyncio.wait([opening], timeout=1.0)
-            if not opening.done() and context is not None:
-                context.emit(
-                    f"waiting for the MCP server {one.config.name}, {time.monotonic() - began:.0f} s\n"
-                )
-        if not one.is_connected:
-            raise ToolError(one.error or f"The MCP server {one.config.name} did not start.")
+        opened, began = self._open(one), time.monotonic()
+        while not opened.done():
+            await asyncio.wait([opened], timeout=1.0)
+            if not opened.done():
+                emit(f"waiting for the MCP server {name}, {time.monotonic() - began:.0f} s\n")
+        if one.state != "ready":
+            raise ToolError(one.error or f"The MCP server {name} did not start.")
+        return one
 
-    def _open(self, one: Server) -> "asyncio.Task[None]":
-        if one.opening is None or (one.opening.done() and not one.is_connected):
+    def _open(self, one: Server) -> "asyncio.Future[None]":
+        if one.opened is None or (one.opened.done() and one.state != "ready"):
             one.state, one.error = "starting", ""
-            one.opening = spawn(self._open_now(one))
-        return one.opening
+            one.opened = asyncio.get_running_loop().create_future()
+            one.connection = spawn(self._keep_open(one, one.opened))
+        return one.opened
 
-    async def _open_now(self, one: Server) -> None:
-        config = one.config
+    def _disconnect(self, one: Server) -> None:
+        if one.connection is not None:
+            one.connection.cancel()
+        one.state, one.opened = "unused", None
+
+    async def _keep_open(self, one: Server, opened: "asyncio.Future[None]") -> None:
+        """Runs as long as the connection."""
+
+        def heard(report: McpReport) -> None:
+            if report.kind == "elicit":
+                spawn(self._answer(one, report.data))
+            else:
+                self._learn(one, report.data)
+                one.state = "ready"
+                if not opened.done():
+                    opened.set_result(None)
+
         try:
-            spec = self._spec(config)
-            one.wire_name = f"{config.name}@{new_id()}"
-            process = mcp_process()
-            is_new = process is not self._listening
-            if is_new:
-                process.listeners.append(self._hear)
-                self._listening = process
+            spec = self._spec(one.config)
+            one.wire_name = f"{one.config.name}@{new_id()}"
+            one.process = mcp_process()
             async with asyncio.timeout(spec.timeout):
-                if is_new and await wants_login(spec):  # while the process is importing the SDK
-                    raise login_needed(one.wire_name)
-            data = await process.carry_out("connect", one.wire_name, spec=spec)
-            one.process, one.state = process, "ready"
-            self._learn(one, data)
-        except TimeoutError:
-            one.state, one.error = "failed", f"The MCP server {config.name} failed: no answer in time"
-        except McpError as error:
-            one.state = "needs login" if error.needs_login else "failed"
-            one.error = str(error).replace(one.wire_name, config.name)
+                if await wants_login(spec):  # while the process is importing the SDK
+                    raise login_needed(one.config.name)
+            await one.process.carry_out("connect", one.wire_name, spec=spec, heard=heard)
         except (CrushpyError, ToolError, OSError) as error:
-            one.state, one.error = "failed", str(error)
+            one.state = "needs login" if isinstance(error, McpError) and error.needs_login else "failed"
+            one.error = str(error) or f"The MCP server {one.config.name} failed: no answer in time"
+        finally:
+            if not opened.done():
+                opened.set_result(None)
 
     def _spec(self, config: ServerConfig) -> ServerSpec:
         """How the process reaches a server. Raises SettingsError or ToolError."""
@@ -290,32 +257,12 @@ class McpHub:
         fields |= {"client_secret": secret, "private_hosts": self._private_hosts, "locks": str(self._folder)}
         return ServerSpec(**fields)
 
-    def _hear(self, report: McpReport) -> None:
-        """In the thread of the pipe."""
-        with suppress(RuntimeError):  # the event loop is closed
-            self._loop.call_soon_threadsafe(self._on_server_report, report)
-
-    def _on_server_report(self, report: McpReport) -> None:
-        for one in self.servers.values():
-            if one.wire_name == report.server:
-                if report.kind == "lists":
-                    self._learn(one, report.data)
-                elif report.kind == "closed":
-                    one.state = "failed"
-                    tail = redact(str(report.data.get("stderr", "")))
-                    one.error = f"The MCP server {one.config.name} has ended." + (f"\n{tail}" if tail else "")
-
     def _learn(self, one: Server, data: Json) -> None:
         """Stores what a server offers, beside the definitions that the user has accepted."""
         config = one.config
         tools, problems = definitions.read_definitions(
             config.name, data.get("tools") or (), config.settings.tools
         )
-        bad: dict[str, str] = data.get("bad_tools") or {}
-        problems += [
-            f"{config.name}: {one_line(name)} was left out: {one_line(why)[:200]}"
-            for name, why in bad.items()
-        ]
         one.problems = problems[:MAX_PROBLEMS]
         accepted = one.known.accepted if one.known else {tool.name: tool for tool in tools}
         one.known = KnownServer(
@@ -333,18 +280,16 @@ class McpHub:
             definitions.store_known(self._folder / KNOWN_FILE, one.config.name, one.known)
 
     async def _definition(self, one: Server, tool: str) -> ToolDefinition:
-        if not any(each.name == tool for each in one.tools):
-            if one.known is None and self.needs_consent(one):
-                raise self._consent(one)
-            await self._open(one)
-            if one.is_connected and not any(each.name == tool for each in one.tools):
-                self._learn(one, await self._order(one, "lists", ""))  # it may be new
-        found = next((each for each in one.tools if each.name == tool), None)
+        name = one.config.name
+        found = one.find(tool)
         if found is None:
-            if one.error:
-                raise ToolError(one.error)
-            near = definitions.search_tools({one.config.name: one.tools}, tool.replace("_", " ")) or "none"
-            raise ToolError(f"{one.config.name} has no tool {tool!r}. Similar ones:\n{near}")
+            await self.connect(name)
+            if one.find(tool) is None:
+                self._learn(one, await self._order(one, "lists", ""))  # it may be new
+            found = one.find(tool)
+        if found is None:
+            near = definitions.search_tools({name: one.tools}, tool.replace("_", " ")) or "none"
+            raise ToolError(f"{name} has no tool {tool!r}. Similar ones:\n{near}")
         return found
 
     # --- trust -------------------------------------------------------------------------------------------
@@ -409,10 +354,7 @@ def to_outcome(server: str, data: Json, context: ToolContext) -> Outcome:
     """A tool's result within the limits of a command's output: the rest goes to a file."""
     output = Output(context.output_dir)
     images: list[Image] = []
-    content: list[Json] = data.get("content") or []
-    if data.get("structured") is not None:
-        content = [*content, {"text": msgspec.json.encode(data["structured"]).decode()}]
-    for one in content:
+    for one in data["content"]:
         output.feed(f"{_content_text(server, one, context, images)}\n".encode(errors="replace"))
     output.close()
     text = describe_output(output.take(), output.where)

@@ -15,12 +15,13 @@ import warnings
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from itertools import count
-from typing import Any, BinaryIO
-from weakref import WeakValueDictionary
+from typing import Any, BinaryIO, Literal
+from weakref import WeakSet
 
 from crushpy import __version__
 from crushpy.core.messages import Json
 from crushpy.extensions.mcp import wire
+from crushpy.security.sanitize import to_json
 from crushpy.util.helper_process import listen, take_pipes
 from crushpy.util.spawn import spawn
 
@@ -31,7 +32,7 @@ STDERR_LINES, STDERR_CHARS = 20, 2_000
 CHUNK_BYTES = 65_536
 MAX_MESSAGE_BYTES = 64_000_000
 MAX_TEXT_CHARS = 20_000_000
-"""Of all texts of one result; a longer one is cut here, so that it is not sent through the pipe."""
+"""A longer text of a result is cut here, so that it is not sent through the pipe."""
 CONNECT_TIMEOUT_S, END_TIMEOUT_S, LAST_WORDS_S = 30.0, 5.0, 1.0
 EXIT_TIMEOUT_S = 2.0
 """How long a server may take to end by itself, and again after SIGTERM."""
@@ -48,8 +49,7 @@ def run_mcp_helper() -> None:
     )
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)  # the SDK logs what servers send
-    loop.run_until_complete(orders.ended.wait())
-    os._exit(0)
+    loop.run_forever()
 
 
 class OrderHandler:
@@ -57,7 +57,6 @@ class OrderHandler:
 
     def __init__(self, outgoing: BinaryIO, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self.ended = asyncio.Event()
         self.numbers = count(1)
         self.questions: dict[int, asyncio.Future[Json]] = {}
         """Open elicitations, by their own numbers."""
@@ -75,117 +74,94 @@ class OrderHandler:
     def handle(self, order: wire.McpOrder) -> None:
         match order.verb:
             case "cancel":
-                if task := self._tasks.get(order.id):
-                    task.cancel()
+                self._cancel(order.id)
             case "answer":
                 if (waiting := self.questions.get(order.id)) and not waiting.done():
                     waiting.set_result(order.arguments)
-            case "disconnect":
-                if connection := self._connections.pop(order.server, None):
-                    connection.stop()
             case _:
                 self._tasks[order.id] = spawn(self._carry_out(order))
+
+    def _cancel(self, number: int) -> None:
+        task = self._tasks.get(number)
+        if task is not None and not task.cancelling():  # again would interrupt the end of its process
+            task.cancel()
 
     async def _carry_out(self, order: wire.McpOrder) -> None:
         connection = self._connections.get(order.server)
         try:
-            if order.verb in ("connect", "login"):
-                assert order.spec is not None
-                if connection is not None:
-                    connection.stop()
-                connection = ServerConnection(order, order.spec, self)
-                self._connections[order.server] = connection
-                data = await connection.open()
-                if order.verb == "login":
-                    connection.stop()
+            if order.spec is not None:
+                connection = self._connections[order.server] = ServerConnection(order, order.spec, self)
+                data = await connection.run()
             elif connection is None:
                 raise ConnectionError("it is not connected")
             else:
                 data = await connection.carry_out(order)
-            self.send(wire.McpReport(order.id, "result", order.server, data))
-        except asyncio.CancelledError:
-            self.send(wire.McpReport(order.id, "error", order.server, {"message": "it was cancelled"}))
+            self.send(wire.McpReport(order.id, "result", data))
         except BaseException as error:
             told: Json = {"message": describe_error(error)}
             if connection is not None:
-                if connection.lost:
+                if connection.lost.is_set():
                     await connection.closed.wait()
-                told |= {"stderr": connection.stderr(), "lost": connection.lost}
+                told["stderr"] = connection.stderr()
                 told["needs_login"] = getattr(connection.auth, "login_needed", False)
-            self.send(wire.McpReport(order.id, "error", order.server, told))
+            self.send(wire.McpReport(order.id, "error", told))
         finally:
-            self._tasks.pop(order.id, None)
+            del self._tasks[order.id]
+            if order.spec is not None and self._connections[order.server] is connection:
+                del self._connections[order.server]
 
     def end(self) -> None:
         spawn(self._end())
 
     async def _end(self) -> None:
-        for task in list(self._tasks.values()):
-            task.cancel()
-        for connection in self._connections.values():
-            connection.stop()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(END_TIMEOUT_S):
-                for connection in self._connections.values():
-                    await connection.closed.wait()
-        self.ended.set()
+        tasks = list(self._tasks.values())
+        for number in list(self._tasks):
+            self._cancel(number)
+        if tasks:
+            await asyncio.wait(tasks, timeout=END_TIMEOUT_S)
+        os._exit(0)
 
 
 class ServerConnection:
-    """One server. A task of its own opens and closes it, as the SDK's scopes demand."""
+    """One server. It is open while the order to connect is carried out: the SDK's scopes demand that one task
+    opens and closes it."""
 
     def __init__(self, order: wire.McpOrder, spec: wire.ServerSpec, orders: OrderHandler) -> None:
-        self.closed = asyncio.Event()
-        self.lost = False
-        """The server has ended by itself."""
+        self.lost, self.closed = asyncio.Event(), asyncio.Event()
+        """The server has ended by itself; nothing of it is left."""
         self.auth: Any = None
         self._order, self._spec, self._orders = order, spec, orders
-        self._stop = asyncio.Event()
-        self._ready: asyncio.Future[Json] = orders.loop.create_future()
         self._client: Any = None
         self._stderr = b""
         self._refresh_task: asyncio.Task[None] | None = None
-        self._running = -1
-        self._clocks: WeakValueDictionary[int, asyncio.Timeout] = WeakValueDictionary()
-        """The timeouts of calls, by order: they stop while the user is asked, and restart with progress."""
-        self._bad_tools: dict[str, str] = {}
+        self._clocks = WeakSet[asyncio.Timeout]()
+        """The timeouts of calls: they stop while the user is asked, and restart with progress."""
+        self._bad_tools: list[Any] = []
+        """What the SDK would refuse a list for: crushpy says what is wrong with each."""
 
-    async def open(self) -> Json:
-        self._task = spawn(self._run())
+    async def run(self) -> Json:
+        """Reports the lists, and then what happens. Ends with an error, unless it is a login."""
+        is_login = self._order.verb == "login"
         try:
-            async with asyncio.timeout(None if self._order.verb == "login" else self._spec.timeout):
-                return await asyncio.shield(self._ready)
-        except (asyncio.CancelledError, TimeoutError):
-            self.stop()
-            raise
+            async with AsyncExitStack() as stack:
+                async with asyncio.timeout(None if is_login else self._spec.timeout):
+                    self._client = await stack.enter_async_context(await self._make_client(stack))
+                    if is_login:
+                        return {}
+                    self._report("lists", await self._lists())
+                await self.lost.wait()
+            raise ConnectionError("it has ended")
+        finally:
+            self.closed.set()
 
-    def stop(self) -> None:
-        self._stop.set()
-        is_opening = not self._ready.done() or self._client is None
-        if is_opening and not self._task.cancelling():  # again would interrupt the end of its process
-            self._task.cancel()
+    def _report(
+        self, kind: Literal["progress", "elicit", "open", "lists"], data: Json, order: int = 0
+    ) -> None:
+        self._orders.send(wire.McpReport(order or self._order.id, kind, data))
 
     def stderr(self) -> str:
         """The last lines that the server wrote to stderr."""
         return "\n".join(self._stderr.decode(errors="replace").splitlines()[-STDERR_LINES:])
-
-    async def _run(self) -> None:
-        failure: BaseException | None = None
-        try:
-            async with AsyncExitStack() as stack:
-                self._client = await stack.enter_async_context(await self._make_client(stack))
-                self._ready.set_result({} if self._order.verb == "login" else await self._lists())
-                await self._stop.wait()
-        except asyncio.CancelledError:
-            failure = ConnectionError("it was stopped")
-        except BaseException as error:
-            failure = error
-        self.closed.set()
-        if failure is not None and not self._ready.done():
-            self._ready.set_exception(failure)
-            self._ready.exception()  # it may be that no one waits
-        if self.lost or not self._stop.is_set():
-            self._orders.send(wire.McpReport(0, "closed", self._order.server, {"stderr": self.stderr()}))
 
     async def _make_client(self, stack: AsyncExitStack) -> Any:
         from mcp import Client, types
@@ -220,6 +196,7 @@ class ServerConnection:
             env=spec.env,
             cwd=spec.cwd or None,
             start_new_session=True,
+            limit=MAX_MESSAGE_BYTES,
         )
         assert child.stdin and child.stdout and child.stderr
         to_session, from_server = anyio.create_memory_object_stream[Any](0)
@@ -232,17 +209,12 @@ class ServerConnection:
                 return error
 
         async def read(pipe: asyncio.StreamReader) -> None:
-            begun = bytearray()
             async with to_session:
-                while chunk := await pipe.read(CHUNK_BYTES):
-                    *ended, rest = chunk.split(b"\n")
-                    for line in ended:
-                        begun += line
-                        await to_session.send(parse(bytes(begun)))
-                        begun.clear()
-                    begun += rest
-                    if len(begun) > MAX_MESSAGE_BYTES:
-                        raise ConnectionError("it sent a message of more than 64 MB")
+                try:
+                    async for line in pipe:
+                        await to_session.send(parse(line))
+                except ValueError:
+                    raise ConnectionError("it sent a message of more than 64 MB") from None
 
         async def write(pipe: asyncio.StreamWriter) -> None:
             with suppress(OSError):
@@ -286,8 +258,7 @@ class ServerConnection:
                     async for message in reading:
                         self._drop_bad_tools(message)
                         await sending.send(message)
-                    self.lost = True
-                    self._stop.set()
+                    self.lost.set()
 
             group.start_soon(forward)
             yield receiving, writing
@@ -296,18 +267,16 @@ class ServerConnection:
     def _drop_bad_tools(self, message: Any) -> None:
         from mcp import types
 
-        result = getattr(getattr(message, "message", None), "result", None)
+        result: Any = getattr(getattr(message, "message", None), "result", None)
         tools = result.get("tools") if isinstance(result, dict) else None
         if isinstance(tools, list):
-            kept = []
+            result["tools"] = []
             for tool in tools:
                 try:
                     types.Tool.model_validate(tool)
-                    kept.append(tool)
-                except ValueError as error:
-                    name = tool.get("name") if isinstance(tool, dict) else None
-                    self._bad_tools[str(name)] = ": ".join(str(error).splitlines()[1:3])
-            message.message.result["tools"] = kept
+                    result["tools"].append(tool)
+                except ValueError:
+                    self._bad_tools.append(tool)
 
     async def _http_client(self, stack: AsyncExitStack) -> Any:
         import httpx2
@@ -326,7 +295,7 @@ class ServerConnection:
         )
 
     async def _show_url(self, url: str) -> None:
-        self._orders.send(wire.McpReport(self._order.id, "open", self._order.server, {"url": url}))
+        self._report("open", {"url": url})
 
     async def _lists(self) -> Json:
         client = self._client
@@ -334,8 +303,8 @@ class ServerConnection:
         data: Json = {"protocol": client.protocol_version}
         if able.tools is not None:
             self._bad_tools.clear()
-            data["tools"] = [_plain(one) for one in await _pages(client.list_tools, "tools")]
-            data["bad_tools"] = dict(self._bad_tools)
+            found = [_plain(one) for one in await _pages(client.list_tools, "tools")]
+            data["tools"] = found + self._bad_tools
         if able.resources is not None:
             found = await _pages(client.list_resources, "resources")
             data["resources"] = [{"uri": str(one.uri), "name": one.name} for one in found]
@@ -359,24 +328,24 @@ class ServerConnection:
         await asyncio.sleep(0.05)  # several lists usually change together
         self._refresh_task = None
         with suppress(Exception):  # the next call to the server says what is wrong
-            self._orders.send(wire.McpReport(0, "lists", self._order.server, await self._lists()))
+            self._report("lists", await self._lists())
 
     async def carry_out(self, order: wire.McpOrder) -> Json:
-        if self.closed.is_set():
-            raise ConnectionError("the server has ended")
         client, arguments = self._client, order.arguments
-        self._running = order.id
         match order.verb:
             case "lists":
                 return await self._lists()
             case "call":
+
+                async def progress(done: float, total: float | None, message: str | None) -> None:
+                    self._reset_clocks(self._spec.timeout)
+                    data = {"progress": done, "total": total, "message": message or ""}
+                    self._report("progress", data, order.id)
+
                 async with asyncio.timeout(self._spec.timeout) as clock:
-                    self._clocks[order.id] = clock
+                    self._clocks.add(clock)
                     result = await client.call_tool(
-                        order.name,
-                        arguments,
-                        read_timeout_seconds=math.inf,
-                        progress_callback=self._progress(order.id),
+                        order.name, arguments, read_timeout_seconds=math.inf, progress_callback=progress
                     )
                 return read_result(result)
             case "read":
@@ -388,17 +357,9 @@ class ServerConnection:
             case _:
                 raise ValueError(order.verb)
 
-    def _progress(self, order: int) -> Any:
-        async def report(progress: float, total: float | None, message: str | None) -> None:
-            self._reset_clocks(self._spec.timeout)
-            data = {"progress": progress, "total": total, "message": message or ""}
-            self._orders.send(wire.McpReport(order, "progress", self._order.server, data))
-
-        return report
-
     def _reset_clocks(self, seconds: float | None) -> None:
         when = None if seconds is None else self._orders.loop.time() + seconds
-        for clock in self._clocks.values():
+        for clock in self._clocks:
             with suppress(RuntimeError):  # it has ended
                 clock.reschedule(when)
 
@@ -407,8 +368,7 @@ class ServerConnection:
 
         number = next(self._orders.numbers)
         waiting = self._orders.questions[number] = self._orders.loop.create_future()
-        data = {**_plain(params), "question": number}
-        self._orders.send(wire.McpReport(self._running, "elicit", self._order.server, data))
+        self._report("elicit", {**_plain(params), "question": number})
         self._reset_clocks(None)
         try:
             answer = await waiting
@@ -437,23 +397,17 @@ def _plain(model: Any) -> Json:
 def read_result(result: Any) -> Json:
     """A tool's result; the structured form only if there is no other."""
     content = [read_content(_plain(one)) for one in result.content]
-    room = MAX_TEXT_CHARS
-    for one in content:
-        if "text" in one:
-            one["text"] = one["text"][: max(0, room)]
-            room -= len(one["text"])
     structured = getattr(result, "structured_content", None)
-    data: Json = {"content": content, "is_error": bool(result.is_error)}
     if structured is not None and not any(one.get("text") for one in content):
-        data["structured"] = structured
-    return data
+        content.append({"text": to_json(structured).decode()})
+    return {"content": content, "is_error": bool(result.is_error)}
 
 
 def read_content(item: Json) -> Json:
     """One content block: a text, an image or other data, or a link."""
     inner: Json = item.get("resource") or item
     if "text" in inner:
-        return {"text": inner["text"], "uri": inner.get("uri", "")}
+        return {"text": inner["text"][:MAX_TEXT_CHARS], "uri": inner.get("uri", "")}
     data = inner.get("data") or inner.get("blob")
     if data is not None:
         return {"data": data, "mime": inner.get("mimeType", ""), "uri": inner.get("uri", "")}

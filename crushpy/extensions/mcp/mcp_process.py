@@ -21,7 +21,6 @@ class McpError(CrushpyError):
 
     needs_login = False
     """`crushpy mcp login` would help."""
-    lost = False
 
 
 Heard = Callable[[wire.McpReport], None]
@@ -37,8 +36,6 @@ class McpProcess(HelperProcess[wire.McpReport]):
             if name.upper() in _VARIABLES.split() or name.startswith("KEYRING_PROPERTY_")
         }
         self.encode = wire.encode_message
-        self.listeners: list[Heard] = []
-        """Called with reports about servers, in the reader's thread."""
         try:
             super().__init__("crushpy.extensions.mcp.mcp_helper:run_mcp_helper", environment, cwd="/")
         except OSError as error:
@@ -56,7 +53,8 @@ class McpProcess(HelperProcess[wire.McpReport]):
     ) -> Json:
         """The result of an order; `heard` gets what is reported before. Raises McpError.
 
-        Cancelling also cancels at the server.
+        Cancelling also cancels at the server. `server`: a name of the connection, of which messages show what
+        precedes `@`.
         """
         number, reports = self.begin_request()
         self.send(wire.McpOrder(number, verb, server, spec, name, arguments or {}))
@@ -66,7 +64,7 @@ class McpProcess(HelperProcess[wire.McpReport]):
                 if report.kind == "result":
                     return report.data
                 if report.kind == "error":
-                    raise _to_error(server, report.data)
+                    raise _to_error(server.partition("@")[0], report.data)
                 heard(report)
         except asyncio.CancelledError:
             self.send(wire.McpOrder(number, "cancel", server))
@@ -76,13 +74,10 @@ class McpProcess(HelperProcess[wire.McpReport]):
 
     def receive(self, line: bytes) -> None:
         report = wire.decode_server_report(line)
-        if report.id:
-            self.deliver(report.id, report)
-        for listener in () if report.id else list(self.listeners):
-            listener(report)
+        self.deliver(report.id, report)
 
     def explain_end(self, error: Exception | None) -> wire.McpReport:
-        return wire.McpReport(0, "error", "", {"message": "the process that talked to it has ended"})
+        return wire.McpReport(0, "error", {"message": "the process that talked to it has ended"})
 
 
 def login_needed(server: str) -> McpError:
@@ -98,9 +93,7 @@ def _to_error(server: str, data: Json) -> McpError:
         return login_needed(server)
     tail = str(data.get("stderr") or "").strip()
     said = f"\nThe last lines it wrote to stderr:\n{redact(tail)}" if tail else ""
-    error = McpError(f"The MCP server {server} failed: {redact(str(data.get('message', '')))}{said}")
-    error.lost = bool(data.get("lost"))
-    return error
+    return McpError(f"The MCP server {server} failed: {redact(str(data.get('message', '')))}{said}")
 
 
 _current: McpProcess | None = None

@@ -19,11 +19,14 @@ class ServerSpec(McpServerSettings, frozen=True):
     """The folder for locks between processes that refresh the same token."""
 
 
-Verb = Literal["connect", "login", "call", "read", "prompt", "lists", "disconnect", "cancel", "answer"]
+Verb = Literal["connect", "login", "call", "read", "prompt", "lists", "cancel", "answer"]
 
 
 class McpOrder(Data, frozen=True):
-    """To the process. Every order but `cancel`, `answer` and `disconnect` gets a `result` or an `error`."""
+    """To the process. Every order but `cancel` and `answer` gets a `result` or an `error`.
+
+    `connect` is carried out until the connection ends; `cancel` ends it.
+    """
 
     id: int
     verb: Verb
@@ -36,13 +39,12 @@ class McpOrder(Data, frozen=True):
 class McpReport(Data, frozen=True):
     """From the process, about the order `id`.
 
-    `progress`, `elicit` and `open` (a URL to log in at) come before the end of an order; `lists` and `closed`
-    are about a server and have the id 0.
+    Before the end of an order come `progress` of a call, `open` (a URL to log in at), and for `connect` first
+    `lists`, then whenever they change, and `elicit`.
     """
 
     id: int
-    kind: Literal["result", "error", "progress", "elicit", "open", "lists", "closed"]
-    server: str = ""
+    kind: Literal["result", "error", "progress", "elicit", "open", "lists"]
     data: Json = msgspec.field(default_factory=dict[str, Any])
 
 
