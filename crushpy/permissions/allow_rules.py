@@ -10,11 +10,10 @@ from pathlib import Path
 from crushpy.core.access import ToolAccess
 from crushpy.core.errors import SettingsError
 from crushpy.core.messages import Data
-from crushpy.permissions.risky_options import HARMLESS_GLOBALS
 from crushpy.permissions.risky_words import OPERANDS_MATTER, is_interpreter, risky_words
 from crushpy.permissions.rules import RUN, RUNS_ANYTHING, parse_allow
-from crushpy.permissions.shell.ast import SimpleCommand, Word, word_set
-from crushpy.permissions.shell.wrappers import RUNNERS
+from crushpy.permissions.shell.ast import SimpleCommand, word_set
+from crushpy.permissions.shell.wrappers import RUNNERS, harmless_globals
 
 _SHELL_BUILTINS = word_set("true false : break continue return exit shift wait set test [")
 """Builtins that only control the shell: beside an allowed command they need no rule."""
@@ -22,9 +21,9 @@ _SHELL_BUILTINS = word_set("true false : break continue return exit shift wait s
 
 def covers(rule: Sequence[str], command: SimpleCommand) -> bool:
     """True if a rule with these words covers the command."""
-    rule, words = plain_git(rule, command.words)
-    spelled = [word.text if word.kind != "unknown" else None for word in words[: len(rule)]]
-    if list(rule) != spelled:
+    words = command.words
+    rule = [*rule[:1], *rule[1 + harmless_globals(rule) :]]
+    if rule != [word.text if word.kind != "unknown" else None for word in words[: len(rule)]]:
         return False
     if command.inner:
         if command.skip:
@@ -33,7 +32,7 @@ def covers(rule: Sequence[str], command: SimpleCommand) -> bool:
     names_operand = any(not word.startswith("-") for word in rule[1:])
     if command.program in OPERANDS_MATTER and len(rule) < len(words) and names_operand:
         return False
-    return all(index < len(rule) for index in risky_words(SimpleCommand(words)))
+    return all(index < len(rule) for index in risky_words(command))
 
 
 class FreeFolder(Data, frozen=True):
@@ -91,23 +90,6 @@ def cd_target(command: SimpleCommand, workspace: Path) -> Path | None:
 def is_bare_repository(folder: Path) -> bool:
     """True if git would take the folder itself for a repository, which a few text files can make it."""
     return (folder / "HEAD").exists() and (folder / "objects").is_dir() and not (folder / ".git").exists()
-
-
-def plain_git(rule: Sequence[str], words: tuple[Word, ...]) -> tuple[tuple[str, ...], tuple[Word, ...]]:
-    """Rule and words without git's harmless global options, which a rule need not spell."""
-    if words[0].text != "git":
-        return tuple(rule), words
-    texts = tuple(word.text if word.kind == "literal" else "" for word in words)
-    dropped = len(texts) - len(without_globals(texts))
-    return without_globals(rule), (words[0], *words[1 + dropped :])
-
-
-def without_globals(words: Sequence[str]) -> tuple[str, ...]:
-    """The words of a git command without the harmless options before its subcommand."""
-    start = 1
-    while start < len(words) and words[start] in HARMLESS_GLOBALS:
-        start += 1
-    return (*words[:1], *words[start:])
 
 
 _BASH_TOOLS = {RUN: ToolAccess("command", writes=True)}
@@ -173,8 +155,6 @@ def _prefixes(command: SimpleCommand) -> Iterator[tuple[str, ...]]:
 def _usual_prefixes(program: str, known: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     if not known:
         return
-    if program == "git":
-        known = without_globals(known)
     if program in _NAME_ONLY_PROGRAMS:
         yield known[:1]
     elif program in SUBCOMMAND_PROGRAMS and len(known) > 1 and not known[1].startswith("-"):

@@ -5,44 +5,35 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from crushpy.core.access import Access
-from crushpy.permissions.allow_rules import (
-    FreeFolder,
-    cd_target,
-    covered_by,
-    is_bare_repository,
-    suggest_rule,
-)
-from crushpy.permissions.decision import Decision, ExecutionContext, by_rule, decide_path
-from crushpy.permissions.read_only_commands import PLAIN_PROGRAMS, ReadOnlyPolicy
+from crushpy.permissions.allow_rules import FreeFolder, covered_by, is_bare_repository, suggest_rule
+from crushpy.permissions.decision import Decision, by_rule, decide_path
+from crushpy.permissions.read_only_commands import PLAIN_PROGRAMS, CommandLine, ReadOnlyPolicy
 from crushpy.permissions.risky_words import risky_words
-from crushpy.permissions.rules import READ, RUN, WRITE, Rule, RuleSet
+from crushpy.permissions.rules import READ, RUN, WRITE, Rule
 from crushpy.permissions.shell.ast import Redirect, ShellReading, SimpleCommand
 
 HARMLESS_FILES = re.compile(r"/dev/(?:null|stdin|stdout|stderr|fd/\d+)")
+NETWORK_FILES = re.compile(r"/dev/(?:tcp|udp)/")
 _CD_COMMANDS = frozenset(("cd", "pushd", "popd"))
 
 
 class CommandPolicy:
     """The decisions about one command line."""
 
-    def __init__(
-        self, reading: ShellReading, rules: RuleSet, workspace: Path, guard: ExecutionContext, tool: str = RUN
-    ) -> None:
-        self._reading = reading
-        self._rules = rules
-        self._workspace = workspace
+    def __init__(self, line: CommandLine) -> None:
+        self._line = line
+        self._reading = line.reading
         self._allow: dict[Sequence[str], Rule] = {
-            rule.words: rule for rule in rules.allow if rule.tool in (RUN, tool)
+            rule.words: rule for rule in line.rules.allow if rule.tool in (RUN, line.tool)
         }
-        self._cd_scope = _free_folder(reading, workspace)
-        self._read_only = ReadOnlyPolicy(_possible_folders(reading, workspace), rules, workspace, guard)
-        self._reads = ReadOnlyPolicy(working_folders(reading, workspace), rules, workspace, guard)
+        self._cd_scope = _free_folder(line.reading, line.workspace)
+        self._read_only = ReadOnlyPolicy(line)
 
     def parts(self) -> list[Decision]:
         """One decision for each thing the line would do."""
         parts = self.doubts()
         for redirect in self._reading.redirects:
-            parts.extend(_redirect(redirect, self._reading, self._rules, self._workspace))
+            parts.extend(_redirect(redirect, self._line))
         commands = [part for command in self._reading.commands for part in self.command(command)]
         if not commands and self._reading.commands:
             commands = [Decision("allow", "it only controls the shell")]
@@ -53,19 +44,19 @@ class CommandPolicy:
         redirects = (
             part
             for redirect in self._reading.redirects
-            for part in _redirect(redirect, self._reading, self._rules, self._workspace)
+            for part in _redirect(redirect, self._line)
             if not redirect.writes and part.by == "rule" and part.verdict != "allow"
         )
         return [
             *redirects,
-            *(part for each in self._reading.commands for part in self._reads.forbidden(each)),
+            *(part for each in self._reading.commands for part in self._read_only.forbidden(each)),
         ]
 
     def doubts(self) -> list[Decision]:
         """Reasons why no rule may cover this line."""
         found = [Decision("ask", not_literal)] if (not_literal := why_not_literal(self._reading)) else []
         runs_git = any(each.program == "git" for each in self._reading.all_commands)
-        if runs_git and is_bare_repository(self._workspace):
+        if runs_git and is_bare_repository(self._line.workspace):
             why = "this folder is a bare repository, whose settings can make git run programs"
             found.append(Decision("ask", why))
         return found
@@ -101,54 +92,17 @@ def why_not_literal(reading: ShellReading) -> str:
     )
 
 
-def _redirect(redirect: Redirect, reading: ShellReading, rules: RuleSet, workspace: Path) -> list[Decision]:
+def _redirect(redirect: Redirect, line: CommandLine) -> list[Decision]:
     word = redirect.target
     if word.kind == "literal" and HARMLESS_FILES.fullmatch(word.text):
         return []
-    text = f"{Path.home()}{word.text[1:]}" if word.text.startswith("~/") else word.text
-    spelled = word.kind == "literal" or (text != word.text and not re.search(r"[*?\[{]", text))
-    if not spelled or not text or text.startswith(("/dev/tcp/", "/dev/udp/")):
+    is_glob = word.kind == "pattern" and re.search(r"[*?\[{]", word.text)
+    paths = None if is_glob or not word.text or NETWORK_FILES.match(word.text) else line.paths_of(word)
+    if paths is None:
         return [Decision("ask", f"the target of the redirection to {word.text} is unknown")]
-    folders = [workspace] if text.startswith("/") else _possible_folders(reading, workspace)
-    if not folders:
-        return [Decision("ask", f"the folder of {word.text} is unknown")]
     tool = WRITE if redirect.writes else READ
-    return [
-        decide_path(Access(tool, "path", str(folder / text), redirect.writes), rules, workspace)
-        for folder in folders
-    ]
-
-
-def _possible_folders(reading: ShellReading, workspace: Path) -> list[Path]:
-    """The folders in which a command of this line may run; empty if that is unknown."""
-    cd_commands = [each for each in reading.all_commands if each.words[0].text in _CD_COMMANDS]
-    if not cd_commands:
-        return [workspace]
-    target = cd_target(cd_commands[0], workspace) if cd_commands[0].words[0].text == "cd" else None
-    if len(cd_commands) > 1 or target is None:
-        return []
-    return [workspace, target]
-
-
-def working_folders(reading: ShellReading, workspace: Path) -> list[Path]:
-    """Every folder in which a command of this line may run; empty if that is unknown."""
-    folders = [workspace]
-    for command in reading.all_commands:
-        name = command.words[0].text
-        if name in ("pushd", "popd") or (name == "cd" and reading.not_literal):
-            return []
-        if name != "cd":
-            continue
-        words = [word for word in command.words[1:] if word.text not in ("--", "-P", "-L")]
-        if len(words) != 1 or words[0].text == "-":
-            return []
-        text = words[0].text
-        if words[0].kind == "pattern" and re.fullmatch(r"~(?:/[^*?\[{~]*)?", text):
-            text = f"{Path.home()}{text[1:]}"
-        elif words[0].kind != "literal":
-            return []
-        folders.append(folders[-1] / text)
-    return folders
+    accesses = (Access(tool, "path", path, redirect.writes) for path in paths)
+    return [decide_path(access, line.rules, line.workspace) for access in accesses]
 
 
 def _free_folder(reading: ShellReading, workspace: Path) -> FreeFolder:

@@ -53,15 +53,16 @@ def _decide_command(
     # Imported only if a command is decided.
     from crushpy.permissions.command_policy import CommandPolicy
     from crushpy.permissions.deny_rules import deny_decisions
+    from crushpy.permissions.read_only_commands import CommandLine
     from crushpy.permissions.sandboxed_policy import SandboxedPolicy
     from crushpy.permissions.shell.line_reader import parse_shell
 
-    reading = parse_shell(access.value)
-    policy = CommandPolicy(reading, rules, workspace, guard, access.tool)
-    parts = [*deny_decisions(access, reading, rules), *policy.forbidden_reads()]
+    line = CommandLine(parse_shell(access.value), rules, workspace, guard, access.tool)
+    policy = CommandPolicy(line)
+    parts = [*deny_decisions(access, line.reading, rules), *policy.forbidden_reads()]
     if not guard.sandbox:
         return [*parts, *policy.parts()] or [decision.Decision("ask", "no rule covers it")]
-    sandboxed = SandboxedPolicy(access.needs, reading, policy, rules, workspace, guard)
+    sandboxed = SandboxedPolicy(access.needs, line, policy)
     if rules.closed or not guard.auto_allow:
         return [*parts, *policy.parts(), *sandboxed.needs()]
     return [*parts, *sandboxed.parts()]

@@ -12,11 +12,11 @@ from crushpy.permissions.command_policy import why_not_literal
 from crushpy.permissions.decision import Decision, by_rule
 from crushpy.permissions.read_only_commands import PLAIN_PROGRAMS
 from crushpy.permissions.risky_options import is_git_command, is_known_git
-from crushpy.permissions.risky_words import STANDARD_INPUT, is_interpreter, risky_words
+from crushpy.permissions.risky_words import STANDARD_INPUT, is_interpreter, risky_words, runs_rest
 from crushpy.permissions.rules import RUN, Rule, RuleSet
 from crushpy.permissions.shell.ast import ShellReading, SimpleCommand, Word, with_inner, word_set
 from crushpy.permissions.shell.line_reader import parse_shell
-from crushpy.permissions.shell.wrappers import RUNNERS, RUNNING_SUBCOMMANDS
+from crushpy.permissions.shell.wrappers import RUNNERS
 
 _RUNS_RISKY_WORDS = word_set("find fd fdfind git")
 """Programs whose risky words are commands, besides interpreters."""
@@ -144,9 +144,8 @@ def _candidates(command: SimpleCommand, depth: int) -> Iterator[tuple[Word, ...]
 def _inner_starts(command: SimpleCommand) -> Sequence[int]:
     """Where a command inside this one may begin."""
     words, program = command.words, command.program
-    second = words[1].text if len(words) > 1 else ""
-    if program in RUNNERS or {(program, second), (program,)} & RUNNING_SUBCOMMANDS:
-        return range(1, len(words))
+    if runs := runs_rest(program, words):
+        return list(runs)
     if not (program in _RUNS_RISKY_WORDS or is_interpreter(program)):
         return ()
     risky = risky_words(command)

@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
 
@@ -15,40 +14,30 @@ from crushpy.core.access import Access
 from crushpy.core.messages import Data
 from crushpy.permissions.decision import Decision, ExecutionContext, by_rule, decide_path
 from crushpy.permissions.path_rules import MAX_SEARCHED_FILES, is_forbidden_below, secret_places_in
-from crushpy.permissions.risky_options import git_reads, is_long
+from crushpy.permissions.risky_options import Risk, git_reads, option_value
 from crushpy.permissions.risky_words import ALIKE, risky_words
-from crushpy.permissions.rules import READ, RuleSet
-from crushpy.permissions.shell.ast import SimpleCommand, Word, with_inner, word_set
+from crushpy.permissions.rules import READ, RUN, RuleSet
+from crushpy.permissions.shell.ast import ShellReading, SimpleCommand, Word, with_inner, word_set
 from crushpy.security.safe_git import git_output
-
-PLAIN_PROGRAMS = word_set(
-    "ls cat head tail wc grep egrep fgrep rg echo pwd which type stat du df tree diff cmp sort uniq cut tr nl"
-    " basename dirname realpath readlink date whoami id uname hostname seq sleep printf true false test [ :"
-    " find fd fdfind sed awk gawk mawk column md5sum sha1sum sha256sum sha512sum od xxd hexdump strings file"
-    " jq tac rev fold comm paste join expr mkdir touch cp mv rm rmdir ln chmod tee break continue return"
-    " exit shift wait set cd"
-)
 
 
 class Reader(Data, frozen=True):
-    """How to find the files that one program reads among its words. Long options are separated by spaces."""
+    """How to find the files that one program reads among its words. Options: letters, and names in a text."""
 
     patterns: int = 0
     """How many of its first operands are not files: a search pattern, a script."""
-    spares: str = ""
-    """Letters of options that give the pattern instead, so that every operand is a file."""
-    refused: str = ""
-    """Letters of options that follow links or take file names from a file."""
+    spares: tuple[str, str] = ("", "")
+    """Options that give the pattern instead, so that every operand is a file."""
+    refused: tuple[str, str] = ("", "")
+    """Options that follow links or take file names from a file."""
     values: str = ""
     """Letters of options with a value that is not a file, attached or as the next word."""
-    spares_long: str = ""
-    refused_long: str = ""
     inside: str = ""
     """A regular expression no word may match: the script would read files by itself."""
 
 
-_GREP = Reader(1, "ef", "fR", "ABCemdD", "regexp file", "file exclude-from dereference-recursive")
-_CHECKSUM = Reader(refused="c", refused_long="check")
+_GREP = Reader(1, ("ef", "regexp file"), ("fR", "file exclude-from dereference-recursive"), "ABCemdD")
+_CHECKSUM = Reader(refused=("c", "check"))
 _PLAIN = Reader()
 
 _READERS: dict[str, Reader] = {
@@ -59,23 +48,28 @@ _READERS: dict[str, Reader] = {
     ),
     **dict.fromkeys(word_set("grep egrep fgrep"), _GREP),
     **dict.fromkeys(word_set("cut paste"), Reader(values="d")),
-    "wc": Reader(refused_long="files0-from"),
-    "sort": Reader(refused="T", values="t", refused_long="files0-from temporary-directory"),
-    "du": Reader(refused="LDX", refused_long="dereference dereference-args exclude-from files0-from"),
-    "diff": Reader(refused="rX", refused_long="recursive exclude-from from-file to-file"),
-    "file": Reader(refused="fmMzZ", refused_long="files-from magic-file uncompress"),
+    "wc": Reader(refused=("", "files0-from")),
+    "sort": Reader(refused=("T", "files0-from temporary-directory"), values="t"),
+    "du": Reader(refused=("LDX", "dereference dereference-args exclude-from files0-from")),
+    "diff": Reader(refused=("rX", "recursive exclude-from from-file to-file")),
+    "file": Reader(refused=("fmMzZ", "files-from magic-file uncompress")),
     "strings": Reader(inside=r"\A@"),
-    "tree": Reader(refused="lR", refused_long="fromfile fromtabfile"),
+    "tree": Reader(refused=("lR", "fromfile fromtabfile")),
     "rg": Reader(
-        1, "ef", "fLz", "ABCEMTegjmrtd", "regexp file files type-list", "file follow ignore-file search-zip"
+        1,
+        ("ef", "regexp file files type-list"),
+        ("fLz", "file follow ignore-file search-zip"),
+        "ABCEMTegjmrtd",
     ),
-    "sed": Reader(1, "ef", "", "el", "expression file"),
-    "awk": Reader(1, "", "", "Fv", "", "", r"getline|ARGV"),
+    "sed": Reader(1, ("ef", "expression file"), values="el"),
+    "awk": Reader(1, values="Fv", inside=r"getline|ARGV"),
     "jq": Reader(
-        1, "", "fL", "", "", "from-file slurpfile rawfile argfile", r"\b(?:import|include|modulemeta)\b"
+        1,
+        refused=("fL", "from-file slurpfile rawfile argfile"),
+        inside=r"\b(?:import|include|modulemeta)\b",
     ),
     "find": Reader(inside=r"\A(?:-L|-follow|-files0-from)\Z"),
-    "fd": Reader(1, "", "LC", "eEtdSocj", "", "follow search-path base-directory"),
+    "fd": Reader(1, refused=("LC", "follow search-path base-directory"), values="eEtdSocj"),
 }
 _COPIERS = {
     **dict.fromkeys(("ag", "ack", "zgrep"), Reader(1)),
@@ -100,6 +94,11 @@ _NO_FILE_PROGRAMS = word_set(
 )
 """Programs that do not read the files their words name."""
 _REFUSED_LETTERS = {"date": "fr"}
+PLAIN_PROGRAMS = {*_READERS, *_NO_FILE_PROGRAMS} | word_set(
+    "fdfind gawk mawk test [ mkdir touch cp mv rm rmdir ln chmod tee cd set break continue return exit shift"
+    " wait"
+)
+"""Programs that run nothing but what their risky words name, whatever the folder."""
 
 
 def _find_reader(program: str) -> Reader | None:
@@ -111,9 +110,6 @@ def is_plain_reader(command: SimpleCommand) -> bool:
     name = command.words[0].text
     if command.words[0].kind != "literal" or command.inner:
         return False
-    if name == "command":
-        literal = all(word.kind == "literal" for word in command.words)
-        return literal and len(command.words) > 2 and command.words[1].text in ("-v", "-V")
     if risky_words(command):
         return False
     if name in _NO_FILE_PROGRAMS:
@@ -128,14 +124,7 @@ def _is_refused(word: Word, reader: Reader) -> bool:
         return True
     if not word.is_option:
         return word.kind == "unknown" and word.may_be_option
-    if word.text.startswith("--"):
-        return is_long(word.text[2:].partition("=")[0], reader.refused_long.split())
-    for letter in word.text[1:]:
-        if letter in reader.refused:
-            return True
-        if letter in reader.values:
-            return False
-    return False
+    return option_value(word.text, Risk(*reader.refused, reader.values)) is not None
 
 
 def read_words(command: SimpleCommand, reader: Reader | None) -> Iterator[Word]:
@@ -144,7 +133,10 @@ def read_words(command: SimpleCommand, reader: Reader | None) -> Iterator[Word]:
     if reader is None:
         yield from (word for word in words[1:] if word.kind == "pattern")  # the shell expands them
         return
-    patterns = 0 if any(_replaces_pattern(word, reader) for word in words[1:]) else reader.patterns
+    # In doubt an option replaces the pattern, so that more words count as files.
+    options = (word.text for word in words if word.is_option)
+    spares = any(option_value(text, Risk(*reader.spares)) is not None for text in options)
+    patterns = 0 if spares else reader.patterns
     is_value = options_over = False
     for word in words[1:]:
         if is_value and patterns:
@@ -154,7 +146,7 @@ def read_words(command: SimpleCommand, reader: Reader | None) -> Iterator[Word]:
         elif word.text == "--" and not options_over:
             options_over = True
         elif word.is_option and not options_over:
-            is_value = _takes_next_word(word.text, reader)
+            is_value = option_value(word.text, Risk(reader.values)) == ""
             yield from _option_path(word.text, reader)
         elif patterns:
             patterns -= 1
@@ -164,37 +156,14 @@ def read_words(command: SimpleCommand, reader: Reader | None) -> Iterator[Word]:
             yield word
 
 
-def _replaces_pattern(word: Word, reader: Reader) -> bool:
-    """Whether an option replaces the pattern. In doubt it does, so that more words count as files."""
-    if not word.is_option:
-        return False
-    if word.text.startswith("--"):
-        return is_long(word.text[2:].partition("=")[0], reader.spares_long.split())
-    return bool(set(word.text[1:]) & set(reader.spares))
-
-
-def _takes_next_word(text: str, reader: Reader) -> bool:
-    if text.startswith("--"):
-        return False
-    for index, letter in enumerate(text[1:], 2):
-        if letter in reader.values:
-            return index == len(text)
-    return False
-
-
 def _option_path(text: str, reader: Reader) -> Iterator[Word]:
     """A value attached to an option that may be a path."""
     if text.startswith("--"):
-        _, equals, value = text.partition("=")
-        if equals:
-            yield Word(value)
-        return
-    for index, letter in enumerate(text[1:], 2):
-        if letter in reader.values:
-            return
-        if text[index : index + 1] in ("/", "~", "."):
-            yield Word(text[index:])
-            return
+        found = re.search(r"=(.*)", text, re.DOTALL)
+    else:
+        found = re.match(rf"-[^\0{reader.values}]+?([/~.].*)", text, re.DOTALL)
+    if found:
+        yield Word(found[1])
 
 
 def _git_paths(word: Word) -> Iterator[Word]:
@@ -219,21 +188,61 @@ def _tracked_files(folder: str) -> Iterator[str]:
     return (os.fsdecode(name) for name in names if name)
 
 
-_MAX_GLOB_FILES = 1_000
-"""A glob pattern that matches more asks."""
+_MAX_GLOB_FILES, _MAX_FOLDERS = 1_000, 100
+"""A glob pattern that matches more asks, and so does a line that may run in more folders."""
+
+
+class CommandLine:
+    """A command line that is decided, and all that its parts are decided by."""
+
+    def __init__(
+        self, reading: ShellReading, rules: RuleSet, workspace: Path, guard: ExecutionContext, tool: str = RUN
+    ) -> None:
+        self.reading = reading
+        self.rules = rules
+        self.workspace = workspace
+        self.guard = guard
+        self.tool = tool
+        self.folders = _working_folders(reading, workspace)
+        """Every folder in which a command of it may run; empty if that is unknown."""
+
+    def paths_of(self, word: Word) -> list[str] | None:
+        """The paths a word names in every folder where the line may run; None if unknown."""
+        if word.kind == "unknown" or not self.folders or "\0" in word.text:
+            return None
+        per_folder = [_named_paths(word, folder) for folder in self.folders]
+        return None if None in per_folder else list(dict.fromkeys(chain(*filter(None, per_folder))))
+
+
+def _working_folders(reading: ShellReading, workspace: Path) -> list[Path]:
+    folders = [workspace]
+    for command in reading.all_commands:
+        name = command.words[0].text
+        if name in ("pushd", "popd") or (name == "cd" and reading.not_literal):
+            return []
+        if name != "cd":
+            continue
+        words = [word for word in command.words[1:] if word.text not in ("--", "-P", "-L")]
+        if len(words) != 1 or words[0].text == "-" or len(folders) > _MAX_FOLDERS:
+            return []
+        text = words[0].text
+        if words[0].kind == "pattern" and re.fullmatch(r"~(?:/[^*?\[{~]*)?", text):
+            text = f"{Path.home()}{text[1:]}"
+        elif words[0].kind != "literal":
+            return []
+        # An earlier `cd` may have failed. bash resolves `link/..` by the text, or with `-P` by the link.
+        targets = [base / text for base in folders]
+        plain = (Path(os.path.normpath(each)) for each in targets)
+        folders = list(dict.fromkeys((*folders, *targets, *plain)))
+    return folders
 
 
 class ReadOnlyPolicy:
     """The decisions about those commands of one line that only read."""
 
-    def __init__(
-        self, folders: Sequence[Path], rules: RuleSet, workspace: Path, guard: ExecutionContext
-    ) -> None:
-        """`folders`: where the line may run; empty if unknown."""
-        self._folders = folders
-        self._rules = rules
-        self._workspace = workspace
-        self._guard = guard
+    def __init__(self, line: CommandLine) -> None:
+        self._line = line
+        self._rules, self._workspace, self._folders = line.rules, line.workspace, line.folders
 
     def parts(self, command: SimpleCommand) -> list[Decision]:
         """One decision for each file it reads; none if it may do more than read."""
@@ -242,7 +251,9 @@ class ReadOnlyPolicy:
             return [part for parts in inner for part in parts] if all(inner) else []
         name = command.words[0].text
         if name == "git":
-            reads = self._guard.trusted and bool(self._folders) and git_reads(command.words)
+            root = self._workspace.resolve()
+            is_ours = self._folders and all(each.resolve().is_relative_to(root) for each in self._folders)
+            reads = self._line.guard.trusted and is_ours and git_reads(command.words)
             words = [path for word in command.words[2:] for path in _git_paths(word)]
         else:
             reads = is_plain_reader(command)
@@ -293,7 +304,7 @@ class ReadOnlyPolicy:
             elif os.path.isdir(path):  # noqa: PTH112
                 names = _tracked_files(path) if is_git else _files_below(path, hidden=not skips_hidden)
                 yield from self._forbidden_in(path, names)
-                if not (is_git or decided.by or self._guard.sandbox) and (
+                if not (is_git or decided.by or self._line.guard.sandbox) and (
                     secrets := secret_places_in(Path(path).resolve())
                 ):
                     yield Decision("ask", f"no rule allows reading secrets: {secrets[0]}")
@@ -320,27 +331,18 @@ class ReadOnlyPolicy:
 
     def held_back(self, command: SimpleCommand) -> str:
         """Why a command that only reads still asks, as the end of a sentence."""
-        if command.words[0].text == "git" and not self._guard.trusted and git_reads(command.words):
+        if command.words[0].text == "git" and not self._line.guard.trusted and git_reads(command.words):
             return ": the project's settings can make git run programs, and the project is not trusted"
         return ""
 
     def _paths_of(self, word: Word) -> list[str] | None:
-        """The paths a word names in every folder where the line may run; None if unknown."""
-        if word.kind == "unknown" or not self._folders or "\0" in word.text:
-            return None
-        per_folder = [named_paths(word, folder) for folder in self._folders]
-        if None in per_folder:
-            return None
-        paths = list(chain(*filter(None, per_folder)))
-        return paths if self._has_file_rules else list(_one_per_folder(paths))
-
-    @cached_property
-    def _has_file_rules(self) -> bool:
-        """True if a rule may forbid one file and not the one beside it."""
-        return any(rule.tool == READ for rule in (*self._rules.deny, *self._rules.ask))
+        """As `CommandLine.paths_of`, but one path for each folder if no rule is about single files."""
+        paths = self._line.paths_of(word)
+        has_file_rules = any(rule.tool == READ for rule in (*self._rules.deny, *self._rules.ask))
+        return paths if paths is None or has_file_rules else list(_one_per_folder(paths))
 
 
-def named_paths(word: Word, folder: Path) -> list[str] | None:
+def _named_paths(word: Word, folder: Path) -> list[str] | None:
     """The paths a word names; None if unknown."""
     text = word.text
     if word.kind == "literal":

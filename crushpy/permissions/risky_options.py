@@ -134,18 +134,18 @@ def option_risks(words: Sequence[Word], risk: Risk, program: str = "") -> Risks:
         elif not word.is_option or options_over:
             if risk.operands and word.text not in ("-", "/dev/null", "/dev/stdout", "/dev/stderr"):
                 risks[index] = f"{program} writes to it"
-        elif (attached := _risky_option(word.text, risk)) is not None:
+        elif (attached := option_value(word.text, risk)) is not None:
             risks[index] = f"with it {program} can write or execute"
             if not attached and index + 1 < len(words):
                 risks[index + 1] = f"it is what {word.text} stands for"
     return risks
 
 
-def _risky_option(text: str, risk: Risk) -> str | None:
-    """None for a harmless option, otherwise the value attached to a risky one."""
+def option_value(text: str, risk: Risk) -> str | None:
+    """None for any other option, otherwise the value attached to one of `risk`."""
     if text.startswith("--"):
         name, _, value = text[2:].partition("=")
-        return value if is_long(name, risk.long.split()) else None
+        return value if _is_long(name, risk.long.split()) else None
     # Some programs take long options with one dash (go test -exec).
     name, _, value = text[1:].partition("=")
     if name in risk.long.split():
@@ -158,7 +158,7 @@ def _risky_option(text: str, risk: Risk) -> str | None:
     return None
 
 
-def is_long(name: str, options: Sequence[str]) -> bool:
+def _is_long(name: str, options: Sequence[str]) -> bool:
     """True if `name` is one of the long options or an abbreviation of one."""
     return bool(name) and any(option.startswith((name, name.lower())) for option in options)
 
@@ -166,10 +166,6 @@ def is_long(name: str, options: Sequence[str]) -> bool:
 # --- git: a rule `bash(git)` covers only what reads
 
 
-HARMLESS_GLOBALS = word_set("--no-pager -P --no-optional-locks --literal-pathspecs --no-replace-objects")
-"""Options before the subcommand that change nothing: a rule need not spell them."""
-
-_INFO_OPTIONS = frozenset(("--version", "--help"))
 _VALUED_GLOBALS = word_set("-c -C --git-dir --work-tree --namespace --exec-path --config-env")
 _READS = word_set(
     "log status diff show blame annotate shortlog describe rev-parse rev-list ls-files ls-tree cat-file"
@@ -228,30 +224,23 @@ _READING_FORMS = frozenset(
     )
 )
 _CONFIG_READ_OPTIONS = frozenset(("--get", "--get-all", "--get-regexp", "--list", "-l"))
-_OUTSIDE_OPTIONS = ("no-index", "contents", "git-dir", "file", "from-file", "pathspec-from-file")
+_OUTSIDE_OPTIONS = Risk("", "no-index contents git-dir file from-file pathspec-from-file")
 """With these, git reads files of other folders or takes names from a file."""
 
 
 def git_reads(words: Sequence[Word]) -> bool:
     """True if git only reads its repository, apart from what the repository's settings make it run."""
-    index = 1
-    while index < len(words) and words[index].kind == "literal" and words[index].text in HARMLESS_GLOBALS:
-        index += 1
-    if index >= len(words) or any(word.kind == "unknown" for word in words):
+    if len(words) < 2 or any(word.kind == "unknown" for word in words):
         return False
-    name, rest = words[index].text, words[index + 1 :]
+    name, rest = words[1].text, words[2:]
     options = [word.text for word in rest if word.is_option]
-    if name in _NOT_REPOSITORY or any(_reads_outside(text) for text in options):
+    if name in _NOT_REPOSITORY or any(option_value(text, _OUTSIDE_OPTIONS) is not None for text in options):
         return False
     if name in _READS or name == "--version":
         return not git_risks(words)
     operand = next((word.text for word in rest if not word.is_option), "")
     reads_config = name == "config" and any(text in _CONFIG_READ_OPTIONS for text in options)
-    return ((name, operand) in _READING_FORMS or reads_config) and not _subcommand_risks(name, words, index)
-
-
-def _reads_outside(option: str) -> bool:
-    return option.startswith("--") and is_long(option[2:].partition("=")[0], _OUTSIDE_OPTIONS)
+    return ((name, operand) in _READING_FORMS or reads_config) and not _subcommand_risks(name, words, 1)
 
 
 _KEEPS_REPOSITORY = word_set(
@@ -312,7 +301,7 @@ def git_risks(words: Sequence[Word]) -> dict[int, str]:
     while index < len(words) and words[index].text.startswith("-"):
         word = words[index]
         name = word.text.partition("=")[0]
-        if word.kind != "literal" or word.text not in HARMLESS_GLOBALS | _INFO_OPTIONS:
+        if word.text not in ("--version", "--help"):
             risks[index] = "it can make git execute a program"
             if word.text in _VALUED_GLOBALS or name == "-c":
                 index += 1

@@ -282,7 +282,7 @@ def risky_words(command: SimpleCommand) -> Risks:
     risks = interpreter_risks(program, words)
     if risks is not None:
         return risks | _module_risks(words)
-    if runs := _runs_rest(program, words):
+    if runs := runs_rest(program, words):
         return runs
     risk = PROGRAMS.get(program)
     risks = option_risks(words, risk) if risk is not None else {}
@@ -300,13 +300,8 @@ def _module_risks(words: Sequence[Word]) -> Risks:
     return {start + place: why for place, why in inner.items()}
 
 
-def _runs_rest(program: str, words: Sequence[Word]) -> Risks:
-    """A program that runs its operands, in a form that could not be unwrapped."""
-    if program in RUNNERS:
-        start = 1
-    else:
-        pair = (program, words[1].text if len(words) > 1 else "")
-        start = 1 if pair in RUNNING_SUBCOMMANDS or (program,) in RUNNING_SUBCOMMANDS else len(words)
-    if program == "command" and len(words) > 1 and words[1].text in ("-v", "-V"):
-        return {}
-    return dict.fromkeys(range(start, len(words)), f"{program} runs it")
+def runs_rest(program: str, words: Sequence[Word]) -> Risks:
+    """The words of a program that runs its operands, in a form that could not be unwrapped."""
+    pairs = {(program,), (program, words[1].text if len(words) > 1 else "")}
+    runs = program in RUNNERS or pairs & RUNNING_SUBCOMMANDS
+    return dict.fromkeys(range(1, len(words)), f"{program} runs it") if runs else {}

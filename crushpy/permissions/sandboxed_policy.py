@@ -7,24 +7,25 @@ from pathlib import Path
 
 from crushpy.core.access import Access, Privileges
 from crushpy.permissions.allow_rules import suggest_rule
-from crushpy.permissions.command_policy import HARMLESS_FILES, CommandPolicy, working_folders
-from crushpy.permissions.decision import Decision, ExecutionContext, decide_path, host_matches, strictest
+from crushpy.permissions.command_policy import HARMLESS_FILES, NETWORK_FILES, CommandPolicy
+from crushpy.permissions.decision import Decision, decide_path, host_matches, strictest
 from crushpy.permissions.network_needs import network_needs
+from crushpy.permissions.read_only_commands import CommandLine
 from crushpy.permissions.risky_options import git_changes
 from crushpy.permissions.rules import NETWORK, TALK, WRITE, Rule, RuleSet, escaped
-from crushpy.permissions.shell.ast import Redirect, ShellReading, SimpleCommand, with_inner
+from crushpy.permissions.shell.ast import Redirect, SimpleCommand, with_inner
 from crushpy.permissions.written_paths import WritePolicy, WrittenWord, written_words
 
 
 class GrantedPrivileges:
     """What every command of the conversation may do beyond reading and writing the workspace."""
 
-    def __init__(self, rules: RuleSet, workspace: Path, guard: ExecutionContext) -> None:
+    def __init__(self, rules: RuleSet, workspace: Path, write: tuple[str, ...]) -> None:
         self._rules = rules
         self._workspace = workspace
         hosts = tuple(dict.fromkeys(rule.pattern or "*" for rule in rules.allow if rule.tool == NETWORK))
         any_host = "*" in hosts
-        folders = tuple(dict.fromkeys((*guard.write, *_writable_folders(rules, workspace))))
+        folders = tuple(dict.fromkeys((*write, *_writable_folders(rules, workspace))))
         self.needs = Privileges(any_host, () if any_host else hosts, folders)
 
     def missing_parts(self, needs: Privileges) -> Iterator[Decision]:
@@ -74,21 +75,13 @@ class GrantedPrivileges:
 class SandboxedPolicy:
     """One command line. `requested` is what the agent itself said the command needs."""
 
-    def __init__(
-        self,
-        requested: Privileges,
-        reading: ShellReading,
-        policy: CommandPolicy,
-        rules: RuleSet,
-        workspace: Path,
-        guard: ExecutionContext,
-    ) -> None:
+    def __init__(self, requested: Privileges, line: CommandLine, policy: CommandPolicy) -> None:
         self._requested = requested
-        self._reading = reading
+        self._reading = line.reading
         self._policy = policy
-        self._workspace = workspace
-        self._granted = GrantedPrivileges(rules, workspace, guard)
-        self._writes = WritePolicy(working_folders(reading, workspace), rules, workspace)
+        self._workspace = line.workspace
+        self._granted = GrantedPrivileges(line.rules, line.workspace, line.guard.write)
+        self._writes = WritePolicy(line)
 
     def parts(self) -> list[Decision]:
         """One decision for each thing the line would do beyond reading and building."""
@@ -149,7 +142,7 @@ class SandboxedPolicy:
         harmless = word.kind == "literal" and HARMLESS_FILES.fullmatch(word.text)
         if not redirect.writes or harmless:
             return
-        if re.match(r"/dev/(?:tcp|udp)/", word.text):
+        if NETWORK_FILES.match(word.text):
             yield from self._granted.missing_parts(Privileges(network=True))
             return
         parts = self._writes.decide_word(WrittenWord(word), f"> {word.text}")

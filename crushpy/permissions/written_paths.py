@@ -11,8 +11,8 @@ from crushpy.core.access import Access, Privileges
 from crushpy.core.messages import Data
 from crushpy.permissions.decision import Decision, decide_path
 from crushpy.permissions.path_rules import TouchedPath, is_guarded
-from crushpy.permissions.read_only_commands import named_paths
-from crushpy.permissions.rules import WRITE, RuleSet
+from crushpy.permissions.read_only_commands import CommandLine
+from crushpy.permissions.rules import WRITE
 from crushpy.permissions.shell.ast import SimpleCommand, Word, word_set
 
 _CREATING_PROGRAMS = word_set("mkdir touch mkfifo")
@@ -124,47 +124,33 @@ _PRIVATE = tuple({os.path.realpath(folder) for folder in ("/tmp", "/var/tmp", te
 
 
 class WritePolicy:
-    """Decides about the paths commands write. `folders`: where the line may run; empty if unknown."""
+    """Decides about the paths that the commands of one line write."""
 
-    def __init__(self, folders: Sequence[Path], rules: RuleSet, workspace: Path) -> None:
-        self._folders = folders
-        self._rules = rules
-        self._workspace = workspace
+    def __init__(self, line: CommandLine) -> None:
+        self._line = line
 
     def decide_word(self, written: WrittenWord, shown: str) -> list[Decision]:
         """Decisions about one word of the command `shown`, with what it needs outside the workspace."""
-        word = written.word
-        paths: list[str] = []
-        for folder in self._folders:
-            named = None if word.kind == "unknown" else named_paths(word, folder)
-            if named is None:
-                break
-            paths.extend(named)
-        else:
-            if self._folders:
-                return self._paths(paths, written)
-        if written.creates:
-            return []
-        return [Decision("ask", f"what `{shown[:60]}` changes is unknown: {word.text[:60]}")]
-
-    def _paths(self, paths: Sequence[str], written: WrittenWord) -> list[Decision]:
+        paths = self._line.paths_of(written.word)
+        if paths is None:
+            unknown = f"what `{shown[:60]}` changes is unknown: {written.word.text[:60]}"
+            return [] if written.creates else [Decision("ask", unknown)]
         parts: list[Decision] = []
-        for path in dict.fromkeys(paths):
-            inner = [f"{path}/{name}" for name in written.into] if Path(path).is_dir() else [path]
-            for each in inner if written.into else [path]:
+        for path in paths:
+            inner = [f"{path}/{name}" for name in written.into] if Path(path).is_dir() else []
+            for each in inner or [path]:
                 parts += self._decide_path(each, creates=written.creates)
         return parts
 
     def _decide_path(self, path: str, *, creates: bool = False) -> list[Decision]:
-        target = TouchedPath(path, self._workspace, self._rules.folders)
+        rules, workspace = self._line.rules, self._line.workspace
+        target = TouchedPath(path, workspace, rules.folders)
         if not target.inside:
             if any(target.real.is_relative_to(folder) for folder in _PRIVATE):
                 return []
             folder = target.real if target.real.is_dir() and not creates else _existing(target.real.parent)
             return [Decision("allow", "", needs=Privileges(write=(str(folder),)))]
-        decided = decide_path(
-            Access(WRITE, "path", str(target.written), writes=True), self._rules, self._workspace
-        )
+        decided = decide_path(Access(WRITE, "path", str(target.written), writes=True), rules, workspace)
         by_rule = decided.verdict != "ask" or not decided.suggested
         inside = target.real.relative_to(target.root).parts
         is_output = bool(set(inside) & _BUILD_OUTPUT) or target.real.name.endswith(_BUILD_SUFFIXES)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 
 from crushpy.core.messages import Data
 from crushpy.permissions.shell.ast import UNKNOWN, SimpleCommand, Word, word_set
@@ -90,11 +91,25 @@ RUNNING_SUBCOMMANDS = {words for words in _WRAPPERS if len(words) == 2} | {
 }
 
 
+_HARMLESS_GLOBALS = word_set("--no-pager -P --no-optional-locks --literal-pathspecs --no-replace-objects")
+
+
+def harmless_globals(words: Sequence[str]) -> int:
+    """How many options follow `git` that change nothing: a rule need not spell them."""
+    options = takewhile(_HARMLESS_GLOBALS.__contains__, words[1:]) if words and words[0] == "git" else ()
+    return len(list(options))
+
+
 def unwrap(command: SimpleCommand, read_script: ReadScript, fail: Fail) -> SimpleCommand:
     """`command` with what it would run in turn, if that can be read; else as it is.
 
     `fail` is told why the line is not literal.
     """
+    texts = [word.text for word in command.words]
+    if dropped := harmless_globals(texts):
+        return SimpleCommand((command.words[0], *command.words[1 + dropped :]))
+    if texts[0] == "command" and len(texts) > 2 and texts[1] in ("-v", "-V"):  # it runs nothing
+        return SimpleCommand((Word("type"), *command.words[2:]))
     if command.program in SHELLS:
         script = _script(command.words)
         if script is None:
