@@ -123,7 +123,6 @@ def remove_server(name: Name) -> None:
 async def _open_hub(name: str) -> AsyncGenerator[Any]:
     """The servers of this folder. Raises UsageError if there is none of that name."""
     from crushpy.core.ids import new_id
-    from crushpy.extensions.mcp.mcp_process import end_mcp_process
     from crushpy.tools.errors import ConsentNeeded, ToolError
     from crushpy.tools.shell.jobs import Jobs
 
@@ -149,7 +148,6 @@ async def _open_hub(name: str) -> AsyncGenerator[Any]:
     finally:
         await servers.close()
         await jobs.close()
-        end_mcp_process()
 
 
 async def test_server(name: Name) -> None:

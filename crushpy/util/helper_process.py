@@ -11,7 +11,7 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import IO, Any, BinaryIO, Generic, TypeVar
+from typing import IO, Any, BinaryIO, ClassVar, Generic, Self, TypeVar
 
 import crushpy
 from crushpy.core.own_code import is_importable
@@ -37,6 +37,15 @@ class HelperProcess(Generic[Answer]):
     """Makes a line of a message."""
     idle_timeout_s: float | None = None
     """It is ended after this time without a request."""
+    current: ClassVar[Any] = None
+    """The last process of its kind that was shared."""
+
+    @classmethod
+    def shared(cls) -> Self:
+        """The process that all conversations share, started if it is not running."""
+        if cls.current is None or cls.current.ended:
+            cls.current = cls()  # pyright: ignore[reportCallIssue]  # subclasses need no arguments
+        return cls.current
 
     def __init__(
         self, function: str, environment: Mapping[str, str], *, stderr: IO[Any] | None = None, cwd: str = ""

@@ -13,7 +13,7 @@ from support.selection import ALL
 from support.talk import Talks
 
 from crushpy.core.events import BoundaryCommitted, ToolFinished
-from crushpy.extensions.mcp.mcp_process import end_mcp_process
+from crushpy.extensions.mcp.mcp_process import McpProcess
 
 STAND_IN = str(Path(__file__).parents[1] / "support" / "mcp_stand_in.py")
 VENDORS = ("chat", "responses", "anthropic", "gemini", "litellm")
@@ -29,7 +29,7 @@ BOUNDARIES = 8 if ALL else 5
 @pytest.fixture(autouse=True, scope="module")
 def process() -> Iterator[None]:
     yield
-    end_mcp_process()
+    McpProcess.shared().end()
 
 
 def definitions(body: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ from scripted_llm.server import ScriptedLLM
 from support.talk import Talk, Talks
 
 from crushpy.core.events import BoundaryCommitted, ToolFinished
-from crushpy.extensions.mcp.mcp_process import end_mcp_process
+from crushpy.extensions.mcp.mcp_process import McpProcess
 
 STAND_IN = str(Path(__file__).parents[1] / "support" / "mcp_stand_in.py")
 TOOL = "mcp__many__tool_057"
@@ -23,7 +23,7 @@ CALL = Reply(thinking="Which?", found=TOOL, calls=[Call(TOOL, {"x": 1})])
 @pytest.fixture(autouse=True, scope="module")
 def process() -> Iterator[None]:
     yield
-    end_mcp_process()
+    McpProcess.shared().end()
 
 
 async def known(talks: Talks, llm: ScriptedLLM, protocol: str, model: str) -> Talk:

@@ -28,7 +28,6 @@ from crushpy.llm.litellm.provider import (
     begin_loading,
     decode_answer,
     encode_line,
-    start_process,
 )
 from crushpy.llm.protocol import TextPiece
 
@@ -36,9 +35,9 @@ from crushpy.llm.protocol import TextPiece
 @pytest.fixture
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No process runs yet, and none is left behind; the one that other tests share is kept for them."""
-    monkeypatch.setattr(module, "_current", None)
+    monkeypatch.setattr(LiteLLMProcess, "current", None)
     yield
-    if helper := module._current:  # pyright: ignore[reportPrivateUsage]
+    if helper := LiteLLMProcess.current:
         helper.end()
 
 
@@ -70,7 +69,7 @@ async def begin(provider: LiteLLMProvider, prompt: str) -> asyncio.Task[None]:
 
 
 async def ready() -> LiteLLMProcess:
-    helper = start_process()
+    helper = LiteLLMProcess.shared()
     while not helper.ready:
         await asyncio.sleep(0.005)
     return helper
@@ -87,7 +86,7 @@ async def test_it_is_ready_before_the_first_request_once_warmed_up(
     helper = await ready()
     assert not provider.slow_to_begin
     assert (await hear(provider)).text == "begun done"
-    assert start_process() is helper
+    assert LiteLLMProcess.shared() is helper
     assert "litellm" not in sys.modules or sys.modules["litellm"].__file__ != str(stand_in)
 
 
@@ -142,7 +141,7 @@ async def test_cancelling_one_call_leaves_the_others(
 async def test_it_goes_on_in_the_next_event_loop(stand_in: Path, provider: LiteLLMProvider) -> None:
     async def in_a_loop_of_its_own() -> int:
         assert (await hear(provider)).text == "begun done"
-        return start_process().pid
+        return LiteLLMProcess.shared().pid
 
     first = await asyncio.to_thread(lambda: asyncio.run(in_a_loop_of_its_own()))
     assert await in_a_loop_of_its_own() == first
@@ -158,7 +157,7 @@ async def test_the_key_is_in_no_command_line_and_the_current_folder_is_no_place_
     about = (await hear(provider, ask("about"))).text
     assert str(repository) not in about
     assert "in-the-environment" in about
-    arguments = Path(f"/proc/{start_process().pid}/cmdline").read_bytes()
+    arguments = Path(f"/proc/{LiteLLMProcess.shared().pid}/cmdline").read_bytes()
     assert b"crushpy.llm.litellm.helper" in arguments
     assert b"secret" not in arguments
 
@@ -177,13 +176,13 @@ async def test_its_death_in_the_middle_of_a_reply_is_named_and_the_next_request_
     stand_in: Path, provider: LiteLLMProvider
 ) -> None:
     listening = await begin(provider, "hang /dev/null")
-    pid = start_process().pid
+    pid = LiteLLMProcess.shared().pid
     os.kill(pid, signal.SIGKILL)
     with pytest.raises(CutStream, match=rf"litellm process \({pid}\) was ended by SIGKILL") as caught:
         await listening
     assert caught.value.retryable
     assert (await hear(provider)).text == "begun done"
-    assert start_process().pid != pid
+    assert LiteLLMProcess.shared().pid != pid
 
 
 async def test_its_last_words_are_told(stand_in: Path, provider: LiteLLMProvider) -> None:
@@ -217,7 +216,7 @@ async def test_it_ends_when_nobody_asked_for_long_and_comes_back_when_needed(
 ) -> None:
     monkeypatch.setattr(module, "IDLE_TIMEOUT_S", 0.3)
     listening = await begin(provider, "block 0.4")
-    helper = start_process()
+    helper = LiteLLMProcess.shared()
     pid = helper.pid
     await listening
     while not helper.ended:
@@ -229,9 +228,9 @@ async def test_it_ends_when_nobody_asked_for_long_and_comes_back_when_needed(
 
 APP = """
 import asyncio, sys, time
-from crushpy.llm.litellm.provider import start_process
+from crushpy.llm.litellm.provider import LiteLLMProcess
 async def main():
-    print(start_process().pid, flush=True)
+    print(LiteLLMProcess.shared().pid, flush=True)
     {then}
 asyncio.run(main())
 """

@@ -14,7 +14,7 @@ from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
 
 from crushpy.core.paths import Paths
-from crushpy.extensions.mcp.mcp_process import end_mcp_process
+from crushpy.extensions.mcp.mcp_process import McpProcess
 from crushpy.permissions.trust import add_trusted
 from crushpy.tui.screens.choose import ChooseScreen
 from crushpy.tui.screens.server_form import ServerForm
@@ -28,7 +28,7 @@ STAND_IN = str(Path(__file__).parents[1] / "support" / "mcp_stand_in.py")
 def process() -> Iterator[None]:
     """The process for servers is shared by all cases: its start takes a second."""
     yield
-    end_mcp_process()
+    McpProcess.shared().end()
 
 
 @pytest.fixture

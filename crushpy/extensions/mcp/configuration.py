@@ -14,6 +14,7 @@ from crushpy.core.mcp_names import PROJECT_FILE
 from crushpy.core.messages import Data
 from crushpy.extensions.extension_files import Unreadable, read_extension
 from crushpy.extensions.plugins import MANIFESTS, MCP_FILES, is_inside
+from crushpy.security.sanitize import map_texts
 from crushpy.settings.schema import McpServerSettings
 from crushpy.tools.shell.child_environment import is_secret_name
 
@@ -29,9 +30,8 @@ class ServerConfig(Data, frozen=True):
     @property
     def digest(self) -> str:
         """Identifies the exact definition, before variables are expanded."""
-        return sha256(msgspec.json.encode((self.origin, self.settings), order="deterministic")).hexdigest()[
-            :16
-        ]
+        text = msgspec.json.encode((self.origin, self.settings), order="deterministic")
+        return sha256(text).hexdigest()[:16]
 
     @property
     def command_line(self) -> str:
@@ -142,16 +142,5 @@ def expanded(config: ServerConfig) -> McpServerSettings:
             raise SettingsError(f"The MCP server {config.name} needs the variable {name}, which is not set.")
         return default
 
-    def text(one: str) -> str:
-        return _VARIABLE.sub(value, one)
-
-    settings = config.settings
-    return msgspec.structs.replace(
-        settings,
-        command=text(settings.command),
-        args=tuple(map(text, settings.args)),
-        env={name: text(one) for name, one in (settings.env or {}).items()},
-        cwd=text(settings.cwd),
-        url=text(settings.url),
-        headers={name: text(one) for name, one in (settings.headers or {}).items()},
-    )
+    given = msgspec.to_builtins(config.settings)
+    return msgspec.convert(map_texts(given, lambda text: _VARIABLE.sub(value, text)), McpServerSettings)

@@ -14,12 +14,12 @@ import msgspec
 from crushpy.core.access import Access
 from crushpy.core.errors import CrushpyError
 from crushpy.core.ids import new_id
-from crushpy.core.mcp_names import MCP_PREFIX, PROJECT_FILE, mcp_tool_name
+from crushpy.core.mcp_names import MCP_PREFIX, mcp_tool_name
 from crushpy.core.messages import Diff, Image, Json
 from crushpy.extensions.mcp import definitions
 from crushpy.extensions.mcp.configuration import ServerConfig, expanded
 from crushpy.extensions.mcp.login_index import wants_login
-from crushpy.extensions.mcp.mcp_process import McpError, McpProcess, login_needed, mcp_process
+from crushpy.extensions.mcp.mcp_process import McpError, McpProcess, login_needed
 from crushpy.extensions.mcp.wire import McpOrder, McpReport, ServerSpec
 from crushpy.security.private_files import read_stored, update_stored
 from crushpy.security.redact import redact
@@ -160,7 +160,9 @@ class McpHub:
     async def login(self, name: str, show: Callable[[str], None]) -> None:
         """Logs in to an HTTP server; `show` gets the address of the login page. Raises McpError."""
         spec = self._spec(self._find(name).config)
-        await mcp_process().carry_out("login", name, spec=spec, heard=lambda said: show(said.data["url"]))
+        await McpProcess.shared().carry_out(
+            "login", name, spec=spec, heard=lambda said: show(said.data["url"])
+        )
 
     def restart(self, name: str) -> None:
         one = self._find(name)
@@ -230,7 +232,7 @@ class McpHub:
         try:
             spec = self._spec(one.config)
             one.wire_name = f"{one.config.name}@{new_id()}"
-            one.process = mcp_process()
+            one.process = McpProcess.shared()
             async with asyncio.timeout(spec.timeout):
                 if await wants_login(spec):  # while the process is importing the SDK
                     raise login_needed(one.config.name)
@@ -304,11 +306,10 @@ class McpHub:
         whose = "The editor" if config.origin == "editor" else "The project's .mcp.json"
         what = f"{whose} starts the MCP server {config.name}"
         lines = config.describe()
-        shown = Diff(
-            PROJECT_FILE, "\n".join([f"@@ -0,0 +1,{len(lines)} @@", *(f"+{line}" for line in lines)])
+        shown = "\n".join([f"@@ -0,0 +1,{len(lines)} @@", *(f"+{line}" for line in lines)])
+        return _consent_needed(
+            one, what, shown, lambda: add_consent(self._folder / CONSENTS_FILE, config.digest)
         )
-        access = Access(f"{MCP_PREFIX}{config.name}", "none", writes=True, reason=one_line(what))
-        return ConsentNeeded(access, shown, lambda: add_consent(self._folder / CONSENTS_FILE, config.digest))
 
     def _check_accepted(self, one: Server, tool: ToolDefinition) -> None:
         """A tool is accepted when it is first used; once its definition changes, the user is asked."""
@@ -322,10 +323,8 @@ class McpHub:
         name = one.config.name
         what = f"{len(changed)} tool definitions" if len(changed) > 1 else f"the definition of {tool.name}"
         reason = f"The MCP server {name} has changed {what} since you accepted its tools"
-        text = definitions.definition_diff(name, known.accepted, changed)
-        shown = Diff(f"{MCP_PREFIX}{name}", text, text.count("\n+"), text.count("\n-"))
-        access = Access(f"{MCP_PREFIX}{name}", "none", writes=True, reason=one_line(reason))
-        raise ConsentNeeded(access, shown, lambda: self._accept(one, changed))
+        shown = definitions.definition_diff(name, known.accepted, changed)
+        raise _consent_needed(one, reason, shown, lambda: self._accept(one, changed))
 
     def _accept(self, one: Server, tools: Sequence[ToolDefinition]) -> None:
         assert one.known is not None
@@ -340,6 +339,12 @@ class McpHub:
             answer = {"action": "cancel"}
         if one.process is not None:
             one.process.send(McpOrder(int(question["question"]), "answer", arguments=answer))
+
+
+def _consent_needed(one: Server, reason: str, diff: str, accept: Callable[[], None]) -> ConsentNeeded:
+    name = f"{MCP_PREFIX}{one.config.name}"
+    shown = Diff(name, diff, diff.count("\n+"), diff.count("\n-"))
+    return ConsentNeeded(Access(name, "none", writes=True, reason=one_line(reason)), shown, accept)
 
 
 def read_consents(file: Path) -> frozenset[str]:

@@ -286,7 +286,7 @@ class ServerConnection:
         spec = self._spec
         if self._order.verb == "login":
             listener = await stack.enter_async_context(CallbackListener())
-            self.auth = LoginFlow(spec, self._show_url, listener)
+            self.auth = LoginFlow(spec, lambda url: self._report("open", {"url": url}), listener)
         else:
             self.auth = TokenAuth(spec)
         timeout = httpx2.Timeout(CONNECT_TIMEOUT_S, read=max(spec.timeout, 300))
@@ -294,29 +294,18 @@ class ServerConnection:
             httpx2.AsyncClient(headers=spec.headers or {}, auth=self.auth, timeout=timeout)
         )
 
-    async def _show_url(self, url: str) -> None:
-        self._report("open", {"url": url})
-
     async def _lists(self) -> Json:
         client = self._client
         able = client.server_capabilities
         data: Json = {"protocol": client.protocol_version}
-        if able.tools is not None:
-            self._bad_tools.clear()
-            found = [_plain(one) for one in await _pages(client.list_tools, "tools")]
-            data["tools"] = found + self._bad_tools
-        if able.resources is not None:
-            found = await _pages(client.list_resources, "resources")
-            data["resources"] = [{"uri": str(one.uri), "name": one.name} for one in found]
-        if able.prompts is not None:
-            data["prompts"] = [
-                {
-                    "name": one.name,
-                    "description": one.description or "",
-                    "arguments": [argument.name for argument in one.arguments or ()],
-                }
-                for one in await _pages(client.list_prompts, "prompts")
-            ]
+        self._bad_tools.clear()
+        for kind in ("tools", "resources", "prompts"):
+            if getattr(able, kind) is not None:
+                data[kind] = [_plain(one) for one in await _pages(getattr(client, f"list_{kind}"), kind)]
+        if self._bad_tools:
+            data["tools"] += self._bad_tools
+        for prompt in data.get("prompts", ()):
+            prompt["arguments"] = [one["name"] for one in prompt.get("arguments", ())]
         return data
 
     async def _on_message(self, message: Any) -> None:

@@ -94,19 +94,3 @@ def _to_error(server: str, data: Json) -> McpError:
     tail = str(data.get("stderr") or "").strip()
     said = f"\nThe last lines it wrote to stderr:\n{redact(tail)}" if tail else ""
     return McpError(f"The MCP server {server} failed: {redact(str(data.get('message', '')))}{said}")
-
-
-_current: McpProcess | None = None
-
-
-def mcp_process() -> McpProcess:
-    """The process that all conversations share, started if it is not running."""
-    global _current  # noqa: PLW0603
-    if _current is None or _current.ended:
-        _current = McpProcess()
-    return _current
-
-
-def end_mcp_process() -> None:
-    if _current is not None:
-        _current.end()

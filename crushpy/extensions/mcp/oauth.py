@@ -9,7 +9,7 @@ them.
 import asyncio
 import socket
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import closing, suppress
 from urllib.parse import parse_qsl, quote, urlencode, urljoin, urlsplit, urlunsplit
 
@@ -148,9 +148,7 @@ class TokenAuth(httpx2.Auth):
 class LoginFlow(OAuthClientProvider):
     """The SDK's flow from the beginning, whose tokens are stored. It is its own TokenStorage."""
 
-    def __init__(
-        self, spec: ServerSpec, show: Callable[[str], Awaitable[None]], listener: "CallbackListener"
-    ) -> None:
+    def __init__(self, spec: ServerSpec, show: Callable[[str], None], listener: "CallbackListener") -> None:
         self._spec, self._show = spec, show
         self._store = LoginStore(spec)
         self._begun = False
@@ -200,7 +198,7 @@ class LoginFlow(OAuthClientProvider):
         scopes = f"{' '.join(self._spec.oauth.scopes) or query.get('scope', '')} {self._store.index().scopes}"
         if scopes.strip():
             query["scope"] = " ".join(dict.fromkeys(scopes.split()))
-        await self._show(urlunsplit(parts._replace(query=urlencode(query))))
+        self._show(urlunsplit(parts._replace(query=urlencode(query))))
 
     async def get_tokens(self) -> OAuthToken | None:
         return None

@@ -24,21 +24,12 @@ IDLE_TIMEOUT_S = 300.0
 STDERR_TAIL_BYTES = 2_000
 LOAD_FAILED = 3
 """Exit code of the process if litellm cannot be imported; the last line on stderr says why."""
-_current: "LiteLLMProcess | None" = None
-
-
-def start_process() -> "LiteLLMProcess":
-    """The process that all providers share, started if it is not running."""
-    global _current  # noqa: PLW0603
-    if _current is None or _current.ended:
-        _current = LiteLLMProcess()
-    return _current
 
 
 def begin_loading() -> None:
     """Start the litellm process if it is not running. Does not wait, and does not raise."""
     with suppress(ModelError):  # reported by the request that needs it
-        start_process()
+        LiteLLMProcess.shared()
 
 
 class LiteLLMProvider:
@@ -50,13 +41,14 @@ class LiteLLMProvider:
 
     @property
     def slow_to_begin(self) -> bool:
-        return _current is None or _current.ended or not _current.ready
+        current = LiteLLMProcess.current
+        return current is None or current.ended or not current.ready
 
     def stream(self, request: Request) -> AsyncIterator[Piece]:
         if self._as_openai:
             name = f"openai/{request.model.partition('/')[2]}"
             request = msgspec.structs.replace(request, model=name)
-        return start_process().stream(self._access, request)
+        return LiteLLMProcess.shared().stream(self._access, request)
 
     async def close(self) -> None:
         """Providers share the process, which ends with crushpy."""
