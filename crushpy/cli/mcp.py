@@ -34,26 +34,19 @@ def register(app: typer.Typer) -> None:
 
 def list_servers(as_json: AsJson = False) -> None:
     """List the configured servers, and what is known of them. Starts none."""
-    from crushpy.tools.mcp import read_known_servers
-
-    environment = ProjectEnvironment(working_folder())
-    servers = McpServers(environment)
-    known = read_known_servers(environment.paths.mcp / "servers.json")
-    rows: list[Json] = []
-    for name, config in servers.configs().items():
-        seen = known.get(name)
-        seen = seen if seen is not None and seen.config == config.digest else None
-        rows.append(
-            {
-                "name": name,
-                "origin": config.origin,
-                "command": None if config.settings.url else config.command_line,
-                "url": config.settings.url or None,
-                "sandbox": config.settings.sandbox,
-                "protocol": seen.protocol if seen else None,
-                "tools": [tool.name for tool in seen.tools] if seen else None,
-            }
-        )
+    servers = McpServers(ProjectEnvironment(working_folder()))
+    rows: list[Json] = [
+        {
+            "name": name,
+            "origin": one.config.origin,
+            "command": None if one.config.settings.url else one.config.command_line,
+            "url": one.config.settings.url or None,
+            "sandbox": one.config.settings.sandbox,
+            "protocol": one.known.protocol if one.known else None,
+            "tools": [tool.name for tool in one.tools] if one.known else None,
+        }
+        for name, one in servers.hub().servers.items()
+    ]
     if as_json:
         print_json({"servers": rows, "problems": servers.problems})
         return
@@ -75,7 +68,7 @@ def add_server(
     env: Annotated[Pairs, typer.Option("--env", metavar="NAME=VALUE", help="A variable for it.")] = [],  # noqa: B006
     header: Annotated[Pairs, typer.Option("--header", metavar="NAME=VALUE", help="An HTTP header.")] = [],  # noqa: B006
 ) -> None:
-    """Add a server to your settings."""
+    """Add a server to your settings, under a name that none has yet."""
     from crushpy.extensions.mcp.configuration import configured_servers
     from crushpy.settings.save import set_value
     from crushpy.settings.schema import McpServerSettings
@@ -89,6 +82,8 @@ def add_server(
     _, problems = configured_servers({name: one}, None)
     if problems:
         raise UsageError(f"{problems[0]}.")
+    if name in ProjectEnvironment(working_folder()).settings.mcp:
+        raise UsageError(f"There is an MCP server {name!r} already.", f"First: crushpy mcp remove {name}")
     paths = Paths()
     given = {"url": url, "command": program, "args": arguments, "env": one.env, "headers": one.headers}
     for key, value in given.items():

@@ -237,6 +237,16 @@ def test_a_tested_server_is_listed_with_its_tools(cli: Cli, home: Path) -> None:
     assert "many  user  1 tool  " in cli("mcp", "list").stdout
 
 
+def test_a_name_is_added_once(cli: Cli, home: Path) -> None:
+    assert cli("mcp", "add", "one", "--", "first").returncode == 0
+    again = cli("mcp", "add", "one", "--url", "https://example.com/mcp")
+    assert again.returncode == 2 and "crushpy mcp remove one" in again.stderr
+    assert "one  user  tools not known yet  first\n" in cli("mcp", "list").stdout
+    assert cli("mcp", "remove", "one").returncode == 0
+    assert cli("mcp", "add", "one", "--", "second").returncode == 0
+    assert "first" not in (home / "config.toml").read_text()
+
+
 def test_a_bad_entry_of_a_projects_file_is_left_out_alone(cli: Cli, workspace: Path) -> None:
     port = {"command": "x", "env": {"PORT": 8080}}
     old = {"type": "sse", "url": "http://127.0.0.1:1/sse"}
