@@ -238,14 +238,7 @@ def _opened(thread: "EditorThread") -> rpc.Json:
 def _server_flags(servers: Sequence[wire.McpServerParams]) -> dict[str, object]:
     flags: dict[str, object] = {}
     for server in servers:
-        headers = {each.name: each.value for each in server.headers}
-        env = {each.name: each.value for each in server.env}
-        given = {
-            "url": server.url,
-            "headers": headers,
-            "command": server.command,
-            "args": server.args,
-            "env": env,
-        }
+        given: rpc.Json = {name: getattr(server, name) for name in ("url", "command", "args")}
+        given |= {name: {one.name: one.value for one in getattr(server, name)} for name in ("env", "headers")}
         flags |= {f"mcp.{server.name}.{key}": value for key, value in given.items() if value}
     return flags

@@ -18,11 +18,11 @@ import msgspec
 from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider
 from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 
-from crushpy.extensions.mcp.login_index import LoginIndex, login_address, login_file
+from crushpy.extensions.mcp.login_index import LoginFile, LoginIndex
 from crushpy.extensions.mcp.wire import ServerSpec
 from crushpy.http.public_addresses import is_public
 from crushpy.llm.key_store import KeyringUnusable, read_secret, write_secret
-from crushpy.security.private_files import locked, read_stored, write_private
+from crushpy.security.private_files import locked
 
 LOGIN_TIMEOUT_S = 300.0
 LOCK_TIMEOUT_S = REFRESH_TIMEOUT_S = 30.0
@@ -50,30 +50,19 @@ class Login(msgspec.Struct):
         self.refresh_at = None if life is None else time.time() + life - min(EXPIRY_MARGIN_S, life / 10)
 
 
-class LoginStore:
+class LoginStore(LoginFile):
     """The login of one server's address."""
 
-    def __init__(self, spec: ServerSpec) -> None:
-        self._server = login_address(spec.url)
-        self._file = login_file(spec)
-        self.lock_file = self._file.with_suffix(".lock")
-
-    def index(self) -> LoginIndex:
-        return read_stored(self._file, LoginIndex) or LoginIndex()
-
-    def write_index(self, index: LoginIndex) -> None:
-        write_private(self._file, msgspec.json.encode(index))
-
     def read(self) -> Login | None:
-        issuer = self.index().issuer
+        issuer = self.read_index().issuer
         with suppress(KeyringUnusable, msgspec.MsgspecError):
-            text = read_secret(f"mcp {issuer} {self._server}") if issuer else None
+            text = read_secret(f"mcp {issuer} {self.address}") if issuer else None
             return msgspec.json.decode(text, type=Login) if text else None
         return None
 
     def write(self, issuer: str, login: Login) -> None:
-        write_secret(f"mcp {issuer} {self._server}", msgspec.json.encode(login).decode())
-        if self.index() != (index := LoginIndex(issuer)):
+        write_secret(f"mcp {issuer} {self.address}", msgspec.json.encode(login).decode())
+        if self.read_index() != (index := LoginIndex(issuer)):
             self.write_index(index)
 
 
@@ -104,7 +93,7 @@ class TokenAuth(httpx2.Auth):
                 response = yield _with_token(request, login)
         challenge = response.headers.get("www-authenticate", "")
         if response.status_code == 401 or (response.status_code == 403 and "insufficient_scope" in challenge):
-            index = self._store.index()
+            index = self._store.read_index()
             index.scopes = challenge.partition('scope="')[2].partition('"')[0]
             await asyncio.to_thread(self._store.write_index, index)
             self.login_needed = True
@@ -121,7 +110,7 @@ class TokenAuth(httpx2.Auth):
 
         Runs to its end even if the call that needs it is cancelled: a refresh token may be valid once only.
         """
-        with locked(self._store.lock_file, LOCK_TIMEOUT_S):
+        with locked(self._store.path.with_suffix(".lock"), LOCK_TIMEOUT_S):
             login = self._store.read()
             if login is None or login.access_token != used.access_token:
                 return login  # another process has refreshed it
@@ -141,7 +130,7 @@ class TokenAuth(httpx2.Auth):
                 return None
             answer.raise_for_status()
             login.renew(OAuthToken.model_validate_json(answer.content))
-            self._store.write(self._store.index().issuer, login)
+            self._store.write(self._store.read_index().issuer, login)
             return login
 
 
@@ -195,7 +184,9 @@ class LoginFlow(OAuthClientProvider):
             client.token_endpoint_auth_method = "client_secret_basic" if basic else "client_secret_post"
         parts = urlsplit(url)
         query = dict(parse_qsl(parts.query))
-        scopes = f"{' '.join(self._spec.oauth.scopes) or query.get('scope', '')} {self._store.index().scopes}"
+        scopes = (
+            f"{' '.join(self._spec.oauth.scopes) or query.get('scope', '')} {self._store.read_index().scopes}"
+        )
         if scopes.strip():
             query["scope"] = " ".join(dict.fromkeys(scopes.split()))
         self._show(urlunsplit(parts._replace(query=urlencode(query))))
