@@ -152,8 +152,8 @@ class _FolderIndex:
         known, current = self._known, dict[str, _Folder]()
         now, lstat = time.time_ns(), os.lstat
         found: list[str] = []
-        is_watched = True
         queue = [self._root] if Path(self._root) not in SYSTEM_FOLDERS else []
+        is_watched = bool(queue)
         for path in queue:  # it grows: outer folders come first
             try:
                 status = lstat(path)

@@ -19,14 +19,15 @@ _NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP}
 POLL_INTERVAL_S = 0.01
 
 
-def write_private(path: Path, content: bytes) -> None:
+def write_private(path: Path, content: bytes, *, sync: bool = True) -> None:
     """Replaces the content of `path` atomically and creates its folder; a symlink (dotfiles) stays one.
 
-    Raises OSError; the old content is intact then.
+    `sync`: it must survive a crash of the machine, not only of this process. Raises OSError; the old content
+    is intact then.
     """
     target = Path(os.path.realpath(path))
     private_dir(target.parent)
-    with new_file(target, replace=True) as file:
+    with new_file(target, replace=True, sync=sync) as file:
         file.write(content)
 
 
@@ -48,7 +49,7 @@ def update_stored(path: Path, kind: type[T], change: Callable[[T], T], seconds: 
 
 
 @contextmanager
-def new_file(path: Path, *, replace: bool) -> Generator[BinaryIO]:
+def new_file(path: Path, *, replace: bool, sync: bool = True) -> Generator[BinaryIO]:
     """A file that only its owner can read: written under a temporary name, and renamed when it is complete.
 
     Raises FileExistsError if anything, also a link, exists there and may not be replaced; OSError.
@@ -61,7 +62,8 @@ def new_file(path: Path, *, replace: bool) -> Generator[BinaryIO]:
         with os.fdopen(handle, "wb") as file:
             yield file
             file.flush()
-            os.fsync(handle)
+            if sync:
+                os.fsync(handle)
         if replace:
             temporary.replace(path)
         else:

@@ -14,7 +14,6 @@ from pathlib import Path
 import msgspec
 
 from crushpy.core.messages import Data
-from crushpy.core.paths import private_dir
 from crushpy.security.private_files import read_stored, write_private
 from crushpy.undo.restoration import Step
 from crushpy.undo.states import FileState, path_from_stored, stored_path
@@ -128,11 +127,7 @@ class RunningCommands:
         """The file for the index of the workspace while a command runs."""
 
     def write(self, command: RunningCommand) -> None:
-        private_dir(self._folder)
-        temporary = self._note.with_suffix(".tmp")
-        temporary.touch(0o600)
-        temporary.write_bytes(msgspec.json.encode(command))
-        temporary.replace(self._note)
+        write_private(self._note, msgspec.json.encode(command), sync=False)
 
     def beat(self) -> None:
         with suppress(OSError):

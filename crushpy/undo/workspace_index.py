@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from crushpy.core.messages import Data
-from crushpy.core.paths import private_dir
+from crushpy.security.private_files import write_private
 from crushpy.security.safe_open import Folder, open_folder
 from crushpy.undo.object_store import FileSnapshotter
 from crushpy.undo.states import MISSING, FileState
@@ -51,17 +51,7 @@ class IndexFile:
 
     def write(self, rows: Sequence[IndexRow]) -> None:
         """Replaces the file. Raises OSError."""
-        private_dir(self.file.parent)
-        temporary = self.file.with_name(f"{self.file.name}.{os.getpid()}.tmp")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-        try:
-            with open(os.open(temporary, flags, 0o600), "wb") as stream:
-                stream.write(msgspec.msgpack.encode(_Rows(_VERSION, self._root, rows)))
-            temporary.replace(self.file)
-        except OSError:
-            with suppress(OSError):
-                temporary.unlink()
-            raise
+        write_private(self.file, msgspec.msgpack.encode(_Rows(_VERSION, self._root, rows)), sync=False)
 
     def remove(self) -> None:
         with suppress(OSError):

@@ -325,3 +325,14 @@ async def test_without_a_sandbox_it_is_said(workspace: Path, tmp_path: Path, nam
         assert scene.use_git(), "otherwise the attack is none"
     finally:
         await scene.jobs.close()
+
+
+def test_a_system_folder_as_workspace_is_not_searched_also_without_inotify(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ctypes.CDLL", lambda _: object())
+    config = SandboxConfig(Path("/"), home, (), home / "outputs", home / "aside")
+    confinement = confine_in(Sandbox("none"), config, home / "private")
+    for _ in range(2):
+        assert confinement.begin(Privileges()) == []
+        assert confinement.check(Privileges()) == []

@@ -31,16 +31,31 @@ def done_in(output: str) -> set[str]:
     return {"opened", "made", "linked", "moved"} & set(output.split())
 
 
+def all_attempts(root: Path, places: list[Path]) -> str:
+    whole = f"cd {root}/..; mv {root.name} p && mv p {root.name} && echo moved; true"
+    return "; ".join([*map(attempts, places), whole])
+
+
 @CHECKOUT
-@pytest.mark.parametrize("above", [0, 1], ids=["workspace", "above"])
-async def test_no_command_changes_it_in_the_workspace_or_deeper(
-    each_sandbox: Sandbox, home: Path, above: int
-) -> None:
-    workspace = (ROOT, *ROOT.parents)[above]
-    whole = f"cd {ROOT}/..; mv {ROOT.name} p && mv p {ROOT.name} && echo moved; true"
-    async with confined(workspace, home, sandbox=each_sandbox) as context:
-        outcome = await bash(context, "; ".join([*map(attempts, PLACES), whole]))
+async def test_no_command_changes_it_in_the_workspace(each_sandbox: Sandbox, home: Path) -> None:
+    async with confined(ROOT, home, sandbox=each_sandbox) as context:
+        outcome = await bash(context, all_attempts(ROOT, PLACES))
     assert done_in(outcome.text) == set(), outcome.text
+
+
+async def test_no_command_changes_it_deeper_in_the_workspace(
+    each_sandbox: Sandbox, home: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = workspace.resolve() / "checkouts" / "own"
+    for name in ("crushpy/module.py", "templates/text.md", "bin/setup", "docs/page.md"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).touch()
+    monkeypatch.setattr("crushpy.core.own_code._ROOT", str(root))
+    async with confined(workspace, home, sandbox=each_sandbox) as context:
+        locked = await bash(context, all_attempts(root, [root / "crushpy", root / "templates", root / "bin"]))
+        rest = await bash(context, attempts(root / "docs"))
+    assert done_in(locked.text) == set(), locked.text
+    assert "opened" in done_in(rest.text), rest.text
 
 
 @CHECKOUT
