@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from crushpy.core.access import Privileges
+from crushpy.permissions.risky_options import Risk, option_value
 from crushpy.permissions.shell.ast import SimpleCommand, Word, word_set
 from crushpy.sandbox.repository import git_folders, read_pointer
 from crushpy.security.safe_git import parse_settings
@@ -43,17 +44,14 @@ _PACKAGE_MANAGERS: dict[str, tuple[tuple[str, ...], str]] = {
     "npm": (_NPM, "install i ci add update up upgrade audit view outdated publish create init search pack"),
     "pnpm": (_NPM, "install i add update up audit outdated publish create dlx"),
     "yarn": (("registry.yarnpkg.com", *_NPM), "install add upgrade up audit outdated publish create dlx"),
+    "go": (_GO, "get download tidy"),
     "cargo": (_CRATES, "add install update fetch search publish"),
 }
 """A failed run would name only the first of several hosts. Other programs are refused theirs by name."""
-_GO_DOWNLOADS = (("get",), ("install",), ("mod", "download"), ("mod", "tidy"))
 
 
 def package_hosts(program: str, operands: tuple[str, ...]) -> tuple[str, ...]:
     """The hosts a package manager would connect to."""
-    if program == "go":
-        connects = any(operands[: len(form)] == form for form in _GO_DOWNLOADS)
-        return _GO if connects and any("@" in word or word in ("get", "mod") for word in operands) else ()
     if program == "yarn" and not operands:
         return _PACKAGE_MANAGERS["yarn"][0]
     hosts, words = _PACKAGE_MANAGERS.get(program, ((), ""))
@@ -132,8 +130,7 @@ def _http_hosts(words: Sequence[Word], valued: str) -> Privileges:
         if skip:
             skip = False
         elif word.is_option:
-            letters = "" if word.text.startswith("--") else word.text[1:]
-            skip = bool(letters) and letters[-1] in valued and not set(letters[:-1]) & set(valued)
+            skip = option_value(word.text, Risk(valued)) == ""
         elif found := list(_hosts_in([word.head + "/" if word.kind == "unknown" else word.text])):
             hosts += found
         elif bare := _HOST_WITHOUT_SCHEME.fullmatch(word.text):

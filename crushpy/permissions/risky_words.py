@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from crushpy.core.messages import Data
-from crushpy.permissions.risky_options import PROGRAMS, Risks, git_risks, option_risks
+from crushpy.permissions.risky_options import PROGRAMS, Risk, Risks, git_risks, option_risks, option_value
 from crushpy.permissions.shell.ast import SimpleCommand, Word, word_set
 from crushpy.permissions.shell.wrappers import RUNNERS, RUNNING_SUBCOMMANDS
 
@@ -22,8 +22,8 @@ class Interpreter(Data, frozen=True):
     """Letters of options whose value is the program."""
     valued: str = ""
     """Letters of other options with a value."""
-    long: tuple[str, ...] = ()
-    """Long options that give or load a program."""
+    long: str = ""
+    """Long options that give or load a program, separated by spaces."""
     ends: bool = False
     """True if all words after the program are its own."""
     no_script: tuple[str, ...] = ()
@@ -35,7 +35,7 @@ class Interpreter(Data, frozen=True):
 _SHELL = Interpreter("c", "oO", ends=True, stdin="s")
 INTERPRETERS = {
     **dict.fromkeys(("python", "pypy"), Interpreter("cm", "WX", ends=True)),
-    "node": Interpreter("ep", "rC", ("eval", "print", "require", "import", "loader"), no_script=("--test",)),
+    "node": Interpreter("ep", "rC", "eval print require import loader", no_script=("--test",)),
     "perl": Interpreter("eE"),
     "ruby": Interpreter("e", "rI"),
     "php": Interpreter("rBRE", "dzcft"),
@@ -81,9 +81,10 @@ def interpreter_risks(program: str, words: Sequence[Word]) -> dict[int, str] | N
             risks[place] = f"it tells {program} what to execute"
             if interpreter.stdin and re.match(rf"-\w*{interpreter.stdin}", word.text):
                 break
-            takes_value, is_code = _option(word.text, interpreter)
+            code = Risk(interpreter.code, "eval print", interpreter.valued)
+            is_code = option_value(word.text, code) is not None
             has_code = has_code or is_code or word.text in interpreter.no_script
-            if takes_value:
+            if option_value(word.text, Risk(interpreter.code + interpreter.valued, interpreter.long)) == "":
                 place += 1
                 risks[place] = f"{program} executes it"
             if is_code and interpreter.ends:
@@ -92,19 +93,6 @@ def interpreter_risks(program: str, words: Sequence[Word]) -> dict[int, str] | N
     if not has_code and (len(words) == 1 or place < len(words) or risks):
         risks[len(words)] = f"{program} executes what it reads"
     return risks
-
-
-def _option(text: str, interpreter: Interpreter) -> tuple[bool, bool]:
-    """Whether the next word is this option's value, and whether it gives the program."""
-    if text.startswith("--"):
-        name, equals, _ = text[2:].partition("=")
-        return name in interpreter.long and not equals, name in ("eval", "print")
-    for place, letter in enumerate(text[1:], 2):
-        if letter in interpreter.code:
-            return place == len(text), True
-        if letter in interpreter.valued:
-            return place == len(text), False
-    return False, False
 
 
 _TEXT = r"[^/\\\n\[]*+(?:\\.[^/\\\n\[]*+)*"

@@ -12,6 +12,7 @@ from crushpy.core.messages import Data
 from crushpy.permissions.decision import Decision, decide_path
 from crushpy.permissions.path_rules import TouchedPath, is_guarded
 from crushpy.permissions.read_only_commands import CommandLine
+from crushpy.permissions.risky_options import Risk, option_value
 from crushpy.permissions.rules import WRITE
 from crushpy.permissions.shell.ast import SimpleCommand, Word, word_set
 
@@ -25,6 +26,14 @@ _VALUED_LETTERS = {
     **dict.fromkeys(("cp", "mv", "ln"), "tS"),
 }
 """Letters of options that take a value."""
+_OUTPUT_OPTIONS = {
+    "curl": Risk("o", "output"),
+    "wget": Risk("OP", "output-document directory-prefix"),
+    "tar": Risk("C", "directory"),
+    "unzip": Risk("d"),
+    "sort": Risk("o", "output"),
+}
+"""Options that name a file or folder to write."""
 
 
 class WrittenWord(Data, frozen=True):
@@ -48,9 +57,9 @@ def written_words(command: SimpleCommand) -> list[WrittenWord]:
     if program in _FIRST_OPERAND_IS_MODE:
         return [WrittenWord(word, creates=True) for word in operands[1:]]  # the content stays
     if program in _LAST_OPERAND_PROGRAMS or program == "mv":
-        folder = _option_value(words, "t", "target-directory")
-        target = [folder] if folder else operands[-1:]
-        sources = operands if folder else operands[:-1]
+        folders = list(_option_words(words, Risk("t", "target-directory")))
+        target = folders or operands[-1:]
+        sources = operands if folders else operands[:-1]
         moved = [WrittenWord(word) for word in sources] if program == "mv" else []
         names = tuple(word.text.rstrip("/").rpartition("/")[2] for word in sources)
         return [*moved, *(WrittenWord(word, into=names) for word in target)]
@@ -66,24 +75,9 @@ def written_words(command: SimpleCommand) -> list[WrittenWord]:
     if program == "find" and any(word.text == "-delete" for word in words):
         starts = list(takewhile(lambda word: not re.match(r"-|[(!]$", word.text), words))
         return [WrittenWord(word) for word in starts or [Word(".")]]
-    return [WrittenWord(word, into=("\1",)) for word in _output_words(program, words)]
-
-
-def _output_words(program: str, words: Sequence[Word]) -> Iterator[Word]:
-    """The file or folder that an option names."""
-    options = {
-        "curl": ("o", "output"),
-        "wget": ("OP", "output-document directory-prefix"),
-        "tar": ("C", "directory"),
-        "unzip": ("d", ""),
-        "sort": ("o", "output"),
-    }
-    short, long = options.get(program, ("", ""))
-    for letter in short:
-        for name in (*long.split(), ""):
-            if found := _option_value(words, letter, name):
-                yield found
-                break
+    return [
+        WrittenWord(word, into=("\1",)) for word in _option_words(words, _OUTPUT_OPTIONS.get(program, Risk()))
+    ]
 
 
 def _operands(words: Sequence[Word], valued: str) -> Iterator[Word]:
@@ -94,23 +88,17 @@ def _operands(words: Sequence[Word], valued: str) -> Iterator[Word]:
         elif word.text == "--" and not options_over:
             options_over = True
         elif word.is_option and not options_over:
-            skip = not word.text.startswith("--") and word.text[-1] in valued
+            skip = option_value(word.text, Risk(valued)) == ""
         else:
             yield word
 
 
-def _option_value(words: Sequence[Word], letter: str, name: str) -> Word | None:
+def _option_words(words: Sequence[Word], options: Risk) -> Iterator[Word]:
+    """The values of these options, attached or as the next word."""
     for place, word in enumerate(words):
-        if not word.is_option:
-            continue
-        if name and word.text.startswith(f"--{name}="):
-            return Word(word.text.partition("=")[2])
-        glued = re.fullmatch(rf"-[a-zA-Z]*?{letter}(.+)", word.text) if letter else None
-        if word.text == f"--{name}" or re.fullmatch(rf"-[a-zA-Z]*{letter}", word.text):
-            return words[place + 1] if place + 1 < len(words) else None
-        if glued and not word.text.startswith("--"):
-            return Word(glued[1])
-    return None
+        value = option_value(word.text, options) if word.is_option else None
+        if value is not None:
+            yield from [Word(value)] if value else words[place + 1 : place + 2]
 
 
 _BUILD_OUTPUT = word_set(
