@@ -2,23 +2,27 @@
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 import typer
 
-from crushpy.cli.command_helpers import AsJson, SessionId, find_session, open_browser, print_either
-from crushpy.cli.workspace import load_here
+from crushpy.cli.command_helpers import (
+    AsJson,
+    SessionId,
+    find_session,
+    format_table,
+    open_browser,
+    print_either,
+)
+from crushpy.cli.workspace import load_models
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import counted
-from crushpy.core.paths import Paths
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from crushpy.engine.compaction.replay import Replay, ReplayChanges
-    from crushpy.engine.models import Models
-    from crushpy.settings.schema import Settings
 
 SETTINGS = "method=auto|llm, threshold=0.6|off, window=N, prepare=true|false, template=FILE"
 THRESHOLDS = (0.5, 0.6, 0.7, 0.8, 0.9)
@@ -46,7 +50,7 @@ async def replay_command(
     pairs = (one.partition("=") for one in compare.split(",") if one.strip())
     changes = [ReplayChanges(), _read_changes({name: value for name, value in given.items() if value})]
     changes.append(_read_changes({name.strip(): value.strip() for name, _, value in pairs}))
-    settings, models = _configured()
+    settings, models = load_models()
     async with open_browser() as browser:
         info = await find_session(browser, session)
         found = await replay_session(browser.store, info.id, settings, models, dict.fromkeys(changes))
@@ -66,14 +70,6 @@ def _read_changes(values: "Mapping[str, str]") -> "ReplayChanges":
     return msgspec.structs.replace(changes, template=text)
 
 
-def _configured() -> "tuple[Settings, Models]":
-    from crushpy.engine.models import Models
-    from crushpy.llm.learnt import LearntModels
-
-    settings = load_here().settings
-    return settings, Models(settings, lambda _: (), LearntModels(Paths().learnt_file))
-
-
 def _report(found: "Sequence[Replay]") -> list[str]:
     rows = [
         ("", [one.label for one in found]),
@@ -85,8 +81,7 @@ def _report(found: "Sequence[Replay]") -> list[str]:
         ("cost", [f"${one.usage.cost:.4f}" if one.usage.cost else "-" for one in found]),
         ("facts carried", [f"{one.facts[1]} of {one.facts[0]}" for one in found]),
     ]
-    width = max(len(cell) for _, row in rows for cell in row) + 2
-    lines = [f"{name:<15}{''.join(cell.rjust(width) for cell in row)}" for name, row in rows]
+    lines = format_table([(name, *row) for name, row in rows], right=range(1, len(found) + 1))
     for one in found:
         lines += ["", f"{one.label}: {_line(one)}"]
         for made in one.boundaries:
@@ -113,43 +108,38 @@ async def replay_all(days: int, *, as_json: bool) -> None:
     from crushpy.engine.compaction.replay import Replay, ReplayChanges, replay_session
 
     changes = [ReplayChanges(), *(ReplayChanges(threshold=one) for one in THRESHOLDS)]
-    settings, models = _configured()
+    settings, models = load_models()
     totals: dict[str, list[Replay]] = {one.label: [] for one in changes}
     async with open_browser() as browser:
         for info in await browser.store.sessions.list_tips():
             if not days or info.updated_at >= time.time() - days * 86_400:
                 for one in await replay_session(browser.store, info.id, settings, models, changes):
                     totals[one.label].append(one)
-    sums = [_Sum.of(label, found) for label, found in totals.items()]
+    sums = [_sum(label, found) for label, found in totals.items()]
     base, unknown = totals["as recorded"], _unknown(one for found in totals.values() for one in found)
     now, *others = sums
     span = f"the last {days} days" if days else "all days"
-    figures = f"{counted(now.compactions, 'compaction')}, {now.input_tokens:,} input tokens, ${now.cost:.2f}"
+    tokens, cost = f"{now['input_tokens']:,} input tokens", f"${now['cost']:.2f}"
+    figures = f"{counted(now['compactions'], 'compaction')}, {tokens}, {cost}"
     lines = [f"{counted(len(base), 'conversation')} of {span}: {figures} with the recorded settings."]
-    lines += [f"{one.label} would have {_difference(now, one)}" for one in others] if base else []
+    lines += [f"{one['label']} would have {_difference(now, one)}" for one in others] if base else []
     told = {"conversations": len(base), "days": days, "replays": sums}
     print_either(as_json, told | {"unknown": [text.strip() for text in unknown[2:]]}, [*lines, *unknown])
 
 
-class _Sum(msgspec.Struct):
-    label: str
-    compactions: int
-    input_tokens: int
-    cost: float
-
-    @classmethod
-    def of(cls, label: str, found: "Sequence[Replay]") -> "_Sum":
-        tokens = sum(one.usage.total - one.usage.output_tokens for one in found)
-        cost = round(sum(one.usage.cost for one in found), 6)
-        return cls(label, sum(len(one.boundaries) for one in found), tokens, cost)
+def _sum(label: str, found: "Sequence[Replay]") -> dict[str, Any]:
+    return {
+        "label": label,
+        "compactions": sum(len(one.boundaries) for one in found),
+        "input_tokens": sum(one.usage.total - one.usage.output_tokens for one in found),
+        "cost": round(sum(one.usage.cost for one in found), 6),
+    }
 
 
-def _difference(now: _Sum, other: _Sum) -> str:
-    verb, before, after = "read", now.input_tokens, other.input_tokens
-    if now.cost:
-        verb, before, after = "cost", now.cost, other.cost
-    share = round((after - before) * 100 / before) if before else 0
+def _difference(now: "Mapping[str, Any]", other: "Mapping[str, Any]") -> str:
+    verb, figure = ("cost", "cost") if now["cost"] else ("read", "input_tokens")
+    share = round((other[figure] - now[figure]) * 100 / now[figure]) if now[figure] else 0
     money = f"{verb} {abs(share)}% {'more' if share > 0 else 'less'}" if share else f"{verb} the same"
-    more = other.compactions - now.compactions
+    more = other["compactions"] - now["compactions"]
     times = f"{counted(abs(more), 'time')} {'more' if more > 0 else 'less'}" if more else "as often"
     return f"{money} and compacted {times}"

@@ -8,7 +8,9 @@ from crushpy.core.errors import UsageError
 from crushpy.core.own_code import restrict_imports
 
 if TYPE_CHECKING:
+    from crushpy.engine.models import Models
     from crushpy.settings.layers import Loaded
+    from crushpy.settings.schema import Settings
 
 
 def working_folder(cwd: str = "") -> Path:
@@ -43,6 +45,16 @@ def load_here() -> "Loaded":
     for warning in loaded.warnings:
         print_warning(warning)
     return loaded
+
+
+def load_models() -> "tuple[Settings, Models]":
+    """The settings, and what is known about models."""
+    from crushpy.core.paths import Paths
+    from crushpy.engine.models import Models
+    from crushpy.llm.learnt import LearntModels
+
+    settings = load_here().settings
+    return settings, Models(settings, lambda _: (), LearntModels(Paths().learnt_file))
 
 
 def print_warning(text: str) -> None:

@@ -20,7 +20,6 @@ from crushpy.engine.compaction.pins_and_rules import stored_facts
 from crushpy.engine.compaction.preparation import Preparations
 from crushpy.engine.compaction.window import ContextView
 from crushpy.engine.session.session import (
-    LoadedSession,
     OpenBranch,
     child_of,
     load_session,
@@ -92,19 +91,7 @@ class BranchService:
         if call_id:
             on_stored(result)
         self._emit(BranchOpened(info.id, parent.id, goal, depth))
-        session.continue_in(
-            LoadedSession(
-                info,
-                (*session.history, first),
-                overrides,
-                session.held,
-                len(session.history) - len(session.own_messages),
-                session.usage,
-                tuple(session.notes),
-                statuses=tuple(session.statuses.values()),
-                branches=(*session.branches, OpenBranch(info.id, parent.id, goal, first.id, call_id)),
-            )
-        )
+        session.continue_in(await load_session(self._store, info))
 
     def _last_text(self) -> str:
         """The last thing the agent said in the innermost branch; empty if it said nothing."""

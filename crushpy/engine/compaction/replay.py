@@ -31,7 +31,7 @@ from crushpy.engine.compaction.gauge import Gauge
 from crushpy.engine.compaction.pins_and_rules import rule_phrases
 from crushpy.engine.compaction.window import CircuitBreaker, Thresholds
 from crushpy.engine.models import Models
-from crushpy.engine.session.session import child_of
+from crushpy.engine.session.session import LiveSession, LoadedSession, child_of
 from crushpy.llm.protocol import Request
 from crushpy.security.redact import Redactor
 from crushpy.settings.schema import PositiveInt, Settings, Threshold
@@ -161,30 +161,22 @@ async def replay_session(
     recording = await load_recording(store, session_id, rule_phrases(Templates()))
 
     def walk() -> list[Replay]:
-        return [asyncio.run(Replayer(recording, settings, models, one).run()) for one in changes]
+        return [asyncio.run(Replayer(store, recording, settings, models, one).run()) for one in changes]
 
     return await asyncio.to_thread(walk)
 
 
-class ReplayedSession:
-    """What thresholds and breaker see in place of a live session."""
-
-    def __init__(self, info: SessionInfo, method: str) -> None:
-        self.info = msgspec.structs.replace(info, compaction=method, breaker=BreakerState())
-        self.held = False
-
-    async def set_breaker(self, breaker: BreakerState) -> None:
-        self.info = msgspec.structs.replace(self.info, breaker=breaker)
-
-
 class Replayer:
     def __init__(
-        self, recording: Recording, settings: Settings, models: Models, changes: ReplayChanges
+        self, store: Store, recording: Recording, settings: Settings, models: Models, changes: ReplayChanges
     ) -> None:
+        """Nothing is written to the store."""
         self._recording, self._models, self._changes = recording, models, changes
         self._settings = _changed(settings, changes, recording)
-        first = recording.sessions[0].info
-        self._session = ReplayedSession(first, changes.method or first.compaction)
+        info = recording.sessions[0].info
+        method = changes.method or info.compaction
+        first = msgspec.structs.replace(info, compaction=method, breaker=BreakerState())
+        self._session = LiveSession(store, LoadedSession(first, stored=False), lambda _: None, lambda _: 0)
         counter = Gauge(models.window, lambda _model, _counted: (), models.count_image, first.model)
         counter.load()
         self._fixed = _fixed_tokens(recording, counter, models)

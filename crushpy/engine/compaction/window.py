@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, Protocol
+from typing import Literal
 
 import msgspec
 
@@ -18,10 +18,11 @@ from crushpy.core.defaults import DEFAULT_THRESHOLD
 from crushpy.core.events import Notice
 from crushpy.core.messages import Data, Json, Message, SentStatus, Todo
 from crushpy.engine.agents.scope import AgentScope
+from crushpy.engine.session.session import LiveSession
 from crushpy.llm.protocol import Request
 from crushpy.security.sanitize import to_json
 from crushpy.settings.schema import Settings
-from crushpy.storage.records import BreakerState, SessionInfo
+from crushpy.storage.records import BreakerState
 
 Trigger = Literal["agent", "auto", "manual", "overflow", "fallback"]
 PREPARE_FROM_SHARE, PREPARE_BY_SHARE = 0.5, 0.85
@@ -38,15 +39,6 @@ NOT_SEEN = "not shown: this model cannot look at pictures"
 
 NextStep = Literal["too_large", "boundary", "hint", "moment", "prepare"]
 """Of a model call: nothing helps, compact at the threshold or at a moment, tell the agent, or prepare."""
-
-
-class WindowOwner(Protocol):
-    """The session whose window fills: live, or replayed."""
-
-    info: SessionInfo
-    held: bool
-
-    async def set_breaker(self, breaker: BreakerState) -> None: ...
 
 
 class WindowState(Data, frozen=True):
@@ -226,7 +218,7 @@ class Thresholds:
     """The shares of the window at which a session ends by itself. Computed on each access: settings and
     compaction method may change between two requests."""
 
-    def __init__(self, settings: Callable[[], Settings], session: WindowOwner) -> None:
+    def __init__(self, settings: Callable[[], Settings], session: LiveSession) -> None:
         self._settings = settings
         self._session = session
 
@@ -313,7 +305,7 @@ class CircuitBreaker:
     carried across boundaries, so that one prompt per process cannot make boundaries forever.
     """
 
-    def __init__(self, session: WindowOwner) -> None:
+    def __init__(self, session: LiveSession) -> None:
         self._session = session
         self._not_before = 0.0
 

@@ -11,11 +11,10 @@ from crushpy.context.partition import units
 from crushpy.core.boundary import BRANCH, FORK, RETURN, StoredBoundary
 from crushpy.core.errors import UsageError
 from crushpy.core.ids import new_id
-from crushpy.core.messages import Data, Message, Note, ToolResult, Usage
+from crushpy.core.messages import Data, Message, Note, ToolResult
 from crushpy.engine.session.session import (
     LoadedSession,
     child_of,
-    load_open_branches,
     load_session,
     note_message,
     result_message,
@@ -37,10 +36,10 @@ async def fork_session(
     everything `before` it. The message may be one of `source` or of the sessions before it.
     """
     if at:
-        parent, viewed, history, used = await _at_message(store, source, at, before=before)
+        parent, viewed, history = await _at_message(store, source, at, before=before)
     else:
         parent, viewed = source, await load_session(store, source, read_only=True)
-        history, used = viewed.history, viewed.before + source.usage
+        history = viewed.history
     now = time.time()
     info = msgspec.structs.replace(
         child_of(source, now),
@@ -54,17 +53,14 @@ async def fork_session(
     overrides = tuple(override for override in viewed.overrides if override.message_id in set(tail))
     boundary = StoredBoundary(new_id(), parent.id, info.id, "fork", created_at=now, tail=tail)
     await store.boundaries.add(boundary, info, None, overrides=overrides)
-    notes = tuple(note for note in viewed.notes if note.after in set(tail))
-    branches = await load_open_branches(store, info, await store.sessions.load_conversation(info.root_id))
-    loaded = LoadedSession(info, history, overrides, inherited=len(tail), before=used)
-    return msgspec.structs.replace(loaded, notes=notes, branches=branches)
+    return await load_session(store, info)
 
 
 async def _at_message(
     store: Store, source: SessionInfo, at: str, *, before: bool
-) -> tuple[SessionInfo, LoadedSession, tuple[Message, ...], Usage]:
+) -> tuple[SessionInfo, LoadedSession, tuple[Message, ...]]:
     """The session that holds the message, the one whose view of the history the fork inherits, with its
-    edits, that history, and what was used until then."""
+    edits, and that history."""
     place = await store.messages.find(at, within=source.id)
     lineage = await store.sessions.load_lineage(source.id)
     owner = next(number for number, one in enumerate(lineage) if one.id == place.session_id)
@@ -78,9 +74,7 @@ async def _at_message(
     if history and history[-1].seed:  # only the seed: add what was carried in with it
         loaded = await load_session(store, lineage[owner], read_only=True)
         history = loaded.history[: loaded.inherited]
-    tasks = await store.usage.sum_tasks(source.root_id)
-    used = sum((one.usage for one in lineage[: owner + 1]), tasks)
-    return lineage[owner], loaded, history, used
+    return lineage[owner], loaded, history
 
 
 def _up_to(loaded: LoadedSession, message_id: str, *, before: bool) -> tuple[Message, ...]:

@@ -346,16 +346,16 @@ async def load_session(store: Store, info: SessionInfo, *, read_only: bool = Fal
     before = others if info.kind != "task" else []
     tasks = await store.usage.sum_tasks(info.root_id) if info.kind != "task" else Usage()
     statuses = tuple(await store.statuses.load(info.id))
-    parent = next((one for one in others if one.id == info.parent_id), None)
+    parent, held = next((one for one in others if one.id == info.parent_id), None), carried.held
     if info.kind == BRANCH and parent is not None:  # its requests begin as those of its parent did
         above = await load_session(store, parent, read_only=True)
-        inherited, shown = above.inherited, {message.id for message in history}
+        inherited, held, shown = above.inherited, held or above.held, {message.id for message in history}
         statuses = (*(one for one in above.statuses if one.message_id in shown), *statuses)
     return LoadedSession(
         info,
         history,
         carried.overrides,
-        carried.held,
+        held,
         inherited,
         sum((one.usage for one in before), tasks),
         tuple(await store.notes.load(info.id, [message.id for message in carried.tail])),
