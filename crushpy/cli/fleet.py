@@ -3,8 +3,8 @@
 import asyncio
 import shutil
 import sys
-from collections.abc import Coroutine, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Coroutine, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
@@ -16,15 +16,17 @@ from crushpy.cli.command_helpers import (
     add_group,
     open_store,
     print_json,
+    print_lines,
     print_note,
     print_text,
 )
-from crushpy.cli.workspace import load_here, working_folder
+from crushpy.cli.workspace import load_here, load_models, working_folder
 from crushpy.core.errors import UsageError
 from crushpy.core.paths import Paths
 from crushpy.security.sanitize import one_line
 
 if TYPE_CHECKING:
+    from crushpy.engine.models import Models
     from crushpy.storage.fleet_store import FleetTask, FleetWorker
     from crushpy.storage.store import Store
 
@@ -40,22 +42,24 @@ def register(app: typer.Typer) -> None:
     add_command(app, "worker", worker_command)
 
 
-async def _find_list(store: "Store", name: str) -> "tuple[str, list[FleetTask]]":
-    """The id of a list on the fleet, and its tasks."""
-    if store.location.server is None:
-        raise UsageError(
-            f"A fleet needs a PostgreSQL server: {store.place} is a file.", "Set database_url to one."
-        )
-    if name == "latest":
-        found = await store.fleet.list_recent(1)
-        if not found:
-            raise UsageError("There is no list on the fleet.", "Start one: crushpy run --tasks FILE --fleet")
-        name = found[0]
-    root_id = (await store.sessions.find(name)).root_id
-    rows = await store.fleet.load(root_id)
-    if not rows:
-        raise UsageError(f"{root_id} is not a list on the fleet.", "`crushpy fleet status` shows them.")
-    return root_id, rows
+@asynccontextmanager
+async def _open_list(name: str) -> "AsyncGenerator[tuple[Store, str, list[FleetTask]]]":
+    """The database, the id of a list on the fleet and its tasks; without a name no list, only the server."""
+    async with open_store() as store:
+        if store.location.server is None:
+            raise UsageError(
+                f"A fleet needs a PostgreSQL server: {store.place} is a file.", "Set database_url to one."
+            )
+        lists = await store.fleet.list_lists() if name else []
+        found = lists[:1] if name == "latest" else [one for one in lists if one.startswith(name.lower())]
+        if name and len(found) != 1:
+            several = f"Several task lists start with {name!r}: {', '.join(found)}."
+            raise UsageError(
+                several if found else f"There is no task list {name!r} on the fleet.",
+                "`crushpy fleet status` shows them; `crushpy run --tasks FILE --fleet` starts one.",
+            )
+        root_id = found[0] if found else ""
+        yield store, root_id, await store.fleet.load(root_id)
 
 
 def _find_task(rows: "Sequence[FleetTask]", name: str) -> "FleetTask":
@@ -72,42 +76,40 @@ async def status(
 ) -> None:
     """Show workers and lists, or the tasks of one list. On a terminal it goes on until Ctrl-C."""
     from crushpy.cli.printers import LiveLines
-    from crushpy.engine.models import Models
-    from crushpy.llm.learnt import LearntModels
+    from crushpy.engine.agents.task_spec import ENDED
 
-    models = Models(load_here().settings, lambda _: (), LearntModels(Paths().learnt_file))
-    async with open_store() as store:
-        if name or store.location.server is None:
-            name, _ = await _find_list(store, name or "latest")
-        live = LiveLines(sys.stdout)
+    (_, models), live = load_models(), LiveLines(sys.stdout)
+    redraws = sys.stdout.isatty() and not as_json
+    async with _open_list(name) as (store, root_id, _):
         while True:
-            shown = FleetStatus(name, await store.fleet.list_workers(), {}, {})
-            for root_id in [name] if name else await store.fleet.list_recent(RECENT_LISTS):
-                shown.lists[root_id] = await store.fleet.load(root_id)
-            active = [row for row in shown.lists.get(name, ()) if row.task.state in ("waiting", "running")]
-            for row in active:
-                if row.task.session_id:
-                    with suppress(UsageError):  # it has stored nothing yet
-                        tip = await store.sessions.find_tip(row.task.session_id)
-                        calls = await store.usage.load_lineage(tip.id)
-                        used = [call.total for session, call in calls if session == tip.id]
-                        shown.windows[row.task.name] = (
-                            used[-1] if used else 0,
-                            models.window(tip.model) or 0,
-                        )
+            ids = [root_id] if root_id else (await store.fleet.list_lists())[:RECENT_LISTS]
+            lists = {one: await store.fleet.load(one) for one in ids}
+            active = [row for row in lists.get(root_id, ()) if row.task.state not in ENDED]
+            windows = {row.task.name: await _read_window(store, models, row) for row in active}
+            shown = FleetStatus(root_id, await store.fleet.list_workers(), lists, windows)
             if as_json:
-                print_json(shown.facts())
-            elif sys.stdout.isatty():
+                facts = {one: [shown.facts(row) for row in rows] for one, rows in lists.items()}
+                print_json({"workers": shown.workers, "lists": facts})
+            elif redraws:
                 size = shutil.get_terminal_size()
-                live.show(shown.lines(size.columns - 1, size.lines - 2))
+                live.show(shown.draw(size.columns - 1, size.lines - 2))
             else:
-                print_text("\n".join(shown.lines(sys.maxsize, sys.maxsize)) + "\n")
-            if as_json or not sys.stdout.isatty() or (name and not active):
+                print_lines(shown.draw(sys.maxsize, sys.maxsize))
+            if not redraws or (root_id and not active):
                 return
             try:
                 await asyncio.sleep(REDRAW_INTERVAL_S)
             except asyncio.CancelledError:  # Ctrl-C is how it ends
                 return
+
+
+async def _read_window(store: "Store", models: "Models", row: "FleetTask") -> tuple[int, int]:
+    with suppress(UsageError):  # it has stored nothing yet
+        tip = await store.sessions.find_tip(row.task.session_id)
+        calls = await store.usage.load_lineage(tip.id)
+        used = [call.total for session, call in calls if session == tip.id]
+        return used[-1] if used else 0, models.window(tip.model) or 0
+    return 0, 0
 
 
 class FleetStatus(msgspec.Struct):
@@ -116,9 +118,9 @@ class FleetStatus(msgspec.Struct):
     workers: "list[FleetWorker]"
     lists: "dict[str, list[FleetTask]]"
     windows: dict[str, tuple[int, int]]
-    """Tokens in the context of unfinished tasks, and how many fit."""
+    """Tokens in the context of unfinished tasks, and how many fit; 0 if that is unknown."""
 
-    def lines(self, width: int, height: int) -> list[str]:
+    def draw(self, width: int, height: int) -> list[str]:
         from crushpy.engine.agents.task_reports import fit_line, money, table_lines, task_state_event
         from crushpy.fleet.submitter import describe_row
 
@@ -128,7 +130,7 @@ class FleetStatus(msgspec.Struct):
             used = f"{worker.running} of {worker.slots} slots"
             lines.append(f"worker {worker.name}  crushpy {worker.version}, {used} {more}".rstrip())
         for root_id, rows in self.lists.items():
-            done, cost = (sum(row.task.state == "done" for row in rows), sum(row.task.cost for row in rows))
+            done, cost = sum(row.task.state == "done" for row in rows), sum(row.task.cost for row in rows)
             lines.append(f"list {root_id}  {done} of {len(rows)} tasks done, {money(cost)}")
         lines = [fit_line(line, width) for line in lines[-max(1, height - 4) :]]
         if self.name:
@@ -140,17 +142,13 @@ class FleetStatus(msgspec.Struct):
     def _columns(self, name: str) -> str:
         """The window and the machine of a task, or their headings."""
         share, where = ("-", "-") if name else ("window", "machine")
-        if name in self.windows:
-            used, size = self.windows[name]
+        used, size = self.windows.get(name, (0, 0))
+        if used or size:
             share = f"{used / size:.0%}" if size else f"{used:,}"
-            where = next(row.worker for row in self.lists[self.name] if row.task.name == name)
+            where = _find_task(self.lists[self.name], name).worker
         return f"  {share:>6}  {where:<20}"
 
-    def facts(self) -> dict[str, Any]:
-        lists = {name: [self._task_facts(row) for row in rows] for name, rows in self.lists.items()}
-        return {"workers": self.workers, "lists": lists}
-
-    def _task_facts(self, row: "FleetTask") -> dict[str, Any]:
+    def facts(self, row: "FleetTask") -> dict[str, Any]:
         used, size = self.windows.get(row.task.name, (0, 0))
         return msgspec.to_builtins(row.task) | {
             "worker": row.worker if row.token else "",
@@ -171,8 +169,7 @@ async def attach(
     name, task = (name, task) if task else ("latest", name)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("attach needs a terminal.", f"Without one, use: crushpy fleet logs {name} {task} -f")
-    async with open_store() as store:
-        root_id, rows = await _find_list(store, name)
+    async with _open_list(name) as (store, root_id, rows):
 
         async def find() -> tuple[str, str]:
             row = _find_task(await store.fleet.load(root_id), task)
@@ -195,47 +192,39 @@ async def logs(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the task ends.")] = False,
 ) -> None:
     """Print the stored messages of a task."""
-    from crushpy.core.messages import headline
-    from crushpy.security.sanitize import clean
+    from crushpy.engine.agents.task_spec import ENDED
+    from crushpy.engine.session.export import messages_as_markdown
 
-    async with open_store() as store:
-        root_id, rows = await _find_list(store, name)
+    async with _open_list(name) as (store, root_id, _):
         seen = 0
         while True:
-            row = _find_task(rows, task)
+            row = _find_task(await store.fleet.load(root_id), task)
             messages = await store.messages.load_lineage(row.task.session_id) if row.task.session_id else []
-            for message in messages[seen:]:
-                calls = [f"· {call.name} {headline(call.name, call.args)}" for call in message.calls]
-                result = [f"  {message.result.text}"] if message.result is not None else []
-                text = "\n".join(filter(None, (message.text, *calls, *result)))
-                print_text(f"{clean(text)}\n" if text else "")
+            print_text("".join(f"{block}\n\n" for block in messages_as_markdown(messages[seen:])))
             seen = len(messages)
-            if not follow or row.task.state not in ("waiting", "running"):
+            if not follow or row.task.state in ENDED:
                 return
             await asyncio.sleep(FOLLOW_INTERVAL_S)
-            rows = await store.fleet.load(root_id)
 
 
 async def steer(
     name: ListId, task: TaskName, prompt: Annotated[str, typer.Argument(help="What to tell it.")]
 ) -> None:
     """Send a prompt to a task; it gets it with its next step."""
-    async with open_store() as store:
-        root_id, rows = await _find_list(store, name)
+    async with _open_list(name) as (store, root_id, rows):
         row = _find_task(rows, task)
         if row.task.state == "done":
             raise UsageError(
                 f"{task} is done and takes no prompts.", f"Its result: crushpy fleet logs {name} {task}"
             )
-        await store.fleet.send(root_id, row.task.number, prompt=prompt)
+        await store.fleet.steer(root_id, row.task.number, prompt)
 
 
 async def stop(
     name: ListId, task: Annotated[str, typer.Argument(metavar="[TASK]", help="Only this task.")] = ""
 ) -> None:
     """Stop a list or one task of it. `crushpy run --resume LIST` starts it again."""
-    async with open_store() as store:
-        root_id, rows = await _find_list(store, name)
+    async with _open_list(name) as (store, root_id, rows):
         chosen = [_find_task(rows, task)] if task else rows
         await store.fleet.stop(root_id, [row.task.number for row in chosen])
 
@@ -253,8 +242,7 @@ async def answer(
     from crushpy.engine.approvals import Answer
     from crushpy.fleet.submitter import describe_question
 
-    async with open_store() as store:
-        root_id, rows = await _find_list(store, name)
+    async with _open_list(name) as (store, root_id, rows):
         asking = [row for row in rows if row.question and not row.answer]
         if not task or not reply:
             for row in asking:
@@ -263,16 +251,15 @@ async def answer(
         row = _find_task(rows, task)
         if row not in asking:
             raise UsageError(f"{task} does not ask anything.", f"Open questions: crushpy fleet answer {name}")
-        chosen = Answer(reply, words=words) if words else Answer(reply)
-        await store.fleet.send(root_id, row.task.number, answer=msgspec.json.encode(chosen).decode())
+        await store.fleet.answer(root_id, row.task.number, Answer(reply, words))
 
 
 async def drain(
     worker: Annotated[str, typer.Argument(metavar="WORKER", help="Its name in `status`.")],
 ) -> None:
     """Let a worker take no more tasks; it ends when those it has are done."""
-    async with open_store() as store:
-        if store.location.server is None or not await store.fleet.drain(worker):
+    async with _open_list("") as (store, _, _):
+        if not await store.fleet.drain(worker):
             raise UsageError(f"There is no worker {worker}.", "`crushpy fleet status` shows them.")
 
 
@@ -280,8 +267,7 @@ async def fetch(name: ListId) -> None:
     """Bring the branches of a list into the repository of this folder."""
     from crushpy.fleet.submitter import fetch_result
 
-    async with open_store() as store:
-        root_id, rows = await _find_list(store, name)
+    async with _open_list(name) as (store, root_id, rows):
         for row in rows:
             if row.task.branch:
                 await fetch_result(store, root_id, row.task, working_folder())
@@ -296,8 +282,7 @@ async def merge(name: ListId) -> None:
     from crushpy.fleet.git_bundles import merge_branches
 
     await fetch(name)
-    async with open_store() as store:
-        root_id, rows = await _find_list(store, name)
+    async with _open_list(name) as (store, root_id, rows):
         listed = await store.tasks.load_list(root_id)
     assert listed is not None
     spec = msgspec.json.decode(listed.orders, type=TaskListSpec)

@@ -5,10 +5,9 @@ import os
 import sys
 import termios
 import tty
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Self
 
 import msgspec
 
@@ -18,7 +17,7 @@ from crushpy.core.events import ApprovalNeeded, Event, Notice
 from crushpy.core.messages import counted
 from crushpy.core.start_options import StartOptions
 from crushpy.engine.agents.task_reports import some_names
-from crushpy.engine.agents.task_spec import FleetTerms, TaskListSpec
+from crushpy.engine.agents.task_spec import ENDED, FleetTerms, TaskListSpec
 from crushpy.engine.agents.task_workspaces import PREFIX, Worktrees
 from crushpy.engine.approvals import Answer
 from crushpy.fleet.git_bundles import base_ref, fetch_branch, make_base, make_bundle, require_safe_names
@@ -42,7 +41,7 @@ class Submitter:
         """`asks`: the user is at a terminal that shows notices, and can answer questions of tasks there."""
         self._cwd, self._options, self._settings = cwd, options, settings
         self._detach, self._dirty, self._asks = detach, dirty, asks
-        self._bundle = b""
+        self._bundle, self._asked = b"", ""
 
     def prepare(self, root_id: str, spec: TaskListSpec, model: str) -> tuple[TaskListSpec, list[str]]:
         require_queue(Location(Path("crushpy.db"), self._settings.database_url))
@@ -70,22 +69,16 @@ class Submitter:
         terms = FleetTerms(crushpy.__version__, model, base.commit, base.prefix, self._options)
         return msgspec.structs.replace(spec, tasks=tasks, fleet=terms), warnings
 
-    async def publish(self, store: Store, root_id: str, spec: TaskListSpec) -> bool:
-        async with JobQueue(store) as queue:
-            if self._bundle:
-                await store.outputs.save(root_id, BASE_BUNDLE, self._bundle)
-                self._bundle = b""
-            await store.fleet.publish(root_id, msgspec.json.encode(spec).decode())
-            await dispatch(store, queue, root_id, self._settings.fleet.wait)
-        return not self._detach
-
     async def follow(
-        self, store: Store, root_id: str, emit: Callable[[Event], None]
+        self, store: Store, root_id: str, spec: TaskListSpec, emit: Callable[[Event], None]
     ) -> AsyncIterator[tuple[ListedTask, str]]:
         seen: dict[int, tuple[ListedTask, str]] = {}
         try:
-            with TaskQuestions(root_id, self._asks, emit) as questions:
+            with read_keys(self._asks and not self._detach) as keys:
                 async with JobQueue(store) as queue:
+                    if self._bundle:
+                        await store.outputs.save(root_id, BASE_BUNDLE, self._bundle)
+                    await store.fleet.publish(root_id, msgspec.json.encode(spec).decode())
                     while True:
                         rows = await dispatch(store, queue, root_id, self._settings.fleet.wait)
                         for row in rows:
@@ -95,13 +88,39 @@ class Submitter:
                                 if row.task.state == "done" and row.task.branch:
                                     await fetch_result(store, root_id, row.task, self._cwd)
                                 yield now
-                        if all(row.task.state not in ("waiting", "running") for row in rows):
+                        if self._detach:
+                            later = f"`crushpy run --resume {root_id}` follows it."
+                            emit(Notice(f"List {root_id} runs on the fleet; {later}"))
+                        if self._detach or all(row.task.state in ENDED for row in rows):
                             return
-                        if answered := await questions.ask(rows, POLL_INTERVAL_S):
-                            await store.fleet.send(root_id, answered[0], answer=answered[1])
+                        await self._ask(store, root_id, rows, keys, emit)
         except asyncio.CancelledError:
             await self._interrupted(store, root_id)
             raise
+
+    async def _ask(
+        self,
+        store: Store,
+        root_id: str,
+        rows: Sequence[FleetTask],
+        keys: asyncio.Queue[bytes] | None,
+        emit: Callable[[Event], None],
+    ) -> None:
+        """Shows the first question of a task and waits a while; on a terminal y or n answers it."""
+        row = next((row for row in rows if row.question and not row.answer), None)
+        if row is not None and row.question != self._asked:
+            self._asked = row.question
+            while keys and not keys.empty():  # typed before the question was shown
+                keys.get_nowait()
+            command = f"To allow it: crushpy fleet answer {root_id} {row.task.name} once"
+            emit(Notice(f"{describe_question(row)}\n{'Allow it once? y or n' if keys else command}"))
+        if row is None or keys is None:
+            await asyncio.sleep(POLL_INTERVAL_S)
+            return
+        with suppress(TimeoutError):
+            key = await asyncio.wait_for(keys.get(), POLL_INTERVAL_S)
+            if answer := {b"y": Answer("once"), b"n": Answer("deny")}.get(key.lower()):
+                await store.fleet.answer(root_id, row.task.number, answer)
 
     async def _interrupted(self, store: Store, root_id: str) -> None:
         """Ctrl-C: asks on a terminal whether the tasks go on without us. Otherwise they do."""
@@ -117,56 +136,30 @@ class Submitter:
             print(f"The tasks go on: `crushpy fleet stop {root_id}` stops them.", file=sys.stderr)
 
 
-class TaskQuestions:
-    """Shows what tasks ask for, one after the other. On a terminal y or n answers; keys are not echoed, so
-    that they leave the table as it is."""
+@contextmanager
+def read_keys(asks: bool) -> Generator[asyncio.Queue[bytes] | None]:
+    """The keys of the terminal, not echoed, so that they leave the table as it is; None if the user cannot
+    answer there."""
+    with suppress(OSError):  # not the controlling terminal
+        asks = asks and os.tcgetpgrp(0) == os.getpgrp()  # in the background it would be stopped
+    if not asks:
+        yield None
+        return
+    loop, keys, modes = asyncio.get_running_loop(), asyncio.Queue[bytes](), termios.tcgetattr(0)
 
-    def __init__(self, root_id: str, asks: bool, emit: Callable[[Event], None]) -> None:
-        self._root_id, self._asks, self._emit = root_id, asks, emit
-        with suppress(OSError):  # not the controlling terminal
-            self._asks = asks and os.tcgetpgrp(0) == os.getpgrp()  # in the background it would be stopped
-        self._asked = ""
-        self._modes: list[Any] = []
-        self._keys: asyncio.Queue[bytes] = asyncio.Queue()
-
-    def __enter__(self) -> Self:
-        if self._asks:
-            self._modes = termios.tcgetattr(0)
-            tty.setcbreak(0)
-            asyncio.get_running_loop().add_reader(0, self._read_key)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._asks:
-            asyncio.get_running_loop().remove_reader(0)
-            termios.tcsetattr(0, termios.TCSADRAIN, self._modes)
-
-    def _read_key(self) -> None:
+    def read() -> None:
         if key := os.read(0, 1):
-            self._keys.put_nowait(key)
+            keys.put_nowait(key)
         else:  # the terminal has gone
-            asyncio.get_running_loop().remove_reader(0)
+            loop.remove_reader(0)
 
-    async def ask(self, rows: Sequence[FleetTask], wait_s: float) -> tuple[int, str] | None:
-        """Shows the first question and waits that long. Returns the number of the task and the answer."""
-        row = next((row for row in rows if row.question and not row.answer), None)
-        if row is not None and row.question != self._asked:
-            self._asked = row.question
-            while not self._keys.empty():  # typed before the question was shown
-                self._keys.get_nowait()
-            command = f"To allow it: crushpy fleet answer {self._root_id} {row.task.name} once"
-            self._emit(
-                Notice(f"{describe_question(row)}\n{'Allow it once? y or n' if self._asks else command}")
-            )
-        if row is None or not self._asks:
-            await asyncio.sleep(wait_s)
-            return None
-        try:
-            key = await asyncio.wait_for(self._keys.get(), wait_s)
-        except TimeoutError:
-            return None
-        answer = {b"y": Answer("once"), b"n": Answer("deny")}.get(key.lower())
-        return (row.task.number, msgspec.json.encode(answer).decode()) if answer else None
+    tty.setcbreak(0)
+    loop.add_reader(0, read)
+    try:
+        yield keys
+    finally:
+        loop.remove_reader(0)
+        termios.tcsetattr(0, termios.TCSADRAIN, modes)
 
 
 def describe_question(row: FleetTask) -> str:

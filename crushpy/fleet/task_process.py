@@ -23,18 +23,16 @@ from crushpy.core.ids import new_id
 from crushpy.core.messages import Data
 from crushpy.core.paths import Paths, private_dir
 from crushpy.core.start_options import StartOptions
-from crushpy.engine.agents.subagents import ENDS, FinishedTask
-from crushpy.engine.agents.task_list_service import TASK_STATES
-from crushpy.engine.agents.task_reports import TaskMonitor
-from crushpy.engine.agents.task_spec import FleetTerms, TaskListSpec
+from crushpy.engine.agents.subagents import FleetAttempt
+from crushpy.engine.agents.task_reports import TaskMonitor, task_title
+from crushpy.engine.agents.task_spec import TaskListSpec
 from crushpy.engine.approvals import Answer
 from crushpy.engine.conversation import Conversation
-from crushpy.engine.session.session import title_of
 from crushpy.engine.turn.limits import Spent
 from crushpy.fleet.git_bundles import TaskCheckout, cached_base, fill_cache, require_safe_names
 from crushpy.security.private_files import locked
 from crushpy.security.sanitize import one_line
-from crushpy.storage.fleet_store import BASE_BUNDLE, ClaimLost, FleetTask, step_name
+from crushpy.storage.fleet_store import BASE_BUNDLE, ClaimLost, step_name
 from crushpy.storage.records import StorageError, StoredTaskList
 from crushpy.storage.store import Store
 from crushpy.tools.errors import ToolError
@@ -130,37 +128,12 @@ def _serve(worker: socket.socket) -> None:
 
     threading.Thread(target=end_with_worker, daemon=True).start()
     try:
-        asyncio.run(_run(order, end))
+        asyncio.run(TaskRun(order, end).run())
     except ClaimLost:  # another worker has it: nothing is stored from here
         end("")
     except Exception as error:  # also a full disk
         end(error.message if isinstance(error, CrushpyError) else f"{type(error).__name__}: {error}")
     end("")
-
-
-async def _run(order: TaskOrder, end: Callable[[str], None]) -> None:
-    folder = private_dir(Paths().data_dir / "fleet")
-    store = ProjectEnvironment(folder).store()
-    try:
-        listed = await _load_list(store, order.root_id)
-        row = (await store.fleet.load(order.root_id))[order.number - 1]
-        assert listed is not None
-        spec = msgspec.json.decode(listed.orders, type=TaskListSpec)
-        assert spec.fleet is not None
-        name = spec.tasks[order.number - 1].name
-        require_safe_names(order.root_id, name, spec.fleet.base)
-        place = Paths().worktrees / worker_folder(order.worker) / order.root_id
-        checkout = TaskCheckout(place, order.root_id, name, spec.fleet.base)
-        await _check_out(store, folder, order, checkout)
-    finally:
-        await store.close()
-    cwd = Path(os.path.realpath(checkout.top / spec.fleet.prefix))
-    if not cwd.is_relative_to(os.path.realpath(checkout.top)):
-        raise CrushpyError(f"the folder {spec.fleet.prefix} of list {order.root_id} is not in its code")
-    try:
-        await TaskRun(order, listed, row, checkout, end).run(cwd, spec.fleet)
-    finally:
-        await asyncio.to_thread(checkout.remove)
 
 
 async def _load_list(store: Store, root_id: str) -> StoredTaskList | None:
@@ -172,45 +145,59 @@ async def _load_list(store: Store, root_id: str) -> StoredTaskList | None:
     return await store.tasks.load_list(root_id)
 
 
-async def _check_out(store: Store, folder: Path, order: TaskOrder, checkout: TaskCheckout) -> None:
-    """Makes the checkout as the last step left it."""
-    root_id, cache = order.root_id, cached_base(folder, order.root_id)
-    if not cache.exists():
-        data = await store.outputs.load(root_id, BASE_BUNDLE)
-        if data is None:
-            raise CrushpyError(f"the code of list {root_id} is not in the database")
-        with locked(folder / f"{root_id}.lock"):
-            if not cache.exists():
-                await asyncio.to_thread(fill_cache, folder, root_id, data)
-    names = await store.fleet.list_steps(root_id, order.number)
-    steps = [await store.outputs.load(root_id, name) or b"" for name in names]
-    await asyncio.to_thread(checkout.create, cache, steps)
-
-
 class TaskRun:
     """One attempt at a task. It exchanges news with the store every two seconds and between steps."""
 
-    def __init__(
-        self,
-        order: TaskOrder,
-        listed: StoredTaskList,
-        row: FleetTask,
-        checkout: TaskCheckout,
-        end: Callable[[str], None],
-    ) -> None:
+    def __init__(self, order: TaskOrder, end: Callable[[str], None]) -> None:
         """`end`: ends the process."""
-        self._order, self._listed, self._checkout, self._end = order, listed, checkout, end
+        self._order, self._end = order, end
         self._prompts: list[str] = []
-        self._question, self._answer = row.question, row.answer
-        # Stored before the session exists: whatever happens in it, the next attempt finds it.
-        task = msgspec.structs.replace(row.task, session_id=row.task.session_id or new_id())
-        self._monitor = TaskMonitor(task, len(listed.tasks), lambda event: None)
-        self._spent = Spent()
         self._lock = asyncio.Lock()
 
-    async def run(self, cwd: Path, terms: FleetTerms) -> None:
-        order, given = self._order, terms.options
-        self._spent = Spent(terms.limits)
+    async def run(self) -> None:
+        order, folder = self._order, private_dir(Paths().data_dir / "fleet")
+        store = ProjectEnvironment(folder).store()
+        try:
+            listed = await _load_list(store, order.root_id)
+            row = (await store.fleet.load(order.root_id))[order.number - 1]
+            assert listed is not None
+            self._listed, spec = listed, msgspec.json.decode(listed.orders, type=TaskListSpec)
+            assert spec.fleet is not None
+            self._spec = spec.tasks[order.number - 1]
+            require_safe_names(order.root_id, self._spec.name, spec.fleet.base)
+            place = Paths().worktrees / worker_folder(order.worker) / order.root_id
+            self._checkout = TaskCheckout(place, order.root_id, self._spec.name, spec.fleet.base)
+            await self._check_out(store, folder)
+        finally:
+            await store.close()
+        cwd = Path(os.path.realpath(self._checkout.top / spec.fleet.prefix))
+        if not cwd.is_relative_to(os.path.realpath(self._checkout.top)):
+            raise CrushpyError(f"the folder {spec.fleet.prefix} of list {order.root_id} is not in its code")
+        self._question, self._answer, self._spent = row.question, row.answer, Spent(spec.fleet.limits)
+        # Stored before the session exists: whatever happens in it, the next attempt finds it.
+        task = msgspec.structs.replace(row.task, session_id=row.task.session_id or new_id())
+        self._monitor = TaskMonitor(task, len(spec.tasks), lambda event: None)
+        try:
+            await self._converse(cwd, spec.fleet.options)
+        finally:
+            await asyncio.to_thread(self._checkout.remove)
+
+    async def _check_out(self, store: Store, folder: Path) -> None:
+        """Makes the checkout as the last step left it."""
+        root_id, cache = self._order.root_id, cached_base(folder, self._order.root_id)
+        if not cache.exists():
+            data = await store.outputs.load(root_id, BASE_BUNDLE)
+            if data is None:
+                raise CrushpyError(f"the code of list {root_id} is not in the database")
+            with locked(folder / f"{root_id}.lock"):
+                if not cache.exists():
+                    await asyncio.to_thread(fill_cache, folder, root_id, data)
+        names = await store.fleet.list_steps(root_id, self._order.number)
+        steps = [await store.outputs.load(root_id, name) or b"" for name in names]
+        await asyncio.to_thread(self._checkout.create, cache, steps)
+
+    async def _converse(self, cwd: Path, given: StartOptions) -> None:
+        order = self._order
         yolo = given.yolo and order.options.accept_yolo
         options = StartOptions(
             session=order.root_id, read_only=True, allow=given.allow, mode=given.mode, yolo=yolo
@@ -228,47 +215,29 @@ class TaskRun:
             ended, _ = await asyncio.wait([work, news], return_when=asyncio.FIRST_COMPLETED)
             if work not in ended:  # the claim is lost
                 news.result()
-            task = work.result()
+            work.result()
         finally:
             news.cancel()
-        await self._finish(task)
+        await self._finish()
         await conversation.close()
 
-    async def _work(self, conversation: Conversation, cwd: Path) -> FinishedTask | str:
-        """The task's end; in words if it has none."""
+    async def _work(self, conversation: Conversation, cwd: Path) -> None:
+        """Works until the task has ended; the monitor knows how."""
         try:
             await self._exchange()  # the limits of the list may be reached
-            return await conversation.tasks.work_on(
-                self._listed,
-                self._order.number,
-                self._monitor,
-                cwd,
-                spent=self._spent,
-                checkpoint=self._checkpoint,
-                parked=bool(self._question),
-                steer=self._steer,
-            )
+            attempt = FleetAttempt(self._checkpoint, self._steer, bool(self._question))
+            tasks = conversation.tasks
+            self._monitor.end(await tasks.work_on(self._listed, self._monitor, cwd, self._spent, attempt))
         except asyncio.CancelledError:
-            return "interrupted"
+            self._monitor.update(state="interrupted", error="interrupted")
         except ToolError as error:
-            return str(error)
+            self._monitor.update(state="failed", error=str(error))
 
-    async def _finish(self, task: FinishedTask | str) -> None:
+    async def _finish(self) -> None:
         """Stores the end of the task and its branch: accepted once, by the worker that has the claim."""
-        monitor = self._monitor
-        if isinstance(task, str):
-            monitor.update(state="interrupted" if task == "interrupted" else "failed", error=task)
-        else:
-            state = TASK_STATES.get(task.status, "failed")
-            reason = task.failure.message if task.failure else ENDS.get(task.status, task.status)
-            monitor.update(state=state, error="" if state == "done" else reason)
-            if state == "done":
-                monitor.update(result_id=task.result.id)
-        spec = msgspec.json.decode(self._listed.orders, type=TaskListSpec).tasks[self._order.number - 1]
-        title = f"{spec.name}: {title_of(spec.prompt)}"
-        left, bundle = await asyncio.to_thread(self._checkout.leave, title)
-        monitor.update(branch=left.branch, changes=left.changes)
-        await self._fleet.accept(self._order.root_id, self._order.token, monitor.task, bundle)
+        left, bundle = await asyncio.to_thread(self._checkout.leave, task_title(self._spec))
+        self._monitor.update(branch=left.branch, changes=left.changes)
+        await self._fleet.accept(self._order.root_id, self._order.token, self._monitor.task, bundle)
 
     # --- between steps -----------------------------------------------------------------------------------
 
@@ -324,9 +293,11 @@ class TaskRun:
 
     async def _park(self, question: ApprovalNeeded) -> None:
         async with self._lock:
-            order = self._order
             text = msgspec.json.encode(question).decode()
             await self._store.leases.release_all()
-            await self._fleet.park(order.root_id, order.token, self._monitor.task, text)
+            self._monitor.update(state="waiting")
+            await self._fleet.accept(
+                self._order.root_id, self._order.token, self._monitor.task, question=text
+            )
             await asyncio.to_thread(self._checkout.remove)
         self._end("")

@@ -49,8 +49,7 @@ class Worker:
         name = f"{platform.node()}-{new_id()[-4:]}"
         self.me = FleetWorker(name, platform.node(), crushpy.__version__, options.labels, options.slots)
         self._children: dict[tuple[str, int], tuple[int, int]] = {}
-        """The tokens and processes of running tasks."""
-        self._claiming: set[tuple[str, int]] = set()
+        """The tokens and processes of running tasks; 0 until they are known."""
         self._steady_at = 0.0
         """Not before this time are others declared dead: after an outage all heartbeats are old."""
         self._jobs_run = 0
@@ -117,8 +116,9 @@ class Worker:
         ended, _ = await asyncio.wait([work], timeout=self._options.grace_s)
         if not ended:
             for place, (token, process) in list(self._children.items()):
-                await self._store.fleet.abandon(*place, token, "")
-                self._kill(place, process)
+                if process:
+                    await self._store.fleet.abandon(*place, token, "")
+                    self._kill(place, process)
             await asyncio.wait([work])
 
     # --- one task --------------------------------------------------------------------------------------
@@ -128,19 +128,19 @@ class Worker:
         self._jobs_run += 1
         listed = await self._store.tasks.load_list(root_id)
         spec = msgspec.json.decode(listed.orders, type=TaskListSpec) if listed else None
-        if spec is None or spec.fleet is None:
+        if spec is None or spec.fleet is None or (root_id, number) in self._children:
             return
         task = spec.tasks[number - 1]
         if not self._serves(task.model or spec.fleet.model):
             await self._store.fleet.mark_queued(root_id, number, queued=False)  # `_clean_up` defers it again
             return
-        self._claiming.add((root_id, number))
+        self._children[root_id, number] = (0, 0)
         try:
             row = await self._store.fleet.claim(root_id, number, self.me.name)
             if row is not None:
                 await self._run_task(root_id, row)
         finally:
-            self._claiming.discard((root_id, number))
+            del self._children[root_id, number]
         await dispatch(self._store, self._queue, root_id, self._environment.settings.fleet.wait)
 
     def _serves(self, model: str) -> bool:
@@ -170,7 +170,7 @@ class Worker:
             self._children[place] = (row.token, process)
             told = (await reader.readline()).decode() or "its process was killed"
             self._kill(place, process)
-            del self._children[place]
+            self._children[place] = (0, 0)
             writer.close()
         reason = f"{self.me.name}: {told.strip()}" if told.strip() else ""
         await self._store.fleet.abandon(*place, row.token, reason)  # unless its end is stored
@@ -197,10 +197,10 @@ class Worker:
         drains, held = await self._store.fleet.beat(self.me)
         if drains:
             self._draining.set()
-        for place in held.keys() - self._claiming:  # its end could not be stored
+        for place in held.keys() - self._children.keys():  # its end could not be stored
             await self._store.fleet.abandon(*place, held[place], f"{self.me.name} lost the database")
         for place, (token, process) in list(self._children.items()):
-            if held.get(place) != token:  # it was stopped, or another worker has it
+            if process and held.get(place) != token:  # it was stopped, or another worker has it
                 self._kill(place, process, signal.SIGTERM)
                 asyncio.get_running_loop().call_later(KILL_DELAY_S, self._kill, place, process)
 

@@ -110,10 +110,10 @@ class FleetStore(Subject):
         ).scalars()
 
     @stored
-    def list_recent(self, many: int) -> list[str]:
-        """The latest lists on the fleet."""
+    def list_lists(self) -> list[str]:
+        """All lists on the fleet, the latest first."""
         lists = "SELECT root_id FROM task_list WHERE root_id IN (SELECT root_id FROM fleet_task)"
-        return self._run(f"{lists} ORDER BY created_at DESC LIMIT :many", many=many).scalars()
+        return self._run(f"{lists} ORDER BY created_at DESC").scalars()
 
     @stored
     def mark_queued(self, root_id: str, number: int, *, queued: bool = True) -> None:
@@ -208,31 +208,31 @@ class FleetStore(Subject):
             return total["steps"], Usage(total["tokens"], cost=total["cost"]), inbox
 
     @stored
-    def park(self, root_id: str, token: int, task: ListedTask, question: str) -> None:
-        """Frees a task that waits for an approval: its slot is free, and the answer starts it again."""
-        with self._db.transaction(durable=True, session=root_id):
-            self._claimed(root_id, task.number, token)
-            self._free(root_id, task, "waiting", question=question, answer="")
-
-    @stored
-    def accept(self, root_id: str, token: int, task: ListedTask, bundle: bytes) -> None:
-        """Stores how a task ended with the bundle of its branch: both or neither, and once. `ClaimLost`."""
+    def accept(
+        self, root_id: str, token: int, task: ListedTask, bundle: bytes = b"", question: str = ""
+    ) -> None:
+        """Stores how a task ended with the bundle of its branch: both or neither, and once. With a question
+        it waits: its slot is free, and the answer starts it again. `ClaimLost`."""
         with self._db.transaction(durable=True, session=root_id):
             if self._claimed(root_id, task.number, token).stopped:
                 task = msgspec.structs.replace(task, state="interrupted", error="stopped")
-            self._delete_steps(root_id, task.number)
+            if task.state != "waiting":
+                self._delete_steps(root_id, task.number)
             if bundle:
                 self.write_bundle(root_id, result_name(task.number), bundle)
-            self._free(root_id, task, task.state, question="", answer="")
+            self._free(root_id, task, task.state, question=question, answer="")
 
     @stored
-    def send(self, root_id: str, number: int, *, prompt: str = "", answer: str = "") -> None:
-        """A prompt or an answer for a task; it reads them between two steps, or when it starts again."""
+    def steer(self, root_id: str, number: int, prompt: str) -> None:
+        """A prompt for a task, which it reads between two steps, or when it starts again."""
         with self._db.transaction(durable=True, session=root_id):
-            if prompt:
-                self._set(root_id, number, inbox=json_text((*self._one(root_id, number).inbox, prompt)))
-            if answer:
-                self._set(root_id, number, answer=answer, queued=False)
+            self._set(root_id, number, inbox=json_text((*self._one(root_id, number).inbox, prompt)))
+
+    @stored
+    def answer(self, root_id: str, number: int, answer: Data) -> None:
+        """The user's answer to the question of a task: it can start again."""
+        with self._db.transaction(durable=True, session=root_id):
+            self._set(root_id, number, answer=json_text(answer), queued=False)
 
     @stored
     def stop(self, root_id: str, numbers: Sequence[int]) -> None:

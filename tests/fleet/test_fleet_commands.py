@@ -114,6 +114,13 @@ def test_yolo_counts_only_on_workers_that_accept_it(
     until(lambda: fleet.query("SELECT count(*) FROM fleet_task WHERE question <> ''") == [(1,)], "it asks")
 
 
+def test_an_unknown_list_is_named_with_the_next_step(cli: Cli, fleet: Fleet) -> None:
+    refused = cli("fleet", "stop", "zzz", env=fleet.env)
+    assert refused.returncode == 2
+    assert "There is no task list 'zzz' on the fleet" in refused.stderr
+    assert "crushpy fleet status" in refused.stderr
+
+
 def test_a_worker_without_a_sandbox_takes_no_tasks(cli: Cli) -> None:
     refused = cli("worker", "--once", env={"CRUSHPY_SANDBOX__MODE": "off"})
     assert refused.returncode == 2

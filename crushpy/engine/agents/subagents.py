@@ -27,6 +27,7 @@ from crushpy.storage.store import Store
 from crushpy.tools.base import Delegation, Outcome
 from crushpy.tools.errors import ToolError
 from crushpy.tools.shell.command_output import Output
+from crushpy.util.uncancellable import uncancellable
 
 SHORT_REPORT_CHARS = 2_000
 """About 500 tokens: a report up to this length is never summarised."""
@@ -47,16 +48,16 @@ ENDS = {"error": "failed", "limit": "stopped at a limit of this run", "loop": "r
 
 
 class TaskWorkspace(Data, frozen=True):
-    """Where a sub-agent works, with which services and system prompt."""
+    """Where a sub-agent works, with which services and system prompt. One of its own is prepared with `async
+    with`, which also ends the jobs it has left."""
 
     services: Services
     system: str
     cwd: str
-    checkpoint: sessions.Checkpoint | None = None
     setup: tuple[str, Privileges] = ("", Privileges())
     """A command that prepares it, and what it was granted."""
 
-    async def prepare(self) -> None:
+    async def __aenter__(self) -> None:
         """Runs that command. Raises ToolError if it fails."""
         command, needs = self.setup
         if not command:
@@ -71,6 +72,19 @@ class TaskWorkspace(Data, frozen=True):
         if process.exit_code != 0:
             ended = f"exit code {process.exit_code}" if in_time else f"more than {SETUP_TIMEOUT_S:g} s"
             raise ToolError(f"worktree.setup failed ({ended}): {output.take().text.strip()[-500:]}")
+
+    async def __aexit__(self, *_: object) -> None:
+        await uncancellable(self.services.workspace.jobs.close())
+
+
+class FleetAttempt(Data, frozen=True):
+    """An attempt at a task by a worker of a fleet, which continues the session that an earlier one left."""
+
+    checkpoint: sessions.Checkpoint
+    steer: AddPrompts
+    """Awaited between two steps."""
+    parked: bool
+    """The earlier one ended at a question."""
 
 
 class ContinuedTask(Data, frozen=True):
@@ -132,17 +146,16 @@ class Subagents:
         title: str = "",
         limits: Limits | None = None,
         workspace: TaskWorkspace | None = None,
-        continued: ContinuedTask | None = None,
         session_id: str = "",
-        steer: AddPrompts | None = None,
+        attempt: FleetAttempt | None = None,
     ) -> FinishedTask:
         """Runs a sub-agent until it stops. Its events go to `emit`, its questions to the user.
 
         `limits` apply beside those of the run; without a `workspace` it works where the conversation does.
-        `continued`: a stored session that it goes on with; `session_id`: of a new one. `steer` is awaited
-        between two steps.
+        `session_id`: of its session, if that is known.
         """
-        info = self._parent.session.info
+        store, info = self._services.store, self._parent.session.info
+        continued = await take_over(store, session_id, parked=attempt.parked) if attempt else None
         here = workspace or TaskWorkspace(self._services, info.system, info.cwd)
         loaded = continued.loaded if continued else None
         title = title or sessions.title_of(order.prompt)
@@ -150,9 +163,10 @@ class Subagents:
         spent = Spent(limits, within=self.spent)
         turn = agent.turn(spent)
         session = agent.scope.session
+        session.checkpoint = attempt.checkpoint if attempt else None
 
         async def add_prompts() -> None:
-            for prompt in await steer() if steer else ():
+            for prompt in await attempt.steer() if attempt else ():
                 await session.add_prompt(sessions.user_message(prompt), steers=True)
 
         status: TurnStatus = "done"
@@ -173,7 +187,7 @@ class Subagents:
             return FinishedTask(
                 status, TaskReport("", ""), TaskResult(new_id(), session_id, "", time.time()), turn.failure
             )
-        await self._services.store.sessions.update(session_id, end_reason=status)
+        await store.sessions.update(session_id, end_reason=status)
         if status == "interrupted":
             raise asyncio.CancelledError
         return await self._finished(agent, status, turn.failure)
@@ -233,7 +247,6 @@ class Subagents:
         gauge = new_gauge(models, loaded)
         ids = self._parent.session.call_ids
         session = sessions.LiveSession(self._services.store, loaded, emit, gauge.exact_size, ids)
-        session.checkpoint = workspace.checkpoint
         scope = AgentScope(workspace.services, session, models, gauge, emit, order.call_id)
         return Agent(scope, tools.tools)
 

@@ -5,8 +5,8 @@ Another process can continue a stored list.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,13 +16,13 @@ from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.events import Event, MessageCommitted, Notice, TaskEvent, TurnEnded
 from crushpy.core.messages import Note, Usage
 from crushpy.engine.agents import task_reports
-from crushpy.engine.agents.subagents import ENDS, AddPrompts, FinishedTask, TaskWorkspace, take_over
+from crushpy.engine.agents.subagents import FinishedTask, FleetAttempt, Subagents, TaskWorkspace
 from crushpy.engine.agents.task_spec import UNSUCCESSFUL, TaskListSpec, TaskSchedule, TaskSpec, TaskState
 from crushpy.engine.agents.task_workspaces import Worktrees
 from crushpy.engine.event_bus import unexpected_error
 from crushpy.engine.run_slot import RunSlot
 from crushpy.engine.runtime import Runtime
-from crushpy.engine.session.session import Checkpoint, title_of, user_message
+from crushpy.engine.session.session import user_message
 from crushpy.engine.turn.limits import Spent
 from crushpy.engine.turn.turn import TurnStatus
 from crushpy.storage.records import ListedTask, StoredTaskList
@@ -34,8 +34,6 @@ from crushpy.util.uncancellable import in_thread, uncancellable
 
 log = logging.getLogger(__name__)
 
-TASK_STATES: dict[TurnStatus, TaskState] = {"done": "done", "limit": "limit", "interrupted": "interrupted"}
-
 
 class TaskFleet(Protocol):
     """Runs the tasks of lists on other machines, which read everything they need from storage."""
@@ -44,14 +42,11 @@ class TaskFleet(Protocol):
         """The list with its terms, and warnings. In a thread. Raises UsageError if it is impossible."""
         ...
 
-    async def publish(self, store: Store, root_id: str, spec: TaskListSpec) -> bool:
-        """Starts the tasks that can start. False if the caller does not follow them."""
-        ...
-
     def follow(
-        self, store: Store, root_id: str, emit: Callable[[Event], None]
+        self, store: Store, root_id: str, spec: TaskListSpec, emit: Callable[[Event], None]
     ) -> AsyncIterator[tuple[ListedTask, str]]:
-        """Each change of a task, and a line about it, until all have ended. An interrupt ends it early."""
+        """Starts the tasks that can start. Returns all tasks, then each change of one, with a line about it:
+        until all have ended, or not at all if the user does not want to wait. An interrupt ends it early."""
         ...
 
 
@@ -136,27 +131,16 @@ class TaskListRun:
         self, fleet: TaskFleet, spec: TaskListSpec, tasks: tuple[ListedTask, ...]
     ) -> TurnStatus:
         """Has other machines work through the list, and reports what they do."""
-        await add_reports(self._store, self._reports, self._specs, tasks)
-        noted = {task.name for task in tasks if task.state == "done"}
-        for monitor in self._monitors.values():
-            monitor.emit_state()
-        if not await fleet.publish(self._store, self._root, spec):
-            self._emit(
-                Notice(
-                    f"List {self._root} runs on the fleet; `crushpy run --resume {self._root}` follows it."
-                )
-            )
-            return "done"
+        noted = await self._reports.load(self._store, tasks)
         stopped = ""
         try:
-            async for task, line in fleet.follow(self._store, self._root, self._emit):
+            async for task, line in fleet.follow(self._store, self._root, spec, self._emit):
                 monitor = self._monitors[task.name]
                 before, monitor.task = monitor.task, task
                 used = Usage(task.tokens - before.tokens, cost=task.cost - before.cost)
                 self._session.spend(used)
                 if task.state == "done" and task.name not in noted:
-                    noted.add(task.name)
-                    await add_reports(self._store, self._reports, self._specs, [task])
+                    noted += await self._reports.load(self._store, [task])
                     outcome = self._reports.done[task.name]
                     await self._note_report(outcome)
                     report = MessageCommitted(outcome.result.id, (outcome.result.raw,), "")
@@ -164,11 +148,12 @@ class TaskListRun:
                 monitor.emit_state(line)
         except asyncio.CancelledError:
             stopped = "interrupted"
-        return self._conclude(stopped)
+        detached = any(one.task.state in ("waiting", "running") for one in self._monitors.values())
+        return "done" if detached and not stopped else self._conclude(stopped)
 
     async def _recover(self, tasks: tuple[ListedTask, ...]) -> list[str]:
         """Restores the stored states: done tasks stay done, all others start again. Returns the done ones."""
-        done = await add_reports(self._store, self._reports, self._specs, tasks)
+        done = await self._reports.load(self._store, tasks)
         for task in tasks:
             if task.name not in done and task.state != "waiting":
                 if task.state == "running" and task.session_id:  # its process died
@@ -248,30 +233,23 @@ class TaskListRun:
     async def _attempt(self, spec: TaskSpec, monitor: task_reports.TaskMonitor) -> TaskState:
         await self._store_state(spec.name, state="running")
         monitor.emit_state()
-        work = Delegation(await self._reports.prompt_for(spec), spec.read_only, spec.model, agent=spec.agent)
-        title = f"{spec.name}: {title_of(spec.prompt)}"
-        if not spec.worktree:
-            task = await self._subagents.work(work, monitor, title=title, limits=spec.limits)
-        else:
+        workspace = None
+        if spec.worktree:
             async with self._git_lock:
                 workspace = self._open_workspace(await in_thread(self._trees.add, spec.name))
             if earlier := self._trees.open[spec.name].earlier:
                 self._emit(
                     Notice(f"The changes of an earlier attempt at {spec.name} are on the branch {earlier}.")
                 )
-            try:
-                await workspace.prepare()
-                task = await self._subagents.work(
-                    work, monitor, title=title, limits=spec.limits, workspace=workspace
-                )
-            finally:
-                await uncancellable(self._leave(spec, monitor, workspace, title))
+        try:
+            task = await work_on_task(self._subagents, self._reports, spec, monitor, workspace)
+        finally:
+            if spec.worktree:
+                await uncancellable(self._leave(spec, monitor))
         return await uncancellable(self._finished(spec, monitor, task))
 
-    async def _leave(
-        self, spec: TaskSpec, monitor: task_reports.TaskMonitor, workspace: TaskWorkspace, title: str
-    ) -> None:
-        await workspace.services.workspace.jobs.close()
+    async def _leave(self, spec: TaskSpec, monitor: task_reports.TaskMonitor) -> None:
+        title = task_reports.task_title(spec)
         async with self._git_lock:
             left = await in_thread(self._trees.leave, self._trees.open[spec.name], title)
         monitor.update(branch=left.branch, changes=left.changes)
@@ -280,12 +258,8 @@ class TaskListRun:
     async def _finished(
         self, spec: TaskSpec, monitor: task_reports.TaskMonitor, task: FinishedTask
     ) -> TaskState:
-        state = TASK_STATES.get(task.status, "failed")
-        if state != "done":
-            reason = task.failure.message if task.failure else ""
-            monitor.update(error=reason or ENDS.get(task.status, task.status))
+        if (state := monitor.end(task)) != "done":
             return state
-        monitor.update(result_id=task.result.id)
         await self._store_state(spec.name, state="done")
         outcome = task_reports.TaskOutcome(spec, monitor.task, task.result)
         self._reports.done[spec.name] = outcome
@@ -320,18 +294,26 @@ class TaskListRun:
         return "limit"
 
 
-async def add_reports(
-    store: Store,
+async def work_on_task(
+    subagents: Subagents,
     reports: task_reports.TaskReports,
-    specs: Mapping[str, TaskSpec],
-    tasks: Sequence[ListedTask],
-) -> list[str]:
-    """Adds the stored reports of the tasks that are done. Returns their names."""
-    results = await store.tasks.load_results([task.result_id for task in tasks if task.state == "done"])
-    done = [task for task in tasks if task.state == "done" and task.result_id in results]
-    for task in done:
-        reports.done[task.name] = task_reports.TaskOutcome(specs[task.name], task, results[task.result_id])
-    return [task.name for task in done]
+    spec: TaskSpec,
+    monitor: task_reports.TaskMonitor,
+    workspace: TaskWorkspace | None = None,
+    attempt: FleetAttempt | None = None,
+) -> FinishedTask:
+    """Runs one task with the reports it needs, in a workspace of its own if it has one. Raises ToolError."""
+    order = Delegation(await reports.prompt_for(spec), spec.read_only, spec.model, agent=spec.agent)
+    async with workspace or nullcontext():
+        return await subagents.work(
+            order,
+            monitor,
+            title=task_reports.task_title(spec),
+            limits=spec.limits,
+            workspace=workspace,
+            session_id=monitor.task.session_id,
+            attempt=attempt,
+        )
 
 
 def _listed(spec: TaskListSpec) -> str:
@@ -364,43 +346,18 @@ class TaskListService:
     async def work_on(
         self,
         listed: StoredTaskList,
-        number: int,
         monitor: task_reports.TaskMonitor,
         cwd: Path,
-        *,
         spent: Spent,
-        checkpoint: Checkpoint,
-        parked: bool,
-        steer: AddPrompts,
+        attempt: FleetAttempt,
     ) -> FinishedTask:
-        """Runs one task of a stored list in the folder `cwd`, for a worker of a fleet; continues its session
-        if an earlier attempt left one. `parked`: that one ended at a question. Raises ToolError."""
-        runtime = self._runtime
-        whole = msgspec.json.decode(listed.orders, type=TaskListSpec)
-        spec = whole.tasks[number - 1]
+        """Runs one task of a stored list in the folder `cwd`, for a worker of a fleet. Raises ToolError."""
+        runtime, whole = self._runtime, msgspec.json.decode(listed.orders, type=TaskListSpec)
         reports = task_reports.TaskReports(whole, runtime.subagents.format_report)
-        store = self.store
-        await add_reports(store, reports, {task.name: task for task in whole.tasks}, listed.tasks)
+        await reports.load(self.store, listed.tasks)
         runtime.subagents.spent = spent
-        work = Delegation(await reports.prompt_for(spec), spec.read_only, spec.model, agent=spec.agent)
-        workspace = msgspec.structs.replace(runtime.open_workspace(cwd), checkpoint=checkpoint)
-        title = f"{spec.name}: {title_of(spec.prompt)}"
-        session_id = monitor.task.session_id
-        continued = await take_over(store, session_id, parked=parked)
-        try:
-            await workspace.prepare()
-            return await runtime.subagents.work(
-                work,
-                monitor,
-                title=title,
-                limits=spec.limits,
-                workspace=workspace,
-                continued=continued,
-                session_id=session_id,
-                steer=steer,
-            )
-        finally:
-            await uncancellable(workspace.services.workspace.jobs.close())
+        spec, workspace = whole.tasks[monitor.task.number - 1], runtime.open_workspace(cwd)
+        return await work_on_task(runtime.subagents, reports, spec, monitor, workspace, attempt)
 
     @property
     def store(self) -> Store:

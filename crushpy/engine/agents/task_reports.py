@@ -8,10 +8,13 @@ import msgspec
 from crushpy.context.tags import element
 from crushpy.core import events
 from crushpy.core.messages import Data, counted, headline
-from crushpy.engine.agents.task_spec import TaskListSpec, TaskSpec
+from crushpy.engine.agents.subagents import ENDS, FinishedTask
+from crushpy.engine.agents.task_spec import TaskListSpec, TaskSpec, TaskState
 from crushpy.engine.session.session import title_of
+from crushpy.engine.turn.turn import TurnStatus
 from crushpy.security.sanitize import clean, one_line
 from crushpy.storage.records import ListedTask, TaskResult
+from crushpy.storage.store import Store
 from crushpy.tools.truncate import MAX_RESULT_CHARS, truncate
 
 MAX_NEEDED_CHARS = 60_000
@@ -37,6 +40,8 @@ _WORDS = {
 _ORDER = ("running", "failed", "limit", "interrupted", "skipped", "waiting", "done")
 """Which rows are shown first if not all fit."""
 _NAME, _STATE = 24, 11
+_ENDED: dict[TurnStatus, TaskState] = {"done": "done", "limit": "limit", "interrupted": "interrupted"}
+"""The state of a task by how its turn ended; any other has failed."""
 FormatReport = Callable[[TaskResult, str], Coroutine[Any, Any, str]]
 """A result in the form that a strategy asks for."""
 
@@ -59,6 +64,15 @@ class TaskReports:
         self._tasks, self._names = tasks, [task.name for task in tasks.tasks]
         self._format_report = format_report
         self.done: dict[str, TaskOutcome] = {}
+
+    async def load(self, store: Store, tasks: Sequence[ListedTask]) -> list[str]:
+        """Adds the stored reports of the tasks that are done. Returns their names."""
+        results = await store.tasks.load_results([task.result_id for task in tasks if task.state == "done"])
+        done = [task for task in tasks if task.state == "done" and task.result_id in results]
+        for task in done:
+            spec = self._tasks.tasks[task.number - 1]
+            self.done[task.name] = TaskOutcome(spec, task, results[task.result_id])
+        return [task.name for task in done]
 
     async def prompt_for(self, spec: TaskSpec) -> str:
         """The task's prompt with the reports it needs, each in the form that it should receive."""
@@ -104,6 +118,11 @@ def is_named(task: ListedTask) -> bool:
 def task_label(task: ListedTask) -> str:
     """The name of a task in running text."""
     return f"Task {task.number}, {task.name}" if is_named(task) else f"Task {task.number}"
+
+
+def task_title(spec: TaskSpec) -> str:
+    """Of its session, and of the commit with its changes."""
+    return f"{spec.name}: {title_of(spec.prompt)}"
 
 
 def _shown(text: str, outcome: TaskOutcome, room: int) -> str:
@@ -154,6 +173,14 @@ class TaskMonitor:
 
     def update(self, **changes: str | float) -> None:
         self.task = msgspec.structs.replace(self.task, **changes)
+
+    def end(self, task: FinishedTask) -> TaskState:
+        """Its sub-agent has stopped: sets its state, and its result or the reason that it has none."""
+        state = _ENDED.get(task.status, "failed")
+        reason = task.failure.message if task.failure else ENDS.get(task.status, task.status)
+        done = {"result_id": task.result.id} if state == "done" else {"error": reason}
+        self.update(state=state, **done)
+        return state
 
     def emit_state(self, line: str = "") -> None:
         """Emits its state, and what it does or said last."""

@@ -19,6 +19,7 @@ Strategy = Literal["", "full", "summarized"]
 TaskState = Literal["waiting", "running", "done", "failed", "limit", "interrupted", "skipped"]
 """skipped: a task that it needs did not succeed."""
 UNSUCCESSFUL: tuple[TaskState, ...] = ("failed", "limit", "interrupted", "skipped")
+ENDED: tuple[TaskState, ...] = ("done", *UNSUCCESSFUL)
 
 
 def find_wrong_label(labels: Sequence[str]) -> str | None:
