@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crushpy.bootstrap.project_environment import ProjectEnvironment
@@ -57,16 +56,13 @@ class McpServers:
 
     def tools(self, window: int | None) -> tuple[McpTool, ...]:
         """The tools to offer, decided from what is known of the servers."""
-        if not self.names:
-            return ()
-        known = read_known_servers(self._file)
-        return mcp_tools(self.names, known, window or DEFAULT_WINDOW)
+        return mcp_tools(self.names, self._known(), window or DEFAULT_WINDOW)
 
     @property
     def prompts(self) -> list[tuple[str, str]]:
         return [
             (mcp_tool_name(server, str(prompt.get("name"))), str(prompt.get("description", "")))
-            for server, one in self._known()
+            for server, one in self._known().items()
             for prompt in one.prompts
         ]
 
@@ -84,18 +80,14 @@ class McpServers:
     def resources(self) -> list[tuple[str, str]]:
         return [
             (f"{server}:{entry['uri']}", str(entry.get("name") or ""))
-            for server, one in self._known()
+            for server, one in self._known().items()
             for entry in one.resources
             if str(entry.get("uri", "")).isprintable() and " " not in entry["uri"]
         ]
 
-    def _known(self) -> list[tuple[str, KnownServer]]:
-        known = read_known_servers(self._file) if self.names else {}
-        return [(name, known[name]) for name in self.names if name in known]
-
-    @property
-    def _file(self) -> Path:
-        return self._environment.paths.mcp / KNOWN_FILE
+    def _known(self) -> dict[str, KnownServer]:
+        known = read_known_servers(self._environment.paths.mcp / KNOWN_FILE) if self.names else {}
+        return {name: known[name] for name in self.names if name in known}
 
     async def _elicit(self, server: str, question: Json) -> Json:
         """Refused without a front end, and if the server wants a secret."""

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -299,21 +299,20 @@ class _Workspaces:
 
     def _add_diagnostics(self, workspace: ToolContext) -> None:
         """The language servers of a workspace, which are loaded with the first edit or call."""
-        environment, servers, emit = self._environment, self._servers, self._emit
-        loaded: list[LspHub] = []
+        environment = self._environment
 
+        @cache
         def load() -> "LspHub":
             from crushpy.extensions.lsp.lsp_hub import LspHub
 
-            if not loaded:
-                new_jobs = partial(environment.server_jobs, workspace)
-                loaded.append(LspHub(workspace, servers, environment.settings.lsp, new_jobs, emit))
-            return loaded[0]
+            new_jobs = partial(environment.server_jobs, workspace)
+            return LspHub(workspace, self._servers, environment.settings.lsp, new_jobs, self._emit)
 
         async def attach(outcome: Outcome, observed: ObservedCall) -> Outcome:
-            return await load().attach(outcome, observed) if loaded or outcome.changed else outcome
+            is_used = outcome.changed or load.cache_info().currsize
+            return await load().attach(outcome, observed) if is_used else outcome
 
-        if servers:
+        if self._servers:
             workspace.lsp, workspace.additions = load, (attach,)
 
     async def _fetch_output(self, name: str) -> None:

@@ -108,14 +108,12 @@ class LspHub:
         found: dict[Key, Findings] = {}
         for key, task in list(edits.pending.items()):
             if task.done():
-                found[key] = edits.pending.pop(key).result()
+                one = found[key] = edits.pending.pop(key).result()
+                edits.troubled.setdefault(key, edits.due.pop(key))
+                if not one.new and not one.unknown:
+                    del edits.troubled[key]
             elif key in started:
                 found[key] = Findings(unknown="not known yet, comes with a later result")
-        for key, one in found.items():
-            before = edits.due[key] if key in edits.pending else edits.due.pop(key)
-            edits.troubled.setdefault(key, before)
-            if not one.new and not one.unknown:
-                del edits.troubled[key]
         lines = self._lines(found, "new problem")
         if len(lines) > MAX_LINES:
             lines[MAX_LINES - 1 :] = ['[more: lsp(action="diagnostics") lists all problems of a file]']

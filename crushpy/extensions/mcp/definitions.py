@@ -102,9 +102,7 @@ def search_tools(servers: dict[str, Sequence[ToolDefinition]], query: str) -> st
 
 def store_known(file: Path, server: str, known: KnownServer | None) -> None:
     """Stores what is known of a server, or forgets it. Other processes may do the same."""
-
-    def change(servers: dict[str, KnownServer]) -> dict[str, KnownServer]:
-        others = {name: each for name, each in servers.items() if name != server}
-        return others if known is None else {**others, server: known}
-
-    update_stored(file, dict[str, KnownServer], change)
+    new = {} if known is None else {server: known}
+    update_stored(
+        file, dict[str, KnownServer], lambda old: {name: old[name] for name in old if name != server} | new
+    )

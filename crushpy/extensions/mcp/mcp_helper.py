@@ -410,6 +410,5 @@ def describe_error(error: BaseException) -> str:
     if isinstance(error, FileNotFoundError):
         return f"there is no program {error.filename or error}"
     text = " ".join(str(error).split())
-    if isinstance(error, TimeoutError):
-        return text or "no answer in time"
-    return text[:1_000] or type(error).__name__
+    unsaid = "no answer in time" if isinstance(error, TimeoutError) else type(error).__name__
+    return text[:1_000] or unsaid
