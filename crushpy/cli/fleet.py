@@ -270,7 +270,8 @@ async def fetch(name: ListId) -> None:
     async with _open_list(name) as (store, root_id, rows):
         for row in rows:
             if row.task.branch:
-                await fetch_result(store, root_id, row.task, working_folder())
+                if said := await fetch_result(store, root_id, row.task, working_folder()):
+                    print_note(said)
                 print_text(f"{row.task.branch}\n")
 
 

@@ -145,8 +145,9 @@ def _choose_work(options: StartOptions, run: HeadlessRun) -> Work:
             return lambda conversation, _: conversation.tasks.resume(
                 parallel, _fleet(conversation, options, run)
             )
-        if run.fleet:
-            raise UsageError("--fleet is for lists of tasks.", "Give one with --tasks FILE.")
+        if run.fleet or run.detach or not run.dirty:
+            words = "--fleet, --detach and --no-dirty are for lists of tasks."
+            raise UsageError(words, "Give one with --tasks FILE.")
         if parallel is not None:
             raise UsageError(
                 "--parallel is for lists of tasks.",
@@ -163,6 +164,8 @@ def _choose_work(options: StartOptions, run: HeadlessRun) -> Work:
             "Put the prompts into the file. `crushpy run --resume ID` alone continues an unfinished list.",
         )
     task_list = read_tasks(tasks, working_folder(options.cwd))
+    if not run.fleet and (run.detach or not run.dirty):
+        raise UsageError("--detach and --no-dirty are for lists on a fleet.", "Add --fleet.")
     if not run.fleet:
         return lambda conversation, _: conversation.tasks.work_through(task_list, parallel or 1)
     return lambda conversation, _: conversation.tasks.work_through(

@@ -211,14 +211,22 @@ class TaskCheckout:
 # --- results
 
 
-def fetch_branch(cwd: Path, branch: str, data: bytes) -> None:
-    """Sets a branch of the user's repository to that of a bundle; nothing else of it is used."""
+def fetch_branch(cwd: Path, branch: str, data: bytes) -> str:
+    """Creates a branch of the user's repository from a bundle, of which nothing else is used. One that has
+    its commits stays as it is, with what the user has added; any other is renamed. Returns its new name."""
+    ref = f"refs/heads/{branch}"
     with tempfile.NamedTemporaryFile(prefix="crushpy-", suffix=".bundle") as file:
         file.write(data)
         file.flush()
         options = ("-c", "protocol.file.allow=always", "-c", "fetch.fsckObjects=true", "-c", "gc.auto=0")
         words = ("fetch", "-q", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head", file.name)
-        _git(cwd, *options, *words, f"+refs/heads/{branch}:refs/heads/{branch}")
+        _git(cwd, *options, *words, ref)
+        commit = _git(cwd, "bundle", "list-heads", file.name, ref).split()[0]
+    if worktrees.git_succeeds(cwd, "merge-base", "--is-ancestor", commit, ref):
+        return ""
+    earlier = worktrees.rename_earlier(cwd, branch)
+    _git(cwd, "update-ref", ref, commit)
+    return earlier
 
 
 def find_conflicts(cwd: Path, base: str, branches: Sequence[str]) -> list[tuple[str, str, str]]:
@@ -239,7 +247,7 @@ def merge_branches(
     """Merges those without conflicts, in order, into the new branch `crushpy/ID/merged`, one commit each.
     Returns them; and pairs of others, with the files in which they conflict."""
     target = f"{worktrees.PREFIX}/{root_id}/merged"
-    if worktrees.git_succeeds(cwd, "show-ref", "--verify", "--quiet", f"refs/heads/{target}"):
+    if worktrees.has_branch(cwd, target):
         raise UsageError(f"The branch {target} exists.", f"Rename or delete it: git branch -D {target}")
     conflicts = find_conflicts(cwd, base, branches)
     bad = {branch for pair in conflicts for branch in pair[:2]}

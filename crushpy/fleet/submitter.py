@@ -18,9 +18,16 @@ from crushpy.core.messages import counted
 from crushpy.core.start_options import StartOptions
 from crushpy.engine.agents.task_reports import some_names
 from crushpy.engine.agents.task_spec import ENDED, FleetTerms, TaskListSpec
-from crushpy.engine.agents.task_workspaces import PREFIX, Worktrees
+from crushpy.engine.agents.task_workspaces import PREFIX, Worktrees, git_succeeds, run_git
 from crushpy.engine.approvals import Answer
-from crushpy.fleet.git_bundles import base_ref, fetch_branch, make_base, make_bundle, require_safe_names
+from crushpy.fleet.git_bundles import (
+    add_bundle,
+    base_ref,
+    fetch_branch,
+    make_base,
+    make_bundle,
+    require_safe_names,
+)
 from crushpy.fleet.job_queue import JobQueue, dispatch, require_queue
 from crushpy.security.sanitize import clean
 from crushpy.settings.schema import Settings
@@ -86,7 +93,9 @@ class Submitter:
                             if seen.get(row.task.number) != now:
                                 seen[row.task.number] = now
                                 if row.task.state == "done" and row.task.branch:
-                                    await fetch_result(store, root_id, row.task, self._cwd)
+                                    said = await fetch_result(store, root_id, row.task, self._cwd)
+                                    if said:
+                                        emit(Notice(said))
                                 yield now
                         if self._detach:
                             later = f"`crushpy run --resume {root_id}` follows it."
@@ -184,11 +193,15 @@ def describe_row(row: FleetTask) -> str:
     return row.line
 
 
-async def fetch_result(store: Store, root_id: str, task: ListedTask, cwd: Path) -> None:
-    """Brings the branch of a task into the repository at `cwd`."""
+async def fetch_result(store: Store, root_id: str, task: ListedTask, cwd: Path) -> str:
+    """Brings the branch of a task into the repository at `cwd`. Returns a note on an earlier one."""
     require_safe_names(root_id, task.name)
     branch = f"{PREFIX}/{root_id}/{task.name}"
     data = await store.outputs.load(root_id, result_name(task.number))
+    if not git_succeeds(cwd, "rev-parse", "--verify", "--quiet", base_ref(root_id)):  # another clone
+        commit = add_bundle(cwd, await store.outputs.load(root_id, BASE_BUNDLE) or b"")
+        run_git(cwd, "update-ref", base_ref(root_id), commit)
     if data is None:
         raise UsageError(f"The branch of {task.name} is not in the database.", "The task may still run.")
-    await asyncio.to_thread(fetch_branch, cwd, branch, data)
+    earlier = await asyncio.to_thread(fetch_branch, cwd, branch, data)
+    return f"The branch of an earlier attempt at {task.name} is now {earlier}." if earlier else ""

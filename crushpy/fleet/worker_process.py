@@ -77,6 +77,10 @@ class Worker:
             for folder in Paths().worktrees.glob(worker_folder("*")):
                 if folder.name not in alive:  # of a worker that was killed
                     await asyncio.to_thread(erase_folder, folder)
+            active = await self._store.fleet.list_active()
+            for cache in (Paths().data_dir / "fleet").glob("*.git"):
+                if cache.stem not in active:
+                    await asyncio.to_thread(erase_folder, cache)
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, self._draining.set)

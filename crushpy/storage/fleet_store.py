@@ -181,6 +181,7 @@ class FleetStore(Subject):
         self._free(root_id, task, "interrupted" if one.stopped else state, deaths=json_text(deaths))
 
     def _free(self, root_id: str, task: ListedTask, state: str, **changes: Any) -> None:
+        changes |= {} if state == "waiting" else {"question": "", "answer": ""}
         self._set(root_id, task.number, token=0, queued=False, stuck="", **changes)
         self._save(root_id, msgspec.structs.replace(task, state=state))
 

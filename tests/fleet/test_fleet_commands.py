@@ -80,6 +80,7 @@ def test_branches_without_conflicts_are_merged_and_the_others_are_named(
         return writes(files[asked(body)], asked(body)) if first else Reply("ok")
 
     llm.always(answer)
+    (repository / "a.txt").write_text("uncommitted")
     fleet.worker("--slots", "3")
     done = run(
         "--tasks", listed(repository, *map(named, files)), "--fleet", "--allow", "write", env=fleet.env
@@ -90,7 +91,19 @@ def test_branches_without_conflicts_are_merged_and_the_others_are_named(
     assert merged.returncode == 1
     assert f"crushpy/{root}/left and crushpy/{root}/right in b.txt" in merged.stderr
     assert git(repository, "ls-tree", "--name-only", f"crushpy/{root}/merged").split() == ["a.txt", "c.txt"]
-    assert git(repository, "status", "--porcelain") == ""
+    assert git(repository, "status", "--porcelain") == "M a.txt"
+    git(repository, "stash")
+    git(repository, "branch", "-D", f"crushpy/{root}/merged")
+    git(repository, "checkout", "-q", f"crushpy/{root}/left")
+    (repository / "b.txt").write_text("right")
+    git(repository, "commit", "-qam", "resolved")
+    merged = cli("fleet", "merge", root, env=fleet.env)
+    assert (merged.returncode, merged.stderr) == (0, "")
+    assert git(repository, "show", f"crushpy/{root}/merged:b.txt") == "right"
+    clone = repository.parent / "clone"
+    git(repository, "clone", "-q", "--single-branch", "-b", "main", str(repository), str(clone))
+    assert cli("fleet", "merge", root, env=fleet.env, cwd=clone).returncode == 1
+    assert git(clone, "show", f"crushpy/{root}/merged:a.txt") == "uncommitted"
 
 
 def test_the_rules_of_the_worker_are_a_ceiling(
@@ -112,6 +125,21 @@ def test_yolo_counts_only_on_workers_that_accept_it(
     fleet.worker()
     run("--tasks", listed(repository, named("t")), "--fleet", "--yolo", "--detach", env=fleet.env)
     until(lambda: fleet.query("SELECT count(*) FROM fleet_task WHERE question <> ''") == [(1,)], "it asks")
+
+
+def test_a_stopped_task_asks_nothing(
+    run: Run, cli: Cli, llm: ScriptedLLM, repository: Path, fleet: Fleet
+) -> None:
+    llm.always(lambda body: runs("touch x.txt"))
+    fleet.worker()
+    flags = ("--fleet", "--detach")
+    root = run("--tasks", listed(repository, named("ask")), *flags, env=fleet.env).result["text"]
+    until(lambda: fleet.query("SELECT token FROM fleet_task WHERE question <> ''") == [(0,)], "it is parked")
+    assert cli("fleet", "stop", root, env=fleet.env).returncode == 0
+    assert cli("fleet", "answer", root, env=fleet.env).stdout == ""
+    late = cli("fleet", "answer", root, "ask", "once", env=fleet.env)
+    assert (late.returncode, "ask does not ask anything" in late.stderr) == (2, True)
+    assert "asks for permission" not in cli("fleet", "status", root, env=fleet.env).stdout
 
 
 def test_an_unknown_list_is_named_with_the_next_step(cli: Cli, fleet: Fleet) -> None:

@@ -50,6 +50,26 @@ def test_steps_restore_files_and_commits_elsewhere(repository: Path, tmp_path: P
     assert git(repository, "ls-tree", "--name-only", left.branch) == "b.txt"
 
 
+def test_commits_of_the_user_on_a_result_stay_and_the_branch_of_an_earlier_attempt_is_renamed(
+    repository: Path, tmp_path: Path
+) -> None:
+    bundles: list[bytes] = []
+    for name in ("first", "second"):
+        task = checkout(repository, tmp_path, name=name)
+        (task.top / f"{name}.txt").write_text(name)
+        left, bundle = task.leave(name)
+        bundles.append(bundle)
+    assert fetch_branch(repository, left.branch, bundles[0]) == ""
+    git(repository, "checkout", "-q", left.branch)
+    git(repository, "commit", "-q", "--allow-empty", "-m", "by hand")
+    assert fetch_branch(repository, left.branch, bundles[0]) == ""
+    assert git(repository, "log", "--format=%s", "-1", left.branch) == "by hand"
+    earlier = fetch_branch(repository, left.branch, bundles[1])
+    assert git(repository, "log", "--format=%s", "-1", left.branch) == "second"
+    assert git(repository, "log", "--format=%s", "-1", earlier) == "by hand"
+    assert git(repository, "status", "--porcelain") == ""
+
+
 def test_a_damaged_bundle_is_refused(repository: Path, tmp_path: Path) -> None:
     data = make_bundle(repository, "HEAD")
     with pytest.raises(GitFailed):

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.xdist_group("postgres")
 
 
 def test_tasks_run_on_a_worker_with_their_needs_and_leave_branches(
-    run: Run, llm: ScriptedLLM, repository: Path, fleet: Fleet
+    run: Run, llm: ScriptedLLM, repository: Path, fleet: Fleet, tmp_path: Path
 ) -> None:
     model = TaskModel({"survey": "Two files.", "change": [writes("b.txt", "two\n"), "Changed."]})
     llm.always(model)
@@ -29,6 +29,10 @@ def test_tasks_run_on_a_worker_with_their_needs_and_leave_branches(
     assert git(repository, "show", f"crushpy/{root}/change:b.txt") == "two"
     assert git(repository, "status", "--porcelain") == ""
     assert fleet.query("SELECT count(*) FROM crushpy_queue.procrastinate_jobs") == [(0,)]
+    [cache] = (home := tmp_path / "machine-0").rglob(f"{root}.git")
+    again = fleet.worker("--once", env={"CRUSHPY_HOME": str(home)})
+    assert again.wait(60) == 0
+    assert not cache.exists()
 
 
 def test_a_file_as_database_and_a_missing_library_are_named_before_anything_is_stored(
@@ -39,6 +43,9 @@ def test_a_file_as_database_and_a_missing_library_are_named_before_anything_is_s
     assert done.code == 2
     assert "PostgreSQL" in done.result["error"]
     assert "crushpy.db" in done.result["error"]
+    for words in (("--tasks", file, "--detach"), ("--tasks", file, "--no-dirty"), ("--detach", "hello")):
+        done = run(*words)
+        assert (done.code, "--detach and --no-dirty are for lists" in done.result["error"]) == (2, True)
     hidden = tmp_path / "hidden" / "procrastinate"
     hidden.mkdir(parents=True)
     (hidden / "__init__.py").write_text("raise ImportError('hidden')")

@@ -92,7 +92,7 @@ class Worktrees:
         if below and not git_succeeds(self._cwd, "cat-file", "-e", f"HEAD:{below}"):
             raise UsageError(f"{why}the folder {below} is not in the last commit", way_out)
         for taken in (PREFIX, self._prefix):
-            if self._has_branch(taken):
+            if has_branch(self._cwd, taken):
                 raise UsageError(
                     f"{why}the branch {taken} is in the way of {self._prefix}/...",
                     f"Give it another name: git branch -m {taken} ...",
@@ -118,7 +118,7 @@ class Worktrees:
             raise GitFailed(
                 f"{path} already exists", "The changes of an earlier attempt could not be recovered."
             )
-        earlier = self._rename_earlier(branch)
+        earlier = rename_earlier(self._cwd, branch)
         base = run_git(self._cwd, "rev-parse", "HEAD").strip()
         filters = known_filters(self._cwd)
         run_git(self._cwd, "worktree", "add", "-q", "-b", branch, str(path), base, filters=filters)
@@ -168,19 +168,6 @@ class Worktrees:
 
     def _record(self, name: str) -> Path:
         return self._own / f"{name}.json"
-
-    def _rename_earlier(self, branch: str) -> str:
-        """Renames the branch of an earlier attempt: the name belongs to the last one."""
-        if not self._has_branch(branch):
-            return ""
-        number = 1
-        while self._has_branch(name := f"{branch}-attempt-{number}"):
-            number += 1
-        run_git(self._cwd, "branch", "-m", branch, name)
-        return name
-
-    def _has_branch(self, name: str) -> bool:
-        return git_succeeds(self._cwd, "show-ref", "--verify", "--quiet", f"refs/heads/{name}")
 
     def _lock_folder(self) -> None:
         """Locks the folder while this process lives."""
@@ -259,6 +246,21 @@ def _lock_of(own: Path) -> Path:
 
 
 # --- git ---------------------------------------------------------------------------------------------------
+
+
+def has_branch(cwd: Path, name: str) -> bool:
+    return git_succeeds(cwd, "show-ref", "--verify", "--quiet", f"refs/heads/{name}")
+
+
+def rename_earlier(cwd: Path, branch: str) -> str:
+    """Renames the branch of an earlier attempt: the name belongs to the last one. Returns the new name."""
+    if not has_branch(cwd, branch):
+        return ""
+    number = 1
+    while has_branch(cwd, name := f"{branch}-attempt-{number}"):
+        number += 1
+    run_git(cwd, "branch", "-m", branch, name)
+    return name
 
 
 def commit_worktree(tree: Worktree, title: str) -> BranchLeft:
