@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+import msgspec
+
 from crushpy.core.access import Privileges
 from crushpy.core.ids import new_id
 from crushpy.core.messages import Data
@@ -20,111 +22,6 @@ from crushpy.sandbox.supervisor.process_control import HAS_PROC
 from crushpy.sandbox.supervisor_handle import CommandListener
 
 ESCAPED = "ESCAPED"
-
-
-_CONNECT = "import socket\ns = socket.socket(socket.{}, socket.{})\ns.settimeout(3)\ns.connect({})"
-_REPOSITORY = (
-    "import os\nfor name in ('objects', 'refs', 'hooks'): os.makedirs({0!r} + '/' + name, exist_ok=True)\n"
-    "open({0!r} + '/HEAD', 'w').write('ref: refs/heads/main')\n"
-    "open({0!r} + '/config', 'w').write('[core]\\nfsmonitor=crushpy-escaped\\n')\n"
-)
-_ATTEMPTS = {
-    "secrets": {
-        "read what crushpy keeps": "open({secret!r}).read()",
-        "read keys in ~/.ssh": "import os\nif not os.listdir({home!r} + '/.ssh'): raise OSError('empty')",
-        "read credentials, wallets and histories of this machine": (
-            "import os\nfor place in {secrets!r}:\n    try:\n"
-            "        found = os.listdir(place) if os.path.isdir(place) else open(place, 'rb').read(1)\n"
-            "    except OSError: found = None\n"
-            "    if found: break\nelse: raise OSError('missing or empty')"
-        ),
-        "read variables in an .env file": "if not open({variables!r}).read(): raise OSError('empty')",
-    },
-    "own code": {
-        "change crushpy's own code": "open({module!r}, 'r+')",
-        "add a module to crushpy": "import os\nopen({module!r} + '-1', 'x')\nos.unlink({module!r} + '-1')",
-        "replace the interpreter's environment": (
-            "import os\nos.rename({prefix!r}, {prefix!r} + '-1')\nos.rename({prefix!r} + '-1', {prefix!r})"
-        ),
-    },
-    "caches": {
-        "leave a program in a cache that gets executed": "open({home!r} + '/.cache/uv/crushpy-escaped', 'w')",
-        "leave a hook for pre-commit": "open({home!r} + '/.cache/pre-commit/crushpy-escaped', 'w')",
-    },
-    "writes outside": {
-        "write in the home folder": "open({home!r} + '/.crushpy-escaped', 'w')",
-        "write in /etc": "open('/etc/crushpy-escaped', 'w')",
-        "write through /proc/self/root": "open('/proc/self/root/etc/crushpy-escaped', 'w')",
-        "write through a link in the workspace": (
-            "import os\nos.symlink({home!r}, 'link')\nopen('link/.crushpy-escaped', 'w')"
-        ),
-        "change the machine's settings": "open('/proc/sys/kernel/core_pattern', 'r+')",
-        "press the system's magic key": "open('/proc/sysrq-trigger', 'w')",
-        "make the root writable": (
-            "import subprocess\nline = 'mount -o remount,rw,bind / && touch /etc/crushpy-escaped'\n"
-            "done = [subprocess.run([*how, 'sh', '-c', line]) for how in ([], ['unshare', '-Urm'])]\n"
-            "if all(each.returncode for each in done): raise OSError('refused')"
-        ),
-    },
-    "git": {
-        "plant a hook": "open('.git/hooks/pre-commit', 'w').write('crushpy-escaped')",
-        "replace the hooks by a link": (
-            "import os\nos.makedirs('h')\nopen('h/post-commit', 'w')\n"
-            "os.rename('.git/hooks', 'old')\nos.symlink('../h', '.git/hooks')"
-        ),
-        "name a program in the settings": "open('.git/config', 'a').write('fsmonitor=crushpy-escaped')",
-        "include settings of the project": "open('.git/config', 'a').write('[include]\\npath=../escaped')",
-        "change .git through a hard link": "import os\nos.link('.git/config', 'l')\nopen('l', 'w')",
-        "take the settings from elsewhere": "open('.git/commondir', 'w').write('../crushpy-escaped')",
-        "plant a repository in a folder": _REPOSITORY.format("a/b/.git"),
-        "plant a repository that a .git names": (
-            _REPOSITORY.format("c") + "os.makedirs('d')\nopen('d/.git', 'w').write('gitdir: ../c')"
-        ),
-        "rename .git away": "import os\nos.rename('.git', 'git')",
-        "delete .git": "import shutil\nshutil.rmtree('.git')",
-    },
-    "network": {
-        "reach a server of this machine": _CONNECT.format("AF_INET", "SOCK_STREAM", "('127.0.0.1', {port})"),
-        "reach the internet": _CONNECT.format("AF_INET", "SOCK_DGRAM", "('192.0.2.1', 53)"),
-    },
-    "socket families": {
-        "reach the host of this virtual machine": "import socket\nsocket.socket(40, 1, 0)",
-        "read all packets": "import socket\nsocket.socket(17, 3, 0)",
-        "reach the kernel's audit": "import socket\nsocket.socket(16, 3, 9)",
-        "create sockets through io_uring": (
-            "import ctypes\nmemory = ctypes.create_string_buffer(512)\n"
-            "if ctypes.CDLL(None).syscall(425, 4, memory) < 0: raise OSError('refused')"
-        ),
-    },
-    "unix sockets": {
-        "reach an abstract socket": _CONNECT.format("AF_UNIX", "SOCK_STREAM", "'\\0' + {abstract!r}"),
-        "reach a socket in the file system": _CONNECT.format("AF_UNIX", "SOCK_STREAM", "{socket!r}"),
-    },
-    "signals": {
-        "see or signal crushpy": (
-            "import os\nos.kill({pid}, 0)\n"
-            "if b'crushpy' not in open('/proc/{pid}/cmdline', 'rb').read(): raise OSError('another one')"
-        )
-    },
-    "ptrace": {
-        "read the environment of who runs it": (
-            "if not open('/proc/1/environ').read(): raise OSError('empty')"
-        ),
-        "trace who runs it": "import ctypes\nif ctypes.CDLL(None).ptrace(16, 1, 0, 0): raise OSError('no')",
-    },
-    "terminal": {
-        "type into the terminal": (
-            "import fcntl, termios\nfcntl.ioctl(open('/dev/tty'), getattr(termios, 'TIOCSTI', 0x5412), b'x')"
-        )
-    },
-    "executed files": {
-        "plant an .envrc": "open('.envrc', 'w').write('crushpy-escaped')",
-        "plant a task of an editor": (
-            "import os\nos.mkdir('.vscode')\nopen('.vscode/tasks.json', 'w').write('crushpy-escaped')"
-        ),
-    },
-}
-"""By protection and name, Python that raises OSError unless it escapes, with placeholders in braces."""
 
 
 class Escape(Data, frozen=True):
@@ -140,11 +37,12 @@ def _script(action: str) -> str:
     return f"try:\n{lines}\n    print('{ESCAPED}')\nexcept OSError as error:\n    print(error)"
 
 
+_ATTEMPTS = msgspec.toml.decode(
+    Path(__file__).with_name("escapes.toml").read_bytes(), type=dict[str, dict[str, str]]
+)
 ESCAPES = tuple(
     Escape(kind, name, _script(action)) for kind, each in _ATTEMPTS.items() for name, action in each.items()
 )
-
-
 _ESCAPE_TIMEOUT_S = 30
 
 
