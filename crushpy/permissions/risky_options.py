@@ -1,7 +1,8 @@
 """Options known to write or execute, by program, and how they are found among the words of a command."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -12,7 +13,7 @@ Risks = dict[int, str]
 """Why a word is risky, as the end of a sentence, by the index of the word."""
 
 
-class Risk(Data, frozen=True):
+class Risk(Data, frozen=True, forbid_unknown_fields=True):
     """Which options of one program write or execute."""
 
     short: str = ""
@@ -27,92 +28,18 @@ class Risk(Data, frozen=True):
     """True if it reads options from a file given as `@name`."""
 
 
-_TABLE = """
-sort: o | output compress-program | kStT
-rg: - | pre hostname-bin | ABCMTefgjmrtdE
-ag: - | pager
-ack: - | pager output create-ackrc ackrc
-fd: xX | exec exec-batch | eEtdSocj
-tree: o | output | LPIT
-yq: is | inplace split-exp split-exp-file
-file: C | compile
-date: s | set | dfrIR
-tee: - +operands
-tar: xcruAIFTg | extract get create append update catenate concatenate delete to-command checkpoint-action
-    use-compress-program info-script new-volume-script rsh-command rmt-command remove-files index-file
-    volno-file files-from listed-incremental | fCbXKLNV
-curl: oOTdFKXcDQE | output output-dir remote-name remote-name-all remote-header-name upload-file data
-    data-ascii data-binary data-raw data-urlencode form form-string json config request cookie-jar
-    dump-header trace trace-ascii stderr libcurl etag-save hsts alt-svc quote create-dirs engine unix-socket
-    abstract-unix-socket url-query variable | AHbemruxyYCPUhtz
-wget: OPioaeU | execute config use-askpass +operands
-scp: oFJS | - | ciPlX
-sftp: oFJSDb
-rsync: eM | rsh rsync-path remote-option delete remove-source-files log-file write-batch files-from
-make: fCEI | file makefile directory eval include-dir environment-overrides | jlOoW
-less: oOk | log-file LOG-FILE lesskey-file lesskey-src lesskey-content
-man: PHC | pager html config-file | sSMmeLErR
-zip: TmOd | unzip-command move out
-unzip: - +operands
-gzip: - +operands
-gunzip: - +operands
-pytest: ocp | basetemp junitxml junit-xml log-file result-log report-log rootdir debug override-ini pastebin
-    confcutdir config-file inifile cov-config cov-report pdbcls tx px rsyncdir html csv alluredir
-    json-report-file store-durations durations-path profile-svg | kmnrW +option_files
-ruff: o | output-file fix unsafe-fixes config add-noqa cache-dir +option_files
-eslint: ocf | output-file fix rulesdir resolve-plugins-relative-to config plugin parser format cache-file
-    cache-location
-mypy: p | python-executable install-types config-file cache-dir junit-xml html-report txt-report xml-report
-    cobertura-xml-report any-exprs-report linecount-report linecoverage-report lineprecision-report
-    xslt-html-report xslt-txt-report memory-xml-report shadow-file custom-typeshed-dir +option_files
-pyright: pv | project pythonpath venvpath typeshedpath createstub writebaseline baselinefile
-tsc: p | project outdir outfile declarationdir tsbuildinfofile generatetrace generatecpuprofile build
-    rootdir +option_files
-jest: cu | config rootdir outputfile setupfiles setupfilesafterenv globalsetup globalteardown transform
-    runner testrunner reporters resolver cachedirectory coveragedirectory testenvironment preset modulepaths
-    snapshotserializers testresultsprocessor updatesnapshot filter roots projects | tiw
-vitest: cru | config root outputfile reporter environment dir coverage update pool ui | tw
-cargo: ZC | config target-dir manifest-path out-dir artifact-dir lockfile-path index registry root path git
-    | pjF
-npm: C | script-shell prefix userconfig globalconfig logs-dir cache node-options shell init-module git
-    local-prefix globaldir tmp | w
-pnpm: C | dir prefix script-shell store-dir virtual-store-dir modules-dir lockfile-dir global-dir cache-dir
-    state-dir node-options config-dir pnpmfile global-pnpmfile shell-emulator | rFw
-yarn: - | cwd prefix global-folder modules-folder cache-folder link-folder preferred-cache-folder
-    script-shell use-yarnrc
-gradle: pbcIgDPF | project-dir build-file settings-file init-script gradle-user-home project-cache-dir
-    include-build system-prop project-prop write-locks write-verification-metadata profile scan | x
-mvn: fsgtlDPb | file settings global-settings toolchains log-file define builder
-dotnet: or | output results-directory settings diag artifacts-path collect test-adapter-path logger
-pip: t | log cache-dir target prefix root src report python proxy cert index-url extra-index-url
-tox: cx | conf workdir root result-json override installpkg | epn
-nox: f | noxfile envdir report | esktR
-rspec: roI | require out options default-path | fetP
-phpunit: cd | configuration bootstrap include-path log-junit log-teamcity coverage-html coverage-text
-go: - | exec toolexec vettool overlay modfile o C c coverprofile cpuprofile memprofile blockprofile
-    mutexprofile trace outputdir gcflags ldflags asmflags gccgoflags pkgdir
-gcc: oB | wrapper specs fplugin save-temps dumpdir dumpbase |
-    acdefghijklmnpqrstuvwxyzACDEFGHIJKLMNOPQRSTUVWXYZ +option_files
-psql: cfoL | command file output log-file
-sqlite3: - | cmd init
-printf: v
-hostname: F | file +operands
-test: v
-[: v
-"""
-"""For each program the fields of `Risk`, separated by `|`; `-` is empty. The options of gcc are not clusters
-of letters, so each is one with a value."""
+class _RiskyOptions(Data, frozen=True, forbid_unknown_fields=True):
+    """The contents of `risky_options.toml`."""
+
+    programs: dict[str, Risk]
+    git: dict[str, Risk]
+    """By subcommand."""
+    git_operands: dict[str, tuple[str, ...]]
+    """Words after a subcommand with which git writes or executes."""
 
 
-def _read_table(table: str) -> Iterator[tuple[str, Risk]]:
-    for entry in re.split(r"\n(?! )", table.strip()):
-        program, _, cells = " ".join(entry.split()).partition(": ")
-        options, *flags = cells.split(" +")
-        names = ("" if cell.strip() == "-" else cell.strip() for cell in options.split("|"))
-        yield program, Risk(*names, operands="operands" in flags, option_files="option_files" in flags)
-
-
-PROGRAMS = dict(_read_table(_TABLE))
+_OPTIONS = msgspec.toml.decode(Path(__file__).with_suffix(".toml").read_bytes(), type=_RiskyOptions)
+PROGRAMS = _OPTIONS.programs
 
 
 def option_risks(words: Sequence[Word], risk: Risk, program: str = "") -> Risks:
@@ -178,39 +105,7 @@ _NOT_LISTING = re.compile(r"--no-(?!contains|merged|color|column)")
 """An option that cancels one for listing."""
 
 _RISKY_EVERYWHERE = "output output-directory ext-diff upload-pack receive-pack exec extcmd template"
-_RISKY_OPTIONS = {
-    "grep": Risk("O", "open-files-in-pager", "ABCefm"),
-    "branch": Risk("dDmMcCfu", "delete move copy force set-upstream-to unset-upstream edit-description"),
-    "tag": Risk("dasfmFu", "delete annotate sign force local-user create-reflog"),
-    "log": Risk(values="nLSG"),
-    "show": Risk(values="nLSG"),
-    "commit": Risk(values="mFCct"),
-    "push": Risk("fd", "force force-with-lease delete mirror prune", "o"),
-    "fetch": Risk("uf"),
-    "pull": Risk("f"),
-    "clone": Risk("cu", "config", "bo"),
-    "rebase": Risk("x"),
-    "reset": Risk("", "hard merge keep"),
-    "clean": Risk("f", "force"),
-    "checkout": Risk("fB", "force"),
-    "switch": Risk("fC", "force discard-changes force-create"),
-    "archive": Risk("o", "remote"),
-    "format-patch": Risk("o"),
-    "difftool": Risk("xt", "tool"),
-    "mergetool": Risk("t", "tool"),
-    "help": Risk("w", "web"),
-    "filter-branch": Risk(long="env-filter tree-filter index-filter parent-filter msg-filter commit-filter"),
-}
-"""By subcommand; the options above are risky with each."""
-_RISKY_OPERANDS: dict[str, tuple[str, ...]] = {
-    "bisect": ("run",),
-    "submodule": ("foreach", "add", "update", "deinit"),
-    "stash": ("drop", "clear"),
-    "worktree": ("add", "remove", "move", "prune"),
-    "remote": ("add", "remove", "rm", "rename", "set-url", "update", "prune"),
-    "reflog": ("delete", "expire", "drop"),
-    "notes": ("add", "remove", "prune", "edit", "append", "merge"),
-}
+"""With every subcommand."""
 _NETWORK = frozenset(("clone", "fetch", "pull", "push", "ls-remote", "remote", "submodule"))
 
 
@@ -270,7 +165,7 @@ def git_changes(words: Sequence[Word]) -> bool:
 
 _KNOWN_SUBCOMMANDS = (
     _READS
-    | {*_RISKY_OPTIONS, *_RISKY_OPERANDS}
+    | {*_OPTIONS.git, *_OPTIONS.git_operands}
     | word_set("add am apply cherry-pick config gc init merge mv restore revert rm")
 )
 
@@ -318,7 +213,7 @@ def git_risks(words: Sequence[Word]) -> dict[int, str]:
 
 
 def _subcommand_risks(name: str, words: Sequence[Word], start: int) -> dict[int, str]:
-    risk = _RISKY_OPTIONS.get(name, Risk())
+    risk = _OPTIONS.git.get(name, Risk())
     risk = msgspec.structs.replace(risk, long=f"{_RISKY_EVERYWHERE} {risk.long}")
     risks = {start + at: why for at, why in option_risks(words[start:], risk, f"git {name}").items()}
     operands: list[int] = []
@@ -346,7 +241,7 @@ def _operand_risks(name: str, words: Sequence[Word], operands: list[int], listin
             first = 2 if any(word.text in reads for word in words) else 1
             return dict.fromkeys(operands[first:], "git config would set something git executes")
         return dict.fromkeys(range(2, len(words)), "git config would change settings, which git executes")
-    risky = _RISKY_OPERANDS.get(name, ())
+    risky = _OPTIONS.git_operands.get(name, ())
     if not operands or not risky:
         return {}
     first = operands[0]
