@@ -64,16 +64,14 @@ def deny_decisions(access: Access, reading: ShellReading, rules: RuleSet) -> lis
 
 
 def _rule_hit(rule: Rule, reading: ShellReading, line: str) -> RuleHit:
-    return RuleHit.YES if rule.pattern in ("", "*") else hits(rule.words, reading, line)
-
-
-def hits(rule: Sequence[str], reading: ShellReading, line: str) -> RuleHit:
     """Whether the rule applies to any command of the line."""
+    if rule.pattern in ("", "*"):
+        return RuleHit.YES
     found = RuleHit.NO
     for command in reading.commands:
         for words in _candidates(command, depth=0):
-            found = max(found, _words_hit(rule, words), _code_hit(rule, words))
-        if command.stdin and mentions(rule, line) and any(map(_may_run_input, with_inner(command))):
+            found = max(found, _words_hit(rule.words, words), _code_hit(rule.words, words))
+        if command.stdin and mentions(rule.words, line) and any(map(_may_run_input, with_inner(command))):
             found = max(found, RuleHit.MAYBE)
     return found
 

@@ -50,14 +50,6 @@ _PACKAGE_MANAGERS: dict[str, tuple[tuple[str, ...], str]] = {
 """A failed run would name only the first of several hosts. Other programs are refused theirs by name."""
 
 
-def package_hosts(program: str, operands: tuple[str, ...]) -> tuple[str, ...]:
-    """The hosts a package manager would connect to."""
-    if program == "yarn" and not operands:
-        return _PACKAGE_MANAGERS["yarn"][0]
-    hosts, words = _PACKAGE_MANAGERS.get(program, ((), ""))
-    return hosts if set(operands[:2]) & set(words.split()) else ()
-
-
 _ANY_HOST = Privileges(network=True)
 _HTTP_CLIENTS = {"curl": "oTdFKXcDQEAHbemruxyYCPUtzw", "wget": "OPioaeUtTwQBlADRIX"}
 """Programs that take addresses, with the letters of their options that take a value."""
@@ -99,18 +91,18 @@ def network_needs(command: SimpleCommand, workspace: Path) -> Privileges:
             (folder / "node_modules/.bin" / operands[0]).exists() for folder in folders if operands
         )
         return Privileges() if installed else Privileges(hosts=_NPM)
-    hosts = package_hosts(program, operands)
-    if not hosts or {"--offline", "--no-index", "--frozen-offline"} & set(texts):
+    hosts, subcommands = _PACKAGE_MANAGERS.get(program, ((), ""))
+    connects = set(operands[:2]) & set(subcommands.split()) or (program == "yarn" and not operands)
+    if not connects or {"--offline", "--no-index", "--frozen-offline"} & set(texts):
         return Privileges()
-    named_hosts = [host for host in _hosts_in(texts) if not is_local(host)]
     if any(re.match(r"(?:git\+)?ssh:|git@", text) for text in texts):
         return _ANY_HOST
-    return Privileges(hosts=tuple(dict.fromkeys((*hosts, *named_hosts))))
+    return _needs_hosts((*hosts, *_hosts_in(texts)))
 
 
-def is_local(host: str) -> bool:
-    """True for the local machine."""
-    return bool(_LOCAL_HOST.fullmatch(host))
+def _needs_hosts(hosts: Sequence[str]) -> Privileges:
+    """Access to those of the hosts that are not this machine."""
+    return Privileges(hosts=tuple(host for host in dict.fromkeys(hosts) if not _LOCAL_HOST.fullmatch(host)))
 
 
 def _program_and_words(command: SimpleCommand) -> tuple[str, Sequence[Word]]:
@@ -134,10 +126,8 @@ def _http_hosts(words: Sequence[Word], valued: str) -> Privileges:
         elif found := list(_hosts_in([word.head + "/" if word.kind == "unknown" else word.text])):
             hosts += found
         elif bare := _HOST_WITHOUT_SCHEME.fullmatch(word.text):
-            hosts.append(bare[1])
-    return Privileges(
-        hosts=tuple(host for host in dict.fromkeys(map(str.lower, hosts)) if not is_local(host))
-    )
+            hosts.append(bare[1].lower())
+    return _needs_hosts(hosts)
 
 
 def _git_needs(words: Sequence[Word], workspace: Path) -> Privileges:
@@ -154,8 +144,7 @@ def _git_needs(words: Sequence[Word], workspace: Path) -> Privileges:
         return Privileges()
     hosts = tuple(_hosts_in(addresses))
     http = all(text.startswith(("https://", "http://")) for text in addresses)
-    named_hosts = tuple(dict.fromkeys(host for host in hosts if not is_local(host)))
-    return Privileges(hosts=named_hosts) if http and hosts else _ANY_HOST
+    return _needs_hosts(hosts) if http and hosts else _ANY_HOST
 
 
 def _hosts_in(texts: Sequence[str]) -> Iterator[str]:

@@ -37,7 +37,7 @@ class TouchedPath:
     @cached_property
     def inside(self) -> bool:
         """True if the resolved path is in the workspace."""
-        return self.real == self.root or self.real.is_relative_to(self.root)
+        return self.real.is_relative_to(self.root)
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -125,9 +125,7 @@ def is_guarded(target: TouchedPath) -> bool:
 
 def _own_folders_around(target: TouchedPath) -> list[Path]:
     """The folders of crushpy that contain the path; none for a task in its own worktree."""
-    containing = [
-        folder for folder in crushpy_folders() if target.real == folder or target.real.is_relative_to(folder)
-    ]
+    containing = [folder for folder in crushpy_folders() if target.real.is_relative_to(folder)]
     is_task_worktree = any(target.root.is_relative_to(folder / WORKTREES) for folder in containing)
     return [] if is_task_worktree and target.inside else containing
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 @lru_cache(maxsize=512)
 def compiled(pattern: str) -> "GitIgnoreSpec | None":
     """The compiled gitignore-style pattern; None if it is invalid."""
-    import re
     import warnings
 
     from pathspec import GitIgnoreSpec

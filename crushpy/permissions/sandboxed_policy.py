@@ -14,7 +14,7 @@ from crushpy.permissions.read_only_commands import CommandLine
 from crushpy.permissions.risky_options import git_changes
 from crushpy.permissions.rules import NETWORK, TALK, WRITE, Rule, RuleSet, escaped
 from crushpy.permissions.shell.ast import Redirect, SimpleCommand, with_inner
-from crushpy.permissions.written_paths import WritePolicy, WrittenWord, written_words
+from crushpy.permissions.written_paths import WrittenWord, decide_word, written_words
 
 
 class GrantedPrivileges:
@@ -77,11 +77,10 @@ class SandboxedPolicy:
 
     def __init__(self, requested: Privileges, line: CommandLine, policy: CommandPolicy) -> None:
         self._requested = requested
+        self._line = line
         self._reading = line.reading
         self._policy = policy
-        self._workspace = line.workspace
         self._granted = GrantedPrivileges(line.rules, line.workspace, line.guard.write)
-        self._writes = WritePolicy(line)
 
     def parts(self) -> list[Decision]:
         """One decision for each thing the line would do beyond reading and building."""
@@ -132,9 +131,9 @@ class SandboxedPolicy:
             if each.inner and each.transparent:
                 continue
             git = Privileges(git=each.program == "git" and git_changes(each.words))
-            parts.append(Decision("allow", "", needs=git | network_needs(each, self._workspace)))
+            parts.append(Decision("allow", "", needs=git | network_needs(each, self._line.workspace)))
             for written in written_words(each):
-                parts += self._writes.decide_word(written, str(each))
+                parts += decide_word(self._line, written, str(each))
         return parts
 
     def _redirect_parts(self, redirect: Redirect) -> Iterator[Decision]:
@@ -145,7 +144,7 @@ class SandboxedPolicy:
         if NETWORK_FILES.match(word.text):
             yield from self._granted.missing_parts(Privileges(network=True))
             return
-        parts = self._writes.decide_word(WrittenWord(word), f"> {word.text}")
+        parts = decide_word(self._line, WrittenWord(word), f"> {word.text}")
         yield from parts
         yield from self._granted.missing_parts(Privileges.union(part.needs for part in parts))
 

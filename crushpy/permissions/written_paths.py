@@ -111,39 +111,34 @@ _PRIVATE = tuple({os.path.realpath(folder) for folder in ("/tmp", "/var/tmp", te
 """Each conversation has its own."""
 
 
-class WritePolicy:
-    """Decides about the paths that the commands of one line write."""
+def decide_word(line: CommandLine, written: WrittenWord, shown: str) -> list[Decision]:
+    """Decisions about one word of the command `shown`, with what it needs outside the workspace."""
+    paths = line.paths_of(written.word)
+    if paths is None:
+        unknown = f"what `{shown[:60]}` changes is unknown: {written.word.text[:60]}"
+        return [] if written.creates else [Decision("ask", unknown)]
+    parts: list[Decision] = []
+    for path in paths:
+        inner = [f"{path}/{name}" for name in written.into] if Path(path).is_dir() else []
+        for each in inner or [path]:
+            parts += _decide_path(line, each, creates=written.creates)
+    return parts
 
-    def __init__(self, line: CommandLine) -> None:
-        self._line = line
 
-    def decide_word(self, written: WrittenWord, shown: str) -> list[Decision]:
-        """Decisions about one word of the command `shown`, with what it needs outside the workspace."""
-        paths = self._line.paths_of(written.word)
-        if paths is None:
-            unknown = f"what `{shown[:60]}` changes is unknown: {written.word.text[:60]}"
-            return [] if written.creates else [Decision("ask", unknown)]
-        parts: list[Decision] = []
-        for path in paths:
-            inner = [f"{path}/{name}" for name in written.into] if Path(path).is_dir() else []
-            for each in inner or [path]:
-                parts += self._decide_path(each, creates=written.creates)
-        return parts
-
-    def _decide_path(self, path: str, *, creates: bool = False) -> list[Decision]:
-        rules, workspace = self._line.rules, self._line.workspace
-        target = TouchedPath(path, workspace, rules.folders)
-        if not target.inside:
-            if any(target.real.is_relative_to(folder) for folder in _PRIVATE):
-                return []
-            folder = target.real if target.real.is_dir() and not creates else _existing(target.real.parent)
-            return [Decision("allow", "", needs=Privileges(write=(str(folder),)))]
-        decided = decide_path(Access(WRITE, "path", str(target.written), writes=True), rules, workspace)
-        by_rule = decided.verdict != "ask" or not decided.suggested
-        inside = target.real.relative_to(target.root).parts
-        is_output = bool(set(inside) & _BUILD_OUTPUT) or target.real.name.endswith(_BUILD_SUFFIXES)
-        lost = os.path.lexists(target.written) and not creates and not is_output
-        return [decided] if by_rule or lost or is_guarded(target) else []
+def _decide_path(line: CommandLine, path: str, *, creates: bool) -> list[Decision]:
+    rules, workspace = line.rules, line.workspace
+    target = TouchedPath(path, workspace, rules.folders)
+    if not target.inside:
+        if any(target.real.is_relative_to(folder) for folder in _PRIVATE):
+            return []
+        folder = target.real if target.real.is_dir() and not creates else _existing(target.real.parent)
+        return [Decision("allow", "", needs=Privileges(write=(str(folder),)))]
+    decided = decide_path(Access(WRITE, "path", str(target.written), writes=True), rules, workspace)
+    by_rule = decided.verdict != "ask" or not decided.suggested
+    inside = target.real.relative_to(target.root).parts
+    is_output = bool(set(inside) & _BUILD_OUTPUT) or target.real.name.endswith(_BUILD_SUFFIXES)
+    lost = os.path.lexists(target.written) and not creates and not is_output
+    return [decided] if by_rule or lost or is_guarded(target) else []
 
 
 def _existing(folder: Path) -> Path:

@@ -156,7 +156,7 @@ class _Reader:
                 quoted, is_known = self._single() if letter == "'" else self._double()
             elif letter == "\\":
                 quoted, is_known = self._escaped(), True
-            elif letter == "`" or (letter == "$" and not self._is_plain_dollar(" \t\n")):
+            elif letter == "`" or (letter == "$" and text[self._at + 1 : self._at + 2] not in " \t\n"):
                 quoted, is_known = self._expansion("", self._at), False
             else:
                 self._at += 1
@@ -179,11 +179,6 @@ class _Reader:
             self._fail("`~` may be expanded inside a word")
         braces = shape[shape.find("{") : shape.rfind("}")] if "{" in shape else ""
         return shape.startswith("~") or bool(re.search(r"[*?\[]", shape) or re.search(r",|\.\.", braces))
-
-    def _is_plain_dollar(self, after: str) -> bool:
-        """Whether the `$` here stands for itself: at the end of a word or string."""
-        following = self._text[self._at + 1 : self._at + 2]
-        return following in after
 
     def _escaped(self) -> str:
         letter = self._text[self._at + 1 : self._at + 2]
@@ -215,7 +210,7 @@ class _Reader:
             letter, following = text[self._at], text[self._at + 1 : self._at + 2]
             if letter == "\\" and following in '$`"\\\n':
                 value.append(self._escaped())
-            elif letter == "`" or (letter == "$" and not (following and self._is_plain_dollar('"'))):
+            elif letter == "`" or (letter == "$" and following != '"'):
                 value.append(self._expansion('"', self._at))
                 is_known = False
             else:
@@ -251,7 +246,7 @@ class _Reader:
         if end >= len(text):
             self._break("an expansion is not closed")
         if not source.startswith("${") and (inside := re.match(r"(?:\$?\(|`)(.*)[)`]", source, re.DOTALL)):
-            self._add(_read(inside[1], self._depth + 1))
+            self.commands += self._read_inner(inside[1])
         self._at = end + 1
         return source
 
@@ -273,11 +268,13 @@ class _Reader:
                     return place
         return len(self._text)
 
-    def _add(self, reading: ShellReading, *, keeps_commands: bool = True) -> None:
-        self.commands.extend(reading.commands if keeps_commands else ())
+    def _read_inner(self, text: str) -> tuple[SimpleCommand, ...]:
+        """Reads what the shell would run inside this line, and returns its commands."""
+        reading = _read(text, self._depth + 1)
         self.redirects.extend(reading.redirects)
         self._fail(reading.not_literal)
         self.broken = self.broken or reading.broken
+        return reading.commands
 
     # --- redirections --------------------------------------------------------------------------------------
 
@@ -323,7 +320,7 @@ class _Reader:
             if not is_quoted and re.search(r"[$`\\]", text[lines_start : end.start()]):
                 self._fail("a here-document may contain expansions")
                 escaped = text[lines_start : end.start()].replace('"', " ")
-                self._add(_read(f': "{escaped}"', self._depth + 1))  # the commands of its substitutions
+                self.commands += self._read_inner(f': "{escaped}"')  # the commands of its substitutions
             self._at = min(end.end() + 1, len(text))
         self._heredocs.clear()
 
@@ -345,7 +342,7 @@ class _Reader:
             if word.kind != "literal" or not HARMLESS_ASSIGNMENT.fullmatch(word.text) or not words:
                 self._fail(f"setting {found[0].rstrip('=')} can change what is executed")
         if words:
-            command = unwrap(SimpleCommand(tuple(word for word, _ in words)), self._script, self._fail)
+            command = unwrap(SimpleCommand(tuple(word for word, _ in words)), self._read_inner, self._fail)
             self._simple_command(msgspec.structs.replace(command, stdin=stdin))
 
     def _simple_command(self, command: SimpleCommand) -> None:
@@ -373,12 +370,6 @@ class _Reader:
             self._fail(f"`{name.text}` may evaluate an array's index")
         elif name.text == "printf" and any(_SETS_VARIABLE.search(word.text) for word in words[1:]):
             self._fail("`printf` sets a variable")
-
-    def _script(self, script: str) -> tuple[SimpleCommand, ...]:
-        """Reads what a shell inside this one would run."""
-        reading = _read(script, self._depth + 1)
-        self._add(reading, keeps_commands=False)
-        return reading.commands
 
 
 def _may_be_index(word: Word) -> bool:

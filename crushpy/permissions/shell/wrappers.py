@@ -27,8 +27,9 @@ SHELLS = frozenset(("sh", "bash", "dash"))
 class _Wrapper(Data, frozen=True):
     """The options of a program that runs the words after them. Any other option: it is not unwrapped."""
 
-    flags: frozenset[str] = frozenset()
-    valued: frozenset[str] = frozenset()
+    flags: str = ""
+    """Separated by spaces."""
+    valued: str = ""
     """Options with a value: the next word, or what is glued on."""
     positional: int = 0
     """Words between the options and the command (the duration of timeout)."""
@@ -36,33 +37,29 @@ class _Wrapper(Data, frozen=True):
     """False: a rule has to spell this program too."""
 
 
-def _wrapper(flags: str = "", valued: str = "", positional: int = 0, transparent: bool = True) -> _Wrapper:
-    return _Wrapper(frozenset(flags.split()), frozenset(valued.split()), positional, transparent)
-
-
 _WRAPPERS: dict[tuple[str, ...], _Wrapper] = {
-    ("env",): _wrapper(),  # without a PATH, bash also searches the current folder
-    ("command",): _wrapper("-p"),
-    ("builtin",): _wrapper(),
-    ("nohup",): _wrapper(),
-    ("setsid",): _wrapper("-f -w --fork --wait"),
-    ("time",): _wrapper("-p"),
-    ("timeout",): _wrapper(
+    ("env",): _Wrapper(),  # without a PATH, bash also searches the current folder
+    ("command",): _Wrapper("-p"),
+    ("builtin",): _Wrapper(),
+    ("nohup",): _Wrapper(),
+    ("setsid",): _Wrapper("-f -w --fork --wait"),
+    ("time",): _Wrapper("-p"),
+    ("timeout",): _Wrapper(
         "--foreground --preserve-status -v --verbose", "-s --signal -k --kill-after", positional=1
     ),
-    ("nice",): _wrapper(valued="-n --adjustment"),
-    ("ionice",): _wrapper("-t", "-c -n --class --classdata"),
-    ("stdbuf",): _wrapper(valued="-i -o -e --input --output --error"),
-    ("xargs",): _wrapper(
+    ("nice",): _Wrapper(valued="-n --adjustment"),
+    ("ionice",): _Wrapper("-t", "-c -n --class --classdata"),
+    ("stdbuf",): _Wrapper(valued="-i -o -e --input --output --error"),
+    ("xargs",): _Wrapper(
         "-0 --null -r --no-run-if-empty -t --verbose -x --exit",
         "-n --max-args -L --max-lines -P --max-procs -s --max-chars -d --delimiter -I",
     ),
-    ("sudo",): _wrapper("-n -E -H -S", "-u --user -g --group", transparent=False),
-    ("doas",): _wrapper("-n", "-u", transparent=False),
-    ("npx",): _wrapper("-y --yes", transparent=False),
-    ("npm", "exec"): _wrapper("-y --yes", transparent=False),
+    ("sudo",): _Wrapper("-n -E -H -S", "-u --user -g --group", transparent=False),
+    ("doas",): _Wrapper("-n", "-u", transparent=False),
+    ("npx",): _Wrapper("-y --yes", transparent=False),
+    ("npm", "exec"): _Wrapper("-y --yes", transparent=False),
     **{
-        words: _wrapper(transparent=False)
+        words: _Wrapper(transparent=False)
         for words in (
             *(("uv", "run"), ("poetry", "run"), ("pipenv", "run"), ("pdm", "run"), ("hatch", "run")),
             *(("rye", "run"), ("bunx",), ("pnpm", "exec"), ("pnpm", "dlx"), ("yarn", "exec")),
@@ -156,6 +153,7 @@ def _find(words: Sequence[Word]) -> tuple[tuple[str, ...], _Wrapper] | None:
 def _after_options(words: Sequence[Word], start: int, wrapper: _Wrapper) -> int | None:
     """Where the inner command begins; None if unknown."""
     index = start
+    flags, valued = wrapper.flags.split(), wrapper.valued.split()
     while index < len(words) and words[index].text.startswith("-"):
         text = words[index].text
         if words[index].kind != "literal":
@@ -164,12 +162,12 @@ def _after_options(words: Sequence[Word], start: int, wrapper: _Wrapper) -> int 
             index += text == "--"
             break
         name, equals, _ = text.partition("=")
-        if text in wrapper.flags:
+        if text in flags:
             index += 1
-        elif text in wrapper.valued:
+        elif text in valued:
             index += 2
-        elif (equals and name.startswith("--") and name in wrapper.valued) or (
-            not text.startswith("--") and text[:2] in wrapper.valued
+        elif (equals and name.startswith("--") and name in valued) or (
+            not text.startswith("--") and text[:2] in valued
         ):
             index += 1
         else:
