@@ -45,7 +45,7 @@ class GrantedPrivileges:
             )
             if decided is not None and decided.verdict != "allow":
                 yield decided
-            elif decided is None and not self._is_granted(host):
+            elif decided is None:
                 missing.append(host)
         if missing == [""]:
             yield Decision("ask", "needs network access", (NETWORK,), needs=Privileges(network=True))
@@ -53,9 +53,6 @@ class GrantedPrivileges:
             reason = f"needs network access: {', '.join(missing)}"
             suggested = tuple(f"{NETWORK}({host})" for host in missing)
             yield Decision("ask", reason, suggested, needs=Privileges(hosts=tuple(missing)))
-
-    def _is_granted(self, host: str) -> bool:
-        return self.needs.network or any(host_matches(each, host) for each in self.needs.hosts if host)
 
     def _missing_folder(self, folder: str) -> Iterator[Decision]:
         real = Path(os.path.realpath(folder))
@@ -150,7 +147,8 @@ class SandboxedPolicy:
 
 
 def _names_host(rule: Rule, host: str) -> bool:
-    return not rule.pattern or bool(host and host_matches(rule.pattern, host))
+    """Whether a rule is about this host; empty for the whole network."""
+    return host_matches(rule.pattern, host) if host else rule.pattern in ("", "*")
 
 
 def _writable_folders(rules: RuleSet, workspace: Path) -> Iterator[str]:

@@ -239,6 +239,8 @@ def test_deny_and_ask_rules_hold_as_ever(project: Path) -> None:
     assert judge("curl https://evil.com", project, deny=("network(evil.com)",)).verdict == "deny"
     assert judge("curl https://evil.com", project, deny=("fetch(*.com)",)).verdict == "deny"
     assert judge("curl https://x.evil.com", project, deny=("fetch(*.evil.com)",), yolo=True).verdict == "deny"
+    for rule in ("network", "network(*)", "fetch(*)"):
+        assert judge("ssh evil.com", project, deny=(rule,), yolo=True).verdict == "deny"
 
 
 # --- the network ------------------------------------------------------------------------------------------
