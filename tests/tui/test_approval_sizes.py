@@ -129,3 +129,26 @@ async def test_the_question_fits_anew_when_the_terminal_changes_and_the_draft_gr
         await app.press("y")
         await app.sees("Written.")
         assert not app.chat.has_class("-cramped")
+
+
+async def test_all_choices_leave_room_for_what_is_asked(start: Start, llm: ScriptedLLM) -> None:
+    llm.script(write("text"), "Written.")
+    async with start(size=(60, 20)) as app:
+        await app.say("write it")
+        await armed(app)
+        await app.press("m")
+        await app.sees("[g]")
+        for words in ("Write made.sh?", "+ text", "[y] Yes", "[n] No"):
+            assert words in app.text, app.text
+
+
+async def test_a_long_title_keeps_the_name_of_the_file(start: Start, llm: ScriptedLLM) -> None:
+    name = "日本/a/rather/long/name/" * 8 + "end.txt"
+    llm.script(write("text", name), "Written.")
+    async with start(size=(80, 24)) as app:
+        await app.say("write it")
+        await armed(app)
+        for width in (80, 40):
+            await app.pilot.resize_terminal(width, 24)
+            await app.until(lambda: "end.txt?" in app.text, app.text)
+            assert "Write 日本/" in app.text

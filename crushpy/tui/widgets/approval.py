@@ -26,7 +26,7 @@ from crushpy.tui.transcript.render.diff_rows import draw_diff, shows_whole
 from crushpy.tui.transcript.render.styles import Palette
 from crushpy.tui.transcript.render.tool_calls import draw_command
 from crushpy.tui.widgets.fields import LineField
-from crushpy.tui.widgets.fitting import pointed
+from crushpy.tui.widgets.fitting import pointed, shorten
 from crushpy.tui.widgets.grace_period import ARMED, GracePeriod
 from crushpy.tui.widgets.key_bar import flow
 
@@ -258,6 +258,10 @@ SMALL = Size(44, 20)
 """A smaller screen: no frame, and all of the screen."""
 FRAME_SIZE = Size(6, 2)
 """Cells of frame and margin."""
+TITLE_EDGE_CELLS = 2
+"""Cells of the line that the title leaves free."""
+MIN_ROWS_BESIDE_CHOICES = 4
+"""With fewer rows beside two times the listed choices, the screen counts as small."""
 CRAMPED = "-cramped"
 """The class of a screen on which the question needs all the space."""
 MAX_NOTE_ROWS = 2
@@ -373,7 +377,10 @@ class ApprovalPanel(Vertical, can_focus=True):
         if self._fitted == (screen, self._denying):
             return
         self._fitted = screen, self._denying
-        self._small = screen.width < SMALL.width or screen.height < SMALL.height
+        self._small = False
+        listed = self._choices.rows(self._text_width, listed=True).get_height({}, self._text_width)
+        crowded = 2 * listed > screen.height - MIN_ROWS_BESIDE_CHOICES
+        self._small = crowded or screen.width < SMALL.width or screen.height < SMALL.height
         self.set_class(self._small, "-small")
         self.screen.set_class(self._small, CRAMPED)
         self.styles.max_height = self._fill() + (0 if self._small else FRAME_SIZE.height)
@@ -386,14 +393,16 @@ class ApprovalPanel(Vertical, can_focus=True):
         """Writes every part and returns the lines needed. The body repeats truncated parts in full."""
         question, width = self._question, self._text_width
         title, sentence, warning = _title(question), _sentence(question), _warning(question)
-        self.border_title = title
+        room = width - TITLE_EDGE_CELLS
+        asked = [title] if title.cell_length > room and "command" not in question.args else []
+        self.border_title = title = shorten(title, room)
         if self._small:  # a line each
             told = Content.assemble(title, "  ", sentence)
-            cut = [*([sentence] if told.cell_length > width else []), *self._choices.cut(width)]
+            cut = [*asked, *([sentence] if told.cell_length > width else []), *self._choices.cut(width)]
             title, sentence = told.truncate(width, ellipsis=True), Content("")
             warning = warning.truncate(width, ellipsis=True)
         else:
-            cut = [sentence] if sentence.get_height({}, width) > MAX_NOTE_ROWS else []
+            cut = [*asked, *([sentence] if sentence.get_height({}, width) > MAX_NOTE_ROWS else [])]
             title = Content("")
         parts = {"title": title, "warning": warning, "sentence": sentence}
         if self._explained:

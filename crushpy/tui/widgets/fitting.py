@@ -22,6 +22,16 @@ def end_of(text: str, width: int) -> str:
     return f"…{text}" if width > 0 else ""
 
 
+def shorten(title: Content, width: int) -> Content:
+    """`title`, cut in the middle if it is too wide: its end names the file or the host."""
+    if title.cell_length <= width:
+        return title
+    end = title[-(width // 2) :]
+    while end.cell_length > width // 2:
+        end = end[1:]
+    return Content.assemble(title.truncate(width - end.cell_length, ellipsis=True), end)
+
+
 def pointed(row: Content, chosen: bool) -> Content:
     """A row of a list, with the pointer if it is the chosen one."""
     if not chosen:
