@@ -195,6 +195,19 @@ async def test_what_is_typed_when_it_opens_is_in_the_draft(
         assert app.conversation.info.generation == 0
 
 
+async def test_what_the_user_says_when_declining_reaches_the_agent(talks: Talks, llm: ScriptedLLM) -> None:
+    llm.always(lambda body: "The summary." if "<transcript>" in str(body["messages"][-1]) else "Yes. " * 200)
+    talk = await talks(interactive=True)
+    for number in range(6):
+        await talk.ask(f"Tell me about {number}")
+    compacting = asyncio.create_task(talk.conversation.context.compact(review=True))
+    needed = await talk.until_event(ReviewNeeded)
+    talk.conversation.context.review(needed.id, Verdict("decline", "finish the tests first"))
+    assert not await compacting
+    await talk.ask("go on")
+    assert "finish the tests first" in str(llm.requests[-1].body["messages"][-2:])
+
+
 async def test_a_real_boundary_waits_for_the_verdict(talks: Talks, llm: ScriptedLLM) -> None:
     llm.always(lambda body: "The summary." if "<transcript>" in str(body["messages"][-1]) else "Yes. " * 200)
     talk = await talks(interactive=True)

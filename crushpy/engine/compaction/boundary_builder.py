@@ -19,7 +19,7 @@ from crushpy.context.render import message_text, seed_text
 from crushpy.core.boundary import StoredBoundary
 from crushpy.core.events import MAKING_SUMMARY, BoundaryCommitted, Compacting, Notice, boundary_event
 from crushpy.core.ids import new_id
-from crushpy.core.messages import EarlierNote, Message, Seed, SignedSummary
+from crushpy.core.messages import EarlierNote, Message, Note, Seed, SignedSummary
 from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.compaction.draft import (
     BoundaryDraft,
@@ -132,7 +132,9 @@ class BoundaryBuilder:
                 return
             verdict = await self.reviews.ask(draft)
             if verdict.kind == "decline":
-                raise Declined(verdict.text)
+                if verdict.text and options.trigger != "agent":  # the agent's call gets it as its result
+                    await self._session.add_note(Note(f"The user declined the compaction: {verdict.text}"))
+                raise Declined(f"The user declined the new session. {verdict.text}".strip())
             if verdict.kind == "accept":
                 if verdict.text.strip() and verdict.text != draft.summary.text:
                     source = "edited" if draft.summary.text else "user"

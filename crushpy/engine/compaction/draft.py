@@ -139,7 +139,7 @@ class Rehearsal(Data, frozen=True, omit_defaults=False):
 
 
 class Declined(Exception):
-    """The user rejected the summary. `words` are for the agent."""
+    """The user rejected the summary, or a hook the boundary. `words` are for the agent."""
 
     def __init__(self, words: str = "") -> None:
         super().__init__(words)
@@ -225,7 +225,7 @@ class BoundaryPlanner:
         budget, late = draft.state.budget, self._scope.settings.compaction.fallback_threshold
         if reply.decision == "deny" and draft.options.trigger != "overflow" and not budget.reaches(late):
             self._scope.emit(Notice(f"A hook blocked the compaction: {reply.reason}"))
-            raise Declined(f"A hook blocked it: {reply.reason}")
+            raise Declined(f"A hook blocked the new session: {reply.reason}")
         lines = [redact(line[:MAX_HOOK_CHARS]) for line in reply.evidence if line.strip()][:MAX_HOOK_LINES]
         added = [LoadedText(f"hook:{number}", line) for number, line in enumerate(lines, 1)]
         before = self._session.seed.loaded if self._session.seed else ()
