@@ -433,7 +433,7 @@ Overrides = Mapping[str, MessageOverride]
 """By the id of the message."""
 
 
-_TELLING = ("command", "file_path", "pattern", "url", "query", "path", "job_id", "message_id", "prompt")
+_TELLING = ("goal", "command", "file_path", "pattern", "url", "query", "path", "job_id", "message_id")
 MAX_HEADLINE_CHARS = 120
 
 
@@ -441,7 +441,7 @@ def headline(name: str, args: Json, *, more: str = "") -> str:
     """A call in one line: its most informative argument. `more` is appended if that has several lines."""
     if name == "todos":
         return counted(len(args.get("todos") or ()), "item")
-    for key in ("goal", *_TELLING):
+    for key in (*_TELLING, "prompt", "description"):
         lines = str(args.get(key) or "").strip().splitlines()
         if lines:
             line = lines[0] + (more if len(lines) > 1 else "")

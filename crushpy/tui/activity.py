@@ -82,6 +82,7 @@ class Activity:
         self._in_turn = False
         self._phase = ""
         self._asked = 0
+        self.took = 0.0
 
     def own_command(self, command_id: str, command: str, output: str | None) -> None:
         """Updates a command of the user: its output so far, or None if it has ended."""
@@ -135,8 +136,9 @@ class Activity:
                 since = self._progress[event.what][1] if event.what in self._progress else self._clock()
                 self._progress[event.what] = (event, since)
             case events.TurnEnded():
-                self.took = self._clock() - self._began if self._in_turn else 0.0
+                took = self._clock() - self._began if self._in_turn else 0.0
                 self.clear()
+                self.took = took
             case _:
                 self._hear_of_calls(event)
 

@@ -19,7 +19,7 @@ class ChatEvents:
         self._chat = chat
         self._more_to_ask = False
         self._unanswered = ""
-        """The prompt of a turn, until something of a reply has come."""
+        """The message id of a turn's prompt, until something of a reply has come."""
 
     def hear(self, event: events.Event) -> None:
         """Called for every event of the engine, in order."""
@@ -49,13 +49,15 @@ class ChatEvents:
                 self.drop_plan()
             case events.PromptQueued() | events.PromptCommitted():
                 chat.greeter.end_card()
-                self._unanswered = event.text if isinstance(event, events.PromptCommitted) else ""
+                self._unanswered = event.message_id if isinstance(event, events.PromptCommitted) else ""
                 self.drop_plan()
                 self.show_queue()
                 self._name_window()
             case events.TurnEnded():
-                if event.status == "interrupted" and self._unanswered and not chat.prompt.draft:
-                    chat.prompt.take_back(self._unanswered)
+                if event.status == "interrupted" and chat.conversation and not chat.prompt.draft:
+                    for message in chat.conversation.history:
+                        if message.id == self._unanswered:
+                            chat.take_back(message)
                 self.show_queue(waiting=event.status != "done")
                 self._name_window(busy=False)
                 if event.status != "interrupted":

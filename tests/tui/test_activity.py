@@ -289,5 +289,7 @@ def test_the_end_of_a_turn_tells_how_long_it_took() -> None:
     now = 46.0
     activity.hear(TurnEnded("done"))
     assert (activity.took, brief_duration(activity.took)) == (41.0, "41s")
+    activity.clear()
+    assert activity.took == 0, "another conversation is shown"
     activity.hear(PromptCommitted("o", "again"))
     assert activity.took == 0

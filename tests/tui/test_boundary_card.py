@@ -120,6 +120,7 @@ async def test_an_undo_says_nothing_twice(start: Start, llm: ScriptedLLM) -> Non
         await to_the_card(app)
         await app.press("u")
         await app.sees("Press u or click again to undo this compaction", "session 2")
+        await app.sees("stays in the session tree")
         await app.press("u")
         await app.sees("Compaction undone", "The answer is 42.")
         await app.sees_no("session 2")

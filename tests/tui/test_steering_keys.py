@@ -8,6 +8,8 @@ from asking import bash
 from driving import Start, start
 from scripted_llm.replies import Reply, Stall
 from scripted_llm.server import ScriptedLLM
+from support.pictures import picture
+from textual import events
 
 __all__ = ["start"]
 
@@ -77,3 +79,23 @@ async def test_escape_returns_unsent_prompts_in_order_before_the_draft(
         await app.sees("Interrupted.")
         await app.until(lambda: app.chat.prompt.draft == "second\n\nthird\n\na draft")
         assert not app.conversation.queue
+
+
+async def test_escape_before_the_first_token_returns_a_paste_folded_and_the_pictures(
+    start: Start, llm: ScriptedLLM, workspace: Path
+) -> None:
+    (workspace / "shot.png").write_bytes(picture(64, 48))
+    lines = "\n".join(f"line {number}" for number in range(5_000))
+    llm.script(Stall(Reply("Never."), after=0), "A log.")
+    async with start() as app:
+        app.chat.attaching.dropped(str(workspace / "shot.png"))
+        await app.sees("64x48")
+        await app.type("explain ")
+        app.chat.prompt.post_message(events.Paste(lines))
+        await app.sees("explain [pasted 5,000 lines #1]")
+        await app.press("enter")
+        await llm.wait_requests(1)
+        await app.press("escape")
+        await app.until(lambda: app.chat.prompt.text == "explain [pasted 5,000 lines #1]", "the prompt")
+        await app.sees("64x48")
+        assert app.chat.prompt.draft == f"explain {lines}"

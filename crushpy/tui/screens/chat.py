@@ -308,7 +308,7 @@ class ChatScreen(ChatHost):
 
     def take_back(self, prompt: "PromptMessage") -> None:
         if prompt.text:
-            self.prompt.take_back(prompt.text)
+            self.prompt.take_back(prompt.text, prompt.pasted)
         self.attaching.given(prompt.images)
 
     # --- the transcript ----------------------------------------------------------------------------------
@@ -344,7 +344,7 @@ class ChatScreen(ChatHost):
                 tell(
                     self,
                     "Press u or click again to undo this compaction: the session before it continues where "
-                    "it ended, this one stays as a branch, files are not touched.",
+                    "it ended, this one stays in the session tree, files are not touched.",
                 )
             else:
                 await self.perform("undo_boundary")

@@ -59,6 +59,7 @@ class ActivityLine(Widget):
         """Forgets the calls: another conversation is shown."""
         self._activity.clear()
         self._go_on()
+        self.refresh()
 
     def own_command(self, command_id: str, command: str, output: str | None) -> None:
         self._activity.own_command(command_id, command, output)

@@ -14,6 +14,7 @@ from textual.widgets.text_area import Selection
 
 from crushpy.core.app_commands import AppCommand, by_slash
 from crushpy.core.errors import CrushpyError
+from crushpy.tui.items import too_large
 from crushpy.tui.notify import tell
 from crushpy.tui.terminal.clipboard import has_clipboard_tool, may_be_images
 from crushpy.tui.terminal.early_terminal import PLACEHOLDER
@@ -170,9 +171,12 @@ class PromptInput(FoldingTextArea):
         if not text:
             self.pastes.clear()
 
-    def take_back(self, text: str) -> None:
-        """Puts a queued prompt in front of the draft."""
+    def take_back(self, text: str, pasted: Sequence[tuple[int, int]] = ()) -> None:
+        """Puts a prompt in front of the draft. `pasted`: start and end of what was pasted into it."""
         written = self.draft
+        for start, stop in pasted:
+            if too_large(text[start:stop]):
+                self.pastes.fold(text[start:stop])
         self._show(self.pastes.admit(f"{text}\n\n{written}" if written.strip() else text))
 
     def feed_keys(self, text: str) -> None:
