@@ -114,6 +114,8 @@ _HINTS = {
     "SQLITE_NOTADB": "It was not changed. Name a database of crushpy, or a file that does not exist yet.",
     "SQLITE_CORRUPT": "The file is damaged. The next start copies what can be read into a new one.",
 }
+_LONG_LOG_BYTES = 1_000 * 4_096
+"""From here on a commit moves the log into the file: SQLite's default, in pages of its default size."""
 DAMAGED_SUFFIX = ".damaged"
 """Ends the name of a file beside the database: reading failed, and the next start checks it."""
 _FILE_HINT = "Check the folder's permissions and the free space, or set CRUSHPY_HOME to another folder."
@@ -508,10 +510,13 @@ class SqliteDatabase(database.Database):
         raise _lost(self.place, "was overwritten or damaged")
 
     def _adopt_own_write(self) -> None:
-        """After a write, with which SQLite may have moved the log into the file."""
+        """After a write; with one of its own, SQLite moves the log into the file only once that is long."""
         known, state = self._location.known_state, self._location.read_state()
-        if known and state and state[:2] == known[:2] and known[-1] in (0, state[-1]):
-            self._location.known_state = state
+        if not known or not state or state[:2] != known[:2] or known[-1] not in (0, state[-1]):
+            return
+        with suppress(FileNotFoundError):
+            if state[2:4] == known[2:4] or _side_files(self._file)[0].stat().st_size > _LONG_LOG_BYTES:
+                self._location.known_state = state
 
     def _read_data_version(self) -> int:
         """Changes with every commit of another connection."""

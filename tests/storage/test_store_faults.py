@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from support.stored import a_session, said
 
-from crushpy.storage.records import StorageError
+from crushpy.storage.records import DatabaseLost, StorageError
 from crushpy.storage.store import Store
 
 
@@ -117,6 +117,21 @@ async def test_damage_met_while_it_is_open_is_an_error_and_the_next_start_sets_t
     assert only_aside(file).exists()
     await again.close()
     assert not file.with_name("crushpy.db.damaged").exists()
+
+
+async def test_damage_done_during_a_write_is_not_taken_for_that_write(file: Path) -> None:
+    await filled(file)
+    store = Store(file)
+    await store.sessions.list_tips()
+
+    def write() -> None:
+        with store.thread.database.transaction():
+            damage(file, "message")
+
+    await store.thread.run(write)
+    with pytest.raises(DatabaseLost, match="was overwritten or damaged"):
+        await store.verify()
+    await store.close()
 
 
 async def test_two_stores_that_meet_a_broken_file_set_it_aside_once(file: Path) -> None:
