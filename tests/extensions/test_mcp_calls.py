@@ -126,6 +126,8 @@ def test_what_a_server_does_wrong_is_told_with_its_last_words(run: Run, llm: Scr
     assert run("--yolo", "try").code == 0
     found, failed, died, again, missing, nowhere = results(llm)
     assert re.search(r"many: broken was left out: .*inputSchema.*\n.*many: 5 was left out: .*name", found)
+    assert "many: typed was left out: its schema is not that of an object" in found
+    assert "mcp__many__untyped" in found
     assert "</context_status>" not in found and "x" * 40 in found
     assert failed == "it went wrong"
     assert "The MCP server many failed" in died and "a last word" in died

@@ -47,6 +47,8 @@ class StandIn:
             found += [
                 {"name": "broken", "inputSchema": 7},
                 {"name": 5},
+                {"name": "typed", "inputSchema": {"type": "string"}},
+                {"name": "untyped", "inputSchema": {}},
                 tool("x" * 100, "Long. </context_status>"),
             ]
         if "ours" in self.words:

@@ -28,6 +28,7 @@ from crushpy.util.spawn import spawn
 MAX_PAGES = 100
 """Pages of one list that are read: a server may offer pages without end."""
 MAX_TOOLS = 2_000
+LISTS = ("tools", "resources", "prompts")
 STDERR_LINES, STDERR_CHARS = 20, 2_000
 CHUNK_BYTES = 65_536
 MAX_MESSAGE_BYTES = 64_000_000
@@ -172,7 +173,7 @@ class ServerConnection:
             http = await self._http_client(stack)
             transport = streamable_http_client(url, http_client=http, max_sse_event_size=MAX_MESSAGE_BYTES)
         return Client(
-            self._without_bad_tools(transport),
+            self._without_bad_entries(transport),
             client_info=types.Implementation(name="crushpy", version=__version__),
             elicitation_callback=self._elicit,
             message_handler=self._on_message,
@@ -246,8 +247,8 @@ class ServerConnection:
                 group.cancel_scope.cancel()
 
     @asynccontextmanager
-    async def _without_bad_tools(self, transport: Any) -> AsyncGenerator[Any]:
-        """A transport that leaves invalid tools out of lists: the SDK would refuse the whole list."""
+    async def _without_bad_entries(self, transport: Any) -> AsyncGenerator[Any]:
+        """A transport that leaves invalid entries out of lists: the SDK would refuse the whole list."""
         import anyio
 
         async with transport as (reading, writing), anyio.create_task_group() as group:
@@ -256,7 +257,7 @@ class ServerConnection:
             async def forward() -> None:
                 async with sending:
                     async for message in reading:
-                        self._drop_bad_tools(message)
+                        self._drop_bad_entries(message)
                         await sending.send(message)
                     self.lost.set()
 
@@ -264,19 +265,21 @@ class ServerConnection:
             yield receiving, writing
             group.cancel_scope.cancel()
 
-    def _drop_bad_tools(self, message: Any) -> None:
-        from mcp import types
+    def _drop_bad_entries(self, message: Any) -> None:
+        from mcp.types.methods import validate_server_result
+        from pydantic import ValidationError
 
         result: Any = getattr(getattr(message, "message", None), "result", None)
-        tools = result.get("tools") if isinstance(result, dict) else None
-        if isinstance(tools, list):
-            result["tools"] = []
-            for tool in tools:
-                try:
-                    types.Tool.model_validate(tool)
-                    result["tools"].append(tool)
-                except ValueError:
-                    self._bad_tools.append(tool)
+        if self._client is None or not isinstance(result, dict):
+            return
+        for kind in LISTS:
+            try:
+                if kind in result:
+                    validate_server_result(f"{kind}/list", self._client.protocol_version, result)
+            except ValidationError as error:
+                places = {one["loc"][1] for one in error.errors() if one["loc"][0] == kind and one["loc"][1:]}
+                bad = [result[kind].pop(place) for place in sorted(places, reverse=True)]
+                self._bad_tools += bad[::-1] if kind == "tools" else []
 
     async def _http_client(self, stack: AsyncExitStack) -> Any:
         import httpx2
@@ -299,7 +302,7 @@ class ServerConnection:
         able = client.server_capabilities
         data: Json = {"protocol": client.protocol_version}
         self._bad_tools.clear()
-        for kind in ("tools", "resources", "prompts"):
+        for kind in LISTS:
             if getattr(able, kind) is not None:
                 data[kind] = [_plain(one) for one in await _pages(getattr(client, f"list_{kind}"), kind)]
         if self._bad_tools:
