@@ -128,9 +128,9 @@ class ChatEvents:
                 mode = "ask" if answer.key == WITH_QUESTIONS else "edits"
                 chat.run_worker(chat.conversation.accept_plan(mode))
 
-        if not chat.query("PlanCard"):
-            palette, has_draft = chat.transcript.current_palette, lambda: bool(chat.prompt.draft)
-            chat.mount(PlanCard(QUESTION, palette, has_draft, comment, answer), before=chat.queue)
+        self.drop_plan()  # the card of the plan before may be about to go, or still stand
+        palette, has_draft = chat.transcript.current_palette, lambda: bool(chat.prompt.draft)
+        chat.mount(PlanCard(QUESTION, palette, has_draft, comment, answer), before=chat.queue)
 
     def drop_plan(self) -> None:
         for card in self._chat.query("PlanCard"):

@@ -58,6 +58,21 @@ async def test_what_is_typed_sends_the_plan_back(start: Start, llm: ScriptedLLM)
         assert app.conversation.mode == "plan"
 
 
+async def test_a_plan_is_offered_while_the_card_of_the_one_before_goes(
+    start: Start, llm: ScriptedLLM
+) -> None:
+    llm.script("1. Make made.txt.")
+    async with start(mode="plan") as app:
+        await app.say("plan it")
+        await app.sees("The plan is ready")
+        (before,) = app.chat.query("PlanCard")
+        before.remove()
+        app.chat.events.offer_plan()
+        await app.until(lambda: not before.is_attached, "the first card to go")
+        await app.sees("The plan is ready", "Esc stays in plan mode")
+        assert len(app.chat.query("PlanCard")) == 1
+
+
 async def test_esc_leaves_the_plan_and_it_is_offered_again_after_a_resume(
     start: Start, llm: ScriptedLLM
 ) -> None:
