@@ -41,10 +41,15 @@ class SlashCommands:
 
     def listed(self) -> list[AppCommand]:
         """All of them, for the palette and the completion."""
-        found = [(name, text, "") for name, text in self._servers.prompts]
+        found = [(name, text, "", "") for name, text in self._servers.prompts]
         for name, one in self._extensions.commands().items():
-            found.append((name, one.description, one.document.text("argument-hint")))
-        return [AppCommand(name, "slash", one_line(text)[:80], name, hint) for name, text, hint in found]
+            below = one.kind == "commands" and one.file.parent.name != one.kind and ":" not in name
+            alias = f"{one.file.parent.name}:{name}" if below else ""
+            found.append((name, one.description, one.document.text("argument-hint"), alias))
+        return [
+            AppCommand(name, "slash", one_line(text)[:80], name, hint, aliases=(alias,) if alias else ())
+            for name, text, hint, alias in found
+        ]
 
     async def expand(self, text: str) -> CommandPrompt | None:
         """The prompt that `/name arguments` stands for; None if there is no such command."""
@@ -77,15 +82,16 @@ class SlashCommands:
         parts.append(body[start:])
         if arguments and not re.search(r"\$(?:ARGUMENTS|[1-9])", body):
             parts.append(f"\n\nARGUMENTS: {arguments}")
-        model = self._model(name, command.document.text("model"))
+        model = await self._model(name, command.document.text("model"))
         return CommandPrompt("".join((*parts, *files)).strip(), model)
 
-    def _model(self, name: str, model: str) -> str:
-        """The model that a command asks for; empty if it is not one of ours, which the user is told."""
+    async def _model(self, name: str, model: str) -> str:
+        """The model that a command asks for; empty if it cannot be used, which the user is told."""
         if not model or model == "inherit":
             return ""
         try:
             self._agent.scope.models.require_known(model)
+            await self._agent.scope.models.prepare(model, tools=True)
         except ModelError as error:
             self._events(Notice(f"/{name}: {error.message} Yours is used.", "warning"))
             return ""

@@ -441,7 +441,7 @@ def headline(name: str, args: Json, *, more: str = "") -> str:
     """A call in one line: its most informative argument. `more` is appended if that has several lines."""
     if name == "todos":
         return counted(len(args.get("todos") or ()), "item")
-    for key in (*_TELLING, "prompt", "description"):
+    for key in (*_TELLING, "prompt", "description", "name"):
         lines = str(args.get(key) or "").strip().splitlines()
         if lines:
             line = lines[0] + (more if len(lines) > 1 else "")

@@ -485,6 +485,7 @@ async def test_a_model_of_an_unknown_provider_is_not_chosen(talks: Talks, llm: S
 def test_what_a_call_is_about_fits_on_a_line_whatever_its_arguments() -> None:
     assert headline("bash", {"command": "make\ntest"}) == "make"
     assert headline("task", {"description": "find it"}) == "find it"  # as other agents name the prompt
+    assert headline("skill", {"name": "pdf"}) == "pdf"
     assert headline("bash", {"command": "make\ntest"}, more=" …") == "make …"
     assert headline("bash", {"command": " \n "}) == ""
     assert headline("todos", {"todos": [1, 2]}) == "2 items"

@@ -209,12 +209,15 @@ def test_prompts_of_servers_are_commands(run: Run, llm: ScriptedLLM, home: Path)
 def test_the_model_of_a_command_is_used_for_its_turn(run: Run, llm: ScriptedLLM, home: Path) -> None:
     add_command(home, "big", "Think", model="openai/big-model")
     add_command(home, "odd", "Think", model="sonnet")
-    llm.script("Done.", "Done.", "Done.")
+    add_command(home, "keyless", "Think", model="anthropic/claude-sonnet-4")
+    llm.script("Done.", "Done.", "Done.", "Done.")
     run("/big")
     run("-c", "and now")
     done = run("-c", "/odd")
-    assert [one.body["model"] for one in llm.requests] == ["big-model", "test-model", "test-model"]
     assert any("sonnet" in one["text"] for one in done.of("notice"))
+    done = run("-c", "/keyless")
+    assert any("ANTHROPIC_API_KEY" in one["text"] for one in done.of("notice"))
+    assert [one.body["model"] for one in llm.requests] == ["big-model", *["test-model"] * 3]
 
 
 # --- sub-agents ---------------------------------------------------------------------------------------------

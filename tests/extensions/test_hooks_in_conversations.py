@@ -55,9 +55,10 @@ async def test_a_question_is_notified_and_a_hook_may_ask_it(
     configure(home / "hooks.json", {"Notification": ("permission_prompt", f"cat > {told}")})
     llm.script(Reply(calls=[WRITE]), "Done.")
     talk = await talks(interactive=True)
+    hooks = talk.conversation.hooks
+    assert hooks.describe().endswith("- none yet")
     turn = asyncio.create_task(talk.ask("do it"))
     question = await talk.until_event(ApprovalNeeded)
-    hooks = talk.conversation.hooks
     await asyncio.to_thread(until, lambda: "exit code 0" in hooks.describe(), "the hook has run")
     talk.conversation.answer(question.id, Answer("once"))
     assert await turn == "done"

@@ -37,6 +37,30 @@ async def test_commands_of_files_are_sent_and_in_the_palette(
         await app.until(lambda: app.chat.prompt.draft == "/fix ", "the command in the prompt")
 
 
+async def test_names_with_capitals_a_folder_or_dots_are_commands(
+    start: Start, llm: ScriptedLLM, home: Path
+) -> None:
+    add_command(home, "Fix", "Fix $1 quickly")
+    add_command(home, "v1.2", "Release $1 now")
+    (home / "commands" / "git").mkdir()
+    (home / "commands" / "git" / "push.md").write_text("Push $1 there")
+    llm.always("Fine.")
+    async with start(size=(120, 40)) as app:
+        await app.opened()
+        for typed, sent in (
+            ("/Fix a", "Fix a quickly"),
+            ("/v1.2 it", "Release it now"),
+            ("/git:push b", "Push b there"),
+            ("/push c", "Push c there"),
+            ("/etc/hosts is what?", "/etc/hosts is what?"),
+        ):
+            await app.say(typed)
+            await app.sees(f"▌ {sent}")
+            await app.rests()
+        await app.say("/git:pull d")
+        await app.sees("There is no command /git:pull.")
+
+
 async def test_what_was_found_is_listed_with_its_problems(start: Start, llm: ScriptedLLM, home: Path) -> None:
     place = add_skill(home, "pdf", description="Reads PDF")
     add_skill(home, "empty").joinpath("SKILL.md").write_text("")

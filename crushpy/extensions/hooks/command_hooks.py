@@ -185,7 +185,8 @@ class CommandHooks(Hooks):
     def describe(self) -> str:
         lines = [f"- {one.event} {one.matcher}: `{one.command}` ({one.file})" for one in self._hooks]
         lines += [f"- not used: {problem}" for problem in self._problems]
-        return redact(clean("\n".join(("**Hooks**", *lines, "\n**Last runs**", *self._runs))))
+        runs = self._runs or ["- none yet"]
+        return redact(clean("\n".join(("**Hooks**", *lines, "\n**Last runs**", *runs))))
 
     async def close(self) -> None:
         if self._idle is not None:

@@ -259,7 +259,7 @@ class PromptInput(FoldingTextArea):
         if text.startswith("!"):
             command = text[1:].strip()
             return self.Shell(command) if command else None
-        name, args = _command(text)
+        name, args = self._command(text)
         if name is None:
             return self.Submitted(text, self.pastes.contained(self.text))
         commands = self._completer.commands
@@ -270,6 +270,18 @@ class PromptInput(FoldingTextArea):
         self._completer.say(f"There is no command /{name}. {meant} {hint}")
         self._noted = True
         return None
+
+    def _command(self, text: str) -> tuple[str | None, str]:
+        """The name and arguments of a slash command; None for any other text, such as a path."""
+        if not text.startswith("/"):
+            return None, ""
+        word, *rest = text.split(None, 1)
+        name = word[1:]
+        if not any(name in hint.slashes for hint in self._completer.commands):
+            name = name.lower()
+            if re.search(r"[^\w:-]", name):
+                return None, ""
+        return name, rest[0].strip() if rest else ""
 
     # --- images ------------------------------------------------------------------------------------------
 
@@ -307,7 +319,7 @@ class PromptInput(FoldingTextArea):
         if first.startswith("!"):
             self.mode = "shell"
         else:
-            self.mode = "prompt" if _command(first)[0] is None else "command"
+            self.mode = "prompt" if self._command(first)[0] is None else "command"
         self.set_class(self.mode == "command", "-command")
         self.set_class(self.mode == "shell", "-shell")
         self._complete()
@@ -411,12 +423,3 @@ class PromptInput(FoldingTextArea):
         if text != before:
             self._show(self.pastes.admit(text))
         self.focus()
-
-
-def _command(text: str) -> tuple[str | None, str]:
-    """The name and arguments of a slash command; None for any other text, such as a path."""
-    word, *rest = text.split(None, 1) or [""]
-    name = word[1:].lower()
-    if not text.startswith("/") or re.search(r"[^\w-]", name):
-        return None, ""
-    return name, rest[0].strip() if rest else ""
