@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scripted_llm import ScriptedLLM
+from scripted_llm.replies import Call, Reply
 from support.command import Cli
 from support.conversations import begun, continued
+from support.headless import Run
 from support.stored import a_session, answered, replied, said
 
 from crushpy.core.messages import ToolCall, Usage
@@ -152,6 +155,25 @@ def test_conversations_of_every_shape_are_replayed(cli: Cli, workspace: Path, fi
         db.execute("PRAGMA foreign_keys = OFF")
         db.execute("DELETE FROM session WHERE kind = 'root'")
     assert replays(cli, made["child"])[0]["requests"]
+
+
+def test_branches_count_up_to_the_session_that_is_replayed(run: Run, cli: Cli, llm: ScriptedLLM) -> None:
+    for name in ("first", "second"):
+        returns = Call("return_to_parent", {"result": name})
+        llm.script(Reply(calls=[Call("branch", {"goal": name})]), Reply(calls=[returns]))
+    llm.script("Done.")
+    done = run("--yolo", "go", env={"CRUSHPY_COMPACTION__METHOD": "llm"})
+    first, second = (line["session_id"] for line in done.of("branch"))
+
+    def read(session: str) -> tuple[int, int]:
+        """Tokens of all calls, and those of the branches beside."""
+        [replay] = replays(cli, session)
+        total = replay["usage"]["input_tokens"]
+        return total, total - sum(request["tokens"] for request in replay["requests"])
+
+    assert read(done.result["root_id"])[0] == done.result["usage"]["input_tokens"]
+    assert read(first)[1] == 0
+    assert read(second)[1] > 0
 
 
 def test_a_model_without_prices_has_no_cost(cli: Cli, workspace: Path, fill: Fill, home: Path) -> None:

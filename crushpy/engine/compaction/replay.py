@@ -6,8 +6,10 @@ requests.
 """
 
 import asyncio
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from typing import Literal
 
 import msgspec
@@ -121,9 +123,11 @@ async def load_recording(store: Store, session_id: str, phrases: Callable[[], Ru
     for override in await store.boundaries.load_overrides(session_id):
         edits.setdefault(override.made_after, []).append(override)
     side, above = defaultdict[str, Usage](Usage), {name: name for name in lineage}
+    left = {earlier.id: later.created_at for earlier, later in pairwise(lineage.values())}
     for one in await store.sessions.load_conversation(root):  # parents precede their children
         further = () if one.parent_id in lineage else ("continuation",)
-        if one.parent_id in above and one.id not in above and one.kind in ("branch", "task", *further):
+        known = one.parent_id in above and one.id not in above and one.kind in ("branch", "task", *further)
+        if known and one.created_at < left.get(above[one.parent_id], math.inf):
             above[one.id] = above[one.parent_id]
             side[above[one.id]] += one.usage
     foreign = await store.imports.find_last_message(root) if lineage[session_id].imported else ""
