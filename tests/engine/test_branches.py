@@ -203,13 +203,16 @@ async def test_only_the_first_of_fifty_branches_counts(talks: Talks, llm: Script
 async def test_a_result_of_a_megabyte_is_cut_and_can_be_recalled(talks: Talks, llm: ScriptedLLM) -> None:
     llm.script(
         Reply(calls=[branch()]),
-        Reply(calls=[back("haystack " + "x" * 1_000_000 + " needle")]),
+        Reply(calls=[bash("true"), back("haystack " + "x" * 1_000_000 + " needle")]),
         Reply("Done."),
     )
     talk = await talks(flags=LLM, yolo=True)
     assert await talk.ask("go") == "done"
     (text,) = results(llm.requests[-1].body)["branch"]
-    assert len(text) < 40_000 and text.count("needle") == 1 and "recall" in text
+    assert len(text) < 40_000 and text.count("needle") == 1
+    llm.script(Reply(calls=[Call("recall", {"message_id": text.split()[-1].rstrip("]")})]), Reply("Done."))
+    assert await talk.ask("again") == "done"
+    assert "haystack" in results(llm.requests[-1].body)["recall"][0]
     found = await talk.conversation.sessions.search("haystack", within=talk.conversation.info.id)
     assert any(hit.session_id == talk.of(BranchOpened)[0].session_id for group in found for hit in group.hits)
 

@@ -183,8 +183,13 @@ class BranchService:
         """What the parent gets: the text, how the branch ended, and what the user said in it."""
         cut = truncate(text)
         returned = cut.text or "(no text)"
-        if cut.truncated_chars:
-            returned += f"\n[The whole text: recall {self._session.history[-1].id}]"
+        for message in self._session.history[::-1] if cut.truncated_chars else ():
+            if text in (
+                message.text.strip(),
+                *(str(call.args.get("result")).strip() for call in message.calls),
+            ):
+                returned += f"\n[The whole text: recall {message.id}]"
+                break
         if ending in _ENDINGS:
             returned = f"{_ENDINGS[ending]}. Its last text:\n{returned}"
         prompts = [one.text.strip() for one in messages if one.role == "user" and one.says_something]
