@@ -126,10 +126,11 @@ async def load_recording(store: Store, session_id: str, phrases: Callable[[], Ru
     left = {earlier.id: later.created_at for earlier, later in pairwise(lineage.values())}
     for one in await store.sessions.load_conversation(root):  # parents precede their children
         further = () if one.parent_id in lineage else ("continuation",)
-        known = one.parent_id in above and one.id not in above and one.kind in ("branch", "task", *further)
-        if known and one.created_at < left.get(above[one.parent_id], math.inf):
-            above[one.id] = above[one.parent_id]
-            side[above[one.id]] += one.usage
+        if one.parent_id in above and one.id not in above and one.kind in ("branch", "task", *further):
+            place = above[one.parent_id]
+            if one.created_at < left.get(place, math.inf):
+                above[one.id] = place
+                side[place] += one.usage
     foreign = await store.imports.find_last_message(root) if lineage[session_id].imported else ""
     known: dict[str, Message] = {}
     sessions: list[RecordedSession] = []
