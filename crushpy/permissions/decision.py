@@ -100,7 +100,6 @@ def host_matches(pattern: str, host: str) -> bool:
 
 def decide_tool(access: Access, rules: RuleSet) -> Decision:
     """For a tool that touches nothing a pattern could name."""
-
     if access.reason:
         return Decision("ask", access.reason)
 

@@ -147,6 +147,18 @@ PROGRAMS = {
     "curl": "talks to a web server",
     "docker": "starts or changes containers",
     "git": "works with the repository",
+    "git add": "stages changes",
+    "git checkout": "switches branches or restores files",
+    "git clean": "deletes untracked files",
+    "git clone": "copies a repository",
+    "git commit": "records the staged changes",
+    "git fetch": "downloads commits",
+    "git merge": "joins branches",
+    "git pull": "downloads commits and merges them",
+    "git push": "sends commits to another repository",
+    "git rebase": "rewrites commits on top of others",
+    "git reset": "moves the branch, and may discard changes",
+    "git stash": "sets changes aside",
     "make": "runs the steps of a Makefile",
     "mkdir": "makes folders",
     "mv": "moves or renames files",
@@ -160,22 +172,6 @@ PROGRAMS = {
     "sudo": "runs a command as another user, usually root",
     "wget": "downloads files",
 }
-GIT = {
-    "add": "stages changes",
-    "checkout": "switches branches or restores files",
-    "clean": "deletes untracked files",
-    "clone": "copies a repository",
-    "commit": "records the staged changes",
-    "fetch": "downloads commits",
-    "merge": "joins branches",
-    "pull": "downloads commits and merges them",
-    "push": "sends commits to another repository",
-    "rebase": "rewrites commits on top of others",
-    "reset": "moves the branch, and may discard changes",
-    "stash": "sets changes aside",
-}
-
-
 _VERB = re.compile(r"(^|; )(needs|writes|changes) ")
 """Reasons that begin with what the call does."""
 
@@ -211,8 +207,9 @@ def _sentences(access: Access) -> list[str]:
 def _explain(command: SimpleCommand) -> str:
     plain = [word.text for word in command.words[1:] if not word.text.startswith("-")]
     name = command.program
-    if name == "git" and plain and plain[0] in GIT:
-        return f"`git {plain[0]}` {GIT[plain[0]]}."
+    subcommand = " ".join((name, *plain[:1]))
+    if plain and subcommand in PROGRAMS:
+        return f"`{subcommand}` {PROGRAMS[subcommand]}."
     what = PROGRAMS.get(name.rstrip("3"), "runs")
     about = f" ({', '.join(plain[:3])}{', …' if len(plain) > 3 else ''})" if plain else ""
     return f"`{name}` {what}{about}."

@@ -3,8 +3,9 @@
 import asyncio
 import os
 import shutil
+import stat
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from importlib import import_module
 from itertools import cycle
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crushpy.core.access import Privileges
+from crushpy.core.ids import new_id
 from crushpy.core.messages import Data
 from crushpy.core.own_code import is_in_folder
 from crushpy.core.paths import private_dir
@@ -19,17 +21,13 @@ from crushpy.sandbox.filesystem_view import TMP, VAR_TMP, FilesystemView, Privat
 from crushpy.sandbox.finding import NAMESPACES, Sandbox, find_overlay_kind
 from crushpy.sandbox.mounts import Mount, OverlayKind, landlock_rules, seatbelt_profile
 from crushpy.sandbox.protected_files import IN_BACKGROUND, ProtectedFiles
+from crushpy.sandbox.repository import is_git_folder
 from crushpy.sandbox.supervisor.process_control import HAS_PROC
 from crushpy.sandbox.supervisor_handle import Supervisor
+from crushpy.security.safe_open import make_folders
 
 if TYPE_CHECKING:
     from crushpy.sandbox.host_proxy import HostProxy
-import stat
-from collections.abc import Collection, Iterator
-
-from crushpy.core.ids import new_id
-from crushpy.sandbox.repository import is_git_folder
-from crushpy.security.safe_open import make_folders
 
 _JOIN_NETWORK_SCRIPT = """
 import ctypes, fcntl, os, sys, time

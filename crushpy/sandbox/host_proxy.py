@@ -49,7 +49,8 @@ def read_server_name(data: bytes) -> str | None:
     received = ssl.MemoryBIO()
     received.write(data)
     # Python would print that it cannot decode a name which is not ASCII: the handshake fails anyway.
-    print_unraisable, sys.unraisablehook = sys.unraisablehook, _ignore
+    print_unraisable = sys.unraisablehook
+    sys.unraisablehook = lambda _: None
     try:
         context.wrap_bio(received, ssl.MemoryBIO(), server_side=True).do_handshake()
     except ssl.SSLWantReadError:
@@ -60,10 +61,6 @@ def read_server_name(data: bytes) -> str | None:
     finally:
         sys.unraisablehook = print_unraisable
     return names[0]
-
-
-def _ignore(_report: object) -> None:
-    pass
 
 
 _NAME = re.compile(r"[a-z0-9_][a-z0-9_.-]*")

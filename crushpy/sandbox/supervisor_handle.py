@@ -74,16 +74,14 @@ class Supervisor:
         options = self._options()
         ours, theirs = socket.socketpair()
         with theirs:
-            descriptors = [theirs.fileno()]
-            options_file = _write_to_file(options) if options else None
-            extra = () if self._wrapper or options_file is None else (f"landlock={options_file}",)
+            files = [_write_to_file(options)] if options else []
             command = [sys.executable, "-I", "-S", "-c", _SUPERVISOR_SCRIPT, _ROOT]
-            command += [str(theirs.fileno()), *self._words, *extra]
-            if options_file is not None:
-                descriptors.append(options_file)
-            if self._wrapper:
-                prefix = [] if options_file is None else ["--args", str(options_file), "--"]
-                command = [*self._wrapper, *prefix, *command]
+            command += [str(theirs.fileno()), *self._words]
+            if not self._wrapper:
+                command += (f"landlock={file}" for file in files)
+            else:
+                passed = [word for file in files for word in ("--args", str(file), "--")]
+                command = [*self._wrapper, *passed, *command]
             try:
                 self._process = subprocess.Popen(
                     command,
@@ -92,12 +90,12 @@ class Supervisor:
                     stderr=subprocess.PIPE,
                     env={},
                     cwd="/",
-                    pass_fds=descriptors,
+                    pass_fds=(theirs.fileno(), *files),
                     start_new_session=True,
                 )
             finally:
-                if options_file is not None:
-                    os.close(options_file)
+                for file in files:
+                    os.close(file)
         self._link = ours
         self._link.setblocking(False)
         self._loop.add_reader(ours.fileno(), self._read)
@@ -267,13 +265,9 @@ def _write_to_file(words: Sequence[str]) -> int:
     if any("\0" in word for word in words):
         raise ValueError("embedded null byte")
     data = b"\0".join(map(os.fsencode, words))
-    if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("order")
-    else:
-        descriptor, path = tempfile.mkstemp()
-        Path(path).unlink()
-    written = 0
-    while written < len(data):
-        written += os.write(descriptor, data[written:])
-    os.lseek(descriptor, 0, os.SEEK_SET)
-    return descriptor
+    with (
+        open(os.memfd_create("order"), "wb") if hasattr(os, "memfd_create") else tempfile.TemporaryFile()
+    ) as file:
+        file.write(data)
+        file.seek(0)
+        return os.dup(file.fileno())

@@ -23,9 +23,9 @@ def find_program(name: str, workspace: Path | None = None) -> str | None:
     return _find_program(name, os.environ.get("PATH", os.defpath), *_hostile_folders(workspace))
 
 
-def safe_path(workspace: Path | None = None) -> str:
-    """The PATH without elements that are relative or in the project."""
-    folders = _safe_folders(os.environ.get("PATH", os.defpath), *_hostile_folders(workspace))
+def safe_path() -> str:
+    """The PATH without elements that are relative or in the current folder."""
+    folders = _safe_folders(os.environ.get("PATH", os.defpath), *_hostile_folders(None))
     return os.pathsep.join(folders or _SYSTEM_FOLDERS)
 
 

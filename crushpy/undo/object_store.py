@@ -62,11 +62,6 @@ def committed(folder: Path) -> Committed:
     return Committed(frozenset(blobs), frozenset(paths), frozenset(folders))
 
 
-def read_blob(folder: Path, blob: str) -> bytes | None:
-    """The content of a git object, without filters; None if there is none."""
-    return git_output(folder, "cat-file", "blob", blob) if blob.isalnum() else None
-
-
 PRUNE_INTERVAL_BYTES = 32_000_000
 """Bytes written before the total size is checked again; a tenth of the limit if that is less."""
 _STORED, _COMPRESSED = b"\0", b"\1"
@@ -102,14 +97,13 @@ class ObjectStore:
             machine_id = Path("/etc/machine-id").read_text().strip()
         return f"{name}{machine_id[:8]}"
 
-    def put(self, content: bytes, digest: str = "") -> str:
-        """Stores `content` and returns its hash. Raises OSError if there is no room."""
-        digest = digest or hash_of(content)
+    def put(self, content: bytes, digest: str) -> None:
+        """Stores `content`, whose hash is `digest`. Raises OSError if there is no room."""
         folder = f"{self._objects}/{digest[:2]}"
         file = f"{folder}/{digest[2:]}"
         with suppress(OSError):
             os.utime(file)  # recently used
-            return digest
+            return
         compressed = zlib.compress(content, 1)
         data = _COMPRESSED + compressed if len(compressed) < len(content) else _STORED + content
         temporary = f"{folder}/{self._temporary_prefix}-{next(self._numbers)}.tmp"
@@ -124,8 +118,7 @@ class ObjectStore:
         self._unchecked_bytes += len(data)
         if self._unchecked_bytes >= self._check_interval:
             self._unchecked_bytes = 0
-            self.prune()
-        return digest
+            self._prune()
 
     def has(self, digest: str) -> bool:
         return self._file(digest).exists()
@@ -144,8 +137,8 @@ class ObjectStore:
             with suppress(OSError):
                 self._file(digest).unlink()
 
-    def prune(self) -> int:
-        """Deletes the least recently used until the rest is small enough; returns the remaining bytes."""
+    def _prune(self) -> None:
+        """Deletes the least recently used until the rest is small enough."""
         found: list[tuple[int, int, str]] = []
         for folder, _, names in os.walk(self._objects):
             for path in (f"{folder}/{name}" for name in names):
@@ -160,7 +153,6 @@ class ObjectStore:
                 total -= size
                 if total <= self._max_bytes * 0.9:
                     break
-        return total
 
     def _file(self, digest: str) -> Path:
         return self._objects / digest[:2] / digest[2:]
@@ -259,14 +251,12 @@ class FileSnapshotter:
 
     def content(self, state: FileState) -> bytes | None:
         """The content of a file as it was; None if it was not stored, or was removed."""
-        content: bytes | None = None
-        if state.kept.startswith("git:"):
-            content = read_blob(self.folder, state.kept[4:])
-            if content is not None and hash_of(content) != state.hash:
-                content = None
-        if content is None and len(state.hash) == 64:
-            content = self.store.get(state.hash)
-        return content
+        source, _, blob = state.kept.partition(":")
+        if source == "git" and blob.isalnum():
+            content = git_output(self.folder, "cat-file", "blob", blob)
+            if content is not None and hash_of(content) == state.hash:
+                return content
+        return self.store.get(state.hash) if len(state.hash) == 64 else None
 
 
 def _read(folder: Folder, name: str, limit: int) -> tuple[os.stat_result, bytes | None]:

@@ -96,7 +96,8 @@ def plan_restoration(changes: Sequence[NetChange], snapshotter: FileSnapshotter)
             conflicts.append(Conflict(change.path, reason))
         else:
             steps.append(Step(change.path, now, change.before))
-    return _reachable(_keep_full_folders(RestorationPlan(tuple(steps), tuple(conflicts))))
+    reachable = _reachable(_keep_full_folders(steps, conflicts), conflicts)
+    return RestorationPlan(tuple(reachable), tuple(conflicts))
 
 
 def _conflict_reason(change: NetChange, now: FileState, snapshotter: FileSnapshotter) -> str:
@@ -118,11 +119,10 @@ def _conflict_reason(change: NetChange, now: FileState, snapshotter: FileSnapsho
     return ""
 
 
-def _keep_full_folders(plan: RestorationPlan) -> RestorationPlan:
+def _keep_full_folders(plan: list[Step], conflicts: list[Conflict]) -> list[Step]:
     """A folder with contents that stay can neither be removed nor replaced by a file."""
-    steps = {step.path: step for step in plan.steps}
-    conflicts = list(plan.conflicts)
-    for step in sorted(plan.steps, key=lambda one: one.path.count("/"), reverse=True):
+    steps = {step.path: step for step in plan}
+    for step in sorted(plan, key=lambda one: one.path.count("/"), reverse=True):
         if step.now.kind != "folder" or step.target.kind == "folder":
             continue
         remaining = [
@@ -133,7 +133,7 @@ def _keep_full_folders(plan: RestorationPlan) -> RestorationPlan:
         if remaining:
             del steps[step.path]
             conflicts.append(Conflict(step.path, f"contains {remaining[0]}, which stays"))
-    return RestorationPlan(tuple(steps.values()), tuple(conflicts))
+    return list(steps.values())
 
 
 def _list_names(folder: str) -> list[str]:
@@ -144,18 +144,17 @@ def _list_names(folder: str) -> list[str]:
         return []
 
 
-def _reachable(plan: RestorationPlan) -> RestorationPlan:
+def _reachable(plan: list[Step], conflicts: list[Conflict]) -> list[Step]:
     """Drops steps in folders that cannot be restored themselves."""
-    folders = {step.path for step in plan.steps if step.target.kind == "folder"}
+    folders = {step.path for step in plan if step.target.kind == "folder"}
     steps: list[Step] = []
-    conflicts = list(plan.conflicts)
-    for step in plan.steps:
+    for step in plan:
         blocked = blocked_by(step.path)
         if blocked and blocked not in folders:
             conflicts.append(Conflict(step.path, PARENT_REPLACED))
         else:
             steps.append(step)
-    return RestorationPlan(tuple(steps), tuple(conflicts))
+    return steps
 
 
 def blocked_by(path: str) -> str:
@@ -256,13 +255,12 @@ def _stage_contents(
         except _Skipped as skipped:
             conflicts.append(Conflict(step.path, str(skipped)))
         except OSError as error:
-            if error.errno in _PERMISSION_ERRORS:
-                conflicts.append(Conflict(step.path, f"its folder is not writable: {error.strerror}"))
-                continue
-            raise RestorationFailed(
-                f"Nothing was changed: {step.path} cannot be written ({error.strerror}).",
-                "Free disk space and try again.",
-            ) from error
+            if error.errno not in _PERMISSION_ERRORS:
+                raise RestorationFailed(
+                    f"Nothing was changed: {step.path} cannot be written ({error.strerror}).",
+                    "Free disk space and try again.",
+                ) from error
+            conflicts.append(Conflict(step.path, f"its folder is not writable: {error.strerror}"))
         else:
             ready.append(step)
     return ready

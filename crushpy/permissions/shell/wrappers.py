@@ -150,9 +150,8 @@ def _find(words: Sequence[Word]) -> tuple[tuple[str, ...], _Wrapper] | None:
     return None
 
 
-def _after_options(words: Sequence[Word], start: int, wrapper: _Wrapper) -> int | None:
-    """Where the inner command begins; None if unknown."""
-    index = start
+def _after_options(words: Sequence[Word], index: int, wrapper: _Wrapper) -> int | None:
+    """Where the inner command begins, after options from `index` on; None if unknown."""
     flags, valued = wrapper.flags.split(), wrapper.valued.split()
     while index < len(words) and words[index].text.startswith("-"):
         text = words[index].text

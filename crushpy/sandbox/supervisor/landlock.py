@@ -10,8 +10,10 @@ from collections.abc import Callable
 from crushpy.sandbox.supervisor import process_control as control
 from crushpy.sandbox.supervisor.system_calls import (
     NETWORK_FAMILIES,
+    check_result,
     filter_system_calls,
     filters_system_calls,
+    library,
 )
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
@@ -32,8 +34,6 @@ _SEIZE = 0x4206
 _CAPABILITIES = 64
 _CAPABILITY_VERSION = 0x20080522
 
-_library = ctypes.CDLL(None, use_errno=True)
-
 
 def missing_protections() -> list[str] | None:
     """Restricts this process completely, then tries what must fail. None if the kernel cannot restrict it."""
@@ -46,7 +46,7 @@ def missing_protections() -> list[str] | None:
         "writes outside": lambda: os.open(os.devnull, os.O_WRONLY),
         "secrets": lambda: os.open("/proc/self/stat", os.O_RDONLY),
         "signals": lambda: os.kill(parent, 0),
-        "ptrace": lambda: _check(_library.ptrace(_SEIZE, parent, None, None)),
+        "ptrace": lambda: check_result(library.ptrace(_SEIZE, parent, None, None)),
     }
     restrict_process([], network=False)
     return [name for name, attempt in attempts.items() if not _is_refused(attempt)]
@@ -62,7 +62,7 @@ def _is_refused(attempt: Callable[[], object]) -> bool:
 
 def landlock_version() -> int:
     """The Landlock version of the kernel; below 1 if it has none."""
-    return _library.syscall(_CREATE_RULESET, None, 0, _GET_VERSION)
+    return library.syscall(_CREATE_RULESET, None, 0, _GET_VERSION)
 
 
 def enter_landlock(rules: int, link: socket.socket, *, network: bool) -> None:
@@ -72,14 +72,14 @@ def enter_landlock(rules: int, link: socket.socket, *, network: bool) -> None:
     """
     with open(rules, "rb") as file:
         entries = [word.split(b" ", 1) for word in file.read().split(b"\0") if word]
-    _library.prctl(control.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    library.prctl(control.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     parent = os.getpid()
     child = os.fork()
     if child:
         link.close()
         _wait_for_child(child)
     restrict_process([(kind.decode(), path) for kind, path in entries], network=network)
-    _library.prctl(control.PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    library.prctl(control.PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
 
@@ -96,12 +96,12 @@ def _wait_for_child(child: int) -> None:
 def restrict_process(rules: list[tuple[str, bytes]], *, network: bool) -> None:
     """Restricts this process. Raises OSError if the kernel refuses; nothing may run then."""
     for number in range(_CAPABILITIES):
-        _library.prctl(_DROP_FROM_BOUNDS, number, 0, 0, 0)
-    _check(_library.prctl(_SET_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
+        library.prctl(_DROP_FROM_BOUNDS, number, 0, 0, 0)
+    check_result(library.prctl(_SET_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
     _apply_ruleset(rules)
-    filter_system_calls(_library, NETWORK_FAMILIES if network else (), datagram_pairs=False)
+    filter_system_calls(NETWORK_FAMILIES if network else (), datagram_pairs=False)
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
-    _check(_library.capset(header, (ctypes.c_uint32 * 6)()))
+    check_result(library.capset(header, (ctypes.c_uint32 * 6)()))
 
 
 def _apply_ruleset(rules: list[tuple[str, bytes]]) -> None:
@@ -110,7 +110,7 @@ def _apply_ruleset(rules: list[tuple[str, bytes]]) -> None:
     scopes = _SCOPE_SOCKETS_AND_SIGNALS if version >= _FIRST_WITH_SCOPES else 0
     attributes = (ctypes.c_uint64 * 3)(handled, 0, scopes)
     size = ctypes.sizeof(attributes) if scopes else 8
-    ruleset = _check(_library.syscall(_CREATE_RULESET, ctypes.byref(attributes), size, 0))
+    ruleset = check_result(library.syscall(_CREATE_RULESET, ctypes.byref(attributes), size, 0))
     for kind, path in rules:
         try:
             handle = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -122,24 +122,17 @@ def _apply_ruleset(rules: list[tuple[str, bytes]]) -> None:
             rights &= _FILE_RIGHTS
         rule = rights.to_bytes(8, "little") + handle.to_bytes(4, "little")
         if not stat.S_ISLNK(mode):
-            _check(_library.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, rule, 0))
+            check_result(library.syscall(_ADD_RULE, ruleset, _PATH_BENEATH, rule, 0))
         os.close(handle)
-    _check(_library.syscall(_RESTRICT_SELF, ruleset, 0))
+    check_result(library.syscall(_RESTRICT_SELF, ruleset, 0))
     os.close(ruleset)
-
-
-def _check(result: int) -> int:
-    if result < 0:
-        error = ctypes.get_errno()
-        raise OSError(error, os.strerror(error))
-    return result
 
 
 def isolate_abstract_sockets() -> None:
     """Cuts this process and its children off from the host's abstract sockets, if the kernel can (6.12)."""
     if landlock_version() >= _FIRST_WITH_SCOPES:
         attributes = (ctypes.c_uint64 * 3)(0, 0, _SCOPE_ABSTRACT_SOCKETS)
-        ruleset = _library.syscall(_CREATE_RULESET, ctypes.byref(attributes), ctypes.sizeof(attributes), 0)
+        ruleset = library.syscall(_CREATE_RULESET, ctypes.byref(attributes), ctypes.sizeof(attributes), 0)
         if ruleset >= 0:
-            _library.syscall(_RESTRICT_SELF, ruleset, 0)
+            library.syscall(_RESTRICT_SELF, ruleset, 0)
             os.close(ruleset)

@@ -201,7 +201,7 @@ class _Supervisor:
         for end in (self._wake_pipe, wake_end):
             os.set_blocking(end, False)
         signal.set_wakeup_fd(wake_end, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, _wake_up)
+        signal.signal(signal.SIGCHLD, lambda _number, _frame: None)  # otherwise `select` would sleep on
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
             signal.signal(number, signal.SIG_IGN)
 
@@ -327,10 +327,6 @@ class _Supervisor:
             elif memory and sum(map(control.own_memory, members)) > memory:
                 self.report("limit", command.name, "memory", memory)
                 command.kill_at = 0
-
-
-def _wake_up(_number: int, _frame: FrameType | None) -> None:
-    """Without a handler a signal would not wake `select`."""
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from signal import SIGKILL, SIGSTOP
 
 HAS_PROC = os.path.exists("/proc/self/stat")  # noqa: PTH110 - pathlib takes long to import
@@ -14,20 +15,18 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
 
 
-_library: list[Callable[..., int]] = []
-"""Loaded once by the supervisor, inherited by its children."""
+@cache
+def _load_prctl() -> Callable[..., int] | None:
+    """Called once by the supervisor; its children inherit the result."""
+    import ctypes
+
+    return getattr(ctypes.CDLL(None), "prctl", None)
 
 
 def process_control(option: int, value: int) -> None:
     """Calls prctl on Linux; does nothing elsewhere."""
-    if not _library:
-        try:
-            import ctypes
-
-            _library.append(ctypes.CDLL(None).prctl)
-        except (ImportError, OSError, AttributeError):
-            return
-    _library[0](option, value, 0, 0, 0)
+    if prctl := _load_prctl():
+        prctl(option, value, 0, 0, 0)
 
 
 def list_parents() -> dict[int, int]:

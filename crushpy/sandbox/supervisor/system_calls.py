@@ -72,6 +72,7 @@ _SYSTEM_CALLS = {  # the machine's own, and those of its 32-bit programs
 }
 _CALL_SOCKET, _CALL_PAIR = 1, 8
 Step = tuple[int, int, int, int]
+library = ctypes.CDLL(None, use_errno=True)
 
 
 def filters_system_calls() -> bool:
@@ -82,12 +83,10 @@ def filters_system_calls() -> bool:
 def restrict_sockets() -> None:
     """Allows only local and internet sockets, if the system call numbers are known. Raises OSError."""
     if filters_system_calls():
-        filter_system_calls(
-            ctypes.CDLL(None, use_errno=True), _LOCAL_AND_NETWORK_FAMILIES, datagram_pairs=True
-        )
+        filter_system_calls(_LOCAL_AND_NETWORK_FAMILIES, datagram_pairs=True)
 
 
-def filter_system_calls(library: ctypes.CDLL, families: tuple[int, ...], *, datagram_pairs: bool) -> None:
+def filter_system_calls(families: tuple[int, ...], *, datagram_pairs: bool) -> None:
     """Allows only sockets of these families from now on, and unix socket pairs. Raises OSError.
 
     `datagram_pairs`: a datagram socket of a pair can be connected to another address.
@@ -103,9 +102,15 @@ def filter_system_calls(library: ctypes.CDLL, families: tuple[int, ...], *, data
         _fields_ = (("length", ctypes.c_ushort), ("steps", ctypes.c_void_p))
 
     compiled = Program(len(program), ctypes.addressof(steps))
-    if library.prctl(_SET_SECCOMP, _FILTER, ctypes.byref(compiled), 0, 0) != 0:
+    check_result(library.prctl(_SET_SECCOMP, _FILTER, ctypes.byref(compiled), 0, 0))
+
+
+def check_result(result: int) -> int:
+    """The result of a call of `library`. Raises OSError if it failed."""
+    if result < 0:
         error = ctypes.get_errno()
         raise OSError(error, os.strerror(error))
+    return result
 
 
 def filter_program(
