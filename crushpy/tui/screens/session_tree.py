@@ -15,9 +15,9 @@ from textual.content import Content
 from textual.widgets import Static, Tree
 from textual.widgets.tree import TreeNode
 
-from crushpy.context.coverage import fact_words, lineage_words, tokens_words
+from crushpy.context.coverage import fact_words, tokens_words
 from crushpy.core import messages
-from crushpy.core.boundary import BRANCH, KEEPS_CONTEXT, RETURN, StoredBoundary, of_this_boundary
+from crushpy.core.boundary import BRANCH, KEEPS_CONTEXT, RETURN, of_this_boundary
 from crushpy.core.errors import CrushpyError
 from crushpy.engine.session.branches import Branch
 from crushpy.engine.session.browser import Preview, SessionBrowser
@@ -27,6 +27,7 @@ from crushpy.tui.items import BoundaryItem, NoticeItem, ReplyItem, ToolItem, Tra
 from crushpy.tui.notify import tell
 from crushpy.tui.screens.overlay import OverlayScreen, PanelScreen, TextScreen, in_worker
 from crushpy.tui.textual_adapter import app_of
+from crushpy.tui.transcript.render.boundary_card import kept_words
 from crushpy.tui.transcript.widget import Transcript
 from crushpy.tui.transcript_presenter import stored_items
 
@@ -39,14 +40,6 @@ if TYPE_CHECKING:
 
 
 UNDO = "undo"
-
-
-def coverage_words(boundary: StoredBoundary) -> str:
-    """How many facts were carried over; empty if there were none."""
-    facts, since = of_this_boundary(boundary.facts).values(), lineage_words(boundary)
-    total, carried = sum(count.total for count in facts), sum(count.carried for count in facts)
-    words = f"{carried}/{total} facts" if total else ""
-    return f"{words} since the root {since}".lstrip() if since else words
 
 
 def preview_items(preview: Preview, note: str = "") -> Iterator[TranscriptItem]:
@@ -219,7 +212,8 @@ class SessionTreeScreen(OverlayScreen[str | None]):
                 words.append(f"session {session.generation + 1}")
         if boundary is not None and boundary.trigger not in KEEPS_CONTEXT:
             tokens = tokens_words(boundary, boundary.reported_after, messages.short_count)
-            words += [f"{boundary.trigger} {tokens}".strip(), coverage_words(boundary)]
+            kept = kept_words(of_this_boundary(boundary.facts), boundary.lineage)
+            words += [f"{boundary.trigger} {tokens}".strip(), kept.partition(";")[0]]
         elif boundary is not None:
             words += [one_line(boundary.moment)[:40], "returned" if session.end_reason == RETURN else ""]
         words += [f"{session.message_count} msg", age(time.time() - session.updated_at)]

@@ -100,7 +100,7 @@ class ActivityLine(Widget):
     def render_line(self, y: int) -> Strip:
         width = self.size.width
         if y == 0 and not self._rows and self._activity.took >= MIN_TURN_S:
-            text = f"   Turn took {brief_duration(self._activity.took)}"
+            text = f"  Turn took {brief_duration(self._activity.took)}"
             return TextRow([Segment(text, self._palette().muted)], self._palette().text).strip(width)
         if y >= len(self._rows):
             return Strip.blank(width, self._palette().text)
