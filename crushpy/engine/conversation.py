@@ -207,7 +207,6 @@ class Conversation:
         except asyncio.CancelledError:  # while hooks ran
             status = "interrupted"
             self._emit(TurnEnded(status))
-            self._requeue(prompt)
         except Exception as error:  # a bug before the turn could begin must be shown
             log.exception("the turn could not begin")
             slot.failure = error if isinstance(error, CrushpyError) else unexpected_error(error)
@@ -218,7 +217,7 @@ class Conversation:
                 await self._session.update(model=usual_model)
                 await self._agent.policy.model_replaced()
             slot.finish()
-            if isinstance(slot.failure, StorageError) and session == self.info.id:
+            if status != "done" and session == self.info.id:
                 self._requeue(prompt)
             if status == "done":
                 if self._untitled:
@@ -229,7 +228,7 @@ class Conversation:
         return status
 
     def _requeue(self, prompt: Message) -> None:
-        """Queues a prompt that could not be stored, so that the user can send it again or remove it."""
+        """Queues a prompt that was not stored, so that the user can send it again or remove it."""
         if self._approvals.interactive and all(message.id != prompt.id for message in self._session.history):
             self._queue.add(prompt, first=True)
             self._emit(PromptQueued(prompt.id, prompt.text, tuple(image.info for image in prompt.images)))

@@ -51,6 +51,8 @@ class ChatEvents:
                 chat.greeter.end_card()
                 self._unanswered = event.message_id if isinstance(event, events.PromptCommitted) else ""
                 self.drop_plan()
+                if chat.conversation and not chat.conversation.busy:
+                    chat.return_queue()  # a prompt could not be sent
                 self.show_queue()
                 self._name_window()
             case events.TurnEnded():

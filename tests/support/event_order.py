@@ -136,6 +136,7 @@ class _Order:
                 assert (event.status == "error") == self.after_error, f"{where}: status and error disagree"
                 self.in_turn = False
             case PromptQueued():
-                assert self.in_turn or self.interrupted_early, f"{where}: queued while idle"
+                idle = not (self.in_turn or self.interrupted_early or self.after_error)
+                assert not idle, f"{where}: queued while idle"
             case _:
                 pass

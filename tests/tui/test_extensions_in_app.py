@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from driving import Start, start
 from extensions.test_commands_and_agents import add_agent, add_command
+from extensions.test_hooks import configure
 from extensions.test_skills import add_skill
 from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
@@ -102,3 +103,18 @@ async def test_memory_lists_rules_files_and_why_they_were_read(
         await app.press("enter")
         await app.sees("was changed")
         assert (workspace / "AGENTS.md").read_text() == "Changed.\n"
+
+
+async def test_a_prompt_that_a_hook_blocks_returns_to_the_input(
+    start: Start, llm: ScriptedLLM, home: Path
+) -> None:
+    configure(home / "hooks.json", {"UserPromptSubmit": "grep -q secret && { echo no >&2; exit 2; }; true"})
+    llm.always("Fine.")
+    async with start() as app:
+        await app.say("the secret word")
+        await app.sees("A hook blocked the prompt: no")
+        await app.until(lambda: app.chat.prompt.draft == "the secret word", "the prompt in the input")
+        assert not app.conversation.queue and "queued" not in app.text
+        app.chat.prompt.draft = "the word"
+        await app.press("enter")
+        await app.sees("Fine.")

@@ -177,7 +177,7 @@ class ChatHost(TranscriptScreen):
         if self.stop():
             self.last_stop = now
             dismiss_toasts(self)
-            self._return_queue()
+            self.return_queue()
             return
         told = self.close_sheet() | dismiss_toasts(self)
         if self.conversation is not None:
@@ -191,7 +191,8 @@ class ChatHost(TranscriptScreen):
         else:
             self._last_escape = now
 
-    def _return_queue(self) -> None:
+    def return_queue(self) -> None:
+        """Returns prompts that were not sent to the input."""
         queued = self.conversation.queue if self.conversation is not None else ()
         for prompt in reversed(queued):
             if self.conversation is not None and self.conversation.unqueue(prompt.id) is not None:
@@ -210,7 +211,7 @@ class ChatHost(TranscriptScreen):
             return
         if self.stop():
             self._last_interrupt = self.last_stop = now
-            self._return_queue()
+            self.return_queue()
             return
         if self.prompt.draft or self.attachments.images:
             self.prompt.draft = ""
