@@ -24,9 +24,17 @@ class GrantedPrivileges:
         self._rules = rules
         self._workspace = workspace
         hosts = tuple(dict.fromkeys(rule.pattern or "*" for rule in rules.allow if rule.tool == NETWORK))
-        any_host = "*" in hosts
+        self._denied = [r for r in rules.deny if r.tool in (NETWORK, TALK) and r.pattern not in ("", "*")]
+        any_host = "*" in hosts and not self._denied
         folders = tuple(dict.fromkeys((*write, *_writable_folders(rules, workspace))))
         self.needs = Privileges(any_host, () if any_host else hosts, folders)
+
+    def with_request(self, requested: Privileges) -> Privileges:
+        """What a command gets if `requested` is allowed; patterns do not cover hosts that rules deny."""
+        needs = self.needs | requested
+        if not any(host.startswith("*") for host in needs.hosts):
+            return needs
+        return needs | Privileges(hosts=tuple(f"!{rule.pattern}" for rule in self._denied))
 
     def missing_parts(self, needs: Privileges) -> Iterator[Decision]:
         """One decision for each kind of privilege in `needs` that is not granted."""
@@ -45,6 +53,9 @@ class GrantedPrivileges:
             )
             if decided is not None and decided.verdict != "allow":
                 yield decided
+            elif not host and self._denied:
+                reason = f"the rule {self._denied[0]} may deny it: it needs the whole network"
+                yield Decision("ask", reason, needs=Privileges(network=True), even_yolo=True)
             elif decided is None:
                 missing.append(host)
         if missing == [""]:
@@ -116,7 +127,7 @@ class SandboxedPolicy:
         return [*self._requested_parts(), Decision("allow", "", needs=needs)]
 
     def _requested_parts(self, reason: str = "") -> list[Decision]:
-        parts = [Decision("allow", reason, needs=self._granted.needs | self._requested)]
+        parts = [Decision("allow", reason, needs=self._granted.with_request(self._requested))]
         if self._requested.git:
             parts.append(Decision("ask", "changes .git"))
         return [*parts, *self._granted.missing_parts(self._requested)]

@@ -79,19 +79,26 @@ class HostPort(Data, frozen=True):
 
 
 class HostList:
-    """Which hosts may be reached: names, `*.name`, addresses; with or without a port."""
+    """Which hosts may be reached: names, `*.name`, addresses; with or without a port. `!name` denies one."""
 
     def __init__(self, entries: Sequence[str]) -> None:
         self.entries = tuple(entries)
-        self._parsed = [_parse(entry) for entry in entries]
+        self._parsed = [_parse(entry) for entry in entries if not entry.startswith("!")]
+        denied = [entry[1:] for entry in entries if entry.startswith("!")]
+        self._denied = HostList(denied) if denied else None
 
     def allows(self, wanted: HostPort) -> bool:
+        if self.denies(wanted):
+            return False
         is_name = read_address(wanted.host) is None
         return self.spells(wanted) or any(
             pattern == "*" or (pattern.startswith("*.") and is_name and wanted.host.endswith(pattern[1:]))
             for pattern, port in self._parsed
             if port in ("", str(wanted.port))
         )
+
+    def denies(self, wanted: HostPort) -> bool:
+        return self._denied is not None and self._denied.allows(wanted)
 
     def spells(self, wanted: HostPort) -> bool:
         """True if an entry is exactly this host, not a pattern that covers it."""
@@ -361,6 +368,8 @@ class HostProxy:
     # --- allowed hosts ------------------------------------------------------------------------------------
 
     async def _open(self, wanted: HostPort) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if self.hosts.denies(wanted):
+            raise self._refusal(f"{wanted} is denied by a rule")
         if not self.hosts.allows(wanted):
             if len(self._missing_hosts) < _MAX_REFUSALS:
                 self._missing_hosts[wanted.host] = None

@@ -243,6 +243,29 @@ def test_deny_and_ask_rules_hold_as_ever(project: Path) -> None:
         assert judge("ssh evil.com", project, deny=(rule,), yolo=True).verdict == "deny"
 
 
+def test_a_wider_grant_does_not_reach_a_host_that_a_rule_denies(project: Path) -> None:
+    deny = ("network(evil.com)",)
+    for allow in ("network", "network(*)"):
+        decision = judge("python get.py", project, allow=(allow,), deny=deny)
+        assert (decision.verdict, decision.needs) == ("allow", Privileges(hosts=("*", "!evil.com")))
+    decision = judge("python get.py", project, allow=("network(*.com)",), deny=("fetch(*.evil.com)",))
+    assert decision.needs == Privileges(hosts=("*.com", "!*.evil.com"))
+    assert judge("make", project, needs=Privileges(hosts=("*.com",)), deny=deny, yolo=True).needs.hosts == (
+        *("*.com", "!evil.com"),
+    )
+    assert judge("make", project, allow=("network(a.com)",), deny=deny).needs == Privileges(hosts=("a.com",))
+
+
+@pytest.mark.parametrize("command", ["ssh example.com", "echo x > /dev/tcp/example.com/80"])
+def test_the_whole_network_asks_if_a_rule_denies_a_host(command: str, project: Path) -> None:
+    deny = ("network(evil.com)",)
+    for allow in ((), ("network",), ("network", "bash(ssh)")):
+        decision = judge(command, project, allow=allow, deny=deny, yolo=True)
+        assert decision.verdict == "ask"
+        assert "network(evil.com) may deny it" in decision.reason
+    assert judge(command, project, yolo=True).verdict == "allow"
+
+
 # --- the network ------------------------------------------------------------------------------------------
 
 

@@ -339,12 +339,25 @@ async def test_a_server_that_is_not_there_is_said(tmp_path: Path) -> None:
         ("[::1]:5", "[0:0::1]:5", True),
         ("[::1]:5", "[::1]:6", False),
         ("", "example.com:443", False),
+        ("* !example.com", "www.example.com:443", True),
+        ("* !example.com", "Example.com.:443", False),
+        ("*.com !*.example.com", "www.example.com:443", False),
+        ("example.com !example.com", "example.com:443", False),
+        ("* !10.0.0.1", "10.0.0.1:5", False),
     ],
 )
-def test_what_an_entry_allows(entry: str, wanted: str, allowed: bool) -> None:
+def test_what_entries_allow(entry: str, wanted: str, allowed: bool) -> None:
     found = read_host_port(wanted)
     assert found is not None
-    assert HostList([entry]).allows(found) == allowed
+    assert HostList(entry.split()).allows(found) == allowed
+
+
+async def test_a_host_that_a_rule_denies_is_refused_and_not_offered(tmp_path: Path) -> None:
+    async with proxy(tmp_path, "*", "!denied.example") as hosts:
+        answer = await talk(tmp_path, b"CONNECT denied.example:443 HTTP/1.1\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 403 ")
+        (refusal,) = hosts.take_refusals()
+        assert "denied.example:443 is denied by a rule" in refusal
 
 
 def test_a_host_has_one_spelling() -> None:
