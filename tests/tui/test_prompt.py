@@ -156,6 +156,20 @@ async def test_a_draft_that_was_replaced_comes_back_with_up():
         assert app.prompt.text == "precious"
 
 
+async def test_ctrl_u_and_ctrl_k_delete_in_the_whole_line_also_if_it_is_wrapped():
+    app = Host()
+    async with app.run_test() as pilot:
+        app.prompt.draft = "first\n" + "word " * 60 + "end"
+        await pilot.press("ctrl+u")
+        assert app.prompt.text == "first\n"
+        app.prompt.draft = "word " * 60 + "end\nlast"
+        app.prompt.move_cursor((0, 5))
+        await pilot.press("ctrl+k")
+        assert app.prompt.text == "word \nlast"
+        await pilot.press("ctrl+underscore")
+        assert app.prompt.text.endswith("end\nlast")
+
+
 async def test_a_queued_prompt_taken_back_goes_before_the_draft():
     app = Host()
     async with app.run_test() as pilot:

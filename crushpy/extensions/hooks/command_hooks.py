@@ -183,7 +183,8 @@ class CommandHooks(Hooks):
         return ""
 
     def describe(self) -> str:
-        lines = [f"- {one.event} {one.matcher}: `{one.command}` ({one.file})" for one in self._hooks]
+        whole = ((f"{one.event} {one.matcher}".rstrip(), one) for one in self._hooks)
+        lines = [f"- {when}: `{one.command}` ({one.file})" for when, one in whole]
         lines += [f"- not used: {problem}" for problem in self._problems]
         runs = self._runs or ["- none yet"]
         return redact(clean("\n".join(("**Hooks**", *lines, "\n**Last runs**", *runs))))

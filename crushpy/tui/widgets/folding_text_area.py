@@ -159,6 +159,18 @@ class FoldingTextArea(TextArea):
             return self.wrapped_document.height > self.content_size.height
         return super().check_action(action, parameters)
 
+    def action_delete_to_start_of_line(self) -> None:
+        """Deletes in the whole line, not only in one row of a line that is wrapped."""
+        row, column = end = self.selection.end
+        if column:
+            self.delete((row, 0), end, maintain_selection_offset=False)
+        else:
+            super().action_delete_to_start_of_line()
+
+    def action_delete_to_end_of_line(self) -> None:
+        row, _ = start = self.selection.end
+        self.delete(start, (row, len(self.document.get_line(row))), maintain_selection_offset=False)
+
     # --- pastes ------------------------------------------------------------------------------------------
 
     def on_paste(self, event: events.Paste) -> None:
