@@ -402,7 +402,10 @@ def _denied(decision: Decision) -> Ruling:
 
 def _noninteractive_text(decision: Decision, reason: str) -> str:
     text = f"Permission needed: {reason}. No user can be asked in this run, so it was not done."
-    if any(part.even_yolo for part in decision.parts):
+    doubts = [part for part in decision.parts if part.even_yolo]
+    if any(part.needs.network for part in doubts):
+        return f"{text} It can only run without that rule."
+    if doubts:
         return f"{text} Write the command literally, without expansions, so that rules can decide about it."
     if not decision.suggested:
         return f"{text} No rule can allow it; only --yolo would."

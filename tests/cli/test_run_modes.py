@@ -1,6 +1,7 @@
 """The modes ask, edits and plan, headless: what runs, what the agent is told, what is kept."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,19 @@ def test_under_a_deny_rule_yolo_refuses_what_is_not_literal(
     refused = [one["text"] for one in done.of("tool_result")][:2]
     assert all("Write the command literally" in text and "only --yolo" not in text for text in refused)
     assert {path.name for path in workspace.iterdir()} == {"kept.txt", "made.txt"}
+
+
+@pytest.mark.skipif(not shutil.which("bwrap"), reason="needs bubblewrap")
+def test_under_a_rule_that_denies_a_host_yolo_refuses_the_whole_network(
+    run: Run, cli: Cli, llm: ScriptedLLM
+) -> None:
+    assert cli("config", "set", "permissions.deny", '["network(example.com)"]').returncode == 0
+    llm.script(Reply(calls=[Call("bash", {"command": "ssh example.org true"})]), "Done.")
+    done = run("--yolo", "look")
+    assert done.code == 3
+    (refused,) = done.of("tool_result")
+    assert "the rule network(example.com) may deny it: it needs the whole network" in refused["text"]
+    assert "It can only run without that rule." in refused["text"]
 
 
 def test_edits_in_the_workspace_need_no_question_and_all_else_does(
