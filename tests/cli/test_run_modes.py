@@ -72,6 +72,7 @@ def test_under_a_rule_that_denies_a_host_yolo_refuses_the_whole_network(
     run: Run, cli: Cli, llm: ScriptedLLM
 ) -> None:
     assert cli("config", "set", "permissions.deny", '["network(example.com)"]').returncode == 0
+    assert cli("config", "set", "sandbox.mode", "on").returncode == 0
     llm.script(Reply(calls=[Call("bash", {"command": "ssh example.org true"})]), "Done.")
     done = run("--yolo", "look")
     assert done.code == 3
