@@ -125,7 +125,7 @@ async def test_a_blocked_prompt_is_told_in_the_app(talks: Talks, home: Path) -> 
     assert [error.message for error in talk.of(Error)] == ["A hook blocked the prompt: no"]
     assert not talk.conversation.history
     assert [prompt.text for prompt in talk.conversation.queue] == ["my password"]
-    assert "- UserPromptSubmit: `echo no" in talk.conversation.hooks.describe()
+    assert talk.conversation.hooks.describe().startswith("**Hooks**\n- UserPromptSubmit: `echo no")
 
 
 async def test_without_hooks_none_is_listed(talks: Talks) -> None:

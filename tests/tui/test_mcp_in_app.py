@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from asking import armed
 from driving import Driven, Start, start
+from hosting import shown
 from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
 
@@ -166,3 +167,15 @@ async def test_an_accepted_server_of_a_project_runs_in_the_sandbox_until_it_chan
         await app.sees("server.py 1 fail")
         await app.press("n", "enter")
         await app.rests()
+
+
+async def test_half_a_number_in_a_form_is_named_and_not_sent() -> None:
+    fields = {"age": {"type": "integer"}, "price": {"type": "number"}}
+    form = ServerForm("shop", {"message": "How much?", "requestedSchema": {"properties": fields}})
+    async with shown(form) as screen:
+        await screen.press("-", "ctrl+s")
+        await screen.until(lambda: "age is not a number" in screen.text)
+        await screen.press("4", "tab", ".", "ctrl+s")
+        await screen.until(lambda: "price is not a number" in screen.text)
+        await screen.press("5", "ctrl+s")
+        assert screen.results == [{"action": "accept", "content": {"age": -4, "price": 0.5}}]

@@ -70,10 +70,14 @@ class ServerForm(DialogScreen[Json]):
         content: Json = {}
         for number, (name, field) in enumerate(self._fields.items()):
             value: Any = cast(Any, self.query_one(f"#field-{number}")).value
-            if isinstance(value, str) and field.get("type") in ("integer", "number") and value:
-                value = int(value) if field["type"] == "integer" else float(value)
-            if value in ("", Select.NULL) and name in self._required:
-                self.query_one(".problem", Static).update(Content(f"{one_line(name)} is required"))
+            problem = "is required" if value in ("", Select.NULL) and name in self._required else ""
+            try:
+                if isinstance(value, str) and field.get("type") in ("integer", "number") and value:
+                    value = int(value) if field["type"] == "integer" else float(value)
+            except ValueError:  # such as a minus sign alone
+                problem = "is not a number"
+            if problem:
+                self.query_one(".problem", Static).update(Content(f"{one_line(name)} {problem}"))
                 return
             if value not in ("", Select.NULL):
                 content[name] = value
