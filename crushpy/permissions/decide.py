@@ -59,10 +59,14 @@ def _decide_command(
 
     line = CommandLine(parse_shell(access.value), rules, workspace, guard, access.tool)
     policy = CommandPolicy(line)
-    parts = [*deny_decisions(access, line.reading, rules), *policy.forbidden_reads()]
+    sandboxed = SandboxedPolicy(access.needs, line, policy)
+    parts = [
+        *deny_decisions(access, line.reading, rules),
+        *policy.forbidden_reads(),
+        *sandboxed.denied_hosts(),
+    ]
     if not guard.sandbox:
         return [*parts, *policy.parts()] or [decision.Decision("ask", "no rule covers it")]
-    sandboxed = SandboxedPolicy(access.needs, line, policy)
     if rules.closed or not guard.auto_allow:
         return [*parts, *policy.parts(), *sandboxed.needs()]
     return [*parts, *sandboxed.parts()]

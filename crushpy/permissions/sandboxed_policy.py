@@ -38,12 +38,12 @@ class GrantedPrivileges:
 
     def missing_parts(self, needs: Privileges) -> Iterator[Decision]:
         """One decision for each kind of privilege in `needs` that is not granted."""
-        yield from self._missing_hosts(needs)
+        yield from self.missing_hosts(needs)
         for folder in needs.write:
             yield from self._missing_folder(folder)
 
-    def _missing_hosts(self, needs: Privileges) -> Iterator[Decision]:
-        hosts = needs.hosts or (("",) if needs.network else ())
+    def missing_hosts(self, needs: Privileges) -> Iterator[Decision]:
+        hosts = (*needs.hosts, *([""] if needs.network else ()))
         missing: list[str] = []
         for host in hosts:
             decided = strictest(
@@ -58,7 +58,7 @@ class GrantedPrivileges:
                 yield Decision("ask", reason, needs=Privileges(network=True), even_yolo=True)
             elif decided is None:
                 missing.append(host)
-        if missing == [""]:
+        if "" in missing:
             yield Decision("ask", "needs network access", (NETWORK,), needs=Privileges(network=True))
         elif missing:
             reason = f"needs network access: {', '.join(missing)}"
@@ -118,6 +118,14 @@ class SandboxedPolicy:
             parts += [part for command in others for part in self._policy.command(command)]
             parts += self._policy.doubts()
         return parts
+
+    def denied_hosts(self) -> list[Decision]:
+        """What rules say about the hosts that the words show; it holds without a sandbox as well."""
+        inner = [each for command in self._reading.commands for each in with_inner(command)]
+        needs = Privileges.union(network_needs(each, self._line.workspace) for each in inner)
+        connects = any(NETWORK_FILES.match(redirect.target.text) for redirect in self._reading.redirects)
+        missing = self._granted.missing_hosts(needs | self._requested | Privileges(network=connects))
+        return [part for part in missing if part.by == "rule" or part.even_yolo]
 
     def needs(self) -> list[Decision]:
         """What the line gets beyond the sandbox if rules alone decide about its commands."""

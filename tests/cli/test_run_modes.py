@@ -1,7 +1,6 @@
 """The modes ask, edits and plan, headless: what runs, what the agent is told, what is kept."""
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -67,12 +66,12 @@ def test_under_a_deny_rule_yolo_refuses_what_is_not_literal(
     assert {path.name for path in workspace.iterdir()} == {"kept.txt", "made.txt"}
 
 
-@pytest.mark.skipif(not shutil.which("bwrap"), reason="needs bubblewrap")
+@pytest.mark.parametrize("sandbox", ["on", "off"])
 def test_under_a_rule_that_denies_a_host_yolo_refuses_the_whole_network(
-    run: Run, cli: Cli, llm: ScriptedLLM
+    sandbox: str, run: Run, cli: Cli, llm: ScriptedLLM
 ) -> None:
     assert cli("config", "set", "permissions.deny", '["network(example.com)"]').returncode == 0
-    assert cli("config", "set", "sandbox.mode", "on").returncode == 0
+    assert cli("config", "set", "sandbox.mode", sandbox).returncode == 0
     llm.script(Reply(calls=[Call("bash", {"command": "ssh example.org true"})]), "Done.")
     done = run("--yolo", "look")
     assert done.code == 3

@@ -256,14 +256,19 @@ def test_a_wider_grant_does_not_reach_a_host_that_a_rule_denies(project: Path) -
     assert judge("make", project, allow=("network(a.com)",), deny=deny).needs == Privileges(hosts=("a.com",))
 
 
-@pytest.mark.parametrize("command", ["ssh example.com", "echo x > /dev/tcp/example.com/80"])
+@pytest.mark.parametrize(
+    "command", ["ssh a.com", "echo x > /dev/tcp/a.com/80", "curl https://a.com; ssh a.com"]
+)
 def test_the_whole_network_asks_if_a_rule_denies_a_host(command: str, project: Path) -> None:
     deny = ("network(evil.com)",)
-    for allow in ((), ("network",), ("network", "bash(ssh)")):
-        decision = judge(command, project, allow=allow, deny=deny, yolo=True)
-        assert decision.verdict == "ask"
-        assert "network(evil.com) may deny it" in decision.reason
-    assert judge(command, project, yolo=True).verdict == "allow"
+    for guard in (INSIDE, ExecutionContext(sandbox="bubblewrap", auto_allow=False), ExecutionContext()):
+        for allow in ((), ("network",), ("network", "bash(ssh)", "bash(curl)")):
+            decision = judge(command, project, allow=allow, deny=deny, yolo=True, guard=guard)
+            assert decision.verdict == "ask"
+            assert "network(evil.com) may deny it" in decision.reason
+        assert judge(command, project, yolo=True, guard=guard).verdict == "allow"
+        for line in ("ls; curl https://evil.com", "sh -c 'curl https://evil.com'"):
+            assert judge(line, project, deny=deny, yolo=True, guard=guard).verdict == "deny"
 
 
 # --- the network ------------------------------------------------------------------------------------------
