@@ -295,8 +295,6 @@ class EditorThread:
                 case "compact":
                     done = await talk.context.compact(argument)
                     text = "" if done else "There is nothing to compact."
-                case "branch" if not talk.history:
-                    text = "There is nothing to branch from yet. Send a prompt first."
                 case "branch":
                     return argument if await talk.open_branch(argument, begin=False) else ""
                 case "return":

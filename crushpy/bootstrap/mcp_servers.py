@@ -10,9 +10,10 @@ from crushpy.core.defaults import DEFAULT_WINDOW
 from crushpy.core.events import Notice
 from crushpy.core.mcp_names import PROJECT_FILE, mcp_tool_name
 from crushpy.core.messages import Json
+from crushpy.security.private_files import read_stored
 from crushpy.settings.schema import McpServerSettings
 from crushpy.tools.errors import ToolError
-from crushpy.tools.mcp import KNOWN_FILE, KnownServer, McpTool, mcp_tools, read_known_servers
+from crushpy.tools.mcp import KNOWN_FILE, KnownServer, McpTool, mcp_tools
 from crushpy.tools.shell.jobs import Jobs
 
 if TYPE_CHECKING:
@@ -86,8 +87,9 @@ class McpServers:
         ]
 
     def _known(self) -> dict[str, KnownServer]:
-        known = read_known_servers(self._environment.paths.mcp / KNOWN_FILE) if self.names else {}
-        return {name: known[name] for name in self.names if name in known}
+        file = self._environment.paths.mcp / KNOWN_FILE
+        known = read_stored(file, dict[str, KnownServer]) if self.names else None
+        return {name: known[name] for name in self.names if name in known} if known else {}
 
     async def _elicit(self, server: str, question: Json) -> Json:
         """Refused without a front end, and if the server wants a secret."""

@@ -45,11 +45,10 @@ def register(app: typer.Typer) -> None:
 @asynccontextmanager
 async def _open_list(name: str) -> "AsyncGenerator[tuple[Store, str, list[FleetTask]]]":
     """The database, the id of a list on the fleet and its tasks; without a name no list, only the server."""
+    from crushpy.storage.fleet_store import require_server
+
     async with open_store() as store:
-        if store.location.server is None:
-            raise UsageError(
-                f"A fleet needs a PostgreSQL server: {store.place} is a file.", "Set database_url to one."
-            )
+        require_server(store.location)
         lists = await store.fleet.list_lists() if name else []
         found = lists[:1] if name == "latest" else [one for one in lists if one.startswith(name.lower())]
         if name and len(found) != 1:

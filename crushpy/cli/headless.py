@@ -166,10 +166,9 @@ def _choose_work(options: StartOptions, run: HeadlessRun) -> Work:
     task_list = read_tasks(tasks, working_folder(options.cwd))
     if not run.fleet and (run.detach or not run.dirty):
         raise UsageError("--detach and --no-dirty are for lists on a fleet.", "Add --fleet.")
-    if not run.fleet:
-        return lambda conversation, _: conversation.tasks.work_through(task_list, parallel or 1)
+    most = parallel or (UNLIMITED_PARALLEL if run.fleet else 1)
     return lambda conversation, _: conversation.tasks.work_through(
-        task_list, parallel or UNLIMITED_PARALLEL, _fleet(conversation, options, run)
+        task_list, most, _fleet(conversation, options, run) if run.fleet else None
     )
 
 

@@ -9,7 +9,7 @@ import typer
 
 from crushpy.bootstrap.mcp_servers import McpServers
 from crushpy.bootstrap.project_environment import ProjectEnvironment
-from crushpy.cli.command_helpers import AsJson, add_group, print_json, print_note, print_text
+from crushpy.cli.command_helpers import AsJson, add_group, print_either, print_note, print_text
 from crushpy.cli.workspace import working_folder
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.messages import Json, counted
@@ -47,16 +47,14 @@ def list_servers(as_json: AsJson = False) -> None:
         }
         for name, one in servers.hub().servers.items()
     ]
-    if as_json:
-        print_json({"servers": rows, "problems": servers.problems})
-        return
+    lines: list[str] = []
     for row in rows:
         tools = "tools not known yet" if row["tools"] is None else counted(len(row["tools"]), "tool")
-        print_text(clean(f"{row['name']}  {row['origin']}  {tools}  {row['url'] or row['command']}") + "\n")
-    for problem in servers.problems:
+        lines.append(clean(f"{row['name']}  {row['origin']}  {tools}  {row['url'] or row['command']}"))
+    none = ["No MCP server is configured. Add one: crushpy mcp add NAME -- COMMAND ARGS..."]
+    print_either(as_json, {"servers": rows, "problems": servers.problems}, lines or none)
+    for problem in () if as_json else servers.problems:
         print_note(clean(problem))
-    if not rows:
-        print_text("No MCP server is configured. Add one: crushpy mcp add NAME -- COMMAND ARGS...\n")
 
 
 def add_server(

@@ -211,17 +211,22 @@ class TaskCheckout:
 # --- results
 
 
-def fetch_branch(cwd: Path, branch: str, data: bytes) -> str:
-    """Creates a branch of the user's repository from a bundle, of which nothing else is used. One that has
-    its commits stays as it is, with what the user has added; any other is renamed. Returns its new name."""
-    ref = f"refs/heads/{branch}"
+def fetch_commit(cwd: Path, ref: str, data: bytes) -> str:
+    """Adds what a bundle has at `ref` to the user's repository, checked; sets no ref. Returns the commit."""
     with tempfile.NamedTemporaryFile(prefix="crushpy-", suffix=".bundle") as file:
         file.write(data)
         file.flush()
         options = ("-c", "protocol.file.allow=always", "-c", "fetch.fsckObjects=true", "-c", "gc.auto=0")
         words = ("fetch", "-q", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head", file.name)
         _git(cwd, *options, *words, ref)
-        commit = _git(cwd, "bundle", "list-heads", file.name, ref).split()[0]
+        return _git(cwd, "bundle", "list-heads", file.name, ref).split()[0]
+
+
+def fetch_branch(cwd: Path, branch: str, data: bytes) -> str:
+    """Creates a branch of the user's repository from a bundle. One that has its commits stays as it is, with
+    what the user has added; any other is renamed. Returns its new name."""
+    ref = f"refs/heads/{branch}"
+    commit = fetch_commit(cwd, ref, data)
     if worktrees.git_succeeds(cwd, "merge-base", "--is-ancestor", commit, ref):
         return ""
     earlier = worktrees.rename_earlier(cwd, branch)

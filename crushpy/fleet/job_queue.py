@@ -15,7 +15,7 @@ from crushpy.core.errors import UsageError
 from crushpy.core.messages import Usage
 from crushpy.engine.agents.task_spec import UNSUCCESSFUL, FleetTerms, TaskListSpec, TaskSpec
 from crushpy.engine.turn.limits import Spent
-from crushpy.storage.fleet_store import QUEUE_SCHEMA, FleetTask, FleetWorker
+from crushpy.storage.fleet_store import QUEUE_SCHEMA, FleetTask, FleetWorker, require_server
 from crushpy.storage.location import Location, ServerAddress
 from crushpy.storage.store import Store
 
@@ -41,11 +41,7 @@ def queue_names(version: str, labels: Sequence[str]) -> list[str]:
 
 def require_queue(location: Location) -> ServerAddress:
     """The server of a fleet. Raises UsageError if there is none, or if procrastinate is not installed."""
-    if location.server is None:
-        raise UsageError(
-            f"A fleet needs a PostgreSQL server: other machines cannot read the file {location.place}.",
-            "Set database_url to postgresql://user@host/database; docs/storage.md shows how.",
-        )
+    server = require_server(location)
     try:
         import procrastinate as _  # noqa: F401
     except ImportError as error:
@@ -53,7 +49,7 @@ def require_queue(location: Location) -> ServerAddress:
             f"A fleet needs procrastinate, which is not installed: {error}",
             "Install it with `pip install 'crushpy[fleet]'`.",
         ) from error
-    return location.server
+    return server
 
 
 class JobQueue:
@@ -129,12 +125,9 @@ async def dispatch(store: Store, queue: JobQueue, root_id: str, wait_s: float) -
     """Defers a job for each task that can start, skips those that never can, and fails those that no worker
     could take for `wait_s`. Returns all tasks as they were before. Submitters and workers all run this;
     storage makes it safe to repeat."""
-    listed = await store.tasks.load_list(root_id)
-    rows = await store.fleet.load(root_id)
-    if listed is None or not rows:
-        return rows
-    spec = msgspec.json.decode(listed.orders, type=TaskListSpec)
-    if spec.fleet is None:
+    listed, rows = await store.tasks.load_list(root_id), await store.fleet.load(root_id)
+    spec = msgspec.json.decode(listed.orders, type=TaskListSpec) if listed else None
+    if listed is None or spec is None or spec.fleet is None:  # it was deleted
         return rows
     workers = [worker for worker in await store.fleet.list_workers() if not worker.draining]
     states = {row.task.name: row.task.state for row in rows}

@@ -21,9 +21,9 @@ from crushpy.engine.agents.task_spec import ENDED, FleetTerms, TaskListSpec
 from crushpy.engine.agents.task_workspaces import PREFIX, Worktrees, git_succeeds, run_git
 from crushpy.engine.approvals import Answer
 from crushpy.fleet.git_bundles import (
-    add_bundle,
     base_ref,
     fetch_branch,
+    fetch_commit,
     make_base,
     make_bundle,
     require_safe_names,
@@ -37,6 +37,7 @@ from crushpy.storage.records import ListedTask
 from crushpy.storage.store import Store
 
 POLL_INTERVAL_S = 1.0
+Keys = asyncio.Queue[bytes]
 
 
 class Submitter:
@@ -79,7 +80,7 @@ class Submitter:
     async def follow(
         self, store: Store, root_id: str, spec: TaskListSpec, emit: Callable[[Event], None]
     ) -> AsyncIterator[tuple[ListedTask, str]]:
-        seen: dict[int, tuple[ListedTask, str]] = {}
+        self._emit, seen = emit, dict[int, tuple[ListedTask, str]]()
         try:
             with read_keys(self._asks and not self._detach) as keys:
                 async with JobQueue(store) as queue:
@@ -102,19 +103,12 @@ class Submitter:
                             emit(Notice(f"List {root_id} runs on the fleet; {later}"))
                         if self._detach or all(row.task.state in ENDED for row in rows):
                             return
-                        await self._ask(store, root_id, rows, keys, emit)
+                        await self._ask(store, root_id, rows, keys)
         except asyncio.CancelledError:
             await self._interrupted(store, root_id)
             raise
 
-    async def _ask(
-        self,
-        store: Store,
-        root_id: str,
-        rows: Sequence[FleetTask],
-        keys: asyncio.Queue[bytes] | None,
-        emit: Callable[[Event], None],
-    ) -> None:
+    async def _ask(self, store: Store, root_id: str, rows: Sequence[FleetTask], keys: Keys | None) -> None:
         """Shows the first question of a task and waits a while; on a terminal y or n answers it."""
         row = next((row for row in rows if row.question and not row.answer), None)
         if row is not None and row.question != self._asked:
@@ -122,7 +116,7 @@ class Submitter:
             while keys and not keys.empty():  # typed before the question was shown
                 keys.get_nowait()
             command = f"To allow it: crushpy fleet answer {root_id} {row.task.name} once"
-            emit(Notice(f"{describe_question(row)}\n{'Allow it once? y or n' if keys else command}"))
+            self._emit(Notice(f"{describe_question(row)}\n{'Allow it once? y or n' if keys else command}"))
         if row is None or keys is None:
             await asyncio.sleep(POLL_INTERVAL_S)
             return
@@ -146,7 +140,7 @@ class Submitter:
 
 
 @contextmanager
-def read_keys(asks: bool) -> Generator[asyncio.Queue[bytes] | None]:
+def read_keys(asks: bool) -> Generator[Keys | None]:
     """The keys of the terminal, not echoed, so that they leave the table as it is; None if the user cannot
     answer there."""
     with suppress(OSError):  # not the controlling terminal
@@ -154,7 +148,7 @@ def read_keys(asks: bool) -> Generator[asyncio.Queue[bytes] | None]:
     if not asks:
         yield None
         return
-    loop, keys, modes = asyncio.get_running_loop(), asyncio.Queue[bytes](), termios.tcgetattr(0)
+    loop, keys, modes = asyncio.get_running_loop(), Keys(), termios.tcgetattr(0)
 
     def read() -> None:
         if key := os.read(0, 1):
@@ -197,10 +191,10 @@ async def fetch_result(store: Store, root_id: str, task: ListedTask, cwd: Path) 
     """Brings the branch of a task into the repository at `cwd`. Returns a note on an earlier one."""
     require_safe_names(root_id, task.name)
     branch = f"{PREFIX}/{root_id}/{task.name}"
-    data = await store.outputs.load(root_id, result_name(task.number))
-    if not git_succeeds(cwd, "rev-parse", "--verify", "--quiet", base_ref(root_id)):  # another clone
-        commit = add_bundle(cwd, await store.outputs.load(root_id, BASE_BUNDLE) or b"")
-        run_git(cwd, "update-ref", base_ref(root_id), commit)
+    data, base = await store.outputs.load(root_id, result_name(task.number)), base_ref(root_id)
+    if not git_succeeds(cwd, "rev-parse", "--verify", "--quiet", base):  # another clone
+        code = await store.outputs.load(root_id, BASE_BUNDLE) or b""
+        run_git(cwd, "update-ref", base, fetch_commit(cwd, base, code))
     if data is None:
         raise UsageError(f"The branch of {task.name} is not in the database.", "The task may still run.")
     earlier = await asyncio.to_thread(fetch_branch, cwd, branch, data)

@@ -51,11 +51,6 @@ PRELOADED = (
 """Modules that every task needs and that would otherwise be imported while it runs."""
 
 
-def worker_folder(worker: str) -> str:
-    """The name of the folder with its checkouts."""
-    return f"fleet-{worker}"
-
-
 class WorkerOptions(Data, frozen=True):
     slots: int = 1
     labels: tuple[str, ...] = ()
@@ -165,7 +160,7 @@ class TaskRun:
             assert spec.fleet is not None
             self._spec = spec.tasks[order.number - 1]
             require_safe_names(order.root_id, self._spec.name, spec.fleet.base)
-            place = Paths().worktrees / worker_folder(order.worker) / order.root_id
+            place = Paths().worktrees / "fleet" / order.worker / order.root_id
             self._checkout = TaskCheckout(place, order.root_id, self._spec.name, spec.fleet.base)
             await self._check_out(store, folder)
         finally:

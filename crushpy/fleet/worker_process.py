@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import chain
 
 import msgspec
 
@@ -21,7 +22,7 @@ from crushpy.core.paths import Paths, private_dir
 from crushpy.engine.agents.task_spec import TaskListSpec, find_wrong_label
 from crushpy.engine.agents.task_workspaces import erase_folder
 from crushpy.fleet.job_queue import MAX_LABELS, JobQueue, dispatch, queue_names
-from crushpy.fleet.task_process import POLL_S, TaskOrder, WorkerOptions, worker_folder
+from crushpy.fleet.task_process import POLL_S, TaskOrder, WorkerOptions
 from crushpy.llm.errors import ModelError
 from crushpy.llm.provider_factory import find_endpoint
 from crushpy.storage.fleet_store import FleetTask, FleetWorker
@@ -73,14 +74,13 @@ class Worker:
         """Until it is drained or, with `once`, until there is nothing left to do."""
         async with self._queue:
             await self._beat()
-            alive = {worker_folder(worker.name) for worker in await self._store.fleet.list_workers()}
-            for folder in Paths().worktrees.glob(worker_folder("*")):
-                if folder.name not in alive:  # of a worker that was killed
+            # The checkouts of workers that were killed, and the code of lists that have ended.
+            used = {worker.name for worker in await self._store.fleet.list_workers()}
+            used |= {f"{name}.git" for name in await self._store.fleet.list_lists(active=True)}
+            places = (Paths().worktrees / "fleet").glob("*"), (Paths().data_dir / "fleet").glob("*.git")
+            for folder in chain(*places):
+                if folder.name not in used:
                     await asyncio.to_thread(erase_folder, folder)
-            active = await self._store.fleet.list_active()
-            for cache in (Paths().data_dir / "fleet").glob("*.git"):
-                if cache.stem not in active:
-                    await asyncio.to_thread(erase_folder, cache)
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(number, self._draining.set)
@@ -217,7 +217,7 @@ class Worker:
                     await self._store.fleet.reap()
             try:
                 await self._queue.drop_stalled()
-                for root_id in await self._store.fleet.list_active():
+                for root_id in (await self._store.fleet.list_lists(active=True))[::-1]:  # the oldest first
                     await dispatch(self._store, self._queue, root_id, self._environment.settings.fleet.wait)
             except Exception as error:  # the queue's own errors are not ours
                 log.warning("cleaning up failed: %s", error)

@@ -13,6 +13,7 @@ from crushpy.core.errors import UsageError
 from crushpy.core.messages import Data, Usage
 from crushpy.storage.database import Rows, Statement, handwritten, lease_timeout
 from crushpy.storage.generated import statements as sql
+from crushpy.storage.location import Location, ServerAddress
 from crushpy.storage.record_store import write_output
 from crushpy.storage.records import ListedTask
 from crushpy.storage.session_rows import json_text
@@ -75,6 +76,16 @@ class ClaimLost(UsageError):
         super().__init__(f"task {number} was taken over by another worker", "Nothing is stored from here.")
 
 
+def require_server(location: Location) -> ServerAddress:
+    """The server of a fleet. Raises UsageError if the database is a file."""
+    if location.server is None:
+        raise UsageError(
+            f"A fleet needs a PostgreSQL server: other machines cannot read the file {location.place}.",
+            "Set database_url to postgresql://user@host/database; docs/storage.md shows how.",
+        )
+    return location.server
+
+
 class FleetStore(Subject):
     # --- lists -----------------------------------------------------------------------------------------
 
@@ -101,18 +112,11 @@ class FleetStore(Subject):
         return list(self._load("WHERE l.root_id = :root ORDER BY l.number", root=root_id))
 
     @stored
-    def list_active(self) -> list[str]:
-        """The lists that workers have to look after, oldest first."""
-        return self._run(
-            "SELECT root_id FROM task_list WHERE root_id IN (SELECT f.root_id FROM fleet_task f "
-            "JOIN listed_task l USING (root_id, number) WHERE l.state IN ('waiting', 'running') "
-            "AND NOT f.stopped) ORDER BY created_at"
-        ).scalars()
-
-    @stored
-    def list_lists(self) -> list[str]:
-        """All lists on the fleet, the latest first."""
-        lists = "SELECT root_id FROM task_list WHERE root_id IN (SELECT root_id FROM fleet_task)"
+    def list_lists(self, *, active: bool = False) -> list[str]:
+        """The lists on the fleet, the latest first; `active`: those that workers have to look after."""
+        tasks = "SELECT f.root_id FROM fleet_task f JOIN listed_task l USING (root_id, number)"
+        tasks += " WHERE l.state IN ('waiting', 'running') AND NOT f.stopped" if active else ""
+        lists = f"SELECT root_id FROM task_list WHERE root_id IN ({tasks})"  # noqa: S608
         return self._run(f"{lists} ORDER BY created_at DESC").scalars()
 
     @stored

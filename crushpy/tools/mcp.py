@@ -3,10 +3,8 @@
 The servers are reached through `ToolContext.mcp`; nothing here starts one.
 """
 
-import fnmatch
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -15,7 +13,6 @@ from msgspec import Meta
 from crushpy.core.access import Access, ToolAccess
 from crushpy.core.mcp_names import BRIDGE, mcp_tool_name
 from crushpy.core.messages import Data, Json
-from crushpy.security.private_files import read_stored
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.errors import ToolError
 
@@ -52,18 +49,6 @@ class KnownServer(Data, frozen=True):
     def changed_tools(self) -> list[ToolDefinition]:
         """The definitions that differ from those that were accepted."""
         return [tool for tool in self.tools if self.accepted.get(tool.name, tool) != tool]
-
-
-def read_known_servers(file: Path) -> dict[str, KnownServer]:
-    """The servers that were used before; a missing or damaged file knows none."""
-    return read_stored(file, dict[str, KnownServer]) or {}
-
-
-def is_offered(tool: str, allow: Sequence[str], deny: Sequence[str]) -> bool:
-    """Whether the settings of a server offer its tool."""
-    return (not allow or any(fnmatch.fnmatchcase(tool, one) for one in allow)) and not any(
-        fnmatch.fnmatchcase(tool, one) for one in deny
-    )
 
 
 class McpArgs(Args, frozen=True):

@@ -3,6 +3,7 @@
 import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -15,7 +16,7 @@ from crushpy.core.messages import Json
 from crushpy.security.private_files import update_stored
 from crushpy.security.sanitize import clean, encodable, map_texts, one_line
 from crushpy.settings.schema import McpTools
-from crushpy.tools.mcp import MAX_DESCRIPTION_CHARS, KnownServer, ToolDefinition, is_offered
+from crushpy.tools.mcp import MAX_DESCRIPTION_CHARS, KnownServer, ToolDefinition
 
 MAX_SCHEMA_BYTES = 50_000
 MAX_FOUND = 25
@@ -47,7 +48,11 @@ def read_definitions(
                 raise ValueError("its schema is not that of an object")
             if len(msgspec.json.encode(tool.schema)) > MAX_SCHEMA_BYTES:
                 raise ValueError("its schema is larger than 50 kB")
-            if is_offered(tool.name, offered.allow, offered.deny):
+            allowed, denied = (
+                any(fnmatchcase(tool.name, pattern) for pattern in patterns)
+                for patterns in (offered.allow or ("*",), offered.deny)
+            )
+            if allowed and not denied:
                 text = _sanitized(tool.description or tool.title or "")
                 found[full_name] = ToolDefinition(tool.name, text, map_texts(tool.schema, _sanitized))
         except ValueError as error:

@@ -27,7 +27,7 @@ from crushpy.security.sanitize import encodable, one_line
 from crushpy.settings.schema import McpServerSettings
 from crushpy.tools.base import Outcome, ToolContext
 from crushpy.tools.errors import ConsentNeeded, ToolError
-from crushpy.tools.mcp import KNOWN_FILE, KnownServer, ToolDefinition, read_known_servers
+from crushpy.tools.mcp import KNOWN_FILE, KnownServer, ToolDefinition
 from crushpy.tools.shell.child_environment import child_environment
 from crushpy.tools.shell.command_output import Output, describe_output
 from crushpy.tools.truncate import truncate
@@ -85,7 +85,7 @@ class McpHub:
         elicit: Elicit,
     ) -> None:
         """`folder`: for what is known of the servers, and what the user has accepted."""
-        known = read_known_servers(folder / KNOWN_FILE)
+        known = read_stored(folder / KNOWN_FILE, dict[str, KnownServer]) or {}
         self.servers = {name: Server(config, known.get(name)) for name, config in configs.items()}
         self.elicit = elicit
         self._cwd, self._folder = cwd, folder
