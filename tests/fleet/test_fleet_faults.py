@@ -14,7 +14,8 @@ from support.tcp_proxy import Proxy
 
 pytestmark = pytest.mark.xdist_group("postgres")
 SHIFTED = """
-import datetime, time
+import datetime, time, types, msgspec.toml
+msgspec.toml._datetime = types.SimpleNamespace(**vars(datetime))  # it takes no other classes
 real, off = time.time, 300
 time.time = lambda: real() + off
 class datetime_(datetime.datetime):
