@@ -41,15 +41,13 @@ class SlashCommands:
 
     def listed(self) -> list[AppCommand]:
         """All of them, for the palette and the completion."""
-        found = [(name, text, "", "") for name, text in self._servers.prompts]
+        found = [AppCommand(name, "slash", one_line(text)[:80], name) for name, text in self._servers.prompts]
         for name, one in self._extensions.commands().items():
-            below = one.kind == "commands" and one.file.parent.name != one.kind and ":" not in name
-            alias = f"{one.file.parent.name}:{name}" if below else ""
-            found.append((name, one.description, one.document.text("argument-hint"), alias))
-        return [
-            AppCommand(name, "slash", one_line(text)[:80], name, hint, aliases=(alias,) if alias else ())
-            for name, text, hint, alias in found
-        ]
+            folder, hint = one.file.parent.name, one.document.text("argument-hint")
+            below = one.kind == "commands" and folder != one.kind and ":" not in name
+            aliases = (f"{folder}:{name}",) if below else ()
+            found.append(AppCommand(name, "slash", one_line(one.description)[:80], name, hint, "", aliases))
+        return found
 
     async def expand(self, text: str) -> CommandPrompt | None:
         """The prompt that `/name arguments` stands for; None if there is no such command."""

@@ -8,7 +8,7 @@ import msgspec
 
 from crushpy.core.access import Access
 from crushpy.core.events import Notice
-from crushpy.core.messages import CallDecision, Data, Json, Message, ToolCall
+from crushpy.core.messages import CallDecision, Data, Json, ToolCall
 from crushpy.tools.base import Outcome
 
 MAX_SENT_BACK = 3
@@ -76,14 +76,12 @@ class Hooks:
     async def close(self) -> None: ...
 
 
-def with_feedback(
-    outcome: Outcome, reply: HookReply, message: Message, call: ToolCall, context: str = ""
-) -> Outcome:
+def with_feedback(outcome: Outcome, reply: HookReply, changed: Json | None, context: str = "") -> Outcome:
     """The result of a call with what hooks tell the model about it, and what they changed of it."""
-    asked = any(one.args == call.args for one in message.calls if one.id == call.id)
-    changed = "" if asked else f"A hook changed the arguments: {msgspec.json.encode(call.args).decode()}"
+    args = msgspec.json.encode(changed).decode()
+    change = f"A hook changed the arguments: {args}" if changed is not None else ""
     reason = f"A hook objects: {reply.reason}" if reply.decision == "deny" else ""
-    told = [f"[{text}]" for text in (changed, context, reason, reply.context) if text]
+    told = [f"[{text}]" for text in (change, context, reason, reply.context) if text]
     return msgspec.structs.replace(outcome, text="\n".join((outcome.text, *told))) if told else outcome
 
 

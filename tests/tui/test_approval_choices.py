@@ -215,6 +215,7 @@ async def test_tab_changes_the_command_which_is_judged_again(
         await app.sees("Made.")
     assert (workspace / "made-too").exists() and not (workspace / "made").exists()
     assert "The user changed the command before it ran: touch made-too" in str(llm.requests[-1].body)
+    assert "A hook changed" not in str(llm.requests[-1].body)
 
 
 async def test_a_command_typed_quickly_at_a_question_runs(start: Start, llm: ScriptedLLM) -> None:

@@ -132,3 +132,14 @@ async def test_the_list_names_files_as_they_are_named_here_and_the_key_that_take
         await app.shows(RewindScreen)
         await app.sees("Changed since: c.txt", "Enter Go back to before it")
         assert str(workspace) not in app.text
+
+
+async def test_before_the_first_prompt_there_is_nothing_to_undo(start: Start) -> None:
+    async with start() as app:
+        for command, told in (
+            ("/undo", "There is nothing to undo"),
+            ("/redo", "There is nothing to redo."),
+            ("/undo-boundary", "There is no compaction to undo yet."),
+        ):
+            await app.say(command)
+            await app.sees(told)

@@ -13,7 +13,7 @@ import msgspec
 
 from crushpy.core.access import Access
 from crushpy.core.events import ToolCalled, ToolFinished, ToolOutput, ToolStarted
-from crushpy.core.messages import CallDecision, Message, ToolCall, ToolResult
+from crushpy.core.messages import CallDecision, Json, Message, ToolCall, ToolResult
 from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.approvals import CallBatch, Ruling
 from crushpy.engine.hooks import HookEvent, ObservedCall, ResultAddition, with_feedback
@@ -56,6 +56,8 @@ class RunningCall(msgspec.Struct):
     """Set once it is decided about."""
     context: str = ""
     """What hooks tell the model about it."""
+    changed: Json | None = None
+    """The arguments, if a hook changed them."""
     start: CallStart | None = None
     """How a call that only reads began: stored with its result."""
     started: bool = False
@@ -163,6 +165,7 @@ class ToolRunner:
                 hooked = await self._approvals.hooks.fire(event)
                 self.stopped, one.context = self.stopped or hooked.stop, hooked.context
                 if hooked.args is not None:
+                    one.changed = hooked.args if hooked.args != call.args else one.changed
                     call = one.call = msgspec.structs.replace(call, args=hooked.args)
                     tool, args = check_call(self._tools, call)
                     accesses = tool.accesses(args, context)
@@ -174,6 +177,7 @@ class ToolRunner:
                     break
                 if ruling.answer is not None:
                     amended = f"The user changed the command before it ran: {ruling.args['command']}\n"
+                one.changed = ruling.args if ruling.answer is None else None
                 call = one.call = msgspec.structs.replace(call, args=ruling.args)
             observed = one.observed = await self._record_decision(one, accesses, ruling)
             if ruling.refusal:
@@ -244,7 +248,7 @@ class ToolRunner:
         event = HookEvent("PostToolUse", "", {}, one.call, observed.accesses, outcome, self._task)
         reply = await self._approvals.hooks.fire(event)
         self.stopped = self.stopped or reply.stop
-        return with_feedback(outcome, reply, one.message, one.call, one.context)
+        return with_feedback(outcome, reply, one.changed, one.context)
 
     async def _record(self, one: RunningCall, outcome: Outcome, guard: LoopGuard | None = None) -> None:
         text = truncate(outcome.text).text

@@ -157,6 +157,8 @@ class ContextCommands(CommandGroup):
     async def undo_boundary(self, argument: str) -> None:
         from crushpy.context.edits import thoughts_left_behind
 
+        if not self.conversation.history:
+            raise RefusedCommand("There is no compaction to undo yet.")
         lost, depth = thoughts_left_behind(self.conversation.history), len(self.conversation.branches)
         if await self.conversation.context.undo():
             await self.chat.show_history(self.conversation)

@@ -29,7 +29,7 @@ class RewindCommands(CommandGroup):
     async def _put_back(self, argument: str, *, again: bool) -> None:
         files, session_id = self.conversation.files, self.conversation.info.id
         plan = files.rewinder.plan_redo if again else files.rewinder.plan_undo
-        planned = await plan(session_id)
+        planned = await plan(session_id) if self.conversation.history else None
         if planned is None:
             what = "redo." if again else "undo: no turn changed a file."
             self.say(f"There is nothing to {what}")
