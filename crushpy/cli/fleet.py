@@ -124,10 +124,9 @@ class FleetStatus(msgspec.Struct):
         from crushpy.fleet.submitter import describe_row
 
         lines = [] if self.workers else ["no workers"]
-        for worker in self.workers:
-            more = " ".join((*worker.labels, *(["draining"] if worker.draining else [])))
-            used = f"{worker.running} of {worker.slots} slots"
-            lines.append(f"worker {worker.name}  crushpy {worker.version}, {used} {more}".rstrip())
+        for one in self.workers:
+            words = (f"{one.running} of {one.slots} slots", *one.labels, *(["draining"] * one.draining))
+            lines.append(f"worker {one.name}  crushpy {one.version}, {' '.join(words)}")
         for root_id, rows in self.lists.items():
             done, cost = sum(row.task.state == "done" for row in rows), sum(row.task.cost for row in rows)
             lines.append(f"list {root_id}  {done} of {len(rows)} tasks done, {money(cost)}")

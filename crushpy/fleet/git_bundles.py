@@ -8,6 +8,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Sequence
+from itertools import combinations
 from pathlib import Path
 
 from crushpy.core.errors import UsageError
@@ -60,16 +61,14 @@ def make_base(cwd: Path, root_id: str, *, dirty: bool) -> ListBase:
     prefix = worktrees.run_git(cwd, "rev-parse", "--show-prefix").rstrip("\n")
     top = Path(worktrees.run_git(cwd, "rev-parse", "--show-toplevel").rstrip("\n"))
     base = ListBase(worktrees.run_git(top, "rev-parse", "HEAD").strip(), prefix)
-    if dirty:
-        base = _with_changes(top, base)
+    base = _with_changes(top, base) if dirty else base
     _git(top, "update-ref", base_ref(root_id), base.commit)
     return base
 
 
 def _with_changes(top: Path, base: ListBase) -> ListBase:
     listed = _git(top, "ls-files", "-z", "--others", "--exclude-standard").split("\0")
-    hidden = set(secrets(Path.home()))
-    untracked = [name for name in listed if name]
+    hidden, untracked = set(secrets(Path.home())), [name for name in listed if name]
     left_out = tuple(name for name in untracked if _is_hidden(top / name, hidden))
     with tempfile.TemporaryDirectory(prefix="crushpy-") as folder:
         index = Path(folder) / "index"
@@ -158,19 +157,17 @@ class TaskCheckout:
 
     def create(self, cache: Path, steps: Sequence[bytes]) -> None:
         """Starts at the base, or where the last of `steps` left the files."""
-        worktrees.erase_folder(self.top)
-        self._index.unlink(missing_ok=True)
+        self.remove()
         worktrees.run_git(private_dir(self.top.parent), "init", "-q", "--template=", str(self.top))
         shutil.copytree(cache / "objects", self._git_dir / "objects", dirs_exist_ok=True)
         found = [add_bundle(self.top, data) for data in steps]
         self._sent, self.steps = [self._base, *found], len(found)
-        start = f"{found[-1]}^1" if found else self._base
-        self._run("checkout", "-q", "-B", self.branch, start)
+        last = self._sent[-1]
+        self._run("checkout", "-q", "-B", self.branch, f"{last}^1" if found else last)
         if found:
-            self._run("read-tree", "--reset", "-u", found[-1])
+            self._run("read-tree", "--reset", "-u", last)
             self._run("reset", "-q")
-            self._run("update-ref", STEP_REF, found[-1])
-        last = found[-1] if found else self._base
+            self._run("update-ref", STEP_REF, last)
         self._last = (self._head(), self._run("rev-parse", f"{last}^{{tree}}").strip())
 
     def checkpoint(self) -> bytes:
@@ -234,18 +231,6 @@ def fetch_branch(cwd: Path, branch: str, data: bytes) -> str:
     return earlier
 
 
-def find_conflicts(cwd: Path, base: str, branches: Sequence[str]) -> list[tuple[str, str, str]]:
-    """Each pair of branches that changes the same file in ways that git cannot merge."""
-    words = ("diff", "--name-only", "-z", "--no-renames", base)
-    changed = {branch: set(_git(cwd, *words, branch).split("\0")) - {""} for branch in branches}
-    found: list[tuple[str, str, str]] = []
-    for place, first in enumerate(branches):
-        for second in branches[place + 1 :]:
-            if changed[first] & changed[second] and (files := _merge(cwd, first, second)[1]):
-                found.append((first, second, files))
-    return found
-
-
 def merge_branches(
     cwd: Path, root_id: str, base: str, branches: Sequence[str]
 ) -> tuple[list[str], list[tuple[str, str, str]]]:
@@ -254,13 +239,19 @@ def merge_branches(
     target = f"{worktrees.PREFIX}/{root_id}/merged"
     if worktrees.has_branch(cwd, target):
         raise UsageError(f"The branch {target} exists.", f"Rename or delete it: git branch -D {target}")
-    conflicts = find_conflicts(cwd, base, branches)
+    words = ("diff", "--name-only", "-z", "--no-renames", base)
+    changed = {branch: set(_git(cwd, *words, branch).split("\0")) - {""} for branch in branches}
+    conflicts = [
+        (first, second, files)
+        for first, second in combinations(branches, 2)
+        if changed[first] & changed[second] and (files := _merge(cwd, first, second)[1])
+    ]
     bad = {branch for pair in conflicts for branch in pair[:2]}
     head, merged = base, list[str]()
-    for branch in branches:
+    for branch in [one for one in branches if one not in bad]:
         tree, files = _merge(cwd, head, branch)
-        if branch in bad or files:
-            conflicts += [] if branch in bad else [(target, branch, files)]
+        if files:
+            conflicts.append((target, branch, files))
             continue
         head = _git(cwd, "commit-tree", tree, "-p", head, "-p", branch, "-m", f"Merge {branch}").strip()
         merged.append(branch)

@@ -132,7 +132,10 @@ async def dispatch(store: Store, queue: JobQueue, root_id: str, wait_s: float) -
     workers = [worker for worker in await store.fleet.list_workers() if not worker.draining]
     states = {row.task.name: row.task.state for row in rows}
     active = sum(row.task.state == "running" or row.queued for row in rows)
-    reached = list_limit(spec.fleet, rows)
+    spent = Spent(spec.fleet.limits)
+    spent.steps = sum(row.task.steps for row in rows)
+    spent.used = Usage(sum(row.task.tokens for row in rows), cost=sum(row.task.cost for row in rows))
+    reached = spent.reached()
     for row, task in zip(rows, spec.tasks, strict=True):
         number = row.task.number
         if row.task.state != "waiting" or row.stopped or (row.question and not row.answer):
@@ -145,9 +148,8 @@ async def dispatch(store: Store, queue: JobQueue, root_id: str, wait_s: float) -
             await store.fleet.end_unstarted(root_id, number, "limit", reached)
         elif all(state == "done" for state in needs.values()):
             if not row.queued and active < listed.parallel:
-                name = queue_name(spec.fleet.version, task.labels)
                 begun = bool(row.task.session_id or row.deaths)
-                await queue.defer(name, root_id, number, first=begun)
+                await queue.defer(queue_name(spec.fleet.version, task.labels), root_id, number, first=begun)
                 await store.fleet.mark_queued(root_id, number)
                 active += 1
             lack = describe_lack(task, spec.fleet, workers)
@@ -172,11 +174,3 @@ def describe_lack(task: TaskSpec, terms: FleetTerms, workers: Sequence[FleetWork
         return ", ".join(task.labels)
     model = task.model or terms.model
     return "" if any(model not in worker.lacks for worker in labelled) else f"a key for {model}"
-
-
-def list_limit(terms: FleetTerms, rows: Sequence[FleetTask]) -> str:
-    """The limit of the whole list that is reached, in words; empty if none is."""
-    spent = Spent(terms.limits)
-    spent.steps = sum(row.task.steps for row in rows)
-    spent.used = Usage(sum(row.task.tokens for row in rows), cost=sum(row.task.cost for row in rows))
-    return spent.reached()
