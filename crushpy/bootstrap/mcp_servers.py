@@ -72,9 +72,8 @@ class McpServers:
         hub = self.hub()
         server, prompt = hub.resolve("", name)
         known = hub.servers[server].known
-        names: list[str] = []
-        for one in known.prompts if known else ():
-            names = one["arguments"] if one["name"] == prompt else names
+        prompts = {one["name"]: one["arguments"] for one in (known.prompts if known else ())}
+        names: Sequence[str] = prompts.get(prompt, ())
         return await hub.read(server, prompt, "prompt", dict(zip(names, words, strict=False)))
 
     @property

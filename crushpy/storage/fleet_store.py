@@ -166,13 +166,12 @@ class FleetStore(Subject):
     @stored
     def reap(self) -> None:
         """Counts the attempts of dead workers, and frees their tasks."""
-        claimed = self._run("SELECT root_id, number FROM fleet_task WHERE token <> 0").dicts()
-        for root_id, number in [(place["root_id"], place["number"]) for place in claimed]:
-            if not self._one(root_id, number).alive:
-                with self._db.transaction(durable=True, session=root_id):
-                    one = self._one(root_id, number)
-                    if one.token and not one.alive:
-                        self._count_death(root_id, one, f"{one.worker} was lost")
+        claimed = f"SELECT task->>'root_id' AS root_id, task->'number' AS number FROM ({_TASKS}) claimed"  # noqa: S608
+        for dead in list(self._run(f"{claimed} WHERE token <> 0 AND NOT alive").dicts()):
+            with self._db.transaction(durable=True, session=dead["root_id"]):
+                one = self._one(**dead)
+                if one.token and not one.alive:
+                    self._count_death(dead["root_id"], one, f"{one.worker} was lost")
 
     def _count_death(self, root_id: str, one: FleetTask, reason: str) -> None:
         """Inside a transaction."""

@@ -46,10 +46,6 @@ class KnownServer(Data, frozen=True):
     prompts: tuple[dict[str, Any], ...] = ()
     resources: tuple[dict[str, Any], ...] = ()
 
-    def changed_tools(self) -> list[ToolDefinition]:
-        """The definitions that differ from those that were accepted."""
-        return [tool for tool in self.tools if self.accepted.get(tool.name, tool) != tool]
-
 
 class McpArgs(Args, frozen=True):
     action: Literal["search", "describe", "call"]

@@ -267,14 +267,8 @@ class McpHub:
         )
         one.problems = problems[:MAX_PROBLEMS]
         accepted = one.known.accepted if one.known else {tool.name: tool for tool in tools}
-        one.known = KnownServer(
-            config.digest,
-            str(data.get("protocol", "")),
-            tools,
-            accepted,
-            tuple(encodable(data.get("prompts") or [])),
-            tuple(encodable(data.get("resources") or [])),
-        )
+        lists = (tuple(encodable(data.get(kind) or [])) for kind in ("prompts", "resources"))
+        one.known = KnownServer(config.digest, str(data.get("protocol", "")), tools, accepted, *lists)
         self._store(one)
 
     def _store(self, one: Server) -> None:
@@ -315,7 +309,7 @@ class McpHub:
         """A tool is accepted when it is first used; once its definition changes, the user is asked."""
         assert one.known is not None
         known = one.known
-        changed = known.changed_tools()
+        changed = [each for each in known.tools if known.accepted.get(each.name, each) != each]
         if tool.name not in known.accepted:
             self._accept(one, [tool])
         if tool not in changed:
