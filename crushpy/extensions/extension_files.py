@@ -1,5 +1,6 @@
 """Extension files: Markdown with a head of `name: value` lines, written for any agent, read leniently."""
 
+import json
 import os
 import re
 from collections.abc import Iterable
@@ -18,6 +19,8 @@ _OPEN_HEAD = re.compile(r"---[ \t]*\r?\n(.*?)(?:\n\r?\n|\Z)", re.DOTALL)
 """Frontmatter whose closing line is missing: it ends at the first empty line."""
 _PLAIN = re.compile(r"([A-Za-z_][\w-]*): +([A-Za-z/<(](?:[^:#]|:(?!\s|$)|(?<!\s)#)*)")
 """A field whose value means the same in YAML."""
+_HINT = re.compile(r"^argument-hint:[ \t]*(\[.*\])[ \t]*$", re.MULTILINE)
+"""Meant as text, `[file] [line]`, though it begins like a list."""
 _WORD = re.compile(r"[^\s,()]+(?:\([^()]*\))?")
 """A name, with an argument in brackets: `Bash(git add:*)`."""
 _FIELD = re.compile(r"^([A-Za-z_][\w-]*):[ \t]*(.*)$")
@@ -87,6 +90,7 @@ def parse_document(text: str) -> Document:
         return Document({line[1]: line[2] for line in lines if line}, body)
     import yaml
 
+    head = _HINT.sub(lambda line: f"argument-hint: {json.dumps(line[1])}", head)
     try:
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times faster, if it was built
         tokens = cast("Iterable[object]", yaml.scan(head, loader))  # pyright: ignore[reportUnknownMemberType]

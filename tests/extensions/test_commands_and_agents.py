@@ -151,6 +151,11 @@ def test_a_clash_with_a_command_of_the_app_is_reported(home: Path, cli: Cli, tmp
     assert found["mine:clear"]["status"] == "loaded"
 
 
+def test_brackets_in_an_argument_hint_are_text(home: Path, cli: Cli) -> None:
+    add_command(home, "fix", "Fix $1", description="Fix it", argument_hint="[issue] [priority]")
+    assert listed(cli)["fix"]["status"] == "loaded"
+
+
 def test_commands_of_one_name_in_two_folders_have_the_folder_in_their_name(
     run: Run, llm: ScriptedLLM, home: Path
 ) -> None:
