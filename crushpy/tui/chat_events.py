@@ -60,6 +60,8 @@ class ChatEvents:
                     for message in chat.conversation.history:
                         if message.id == self._unanswered:
                             chat.take_back(message)
+                            taken_back = chat.conversation.context.withdraw(message.id)
+                            chat.run_worker(taken_back, exit_on_error=False)
                 self.show_queue(waiting=event.status != "done")
                 self._name_window(busy=False)
                 if event.status != "interrupted":

@@ -55,13 +55,29 @@ async def test_enter_during_a_turn_sends_with_the_next_step_and_ctrl_enter_after
     assert sent[1:] == ["mind the gap", "afterwards"]
 
 
-async def test_escape_before_the_first_token_returns_the_prompt(start: Start, llm: ScriptedLLM) -> None:
-    llm.script(Stall(Reply("Never."), after=0))
+async def test_escape_before_the_first_token_returns_the_prompt_and_it_is_not_sent_twice(
+    start: Start, llm: ScriptedLLM
+) -> None:
     async with start() as app:
-        await app.say("explain this")
-        await llm.wait_requests(1)
-        await app.press("escape")
-        await app.until(lambda: app.chat.prompt.draft == "explain this", "the prompt in the input")
+        for text, before in (("explain this", []), ("and that", ["explain this now", "Explained."])):
+            llm.script(Stall(Reply("Never."), after=0), "Explained.")
+            await app.say(text)
+            await llm.wait_requests(1 + 2 * bool(before))
+            await app.press("escape")
+            await app.until(lambda text=text: app.chat.prompt.draft == text, "the prompt in the input")
+            await app.rests()
+            await app.type(" now")
+            await app.press("enter")
+            await llm.wait_requests(2 + 2 * bool(before))
+            await app.rests()
+            sent = [one["content"] for one in llm.requests[-1].body["messages"] if one["role"] != "system"]
+            assert sent == [*before, f"{text} now"]
+    async with start(resume_latest=True) as app:
+        llm.script("Fine.")
+        await app.say("go on")
+        await llm.wait_requests(5)
+        sent = [one["content"] for one in llm.requests[-1].body["messages"] if one["role"] != "system"]
+        assert sent == ["explain this now", "Explained.", "and that now", "Explained.", "go on"]
 
 
 async def test_escape_returns_unsent_prompts_in_order_before_the_draft(
