@@ -118,3 +118,20 @@ async def test_a_prompt_that_a_hook_blocks_returns_to_the_input(
         app.chat.prompt.draft = "the word"
         await app.press("enter")
         await app.sees("Fine.")
+
+
+async def test_a_prompt_that_a_hook_blocks_during_a_turn_returns_to_the_input(
+    start: Start, llm: ScriptedLLM, home: Path, workspace: Path
+) -> None:
+    configure(home / "hooks.json", {"UserPromptSubmit": "grep -q secret && { echo no >&2; exit 2; }; true"})
+    waits = "touch began; until [ -e go ]; do sleep 0.01; done"
+    llm.script(Reply(calls=[Call("bash", {"command": waits})]), "Fine.")
+    async with start(yolo=True) as app:
+        await app.say("work")
+        await app.until((workspace / "began").exists, "the command")
+        await app.say("the secret word")
+        await app.sees("» the secret word")
+        (workspace / "go").touch()
+        await app.sees("Fine.", "A hook blocked the prompt: no")
+        await app.until(lambda: app.chat.prompt.draft == "the secret word", "the prompt in the input")
+        assert not app.conversation.queue
