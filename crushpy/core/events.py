@@ -99,7 +99,7 @@ class ApprovalNeeded(Event, frozen=True, tag="approval"):
     """A call waits for the user's answer. After its `tool_call`, before its `tool_result`.
 
     The call of a sub-agent has neither: it waits while the call `task` runs. A question about a project's
-    hooks, named `hooks`, belongs to no call.
+    hooks, named `hooks`, and one about a pin, with `pin` in its arguments, belong to no call.
     Answer with `Conversation.answer(id, ...)`; closed by `approval_done`.
     """
 

@@ -93,7 +93,7 @@ class _Order:
                 assert self.committed, f"{where}: before its message"
                 assert event.id not in self.calls and event.id not in self.finished, f"{where}: id used twice"
                 self.calls[event.id] = "called"
-            case ApprovalNeeded() if event.name == "hooks":
+            case ApprovalNeeded() if event.name == "hooks" or "pin" in event.args:
                 self.calls[event.id] = "of a task"  # it belongs to no call
             case ApprovalNeeded() if event.task:
                 assert self.calls.get(event.task) == "started", f"{where}: that task does not run"
