@@ -13,6 +13,21 @@ OWN_KINDS = ("paths", "commands", "failures", "todos", "requests", "notes", "rul
 KINDS = (*OWN_KINDS, "tools", *FACT_KINDS.values())
 MAX_MATCH_CHARS = 300
 """Of a longer fact only the beginning is searched for, because a shortened quote keeps that."""
+_ONE = {
+    "paths": "path",
+    "commands": "command",
+    "failures": "failing command",
+    "todos": "todo",
+    "requests": "request of yours",
+    "notes": "earlier note",
+    "rules": "rule",
+    "pins": "pin",
+    "tools": "tool",
+    "skills": "skill",
+    "nested_rules": "rules file",
+    "hook_evidence": "fact of a hook",
+}
+"""How one fact of each kind is named."""
 
 
 def facts_of(messages: Sequence[Message], cwd: str, notes: str = "") -> dict[str, list[str]]:
@@ -87,6 +102,37 @@ def fact_words(facts: Mapping[str, FactCount]) -> str:
         for kind, (total, prose, carried) in of_this_boundary(facts).items()
         if total
     )
+
+
+def kept_words(facts: Mapping[str, tuple[int, int, int]], lineage: tuple[int, int] = (0, 0)) -> str:
+    """How many facts were kept, and which were not; empty if there were none. If none of this boundary was
+    lost, those since the start count, `lineage`."""
+    total = sum(count[0] for count in facts.values())
+    kept = sum(count[2] for count in facts.values())
+    if not total:
+        return ""
+    lost = [
+        _many(count[0] - count[2], _ONE.get(kind, "other fact"))
+        for kind, count in facts.items()
+        if count[0] > count[2]
+    ]
+    loaded = [
+        _many(facts[kind][2], _ONE[kind])
+        for kind in ("tools", "skills", "nested_rules", "hook_evidence")
+        if kind in facts and facts[kind][2]
+    ]
+    tools = f"; {', '.join(loaded)} carried" if loaded else ""
+    if lost:
+        return f"{kept} of {total} facts kept{tools}; not kept: {', '.join(lost)}"
+    total, kept = max((total, kept), lineage)
+    if kept < total:
+        return f"{kept} of {total} facts kept{tools}"
+    return (f"all {total} facts kept" if total > 1 else "the one fact kept") + tools
+
+
+def _many(number: int, one: str) -> str:
+    first, space, rest = one.partition(" of ")
+    return f"1 {one}" if number == 1 else f"{number} {first}s{space}{rest}"
 
 
 def covered(fact: str, carried: str) -> bool:

@@ -11,6 +11,7 @@ from scripted_llm.server import ScriptedLLM
 from textual.color import Color
 from textual.geometry import Size
 
+from crushpy.context.coverage import kept_words
 from crushpy.context.inspect import RequestMade, requests_made
 from crushpy.core.messages import Usage
 from crushpy.tui.greeting import WORDMARK, Greeting, card
@@ -18,7 +19,6 @@ from crushpy.tui.screens.inspector import window_chart
 from crushpy.tui.terminal import terminal_features
 from crushpy.tui.terminal.terminal_features import LateAnswer, extract_background
 from crushpy.tui.themes import OWN_THEMES, fitting_theme
-from crushpy.tui.transcript.render.boundary_card import kept_words
 from crushpy.tui.transcript.render.styles import BLOCKS
 
 __all__ = ["start"]

@@ -15,7 +15,7 @@ from textual.content import Content
 from textual.widgets import Static, Tree
 from textual.widgets.tree import TreeNode
 
-from crushpy.context.coverage import fact_words, tokens_words
+from crushpy.context.coverage import fact_words, kept_words, tokens_words
 from crushpy.core import messages
 from crushpy.core.boundary import BRANCH, KEEPS_CONTEXT, RETURN, of_this_boundary
 from crushpy.core.errors import CrushpyError
@@ -27,7 +27,6 @@ from crushpy.tui.items import BoundaryItem, NoticeItem, ReplyItem, ToolItem, Tra
 from crushpy.tui.notify import tell
 from crushpy.tui.screens.overlay import OverlayScreen, PanelScreen, TextScreen, in_worker
 from crushpy.tui.textual_adapter import app_of
-from crushpy.tui.transcript.render.boundary_card import kept_words
 from crushpy.tui.transcript.widget import Transcript
 from crushpy.tui.transcript_presenter import stored_items
 

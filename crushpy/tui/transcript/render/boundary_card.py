@@ -1,12 +1,12 @@
 """The card of a boundary: its cause, its cost, what was carried over, and the available actions."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from rich.segment import Segment
 from rich.style import Style
 
-from crushpy.context.coverage import lineage_words, tokens_words
+from crushpy.context.coverage import kept_words, lineage_words, tokens_words
 from crushpy.context.inspect import FREE
 from crushpy.core.boundary import Boundary, of_this_boundary
 from crushpy.core.messages import counted
@@ -92,54 +92,6 @@ def _rule(title: str, canvas: Canvas, margin: Margin) -> None:
     used = sum([len(text) for text, _ in shown])
     row = headline_row([*shown, ("─" * max(0, room - used), palette.rule)], [], margin, canvas)
     canvas.rows.append(row)
-
-
-_ONE = {
-    "paths": "path",
-    "commands": "command",
-    "failures": "failing command",
-    "todos": "todo",
-    "requests": "request of yours",
-    "notes": "earlier note",
-    "rules": "rule",
-    "pins": "pin",
-    "tools": "tool",
-    "skills": "skill",
-    "nested_rules": "rules file",
-    "hook_evidence": "fact of a hook",
-}
-"""How one fact of each kind is named."""
-
-
-def kept_words(facts: Mapping[str, tuple[int, int, int]], lineage: tuple[int, int] = (0, 0)) -> str:
-    """How many facts were kept, and which were not; empty if there were none. If none of this boundary was
-    lost, those since the start count, `lineage`: the figure below says the same."""
-    total = sum(count[0] for count in facts.values())
-    kept = sum(count[2] for count in facts.values())
-    if not total:
-        return ""
-    lost = [
-        _many(count[0] - count[2], _ONE.get(kind, one_line(kind)))
-        for kind, count in facts.items()
-        if count[0] > count[2]
-    ]
-    loaded = [
-        _many(facts[kind][2], _ONE[kind])
-        for kind in ("tools", "skills", "nested_rules", "hook_evidence")
-        if kind in facts and facts[kind][2]
-    ]
-    tools = f"; {', '.join(loaded)} carried" if loaded else ""
-    if lost:
-        return f"{kept} of {total} facts kept{tools}; not kept: {', '.join(lost)}"
-    total, kept = max((total, kept), lineage)
-    if kept < total:
-        return f"{kept} of {total} facts kept{tools}"
-    return (f"all {total} facts kept" if total > 1 else "the one fact kept") + tools
-
-
-def _many(number: int, one: str) -> str:
-    first, space, rest = one.partition(" of ")
-    return f"1 {one}" if number == 1 else f"{number} {first}s{space}{rest}"
 
 
 def _figures(boundary: Boundary, reported: int | None) -> str:
