@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,11 +17,12 @@ from crushpy.cli.command_helpers import (
 )
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import counted
-from crushpy.engine.session.browser import SessionBrowser
 from crushpy.security.sanitize import one_line
-from crushpy.storage.audit_store import AuditChain, AuditFault, find_fault
-from crushpy.storage.generated.rows import AuditRow
-from crushpy.storage.store import Store
+
+if TYPE_CHECKING:
+    from crushpy.storage.audit_store import AuditChain, AuditFault
+    from crushpy.storage.generated.rows import AuditRow
+    from crushpy.storage.store import Store
 
 ConversationId = Annotated[
     str,
@@ -53,6 +54,8 @@ async def show_audit(conversation: ConversationId = "latest", as_json: AsJson = 
 
 async def verify_command(conversation: ConversationId = "", as_json: AsJson = False) -> None:
     """Verify the chain of one or all conversations. Exit code 1 if one is broken."""
+    from crushpy.storage.audit_store import find_fault
+
     async with open_store() as store:
         chosen = [await _find_conversation(store, conversation)] if conversation else []
         roots = chosen or await store.audit.list_conversations()
@@ -73,8 +76,10 @@ async def verify_command(conversation: ConversationId = "", as_json: AsJson = Fa
         raise typer.Exit(1)
 
 
-async def _find_conversation(store: Store, name: str) -> str:
+async def _find_conversation(store: "Store", name: str) -> str:
     """The root id of an existing conversation, or of a deleted one that is recorded."""
+    from crushpy.engine.session.browser import SessionBrowser
+
     try:
         return (await find_session(SessionBrowser(store), name)).root_id
     except UsageError:
@@ -84,19 +89,19 @@ async def _find_conversation(store: Store, name: str) -> str:
         return recorded[0]
 
 
-def _as_json(record: AuditRow) -> dict[str, Any]:
+def _as_json(record: "AuditRow") -> dict[str, Any]:
     import msgspec
 
     fields: dict[str, Any] = msgspec.structs.asdict(record)
     return {**fields, **msgspec.json.decode(fields.pop("body"))}
 
 
-def _verdict_as_json(chain: AuditChain, fault: AuditFault | None) -> dict[str, Any]:
+def _verdict_as_json(chain: "AuditChain", fault: "AuditFault | None") -> dict[str, Any]:
     row: dict[str, Any] = {"conversation": chain.root_id, "records": len(chain.records), "holds": not fault}
     return row | ({"first_bad": fault.number, "reason": fault.reason} if fault else {})
 
 
-def _format_records(records: Sequence[AuditRow]) -> list[str]:
+def _format_records(records: "Sequence[AuditRow]") -> list[str]:
     """A line for each record, grouped by day."""
     lines: list[str] = []
     day = ""
@@ -109,7 +114,7 @@ def _format_records(records: Sequence[AuditRow]) -> list[str]:
     return lines
 
 
-def _format_record(record: AuditRow) -> str:
+def _format_record(record: "AuditRow") -> str:
     import msgspec
 
     content = msgspec.json.decode(record.body)

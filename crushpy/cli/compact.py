@@ -1,17 +1,18 @@
 """`crushpy compact`: compacts a session, or previews what would be kept."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from crushpy.cli.command_helpers import DryRun, add_command, open_session, print_json, print_note
-from crushpy.context.coverage import fact_words
 from crushpy.core.errors import UsageError
 from crushpy.core.events import BoundaryCommitted, Event, Notice
 from crushpy.core.templates import template_from_file
-from crushpy.engine.compaction.draft import Rehearsal
 from crushpy.security.sanitize import clean
+
+if TYPE_CHECKING:
+    from crushpy.engine.compaction.draft import Rehearsal
 
 
 def register(app: typer.Typer) -> None:
@@ -63,7 +64,9 @@ async def compact(
             raise UsageError("Nothing was changed.")
 
 
-def _report(name: str, result: Rehearsal | None) -> str:
+def _report(name: str, result: "Rehearsal | None") -> str:
+    from crushpy.context.coverage import fact_words
+
     if result is None:
         return f"== {name}\nThere is nothing to compact yet."
     lines = [

@@ -7,10 +7,8 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from crushpy.bootstrap.mcp_servers import McpServers
-from crushpy.bootstrap.project_environment import ProjectEnvironment
 from crushpy.cli.command_helpers import AsJson, add_group, print_either, print_note, print_text
-from crushpy.cli.workspace import working_folder
+from crushpy.cli.workspace import environment_here, working_folder
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.messages import Json, counted
 from crushpy.core.paths import Paths
@@ -34,7 +32,9 @@ def register(app: typer.Typer) -> None:
 
 def list_servers(as_json: AsJson = False) -> None:
     """List the configured servers, and what is known of them. Starts none."""
-    servers = McpServers(ProjectEnvironment(working_folder()))
+    from crushpy.bootstrap.mcp_servers import McpServers
+
+    servers = McpServers(environment_here())
     rows: list[Json] = [
         {
             "name": name,
@@ -80,7 +80,7 @@ def add_server(
     _, problems = configured_servers({name: one}, None)
     if problems:
         raise UsageError(f"{problems[0]}.")
-    if name in ProjectEnvironment(working_folder()).settings.mcp:
+    if name in environment_here().settings.mcp:
         raise UsageError(f"There is an MCP server {name!r} already.", f"First: crushpy mcp remove {name}")
     paths = Paths()
     given = {"url": url, "command": program, "args": arguments, "env": one.env, "headers": one.headers}
@@ -115,11 +115,12 @@ def remove_server(name: Name) -> None:
 @asynccontextmanager
 async def _open_hub(name: str) -> AsyncGenerator[Any]:
     """The servers of this folder. Raises UsageError if there is none of that name."""
+    from crushpy.bootstrap.mcp_servers import McpServers
     from crushpy.core.ids import new_id
     from crushpy.tools.errors import ConsentNeeded, ToolError
     from crushpy.tools.shell.jobs import Jobs
 
-    environment = ProjectEnvironment(working_folder())
+    environment = environment_here()
     servers = McpServers(environment)
     if name not in servers.configs():
         known = ", ".join(servers.configs()) or "none"

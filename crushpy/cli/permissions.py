@@ -7,20 +7,15 @@ from typing import Annotated
 
 import typer
 
-from crushpy.bootstrap.project_environment import ProjectEnvironment
 from crushpy.cli.arguments import COMMANDS
 from crushpy.cli.command_helpers import AsJson, add_group, format_table, open_store
-from crushpy.cli.workspace import load_here, print_warning, working_folder
+from crushpy.cli.workspace import environment_here, load_here, print_warning, working_folder
 from crushpy.core.access import Access, Mode
 from crushpy.core.errors import UsageError
 from crushpy.core.paths import Paths, project_root
-from crushpy.extensions.hooks.hook_config import accept_hooks
-from crushpy.permissions.decide import decide
-from crushpy.permissions.rules import RuleSet, in_mode
 from crushpy.permissions.trust import add_trusted, list_project_files, remove_trusted, trusted
 from crushpy.security.sanitize import clean
 from crushpy.settings.save import remove_rule
-from crushpy.tools.registry import tool_table
 
 EXIT_CODES = {"allow": 0, "deny": 1, "ask": 3}
 
@@ -67,8 +62,11 @@ def test_command(
     as_json: AsJson = False,
 ) -> None:
     """Show the decision about a call. Exit code: 0 it may run, 3 it would ask, 1 it is denied."""
-    cwd = working_folder()
-    project = ProjectEnvironment(cwd)
+    from crushpy.permissions.decide import decide
+    from crushpy.permissions.rules import RuleSet, in_mode
+    from crushpy.tools.registry import tool_table
+
+    cwd, project = working_folder(), environment_here()
     for warning in project.loaded.warnings:
         print_warning(warning)
     settings = project.settings.permissions
@@ -114,6 +112,8 @@ async def revoke_command(
 
 
 def _describe_access(tool: str, argument: str, cwd: Path) -> Access:
+    from crushpy.tools.registry import tool_table
+
     tools = tool_table()
     if tool not in tools:
         raise UsageError(f"There is no tool {tool!r}.", f"Known tools: {', '.join(tools)}.")
@@ -149,6 +149,8 @@ def trust_command(
     show_list: Annotated[bool, typer.Option("--list", help="List the trusted projects instead.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="With --list: print JSON.")] = False,
 ) -> None:
+    from crushpy.extensions.hooks.hook_config import accept_hooks
+
     paths = Paths()
     if show_list:
         folders = [str(folder) for folder in trusted(paths)]

@@ -5,10 +5,8 @@ from typing import Annotated
 
 import typer
 
-from crushpy.bootstrap.project_environment import ProjectEnvironment
-from crushpy.bootstrap.user_extensions import KINDS
 from crushpy.cli.command_helpers import AsJson, add_group, print_either, print_note, print_text
-from crushpy.cli.workspace import working_folder
+from crushpy.cli.workspace import environment_here, working_folder
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import Json
 from crushpy.core.paths import Paths
@@ -23,7 +21,9 @@ def register(app: typer.Typer) -> None:
 
 def list_extensions(as_json: AsJson = False) -> None:
     """List every file found: skills, commands and sub-agents, loaded, warned or refused."""
-    environment = ProjectEnvironment(working_folder())
+    from crushpy.bootstrap.user_extensions import KINDS
+
+    environment = environment_here()
     found = [one for kind in KINDS for one in environment.extensions.find(kind)]
     if not environment.trusted:
         print_note("Skills, commands and sub-agents of this project are not used: it is not trusted.")

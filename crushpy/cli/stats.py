@@ -8,7 +8,6 @@ import typer
 from crushpy.cli.command_helpers import AsJson, add_command, open_store, print_either
 from crushpy.cli.session_replay import replay_all
 from crushpy.core.errors import UsageError
-from crushpy.engine.session.usage_report import usage_chart, usage_report
 
 MAX_WIDTH_CHARS = 100
 
@@ -32,6 +31,8 @@ async def stats_command(
     as_json: AsJson = False,
 ) -> None:
     """Show tokens and cost by day, model, project and conversation."""
+    from crushpy.engine.session.usage_report import usage_chart, usage_report
+
     if replayed is not None and not replay:
         raise UsageError("DAYS belongs to --replay", f"Use --days {replayed}.")
     if replay:

@@ -3,15 +3,16 @@
 import asyncio
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from crushpy.cli.command_helpers import AsJson, add_group, print_json, print_note, print_text
 from crushpy.core.errors import UsageError
 from crushpy.core.paths import Paths
-from crushpy.storage.copying import copy_storage
-from crushpy.storage.store import Store
+
+if TYPE_CHECKING:
+    from crushpy.storage.store import Store
 
 Database = Annotated[
     str,
@@ -29,6 +30,8 @@ async def copy_command(source: Database, target: Database, as_json: AsJson = Fal
     The source is not changed. An interrupted copy is resumed by the same command; until then the target
     cannot be used. File contents stored for `undo` stay on this machine.
     """
+    from crushpy.storage.copying import copy_storage
+
     paths = Paths()
     old, new = _open_database(source), _open_database(target)
     for store in (old, new):
@@ -61,13 +64,15 @@ async def copy_command(source: Database, target: Database, as_json: AsJson = Fal
     )
 
 
-def _open_database(name: str) -> Store:
+def _open_database(name: str) -> "Store":
+    from crushpy.storage.store import Store
+
     if "://" in name:
         return Store(Path.cwd() / "crushpy.db", name)
     return Store(Path(name).expanduser().absolute())
 
 
-def _canonical_name(store: Store) -> str:
+def _canonical_name(store: "Store") -> str:
     return store.place if "://" in store.place else str(Path(store.place).resolve())
 
 

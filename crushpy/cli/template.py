@@ -2,17 +2,18 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crushpy.bootstrap.project_environment import ProjectEnvironment
 from crushpy.cli.command_helpers import add_group, print_note, suggest_name
-from crushpy.cli.workspace import working_folder
+from crushpy.cli.workspace import environment_here
 from crushpy.core import templates as prompts
 from crushpy.core.errors import UsageError
 from crushpy.core.templates import Template, Templates
-from crushpy.engine.template_editor import OwnTemplate
+
+if TYPE_CHECKING:
+    from crushpy.engine.template_editor import OwnTemplate
 
 TemplateName = Annotated[
     str, typer.Argument(help="The template: summary, system, new_session, tools/bash, ...")
@@ -96,10 +97,12 @@ def _templates(name: str) -> Templates:
     if name not in known:
         hint = f"{suggest_name(name, known)}Known templates: {', '.join(known)}."
         raise UsageError(f"There is no template named {name!r}.", hint)
-    return ProjectEnvironment(working_folder()).templates
+    return environment_here().templates
 
 
-def _own_template(name: str) -> OwnTemplate:
+def _own_template(name: str) -> "OwnTemplate":
+    from crushpy.engine.template_editor import OwnTemplate
+
     return OwnTemplate(_templates(name), name)
 
 

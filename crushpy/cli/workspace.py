@@ -8,6 +8,7 @@ from crushpy.core.errors import UsageError
 from crushpy.core.own_code import restrict_imports
 
 if TYPE_CHECKING:
+    from crushpy.bootstrap.project_environment import ProjectEnvironment
     from crushpy.engine.models import Models
     from crushpy.settings.layers import Loaded
     from crushpy.settings.schema import Settings
@@ -45,6 +46,13 @@ def load_here() -> "Loaded":
     for warning in loaded.warnings:
         print_warning(warning)
     return loaded
+
+
+def environment_here() -> "ProjectEnvironment":
+    """The settings of the working folder, and what its project brings."""
+    from crushpy.bootstrap.project_environment import ProjectEnvironment
+
+    return ProjectEnvironment(working_folder())
 
 
 def load_models() -> "tuple[Settings, Models]":
