@@ -197,7 +197,7 @@ class ServerConnection:
             env=spec.env,
             cwd=spec.cwd or None,
             start_new_session=True,
-            limit=MAX_MESSAGE_BYTES,
+            limit=CHUNK_BYTES,  # an answer waits for all that is read ahead of it
         )
         assert child.stdin and child.stdout and child.stderr
         to_session, from_server = anyio.create_memory_object_stream[Any](0)
@@ -210,12 +210,17 @@ class ServerConnection:
                 return error
 
         async def read(pipe: asyncio.StreamReader) -> None:
+            parts, size = list[bytes](), 0
             async with to_session:
-                try:
-                    async for line in pipe:
-                        await to_session.send(parse(line))
-                except ValueError:
-                    raise ConnectionError("it sent a message of more than 64 MB") from None
+                while chunk := await pipe.read(CHUNK_BYTES):
+                    first, *rest = chunk.split(b"\n")
+                    parts.append(first)
+                    for part in rest:
+                        await to_session.send(parse(b"".join(parts)))
+                        parts, size = [part], 0
+                    size += len(chunk)
+                    if size > MAX_MESSAGE_BYTES:
+                        raise ConnectionError("it sent a message of more than 64 MB")
 
         async def write(pipe: asyncio.StreamWriter) -> None:
             with suppress(OSError):
