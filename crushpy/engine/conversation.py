@@ -145,7 +145,7 @@ class Conversation:
                 prompt = await self._with_hooks(prompt)
             except CrushpyError as error:
                 self._emit(Notice(error.message, "warning"))
-                self._requeue(prompt)  # after the turn it is blocked again, and returned
+                self._requeue(prompt)  # tried again after the turn; if still blocked, it is returned
                 return
             await self._session.add_prompt(prompt, steers=True)
 

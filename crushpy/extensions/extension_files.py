@@ -20,7 +20,7 @@ _OPEN_HEAD = re.compile(r"---[ \t]*\r?\n(.*?)(?:\n\r?\n|\Z)", re.DOTALL)
 _PLAIN = re.compile(r"([A-Za-z_][\w-]*): +([A-Za-z/<(](?:[^:#]|:(?!\s|$)|(?<!\s)#)*)")
 """A field whose value means the same in YAML."""
 _HINT = re.compile(r"^argument-hint:[ \t]*(\[.*\])[ \t]*$", re.MULTILINE)
-"""Meant as text, `[file] [line]`, though it begins like a list."""
+"""A hint such as `[file] [line]` is text, although YAML would read a list."""
 _WORD = re.compile(r"[^\s,()]+(?:\([^()]*\))?")
 """A name, with an argument in brackets: `Bash(git add:*)`."""
 _FIELD = re.compile(r"^([A-Za-z_][\w-]*):[ \t]*(.*)$")

@@ -191,11 +191,13 @@ async def fetch_result(store: Store, root_id: str, task: ListedTask, cwd: Path) 
     """Brings the branch of a task into the repository at `cwd`. Returns a note on an earlier one."""
     require_safe_names(root_id, task.name)
     branch = f"{PREFIX}/{root_id}/{task.name}"
-    data, base = await store.outputs.load(root_id, result_name(task.number)), base_ref(root_id)
-    if not git_succeeds(cwd, "rev-parse", "--verify", "--quiet", base):  # another clone
-        code = await store.outputs.load(root_id, BASE_BUNDLE) or b""
-        run_git(cwd, "update-ref", base, fetch_commit(cwd, base, code))
+    data = await store.outputs.load(root_id, result_name(task.number))
     if data is None:
         raise UsageError(f"The branch of {task.name} is not in the database.", "The task may still run.")
+    base = base_ref(root_id)
+    if not git_succeeds(cwd, "rev-parse", "--verify", "--quiet", base):  # another clone
+        code = await store.outputs.load(root_id, BASE_BUNDLE) or b""
+        commit = await asyncio.to_thread(fetch_commit, cwd, base, code)
+        run_git(cwd, "update-ref", base, commit)
     earlier = await asyncio.to_thread(fetch_branch, cwd, branch, data)
     return f"The branch of an earlier attempt at {task.name} is now {earlier}." if earlier else ""

@@ -120,7 +120,7 @@ class SandboxedPolicy:
         return parts
 
     def denied_hosts(self) -> list[Decision]:
-        """What rules say about the hosts that the words show; it holds without a sandbox as well."""
+        """What rules decide about the hosts that the command names, with or without a sandbox."""
         inner = [each for command in self._reading.commands for each in with_inner(command)]
         needs = Privileges.union(network_needs(each, self._line.workspace) for each in inner)
         connects = any(NETWORK_FILES.match(redirect.target.text) for redirect in self._reading.redirects)

@@ -510,7 +510,10 @@ class SqliteDatabase(database.Database):
         raise _lost(self.place, "was overwritten or damaged")
 
     def _adopt_own_write(self) -> None:
-        """After a write; with one of its own, SQLite moves the log into the file only once that is long."""
+        """Accepts the state of the file after our own write.
+
+        SQLite moves the log into the file only once the log is long: any other change is not ours.
+        """
         known, state = self._location.known_state, self._location.read_state()
         if not known or not state or state[:2] != known[:2] or known[-1] not in (0, state[-1]):
             return

@@ -132,7 +132,7 @@ class ChatEvents:
                 mode = "ask" if answer.key == WITH_QUESTIONS else "edits"
                 chat.run_worker(chat.conversation.accept_plan(mode))
 
-        self.drop_plan()  # the card of the plan before may be about to go, or still stand
+        self.drop_plan()  # the card of the previous plan may still be there
         palette, has_draft = chat.transcript.current_palette, lambda: bool(chat.prompt.draft)
         chat.mount(PlanCard(QUESTION, palette, has_draft, comment, answer), before=chat.queue)
 
