@@ -390,7 +390,8 @@ class ChatScreen(ChatHost):
             return
         from crushpy.tui.widgets.key_sheet import KeySheet
 
-        self.mount(KeySheet(self.command_keys), before=self.bar)
+        self.key_sheet = KeySheet(self.command_keys)
+        self.mount(self.key_sheet, before=self.bar)
 
     def action_page(self, direction: int) -> None:
         self.transcript.interaction.page(direction)

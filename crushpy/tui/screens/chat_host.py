@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from crushpy.engine.conversation import Conversation
     from crushpy.engine.user_commands import OwnCommands
     from crushpy.tui.transcript_presenter import FoundPlace
+    from crushpy.tui.widgets.key_sheet import KeySheet
 
 CLOSE_TIMEOUT_S = 10
 QUIT_WINDOW_S = 2.0
@@ -76,6 +77,7 @@ class ChatHost(TranscriptScreen):
         self.own: OwnCommands | None = None
         """The user's shell commands, after the first one."""
         self.warnings: list[str] = []
+        self.key_sheet: KeySheet | None = None
         self.farewell = ""
         """Printed after exit: how to resume."""
         self._last_interrupt = self._last_escape = 0.0
@@ -138,9 +140,10 @@ class ChatHost(TranscriptScreen):
 
     def close_sheet(self) -> bool:
         """Removes the sheet of keys; False if there is none."""
-        shown = bool(self.query("KeySheet"))
-        self.query("KeySheet").remove()
-        return shown
+        sheet, self.key_sheet = self.key_sheet, None
+        if sheet is not None:
+            sheet.remove()
+        return sheet is not None
 
     def stop(self) -> bool:
         """Stops the agent and the user's own commands; False if nothing runs."""

@@ -3,10 +3,11 @@
 import re
 from collections.abc import Iterator
 
+from rich.style import Style
 from textual import events
 from textual.binding import Binding
 from textual.widgets import TextArea
-from textual.widgets.text_area import EditResult, Location, Selection
+from textual.widgets.text_area import EditResult, Location, Selection, TextAreaTheme
 
 from crushpy.security.sanitize import clean
 from crushpy.tui.items import paste_label, too_large
@@ -108,6 +109,17 @@ def _pieces(text: str) -> Iterator[str]:
         start = end
 
 
+_UNUSED = Style.null()
+_THEME = TextAreaTheme(
+    "prompt",
+    gutter_style=_UNUSED,
+    cursor_line_style=_UNUSED,
+    cursor_line_gutter_style=_UNUSED,
+    bracket_matching_style=_UNUSED,
+)
+"""Names what the area never draws; otherwise Textual computes these styles for every key."""
+
+
 class FoldingTextArea(TextArea):
     """A mark is one unit: the cursor steps over it and a deletion removes all of it."""
 
@@ -120,6 +132,8 @@ class FoldingTextArea(TextArea):
     def __init__(self) -> None:
         self.pastes = Pastes()
         super().__init__(soft_wrap=True, highlight_cursor_line=False)
+        self.register_theme(_THEME)
+        self.theme = _THEME.name
         self.cursor_blink = False  # no timer while idle
 
     # --- keys --------------------------------------------------------------------------------------------
