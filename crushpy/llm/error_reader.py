@@ -261,7 +261,7 @@ def _key_hint(source: ErrorSource) -> str:
     if not source.key_sent:
         return f"No key was sent. Set {name or 'the key of the provider'} in the environment."
     if " " in name:
-        return f"Check the key in the keyring: `{name}` stores another."
+        return f"Check the stored key: `{name}` stores another."
     where = f"{name} in the environment" if name else "the key in the environment"
     return f"Check {where}; `crushpy doctor` shows which keys are found."
 

@@ -104,7 +104,7 @@ def store_key(provider: str, key: str, settings: Settings, *, in_file: bool = Fa
     key = checked_key(key)
     add_secret(key)
     if not in_file:
-        with _add_hint(provider, settings, after=file_hint(provider)):
+        with _add_hint(provider, settings):
             write_secret(provider, key)
     elif _stored_keys().get(provider) == "":
         with suppress(KeyringUnusable):  # the other one is not used any more
@@ -119,13 +119,18 @@ def remove_key(provider: str, settings: Settings) -> bool:
         _update(lambda keys: {name: key for name, key in keys.items() if name != provider})
     if kept:
         return True
-    with _add_hint(provider, settings, "" if kept is None else "The key is no longer used. "):
+    try:
         return delete_secret(provider)
+    except KeyringUnusable as error:
+        if kept is None:  # it is not looked for there
+            return False
+        hint = f"The key is no longer used. {variable_hint(provider, settings)}"
+        raise KeyringUnusable(error.message, hint) from None
 
 
 def require_key_storage(provider: str, settings: Settings) -> str:
     """The name of the keyring that would be used. Raises KeyringUnusable with a hint."""
-    with _add_hint(provider, settings, after=file_hint(provider)):
+    with _add_hint(provider, settings):
         return require_keyring()
 
 
@@ -189,18 +194,15 @@ def variable_hint(provider: str, settings: Settings) -> str:
     return f"Set {known[0]} in the environment instead."
 
 
-def file_hint(provider: str) -> str:
-    return f" Or store it in {Paths().key_file}, not encrypted: crushpy connect {provider} --file"
-
-
 @contextmanager
-def _add_hint(provider: str, settings: Settings, before: str = "", after: str = "") -> Generator[None]:
-    """Add a hint to an error of the keyring: how to set the key without it."""
+def _add_hint(provider: str, settings: Settings) -> Generator[None]:
+    """Add a hint to an error of the keyring: how to set or store the key without it."""
 
     try:
         yield
     except KeyringUnusable as error:
-        raise KeyringUnusable(error.message, f"{before}{variable_hint(provider, settings)}{after}") from None
+        to_file = f"Or store it in {Paths().key_file}, not encrypted: crushpy connect {provider} --file"
+        raise KeyringUnusable(error.message, f"{variable_hint(provider, settings)} {to_file}") from None
 
 
 def _update(change: Callable[[dict[str, str]], dict[str, str]]) -> None:

@@ -80,7 +80,7 @@ def list_models(settings: Settings, lists: Sequence[ServerList] = ()) -> list[Li
         info = merge_model_info(name, model, settings)
         base = factory.custom_base(server.provider, settings)
         official = server.provider == "openai" and factory.is_official(server.api_base)
-        how = "its key is in the keyring" if server.key_origin == "keyring" else f"{server.key_origin} is set"
+        how = "its key is stored" if server.key_origin == "keyring" else f"{server.key_origin} is set"
         if server.api_base and not official:
             how = f"at {redact(server.api_base)}"
         rows[name] = ListedModel(info, True, how, base, True)
@@ -178,7 +178,7 @@ def _list_model(info: ModelInfo, settings: Settings, *, named: bool, asked: bool
     if place.held and variables:
         return ListedModel(info, True, f"{place.variable} is set", offered=offered)
     if place.stored:
-        return ListedModel(info, True, "its key is in the keyring", offered=offered)
+        return ListedModel(info, True, "its key is stored", offered=offered)
     if variables:
         return ListedModel(info, False, f"set {variables[0]}")
     if provider in catalog.LOCAL:

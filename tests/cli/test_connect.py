@@ -152,10 +152,16 @@ def test_without_a_keyring_a_private_file_stores_the_key_if_the_user_agrees(
     llm.script("Hello.")
     assert cli("run", "-m", "anthropic/claude-sonnet-5-5", "hi", env=env).returncode == 0
     assert llm.requests[0].headers["x-api-key"] == KEY
+    llm.script(Fail(401))
+    refused = cli("run", "-m", "anthropic/claude-sonnet-5-5", "hi", env=env)
+    assert "Check the stored key: `crushpy connect anthropic`" in refused.stderr
+    listed = cli("models", env={**env, "ANTHROPIC_BASE_URL": ""})
+    assert "its key is stored" in listed.stdout and "keyring" not in listed.stdout
     (home / "keys.json").chmod(0o644)
     assert "other users can read" in cli("doctor", env=env).stdout
     assert cli("connect", "anthropic", "--remove", env=env).returncode == 0
     assert KEY not in (home / "keys.json").read_text()
+    assert "No key for anthropic is stored" in cli("connect", "anthropic", "--remove", env=env).stderr
 
 
 @pytest.mark.parametrize(("answer", "stored"), [("y", True), ("n", False), ("", False)])
