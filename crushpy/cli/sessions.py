@@ -223,6 +223,7 @@ async def tree_command(session: SessionId, as_json: AsJson = False) -> None:
     """Draw the session tree of a conversation."""
     async with open_browser() as browser:
         branches = await browser.tree((await find_session(browser, session)).id)
+    from crushpy.engine.session.branches import draw_guides
     from crushpy.engine.session.export import session_as_json
 
     oldest_first = sorted(branches, key=lambda one: (one.session.created_at, one.session.generation))
@@ -230,7 +231,9 @@ async def tree_command(session: SessionId, as_json: AsJson = False) -> None:
         {**session_as_json(branch.session), "boundary": branch.boundary, "tip": branch.tip}
         for branch in oldest_first
     ]
-    print_either(as_json, rows, _draw_tree(branches))
+    by_id = {branch.session.id: branch for branch in branches}
+    lines = [f"{guide}{_branch_line(by_id[name])}" for name, guide in draw_guides(branches).items()]
+    print_either(as_json, rows, lines)
 
 
 async def search_command(
@@ -280,27 +283,6 @@ async def undo_command(session: SessionId) -> None:
     print(f"Undone: {parent.id} continues where it was. What came after stays stored; no file was changed.")
     print(thoughts_left_behind(left))
     print(f"  crushpy run --session {parent.id} ...   continues it")
-
-
-def _draw_tree(branches: "list[Branch]") -> list[str]:
-    """The tree as lines, as in the app: a chain of continuations stays at one depth."""
-    children: dict[str, list[Branch]] = {}
-    for branch in branches:
-        children.setdefault(branch.under, []).append(branch)
-    lines: list[str] = []
-
-    def add(branch: "Branch", lead: str, mark: str, below: str) -> None:
-        lines.append(f"{lead}{mark}{_branch_line(branch)}")
-        own_children = children.get(branch.session.id, [])
-        for number, child in enumerate(own_children):
-            last = number == len(own_children) - 1
-            follows = child.relation == "continues"  # in the column of the session before it
-            mark = ("   " if last else "│  ") if follows else ("└─ " if last else "├─ ")
-            add(child, lead + below, mark, "   " if last else "│  ")
-
-    for first in children.get("", []):
-        add(first, "", "", "")
-    return lines
 
 
 def _branch_line(branch: "Branch") -> str:

@@ -52,6 +52,8 @@ async def test_rows_stand_in_order_or_by_size_or_by_kind() -> None:
         await screen.press("k")
         assert "please repair" not in screen.text
         assert "   40,000  40.0%  tool output" in screen.text
+        await screen.press("t")
+        assert "by kind" not in screen.text and "please repair" in screen.text
 
 
 async def test_refresh_reads_anew() -> None:

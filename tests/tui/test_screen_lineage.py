@@ -52,7 +52,7 @@ async def family(store: Store, library: SessionBrowser) -> Family:
 
 def tree(screen: Shown) -> list[str]:
     region = screen.app.screen.query_one(SessionTree).region
-    lines = [line[region.x : region.right].strip() for line in screen.lines[region.y : region.bottom]]
+    lines = [line[region.x + 1 : region.right].rstrip() for line in screen.lines[region.y : region.bottom]]
     return [line for line in lines if "session" in line or "task" in line]
 
 
@@ -67,6 +67,26 @@ async def test_the_tree_tells_triggers_sizes_coverage_undone_and_the_tip(
         assert "undone" in undone
         assert "● session 3 · tip · here · agent" in tip
         assert "Repair the parser  4 sessions" in screen.text
+
+
+async def test_the_continuation_of_a_fork_follows_in_its_column(
+    store: Store, family: Family, library: SessionBrowser
+) -> None:
+    fork = await library.fork(family.tip.id)
+    undone = await continued(store, fork, "Not this one.")
+    await library.undo(undone.id)
+    third = await continued(store, fork, "Another way.")
+    await continued(store, third, "And further.")
+    async with shown(SessionTreeScreen(library, family.root.id, nothing), (160, 40)) as screen:
+        drawn = [line.partition(" · ")[0] for line in tree(screen)]
+        assert drawn[2:] == [
+            "└─ undone after session 2",
+            "▼ session 3",
+            "└─ ▼ fork of session 3",
+            "   └─ undone after session 3",
+            "   session 4",
+            "   session 5",
+        ]
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -216,3 +216,24 @@ def arrange_tree(
                 place(session)
                 waiting += reversed(children.get(session.id, []))
     return list(found.values())
+
+
+def draw_guides(branches: list[Branch]) -> dict[str, str]:
+    """The lines that lead to each session, by id, from top to bottom. A chain of continuations stays in one
+    column."""
+    children: dict[str, list[Branch]] = {}
+    for branch in branches:
+        children.setdefault(branch.under, []).append(branch)
+    guides: dict[str, str] = {}
+
+    def draw(under: str, lead: str) -> None:
+        rows = children.get(under, [])
+        ends = max((number for number, row in enumerate(rows) if row.relation != "continues"), default=0)
+        for number, row in enumerate(rows):
+            below = (lead + ("   " if number >= ends else "│  ")) if under else ""
+            joined = (lead + ("└─ " if number >= ends else "├─ ")) if under else ""
+            guides[row.session.id] = below if row.relation == "continues" else joined
+            draw(row.session.id, below)
+
+    draw("", "")
+    return guides

@@ -300,7 +300,11 @@ class InspectorScreen(OverlayScreen[None]):
     def watch_largest_first(self) -> None:
         self._show()
 
-    watch_by_kind = watch_tools_apart = watch_largest_first
+    watch_by_kind = watch_largest_first
+
+    def watch_tools_apart(self) -> None:
+        self.by_kind = False  # which has one row for all tools
+        self._show()
 
     def action_over_time(self) -> None:
         self._over_time = not self._time_chart(self._width)

@@ -6,12 +6,14 @@ from difflib import unified_diff
 from typing import TYPE_CHECKING
 
 import msgspec
+from rich.segment import Segment
 from rich.text import Text as RichText
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Container, ScrollableContainer
 from textual.content import Content
+from textual.strip import Strip
 from textual.widgets import Static, Tree
 from textual.widgets.tree import TreeNode
 
@@ -19,7 +21,7 @@ from crushpy.context.coverage import fact_words, kept_words, tokens_words
 from crushpy.core import messages
 from crushpy.core.boundary import BRANCH, KEEPS_CONTEXT, RETURN, of_this_boundary
 from crushpy.core.errors import CrushpyError
-from crushpy.engine.session.branches import Branch
+from crushpy.engine.session.branches import Branch, draw_guides
 from crushpy.engine.session.browser import Preview, SessionBrowser
 from crushpy.engine.session.export import age
 from crushpy.security.sanitize import clean, one_line
@@ -117,6 +119,17 @@ class SessionTree(Tree[Branch]):
         Binding("left,right", "toggle_node", "Fold or unfold", show=False),
     ]
 
+    def __init__(self) -> None:
+        super().__init__("")
+        self.drawn_guides: dict[str, str] = {}
+        """By session. The widget's own would draw the continuation of a fork as another fork."""
+
+    def render_line(self, y: int) -> Strip:
+        strip, node = super().render_line(y), self.get_node_at_line(y + self.scroll_offset.y)
+        guide = self.drawn_guides.get(node.data.session.id, "") if node and node.data else ""
+        style = next((segment.style for segment in strip), None)
+        return Strip.join([Strip([Segment(guide, style)]), strip.crop(len(guide))]) if guide else strip
+
 
 class SessionTreeScreen(OverlayScreen[str | None]):
     """`session_id` is any session of the conversation; the cursor starts there. Returns the session to
@@ -161,7 +174,7 @@ class SessionTreeScreen(OverlayScreen[str | None]):
 
     def compose_body(self) -> ComposeResult:
         with Container(id="both"):
-            tree = SessionTree("")
+            tree = SessionTree()
             tree.show_root = False
             tree.auto_expand = False
             tree.guide_depth = 3
@@ -183,6 +196,7 @@ class SessionTreeScreen(OverlayScreen[str | None]):
         self._branches = {branch.session.id: branch for branch in branches}
         tree = self.query_one(SessionTree)
         tree.clear()
+        tree.drawn_guides = draw_guides(branches)
         self._drawn = {}
         for branch in branches:
             above = self._drawn.get(branch.under, tree.root)
