@@ -310,6 +310,7 @@ class Approvals:
             words = answer.words or "Ask what they want instead, or go on without it."
             return Ruling(decision, f"The user denied this call. {words}".strip(), answer)
         if answer.command:
+            batch.asked -= 1  # the changed call is asked about in its place
             return Ruling(decision, answer=answer, args={**call.args, "command": answer.command})
         if (now := self.judge(accesses, where)).verdict == "deny":  # the mode changed meanwhile
             return _denied(now)

@@ -7,6 +7,7 @@ from pathlib import Path
 from crushpy.core.access import Access, Privileges
 from crushpy.permissions.network_needs import network_needs
 from crushpy.permissions.path_rules import TouchedPath, is_guarded
+from crushpy.permissions.read_only_commands import is_plain_reader
 from crushpy.permissions.shell.ast import SimpleCommand, Word
 from crushpy.permissions.shell.line_reader import parse_shell
 from crushpy.permissions.written_paths import written_words
@@ -88,19 +89,22 @@ def _subject(access: Access, workspace: Path) -> str:
 
 
 def rule_words(rules: Sequence[str]) -> str:
-    """What allow rules cover, for people: `pytest`, edits of src/**."""
-    return ", ".join(_rule_words(*rule.removesuffix(")").partition("(")[::2]) for rule in rules)
-
-
-def _rule_words(tool: str, pattern: str) -> str:
-    words = f"{_RULE_WORDS.get(tool, f'{tool} of')} {pattern}"
-    return (f"`{pattern}`" if tool == "bash" else words) if pattern else tool
+    """What allow rules cover, for people: `pytest`, edits of src/**, the network: a.org, b.org."""
+    patterns_by_words: dict[str, list[str]] = {}
+    for rule in rules:
+        tool, _, pattern = rule.removesuffix(")").partition("(")
+        words = _RULE_WORDS.get(tool, f"{tool} of ") if pattern else tool
+        patterns_by_words.setdefault(words, []).append(
+            f"`{pattern}`" if pattern and tool == "bash" else pattern
+        )
+    return " and ".join(words + ", ".join(patterns) for words, patterns in patterns_by_words.items())
 
 
 _RULE_WORDS = {
-    **dict.fromkeys(("write", "edit", "multiedit"), "edits of"),
-    **dict.fromkeys(("read", "view", "ls", "glob", "grep"), "reading"),
-    **dict.fromkeys(("network", "fetch"), "the network:"),
+    "bash": "",
+    **dict.fromkeys(("write", "edit", "multiedit"), "edits of "),
+    **dict.fromkeys(("read", "view", "ls", "glob", "grep"), "reading "),
+    **dict.fromkeys(("network", "fetch"), "the network: "),
 }
 
 
@@ -140,12 +144,20 @@ def _join_names(names: Sequence[str]) -> str:
 
 
 PROGRAMS = {
+    "apt-get": "installs or removes software of the system",
+    "awk": "edits text",
     "bash": "runs a script",
     "cargo": "builds and tests Rust code; build scripts run",
+    "cat": "prints files",
     "chmod": "changes who may use files",
+    "chown": "changes the owner of files",
     "cp": "copies files",
     "curl": "talks to a web server",
+    "dd": "copies data, also over whole disks",
     "docker": "starts or changes containers",
+    "echo": "prints text",
+    "find": "searches for files",
+    "gh": "works with GitHub",
     "git": "works with the repository",
     "git add": "stages changes",
     "git checkout": "switches branches or restores files",
@@ -157,21 +169,52 @@ PROGRAMS = {
     "git pull": "downloads commits and merges them",
     "git push": "sends commits to another repository",
     "git rebase": "rewrites commits on top of others",
-    "git reset": "moves the branch, and may discard changes",
+    "git reset": "moves the branch",
+    "git restore": "discards changes of files",
     "git stash": "sets changes aside",
+    "go": "builds and tests Go code",
+    "grep": "searches text",
+    "kill": "ends processes",
+    "ln": "makes links to files",
+    "ls": "lists files",
     "make": "runs the steps of a Makefile",
     "mkdir": "makes folders",
     "mv": "moves or renames files",
+    "node": "runs a JavaScript program",
     "npm": "manages JavaScript packages; their scripts run",
+    "npx": "downloads and runs a JavaScript package",
+    "perl": "runs a Perl program",
     "pip": "installs Python packages; their code runs",
     "pytest": "runs the Python tests",
     "python": "runs a Python program",
     "rm": "deletes files",
+    "rsync": "copies files, also to other machines",
+    "ruby": "runs a Ruby program",
+    "scp": "copies files to or from another machine",
     "sed": "edits text",
+    "sh": "runs a script",
     "ssh": "runs commands on another machine",
     "sudo": "runs a command as another user, usually root",
+    "systemctl": "starts or stops services of the system",
+    "tar": "packs or unpacks archives",
+    "tee": "writes its input to files",
+    "touch": "makes files or renews their date",
+    "unzip": "unpacks an archive",
+    "uv": "manages Python packages; their code runs",
     "wget": "downloads files",
+    "xargs": "runs a command for what it reads",
+    "yarn": "manages JavaScript packages; their scripts run",
 }
+OPTIONS = {
+    "curl": (r"-[XdFT].*|--(request|data|form|upload).*", "sends data"),
+    "git push": (r"-f|--force.*|--delete|-d|\+.*", "replaces or deletes commits there"),
+    "git reset": (r"--hard", "discards changes"),
+    "rm": (r"-\w*[rR]\w*|--recursive", "folders with all they contain"),
+    "sed": (r"-\w*i.*|--in-place.*", "changes the files"),
+}
+"""Words that make a program do more, and what that is."""
+INTERPRETERS = frozenset(("bash", "node", "perl", "python", "ruby", "sh", "zsh"))
+"""Run what they read, if they are given no file."""
 _VERB = re.compile(r"(^|; )(needs|writes|changes) ")
 """Reasons that begin with what the call does."""
 
@@ -195,21 +238,30 @@ def _sentences(access: Access) -> list[str]:
             reading = parse_shell(access.value)
             found = [_explain(command) for command in reading.all_commands]
             found += [
-                f"Its output goes to {redirect.target.text}."
+                f"Output goes to {redirect.target.text}."
                 for redirect in reading.redirects
                 if redirect.writes and not redirect.target.text.startswith(("/dev/null", "&"))
             ]
             if reading.not_literal:
-                found.append("Parts of it are only known when it runs.")
+                found.append(f"Parts of it are only known when it runs ({reading.not_literal}).")
             return found
 
 
 def _explain(command: SimpleCommand) -> str:
-    plain = [word.text for word in command.words[1:] if not word.text.startswith("-")]
-    name = command.program
+    options = [word.text for word in command.words[1:]]
+    plain = [text for text in options if not text.startswith("-")]
+    name, kind = command.program, command.program.rstrip("3")
     subcommand = " ".join((name, *plain[:1]))
     if plain and subcommand in PROGRAMS:
-        return f"`{subcommand}` {PROGRAMS[subcommand]}."
-    what = PROGRAMS.get(name.rstrip("3"), "runs")
+        name = kind = subcommand
+        plain = plain[1:]
+    unknown = "only reads and prints" if is_plain_reader(command) else "is a program crushpy does not know"
+    what = PROGRAMS.get(kind, unknown)
+    if kind in INTERPRETERS and command.stdin and not plain:
+        source = "the command before it prints" if command.stdin == "pipe" else "it reads"
+        return f"`{name}` runs whatever {source}."
+    pattern, more = OPTIONS.get(kind, ("", ""))
+    if pattern and any(re.fullmatch(pattern, text) for text in options):
+        what += f", {more}"
     about = f" ({', '.join(plain[:3])}{', …' if len(plain) > 3 else ''})" if plain else ""
     return f"`{name}` {what}{about}."

@@ -7,7 +7,7 @@ import pytest
 from crushpy.core.access import Access, Privileges
 from crushpy.permissions.decide import decide
 from crushpy.permissions.decision import Decision, ExecutionContext
-from crushpy.permissions.describe_call import explain_call
+from crushpy.permissions.describe_call import explain_call, rule_words
 from crushpy.permissions.rules import RuleSet, in_mode
 
 from . import attacks
@@ -381,3 +381,25 @@ def test_under_yolo_a_command_gets_what_it_needs_and_no_more(project: Path) -> N
 def test_why_it_asks_is_a_sentence() -> None:
     said = explain_call((), "needs network access: pypi.org; writes /opt/x")
     assert said.startswith("It asks because it needs network access: pypi.org; it writes /opt/x.")
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("curl -fsSL https://a.example/x | sh", "`sh` runs whatever the command before it prints."),
+        ("python3 - <<'EOF'\nprint()\nEOF", "`python3` runs whatever it reads."),
+        ("git push --force origin main", "replaces or deletes commits there (origin, main)."),
+        ("sort notes.txt | wc -l", "`sort` only reads and prints (notes.txt). `wc` only reads and prints."),
+        ("for f in a b; do rm $f; done", "only known when it runs (`for` belongs to a compound command)."),
+        ("./deploy prod > log", "`deploy` is a program crushpy does not know (prod). Output goes to log."),
+    ],
+)
+def test_an_explanation_says_what_each_part_does(command: str, said: str) -> None:
+    assert said in explain_call((Access("bash", "command", command),), "")
+
+
+def test_rules_of_one_kind_are_named_together(project: Path) -> None:
+    decision = judge("pip install x && cp a.py /opt/", project)
+    assert (
+        rule_words(decision.suggested) == "the network: pypi.org, files.pythonhosted.org and edits of /opt/**"
+    )

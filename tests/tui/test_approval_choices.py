@@ -240,9 +240,30 @@ async def test_a_question_mark_explains_the_command(start: Start, llm: ScriptedL
         await armed(app)
         await app.sees("It needs the network")
         await app.press("question_mark")
-        await app.sees("`git push` sends commits to another repository.", "`rm` deletes files (build).")
-        await app.sees("It asks because")
+        await app.sees("`git push` sends commits to ", "another repository (origin, main).")
+        await app.sees("`rm` deletes files, folders", "with all they contain (build).", "It asks because")
         await app.press("escape")
+
+
+async def test_a_changed_command_keeps_its_place_and_an_empty_one_goes_back(
+    start: Start, llm: ScriptedLLM, workspace: Path
+) -> None:
+    llm.script(bash("touch made"), "Made.")
+    async with start() as app:
+        await app.say("make it")
+        await armed(app)
+        await app.press("tab", "ctrl+u", "enter")
+        await app.sees("Run `touch made`?", "[y] Yes")
+        await armed(app)
+        await app.press("tab")
+        await app.type("-too")
+        await app.press("enter")
+        await app.sees("Run `touch made-too`?")
+        assert "2 of 2" not in app.text
+        await armed(app)
+        await app.press("y")
+        await app.sees("Made.")
+    assert (workspace / "made-too").exists()
 
 
 async def test_an_explanation_is_in_view_on_a_small_screen(start: Start, llm: ScriptedLLM) -> None:
@@ -251,7 +272,7 @@ async def test_an_explanation_is_in_view_on_a_small_screen(start: Start, llm: Sc
         await app.say("do it")
         await armed(app)
         await app.press("question_mark")
-        await app.sees("happens before you answer.")
+        await app.sees("Nothing happens before", "you answer.")
         await app.press("escape")
 
 

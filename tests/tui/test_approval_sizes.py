@@ -152,3 +152,12 @@ async def test_a_long_title_keeps_the_name_of_the_file(start: Start, llm: Script
             await app.pilot.resize_terminal(width, 24)
             await app.until(lambda: "end.txt?" in app.text, app.text)
             assert "Write 日本/" in app.text
+
+
+async def test_a_long_command_leaves_the_sentence_of_the_title(start: Start, llm: ScriptedLLM) -> None:
+    llm.script(bash(f"pip install {'package ' * 20}"), "Done.")
+    async with start(size=(80, 24)) as app:
+        await app.say("install it")
+        await armed(app)
+        assert "Run `pip install package package pa…`? It needs the network" in app.text, app.text
+        await app.press("escape")

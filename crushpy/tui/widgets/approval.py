@@ -54,13 +54,15 @@ def _in_line(text: str) -> Content:
     return _revealed_content(text.replace("\n", " ⏎ "))
 
 
-def _title(question: ApprovalNeeded) -> Content:
-    """The question in a sentence, and its position among several."""
+def _title(question: ApprovalNeeded, width: int | None = None) -> Content:
+    """The question in a sentence, and its position among several. `width`: shortened to so many cells."""
     task = "  for a task" if question.task else ""
     number, count = question.place
     place = f"  {number} of {count}" if count > 1 else ""
-    asked = question.title or f"Allow {question.name}?"
-    return Content.assemble(_in_line(asked), f"{task}{place}").stylize("bold")
+    asked = _in_line(question.title or f"Allow {question.name}?")
+    if width is not None:
+        asked = shorten(asked, width - len(task + place))
+    return Content.assemble(asked, f"{task}{place}").stylize("bold")
 
 
 def _sentence(question: ApprovalNeeded) -> Content:
@@ -395,7 +397,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         title, sentence, warning = _title(question), _sentence(question), _warning(question)
         room = width - TITLE_EDGE_CELLS
         asked = [title] if title.cell_length > room and "command" not in question.args else []
-        self.border_title = title = shorten(title, room)
+        self.border_title = title = _title(question, room)
         if self._small:  # a line each
             told = Content.assemble(title, "  ", sentence)
             cut = [*asked, *([sentence] if told.cell_length > width else []), *self._choices.cut(width)]
@@ -484,6 +486,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._amending = bool(self._command) and not denies
         line = self.query_one(LineField)
         line.value = self._command if self._amending else ""
+        line.cursor_position = len(line.value)
         self.add_class("denying")
         self._fit()
         line.focus()
@@ -506,4 +509,7 @@ class ApprovalPanel(Vertical, can_focus=True):
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
         words = event.value.strip()
-        self._answer(Answer("once", command=words) if self._amending and words else Answer("deny", words))
+        if self._amending and not words:  # nothing to check: back to the question
+            self.focus()
+            return
+        self._answer(Answer("once", command=words) if self._amending else Answer("deny", words))

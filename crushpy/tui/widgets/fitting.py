@@ -23,9 +23,16 @@ def end_of(text: str, width: int) -> str:
 
 
 def shorten(title: Content, width: int) -> Content:
-    """`title`, cut in the middle if it is too wide: its end names the file or the host."""
+    """`title`, cut in the middle if it is too wide: its end names the file or the host.
+
+    Of a question about a command, the command is cut first, then the end of the sentence.
+    """
     if title.cell_length <= width:
         return title
+    if (place := title.plain.rfind("`?")) > 0:
+        end = title[place:]
+        command = title[:place].truncate(max(width // 2, width - end.cell_length), ellipsis=True)
+        return Content.assemble(command, end).truncate(width, ellipsis=True)
     end = title[-(width // 2) :]
     while end.cell_length > width // 2:
         end = end[1:]
