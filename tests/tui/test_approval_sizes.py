@@ -142,6 +142,21 @@ async def test_all_choices_leave_room_for_what_is_asked(start: Start, llm: Scrip
             assert words in app.text, app.text
 
 
+async def test_all_choices_are_sentences_in_a_terminal_of_the_usual_size(
+    start: Start, llm: ScriptedLLM
+) -> None:
+    llm.script(write("text", "some/folder/file.txt"), "Written.")
+    async with start(size=(80, 24)) as app:
+        await app.say("write it")
+        await armed(app)
+        await app.press("m")
+        await app.sees("[c] Yes, and don't ask again for this file in this conversation")
+        await app.sees(
+            "[g] Yes, and don't ask again for edits of some/folder/file.txt", "+ text", "Tab tells"
+        )
+        await app.press("escape")
+
+
 async def test_a_long_title_keeps_the_name_of_the_file(start: Start, llm: ScriptedLLM) -> None:
     name = "日本/a/rather/long/name/" * 8 + "end.txt"
     llm.script(write("text", name), "Written.")

@@ -264,6 +264,10 @@ TITLE_EDGE_CELLS = 2
 """Cells of the line that the title leaves free."""
 MIN_ROWS_BESIDE_CHOICES = 4
 """With fewer rows beside two times the listed choices, the screen counts as small."""
+FIXED_ROWS = 7
+"""Rows of the frame, the sentence and the prompt."""
+OPENED = "-opened"
+"""The class of a question whose choices were all asked for: they take the transcript's place."""
 CRAMPED = "-cramped"
 """The class of a screen on which the question needs all the space."""
 MAX_NOTE_ROWS = 2
@@ -282,6 +286,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         border: round $warning; border-title-color: $foreground; border-subtitle-color: $text-muted;
         padding: 0 1; margin: 0 1;
         &:focus-within, &:focus { border: round $accent; }
+        &.-opened { height: 100fr; }
         &.-small, &.-small:focus, &.-small:focus-within {
             height: 100fr; border: none; padding: 0; margin: 0; background: $panel;
         }
@@ -381,7 +386,8 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._fitted = screen, self._denying
         self._small = False
         listed = self._choices.rows(self._text_width, listed=True).get_height({}, self._text_width)
-        crowded = 2 * listed > screen.height - MIN_ROWS_BESIDE_CHOICES
+        rows = screen.height - MIN_ROWS_BESIDE_CHOICES
+        crowded = 2 * listed > rows and (not self.has_class(OPENED) or listed > rows - FIXED_ROWS)
         self._small = crowded or screen.width < SMALL.width or screen.height < SMALL.height
         self.set_class(self._small, "-small")
         self.screen.set_class(self._small, CRAMPED)
@@ -470,6 +476,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         elif key in (EXPLAIN, MORE):
             self._explained = self._explained or key == EXPLAIN
             self._choices.all_shown = self._choices.all_shown or key == MORE
+            self.set_class(key == MORE or self.has_class(OPENED), OPENED)
             self._fitted = None
             self._fit()
             if key == EXPLAIN:  # it is below what is asked
