@@ -35,11 +35,11 @@ class ChatEvents:
             case events.ApprovalNeeded():
                 self._ask(event)
             case events.ApprovalDone():
-                chat.remove_class("-asking")
+                chat.remove_class("-asking", update=False)  # no style depends on it
                 if self._more_to_ask and event.answer == "once":
                     chat.prompt.ignore_for_now("y")
+                chat.set_focus(chat.prompt)  # first: else the focus would pass through the transcript
                 chat.query("ApprovalPanel").remove()
-                chat.prompt.focus()
             case events.ReviewNeeded():
                 chat.run_worker(self._review(event))
             case events.PlanReady():
@@ -84,7 +84,7 @@ class ChatEvents:
             if chat.conversation is not None:
                 chat.conversation.answer(event.id, answer)
 
-        chat.add_class("-asking")
+        chat.add_class("-asking", update=False)
         palette, has_draft = chat.transcript.current_palette, lambda: bool(chat.prompt.draft)
         chat.mount(ApprovalPanel(event, palette, has_draft, chat.keep, answer), before=chat.strip)
         self._more_to_ask = event.place[0] < event.place[1]

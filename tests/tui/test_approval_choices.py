@@ -164,6 +164,8 @@ async def test_the_same_key_answers_a_batch_of_like_calls_and_is_not_typed(
             await app.pilot.pause()
         assert app.chat.prompt.draft == ""
         assert all((workspace / name).exists() for name in "abc")
+        # The next question is drawn at once: the focus does not pass through the transcript and its keys.
+        assert not app.chat.query("KeyBar")
 
 
 @pytest.mark.parametrize("second", ["curl https://example.com", "touch /etc/x", "cat $HOME/x"])
