@@ -123,7 +123,8 @@ class Approvals:
         self._emit = emit
         self._waiting: dict[str, asyncio.Future[Answer]] = {}
         self._questions = asyncio.Lock()
-        self._always: tuple[str, ...] = ()
+        self.always: tuple[str, ...] = ()
+        """Rules that answers have stored since the settings were loaded."""
         self.grants = session.info.grants
         self.interactive = options.interactive
         self.yolo = options.yolo
@@ -171,8 +172,8 @@ class Approvals:
     def _in_force(self) -> RuleSet:
         """The rules in this mode, with the user's grants."""
         rules = self._rules
-        if self.grants or self._always:
-            granted = RuleSet.from_strings(allow=(*self.grants, *self._always))
+        if self.grants or self.always:
+            granted = RuleSet.from_strings(allow=(*self.grants, *self.always))
             rules = msgspec.structs.replace(rules, allow=(*rules.allow, *granted.allow))
         return in_mode(self.mode, rules)
 
@@ -320,7 +321,7 @@ class Approvals:
         if chosen.kind == "conversation":
             await self._grant(chosen.rules)
         if chosen.kind == "always":
-            self._always = (*self._always, *chosen.rules)
+            self.always = (*self.always, *chosen.rules)
             self._user_settings.allow_rules(chosen)
         return Ruling(decision, answer=answer, needs=decision.needs, covers=chosen.covers)
 

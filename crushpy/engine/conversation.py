@@ -438,6 +438,11 @@ class Conversation:
         return self._workspace.jobs.running()
 
     @property
+    def allow_rules(self) -> tuple[str, ...]:
+        """Those of the settings, and those that answers have stored since."""
+        return (*self.settings.permissions.allow, *self._approvals.always)
+
+    @property
     def folders(self) -> tuple[Path, ...]:
         return self._approvals.folders
 

@@ -13,6 +13,7 @@ from crushpy.tui.actions.overview import WatchScreen
 from crushpy.tui.screens.choose import ChooseScreen
 from crushpy.tui.screens.overlay import PanelScreen
 from crushpy.tui.screens.sessions import SessionsScreen
+from crushpy.tui.widgets.grace_period import ARMED
 
 __all__ = ["start"]
 
@@ -48,6 +49,22 @@ async def test_status_permissions_and_config_tell_how_things_stand(
         await command(app, "/config effort loud")
         await app.sees("loud")
     assert "high" in (home / "config.toml").read_text()
+
+
+async def test_a_rule_stored_by_an_answer_is_listed_at_once(start: Start, llm: ScriptedLLM) -> None:
+    llm.script(WRITE, "Made.")
+    async with start(size=(140, 40)) as app:
+        await app.say("make it")
+        await app.asked()
+        await app.until(lambda: app.approval and app.approval.has_class(ARMED))
+        await app.press("a")
+        await app.sees("Made.")
+        await app.rests()
+        await command(app, "/permissions")
+        await app.sees("allow  write(./")
+        await app.press("escape")
+        await command(app, "/status")
+        await app.sees("1 allow")
 
 
 async def test_the_status_names_what_was_read_and_no_cost_that_is_not_known(

@@ -123,7 +123,7 @@ class OverviewCommands(CommandGroup):
         if not sandbox:
             why = conversation.guard.why_not
             sandbox = f"none: commands run with your privileges{f' ({why})' if why else ''}"
-        counts = {"deny": len(rules.deny), "ask": len(rules.ask), "allow": len(rules.allow)}
+        counts = {"deny": len(rules.deny), "ask": len(rules.ask), "allow": len(conversation.allow_rules)}
         counts |= {"granted here": len(info.grants)}
         read = [one.path for one in await conversation.context.memory()]
         viewed = {one.path for one in touched(conversation.history) if one.action == "read"}
@@ -168,7 +168,8 @@ class OverviewCommands(CommandGroup):
         conversation = self.conversation
         rules = conversation.settings.permissions
         rows = [f"mode: {conversation.mode} (Shift+Tab)"]
-        for kind, given in (("deny", rules.deny), ("ask", rules.ask), ("allow", rules.allow)):
+        kinds = ("deny", rules.deny), ("ask", rules.ask), ("allow", conversation.allow_rules)
+        for kind, given in kinds:
             rows += [f"{kind:<6} {one_line(rule)}" for rule in given]
         rows += [f"here   {one_line(rule)}" for rule in conversation.info.grants]
         if len(rows) == 1:
