@@ -124,6 +124,8 @@ async def test_a_pin_before_the_first_prompt_is_made_with_it(start: Start, llm: 
     async with start() as app:
         await app.say("/pin Never touch main.")
         await app.sees("It will be pinned with your first prompt.")
+        await app.say("/pins")
+        await app.sees("what you pin now is pinned with your first prompt")
         await app.say("hi")
         await app.sees("Pinned as 1")
         await app.rests()

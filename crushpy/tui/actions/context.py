@@ -66,6 +66,9 @@ class ContextCommands(CommandGroup):
         return f"Pinned as {added.number}: {what}. Every compaction carries it verbatim. {used}"
 
     async def pins(self, argument: str) -> None:
+        if not self.conversation.history:
+            self.say("Nothing is pinned yet: what you pin now is pinned with your first prompt.")
+            return
         board = self.conversation.pins
         await self.conversation.context.count_exactly()
         listed = await board.listed()
