@@ -22,10 +22,15 @@ def tell(
     node: Widget, text: str, severity: Literal["information", "warning", "error"] = "information"
 ) -> None:
     """Shows a toast; one with the same text is replaced."""
+    take_back(node, text)
+    node.notify(clean(text), severity=severity, markup=False)
+
+
+def take_back(node: Widget, text: str) -> None:
+    """Removes the toast with this text, if it is shown."""
     app = app_of(node)
     same = [toast for toast in list_notifications(app) if toast.message == clean(text)]
     remove_notifications(app, same)
-    node.notify(clean(text), severity=severity, markup=False)
 
 
 def dismiss_toasts(node: Widget) -> bool:

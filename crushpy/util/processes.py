@@ -16,13 +16,13 @@ ENDING_SIGNALS = tuple(
 
 
 @contextmanager
-def exit_on_signals(prepare: Callable[[int], None] = lambda number: None) -> Generator[None]:
+def exit_on_signals(prepare: Callable[[int], bool] = lambda number: True) -> Generator[None]:
     """A signal that would end the program inside raises SystemExit, so that the terminal is restored.
-    `prepare` is called before, with its number."""
+    `prepare` is called before, with its number; False if the program is to go on."""
 
     def exit_now(number: int, _: FrameType | None) -> None:
-        prepare(number)
-        raise SystemExit(128 + number)
+        if prepare(number):
+            raise SystemExit(128 + number)
 
     usual = {number: signal.getsignal(number) for number in ENDING_SIGNALS}
     usual = {

@@ -171,6 +171,28 @@ def test_a_signal_before_the_app_is_loaded_restores_the_terminal(
         assert terminal.restored
 
 
+def test_ctrl_c_clears_a_draft_and_the_next_one_ends_the_start(launch: Launch, gate: Gate) -> None:
+    with launch(env=gate.env) as terminal:
+        terminal.wait_for(HINT)
+        terminal.press("wrong")
+        terminal.wait_for("wrong")
+        terminal.signal(signal.SIGINT)
+        terminal.wait_gone("wrong")
+        terminal.signal(signal.SIGINT)
+        assert terminal.wait_exit() == 130
+        assert terminal.restored
+    with launch(env=gate.env) as terminal:
+        terminal.wait_for(HINT)
+        terminal.press("wrong")
+        terminal.wait_for("wrong")
+        terminal.signal(signal.SIGINT)
+        terminal.wait_gone("wrong")
+        terminal.press("right")
+        terminal.wait_for("right")
+        gate.open()
+        terminal.wait_for("│ right\n", "test-model")
+
+
 @pytest.mark.parametrize(
     "damage", ["", "[]", "{", '{"KEY": 3}', '{"KEY": {"place": "x", "status": 3, "theme": []}}']
 )

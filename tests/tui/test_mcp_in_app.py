@@ -169,6 +169,14 @@ async def test_an_accepted_server_of_a_project_runs_in_the_sandbox_until_it_chan
         await app.rests()
 
 
+async def test_enter_goes_to_the_next_field_and_sends_from_the_last() -> None:
+    fields = {"name": {"type": "string"}, "age": {"type": "integer"}}
+    form = ServerForm("shop", {"message": "Who?", "requestedSchema": {"properties": fields}})
+    async with shown(form) as screen:
+        await screen.press("m", "e", "enter", "4", "enter")
+        assert screen.results == [{"action": "accept", "content": {"name": "me", "age": 4}}]
+
+
 async def test_half_a_number_in_a_form_is_named_and_not_sent() -> None:
     fields = {"age": {"type": "integer"}, "price": {"type": "number"}}
     form = ServerForm("shop", {"message": "How much?", "requestedSchema": {"properties": fields}})

@@ -286,3 +286,12 @@ async def test_a_real_session_is_rehearsed_with_the_edited_template(talks: Talks
         assert "Haiku summary." in screen.text
         assert "coverage" in screen.text
     assert talk.conversation.history == stored
+
+
+async def test_the_warning_about_unsaved_text_ends_with_the_screen() -> None:
+    async with shown(TemplateScreen(templates(), no_preview)) as screen:
+        await screen.type("New ")
+        await screen.press("escape")
+        assert any("The template is not saved" in message for message in screen.messages)
+        await screen.press("escape")
+        assert screen.results == [None] and not screen.messages

@@ -17,7 +17,7 @@ from textual.worker import Worker, WorkerState
 
 from crushpy.core.errors import CrushpyError
 from crushpy.security.sanitize import clean, one_line
-from crushpy.tui.notify import tell
+from crushpy.tui.notify import take_back, tell
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.widgets.fields import LineField
 from crushpy.tui.widgets.key_bar import KeyBar
@@ -47,6 +47,7 @@ class OverlayScreen(Screen[Result]):
     heading = ""
     confirming = ""
     """What was asked for once; the same key pressed again confirms it."""
+    _warning = ""
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="frame"):
@@ -72,13 +73,18 @@ class OverlayScreen(Screen[Result]):
     def confirm(self, what: str, warning: str) -> bool:
         """False the first time, with a warning; True if the same is asked for again."""
         confirmed, self.confirming = self.confirming == what, what
+        take_back(self, self._warning)
+        self._warning = "" if confirmed else warning
         if not confirmed:
             tell(self, warning)
         return confirmed
 
     def dismiss(self, result: Result | None = None) -> AwaitComplete:
         """A key or click that arrives after the one that closed it must not close the screen below."""
-        return super().dismiss(result) if self.is_active else AwaitComplete()
+        if not self.is_active:
+            return AwaitComplete()
+        take_back(self, self._warning)  # it is about this screen
+        return super().dismiss(result)
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         """Shows an error of ours; any other ends the app."""

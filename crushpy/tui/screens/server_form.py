@@ -63,6 +63,13 @@ class ServerForm(DialogScreen[Json]):
         if self.focused is not None:
             self.focused.scroll_visible(animate=False, immediate=True)
 
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Enter goes to the next field, and sends the form from the last one."""
+        if event.input.id == f"field-{len(self._fields) - 1}":
+            self.action_send()
+        else:
+            self.focus_next()
+
     def action_answer(self, action: str) -> None:
         self.dismiss({"action": action})
 

@@ -25,6 +25,7 @@ HANGUP_TIMEOUT_S = 5.0
 """Time for storing unsaved data after the terminal has gone away."""
 CC, IFLAG, LFLAG = 6, 0, 3
 ENTER_SCREEN, LEAVE_SCREEN = "\x1b[?1049h", "\x1b[0m\x1b[?1049l\x1b[?25h"
+CTRL_C = b"\x03"
 STDERR = 2
 """Where Textual draws as well."""
 HIDE_CURSOR = "\x1b[?25l"
@@ -65,10 +66,14 @@ def early_terminal(folder: str = "", flags: Iterable[object] = ()) -> "Generator
     """Opens the terminal for the app of this folder, and restores it at the end. `flags`: see `frame_key`."""
     terminal = EarlyTerminal()
 
-    def end(number: int) -> None:
+    def end(number: int) -> bool:
+        if number == signal.SIGINT and terminal.is_shown and terminal.draft:
+            terminal.keep(CTRL_C)  # clears the draft, as in the app; the next one ends it
+            return False
         if terminal.is_shown:  # modules are being imported, and some of them catch all exceptions
             terminal.close()
             os._exit(128 + number)
+        return True
 
     with exit_on_signals(end):
         try:
@@ -92,7 +97,7 @@ class EarlyTerminal:
         self.is_shown = False
         """Whether the picture is on the screen, and Textual has not started to draw."""
         self._data, self._echoed = data, b""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # Ctrl+C may interrupt what holds it
         self._modes: list[Any] | None = None
         self._reader: threading.Thread | None = None
 
@@ -116,7 +121,7 @@ class EarlyTerminal:
         self._show(folder, flags)
         while select.select([descriptor], [], [], 0)[0] and (typed := os.read(descriptor, 4096)):
             # The kernel has turned the Enter keys that were typed before into line feeds.
-            self._keep(typed.replace(b"\n", b"\r"))
+            self.keep(typed.replace(b"\n", b"\r"))
         ask_background()
         threading.Thread(target=_exit_on_hangup, args=(descriptor,), daemon=True).start()
         self._reader = threading.Thread(target=self._read, args=(descriptor,), daemon=True)
@@ -171,9 +176,9 @@ class EarlyTerminal:
                 return
             if not typed:
                 return
-            self._keep(typed)
+            self.keep(typed)
 
-    def _keep(self, typed: bytes) -> None:
+    def keep(self, typed: bytes) -> None:
         with self._lock:
             self._data += typed
         self._echoed += typed
@@ -203,19 +208,23 @@ class EarlyTerminal:
         self.is_shown = True
         _write(f"{ENTER_SCREEN}{HIDE_CURSOR}\x1b[2J{drawn}")
 
-    def _echo(self) -> None:
-        """Writes the text of the prompt, up to the first Enter."""
+    @property
+    def draft(self) -> str:
+        """The text of the prompt: since Ctrl+C, and up to the first Enter."""
         typed: list[str] = []
-        keys = _SEQUENCES.sub("", self._echoed.decode("utf-8", "ignore"))
+        keys = _SEQUENCES.sub("", self._echoed.rpartition(CTRL_C)[2].decode("utf-8", "ignore"))
         for key in keys.partition("\r")[0]:
             if key in "\x7f\b":
                 del typed[-1:]
             elif key.isprintable():
                 typed.append(key)
+        return "".join(typed)
+
+    def _echo(self) -> None:
         (row, column, width), (before, after) = self._place, self._style
-        text = "".join(typed)
+        text = self.draft
         room = width - 1 if text.isascii() else width // 2 - 1  # some characters take two cells
-        if keys:
+        if _SEQUENCES.sub("", self._echoed.decode("utf-8", "ignore")):  # not only answers of the terminal
             shown = f"{text[-room:]}\x1b[7m \x1b[27m\x1b[K"
             _write(f"\x1b[{row};{column}H{before}{shown}{after}")
 
