@@ -46,7 +46,7 @@ STOP_REASONS = {
 COMMANDS = {
     "compact": ("Compact the context now.", "what to focus on"),
     "undo-compaction": ("Undo the last compaction.", ""),
-    "branch": ("Work on something in a branch; only its result returns.", "goal"),
+    "branch": ("Work in a branch; only its result returns.", "goal"),
     "return": ("End the branch with a text, or with the last reply.", "text"),
     "context": ("Show what fills the context window.", ""),
     "tree": ("Show the sessions of this conversation.", ""),

@@ -43,16 +43,14 @@ APP_COMMANDS: tuple[AppCommand, ...] = (
     ),
     AppCommand("Compact Now", "compact", "Compact now; shows the summary first.", "compact", "[focus words]"),
     AppCommand("Hand Off", "handoff", "Continue in a new session with your own summary.", "handoff", "TEXT"),
-    AppCommand(
-        "Branch", "branch", "Work on something in a branch; only its result returns.", "branch", "GOAL"
-    ),
+    AppCommand("Branch", "branch", "Work in a branch; only its result returns.", "branch", "GOAL"),
     AppCommand(
         "Return", "return_to_parent", "End the branch with TEXT or the last reply.", "return", "[TEXT]"
     ),
     AppCommand(
         "Side Question",
         "ask_aside",
-        "Ask about the context, also during a turn; adds nothing.",
+        "Ask about the context at any time; adds nothing.",
         "btw",
         "QUESTION",
     ),

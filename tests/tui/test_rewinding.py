@@ -143,3 +143,13 @@ async def test_before_the_first_prompt_there_is_nothing_to_undo(start: Start) ->
         ):
             await app.say(command)
             await app.sees(told)
+
+
+async def test_a_binary_file_is_named_as_such_beside_the_prompt(start: Start, llm: ScriptedLLM) -> None:
+    llm.script(Reply(calls=[Call("bash", {"command": r"printf '\000\001' > data.bin"})]), "Made.")
+    async with start(yolo=True) as app:
+        await app.say("make it")
+        await app.sees("Made.")
+        await app.rests()
+        await app.press("escape", "escape")
+        await app.sees("Rewind: go back", "data.bin binary")

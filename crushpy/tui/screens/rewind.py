@@ -79,6 +79,8 @@ class RewindScreen(ListScreen[PointSummary, str]):
         shown = Content("")
         for number, view in enumerate(views):
             figures = ((f" +{view.added}", "$text-success"), (f" -{view.removed}", "$text-error"))
+            if view.note and not view.added + view.removed:  # binary, or too large to compare
+                figures = ((f" {one_line(view.note).partition(',')[0]}", "$text-muted"),)
             label = one_line(view.path).rpartition("/")[2]
             more = Content.assemble("  " if shown else "", (label, "$text-muted"), *figures)
             if shown.cell_length + more.cell_length > width - 10 and number:
