@@ -75,8 +75,12 @@ class Greeter:
         if not conversation.history and app_of(self._view).size.height >= MIN_ROWS:
             self.end_card()
             self._greeting = make_greeting(conversation)
-            self.card_key = self._view.add(card(self._greeting, app_of(self._view).size))
+            self.card_key = self._view.add(self._card(self._greeting))
             self._view.run_worker(self._add_last(conversation), group="greeting", exclusive=True)
+
+    def _card(self, greeting: Greeting) -> GreetingItem:
+        app = app_of(self._view)
+        return card(greeting, app.size, coloured=not app.no_color)
 
     async def _add_last(self, conversation: "Conversation") -> None:
         """Opens storage, so it runs in the background: a prompt sent at once goes first."""
@@ -92,7 +96,7 @@ class Greeter:
     def fit_card(self) -> None:
         """Chooses the card for the present number of rows."""
         if self.card_key is not None and self._greeting is not None:
-            item = card(self._greeting, app_of(self._view).size)
+            item = self._card(self._greeting)
             if item != self._view.item(self.card_key):
                 self._view.replace(self.card_key, item)
 
@@ -154,14 +158,14 @@ async def describe_last(conversation: "Conversation") -> str:
     return f"“{rows[0].title[:60]}”, {ago if ago == 'now' else f'{ago} ago'} · F2 resumes it"
 
 
-def card(greeting: Greeting, size: Size) -> GreetingItem:
+def card(greeting: Greeting, size: Size, *, coloured: bool = True) -> GreetingItem:
     """The card in the middle of the transcript, row by row."""
     columns = min(MAX_COLUMNS, size.width - 4)
     roomy = size.height >= MIN_ROWS_FOR_WORDMARK
     name = one_line(greeting.headline)
     lines = [_centred(line, "cursor", columns) for line in WORDMARK if roomy and not is_ascii_only()]
     lines += [_centred(name, "muted" if lines else "cursor", columns), ()]
-    lines.append(strip_spans(strip_cells({}, columns, greeting.thresholds)))
+    lines.append(strip_spans(strip_cells({}, columns, greeting.thresholds), coloured=coloured))
     about = " · ".join(
         [f"{short_count(greeting.window)} window", *map("compacts at {:.0%}".format, greeting.thresholds)]
     )

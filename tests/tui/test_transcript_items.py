@@ -408,6 +408,8 @@ async def test_without_colours_everything_is_still_told_apart(monkeypatch: pytes
                 for colour in (segment.style.color, segment.style.bgcolor):
                     assert colour is None or colour.triplet is None or len(set(colour.triplet)) == 1
         assert "+ def price(number)" in here.text()
+        assert "███░" not in here.text() and "▀" not in here.text()
+        assert any(set(line.split()[0]) == {"█"} for line in here.text().splitlines() if line.split())
 
 
 async def test_a_call_that_ends_between_two_frames_is_drawn_as_ended() -> None:

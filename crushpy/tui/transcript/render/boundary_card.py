@@ -81,7 +81,8 @@ def _strips(before: int, after: int, canvas: Canvas, margin: Margin) -> None:
     columns = min(canvas.room(margin), MAX_STRIP_COLUMNS)
     for part, tokens in sizes.items():
         cells = strip_cells({part: tokens, FREE: max(sizes.values()) - tokens}, columns)
-        spans = [(text, canvas.palette[style]) for text, style in strip_spans(cells)]
+        drawn = strip_spans(cells, coloured=canvas.palette.has_colours)
+        spans = [(text, canvas.palette[style]) for text, style in drawn]
         canvas.rows.append(headline_row(spans, [], margin, canvas))
 
 
