@@ -67,6 +67,19 @@ async def test_rule_and_keys_stay_in_view_while_a_long_change_scrolls(
         await app.sees("Written.")
 
 
+@pytest.mark.parametrize("size", [(60, 20), (60, 22), (80, 24)])
+async def test_choices_that_wrap_leave_the_command_in_view(
+    start: Start, llm: ScriptedLLM, size: tuple[int, int]
+) -> None:
+    line = "curl https://example.com/a && wget https://example.org/b && git push"
+    llm.script(bash(line), "Done.")
+    async with start(size=size) as app:
+        await app.say("push it")
+        await armed(app)
+        assert any(shown.startswith(f" │ $ {line[:40]}") for shown in inside(app))
+        await app.press("escape")
+
+
 async def test_a_small_question_takes_no_more_room_than_it_needs(start: Start, llm: ScriptedLLM) -> None:
     llm.script(bash("touch made"), "Made it.")
     async with start(size=(120, 36)) as app:

@@ -264,6 +264,8 @@ TITLE_EDGE_CELLS = 2
 """Cells of the line that the title leaves free."""
 MIN_ROWS_BESIDE_CHOICES = 4
 """With fewer rows beside two times the listed choices, the screen counts as small."""
+MIN_BODY_ROWS = 2
+"""Rows of the request that stay in view if the screen has them."""
 FIXED_ROWS = 7
 """Rows of the frame, the sentence and the prompt."""
 OPENED = "-opened"
@@ -391,14 +393,19 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._small = crowded or screen.width < SMALL.width or screen.height < SMALL.height
         self.set_class(self._small, "-small")
         self.screen.set_class(self._small, CRAMPED)
-        self.styles.max_height = self._fill() + (0 if self._small else FRAME_SIZE.height)
+        body_rows, foot_rows = self._fill()
+        foot_rows += 0 if self._small else FRAME_SIZE.height
+        self.styles.max_height = body_rows + foot_rows
+        least = min(body_rows, MIN_BODY_ROWS) + foot_rows
+        self.styles.min_height = 0 if self._small else min(least, screen.height - FIXED_ROWS)
 
     @property
     def _text_width(self) -> int:
         return max(1, app_of(self).size.width - (0 if self._small else FRAME_SIZE.width))
 
-    def _fill(self) -> int:
-        """Writes every part and returns the lines needed. The body repeats truncated parts in full."""
+    def _fill(self) -> tuple[int, int]:
+        """Writes every part and returns the lines of the body, which repeats truncated parts in full, and
+        those below it."""
         question, width = self._question, self._text_width
         title, sentence, warning = _title(question), _sentence(question), _warning(question)
         room = width - TITLE_EDGE_CELLS
@@ -419,15 +426,16 @@ class ApprovalPanel(Vertical, can_focus=True):
             cut.append(_in_line(explain_call(question.accesses, question.reason)))
         parts["what"] = Content("\n\n").join([part for part in (self._what, *cut) if part.plain])
         screen = app_of(self).size
-        rows = min(screen.height, self._drawn.rows(width)) if self._drawn is not None else 0
+        rows = {"what": min(screen.height, self._drawn.rows(width)) if self._drawn is not None else 0}
         for name, part in parts.items():
             static = self.query_one(f"#{name}", Static)
             static.update(part)
             static.display = bool(part.plain)
             most = screen.height if name == "what" else MAX_NOTE_ROWS
-            rows += _height(part, width, most) if static.display else 0
+            rows[name] = rows.get(name, 0) + (_height(part, width, most) if static.display else 0)
         self._say_choices()
-        return rows + self._choices_shown(width).get_height({}, width) + self._denying
+        body = rows.pop("what")
+        return body, sum(rows.values()) + self._choices_shown(width).get_height({}, width) + self._denying
 
     def _choices_shown(self, width: int) -> Content:
         if self._denying:
