@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from crushpy.core.access import Access, Privileges
+from crushpy.core.mcp_names import BRIDGE
 from crushpy.permissions.network_needs import network_needs
 from crushpy.permissions.path_rules import TouchedPath, is_guarded
 from crushpy.permissions.read_only_commands import is_plain_reader
@@ -85,7 +86,14 @@ def _subject(access: Access, workspace: Path) -> str:
         case "path":
             return TouchedPath(access.value, workspace).shown
         case _:
-            return access.value or access.tool
+            return access.value or _tool_words(access.tool)
+
+
+def _tool_words(name: str) -> str:
+    """The name of a tool for people: mcp__shop__order is order of the MCP server shop."""
+    prefix, _, rest = name.partition("__")
+    server, _, tool = rest.partition("__")
+    return f"{tool} of the MCP server {server}" if prefix == BRIDGE and tool else name
 
 
 def rule_words(rules: Sequence[str]) -> str:
@@ -93,7 +101,7 @@ def rule_words(rules: Sequence[str]) -> str:
     patterns_by_words: dict[str, list[str]] = {}
     for rule in rules:
         tool, _, pattern = rule.removesuffix(")").partition("(")
-        words = _RULE_WORDS.get(tool, f"{tool} of ") if pattern else tool
+        words = _RULE_WORDS.get(tool, f"{tool} of ") if pattern else _tool_words(tool)
         patterns_by_words.setdefault(words, []).append(
             f"`{pattern}`" if pattern and tool == "bash" else pattern
         )
@@ -117,7 +125,7 @@ def _actions(access: Access, workspace: Path) -> Iterator[tuple[str, str]]:
         case "host":
             yield "fetches from", access.value
         case "none":
-            yield "uses", access.tool
+            yield "uses", _tool_words(access.tool)
 
 
 def _command_actions(line: str, workspace: Path) -> Iterator[tuple[str, str]]:
@@ -233,7 +241,7 @@ def _sentences(access: Access) -> list[str]:
         case "host":
             return [f"Sends a request to {access.value} and reads the answer."]
         case "none":
-            return [f"Uses the tool {access.tool}."]
+            return [f"Uses the tool {_tool_words(access.tool)}."]
         case "command":
             reading = parse_shell(access.value)
             found = [_explain(command) for command in reading.all_commands]

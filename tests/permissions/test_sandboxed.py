@@ -7,7 +7,7 @@ import pytest
 from crushpy.core.access import Access, Privileges
 from crushpy.permissions.decide import decide
 from crushpy.permissions.decision import Decision, ExecutionContext
-from crushpy.permissions.describe_call import explain_call, rule_words
+from crushpy.permissions.describe_call import explain_call, question_title, rule_words
 from crushpy.permissions.rules import RuleSet, in_mode
 
 from . import attacks
@@ -403,3 +403,11 @@ def test_rules_of_one_kind_are_named_together(project: Path) -> None:
     assert (
         rule_words(decision.suggested) == "the network: pypi.org, files.pythonhosted.org and edits of /opt/**"
     )
+
+
+def test_a_tool_of_a_server_is_named_in_words(project: Path) -> None:
+    access = Access("mcp__shop__create_order", "none", writes=True)
+    title = question_title("mcp", (access,), project, Privileges())
+    assert title == "Use create_order of the MCP server shop?"
+    assert rule_words((access.tool,)) == "create_order of the MCP server shop"
+    assert rule_words(("bash",)) == "bash"
