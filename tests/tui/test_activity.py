@@ -293,3 +293,10 @@ def test_the_end_of_a_turn_tells_how_long_it_took() -> None:
     assert activity.took == 0, "another conversation is shown"
     activity.hear(PromptCommitted("o", "again"))
     assert activity.took == 0
+
+
+async def test_the_end_of_a_quick_turn_shows_its_time(start: Start, llm: ScriptedLLM) -> None:
+    llm.script("Hello.")
+    async with start(size=(80, 24)) as app:
+        await app.say("hi")
+        await app.sees("Hello.", "Turn took")

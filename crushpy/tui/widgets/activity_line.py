@@ -27,7 +27,7 @@ MOVING_COLUMNS = 4
 MIN_LABEL_COLUMNS = 16
 """Columns for the label; details are left out if there are fewer."""
 STOPS = "Esc stops"
-MIN_TURN_S = 1.0
+MIN_TURN_S = 0.0
 """The time of a shorter turn is not shown."""
 
 
@@ -99,8 +99,9 @@ class ActivityLine(Widget):
 
     def render_line(self, y: int) -> Strip:
         width = self.size.width
-        if y == 0 and not self._rows and self._activity.took >= MIN_TURN_S:
-            text = f"  Turn took {brief_duration(self._activity.took)}"
+        took = self._activity.took
+        if y == 0 and not self._rows and took > MIN_TURN_S:
+            text = f"  Turn took {brief_duration(took) if took >= 1 else 'less than 1s'}"
             return TextRow([Segment(text, self._palette().muted)], self._palette().text).strip(width)
         if y >= len(self._rows):
             return Strip.blank(width, self._palette().text)
