@@ -11,7 +11,17 @@ from crushpy.context.overrides import SentState
 from crushpy.core import events
 from crushpy.core.boundary import Boundary
 from crushpy.core.errors import CrushpyError
-from crushpy.core.messages import Data, Message, Note, Seed, TaskReport, Thinking, ToolResult, headline
+from crushpy.core.messages import (
+    Data,
+    Message,
+    Note,
+    Seed,
+    TaskReport,
+    Terminal,
+    Thinking,
+    ToolResult,
+    headline,
+)
 from crushpy.core.timeline_notes import CUT_REPLY, NoteMaker, TimelineNote, answer_words
 from crushpy.tui.items import (
     ALL_BOUNDARY_ACTIONS,
@@ -204,6 +214,8 @@ class TranscriptPresenter:
             case events.TaskProgress() if event.id in self._tools:
                 if self._tools[event.id][1].session_id != event.session_id:
                     self._change_tool(event.id, session_id=event.session_id)
+            case events.ApprovalNeeded():  # perhaps about a command that the user has changed
+                self._change_tool(event.id, headline=headline(event.name, event.args, more=" …"), answer="")
             case events.ApprovalDone():
                 said = answer_words(event.answer, event.covers, event.words)
                 self._change_tool(event.id, answer=said)
@@ -355,8 +367,12 @@ def _finished(item: ToolItem, result: ToolResult) -> ToolItem:
         state = "denied"
     said = answer_words(decision.answer, decision.covers, decision.words) if decision else item.answer
     ended = {"not_run": "not run", "interrupted": "stopped"}.get(result.ended, "")
+    about = item.headline
+    if result.name == "bash" and isinstance(result.display, Terminal):  # the user may have changed it
+        about = headline(result.name, {"command": result.display.command}, more=" …")
     return msgspec.structs.replace(
         item,
+        headline=about,
         state=state,
         display=result.display,
         output=result.text,

@@ -211,10 +211,11 @@ async def test_tab_changes_the_command_which_is_judged_again(
         await app.sees("Enter checks the changed command again")
         await app.type("-too")
         await app.press("enter")
-        await app.sees("Run `touch made-too`?")
+        await app.sees("Run `touch made-too`?", "○ bash touch made-too")
+        assert "allowed once" not in app.text
         await armed(app)
         await app.press("y")
-        await app.sees("Made.")
+        await app.sees("Made.", "✓ bash touch made-too  allowed once")
     assert (workspace / "made-too").exists() and not (workspace / "made").exists()
     assert "The user changed the command before it ran: touch made-too" in str(llm.requests[-1].body)
     assert "A hook changed" not in str(llm.requests[-1].body)
