@@ -72,3 +72,10 @@ async def test_a_command_as_the_first_prompt_is_a_command(start: Start, llm: Scr
     llm.script("A table of hosts.")
     async with start(prompt="/etc/hosts what is this?") as app:
         await app.sees("A table of hosts.")
+
+
+async def test_a_narrow_menu_leaves_out_arguments_not_the_sentence(start: Start) -> None:
+    async with start(size=(60, 20)) as app:
+        await app.type("/mo")
+        await app.sees("/model", "Use another model from the next request on.")
+        assert "[name" not in app.text

@@ -23,6 +23,8 @@ from crushpy.tui.widgets.fitting import POINTER, end_of, pointed, window
 from crushpy.util.images import MAX_PICTURE_FILE, SUFFIXES
 
 MAX_ROWS = 8
+ROOM_FOR_ARGUMENT = 70
+"""Narrower lists name commands without their arguments."""
 ROOM_FOR_DETAIL = 36
 """Columns from which on a path leaves room for what becomes of it."""
 _OPENERS = "([{<\"'`,;=:"
@@ -188,8 +190,10 @@ class CompletionList(Widget):
             path = end_of(choice.label, max(1, width - len(choice.detail) - 2))
             row = Content.assemble(path.ljust(min(40, width // 2)), "  ", (choice.detail, "$text-muted"))
         else:
-            column = max(len(self.choices[one].label) for one in self._shown)
-            row = Content(f"{choice.label:<{min(column, width // 2)}}  {one_line(choice.detail)}")
+            words = None if width >= ROOM_FOR_ARGUMENT else 1  # rather the whole sentence
+            labels = [" ".join(self.choices[one].label.split(" ")[:words]) for one in self._shown]
+            column = min(max(map(len, labels)), width // 2)
+            row = Content(f"{labels[index - self._shown[0]]:<{column}}  {one_line(choice.detail)}")
         return pointed(row.truncate(width, ellipsis=True, pad=True), index == self.highlighted)
 
     def on_click(self, event: events.Click) -> None:
