@@ -146,6 +146,9 @@ class TranscriptPresenter:
                 for item in stored_items(shown, opening, states, marks)
             ]
         )
+        if opening is not None and opening.boundary.reported_after is None:  # the first reply reports it
+            keys = self._view.keys()
+            self._card = next((key for key in keys if isinstance(self._view.item(key), BoundaryItem)), None)
         for start, end in pairwise([*starts, len(history)]):
             self._open_branch(first[history[start].id].goal)
             inside = history[start + 1 : end]

@@ -169,6 +169,20 @@ async def test_an_estimate_says_so_until_a_reply_reports_the_size(start: Start, 
         await app.sees("→ 6,000 tokens,")
 
 
+async def test_an_estimate_is_replaced_after_a_resume_too(start: Start, llm: ScriptedLLM) -> None:
+    async with start() as app:
+        after = (await handed_off(app, llm)).boundary.tokens_after
+    async with start(resume_latest=True) as app:
+        await app.sees(f"→ ~{after:,} tokens (estimated)")
+        assert app.conversation.context.budget().used == after, "as the gauge and the inspector say"
+        llm.script(Reply("Still 42.", usage=Usage(5_990, 10)))
+        await app.say("sure?")
+        await app.sees("Still 42.", "→ 6,000 tokens,")
+        await app.rests()
+    async with start(resume_latest=True) as app:
+        await app.sees("→ 6,000 tokens,")
+
+
 async def test_the_card_of_a_session_that_is_read_is_whole_and_offers_its_parent(
     store: Store, library: SessionBrowser
 ) -> None:

@@ -17,7 +17,7 @@ async def lines(app: Driven) -> list[str]:
     await app.pilot.pause()
     rows = app.text.splitlines()
     end = next(number for number, row in enumerate(rows) if "compaction auto" in row)
-    return [row.rstrip() for row in rows[:end] if row.strip()]
+    return [row.rstrip() for row in rows[:end] if row.strip() and "Turn took" not in row]
 
 
 def bash(command: str, name: str, *, background: bool = False) -> Reply:

@@ -68,7 +68,7 @@ class LiveSession:
         self.notes = list(loaded.notes)
         """What happened between messages, for the user."""
         self._take_over(loaded)
-        self._unreported = False
+        self._unreported = bool(self.info.parent_id) and not any(one.usage for one in self.own_messages)
         self.call_ids = call_ids if call_ids is not None else set[str]()
         self.call_ids |= {call.id for message in self.history for call in message.calls}
         self.unstored: list[Message] = []

@@ -111,6 +111,8 @@ class ChatHost(TranscriptScreen):
         notes = conversation.timeline_notes
         states = conversation.sent_states
         self.feed.load(conversation.history, opening, states, notes, conversation.branches)
+        if opening is not None and opening.boundary.reported_after is None:
+            await conversation.context.count_exactly()  # the gauge shows the figure of the card
 
     def reveal(self, place: "FoundPlace") -> bool:
         """Scrolls to a message in the transcript; False if it is not there."""
