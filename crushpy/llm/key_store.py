@@ -91,6 +91,11 @@ def stored_names() -> frozenset[str]:
     return frozenset(_stored_keys())
 
 
+def key_file_damaged() -> bool:
+    file = Paths().key_file
+    return file.exists() and read_stored(file, dict[str, str]) is None
+
+
 def _stored_keys() -> dict[str, str]:
     """The stored keys, by provider; empty if the keyring has it."""
     return read_stored(Paths().key_file, dict[str, str]) or {}
@@ -207,6 +212,8 @@ def _add_hint(provider: str, settings: Settings) -> Generator[None]:
 
 def _update(change: Callable[[dict[str, str]], dict[str, str]]) -> None:
     file = Paths().key_file
+    if key_file_damaged():
+        raise CrushpyError(f"{file} cannot be read.", "Correct it, or remove it: it may contain other keys.")
     try:
         update_stored(file, dict[str, str], change, seconds=10)
     except (OSError, TimeoutError) as error:

@@ -164,6 +164,17 @@ def test_without_a_keyring_a_private_file_stores_the_key_if_the_user_agrees(
     assert "No key for anthropic is stored" in cli("connect", "anthropic", "--remove", env=env).stderr
 
 
+def test_a_damaged_file_of_keys_is_named_and_not_replaced(cli: Cli, keyring_env: Env, home: Path) -> None:
+    damaged = '{"groq": "gsk-secret",}'
+    home.mkdir(mode=0o700)
+    (home / "keys.json").write_text(damaged)
+    env = {**keyring_env, **NO_KEYRING}
+    assert f"{home / 'keys.json'} cannot be read" in cli("doctor", env=env).stdout
+    refused = cli("connect", "anthropic", "--file", stdin=KEY, env=env)
+    assert refused.returncode == 1 and f"{home / 'keys.json'} cannot be read" in refused.stderr
+    assert (home / "keys.json").read_text() == damaged
+
+
 @pytest.mark.parametrize(("answer", "stored"), [("y", True), ("n", False), ("", False)])
 def test_at_the_terminal_the_file_is_offered_and_no_is_the_default(
     workspace: Path, keyring_env: Env, home: Path, answer: str, stored: bool

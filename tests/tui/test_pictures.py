@@ -211,7 +211,7 @@ async def test_a_mentioned_file_says_whether_it_is_attached_or_only_named(
         await app.type("see @not")
         await app.sees("notes.txt", "only named")
         await app.type(" @a")
-        await app.sees("a shot.png", "attached")
+        await app.sees("a shot.png", "picture")
         await app.press("escape")
         await app.press("ctrl+u")
         await app.type("see @big")

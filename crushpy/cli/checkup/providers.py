@@ -10,11 +10,14 @@ from crushpy.llm.errors import ModelError
 
 def keys(context: CheckContext) -> Iterator[Finding]:
     """The source of each provider's key: environment, keyring, file or none. Never the key."""
-    from crushpy.llm.key_store import locate_key, stored_names
+    from crushpy.llm.key_store import key_file_damaged, locate_key, stored_names
     from crushpy.llm.vendors import BASES, PROVIDERS
 
     usual = (*(provider.name for provider in PROVIDERS), "azure")
     missing: list[str] = []
+    if key_file_damaged():
+        hint = "Correct it, or remove it and store the keys again: crushpy connect PROVIDER"
+        yield fail(f"{context.paths.key_file} cannot be read, so no stored key is used", hint)
     for name in dict.fromkeys((*context.settings.providers, *usual, *sorted(stored_names()))):
         location = locate_key(name, context.settings)
         if location.held:

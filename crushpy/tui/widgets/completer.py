@@ -116,13 +116,13 @@ def file_completions(paths: Sequence[str], folder: Path) -> list[Completion]:
 
 
 def what_becomes_of(path: Path) -> str:
-    """Whether a file is attached to the prompt or only named in it."""
+    """Whether a file can be attached to the prompt, or is only named in it."""
     if not path.name.lower().endswith(SUFFIXES):
         return "only named"
     with suppress(OSError):
         if path.stat().st_size > MAX_PICTURE_FILE:
             return "too large to attach"
-    return "attached"
+    return "picture"
 
 
 class CompletionList(Widget):
