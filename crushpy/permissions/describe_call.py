@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from crushpy.core.access import Access, Privileges
-from crushpy.core.mcp_names import BRIDGE
+from crushpy.core.mcp_names import MCP_PREFIX
 from crushpy.permissions.network_needs import network_needs
 from crushpy.permissions.path_rules import TouchedPath, is_guarded
 from crushpy.permissions.read_only_commands import is_plain_reader
@@ -91,9 +91,8 @@ def _subject(access: Access, workspace: Path) -> str:
 
 def _tool_words(name: str) -> str:
     """The name of a tool for people: mcp__shop__order is order of the MCP server shop."""
-    prefix, _, rest = name.partition("__")
-    server, _, tool = rest.partition("__")
-    return f"{tool} of the MCP server {server}" if prefix == BRIDGE and tool else name
+    server, _, tool = name.removeprefix(MCP_PREFIX).partition("__")
+    return f"{tool} of the MCP server {server}" if name.startswith(MCP_PREFIX) and tool else name
 
 
 def rule_words(rules: Sequence[str]) -> str:
@@ -212,9 +211,14 @@ PROGRAMS = {
     "wget": "downloads files",
     "xargs": "runs a command for what it reads",
     "yarn": "manages JavaScript packages; their scripts run",
+    "zsh": "runs a script",
 }
 OPTIONS = {
     "curl": (r"-[XdFT].*|--(request|data|form|upload).*", "sends data"),
+    "find": (
+        r"-(delete|exec|ok|fprint|fls).*",
+        "deletes them, runs commands or writes files",
+    ),
     "git push": (r"-f|--force.*|--delete|-d|\+.*", "replaces or deletes commits there"),
     "git reset": (r"--hard", "discards changes"),
     "rm": (r"-\w*[rR]\w*|--recursive", "folders with all they contain"),
@@ -256,8 +260,8 @@ def _sentences(access: Access) -> list[str]:
 
 
 def _explain(command: SimpleCommand) -> str:
-    options = [word.text for word in command.words[1:]]
-    plain = [text for text in options if not text.startswith("-")]
+    words = [word.text for word in command.words[1:]]
+    plain = [text for text in words if not text.startswith("-")]
     name, kind = command.program, command.program.rstrip("3")
     subcommand = " ".join((name, *plain[:1]))
     if plain and subcommand in PROGRAMS:
@@ -269,7 +273,7 @@ def _explain(command: SimpleCommand) -> str:
         source = "the command before it prints" if command.stdin == "pipe" else "it reads"
         return f"`{name}` runs whatever {source}."
     pattern, more = OPTIONS.get(kind, ("", ""))
-    if pattern and any(re.fullmatch(pattern, text) for text in options):
+    if pattern and any(re.fullmatch(pattern, text) for text in words):
         what += f", {more}"
     about = f" ({', '.join(plain[:3])}{', …' if len(plain) > 3 else ''})" if plain else ""
     return f"`{name}` {what}{about}."

@@ -28,7 +28,7 @@ MIN_LABEL_COLUMNS = 16
 """Columns for the label; details are left out if there are fewer."""
 STOPS = "Esc stops"
 MIN_TURN_S = 0.0
-"""The time of a shorter turn is not shown."""
+"""A turn that took no longer shows no time; 0 until the first turn has ended."""
 
 
 class ActivityLine(Widget):
