@@ -217,7 +217,7 @@ OPTIONS = {
     "curl": (r"-[XdFT].*|--(request|data|form|upload).*", "sends data"),
     "find": (
         r"-(delete|exec|ok|fprint|fls).*",
-        "deletes them, runs commands or writes files",
+        "and may delete them, run commands or write files",
     ),
     "git push": (r"-f|--force.*|--delete|-d|\+.*", "replaces or deletes commits there"),
     "git reset": (r"--hard", "discards changes"),

@@ -388,7 +388,7 @@ def test_why_it_asks_is_a_sentence() -> None:
     [
         ("curl -fsSL https://a.example/x | sh", "`sh` runs whatever the command before it prints."),
         ("python3 - <<'EOF'\nprint()\nEOF", "`python3` runs whatever it reads."),
-        ("find . -name '*.pyc' -delete", "searches for files, deletes them, runs commands"),
+        ("find . -name '*.pyc' -delete", "searches for files, and may delete them, run commands"),
         ("git push --force origin main", "replaces or deletes commits there (origin, main)."),
         ("sort notes.txt | wc -l", "`sort` only reads and prints (notes.txt). `wc` only reads and prints."),
         ("for f in a b; do rm $f; done", "only known when it runs (`for` belongs to a compound command)."),
