@@ -3,7 +3,11 @@
 import os
 import signal
 import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -26,7 +30,10 @@ pytest_plugins = [
     "support.acp_client",
 ]
 
-SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+# Test modules are compiled once, whatever the variables say: their assertions are rewritten for that.
+sys.dont_write_bytecode = False
+LEFT_OUT = ("nightly", "slow")
+TOO_SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 KEPT = ("PATH", "TMPDIR", "TZ", "VIRTUAL_ENV", "CRUSHPY_BUBBLEWRAP")
 KEPT_FAMILIES = ("PYTHON", "PYTEST", "TEXTUAL_SNAPSHOT", "LD_", "COV")
 
@@ -46,12 +53,44 @@ def pytest_configure(config: pytest.Config) -> None:
 def _same_examples(config: pytest.Config) -> None:
     """The same examples in every run, however slow it is; `--hypothesis-profile=default` looks further."""
     settings.register_profile(
-        "same", derandomize=True, deadline=None, suppress_health_check=SLOW, max_examples=100 if ALL else 40
+        "same",
+        derandomize=True,
+        deadline=None,
+        suppress_health_check=TOO_SLOW,
+        max_examples=100 if ALL else 40,
     )
     if not config.getoption("--hypothesis-profile"):
         settings.load_profile("same")
         # It would also draw what stands in the modules that happen to be loaded: others in every worker.
         providers._get_local_constants = lambda: providers._local_constants
+
+
+left_out: "pytest.StashKey[Counter[str]]" = pytest.StashKey()
+
+
+def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+    config = items[0].config
+    if not config.option.keyword:
+        marks = (next((name for name in LEFT_OUT if item.get_closest_marker(name)), "") for item in items)
+        config.stash.setdefault(left_out, Counter()).update(filter(None, marks))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left_out"] = dict(session.config.stash.get(left_out, Counter()))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Each worker of xdist has left out the same ones."""
+    node.config.stash[left_out] = Counter(getattr(node, "workeroutput", {}).get("left_out", {}))
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    counted = config.stash.get(left_out, Counter())
+    if counted:
+        numbers = " and ".join(f"{counted[name]:,} {name}" for name in sorted(counted))
+        terminalreporter.write_line(f"Left out: {numbers} tests (bin/check --all, bin/nightly).")
 
 
 @pytest.fixture(autouse=True)

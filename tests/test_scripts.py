@@ -175,10 +175,56 @@ def test_the_newest_of_both_ends_runs_without_programs_that_a_bare_machine_lacks
     )
     assert done.returncode == 0, done.stderr
     oldest, newest_log = (checkout / f".venvs/{version}.log" for version in (VERSION, "3.99.0"))
-    assert oldest.read_text().split("\n")[:4] == ["has bwrap", "has uv", "has postgres", "has sort"]
+    assert oldest.read_text().split("\n")[:5] == [
+        "has bwrap",
+        "has uv",
+        "has postgres",
+        "has sort",
+        "  --all",
+    ]
     said = newest_log.read_text().splitlines()
     assert said[:2] == ["set up with uv 0.1", "has sort"]
-    assert said[2].startswith("/nonexistent/bwrap 1 tests/e2e ")
+    assert said[2:] == ["/nonexistent/bwrap 1 "], "the fast tests"
+
+
+@pytest.fixture
+def set_up(checkout: Path) -> Path:
+    """A checkout with programs that print their arguments instead of checking anything."""
+    (checkout / ".venv/bin").mkdir(parents=True)
+    program(checkout / "bin/setup", "#!/bin/sh\n")
+    for name in ("ruff", "lint-imports", "basedpyright", "pytest"):
+        program(checkout / ".venv/bin" / name, f"#!/bin/sh\necho '{name}' \"$*\"\n")
+    return checkout
+
+
+@pytest.mark.parametrize(
+    ("args", "given"),
+    [
+        ((), "-m not slow and not nightly and not live"),
+        (("--all",), ""),
+        (("--all", "-x"), "-x"),
+        (("tests/tools", "-k", "edit"), "tests/tools -k edit"),
+    ],
+)
+def test_the_arguments_of_check_choose_the_tests(set_up: Path, args: tuple[str, ...], given: str) -> None:
+    done = run(set_up / "bin/check", *args, WORKERS="3")
+    assert done.returncode == 0, done.stderr
+    assert f"pytest -n 3 {given}".rstrip() in done.stdout.splitlines()
+    assert "basedpyright --warnings" in done.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize("failing", ["ruff", "lint-imports", "basedpyright", "pytest"])
+def test_check_fails_if_one_of_its_programs_does(set_up: Path, failing: str) -> None:
+    program(set_up / ".venv/bin" / failing, "#!/bin/sh\necho it is wrong\nexit 3\n")
+    done = run(set_up / "bin/check")
+    assert done.returncode == 3
+    assert "it is wrong" in done.stdout
+
+
+def test_nightly_takes_all_cases(set_up: Path) -> None:
+    program(set_up / ".venv/bin/pytest", '#!/bin/sh\necho "$CRUSHPY_TEST_ALL $*"\n')
+    done = run(set_up / "bin/nightly", "tests/engine")
+    assert done.stdout == "1 -n 2 -m (nightly or sampled or hypothesis) and not live tests/engine\n"
 
 
 def test_a_link_to_a_link_runs_the_checkout_it_leads_to(checkout: Path, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import json
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
+import pytest
 from scripted_llm.replies import Answer, Call, Overflow, Reply
 from scripted_llm.server import ScriptedLLM
 from support.selection import ALL
@@ -16,6 +17,7 @@ from crushpy.core.paths import Paths
 from crushpy.engine.session.session import load_session
 from crushpy.storage.store import Store
 
+pytestmark = pytest.mark.sampled
 WINDOW = {f'models."{MODEL}".context_window': 10_000}
 Stage = tuple[str, ...]
 STARTS = ("_turn", "compact", "_undo", "uncancellable")

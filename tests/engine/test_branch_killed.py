@@ -17,7 +17,10 @@ from support.talk import Talks
 HERE = Path(__file__).parent
 MODEL = "lab/claude-opus-5-5"
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork"),
+    pytest.mark.sampled,
+]
 
 
 def stored_depth(home: Path) -> int:

@@ -74,6 +74,7 @@ class Teller:
         return Reply(reply, calls=calls, usage=usage)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("wire", "tokenizer", "counted"), PAIRS)
 async def test_after_two_replies_the_gauge_is_near_the_next_report(
     talks: Talks, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch, wire: str, tokenizer: str, counted: bool

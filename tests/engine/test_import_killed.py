@@ -28,7 +28,10 @@ CLOCKS = {"imported_at", "heartbeat"}
 LARGE = "a line of a long answer\n" * 50_000
 """Two of them are more than an import holds before it writes."""
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork"),
+    pytest.mark.sampled,
+]
 
 
 def state(file: Path) -> str:

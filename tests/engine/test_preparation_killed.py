@@ -26,7 +26,10 @@ FLAGS: dict[str, object] = {
     "compaction.moments": False,
 }
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork"),
+    pytest.mark.sampled,
+]
 
 
 def answer(body: dict[str, Any]) -> Answer:

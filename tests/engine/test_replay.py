@@ -133,6 +133,7 @@ def settings_of(talk: Talk) -> tuple[Settings, Models]:
     return scope.settings, scope.models
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("number", "protocol"), enumerate(PROTOCOLS), ids=PROTOCOLS)
 async def test_a_replay_with_the_recorded_settings_is_what_happened(
     talks: Talks,

@@ -16,7 +16,10 @@ from support.talk import Talks
 HERE = Path(__file__).parent
 MODEL = "lab/claude-opus-5-5"
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork"),
+    pytest.mark.sampled,
+]
 
 
 def stored_statuses(home: Path) -> int:

@@ -1,4 +1,4 @@
-"""The live suite: every test here is marked `live` and runs only when that is asked for (`bin/live`)."""
+"""The live suite: its tests are marked `live` and run only if that is asked for (`bin/live`)."""
 
 import os
 import subprocess
@@ -9,15 +9,6 @@ import pytest
 
 HERE = Path(__file__).parent
 PYTHON = HERE.parents[1] / ".venv-live" / "bin" / "python"
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    here = [item for item in items if HERE in item.path.parents]
-    for item in here:
-        item.add_marker("live")
-    if here and "live" not in config.option.markexpr:
-        config.hook.pytest_deselected(items=here)
-        items[:] = [item for item in items if item not in here]
 
 
 @pytest.fixture(scope="session")

@@ -21,6 +21,7 @@ LS = ToolSpec(
     {"type": "object", "properties": {"path": {"type": "string", "maxLength": 12}}, "required": ["path"]},
 )
 pytestmark = [
+    pytest.mark.live,
     pytest.mark.timeout(300),
     pytest.mark.filterwarnings("ignore:Accessing the 'model_:DeprecationWarning"),
 ]

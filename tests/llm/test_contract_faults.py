@@ -68,6 +68,7 @@ BOMB = gzip.compress(b'data: {"x":"' + b"0" * 100_000_000, 6)
 # --- replies
 
 
+@pytest.mark.sampled
 @own_wires
 @pytest.mark.parametrize("breaks", [True, False], ids=["socket closed", "ended by a proxy"])
 async def test_a_reply_cut_at_any_byte_is_either_whole_or_an_error(

@@ -91,6 +91,7 @@ def changed(chance: random.Random, history: list[Message], models: Sequence[str]
             return history
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("wire", WIRES)
 def test_the_joined_bytes_are_those_of_the_plain_writer_whatever_happens_in_between(wire: str) -> None:
     models, body, quirks_of = WIRES[wire]

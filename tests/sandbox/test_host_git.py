@@ -217,6 +217,7 @@ def prepare(scene: Scene, name: str) -> None:
     )
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("granted", [False, True], ids=["kept", "granted"])
 async def test_git_on_the_host_runs_nothing_that_a_command_planted(scene: Scene, granted: bool) -> None:
     """Each attack in both sandboxes: in one with the privilege, in the other without."""
@@ -307,6 +308,7 @@ async def test_attributes_that_a_command_committed_or_staged_are_reported(
         await scene.jobs.close()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("kind", some(KINDS, every=2, start=1))
 def test_git_runs_nothing_planted_for_an_ordinary_user(home_of_nobody: Path, kind: str) -> None:
     options = ("-n", "0", "-p", "no:cacheprovider", f"--basetemp={home_of_nobody}/tmp")
@@ -315,6 +317,7 @@ def test_git_runs_nothing_planted_for_an_ordinary_user(home_of_nobody: Path, kin
     assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", ATTACKS if ALL else ["fsmonitor", "in the background"])
 async def test_without_a_sandbox_it_is_said(workspace: Path, tmp_path: Path, name: str) -> None:
     scene = Scene(workspace, tmp_path / "crushpy", Sandbox("none"))

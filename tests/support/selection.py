@@ -1,4 +1,4 @@
-"""Which part of a long list a test goes through: CRUSHPY_TEST_ALL=1 has it go through all of it."""
+"""Which part of a long list a test marked `sampled` goes through: all of it in bin/nightly."""
 
 import os
 from collections.abc import Iterable

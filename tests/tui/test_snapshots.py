@@ -56,9 +56,10 @@ LOOKS: dict[str, tuple[tuple[int, int], str]] = {
 }
 """Sizes and themes; what is done before the picture is done in the usual size.
 
-Each screen has the first and one of the others, in turn; all of them with CRUSHPY_TEST_ALL=1 and when the
-pictures are taken again.
+Each screen has the first and one of the others, in turn; all of them in bin/nightly and when the pictures are
+taken again.
 """
+pytestmark = pytest.mark.sampled
 NOW = 1_750_000_000.0
 CART = """RATE = 0.19
 
