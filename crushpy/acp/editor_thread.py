@@ -300,7 +300,7 @@ class EditorThread:
                 case "return":
                     text = "Returned." if await talk.return_to_parent(argument) else ""
                 case "undo-compaction":
-                    done = await talk.context.undo()
+                    done = await talk.context.undo_compaction()
                     self._branches = list(talk.branches)  # an undone return makes its branch the place
                     text = "The compaction was undone." if done else "There is no compaction to undo."
                 case "pins" if argument:

@@ -55,7 +55,7 @@ def register(app: typer.Typer) -> None:
         "delete": delete_command,
         "tree": tree_command,
         "search": search_command,
-        "undo": undo_command,
+        "undo-compaction": undo_command,
         "replay": session_replay.replay_command,
     }
     rewinding = {"changes": changes_command, "rewind": rewind_command}
@@ -279,7 +279,7 @@ async def undo_command(session: SessionId) -> None:
     async with open_browser() as browser:
         info = await find_session(browser, session)
         _, left = await browser.messages(info.id)
-        parent = await browser.undo(info.id)
+        parent = await browser.undo_compaction(info.id)
     print(f"Undone: {parent.id} continues where it was. What came after stays stored; no file was changed.")
     print(thoughts_left_behind(left))
     print(f"  crushpy run --session {parent.id} ...   continues it")

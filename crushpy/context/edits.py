@@ -181,7 +181,7 @@ class _Planner:
             raise UsageError(
                 f"Message {message.id} cannot be {what}: it is the seed, the summary and the evidence that "
                 "this session started with.",
-                "`crushpy sessions undo ID` undoes the compaction.",
+                "`crushpy sessions undo-compaction ID` undoes the compaction.",
             )
         if message is next((one for one in self._history if one.role == "user"), None):
             raise UsageError(

@@ -77,13 +77,7 @@ APP_COMMANDS: tuple[AppCommand, ...] = (
     AppCommand(
         "Resume Last", "resume_last", "Resume the latest conversation of this folder.", "continue", key="f2"
     ),
-    AppCommand(
-        "Lineage",
-        "lineage",
-        "The tree of this conversation's sessions and branches.",
-        "lineage",
-        key="ctrl+l",
-    ),
+    AppCommand("Session Tree", "tree", "All sessions of this conversation.", "tree", key="ctrl+l"),
     AppCommand(
         "Undo Changes",
         "undo_files",
@@ -93,7 +87,7 @@ APP_COMMANDS: tuple[AppCommand, ...] = (
     ),
     AppCommand("Redo Changes", "redo_files", "Redo undone changes.", "redo", "[FILE|all]"),
     AppCommand("Rewind", "rewind", "Go back to a prompt: conversation, files or both.", "rewind"),
-    AppCommand("Undo Compaction", "undo_boundary", "Undo the last compaction.", "undo-boundary"),
+    AppCommand("Undo Compaction", "undo_compaction", "Undo the last compaction.", "undo-compaction"),
     AppCommand(
         "Search", "search", "Search all messages, also before compactions.", "search", "[words]", "ctrl+f"
     ),
@@ -152,6 +146,9 @@ APP_COMMANDS: tuple[AppCommand, ...] = (
         "Quit", "quit", "Quit; the conversation can be resumed.", "quit", key="ctrl+q", aliases=("exit",)
     ),
 )
+
+FORMER_NAMES = {"undo-boundary": "undo-compaction", "lineage": "tree"}
+"""Slash commands that were called differently: errors name the new one. `keys` has them with underscores."""
 
 
 def by_slash(name: str) -> AppCommand | None:

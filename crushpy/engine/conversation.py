@@ -13,7 +13,7 @@ import msgspec
 
 from crushpy.context.overrides import SentState, sent_states
 from crushpy.core.access import Mode
-from crushpy.core.app_commands import by_slash
+from crushpy.core.app_commands import FORMER_NAMES, by_slash
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.events import Error, JobEnded, ModeChanged, Notice, PlanReady, PromptQueued, TurnEnded
 from crushpy.core.messages import Image, Message, Note, Usage, headline
@@ -169,7 +169,9 @@ class Conversation:
         until that turn has ended. Raises UsageError for an unknown command."""
         command = await self.expand_command(text) if text.startswith("/") else None
         if command is None and (typed := _COMMAND.match(text)) and not Path(typed[0]).exists():
-            problem = "is a command of the app" if by_slash(typed[1]) else "is not a command"
+            known = FORMER_NAMES.get(typed[1], typed[1])
+            problem = "is a command of the app" if by_slash(known) else "is not a command"
+            problem += f", now called /{known}" if known != typed[1] else ""
             raise UsageError(f"{typed[0]} {problem}.", "To send it as a prompt, put a space before it.")
         text, pasted = (command.text, (command.text,)) if command else (text, pasted)
         prompt = user_message(text, images, pasted)

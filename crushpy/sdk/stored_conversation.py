@@ -96,9 +96,9 @@ class Conversation:
         """A branch that ends at a message; without one, at the end. This session is not changed."""
         return Conversation(_browse(lambda browser: browser.fork(self.id, at)), self.model)
 
-    def undo(self) -> "Conversation":
+    def undo_compaction(self) -> "Conversation":
         """Undoes the compaction that opened this session. Returns its parent, which is the tip again."""
-        return Conversation(_browse(lambda browser: browser.undo(self.id)), self.model)
+        return Conversation(_browse(lambda browser: browser.undo_compaction(self.id)), self.model)
 
     def rewind(self, to: str, *, files: bool = True) -> "Conversation":
         """Goes back to a message: restores the files as they were then, and returns the branch that ends

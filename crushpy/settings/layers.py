@@ -129,7 +129,8 @@ class _Merge:
             if leaf:
                 self._put(leaf, path, environ[name], "environment", name)
             else:
-                near = setting_keys.nearest(name, [*map(setting_keys.variable, setting_keys.leaves())])
+                meant = setting_keys.variable(setting_keys.renamed(path)) if path[0] == "keys" else name
+                near = setting_keys.nearest(meant, [*map(setting_keys.variable, setting_keys.leaves())])
                 hint = f"; did you mean {near}?" if near else ""
                 self.warnings.append(f"environment: {name} is not a setting{hint}")
 

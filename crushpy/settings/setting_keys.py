@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 
 import msgspec
 
-from crushpy.core.app_commands import APP_COMMANDS
+from crushpy.core.app_commands import APP_COMMANDS, FORMER_NAMES
 from crushpy.core.errors import SettingsError
 from crushpy.settings import schema
 from crushpy.settings.schema import Settings
@@ -165,11 +165,18 @@ def unknown(path: KeyPath, value: object = None) -> str:
         quoted = f"[{path[0]}.{_quoted('.'.join(path[1:]))}]"
         return f"{spell(path)} is not a setting; put the name in quotes: {quoted}"
     names = [leaf.key for leaf in known.values()] + [".".join(table) for table in tables() if table]
-    near = nearest(".".join(wanted), names)
+    near = nearest(".".join(renamed(wanted)), names)
     if not near:
         near = next((leaf.key for leaf in known.values() if leaf.path[-1] == path[-1]), "")
     near = near.replace(ANY_NAME, spell(path[1:2])) if wanted != path else near
     return f"{spell(path)} is not a setting" + (f"; did you mean {near}?" if near else "")
+
+
+def renamed(path: KeyPath) -> KeyPath:
+    """A key by its present name, if it is that of a command that was called differently."""
+    if path[:-1] != ("keys",):
+        return path
+    return ("keys", FORMER_NAMES.get(path[1].replace("_", "-"), path[1]).replace("-", "_"))
 
 
 def nearest(word: str, known: list[str]) -> str:

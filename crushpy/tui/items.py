@@ -159,7 +159,7 @@ ItemAction = Literal[
     "open_parent",
     "undo",
     "edit_template",
-    "lineage",
+    "tree",
     "pin",
     "open_task",
     "copy_block",
@@ -171,8 +171,8 @@ BOUNDARY_ACTIONS: dict[str, tuple[ItemAction, str, str]] = {
     "p": ("open_parent", "parent", "read the session before it"),
     "u": ("undo", "undo", "undo it, if it is the last one"),
     "t": ("edit_template", "template", "edit the summary template"),
-    "l": ("lineage", "lineage", "the session tree of the conversation"),
-    "w": ("glossary", "words", "the glossary"),
+    "l": ("tree", "tree", "the session tree of the conversation"),
+    "w": ("glossary", "glossary", "what the terms mean"),
 }
 """Keys on the card of a boundary: the action of each, how the card names it, and the help."""
 ALL_BOUNDARY_ACTIONS: tuple[ItemAction, ...] = tuple(action for action, *_ in BOUNDARY_ACTIONS.values())

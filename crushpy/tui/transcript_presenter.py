@@ -389,7 +389,7 @@ def stored_boundary_item(seed: Seed, opening: "OpeningBoundary | None") -> Bound
     """The card of an earlier boundary; it has few details if no record of it is stored."""
     if opening is None:
         card = BoundaryItem(Boundary("", "", "", ""), seed.summary, seed.evidence, seed.pins, seed.rules)
-        return msgspec.structs.replace(card, offers=("edit_template", "lineage"))
+        return msgspec.structs.replace(card, offers=("edit_template", "tree"))
     return BoundaryItem(
         opening.boundary,
         seed.summary,

@@ -120,7 +120,7 @@ def play_compaction(film: Film) -> None:
     film.watch(60, until=lambda: terminal.has_shown("all nine files"))
     film.watch(2, shown=4.0)
     film.keep("boundary")
-    terminal.type("/undo-boundary")
+    terminal.type("/undo-compaction")
     film.watch(1, shown=1.0)
     terminal.press("Enter")
     film.watch(4, shown=5.0)

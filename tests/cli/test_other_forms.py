@@ -1,6 +1,7 @@
 """Other ways to write the same: -p, --resume, and a prompt with a space."""
 
 import pytest
+from support.command import Cli
 
 from crushpy.cli.arguments import normalize_arguments, parse_chat_flags
 
@@ -30,3 +31,10 @@ def test_one_argument_with_a_space_is_a_prompt() -> None:
     assert (options.prompt, options.yolo, options.image) == ("two words", True, ("a.png",))
     assert parse_chat_flags(["word"]) is None
     assert parse_chat_flags(["two words", "three more words"]) is None
+
+
+def test_subcommand_names_the_present_one_when_it_was_renamed(cli: Cli) -> None:
+    done = cli("sessions", "undo", "latest")
+    assert done.returncode == 2
+    assert "undo is not a command of `crushpy sessions`" in done.stderr
+    assert "undo-compaction" in done.stderr

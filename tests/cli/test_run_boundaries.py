@@ -215,7 +215,7 @@ def test_a_branch_headless_folds_and_its_return_can_be_undone(run: Run, cli: Cli
     tree = cli("sessions", "tree", root["id"]).stdout
     assert "look round  branch  returned" in tree
     assert child["id"] in cli("sessions", "search", "needle", "--all").stdout
-    assert child["id"] in cli("sessions", "undo", root["id"]).stdout
+    assert child["id"] in cli("sessions", "undo-compaction", root["id"]).stdout
     llm.script(Reply(calls=[Call("return_to_parent", {"result": "not so quiet"})]), "Done again.")
     again = run("--yolo", "-s", root["id"], "look again")
     assert again.code == 0 and next(line["id"] for line in again.of("session")) == child["id"]
@@ -242,7 +242,7 @@ def test_a_branch_folds_is_undone_and_continued_by_other_processes(
     tree = {one["id"]: one for one in json.loads(cli("sessions", "tree", root, "--json").stdout)}
     assert (tree[branch]["kind"], tree[branch]["parent_id"]) == ("branch", root)
     assert "deep inside" in cli("sessions", "search", "deep inside").stdout
-    assert cli("sessions", "undo", root).returncode == 0
+    assert cli("sessions", "undo-compaction", root).returncode == 0
     llm.script(Reply(calls=[Call("return_to_parent", {"result": "it is b.py"})]), "Done again.")
     again = run("--yolo", "-s", root, "look again")
     sent = json.dumps(llm.requests[-2].body["messages"])

@@ -25,7 +25,7 @@ from support.stored import a_session, answered, replied, said
 
 from crushpy.core.ids import new_id
 from crushpy.core.messages import Diff, Image, Message, Thinking, ToolCall, ToolResult, Usage
-from crushpy.engine.session.branches import fork_session, undo_boundary
+from crushpy.engine.session.branches import fork_session, undo_compaction
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
 
@@ -250,7 +250,7 @@ def test_branches_undone_sessions_and_tasks_are_in_the_tree(cli: Cli, workspace:
     async def write(store: Store) -> SessionInfo:
         root = await begun(store, "t", "one", "two", cwd=str(workspace))
         child = await continued(store, root, "s", "three", "four")
-        await undo_boundary(store, child.id)
+        await undo_compaction(store, child.id)
         fork = await fork_session(store, root)
         task = a_session(str(workspace), root_id=root.id, parent_id=root.id, kind="task", title="look it up")
         await store.sessions.create(task, said("look"))

@@ -17,7 +17,7 @@ from support.headless import Run
 from support.stored import a_session, answered, replied, said
 
 from crushpy.core.messages import ToolCall, Usage
-from crushpy.engine.session.branches import fork_session, undo_boundary
+from crushpy.engine.session.branches import fork_session, undo_compaction
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
 
@@ -132,7 +132,7 @@ def test_conversations_of_every_shape_are_replayed(cli: Cli, workspace: Path, fi
         await work(store, imported, 4)
         root = await long_session(store, workspace, 4)
         child = await continued(store, root, "s", "three", "four")
-        await undo_boundary(store, child.id)
+        await undo_compaction(store, child.id)
         await work(store, root, 8, 6_000)
         fork = (await fork_session(store, root)).info
         await work(store, fork, 2, 12_000)

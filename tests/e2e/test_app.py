@@ -124,7 +124,7 @@ def test_a_new_session_shows_a_compaction_and_can_be_undone(
         terminal.type_line("the very first request")
         terminal.wait_for("Going on in the child.", "tokens")
         terminal.wait_rest()
-        terminal.type_line("/undo-boundary")
+        terminal.type_line("/undo-compaction")
         terminal.wait_for("undone", "the very first request")
         terminal.type_line("go on")
         terminal.wait_for("Back in the parent.")

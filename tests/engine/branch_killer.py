@@ -40,7 +40,7 @@ async def work(home: Path, flags: dict[str, object], fatal: int) -> Conversation
     while conversation.busy:
         await asyncio.sleep(0)
     assert await conversation.return_to_parent("my own answer")
-    assert await conversation.context.undo()
+    assert await conversation.context.undo_compaction()
     return conversation
 
 

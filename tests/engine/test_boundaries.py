@@ -808,7 +808,7 @@ async def test_undo_makes_the_parent_the_tip_again_and_tells_what_changed_meanwh
     await talk.conversation.context.compact()
     child = talk.conversation.info.id
     await talk.ask("write something")
-    assert await talk.conversation.context.undo()
+    assert await talk.conversation.context.undo_compaction()
     assert talk.conversation.info.id == parent
     assert (workspace / "late.txt").exists(), "files are not touched"
     llm.script("back again")
@@ -831,7 +831,7 @@ async def test_after_an_undo_the_mode_is_what_was_chosen_since_if_any(
     await talk.conversation.context.compact()
     if chosen:
         await talk.conversation.select_mode(chosen)
-    await talk.conversation.context.undo()
+    await talk.conversation.context.undo_compaction()
     assert (talk.conversation.info.mode, talk.conversation.mode) == (chosen, chosen or "ask")
 
 
@@ -839,7 +839,7 @@ async def test_after_an_undo_auto_waits_for_the_fallback_threshold(talks: Talks,
     talk = await prepared(talks, llm)
     llm.script("summary")
     await talk.conversation.context.compact()
-    await talk.conversation.context.undo()
+    await talk.conversation.context.undo_compaction()
     llm.always(worker([80_000, 89_000, 91_000, 900]))
     await talk.ask("go on")
     assert [(b.trigger, b.tokens_before >= 90_000) for b in talk.of(BoundaryCommitted)] == [

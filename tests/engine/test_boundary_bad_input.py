@@ -378,9 +378,9 @@ async def test_undo_after_several_generations_names_the_files_of_all_of_them(
     root = talk.conversation.info.root_id
     assert talk.conversation.info.generation == 3
     for _ in range(3):
-        assert await talk.conversation.context.undo()
+        assert await talk.conversation.context.undo_compaction()
     assert talk.conversation.info.id == root
-    assert not await talk.conversation.context.undo(), "there is nothing before the first session"
+    assert not await talk.conversation.context.undo_compaction(), "there is nothing before the first session"
     llm.script("back")
     await talk.ask("go on")
     sent = json.dumps(llm.requests[-1].body["messages"])

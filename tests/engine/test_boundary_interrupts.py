@@ -242,7 +242,7 @@ async def test_esc_anywhere_in_a_compact_by_hand_and_its_undo(talks: Talks, llm:
 
     async def work(talk: Talk) -> None:
         await talk.conversation.context.compact()
-        await talk.conversation.context.undo()
+        await talk.conversation.context.undo_compaction()
 
     await esc_everywhere(
         talks, llm, script, work, prepare=prepare, expect=("make_boundary", "_summarize"), flags=WINDOW

@@ -332,7 +332,7 @@ async def test_undoing_a_return_makes_the_branch_the_place_to_continue(
     talk = await talks(flags=LLM, yolo=True)
     await talk.ask("go")
     opened = talk.of(BranchOpened)[0]
-    assert await talk.conversation.context.undo()
+    assert await talk.conversation.context.undo_compaction()
     assert talk.conversation.info.id == opened.session_id
     await talk.close()
     talk = await talks(flags=LLM, yolo=True, session=opened.parent_id)  # by the root: the tip is found
@@ -357,7 +357,7 @@ async def test_undoing_a_branch_continues_the_parent(talks: Talks, llm: Scripted
     assert await talk.ask("go") == "error"
     opened = talk.of(BranchOpened)[0]
     assert talk.conversation.info.id == opened.session_id  # an error leaves it open
-    assert await talk.conversation.context.undo()
+    assert await talk.conversation.context.undo_compaction()
     assert talk.conversation.info.id == opened.parent_id
     assert await talk.ask("go on") == "done"
     assert_paired(llm.requests)

@@ -206,7 +206,7 @@ async def test_what_was_undone_is_a_branch_and_its_parent_the_tip(
 ) -> None:
     root = await begun(store)
     child = await continued(store, root)
-    parent = await library.undo(child.id)
+    parent = await library.undo_compaction(child.id)
     assert parent.id == root.id
     branches = {branch.session.id: branch for branch in await library.tree(child.id)}
     assert (branches[child.id].relation, branches[root.id].tip) == ("undone", True)
@@ -215,7 +215,7 @@ async def test_what_was_undone_is_a_branch_and_its_parent_the_tip(
     assert undone.undone_at is not None
     assert isinstance((await store.messages.load(root.id))[-1].parts[0], Note)
     with pytest.raises(UsageError, match="already"):
-        await library.undo(child.id)
+        await library.undo_compaction(child.id)
 
 
 async def test_undo_keeps_a_lease_that_was_ours_and_drops_one_it_took(
@@ -223,10 +223,10 @@ async def test_undo_keeps_a_lease_that_was_ours_and_drops_one_it_took(
 ) -> None:
     child = await continued(store, await begun(store))
     await store.leases.acquire(child.id)
-    await library.undo(child.id)
+    await library.undo_compaction(child.id)
     assert await store.leases.acquire(child.id) is False
     other = await continued(store, await begun(store))
-    await library.undo(other.id)
+    await library.undo_compaction(other.id)
     assert await store.leases.acquire(other.id) is True
 
 

@@ -138,7 +138,7 @@ async def test_a_boundary_after_drops_keeps_them_as_facts_but_does_not_summarise
     assert "planted" in sent, "the evidence tells that the command ran"
     with pytest.raises(UsageError, match=f"{planted} is of session {parent}, before the compaction"):
         await talk.conversation.context.edit([ContextEdit("restore", planted)])
-    assert await talk.conversation.context.undo()
+    assert await talk.conversation.context.undo_compaction()
     sent = await asked(talk, llm, "after the undo")
     assert "planted-400" not in sent and "the first request" in sent, "the parent is as it was edited"
     await talk.conversation.context.edit([ContextEdit("restore", planted)])
@@ -157,7 +157,7 @@ async def test_an_edit_of_what_a_child_carries_is_the_childs_alone(talks: Talks,
     assert carried in talk.conversation.history[1:]
     await talk.conversation.context.edit([ContextEdit("drop", carried.id)])
     assert "The second answer." not in await asked(talk, llm)
-    assert await talk.conversation.context.undo()
+    assert await talk.conversation.context.undo_compaction()
     assert "The second answer." in await asked(talk, llm, "again")
 
 

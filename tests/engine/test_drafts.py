@@ -95,7 +95,7 @@ async def test_a_total_never_goes_down_not_even_by_an_undo(
     assert await talk.conversation.context.compact(summary="## Goal\nGo on.")
     await talk.ask("three")
     before = talk.conversation.usage
-    assert await talk.conversation.context.undo()
+    assert await talk.conversation.context.undo_compaction()
     assert talk.conversation.usage == before
     session = talk.conversation.info.id
     await talk.close()

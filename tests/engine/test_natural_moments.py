@@ -144,7 +144,7 @@ async def test_an_undone_session_waits_for_its_threshold(talks: Talks, llm: Scri
     await talk.ask("one")
     llm.always(NOTES)
     assert await talk.conversation.context.compact()
-    assert await talk.conversation.context.undo()
+    assert await talk.conversation.context.undo_compaction()
     llm.always(plays(("ok", SOFT), ("ok", SOFT)))
     await talk.ask("two")
     await talk.ask("three")

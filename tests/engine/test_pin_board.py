@@ -186,7 +186,7 @@ async def test_pins_belong_to_the_conversation(talks: Talks, llm: ScriptedLLM) -
     talk = await begun(talks, llm)
     await talk.conversation.pins.add_text(RULE)
     assert await talk.conversation.context.compact(summary="Notes.")
-    assert await talk.conversation.context.undo()
+    assert await talk.conversation.context.undo_compaction()
     assert [pin.text for pin in (await talk.conversation.pins.listed()).pins] == [RULE], "undone, yet there"
     branch = await talks(session=talk.conversation.info.id, fork=True)
     assert await branch.conversation.context.compact(summary="On a branch.")

@@ -362,7 +362,7 @@ async def test_undo_discards_it_and_the_next_boundary_has_its_own(talks: Talks, 
     llm.always(model(FULL, 2_000, NEARLY, NEARLY))
     await talk.ask("Go on")
     await talk.until(lambda: states(talk)[3:] == ["preparing", "ready"])
-    assert await talk.conversation.context.undo()
+    assert await talk.conversation.context.undo_compaction()
     assert states(talk)[5:] == ["discarded"] and talk.conversation.context.preparation == ""
     llm.always(model(7_700, 7_700))  # 85% of the fallback threshold, 0.90, are 7,650
     await talk.ask("Once more")

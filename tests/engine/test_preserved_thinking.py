@@ -113,7 +113,7 @@ async def test_undo_says_which_thoughts_are_left_behind_and_the_parents_are_vali
     assert thoughts_left_behind(talk.conversation.history) == "No thoughts are lost."
     await talk.ask("two")
     assert thoughts_left_behind(talk.conversation.history) == "The model loses its 2 thoughts since then."
-    await talk.conversation.context.undo()
+    await talk.conversation.context.undo_compaction()
     await talk.ask("three")
     assert claude.refusals == [] and len(thoughts(claude.answered[-1])) == 3
 

@@ -123,7 +123,7 @@ async def record(talks: Talks, llm: ScriptedLLM, protocol: str, case: dict[str, 
     if case.get("by_hand"):
         assert await talk.conversation.context.compact("the code")
     if case.get("undo"):
-        assert await talk.conversation.context.undo()
+        assert await talk.conversation.context.undo_compaction()
     assert await talk.ask("What did you see? Never change code.py.") == "done"
     return talk
 

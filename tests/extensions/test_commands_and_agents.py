@@ -176,6 +176,7 @@ def test_an_unknown_command_is_an_error_and_a_path_is_a_prompt(
     for typed, problem in (
         ("/chekc now", "/chekc is not a command."),
         ("/compact", "is a command of the app"),
+        ("/lineage", "is a command of the app, now called /tree"),
     ):
         done = cli("run", typed)
         assert done.returncode == 2 and problem in done.stderr and "put a space before it" in done.stderr

@@ -43,7 +43,7 @@ def test_it_is_compacted_undone_and_forked(session: str, model: ScriptedModel) -
     assert isinstance(child, Conversation) and child.id != session
     assert "Goal: go on." in child.messages[0].text or child.messages[0].seed
     assert len(stored.tree) == 2
-    assert child.undo().id == session
+    assert child.undo_compaction().id == session
     fork = stored.fork(at=stored.messages[1].id)
     assert [message.text for message in fork.messages][-1] == "The port is 7071."
 

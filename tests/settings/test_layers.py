@@ -231,6 +231,7 @@ def test_variables_that_are_no_settings_are_let_alone(workspace: Path) -> None:
     [
         ("CRUSHPY_MODLE", "CRUSHPY_MODEL"),
         ("CRUSHPY_COMPACTION_METHOD", "CRUSHPY_COMPACTION__METHOD"),
+        ("CRUSHPY_KEYS__LINEAGE", "CRUSHPY_KEYS__TREE"),
     ],
 )
 def test_an_unknown_variable_is_warned_about_with_the_nearest_name(
@@ -371,6 +372,8 @@ def test_a_long_value_is_cut_in_the_error(home: Path, workspace: Path) -> None:
         ("[compaction]\ntreshold = 1", "did you mean compaction.threshold?"),
         ("[compation]\nmethod = 'llm'", "compation is not a setting; did you mean compaction?"),
         ("method = 'llm'", "method is not a setting; did you mean compaction.method?"),
+        ("[keys]\nundo_boundary = 'f7'", "did you mean keys.undo_compaction?"),
+        ("[keys]\nlineage = 'f7'", "keys.lineage is not a setting; did you mean keys.tree?"),
         ("[models.'a/b']\ncontext_windw = 1", 'did you mean models."a/b".context_window?'),
         ("[providers.x]\napi_key = 'sk-1'", "did you mean providers.x.api_key_env?"),
         ("[models.gpt-4.1]\ncontext_window = 1", 'put the name in quotes: [models."gpt-4.1"]'),

@@ -8,7 +8,7 @@ from support.stored import a_session, said
 from crushpy.core.boundary import StoredBoundary
 from crushpy.core.ids import new_id
 from crushpy.core.messages import BranchReport, Note
-from crushpy.engine.session.branches import fork_session, undo_boundary
+from crushpy.engine.session.branches import fork_session, undo_compaction
 from crushpy.engine.session.session import note_message
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
@@ -47,7 +47,7 @@ async def test_a_branch_is_the_tip_until_it_returns_and_again_when_that_is_undon
     assert isinstance(last, Note) and last.branch is not None and last.branch.goal == "a goal"
     assert [one.session_id for one in await store.search.find("needle")] == [branch.id]
     assert "needle in the branch" not in [one.text for one in await store.messages.load_lineage(root.id)]
-    assert (await undo_boundary(store, root.id)).id == branch.id
+    assert (await undo_compaction(store, root.id)).id == branch.id
     assert (await store.sessions.find_tip(root.id)).id == branch.id
     kinds = [one.trigger for one in await store.boundaries.load_conversation(root.root_id, returns=True)]
     assert kinds == []
@@ -56,7 +56,7 @@ async def test_a_branch_is_the_tip_until_it_returns_and_again_when_that_is_undon
 async def test_forks_are_listed_without_branches_and_undone_compactions(store: Store) -> None:
     one, other = await begun(store), await begun(store)
     undone = await continued(store, one)
-    await undo_boundary(store, undone.id)
+    await undo_compaction(store, undone.id)
     assert (await store.sessions.find(undone.id)).kind == "fork"
     await branched(store, other)
     forks = [(await fork_session(store, info)).info.id for info in (one, one, other)]

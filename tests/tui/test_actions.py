@@ -236,6 +236,15 @@ async def test_cost_tells_tokens_and_money_and_what_lies_ahead(
         await says(app, "'soon' is not a number of days.")
 
 
+@pytest.mark.parametrize(("typed", "named"), [("/lineage", "/tree"), ("/undo-boundary", "/undo-compaction")])
+async def test_unknown_command_names_the_present_one_when_it_was_renamed(
+    start: Start, typed: str, named: str
+) -> None:
+    async with start(toasts=True) as app:
+        await app.say(typed)
+        await app.sees(f"There is no command {typed}.", f"Did you mean {named}?")
+
+
 async def test_what_was_told_in_passing_goes_with_the_next_command(start: Start, llm: ScriptedLLM) -> None:
     llm.script("Hello.")
     async with start(toasts=True) as app:

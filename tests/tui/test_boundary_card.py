@@ -138,7 +138,7 @@ async def test_keys_of_a_card_in_view_work_while_the_cursor_is_elsewhere(
         await app.sees("Still 42.", "Tab and ↑ to this card, or click")
         await app.rests()
         await app.press("tab")
-        await app.sees("p Pin", "u Undo", "l Lineage")
+        await app.sees("p Pin", "u Undo", "l Tree")
         await app.press("l")
         await app.shows(SessionTreeScreen)
 
@@ -196,7 +196,7 @@ async def test_the_card_of_a_session_that_is_read_is_whole_and_offers_its_parent
         assert "before this: 4 messages in 2 sessions" in screen.text
         assert "p parent" in screen.text
         assert "u undo" not in screen.text
-        assert "l lineage" not in screen.text
+        assert "l tree" not in screen.text
         await screen.press("home", "p")
         assert "summary by test/model" in screen.text
         assert "before this: 2 messages" in screen.text

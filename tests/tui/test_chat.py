@@ -174,7 +174,7 @@ async def test_a_hand_off_is_shown_as_a_compaction_and_undone(start: Start, llm:
         await app.sees("Context compacted", "session 2")
         await app.rests()
         await app.sees_no("compacting")
-        app.chat.prompt.draft = "/undo-boundary"
+        app.chat.prompt.draft = "/undo-compaction"
         app.chat.prompt.action_submit()
         await app.sees("Compaction undone", "The answer is 42.")
         await app.sees_no("session 2")

@@ -137,7 +137,7 @@ async def test_a_key_in_the_transcript_goes_on_in_a_branch_that_ends_there(
         await app.sees("On the branch.")
 
 
-async def test_the_lineage_leads_to_a_message_to_fork_at(start: Start, llm: ScriptedLLM) -> None:
+async def test_the_session_tree_leads_to_a_message_to_fork_at(start: Start, llm: ScriptedLLM) -> None:
     llm.script("The first answer.", "The second answer.")
     async with start(size=(120, 30)) as app:
         for prompt, answer in (("one", "The first answer."), ("two", "The second answer.")):

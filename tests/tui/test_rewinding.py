@@ -120,7 +120,7 @@ async def test_undo_right_after_a_compaction_says_which_it_is(start: Start, llm:
         await app.say("/handoff go on from here")
         await app.sees("Context compacted")
         await app.say("/undo")
-        await app.sees("/undo-boundary", "no turn changed a file.")
+        await app.sees("/undo-compaction", "no turn changed a file.")
 
 
 async def test_the_list_names_files_as_they_are_named_here_and_the_key_that_takes_one(
@@ -139,7 +139,7 @@ async def test_before_the_first_prompt_there_is_nothing_to_undo(start: Start) ->
         for command, told in (
             ("/undo", "There is nothing to undo"),
             ("/redo", "There is nothing to redo."),
-            ("/undo-boundary", "There is no compaction to undo yet."),
+            ("/undo-compaction", "There is no compaction to undo yet."),
         ):
             await app.say(command)
             await app.sees(told)

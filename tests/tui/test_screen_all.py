@@ -54,7 +54,7 @@ VIEWS = (
 
 SCREENS: dict[str, Callable[[SessionBrowser, str], Screen[Any]]] = {
     "sessions": lambda library, _: SessionsScreen(library, "/work"),
-    "lineage": lambda library, session_id: SessionTreeScreen(library, session_id, nothing),
+    "tree": lambda library, session_id: SessionTreeScreen(library, session_id, nothing),
     "reading": SessionReaderScreen,
     "compare": lambda *_: CompareScreen(("one", "two"), (Seed("a\nb", ""), Seed("a\nc " * 99, ""))),
     "inspector": lambda *_: InspectorScreen(lambda: FILLED, "auto", {"auto": 0.75}, CONTROLS),

@@ -295,7 +295,7 @@ def test_a_compaction(picture: Picture, llm: ScriptedLLM) -> None:
     assert picture(handed_off)
 
 
-def test_the_lineage(picture: Picture, llm: ScriptedLLM) -> None:
+def test_the_session_tree(picture: Picture, llm: ScriptedLLM) -> None:
     change(llm)
 
     async def act(app: Driven) -> None:

@@ -254,7 +254,7 @@ async def test_the_card_of_a_compaction_says_who_why_how_much_and_what_can_be_do
     assert "the window reached the threshold" in text
     assert "150,000 → ~20,500 tokens (estimated) · $0.0312 · 4.2s" in text
     assert "summary by claude · template summary.md" in text
-    assert "p parent   u undo   t template   l lineage" in text
+    assert "p parent   u undo   t template   l tree" in text
     assert "Goal" not in text
     assert "Goal" in await shown(card)
     assert "u undo" not in await shown(BoundaryItem(Boundary("b", "p", "c", "agent"), undone=True))

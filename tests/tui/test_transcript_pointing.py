@@ -146,9 +146,7 @@ async def test_keys_and_clicks_on_the_card_of_a_compaction_ask_for_what_it_offer
         await press(here, "end", "p", "u", "t", "l", "c")
         key = here.view.keys()[1]
         asked = [(message.key, message.action) for message in here.heard(Transcript.ItemActivated)]
-        assert asked == [
-            (key, action) for action in ("open_parent", "undo", "edit_template", "lineage", "copy")
-        ]
+        assert asked == [(key, action) for action in ("open_parent", "undo", "edit_template", "tree", "copy")]
         here.app.heard.clear()
         await click(here, "undo")
         assert [message.action for message in here.heard(Transcript.ItemActivated)] == ["undo"]

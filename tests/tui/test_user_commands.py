@@ -185,7 +185,7 @@ async def test_its_block_comes_back_where_the_transcript_was_shown_anew(
         await app.rests()
         await run(app, f"{UNTIL_TOLD}; echo found it")
         await app.sees("● ! until")
-        app.chat.prompt.draft = "/undo-boundary"
+        app.chat.prompt.draft = "/undo-compaction"
         app.chat.prompt.action_submit()
         await app.sees("Compaction undone")
         (workspace / "go").touch()

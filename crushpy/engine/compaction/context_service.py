@@ -22,7 +22,7 @@ from crushpy.engine.compaction.window import WindowState
 from crushpy.engine.environment import imported_texts, instruction_texts
 from crushpy.engine.nested_rules import RULES_KEY, NestedRules
 from crushpy.engine.run_slot import RunSlot
-from crushpy.engine.session.branches import undo_boundary
+from crushpy.engine.session.branches import undo_compaction
 from crushpy.engine.session.session import load_session
 from crushpy.llm.protocol import ModelInfo
 from crushpy.util.uncancellable import uncancellable
@@ -208,13 +208,13 @@ class ContextService:
         work = self._agent.policy.compact(focus, summary, review=review, template=template)
         return await self._run_slot.run_exclusively(work) or False
 
-    async def undo(self) -> bool:
+    async def undo_compaction(self) -> bool:
         """Undoes the boundary before this session: its parent is the tip again."""
         return await self._run_slot.run_exclusively(uncancellable(self._undo())) or False
 
     async def _undo(self) -> bool:
         mode = self._session.info.mode
-        parent = await undo_boundary(self._store, self._session.info.id, follow=True)
+        parent = await undo_compaction(self._store, self._session.info.id, follow=True)
         loaded = await load_session(self._store, parent)
         self._agent.policy.history_replaced()
         self._session.continue_in(loaded)

@@ -89,7 +89,7 @@ def _up_to(loaded: LoadedSession, message_id: str, *, before: bool) -> tuple[Mes
     return tuple(kept)
 
 
-async def undo_boundary(store: Store, session_id: str, *, follow: bool = False) -> SessionInfo:
+async def undo_compaction(store: Store, session_id: str, *, follow: bool = False) -> SessionInfo:
     """Undoes the boundary that opened this session: the parent is the tip again, and is returned. The child
     stays, marked undone; files are not changed. A return is undone first, that of this branch or the last one
     into this session: then the branch is the place to continue.

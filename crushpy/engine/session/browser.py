@@ -10,7 +10,7 @@ from crushpy.context.inspect import RequestMade, requests_made
 from crushpy.core.boundary import KEEPS_CONTEXT, StoredBoundary
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.messages import Data, Message, Seed
-from crushpy.engine.session.branches import Branch, arrange_tree, fork_session, undo_boundary
+from crushpy.engine.session.branches import Branch, arrange_tree, fork_session, undo_compaction
 from crushpy.engine.session.export import ExportedText, ExportForm, export_lineage
 from crushpy.security.private_files import new_file
 from crushpy.security.sanitize import one_line
@@ -260,9 +260,9 @@ class SessionBrowser:
         async with self.store.leases.hold(*(one.id for one in sessions)):
             pass
 
-    async def undo(self, session_id: str) -> SessionInfo:
+    async def undo_compaction(self, session_id: str) -> SessionInfo:
         """Undoes the boundary that opened this session. Returns the parent, which is the tip again."""
-        return await undo_boundary(self.store, session_id)
+        return await undo_compaction(self.store, session_id)
 
     async def export(
         self,

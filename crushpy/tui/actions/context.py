@@ -157,20 +157,18 @@ class ContextCommands(CommandGroup):
 
         spawn(ask())
 
-    async def undo_boundary(self, argument: str) -> None:
+    async def undo_compaction(self, argument: str) -> None:
         from crushpy.context.edits import thoughts_left_behind
 
         if not self.conversation.history:
             raise RefusedCommand("There is no compaction to undo yet.")
         lost, depth = thoughts_left_behind(self.conversation.history), len(self.conversation.branches)
-        if await self.conversation.context.undo():
+        if await self.conversation.context.undo_compaction():
             await self.chat.show_history(self.conversation)
             more = len(self.conversation.branches) - depth
             what = "Return" if more > 0 else "Branch" if more < 0 else "Compaction"
             lost = lost if what == "Compaction" else ""
-            self.say(
-                f"{what} undone. What came after it stays in the session tree (/lineage). {lost}".strip()
-            )
+            self.say(f"{what} undone. What came after it stays in the session tree (/tree). {lost}".strip())
 
     async def inspect(self, argument: str) -> None:
         from crushpy.tui.screens.inspector import ContextControls, InspectorScreen

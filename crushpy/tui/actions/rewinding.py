@@ -11,7 +11,7 @@ from crushpy.tui.screens.choose import Choice
 if TYPE_CHECKING:
     from crushpy.engine.rewind.rewinder import FileView, RewindOutcome
 
-WHICH_UNDO = "/undo restores files. To undo the compaction before this, run /undo-boundary."
+WHICH_UNDO = "/undo restores files. To undo the compaction before this, run /undo-compaction."
 
 
 class RewindCommands(CommandGroup):
@@ -102,7 +102,7 @@ class RewindCommands(CommandGroup):
         if outcome.session is not None:
             await SessionCommands(self.chat).resume(outcome.session.id)
             self.chat.take_back(target.message)
-            self.say(f"This is a fork that ends here; session {session_id} is unchanged (/lineage).")
+            self.say(f"This is a fork that ends here; session {session_id} is unchanged (/tree).")
         if outcome.restored or outcome.conflicts:
             self._tell(outcome, "restored")
 

@@ -46,14 +46,14 @@ class SessionCommands(CommandGroup):
             raise RefusedCommand("There is no later conversation in this folder. /sessions lists all.")
         await self.resume(last.id)
 
-    async def lineage(self, argument: str) -> None:
+    async def tree(self, argument: str) -> None:
         from crushpy.tui.screens.session_tree import UNDO, SessionTreeScreen
 
         conversation = self.conversation
         screen = SessionTreeScreen(conversation.sessions, conversation.info.id, conversation.context.replay)
         chosen = await self.show(screen)
         if chosen == UNDO:
-            await ContextCommands(self.chat).undo_boundary("")
+            await ContextCommands(self.chat).undo_compaction("")
         else:
             await self.resume(chosen)
 
@@ -148,7 +148,7 @@ class SessionCommands(CommandGroup):
         before = conversation.info.id
         made = await conversation.sessions.fork(before, message_id)
         await self.resume(made.id)
-        self.say(f"This is a fork that ends here. Session {before} and your files are unchanged (/lineage).")
+        self.say(f"This is a fork that ends here. Session {before} and your files are unchanged (/tree).")
 
     async def start_elsewhere(self, options: StartOptions, error: SessionBusy) -> None:
         """Asks about a conversation that is in use at start-up, with a new one in the meantime."""

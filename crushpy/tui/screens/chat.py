@@ -347,9 +347,9 @@ class ChatScreen(ChatHost):
                     "it ended, this one stays in the session tree, files are not touched.",
                 )
             else:
-                await self.perform("undo_boundary")
+                await self.perform("undo_compaction")
         else:
-            await self.perform(action if action in ("edit_template", "glossary") else "lineage")
+            await self.perform(action if action in ("edit_template", "glossary") else "tree")
 
     def action_open_task(self, session_id: str) -> None:
         if self.library is not None:

@@ -314,7 +314,7 @@ class SessionTreeScreen(OverlayScreen[str | None]):
         if session.id == self._here:
             self.dismiss(UNDO)
         else:
-            self._continue_in((await self._library.undo(session.id)).id)
+            self._continue_in((await self._library.undo_compaction(session.id)).id)
 
     @in_worker("change")
     async def action_replay(self) -> None:

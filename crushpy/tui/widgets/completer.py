@@ -14,7 +14,7 @@ from textual.widget import Widget
 from textual.widgets import TextArea
 from textual.widgets.text_area import Selection
 
-from crushpy.core.app_commands import AppCommand
+from crushpy.core.app_commands import FORMER_NAMES, AppCommand
 from crushpy.core.messages import Data
 from crushpy.security.sanitize import one_line
 from crushpy.tui.textual_adapter import app_of
@@ -103,6 +103,7 @@ def did_you_mean(commands: Sequence[AppCommand], name: str) -> str:
     from difflib import get_close_matches
 
     known = [one for hint in commands for one in (hint.slash, *hint.aliases)]
+    name = FORMER_NAMES.get(name, name)
     near = [one for one in known if one.startswith(name)] or get_close_matches(name, known, 2, 0.6)
     return f"Did you mean {' or '.join(f'/{one}' for one in near[:2])}?" if near else ""
 

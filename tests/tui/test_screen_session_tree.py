@@ -43,7 +43,7 @@ async def family(store: Store, library: SessionBrowser) -> Family:
     root = await begun(store, "Repair the parser", *(f"message {number}" for number in range(12)))
     second = await continued(store, root, "## Goal\nRepair it.\n## Done\nNothing yet.", "go on", "yes")
     branch = await continued(store, second, "A summary that was not good.")
-    await library.undo(branch.id)
+    await library.undo_compaction(branch.id)
     tip = await continued(
         store, second, "## Goal\nRepair it.\n## Done\nAll of it.", "and now?", "done", trigger="agent"
     )
@@ -74,7 +74,7 @@ async def test_the_continuation_of_a_fork_follows_in_its_column(
 ) -> None:
     fork = await library.fork(family.tip.id)
     undone = await continued(store, fork, "Not this one.")
-    await library.undo(undone.id)
+    await library.undo_compaction(undone.id)
     third = await continued(store, fork, "Another way.")
     await continued(store, third, "And further.")
     async with shown(SessionTreeScreen(library, family.root.id, nothing), (160, 40)) as screen:
