@@ -71,6 +71,8 @@ def _rule_hit(rule: Rule, reading: ShellReading, line: str) -> RuleHit:
     for command in reading.commands:
         for words in _candidates(command, depth=0):
             found = max(found, _words_hit(rule.words, words), _code_hit(rule.words, words))
+        for each in (each for each in with_inner(command) if each.inner):  # `sudo` of `sudo ls`
+            found = max(found, _words_hit(rule.words, each.words))
         if command.stdin and mentions(rule.words, line) and any(map(_may_run_input, with_inner(command))):
             found = max(found, RuleHit.MAYBE)
     return found

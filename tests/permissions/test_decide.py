@@ -184,6 +184,21 @@ def test_a_deny_rule_stops_what_is_not_literal_under_yolo_too(command: str, verd
     assert judge(bash(command), deny=("bash(rm)", "bash(git push)"), yolo=True).verdict == verdict
 
 
+@pytest.mark.parametrize(
+    ("rule", "command"),
+    [
+        ("bash(sudo)", "sudo ls"),
+        ("bash(sudo)", "timeout 5 sudo -u root ls"),
+        ("bash(npx)", "npx tsc"),
+        ("bash(uv run)", "uv run pytest"),
+        ("bash(bash)", "bash -c ls"),
+        ("bash(xargs)", "ls | xargs cat"),
+    ],
+)
+def test_a_deny_rule_names_a_program_that_runs_another(rule: str, command: str) -> None:
+    assert judge(bash(command), allow=("bash(ls)",), deny=(rule,), yolo=True).verdict == "deny"
+
+
 def test_a_bare_deny_of_bash_denies_every_command_even_under_yolo() -> None:
     for command in ("ls", "eval x", "", "'"):
         for rule in ("bash", "bash(*)"):
