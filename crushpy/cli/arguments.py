@@ -29,7 +29,7 @@ COMMANDS = {
     "stats": "Show tokens and cost by day, model, project and conversation.",
     "connect": "Store a provider's key in the system's keyring.",
     "permissions": "List, test and revoke permission rules.",
-    "audit": "Show decisions and changes, and verify their record.",
+    "audit": "Show decisions and changes.",
     "storage": "Copy all conversations to another database.",
     "trust": "Let a project bring settings, templates and extensions.",
     "untrust": "Stop using what a project brings.",

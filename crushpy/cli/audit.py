@@ -1,4 +1,4 @@
-"""`crushpy audit`: decisions and changes, and whether their record is intact."""
+"""`crushpy audit`: decisions and changes."""
 
 import time
 from collections.abc import Sequence
@@ -16,11 +16,9 @@ from crushpy.cli.command_helpers import (
     print_text,
 )
 from crushpy.core.errors import UsageError
-from crushpy.core.messages import counted
 from crushpy.security.sanitize import one_line
 
 if TYPE_CHECKING:
-    from crushpy.storage.audit_store import AuditChain, AuditFault
     from crushpy.storage.generated.rows import AuditRow
     from crushpy.storage.store import Store
 
@@ -36,57 +34,34 @@ SHOWN_HASH_CHARS = 12
 
 
 def register(app: typer.Typer) -> None:
-    add_group(app, "audit", {"show": show_audit, "verify": verify_command})
+    add_group(app, "audit", {"show": show_audit})
 
 
 async def show_audit(conversation: ConversationId = "latest", as_json: AsJson = False) -> None:
     """Show all decisions and changes of a conversation; without an ID, the latest of this folder."""
     async with open_store() as store:
-        chain = await store.audit.load_chain(await _find_conversation(store, conversation))
+        root_id, is_stored = await _find_conversation(store, conversation)
+        records = await store.audit.load(root_id)
     if as_json:
-        print_json([_as_json(record) for record in chain.records])
-    elif not chain.records:
-        print_text(f"Nothing is recorded for conversation {chain.root_id}.\n")
+        print_json([_as_json(record) for record in records])
+    elif not records:
+        print_text(f"Nothing is recorded for conversation {root_id}.\n")
     else:
-        gone = [] if chain.is_stored else ["The conversation itself is no longer stored."]
-        print_lines([f"Conversation {chain.root_id}", *_format_records(chain.records), *gone])
+        gone = [] if is_stored else ["The conversation itself is no longer stored."]
+        print_lines([f"Conversation {root_id}", *_format_records(records), *gone])
 
 
-async def verify_command(conversation: ConversationId = "", as_json: AsJson = False) -> None:
-    """Verify the chain of one or all conversations. Exit code 1 if one is broken."""
-    from crushpy.storage.audit_store import find_fault
-
-    async with open_store() as store:
-        chosen = [await _find_conversation(store, conversation)] if conversation else []
-        roots = chosen or await store.audit.list_conversations()
-        found = [
-            (chain, find_fault(chain)) for chain in [await store.audit.load_chain(root) for root in roots]
-        ]
-    if as_json:
-        print_json([_verdict_as_json(chain, fault) for chain, fault in found])
-    else:
-        lines = [
-            f"{chain.root_id}: record {fault.number} is bad: {fault.reason}"
-            if fault
-            else f"{chain.root_id}: {counted(len(chain.records), 'record')}, the chain holds"
-            for chain, fault in found
-        ]
-        print_lines(lines or ["Nothing is recorded."])
-    if any(fault for _, fault in found):
-        raise typer.Exit(1)
-
-
-async def _find_conversation(store: "Store", name: str) -> str:
-    """The root id of an existing conversation, or of a deleted one that is recorded."""
+async def _find_conversation(store: "Store", name: str) -> tuple[str, bool]:
+    """The root id of a conversation, also of a deleted one that is recorded; and whether it is stored."""
     from crushpy.engine.session.browser import SessionBrowser
 
     try:
-        return (await find_session(SessionBrowser(store), name)).root_id
+        return (await find_session(SessionBrowser(store), name)).root_id, True
     except UsageError:
         recorded = await store.audit.list_conversations(name.strip().lower()) if name != "latest" else []
         if len(recorded) != 1:
             raise
-        return recorded[0]
+        return recorded[0], False
 
 
 def _as_json(record: "AuditRow") -> dict[str, Any]:
@@ -94,11 +69,6 @@ def _as_json(record: "AuditRow") -> dict[str, Any]:
 
     fields: dict[str, Any] = msgspec.structs.asdict(record)
     return {**fields, **msgspec.json.decode(fields.pop("body"))}
-
-
-def _verdict_as_json(chain: "AuditChain", fault: "AuditFault | None") -> dict[str, Any]:
-    row: dict[str, Any] = {"conversation": chain.root_id, "records": len(chain.records), "holds": not fault}
-    return row | ({"first_bad": fault.number, "reason": fault.reason} if fault else {})
 
 
 def _format_records(records: "Sequence[AuditRow]") -> list[str]:

@@ -357,16 +357,6 @@ class AuditTable(Table, table=True):
     session_id: str = _text()
     call_id: str = _text()
     body: str = _json()
-    previous: str = _text()
-    hash: str = _text()
-
-
-class AuditEndTable(Table, table=True):
-    """The last record in the audit of a conversation, so that records missing at its end are noticed."""
-
-    root_id: str = _text(primary_key=True)
-    number: int = _integer()
-    hash: str = _text()
 
 
 class DraftTable(Table, table=True):

@@ -1,4 +1,4 @@
-"""`crushpy audit`: every decision is recorded, and what was tampered with is found."""
+"""`crushpy audit show`: every decision and change is recorded."""
 
 import hashlib
 import json
@@ -70,7 +70,6 @@ def test_every_change_is_recorded_with_what_was_there_before_and_after(
     path = str(workspace / "a.txt")
     assert changes == [("c3", path, "", alpha), ("c4", path, alpha, beta), ("c5", path, beta, "")]
     assert f"changed {path}: {alpha[:12]} -> {beta[:12]}" in cli("audit", "show", told).stdout
-    assert cli("audit", "verify", told).returncode == 0
 
 
 def test_what_is_recorded_holds_no_secret(cli: Cli, told: str, home: Path) -> None:
@@ -89,45 +88,6 @@ def test_show_without_json_is_a_line_for_each_record(cli: Cli, told: str) -> Non
     assert "reading inside the workspace needs no rule" in shown
 
 
-def test_a_chain_that_holds_verifies(cli: Cli, told: str) -> None:
-    done = cli("audit", "verify")
-    assert done.returncode == 0, done.stdout
-    assert told in done.stdout
-    assert "the chain holds" in done.stdout
-    assert cli("audit", "verify", told[:6]).returncode == 0
-
-
-TAMPERED = {
-    "a record that was changed": (
-        "UPDATE audit SET body = replace(body, 'unasked', 'allowed') WHERE number = 2",
-        2,
-    ),
-    "a time that was changed": ("UPDATE audit SET at = at + 1 WHERE number = 1", 1),
-    "a record that is missing": ("DELETE FROM audit WHERE number = 2", 2),
-    "the last record missing": ("DELETE FROM audit WHERE number = (SELECT max(number) FROM audit)", None),
-    "two that changed places": (
-        "UPDATE audit SET number = CASE number WHEN 1 THEN -2 WHEN 2 THEN -1 ELSE number END",
-        1,
-    ),
-    "no end": ("DELETE FROM audit_end", None),
-}
-
-
-@pytest.mark.parametrize("what", TAMPERED)
-def test_verify_names_the_first_bad_record(cli: Cli, told: str, home: Path, what: str) -> None:
-    statement, bad = TAMPERED[what]
-    with closing(sqlite3.connect(home / "crushpy.db")) as database, database:
-        last = database.execute("SELECT max(number) FROM audit").fetchone()[0]
-        database.execute("DROP TRIGGER audit_is_not_changed")
-        database.execute("DROP TRIGGER audit_is_not_deleted")
-        database.execute(statement)
-        database.execute("UPDATE audit SET number = -number WHERE number < 0")
-    done = cli("audit", "verify", told)
-    assert done.returncode == 1
-    assert f"record {bad or last} is bad" in done.stdout
-    assert json.loads(cli("audit", "verify", "--json").stdout)[0]["holds"] is False
-
-
 def test_the_database_itself_refuses_to_change_or_delete_a_record(told: str, home: Path) -> None:
     with closing(sqlite3.connect(home / "crushpy.db")) as database:
         for statement in ("UPDATE audit SET body = ''", "DELETE FROM audit"):
@@ -135,18 +95,18 @@ def test_the_database_itself_refuses_to_change_or_delete_a_record(told: str, hom
                 database.execute(statement)
 
 
-def test_deleting_a_conversation_leaves_a_tombstone(cli: Cli, told: str) -> None:
+def test_deleting_a_conversation_leaves_its_audit_with_a_tombstone(cli: Cli, told: str) -> None:
     before = records(cli, told)
     assert cli("sessions", "delete", told, "--yes").returncode == 0
     after = records(cli, told[:8])
     assert after[:-1] == before
     assert after[-1]["kind"] == "deleted"
     assert after[-1]["by"]
-    assert cli("audit", "verify", told).returncode == 0
-    assert "deleted by" in cli("audit", "show", told).stdout
+    shown = cli("audit", "show", told).stdout
+    assert "deleted by" in shown and "no longer stored" in shown
 
 
-def test_branches_and_compactions_go_on_in_the_same_chain(
+def test_branches_and_compactions_go_on_in_the_same_audit(
     run: Run, cli: Cli, llm: ScriptedLLM, told: str
 ) -> None:
     llm.script(Reply(calls=[LOOK]), "Branched.")
@@ -157,10 +117,9 @@ def test_branches_and_compactions_go_on_in_the_same_chain(
     made = decisions(cli, told)
     assert [one["number"] for one in records(cli, told)] == list(range(1, len(records(cli, told)) + 1))
     assert len({one["session_id"] for one in made}) == 3
-    assert cli("audit", "verify").returncode == 0
 
 
-def test_a_task_is_recorded_in_the_chain_of_its_conversation(run: Run, cli: Cli, llm: ScriptedLLM) -> None:
+def test_a_task_is_recorded_in_the_audit_of_its_conversation(run: Run, cli: Cli, llm: ScriptedLLM) -> None:
     llm.script(
         Reply(calls=[Call("task", {"prompt": "look"}, id="t1")]), Reply(calls=[LOOK]), "Seen.", "Done."
     )
@@ -171,14 +130,13 @@ def test_a_task_is_recorded_in_the_chain_of_its_conversation(run: Run, cli: Cli,
     ]
 
 
-def test_killed_in_the_middle_the_chain_still_holds(start: Start, cli: Cli, llm: ScriptedLLM) -> None:
+def test_a_decision_is_still_recorded_after_a_kill(start: Start, cli: Cli, llm: ScriptedLLM) -> None:
     llm.script(Reply(calls=[LOOK]), Stall())
     live = start("do it")
     session = live.session
     live.until_type("tool_result")
     os.kill(live.process.pid, signal.SIGKILL)
     live.end()
-    assert cli("audit", "verify", session).returncode == 0
     assert len(decisions(cli, session)) == 1
 
 
@@ -223,7 +181,6 @@ def test_a_call_that_only_reads_is_recorded_with_its_result(
     llm.script(Reply(calls=[Call("view", {"file_path": path}, id=name) for name, path in looks]), "Done.")
     done = run("look")
     assert sorted(one["call_id"] for one in decisions(cli, done.result["session_id"])) == sorted(names)
-    assert cli("audit", "verify").returncode == 0
     with closing(sqlite3.connect(home / "crushpy.db")) as database:
         runs = database.execute(
             "SELECT call_id, is_error, ended_at >= started_at, message.role FROM tool_run "
@@ -236,35 +193,4 @@ def test_a_conversation_without_records_says_so(run: Run, cli: Cli, llm: Scripte
     llm.script("Hello.")
     run("hi")
     assert "Nothing is recorded" in cli("audit", "show").stdout
-    assert cli("audit", "verify").returncode == 0
     assert cli("audit", "show", "nonesuch").returncode == 2
-
-
-def tamper(home: Path, *statements: str) -> None:
-    """Changes the database as a program with full access would."""
-    with closing(sqlite3.connect(home / "crushpy.db")) as connection:
-        triggers = connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall()
-        for (name,) in triggers:
-            connection.execute(f"DROP TRIGGER {name}")
-        for statement in statements:
-            connection.execute(statement)
-        connection.commit()
-
-
-def test_a_conversation_that_vanished_without_a_deletion_is_reported(cli: Cli, told: str, home: Path) -> None:
-    tamper(home, "DELETE FROM message", "DELETE FROM conversation", "DELETE FROM session")
-    done = cli("audit", "verify", told)
-    assert done.returncode == 1
-    assert "the conversation is gone, and no record says that it was deleted" in done.stdout
-    assert cli("audit", "verify").returncode == 1
-    assert "no longer stored" in cli("audit", "show", told).stdout
-
-
-@pytest.mark.parametrize("given", [True, False], ids=["one", "all"])
-def test_an_audit_that_vanished_completely_is_reported(
-    cli: Cli, told: str, home: Path, *, given: bool
-) -> None:
-    tamper(home, "DELETE FROM audit", "DELETE FROM audit_end")
-    done = cli("audit", "verify", *([told] if given else []))
-    assert done.returncode == 1
-    assert "all records are missing" in done.stdout

@@ -126,7 +126,6 @@ def test_what_the_audit_has_no_room_for_is_not_done(
     llm.script(Reply(calls=[Call("write", {"file_path": "a.txt", "content": "a"})]), "Done.")
     assert run("-s", session, "--yolo", "write it").code == 0
     assert (workspace / "a.txt").exists()
-    assert cli("audit", "verify").returncode == 0
 
 
 # --- two at once -----------------------------------------------------------------------------------------
@@ -155,10 +154,9 @@ def test_two_crushpys_in_a_folder_keep_their_changes_apart_and_never_undo_each_o
     assert (workspace / "both.txt").read_text() == "2\n"
     assert "both.txt" in back.stderr and back.returncode == 1
     assert (workspace / "first.txt").read_text() == "old\n"
-    assert cli("audit", "verify").returncode == 0
 
 
-def test_two_writers_of_one_conversation_make_one_chain(
+def test_two_writers_of_one_conversation_make_one_audit(
     run: Run, start: Start, cli: Cli, llm: ScriptedLLM
 ) -> None:
     llm.script("Hello.")
@@ -172,7 +170,6 @@ def test_two_writers_of_one_conversation_make_one_chain(
     recorded = json.loads(cli("audit", "show", session, "--json").stdout)
     assert [one["number"] for one in recorded] == list(range(1, 7))
     assert len({one["session_id"] for one in recorded}) == 2
-    assert cli("audit", "verify").returncode == 0
 
 
 # --- closed folders --------------------------------------------------------------------------------------

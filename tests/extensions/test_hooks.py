@@ -91,7 +91,6 @@ def test_every_event_of_a_turn_is_told_in_claudes_words(
     }
     audit = cli("audit", "show", "latest").stdout
     assert audit.count("hook ") == len(told) and "exit code 0" in audit
-    assert "the chain holds" in cli("audit", "verify").stdout
 
 
 @pytest.mark.parametrize(

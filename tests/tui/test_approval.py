@@ -215,7 +215,6 @@ async def test_a_question_that_was_ended_by_escape_is_in_the_audit(
     assert (record["verdict"], record["by"], record["answer"]) == ("denied", "user", "ended by Esc")
     assert record["touches"][0]["value"] == "touch made"
     assert "the question was ended by Esc" in cli("audit", "show").stdout
-    assert cli("audit", "verify").returncode == 0
 
 
 # --- what was said is seen afterwards --------------------------------------------------------------------

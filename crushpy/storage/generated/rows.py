@@ -8,12 +8,6 @@ class StatementRow(msgspec.Struct, frozen=True, gc=False):
     """The columns of a row, in order."""
 
 
-class AuditEndRow(StatementRow, frozen=True, gc=False):
-    root_id: str
-    number: int
-    hash: str
-
-
 class AuditRow(StatementRow, frozen=True, gc=False):
     root_id: str
     number: int
@@ -22,8 +16,6 @@ class AuditRow(StatementRow, frozen=True, gc=False):
     session_id: str
     call_id: str
     body: str
-    previous: str
-    hash: str
 
 
 class BoundaryRow(StatementRow, frozen=True, gc=False):

@@ -7,7 +7,6 @@ from crushpy.core.messages import MessageOverride
 from crushpy.core.messages import Pin
 from crushpy.core.timeline_notes import TimelineNote
 from crushpy.storage.generated.rows import (
-    AuditEndRow,
     AuditRow,
     BoundaryRow,
     CandidateRow,
@@ -892,7 +891,7 @@ INSERT_MESSAGE: Statement[Any] = Statement(
     VALUES (%(id)s, %(session_id)s, (SELECT coalesce(max(message.seq), 0) + 1 AS anon_1
     FROM message
     WHERE message.session_id = %(of_session)s), %(role)s, %(parts)s, %(model)s, %(usage)s, %(finish)s,
-    %(tokens)s, %(created_at)s) RETURNING message.number
+    %(tokens)s, %(created_at)s)
     """,
     None,
 )
@@ -1192,7 +1191,7 @@ INSERT_TOOL_RUN: Statement[Any] = Statement(
     """
     INSERT INTO tool_run (session_id, message_id, call_id, name, args, started_at, ended_at, is_error,
     result_id) VALUES (%(session_id)s, %(message_id)s, %(call_id)s, %(name)s, %(args)s, %(started_at)s,
-    %(ended_at)s, %(is_error)s, %(result_id)s) RETURNING tool_run.number
+    %(ended_at)s, %(is_error)s, %(result_id)s)
     """,
     None,
 )
@@ -1489,17 +1488,6 @@ COUNT_ROWS: dict[str, Statement[Any]] = {
     """,
     None,
 ),
-    "audit_end": Statement(
-    """
-    SELECT count(*) AS count_1
-    FROM audit_end
-    """,
-    """
-    SELECT count(*) AS count_1
-    FROM audit_end
-    """,
-    None,
-),
     "session": Statement(
     """
     SELECT count(*) AS count_1
@@ -1703,24 +1691,13 @@ PAGE_FIRST_ROWS: dict[str, Statement[Any]] = {
     "audit": Statement(
     """
     SELECT audit.root_id, audit.number, audit.kind, audit.at, audit.session_id, audit.call_id,
-    audit.body, audit.previous, audit.hash
+    audit.body
     FROM audit ORDER BY audit.root_id, audit.number LIMIT :many
     """,
     """
     SELECT audit.root_id, audit.number, audit.kind, audit.at, audit.session_id, audit.call_id,
-    audit.body, audit.previous, audit.hash
+    audit.body
     FROM audit ORDER BY audit.root_id, audit.number LIMIT %(many)s
-    """,
-    None,
-),
-    "audit_end": Statement(
-    """
-    SELECT audit_end.root_id, audit_end.number, audit_end.hash
-    FROM audit_end ORDER BY audit_end.root_id LIMIT :many
-    """,
-    """
-    SELECT audit_end.root_id, audit_end.number, audit_end.hash
-    FROM audit_end ORDER BY audit_end.root_id LIMIT %(many)s
     """,
     None,
 ),
@@ -1980,30 +1957,17 @@ PAGE_ROWS: dict[str, Statement[Any]] = {
     "audit": Statement(
     """
     SELECT audit.root_id, audit.number, audit.kind, audit.at, audit.session_id, audit.call_id,
-    audit.body, audit.previous, audit.hash
+    audit.body
     FROM audit
     WHERE (audit.root_id, audit.number) > (:after_root_id, :after_number) ORDER BY audit.root_id,
     audit.number LIMIT :many
     """,
     """
     SELECT audit.root_id, audit.number, audit.kind, audit.at, audit.session_id, audit.call_id,
-    audit.body, audit.previous, audit.hash
+    audit.body
     FROM audit
     WHERE (audit.root_id, audit.number) > (%(after_root_id)s, %(after_number)s) ORDER BY audit.root_id,
     audit.number LIMIT %(many)s
-    """,
-    None,
-),
-    "audit_end": Statement(
-    """
-    SELECT audit_end.root_id, audit_end.number, audit_end.hash
-    FROM audit_end
-    WHERE (audit_end.root_id) > (:after_root_id) ORDER BY audit_end.root_id LIMIT :many
-    """,
-    """
-    SELECT audit_end.root_id, audit_end.number, audit_end.hash
-    FROM audit_end
-    WHERE (audit_end.root_id) > (%(after_root_id)s) ORDER BY audit_end.root_id LIMIT %(many)s
     """,
     None,
 ),
@@ -2306,25 +2270,12 @@ PAGE_ROWS: dict[str, Statement[Any]] = {
 SAVE_ROW: dict[str, Statement[Any]] = {
     "audit": Statement(
     """
-    INSERT INTO audit (root_id, number, kind, at, session_id, call_id, body, previous, hash) VALUES
-    (:root_id, :number, :kind, :at, :session_id, :call_id, :body, :previous, :hash) ON CONFLICT DO
-    NOTHING
+    INSERT INTO audit (root_id, number, kind, at, session_id, call_id, body) VALUES (:root_id, :number,
+    :kind, :at, :session_id, :call_id, :body) ON CONFLICT DO NOTHING
     """,
     """
-    INSERT INTO audit (root_id, number, kind, at, session_id, call_id, body, previous, hash) VALUES
-    (%(root_id)s, %(number)s, %(kind)s, %(at)s, %(session_id)s, %(call_id)s, %(body)s, %(previous)s,
-    %(hash)s) ON CONFLICT DO NOTHING
-    """,
-    None,
-),
-    "audit_end": Statement(
-    """
-    INSERT INTO audit_end (root_id, number, hash) VALUES (:root_id, :number, :hash) ON CONFLICT
-    (root_id) DO UPDATE SET number = excluded.number, hash = excluded.hash
-    """,
-    """
-    INSERT INTO audit_end (root_id, number, hash) VALUES (%(root_id)s, %(number)s, %(hash)s) ON CONFLICT
-    (root_id) DO UPDATE SET number = excluded.number, hash = excluded.hash
+    INSERT INTO audit (root_id, number, kind, at, session_id, call_id, body) VALUES (%(root_id)s,
+    %(number)s, %(kind)s, %(at)s, %(session_id)s, %(call_id)s, %(body)s) ON CONFLICT DO NOTHING
     """,
     None,
 ),
@@ -2684,7 +2635,7 @@ INSERT_NOTE: Statement[Any] = Statement(
     """,
     """
     INSERT INTO timeline_note (session_id, after, early, kind, text, hint, at) VALUES (%(session_id)s,
-    %(after)s, %(early)s, %(kind)s, %(text)s, %(hint)s, %(at)s) RETURNING timeline_note.number
+    %(after)s, %(early)s, %(kind)s, %(text)s, %(hint)s, %(at)s)
     """,
     None,
 )
@@ -2707,80 +2658,44 @@ LIST_NOTES: Statement[TimelineNote] = Statement(
 )
 INSERT_AUDIT: Statement[Any] = Statement(
     """
-    INSERT INTO audit (root_id, number, kind, at, session_id, call_id, body, previous, hash) VALUES
-    (:root_id, :number, :kind, :at, :session_id, :call_id, :body, :previous, :hash)
+    INSERT INTO audit (root_id, number, kind, at, session_id, call_id, body) VALUES (:root_id, (SELECT
+    coalesce(max(audit.number), 0) + 1 AS anon_1
+    FROM audit
+    WHERE audit.root_id = :of_root), :kind, :at, :session_id, :call_id, :body)
     """,
     """
-    INSERT INTO audit (root_id, number, kind, at, session_id, call_id, body, previous, hash) VALUES
-    (%(root_id)s, %(number)s, %(kind)s, %(at)s, %(session_id)s, %(call_id)s, %(body)s, %(previous)s,
-    %(hash)s)
+    INSERT INTO audit (root_id, number, kind, at, session_id, call_id, body) VALUES (%(root_id)s,
+    (SELECT coalesce(max(audit.number), 0) + 1 AS anon_1
+    FROM audit
+    WHERE audit.root_id = %(of_root)s), %(kind)s, %(at)s, %(session_id)s, %(call_id)s, %(body)s)
     """,
     None,
 )
 LIST_AUDIT: Statement[AuditRow] = Statement(
     """
     SELECT audit.root_id, audit.number, audit.kind, audit.at, audit.session_id, audit.call_id,
-    audit.body, audit.previous, audit.hash
+    audit.body
     FROM audit
     WHERE audit.root_id = :root ORDER BY audit.number
     """,
     """
     SELECT audit.root_id, audit.number, audit.kind, audit.at, audit.session_id, audit.call_id,
-    audit.body, audit.previous, audit.hash
+    audit.body
     FROM audit
     WHERE audit.root_id = %(root)s ORDER BY audit.number
     """,
     AuditRow,
 )
-FIND_AUDIT_END: Statement[AuditEndRow] = Statement(
-    """
-    SELECT audit_end.root_id, audit_end.number, audit_end.hash
-    FROM audit_end
-    WHERE audit_end.root_id = :root
-    """,
-    """
-    SELECT audit_end.root_id, audit_end.number, audit_end.hash
-    FROM audit_end
-    WHERE audit_end.root_id = %(root)s
-    """,
-    AuditEndRow,
-)
-SAVE_AUDIT_END: Statement[Any] = Statement(
-    """
-    INSERT INTO audit_end (root_id, number, hash) VALUES (:root_id, :number, :hash) ON CONFLICT
-    (root_id) DO UPDATE SET number = excluded.number, hash = excluded.hash
-    """,
-    """
-    INSERT INTO audit_end (root_id, number, hash) VALUES (%(root_id)s, %(number)s, %(hash)s) ON CONFLICT
-    (root_id) DO UPDATE SET number = excluded.number, hash = excluded.hash
-    """,
-    None,
-)
 LIST_AUDITED: Statement[Any] = Statement(
     """
-    SELECT audit_end.root_id
-    FROM audit_end
-    WHERE audit_end.root_id >= :start ORDER BY audit_end.root_id
-    """,
-    """
-    SELECT audit_end.root_id
-    FROM audit_end
-    WHERE audit_end.root_id >= %(start)s ORDER BY audit_end.root_id
-    """,
-    None,
-)
-LIST_AUDITED_WITHOUT_END: Statement[Any] = Statement(
-    """
     SELECT DISTINCT audit.root_id
     FROM audit
-    WHERE (audit.root_id NOT IN (SELECT audit_end.root_id
-    FROM audit_end))
+    WHERE audit.root_id >= :start ORDER BY audit.root_id
     """,
     """
     SELECT DISTINCT audit.root_id
     FROM audit
-    WHERE (audit.root_id NOT IN (SELECT audit_end.root_id
-    FROM audit_end))
+    WHERE audit.root_id >= %(start)s ORDER BY audit.root_id
     """,
     None,
 )
@@ -2909,7 +2824,7 @@ INSERT_FILE_CHANGE: Statement[Any] = Statement(
     INSERT INTO file_change (root_id, session_id, message_number, call_id, source, path, before, after,
     batch, reverses, machine, host, created_at) VALUES (%(root_id)s, %(session_id)s, %(message_number)s,
     %(call_id)s, %(source)s, %(path)s, %(before)s, %(after)s, %(batch)s, %(reverses)s, %(machine)s,
-    %(host)s, %(created_at)s) RETURNING file_change.number
+    %(host)s, %(created_at)s)
     """,
     None,
 )

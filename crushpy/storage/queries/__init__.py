@@ -6,7 +6,18 @@ imports them at run time. A value is `p("name")`; a constant is written in place
 
 from typing import Any, NamedTuple
 
-from sqlalchemy import BindParameter, ClauseElement, Executable, Float, Integer, Text, bindparam, select, text
+from sqlalchemy import (
+    BindParameter,
+    ClauseElement,
+    Executable,
+    Float,
+    Integer,
+    Text,
+    bindparam,
+    func,
+    select,
+    text,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine.interfaces import BindTyping
 from sqlalchemy.ext.compiler import compiles
@@ -34,6 +45,11 @@ def p(name: str, type_: Any = Text) -> BindParameter[Any]:
 def limited(statement: Any, name: str = "many") -> Any:
     """`limit()` would add an OFFSET without a name."""
     return statement.suffix_with(text(f"LIMIT :{name}"))
+
+
+def next_number(column: Any, condition: Any) -> Any:
+    """One more than the largest number among some rows: 1, 2, 3, ..."""
+    return select(func.coalesce(func.max(column), 0) + 1).where(condition).scalar_subquery()
 
 
 def upsert(table: Any, *keys: str, columns: tuple[str, ...] = ()) -> Forms:

@@ -12,6 +12,7 @@ from crushpy.storage.queries import (
     is_one_of,
     is_one_of_numbers,
     limited,
+    next_number,
     p,
     row,
     upsert,
@@ -23,11 +24,7 @@ _up_to = and_(_of_session, _M.number <= p("last", Integer))
 
 # --- messages
 
-insert_message = insert(_M).values(
-    seq=select(func.coalesce(func.max(_M.seq), 0) + 1)
-    .where(_M.session_id == p("of_session"))
-    .scalar_subquery()
-)
+insert_message = insert(_M).values(seq=next_number(_M.seq, _M.session_id == p("of_session")))
 list_messages = select(_M).where(_of_session).order_by(_M.seq)
 list_messages_up_to = select(_M).where(_up_to).order_by(_M.seq)
 _last = select(func.max(_M.seq)).where(_of_session).scalar_subquery()

@@ -5,7 +5,7 @@ from sqlmodel import delete, insert, or_, select, update
 
 from crushpy.core.timeline_notes import TimelineNote
 from crushpy.storage import tables as t
-from crushpy.storage.queries import insert_or_ignore, is_one_of, limited, p, read, row, upsert
+from crushpy.storage.queries import insert_or_ignore, is_one_of, limited, next_number, p, read, row, upsert
 
 # --- timeline notes
 
@@ -19,13 +19,10 @@ list_notes = (
 
 # --- the audit
 
-_A, _E = t.AuditTable, t.AuditEndTable
-insert_audit = insert(_A)
+_A = t.AuditTable
+insert_audit = insert(_A).values(number=next_number(_A.number, _A.root_id == p("of_root")))
 list_audit = select(_A).where(_A.root_id == p("root")).order_by(_A.number)
-find_audit_end = select(_E).where(_E.root_id == p("root"))
-save_audit_end = upsert(_E, "root_id")
-list_audited = select(_E.root_id).where(_E.root_id >= p("start")).order_by(_E.root_id)
-list_audited_without_end = select(_A.root_id).where(_A.root_id.not_in(select(_E.root_id))).distinct()
+list_audited = select(_A.root_id).where(_A.root_id >= p("start")).distinct().order_by(_A.root_id)
 
 # --- tasks
 
