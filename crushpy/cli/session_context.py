@@ -40,10 +40,10 @@ async def context_command(
     drop: Annotated[
         Messages, typer.Option("--drop", metavar="MESSAGE", help="Do not send it. Repeatable.")
     ] = None,
-    cut: Annotated[
+    shorten: Annotated[
         Messages,
         typer.Option(
-            "--cut",
+            "--shorten",
             metavar="MESSAGE",
             help="Send only its head and tail; `superseded`: all superseded file views. Repeatable.",
         ),
@@ -61,14 +61,14 @@ async def context_command(
 ) -> None:
     """Show what fills the model's context window, message by message, and edit it.
 
-    Nothing is deleted: dropped and truncated messages can be read, searched, exported and restored. A call
+    Nothing is deleted: dropped and shortened messages can be read, searched, exported and restored. A call
     and its results are dropped and restored together.
     """
     from crushpy.context.edits import ContextEdit
 
     edits = [
         *(ContextEdit("drop", entry) for entry in drop or ()),
-        *(ContextEdit("cut", entry) for entry in cut or ()),
+        *(ContextEdit("shorten", entry) for entry in shorten or ()),
         *(ContextEdit("restore", entry) for entry in restore or ()),
     ]
     async with open_session(session, read_only=dry_run or not edits) as conversation:
@@ -120,7 +120,7 @@ def _context_lines(session_id: str, inspection: "Inspection") -> list[str]:
     lines += dropped_words(inspection)
     if inspection.old_views.message_ids:
         offer = offer_words(inspection.old_views)
-        lines.append(f"{offer}: crushpy sessions context {session_id} --cut superseded")
+        lines.append(f"{offer}: crushpy sessions context {session_id} --shorten superseded")
     lines += ["", f"{'tokens':>9}  {'share':>6}  {'behind':>9}  {'message':<12}  {'kind':<13} "]
     return [*lines, *(_context_line(row, budget.window) for row in inspection.rows)]
 

@@ -14,18 +14,18 @@ from crushpy.context.partition import Size, units
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import Data, Message, MessageOverride, Overrides, Seed, ToolCall, counted
 
-EditKind = Literal["cut", "drop", "restore"]
+EditKind = Literal["shorten", "drop", "restore"]
 SUPERSEDED = "superseded"
 """In place of a message's id: every view of a file that a later one replaces."""
 ALL = "all"
 """In place of a message's id: every message that is shortened or left out."""
-DONE = {"cut": "cut", "drop": "dropped", "restore": "restored"}
+DONE = {"shorten": "shortened", "drop": "dropped", "restore": "restored"}
 
 
 class ContextEdit(Data, frozen=True):
     kind: EditKind
     message_id: str
-    """An id, the unique beginning of one, `superseded` (cut) or `all` (restore)."""
+    """An id, the unique beginning of one, `superseded` (shorten) or `all` (restore)."""
 
 
 class EditedMessage(Data, frozen=True, omit_defaults=False):
@@ -104,19 +104,18 @@ class _Planner:
         self._asked: set[str] = set()
 
     def add(self, edit: ContextEdit) -> None:
-        if edit.kind == "cut" and edit.message_id == SUPERSEDED:
+        if edit.kind == "shorten" and edit.message_id == SUPERSEDED:
             offered = old_views(self._history, self._overrides, cwd=self._cwd, size=self._size).message_ids
             made = [MessageOverride(name, 0, 0) for name in offered]
-            problem = "There are no superseded views: no file was read twice, or they are cut already."
+            problem = "There are no superseded views: no file was read twice, or they are shortened already."
         elif edit.kind == "restore" and edit.message_id == ALL:
             made = [MessageOverride(name, kind="restore") for name, kind in self._kind.items() if kind]
             problem = "There is nothing to restore: every message is sent whole."
         else:
             message = self._messages[message_named(edit.message_id, self._messages)]
             self._asked.add(message.id)
-            for override in {"cut": self._cut, "drop": self._drop, "restore": self._restore}[edit.kind](
-                message
-            ):
+            make = {"shorten": self._shorten, "drop": self._drop, "restore": self._restore}[edit.kind]
+            for override in make(message):
                 self._make(override)
             return
         if not made:
@@ -125,22 +124,22 @@ class _Planner:
             self._asked.add(override.message_id)
             self._make(override)
 
-    def _cut(self, message: Message) -> list[MessageOverride]:
-        self._refuse_fixed(message, "cut")
-        if self._kind[message.id] == "cut":
-            raise UsageError(f"Message {message.id} is cut already.", "--restore shows it whole again.")
+    def _shorten(self, message: Message) -> list[MessageOverride]:
+        self._refuse_fixed(message, "shortened")
+        if self._kind[message.id] == "shorten":
+            raise UsageError(f"Message {message.id} is shortened already.", "--restore shows it whole again.")
         if self._kind[message.id] == "drop":
             raise UsageError(
-                f"Message {message.id} is dropped: there is nothing to cut.", "--restore it first."
+                f"Message {message.id} is dropped: there is nothing to shorten.", "--restore it first."
             )
         concerned = self._unit[message.id] if message.calls else (message,)
         found = list(filter(None, (self._shorter(one) for one in concerned if not self._kind[one.id])))
         if not found:
-            raise UsageError(f"Message {message.id} is too short to be cut.", "--drop leaves it out.")
+            raise UsageError(f"Message {message.id} is too short to be shortened.", "--drop leaves it out.")
         return found
 
     def _shorter(self, message: Message) -> MessageOverride | None:
-        """A cut that makes this message smaller; None if none does."""
+        """An override that makes this message smaller; None if none does."""
         text = message.result.text if message.result else message.text
         for least, head, tail in LEVELS:
             override = MessageOverride(message.id, head, tail)
@@ -159,11 +158,11 @@ class _Planner:
     def _restore(self, message: Message) -> list[MessageOverride]:
         kind = self._kind[message.id]
         unit = self._unit[message.id]
-        concerned = [one for one in unit if self._kind[one.id] and (kind != "cut" or one is message)]
+        concerned = [one for one in unit if self._kind[one.id] and (kind != "shorten" or one is message)]
         if not concerned or (not kind and not message.calls):
             raise UsageError(
                 f"There is nothing to restore: message {message.id} is sent whole.",
-                "`crushpy sessions context ID` marks what is cut or dropped.",
+                "`crushpy sessions context ID` marks what is shortened or dropped.",
             )
         return [MessageOverride(one.id, kind="restore") for one in concerned]
 
@@ -227,7 +226,7 @@ def message_named(name: str, ids: Iterable[str]) -> str:
 
 
 def offer_words(views: OldViews) -> str:
-    """What is offered to be cut first, for people: 12 old views, 31k tokens."""
+    """What is offered to be shortened first, for people: 12 old views, 31k tokens."""
     tokens = f"{views.tokens / 1000:.0f}k" if views.tokens >= 10_000 else f"{views.tokens:,}"
     return f"{counted(len(views.message_ids), 'old view')}, {tokens} tokens"
 

@@ -57,7 +57,7 @@ class Inspection(Data, frozen=True, omit_defaults=False):
     """In the order in which they are sent. Dropped messages keep their place, with 0 tokens."""
     forecast: Forecast | None = None
     old_views: OldViews = OldViews()
-    """What to cut first."""
+    """What to shorten first."""
     dropped_thoughts: int = 0
     """Replies whose thinking was left out of the last request, because what precedes it has changed."""
 

@@ -8,16 +8,16 @@ import msgspec
 from crushpy.core.messages import Image, Message, MessageOverride, Overrides, Part, Text, ToolResult
 
 MIN_CHARS = 4_000
-"""Results below this are not worth cutting at first."""
+"""Results below this are not worth shortening at first."""
 LEVELS = ((MIN_CHARS, 1_500, 500), (1_000, 400, 150), (300, 100, 50))
-"""Which results are cut, by characters, and how much of head and tail is kept: as far down as it takes."""
+"""Which results are shortened, by characters, and how much of head and tail is kept; tried in this order."""
 
 
-SentState = Literal["", "cut", "dropped"]
+SentState = Literal["", "shortened", "dropped"]
 """How requests show a message: whole, shortened, or not at all."""
 
 
-def truncate_text(text: str, override: MessageOverride) -> str:
+def shorten_text(text: str, override: MessageOverride) -> str:
     gone = len(text) - override.head - override.tail
     if gone <= 0:
         return text
@@ -31,7 +31,7 @@ def image_line(image: Image, why: str = "cut") -> str:
 
 def apply_override(message: Message, override: MessageOverride) -> Message:
     """The message as a request shows it. Status and ids are unchanged; images become a line each."""
-    return _rewritten(message, lambda text: truncate_text(text, override), "cut")
+    return _rewritten(message, lambda text: shorten_text(text, override), "cut")
 
 
 def without_images(message: Message, why: str) -> Message:
@@ -60,7 +60,7 @@ def apply_overrides(history: Iterable[Message], overrides: Overrides) -> list[Me
     shown: list[Message] = []
     for message in history:
         match override_kind(overrides, message.id):
-            case "cut":
+            case "shorten":
                 shown.append(apply_override(message, overrides[message.id]))
             case "":
                 shown.append(message)
@@ -74,7 +74,7 @@ def by_message(overrides: Iterable[MessageOverride]) -> dict[str, MessageOverrid
     return {override.message_id: override for override in overrides}
 
 
-def override_kind(overrides: Overrides, message_id: str) -> Literal["", "cut", "drop"]:
+def override_kind(overrides: Overrides, message_id: str) -> Literal["", "shorten", "drop"]:
     """How a message is shown: whole, shortened, or not at all."""
     override = overrides.get(message_id)
     return "" if override is None or override.kind == "restore" else override.kind
@@ -82,20 +82,20 @@ def override_kind(overrides: Overrides, message_id: str) -> Literal["", "cut", "
 
 def sent_states(overrides: Iterable[MessageOverride]) -> dict[str, SentState]:
     """The messages that are not sent whole, and how they are."""
-    names: dict[str, SentState] = {"cut": "cut", "drop": "dropped"}
+    names: dict[str, SentState] = {"shorten": "shortened", "drop": "dropped"}
     return {override.message_id: names[override.kind] for override in overrides if override.kind in names}
 
 
 def is_large(message: Message) -> bool:
-    """A tool's message that is worth cutting."""
+    """A tool's message that is worth shortening."""
     result = message.result
     return result is not None and (len(result.text) > MIN_CHARS or bool(result.images))
 
 
-def truncate_oldest(
+def shorten_oldest(
     history: Sequence[Message], overrides: Overrides, *, enough: Callable[[Message, Message], bool]
 ) -> list[MessageOverride]:
-    """Cuts large results from the oldest on until `enough(before, after)` says so. Each is cut once only."""
+    """Shortens large results from the oldest on until `enough(before, after)` says so, each once only."""
     made: list[MessageOverride] = []
     for message in history:
         if override_kind(overrides, message.id) or not is_large(message):
@@ -107,13 +107,13 @@ def truncate_oldest(
     return made
 
 
-def truncate_largest(
+def shorten_largest(
     messages: Sequence[Message], *, goal: int, size: Callable[[Message], int]
 ) -> list[MessageOverride]:
-    """Cuts the largest results first until the messages' sizes add up to `goal` at most, or none is left.
+    """Shortens the largest results first until the messages' sizes add up to `goal` at most, or none is left.
 
-    If that is not enough they are cut further, and so are smaller ones: many small results weigh as much
-    as a large one.
+    If that is not enough they are shortened further, and so are smaller ones: many small results weigh as
+    much as a large one.
     """
     made: dict[str, MessageOverride] = {}
     weights = {message.id: size(message) for message in messages}

@@ -7,7 +7,7 @@ from crushpy.core.messages import Data, Message
 
 Size = Callable[[Message], int]
 LARGE_UNIT_FACTOR = 1.5
-"""A last unit above this many times the tail's budget is carried with its largest results cut."""
+"""A last unit above this many times the tail's budget is carried with its largest results shortened."""
 
 
 MAX_RESULT_DISTANCE = 20
@@ -24,7 +24,7 @@ class Parts(Data, frozen=True):
     tail: tuple[Message, ...]
     """Carried verbatim."""
     tail_too_large: bool = False
-    """The last unit alone is far above the budget; its largest results are to be cut."""
+    """The last unit alone is far above the budget; its largest results are to be shortened."""
 
 
 def asked_at(messages: Sequence[Message]) -> dict[int, int]:

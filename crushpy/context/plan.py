@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from crushpy.context.overrides import apply_overrides, by_message, truncate_largest
+from crushpy.context.overrides import apply_overrides, by_message, shorten_largest
 from crushpy.context.partition import Parts, Size, partition, tail_budget
 from crushpy.context.tags import element, quoted
 from crushpy.core.messages import Data, Message, MessageOverride
@@ -61,7 +61,7 @@ class TokenBudget(Data, frozen=True):
 
 
 class Plan(Data, frozen=True):
-    """The parts of the history, and how large each carried text may be. The tail is truncated last, by
+    """The parts of the history, and how large each carried text may be. The tail is shortened last, by
     `overrides_to_fit`, once the real sizes of the texts are known."""
 
     parts: Parts
@@ -88,7 +88,7 @@ def make_plan(
     keep = tail_budget(limits.keep_recent_tokens, limits.window, own)
     keep = 0 if minimal_tail else max(0, min(keep, limits.carried - texts))
     parts = partition(history, has_seed=has_seed, keep=keep, size=size)
-    least = apply_overrides(parts.tail, by_message(truncate_largest(parts.tail, goal=0, size=size)))
+    least = apply_overrides(parts.tail, by_message(shorten_largest(parts.tail, goal=0, size=size)))
     room = limits.carried - sum(map(size, least)) - FRAME_TOKENS - limits.pinned - limits.longest_summary
     quote_room = max(0, min(limits.longest_quote, room // 4))
     evidence = max(0, min(limits.evidence, room - 2 * quote_room))
@@ -133,23 +133,23 @@ def plan_after(
 def overrides_to_fit(
     plan: Plan, limits: TokenBudget, *, text_tokens: int, size: Size
 ) -> tuple[MessageOverride, ...]:
-    """Which results of the tail are truncated, beside carried texts of `text_tokens`.
+    """Which results of the tail are shortened, beside carried texts of `text_tokens`.
 
-    The tail gets the space that the texts do not need. Results that the model has not seen yet are truncated
+    The tail gets the space that the texts do not need. Results that the model has not seen yet are shortened
     last, and only if they do not fit.
     """
     tail = plan.parts.tail
     if plan.minimal_tail:
-        return tuple(truncate_largest(tail, goal=0, size=size))
+        return tuple(shorten_largest(tail, goal=0, size=size))
     room = max(0, limits.carried - text_tokens)
     seen = len(tail)
     while seen and tail[seen - 1].role == "tool":
         seen -= 1
     unseen = tail[seen:]
     goal = min(room, plan.keep) if plan.parts.tail_too_large else room
-    overrides = truncate_largest(tail[:seen], goal=max(0, goal - sum(map(size, unseen))), size=size)
+    overrides = shorten_largest(tail[:seen], goal=max(0, goal - sum(map(size, unseen))), size=size)
     shown = apply_overrides(tail[:seen], by_message(overrides))
-    return (*overrides, *truncate_largest(unseen, goal=max(0, room - sum(map(size, shown))), size=size))
+    return (*overrides, *shorten_largest(unseen, goal=max(0, room - sum(map(size, shown))), size=size))
 
 
 def last_words(parts: Parts, *, limit: int, count: Callable[[str], int]) -> str:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from crushpy.context.carried import loaded_text
-from crushpy.context.overrides import image_line, truncate_text
+from crushpy.context.overrides import image_line, shorten_text
 from crushpy.context.tags import element, own_words, safe
 from crushpy.core.messages import (
     Image,
@@ -53,13 +53,13 @@ def seed_text(seed: Seed, *, with_summary: bool = True) -> str:
 
 
 def message_text(message: Message, override: MessageOverride | None = None) -> str:
-    """One message for a summariser: its role, its id and its content, truncated by an override if given.
+    """One message for a summariser: its role, its id and its content, shortened by an override if given.
 
     No line of its content can be mistaken for the header of another message.
     """
 
     def body(text: str) -> str:
-        return own_words(truncate_text(text, override) if override else text)
+        return own_words(shorten_text(text, override) if override else text)
 
     blocks: list[str] = []
     for part in message.parts:

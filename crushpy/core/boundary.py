@@ -78,9 +78,7 @@ class StoredBoundary(Boundary, frozen=True, omit_defaults=False, kw_only=True):
     created_at: float
     tail: tuple[str, ...] = ()
     """Ids of earlier messages that the child's requests contain after its seed, with its overrides."""
-    template: str = msgspec.field(default="", name="template_name")
     template_hash: str = ""
-    facts: dict[str, FactCount] = msgspec.field(default_factory=dict[str, FactCount], name="coverage")
     truncated_chars: int = 0
     """Left out of the text that was summarised, because it was too long."""
     reported_after: int | None = None

@@ -423,8 +423,8 @@ class MessageOverride(Data, frozen=True):
     """Characters kept of its beginning."""
     tail: int = 500
     """Characters kept of its end."""
-    kind: Literal["cut", "drop", "restore"] = "cut"
-    """Truncated, left out, or restored."""
+    kind: Literal["shorten", "drop", "restore"] = "shorten"
+    """Sent shortened, left out, or restored."""
     made_after: str = ""
     """The last message when it was made: usage reports up to it describe another request."""
 

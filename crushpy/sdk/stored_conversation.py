@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from crushpy.bootstrap.opening import HostAdditions, open_conversation
 from crushpy.bootstrap.project_environment import ProjectEnvironment
 from crushpy.context.carried import PinView
-from crushpy.context.edits import ContextEdit, EditEffect
+from crushpy.context.edits import ContextEdit, EditEffect, EditKind
 from crushpy.context.inspect import Inspection
 from crushpy.context.standing_rules import RuleFact
 from crushpy.core.errors import UsageError
@@ -186,15 +186,15 @@ class ContextList(Board):
         """Does not send these messages any more. Nothing is deleted."""
         return self._edit("drop", messages)
 
-    def cut(self, *messages: str) -> EditEffect:
+    def shorten(self, *messages: str) -> EditEffect:
         """Sends only their beginnings and ends."""
-        return self._edit("cut", messages)
+        return self._edit("shorten", messages)
 
     def restore(self, *messages: str) -> EditEffect:
         """Sends them in full again; `all` restores everything."""
         return self._edit("restore", messages)
 
-    def _edit(self, kind: Literal["drop", "cut", "restore"], messages: tuple[str, ...]) -> EditEffect:
+    def _edit(self, kind: EditKind, messages: tuple[str, ...]) -> EditEffect:
         edits = [ContextEdit(kind, message) for message in messages]
         return _work(self._stored, lambda live: live.context.edit(edits))
 

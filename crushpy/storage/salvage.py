@@ -16,7 +16,7 @@ from crushpy.storage.session_rows import decode_parts, insert_session, refresh_c
 
 _MAX_GAP = 2_000
 """Rows in sequence that cannot be read before the rest of a table is given up, if its end is unknown."""
-_JSON = {"facts", "tail", "coverage", "todos", "grants", "breaker", "body", "args", "usage"}
+_JSON = {"facts", "tail", "todos", "grants", "breaker", "body", "args", "usage"}
 _HEADER_PAGES = slice(28, 40)
 """Where the first page says how many pages there are and which are free."""
 _LOST_SESSIONS = handwritten(

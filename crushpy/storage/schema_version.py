@@ -14,8 +14,11 @@ from crushpy.storage.records import StorageError
 
 OLD_VERSION = 18
 _OLD_NAMES = {"message_override": "cut", "timeline_note": "mark", "maintenance": "chore"}
-_OLD_COLUMNS = {"boundary": {"truncated_chars": "cut_chars"}}
-"""Tables and columns that version 18 names differently."""
+_OLD_COLUMNS = {
+    "boundary": {"truncated_chars": "cut_chars", "template": "template_name", "facts": "coverage"},
+    "message_override": {"kind": "replace(kind, 'cut', 'shorten')"},
+}
+"""Tables, columns and values that version 18 names differently."""
 
 
 def require_supported(version: int, location: Location) -> None:
@@ -51,15 +54,17 @@ def old_table_views(schema: str, columns: Iterable[tuple[str, str]]) -> list[str
     for table, column in columns:
         present.setdefault(table, set()).add(column)
     views: list[str] = []
-    for table, defaults in DEFAULTS.items():
+    for table, names in COLUMNS.items():
         old = _OLD_NAMES.get(table, table)
-        values = {**defaults, **_OLD_COLUMNS.get(table, {})}
-        added = [f", {value} AS {name}" for name, value in values.items() if name not in present.get(old, ())]
-        if old not in present:
-            nothing = ", ".join(f"NULL AS {column}" for column in COLUMNS[table])
-            views.append(f"CREATE TEMP VIEW {table} AS SELECT {nothing} WHERE 1 = 0")
-        elif added or old != table:
-            views.append(f"CREATE TEMP VIEW {table} AS SELECT *{''.join(added)} FROM {schema}{old}")  # noqa: S608
+        known = present.get(old, ())
+        values = dict.fromkeys(names, "NULL")
+        if known:
+            values |= DEFAULTS[table] | {name: name for name in names if name in known}
+            values |= _OLD_COLUMNS.get(table, {})
+        if old != table or any(name != value for name, value in values.items()):
+            listed = ", ".join(f"{value} AS {name}" for name, value in values.items())
+            source = f"FROM {schema}{old}" if known else "WHERE 1 = 0"
+            views.append(f"CREATE TEMP VIEW {table} AS SELECT {listed} {source}")
     return views
 
 

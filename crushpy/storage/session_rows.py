@@ -23,17 +23,13 @@ from crushpy.storage.records import EVERYTHING, BreakerState, SessionInfo, Stora
 decode_parts = msgspec.json.Decoder(tuple[Part, ...]).decode
 _usage = msgspec.json.Decoder(Usage)
 _todos = msgspec.json.Decoder(tuple[Todo, ...])
-_coverage = msgspec.json.Decoder(dict[str, FactCount])
+_facts = msgspec.json.Decoder(dict[str, FactCount])
 _pair = msgspec.json.Decoder(tuple[int, int])
 _texts = msgspec.json.Decoder(tuple[str, ...])
 _breaker = msgspec.json.Decoder(BreakerState)
 _FIGURES = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost")
 _SESSION_JSON = {"todos": _todos, "grants": _texts, "breaker": _breaker}
-_BOUNDARY_JSON = {"tail": _texts, "coverage": _coverage, "lineage": _pair}
-_BOUNDARY_COLUMNS = dict(
-    zip(StoredBoundary.__struct_fields__, StoredBoundary.__struct_encode_fields__, strict=True)
-)
-"""Column by field: in JSON a field has the name of its column."""
+_BOUNDARY_JSON = {"tail": _texts, "facts": _facts, "lineage": _pair}
 _SESSION_FIELDS = tuple(name for name in SessionInfo.__struct_fields__ if name != "usage")
 
 
@@ -88,15 +84,14 @@ def message_from_row(row: MessageRow | DraftRow | CandidateRow) -> Message:
 
 
 def boundary_to_row(boundary: StoredBoundary) -> dict[str, Any]:
-    row: dict[str, Any] = {column: getattr(boundary, field) for field, column in _BOUNDARY_COLUMNS.items()}
-    row |= {name: json_text(row[name]) for name in _BOUNDARY_JSON}
-    return row
+    row = {name: getattr(boundary, name) for name in StoredBoundary.__struct_fields__}
+    return row | {name: json_text(row[name]) for name in _BOUNDARY_JSON}
 
 
 def boundary_from_row(row: BoundaryRow) -> StoredBoundary:
-    columns = {column: getattr(row, column) for column in _BOUNDARY_COLUMNS.values()}
-    columns |= {name: decoder.decode(columns[name]) for name, decoder in _BOUNDARY_JSON.items()}
-    return StoredBoundary(**{field: columns[column] for field, column in _BOUNDARY_COLUMNS.items()})
+    fields: dict[str, Any] = {name: getattr(row, name) for name in StoredBoundary.__struct_fields__}
+    fields |= {name: decoder.decode(fields[name]) for name, decoder in _BOUNDARY_JSON.items()}
+    return StoredBoundary(**fields)
 
 
 def insert_session(db: Database, info: SessionInfo) -> None:

@@ -200,7 +200,7 @@ class BoundaryTable(Table, table=True):
     tail: str = _json()
     summary_source: str = _text()
     summary_model: str = _text()
-    template_name: str = _text()
+    template: str = _text()
     template_hash: str = _text()
     tokens_before: int = _integer()
     tokens_after: int = _integer()
@@ -209,7 +209,7 @@ class BoundaryTable(Table, table=True):
     seconds: float = _float()
     truncated_chars: int = _integer()
     problem: str = _text()
-    coverage: str = _json()
+    facts: str = _json()
     undone_at: float | None = _float()
     lineage: str = _json("[0,0]")
     prepared: bool = Field(sa_column_kwargs={"server_default": text("false")})
@@ -265,8 +265,8 @@ class MessageOverrideTable(Table, table=True):
     message_id: str = _text(primary_key=True)
     head: int = _integer()
     tail: int = _integer()
-    kind: str = _text("cut")
-    """cut, drop or restore."""
+    kind: str = _text("shorten")
+    """shorten, drop or restore."""
     made_after: str = _text("")
     """The last message of the session when it was made."""
 

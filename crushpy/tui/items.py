@@ -13,7 +13,7 @@ from crushpy.security.sanitize import one_line
 ToolState = Literal["waiting", "running", "done", "failed", "interrupted", "denied"]
 
 
-NOT_WHOLE: dict[SentState, str] = {"": "", "cut": "sent shortened", "dropped": "not sent"}
+NOT_WHOLE: dict[SentState, str] = {"": "", "shortened": "sent shortened", "dropped": "not sent"}
 """The labels of messages that are not sent completely."""
 
 OWN_COMMAND = "!"

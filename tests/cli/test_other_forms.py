@@ -33,8 +33,15 @@ def test_one_argument_with_a_space_is_a_prompt() -> None:
     assert parse_chat_flags(["two words", "three more words"]) is None
 
 
-def test_subcommand_names_the_present_one_when_it_was_renamed(cli: Cli) -> None:
-    done = cli("sessions", "undo", "latest")
-    assert done.returncode == 2
-    assert "undo is not a command of `crushpy sessions`" in done.stderr
-    assert "undo-compaction" in done.stderr
+@pytest.mark.parametrize(
+    ("words", "now"),
+    [
+        (("undo", "latest"), "undo-compaction"),
+        (("context", "latest", "--cut", "m1"), "--shorten"),
+    ],
+)
+def test_renamed_word_is_an_error_that_names_the_present_one(
+    cli: Cli, words: tuple[str, ...], now: str
+) -> None:
+    done = cli("sessions", *words)
+    assert (done.returncode, f"It is called {now}." in done.stderr) == (2, True)

@@ -48,7 +48,7 @@ def test_the_list_has_ids_sizes_what_is_behind_and_an_offer(cli: Cli, session: s
     assert first["cache_lost"] > second["cache_lost"] > 0
     text = cli("sessions", "context", session).stdout
     assert f"1 old view, {data['old_views']['tokens']:,} tokens: " in text
-    assert f"crushpy sessions context {session} --cut superseded" in text
+    assert f"crushpy sessions context {session} --shorten superseded" in text
     assert all(one in text for one in rows)
 
 
@@ -81,11 +81,11 @@ def test_what_is_dropped_is_not_sent_but_shown_exported_and_found_and_comes_back
     assert messages(cli, session)[: len(stored)] == stored
 
 
-def test_old_views_are_cut_with_one_word_and_all_comes_back_with_another(
+def test_old_views_are_shortened_with_one_word_and_all_comes_back_with_another(
     run: Run, cli: Cli, llm: ScriptedLLM, session: str
 ) -> None:
     offer = context(cli, session)["old_views"]
-    assert context(cli, session, "--cut", "superseded")["tokens_freed"] == offer["tokens"]
+    assert context(cli, session, "--shorten", "superseded")["tokens_freed"] == offer["tokens"]
     assert f"recall {offer['message_ids'][0]}" in sent(run, llm, session)
     assert not context(cli, session)["old_views"]["message_ids"]
     context(cli, session, "--restore", "all")

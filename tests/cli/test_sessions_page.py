@@ -137,7 +137,7 @@ def test_it_holds_the_tree_the_boundary_the_diff_and_the_cost(cli: Cli, workspac
     data = written(page(cli, tip.id)[0])
     first, second = data["sessions"]
     assert (data["exported"], data["lineage"], second["tip"]) == (tip.id, [0, 1], True)
-    assert second["boundary"]["coverage"]["paths"] == [4, 2, 3]
+    assert second["boundary"]["facts"]["paths"] == [4, 2, 3]
     (seed,) = second["messages"][0]["parts"]
     assert (seed["summary"], seed["evidence"]) == ("## Goal\nA summary.", "files changed: a.py")
     assert first["messages"][2]["parts"][0]["display"]["unified"].endswith("-old line\n+new line\n")

@@ -58,13 +58,13 @@ def test_a_call_is_dropped_with_all_its_results_whichever_is_named(name: str) ->
     assert effect.cache_lost == sum(map(size, HISTORY[4:])), "all behind the first change is sent anew"
 
 
-def test_a_result_is_cut_by_itself_and_a_call_with_its_results() -> None:
-    alone = plan(("cut", LONG_RESULT))
+def test_a_result_is_shortened_by_itself_and_a_call_with_its_results() -> None:
+    alone = plan(("shorten", LONG_RESULT))
     assert [one.message_id for one in alone.messages] == [LONG_RESULT]
     assert 0 < alone.tokens_freed < size(HISTORY[2])
     shown = apply_overrides(HISTORY, by_message(alone.overrides))[2]
     assert shown.result is not None and f"recall {LONG_RESULT}" in shown.result.text
-    assert [one.message_id for one in plan(("cut", CALLS)).messages] == [LONG_RESULT]
+    assert [one.message_id for one in plan(("shorten", CALLS)).messages] == [LONG_RESULT]
 
 
 def test_what_is_restored_is_sent_whole_again_with_its_unit() -> None:
@@ -74,8 +74,8 @@ def test_what_is_restored_is_sent_whole_again_with_its_unit() -> None:
     assert back.tokens_freed == -dropped.tokens_freed
     whole = apply_overrides(HISTORY, by_message((*dropped.overrides, *back.overrides)))
     assert whole == HISTORY
-    cut = plan(("cut", LONG_RESULT))
-    assert [one.message_id for one in plan(("restore", "all"), overrides=cut.overrides).messages] == [
+    short = plan(("shorten", LONG_RESULT))
+    assert [one.message_id for one in plan(("restore", "all"), overrides=short.overrides).messages] == [
         LONG_RESULT
     ]
 
@@ -84,15 +84,18 @@ def test_what_is_restored_is_sent_whole_again_with_its_unit() -> None:
     ("edits", "words"),
     [
         ([("drop", "first")], "Message first cannot be dropped: it is the first user message"),
-        ([("cut", "first")], "Message first cannot be cut: it is the first user message"),
+        ([("shorten", "first")], "Message first cannot be shortened: it is the first user message"),
         ([("drop", "nosuch")], "There is no message 'nosuch'"),
         ([("drop", " ")], "There is no message ' '"),
         ([("drop", "superseded")], "There is no message 'superseded'"),
-        ([("cut", SHORT_RESULT)], f"Message {SHORT_RESULT} is too short to be cut"),
-        ([("cut", "superseded")], "There are no superseded views"),
+        ([("shorten", SHORT_RESULT)], f"Message {SHORT_RESULT} is too short to be shortened"),
+        ([("shorten", "superseded")], "There are no superseded views"),
         ([("restore", REPLY)], f"There is nothing to restore: message {REPLY} is sent whole"),
         ([("restore", "all")], "There is nothing to restore"),
-        ([("drop", CALLS), ("cut", LONG_RESULT)], f"{LONG_RESULT} cannot be dropped and cut at once"),
+        (
+            [("drop", CALLS), ("shorten", LONG_RESULT)],
+            f"{LONG_RESULT} cannot be dropped and shortened at once",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(edits: list[tuple[str, str]], words: str) -> None:
@@ -102,15 +105,15 @@ def test_what_cannot_be_is_refused_by_name(edits: list[tuple[str, str]], words: 
 
 
 def test_nothing_is_edited_twice() -> None:
-    dropped, cut = plan(("drop", CALLS)).overrides, plan(("cut", LONG_RESULT)).overrides
+    dropped, short = plan(("drop", CALLS)).overrides, plan(("shorten", LONG_RESULT)).overrides
     for kind, before, words in (
         ("drop", dropped, "is dropped already"),
-        ("cut", dropped, "is dropped: there is nothing to cut"),
-        ("cut", cut, "is cut already"),
+        ("shorten", dropped, "is dropped: there is nothing to shorten"),
+        ("shorten", short, "is shortened already"),
     ):
         with pytest.raises(UsageError, match=words):
             plan((kind, LONG_RESULT), overrides=before)
-    assert sent(plan(("drop", LONG_RESULT), overrides=cut)) == ["first", REPLY, "second"]
+    assert sent(plan(("drop", LONG_RESULT), overrides=short)) == ["first", REPLY, "second"]
 
 
 def test_the_seed_stays_and_the_beginning_of_an_id_is_enough() -> None:
@@ -125,12 +128,12 @@ def test_the_seed_stays_and_the_beginning_of_an_id_is_enough() -> None:
     assert "second" in [one.message_id for one in plan(("drop", "second"), history=twins).messages]
 
 
-def test_views_that_later_calls_replace_are_offered_and_cut_to_a_line() -> None:
+def test_views_that_later_calls_replace_are_offered_and_shortened_to_a_line() -> None:
     once, again, other = viewed("a.py", LONG), viewed("/work/./a.py", LONG), viewed("b.py", LONG)
     history = [user("go", "first"), *once, *other, *again]
     offered = old_views(history, {}, cwd="/work", size=size)
     assert offered.message_ids == (once[1].id,)
-    effect = plan(("cut", "superseded"), history=history)
+    effect = plan(("shorten", "superseded"), history=history)
     assert effect.tokens_freed == offered.tokens > size(once[1]) * 0.9
     shown = apply_overrides(history, by_message(effect.overrides))[2].result
     assert shown is not None and shown.text.strip().startswith("[... ")
@@ -154,14 +157,14 @@ def test_a_view_is_replaced_only_by_one_that_holds_its_lines_or_by_writing_the_f
 
 
 def test_the_inspector_has_each_message_with_its_size_its_state_and_what_is_behind() -> None:
-    effect = plan(("drop", REPLY), ("cut", LONG_RESULT))
+    effect = plan(("drop", REPLY), ("shorten", LONG_RESULT))
     overrides = by_message(effect.overrides)
     budget = Budget(1, 100_000, estimated=True, window_known=True)
     rows = inspect("system", [], HISTORY, budget, count=len, size=size, overrides=overrides).rows
     by_id = by_message(rows)
     assert (by_id[REPLY].state, by_id[REPLY].tokens) == ("dropped", 0)
     assert by_id[REPLY].whole_tokens == size(HISTORY[4])
-    assert by_id[LONG_RESULT].state == "cut"
+    assert by_id[LONG_RESULT].state == "shortened"
     assert by_id[LONG_RESULT].tokens < by_id[LONG_RESULT].whole_tokens == size(HISTORY[2])
     assert by_id["second"].cache_lost == 0
     assert by_id[SHORT_RESULT].cache_lost == by_id["second"].tokens
@@ -172,7 +175,7 @@ def test_whatever_is_edited_units_stay_whole_and_requests_valid(
     history: list[Message], data: st.DataObject
 ) -> None:
     assume(len(history) > 1)
-    kinds = st.sampled_from(["drop", "cut", "restore"])
+    kinds = st.sampled_from(["drop", "shorten", "restore"])
     overrides: dict[str, MessageOverride] = {}
     for _ in range(data.draw(st.integers(1, 6))):
         edit = ContextEdit(data.draw(kinds), data.draw(st.sampled_from([one.id for one in history])))  # pyright: ignore

@@ -14,8 +14,8 @@ from crushpy.context.overrides import (
     apply_override,
     apply_overrides,
     by_message,
-    truncate_largest,
-    truncate_oldest,
+    shorten_largest,
+    shorten_oldest,
 )
 from crushpy.context.partition import partition, tail_budget, units
 from crushpy.context.plan import FRAME_TOKENS, Plan, TokenBudget, make_plan, overrides_to_fit
@@ -220,13 +220,13 @@ def test_images_become_a_line_with_type_and_size_and_the_status_stays() -> None:
 
 def test_the_oldest_large_results_are_cut_first_and_once_only() -> None:
     history = [message for number in range(4) for message in ran(f"c{number}", str(number) * (MIN_CHARS + 1))]
-    first = truncate_oldest(history, {}, enough=lambda before, after: True)
+    first = shorten_oldest(history, {}, enough=lambda before, after: True)
     assert [override.message_id for override in first] == [history[1].id]
-    second = truncate_oldest(history, by_message(first), enough=lambda before, after: False)
+    second = shorten_oldest(history, by_message(first), enough=lambda before, after: False)
     assert [override.message_id for override in second] == [history[3].id, history[5].id, history[7].id]
 
 
 def test_the_largest_results_are_cut_until_the_goal_is_met() -> None:
     history = [*ran("a", "a" * 8_000), *ran("b", "b" * 80_000), *ran("c", "c" * 9_000)]
-    overrides = truncate_largest(history, goal=6_000, size=size)
+    overrides = shorten_largest(history, goal=6_000, size=size)
     assert [override.message_id for override in overrides] == [history[3].id]

@@ -22,13 +22,13 @@ class Grown:
 
     def change(self) -> None:
         chance, size = self._chance, len(self.messages)
-        match chance.choice(["append", "append", "append", "cut", "undo", "boundary", "model"]):
+        match chance.choice(["append", "append", "append", "shorten", "undo", "boundary", "model"]):
             case "append":
                 self.messages += history_by_chance(chance, chance.randint(0, 8))
-            case "cut" if self.messages:
+            case "shorten" if self.messages:
                 one = chance.choice(self.messages)
                 self.overrides[one.id] = MessageOverride(
-                    one.id, 20, 10, kind=chance.choice(["cut", "drop", "restore"])
+                    one.id, 20, 10, kind=chance.choice(["shorten", "drop", "restore"])
                 )
             case "undo":
                 del self.messages[chance.randint(size // 2, size) :]

@@ -17,7 +17,7 @@ from crushpy.storage.store import Store
 
 WIDE = {f"models.{MODEL}.context_window": 100_000, "compaction.keep_recent_tokens": 0}
 COUNT = "for i in $(seq 1 400); do echo planted-$i; done"
-CUT = [ContextEdit("cut", "superseded")]
+SHORTEN = [ContextEdit("shorten", "superseded")]
 
 
 async def worked(talks: Talks, llm: ScriptedLLM, **wanted: Any) -> Talk:
@@ -65,7 +65,7 @@ async def test_the_next_request_leaves_out_what_is_dropped_and_it_comes_back(
 async def test_edits_are_stored_and_a_branch_inherits_them(talks: Talks, llm: ScriptedLLM) -> None:
     talk = await worked(talks, llm)
     await talk.conversation.context.edit(
-        [*drop(talk, "The first answer."), ContextEdit("cut", found(talk, "planted").id)]
+        [*drop(talk, "The first answer."), ContextEdit("shorten", found(talk, "planted").id)]
     )
     whole = [one.id for one in talk.conversation.history]
     await talk.close()
@@ -186,7 +186,7 @@ async def test_not_while_the_agent_works(talks: Talks, llm: ScriptedLLM) -> None
     await talk.until(lambda: not talk.conversation.busy)
 
 
-async def test_superseded_views_are_offered_and_cut_at_once(
+async def test_superseded_views_are_offered_and_shortened_at_once(
     talks: Talks, llm: ScriptedLLM, workspace: Any
 ) -> None:
     (workspace / "long.py").write_text("line of code\n" * 500)
@@ -197,18 +197,18 @@ async def test_superseded_views_are_offered_and_cut_at_once(
     await talk.conversation.context.count_exactly()
     offered = talk.conversation.context.inspect().old_views
     assert len(offered.message_ids) == 2 and offered.tokens > 2_000
-    effect = await talk.conversation.context.edit(CUT)
+    effect = await talk.conversation.context.edit(SHORTEN)
     assert effect.tokens_freed == offered.tokens
     sent = await asked(talk, llm)
     assert sent.count("500\\tline of code") + sent.count("line of code") < 600
     with pytest.raises(UsageError, match="There are no superseded views"):
-        await talk.conversation.context.edit(CUT)
+        await talk.conversation.context.edit(SHORTEN)
 
 
-async def test_a_restored_result_is_cut_again_by_an_overflow(talks: Talks, llm: ScriptedLLM) -> None:
+async def test_a_restored_result_is_shortened_again_by_an_overflow(talks: Talks, llm: ScriptedLLM) -> None:
     talk = await worked(talks, llm)
     planted = found(talk, "planted").id
-    await talk.conversation.context.edit([ContextEdit("cut", planted)])
+    await talk.conversation.context.edit([ContextEdit("shorten", planted)])
     await talk.conversation.context.edit([ContextEdit("restore", planted)])
     llm.script(Overflow(8_000, 9_000), "It fits.")
     await talk.ask("go on")

@@ -45,7 +45,7 @@ async def pin(store: Store) -> None:
 
 async def edit(store: Store) -> None:
     await store.boundaries.add_overrides(
-        PARENT, (MessageOverride("m1", kind="drop"), MessageOverride("m2", kind="cut"))
+        PARENT, (MessageOverride("m1", kind="drop"), MessageOverride("m2", kind="shorten"))
     )
 
 

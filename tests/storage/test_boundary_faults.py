@@ -129,8 +129,8 @@ async def test_a_circle_of_parents_hangs_no_walk(store: Store, file: Path, lengt
         connection.execute("UPDATE session SET kind = 'continuation' WHERE id = ?", (first,))
         connection.execute(
             'INSERT INTO boundary (id, parent_id, child_id, "trigger", created_at, tail, summary_source,'
-            " summary_model, template_name, template_hash, tokens_before, tokens_after, cost, seconds,"
-            " truncated_chars, problem, coverage)"
+            " summary_model, template, template_hash, tokens_before, tokens_after, cost, seconds,"
+            " truncated_chars, problem, facts)"
             " SELECT 'circle', ?, ?, 'auto', 1.0, '[]', '', '', '', '', 0, 0, 0.0, 0.0, 0, '', '{}'",
             (last, first),
         )

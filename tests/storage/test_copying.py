@@ -284,6 +284,8 @@ async def test_version_18_on_a_server_is_copied_and_opened_only_for_that(
         "ALTER TABLE crushpy.timeline_note RENAME TO mark",
         "ALTER TABLE crushpy.maintenance RENAME TO chore",
         "ALTER TABLE crushpy.boundary RENAME COLUMN truncated_chars TO cut_chars",
+        "ALTER TABLE crushpy.boundary RENAME COLUMN template TO template_name",
+        "ALTER TABLE crushpy.boundary RENAME COLUMN facts TO coverage",
         "DROP TABLE crushpy.schema_version",
         "CREATE TABLE crushpy.migration AS SELECT 18 AS version",
     ):

@@ -175,7 +175,7 @@ class BoundaryBuilder:
         return Seed(summary, draft.evidence, *carried, _signed(draft, summary), draft.loaded)
 
     def _fit_and_measure(self, draft: BoundaryDraft) -> None:
-        """Truncates the tail by overrides until it fits, and measures what the child starts with."""
+        """Shortens the tail by overrides until it fits, and measures what the child starts with."""
         before, parts = self._session.seed, draft.plan.parts
         text = seed_text(draft.seed)
         size = self._gauge.count(text)

@@ -154,7 +154,7 @@ class ContextService:
     # --- edits ------------------------------------------------------------------------------------------
 
     async def edit(self, edits: Sequence[ContextEdit], *, dry_run: bool = False) -> EditEffect:
-        """Drops, truncates or restores messages from the next request on, all or none.
+        """Drops, shortens or restores messages from the next request on, all or none.
 
         `context/edits.py` computes the effect. Stored messages stay as they are: overrides beside them say
         how this session shows them; children and branches inherit those. `UsageError` if an edit is invalid.

@@ -271,7 +271,7 @@ class BoundaryPlanner:
         return None if plan is None else self._with_stored_middle(plan)
 
     def _with_stored_middle(self, plan: Plan) -> Plan:
-        """A summariser reads the stored messages, not the truncated ones."""
+        """A summariser reads the stored messages, not the shortened ones."""
         stored = {message.id: message for message in self._session.history}
         middle = tuple(stored[message.id] for message in plan.parts.middle)
         return msgspec.structs.replace(plan, parts=msgspec.structs.replace(plan.parts, middle=middle))

@@ -101,7 +101,7 @@ class Gauge:
         estimated, so is this one, since a ratio holds for one way of counting."""
         if message.tokens and self.exact:
             return message.tokens
-        result = message.result  # a truncated message keeps its id but has another length
+        result = message.result  # a shortened message keeps its id but has another length
         key = message.id, len(result.text) if result else message.length
         known = self._sizes.get(key)
         if known is None or (not known[1] and self.exact):

@@ -6,7 +6,7 @@ How is in `boundary_builder.py`.
 import logging
 from collections.abc import Callable
 
-from crushpy.context.overrides import truncate_oldest
+from crushpy.context.overrides import shorten_oldest
 from crushpy.core.errors import CrushpyError
 from crushpy.core.events import Notice
 from crushpy.core.messages import Message, ToolResult
@@ -176,7 +176,7 @@ class CompactionPolicy:
     async def recover_from_overflow(self, error: ContextOverflow) -> None:
         """Makes the next request smaller than the one that was refused. Raises if nothing helps.
 
-        First truncates old results, then compacts, then carries evidence alone. A branch returns instead.
+        First shortens old results, then compacts, then carries evidence alone. A branch returns instead.
         """
         if error.limit:
             self._models.learn_window(self._session.info.model, error.limit)
@@ -188,7 +188,7 @@ class CompactionPolicy:
             last = self._overflow_attempts == MAX_OVERFLOW_ATTEMPTS
             options = BoundaryOptions("overflow", may_postpone=False, evidence_only=last, minimal_tail=last)
             if self._overflow_attempts == 1:
-                smaller = await self._truncate_results()
+                smaller = await self._shorten_results()
             else:
                 smaller = await self._builder.make_boundary(options, await self._view.counted())
             if smaller:
@@ -204,8 +204,8 @@ class CompactionPolicy:
             text += f", the largest message ({largest.role}, {largest.id}) takes {size:,}"
         raise ContextOverflow(f"{text}.", OVERFLOW_HINT, limit=error.limit) from error
 
-    async def _truncate_results(self) -> bool:
-        """Truncates the oldest large results until a quarter of the whole request is gone."""
+    async def _shorten_results(self) -> bool:
+        """Shortens the oldest large results until a quarter of the whole request is gone."""
         state = await self._view.counted()
         goal = (state.fixed_tokens + sum(map(self._gauge.size, state.history))) // 4
         saved = 0
@@ -215,12 +215,12 @@ class CompactionPolicy:
             saved += self._gauge.size(before) - self._gauge.size(after)
             return saved >= goal
 
-        overrides = truncate_oldest(state.history, self._session.overrides, enough=enough)
+        overrides = shorten_oldest(state.history, self._session.overrides, enough=enough)
         if not overrides or saved <= 0:
             return False
         await self._session.add_overrides(overrides)
         self._gauge.reset()
-        self._emit(Notice(f"The window was full: {len(overrides)} large tool results are sent truncated."))
+        self._emit(Notice(f"The window was full: {len(overrides)} large tool results are sent shortened."))
         return True
 
     # --- on request -------------------------------------------------------------------------------------

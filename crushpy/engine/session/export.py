@@ -39,7 +39,7 @@ ExportForm = Literal["markdown", "json", "html"]
 
 States = Mapping[str, SentState]
 NONE: States = {}
-MARKS: dict[SentState, str] = {"": "", "cut": "  [sent shortened]", "dropped": "  [not sent]"}
+MARKS: dict[SentState, str] = {"": "", "shortened": "  [sent shortened]", "dropped": "  [not sent]"}
 """Appended to a message that requests do not contain in full."""
 _LINE_CHARS = 160
 """Length of a tool line in the compact form."""
@@ -113,7 +113,7 @@ def session_as_json(info: SessionInfo) -> dict[str, Any]:
 def messages_as_json(messages: Iterable[Message], states: States = NONE) -> list[dict[str, Any]]:
     """Stored messages, with type and size in place of a picture.
 
-    A message that is not sent in full has the `state` cut or dropped.
+    A message that is not sent in full has the `state` shortened or dropped.
     """
     written: list[dict[str, Any]] = []
     for message in messages:

@@ -27,7 +27,7 @@ class BoundaryRow(StatementRow, frozen=True, gc=False):
     tail: str
     summary_source: str
     summary_model: str
-    template_name: str
+    template: str
     template_hash: str
     tokens_before: int
     tokens_after: int
@@ -36,7 +36,7 @@ class BoundaryRow(StatementRow, frozen=True, gc=False):
     seconds: float
     truncated_chars: int
     problem: str
-    coverage: str
+    facts: str
     undone_at: float | None
     lineage: str
     prepared: bool

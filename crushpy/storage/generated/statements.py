@@ -596,30 +596,30 @@ LIST_FORKS: Statement[SessionRow] = Statement(
 INSERT_BOUNDARY: Statement[Any] = Statement(
     """
     INSERT INTO boundary (id, parent_id, child_id, "trigger", created_at, tail, summary_source,
-    summary_model, template_name, template_hash, tokens_before, tokens_after, reported_after, cost,
-    seconds, truncated_chars, problem, coverage, undone_at, lineage, prepared, moment, waited_ms,
-    threshold) VALUES (:id, :parent_id, :child_id, :trigger, :created_at, :tail, :summary_source,
-    :summary_model, :template_name, :template_hash, :tokens_before, :tokens_after, :reported_after,
-    :cost, :seconds, :truncated_chars, :problem, :coverage, :undone_at, :lineage, :prepared, :moment,
-    :waited_ms, :threshold)
+    summary_model, template, template_hash, tokens_before, tokens_after, reported_after, cost, seconds,
+    truncated_chars, problem, facts, undone_at, lineage, prepared, moment, waited_ms, threshold) VALUES
+    (:id, :parent_id, :child_id, :trigger, :created_at, :tail, :summary_source, :summary_model,
+    :template, :template_hash, :tokens_before, :tokens_after, :reported_after, :cost, :seconds,
+    :truncated_chars, :problem, :facts, :undone_at, :lineage, :prepared, :moment, :waited_ms,
+    :threshold)
     """,
     """
     INSERT INTO boundary (id, parent_id, child_id, trigger, created_at, tail, summary_source,
-    summary_model, template_name, template_hash, tokens_before, tokens_after, reported_after, cost,
-    seconds, truncated_chars, problem, coverage, undone_at, lineage, prepared, moment, waited_ms,
-    threshold) VALUES (%(id)s, %(parent_id)s, %(child_id)s, %(trigger)s, %(created_at)s, %(tail)s,
-    %(summary_source)s, %(summary_model)s, %(template_name)s, %(template_hash)s, %(tokens_before)s,
-    %(tokens_after)s, %(reported_after)s, %(cost)s, %(seconds)s, %(truncated_chars)s, %(problem)s,
-    %(coverage)s, %(undone_at)s, %(lineage)s, %(prepared)s, %(moment)s, %(waited_ms)s, %(threshold)s)
+    summary_model, template, template_hash, tokens_before, tokens_after, reported_after, cost, seconds,
+    truncated_chars, problem, facts, undone_at, lineage, prepared, moment, waited_ms, threshold) VALUES
+    (%(id)s, %(parent_id)s, %(child_id)s, %(trigger)s, %(created_at)s, %(tail)s, %(summary_source)s,
+    %(summary_model)s, %(template)s, %(template_hash)s, %(tokens_before)s, %(tokens_after)s,
+    %(reported_after)s, %(cost)s, %(seconds)s, %(truncated_chars)s, %(problem)s, %(facts)s,
+    %(undone_at)s, %(lineage)s, %(prepared)s, %(moment)s, %(waited_ms)s, %(threshold)s)
     """,
     None,
 )
 GET_BOUNDARY: Statement[BoundaryRow] = Statement(
     """
     SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary."trigger", boundary.created_at,
-    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template_name,
+    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template,
     boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
-    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.coverage,
+    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.facts,
     boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
     boundary.threshold
     FROM boundary
@@ -627,9 +627,9 @@ GET_BOUNDARY: Statement[BoundaryRow] = Statement(
     """,
     """
     SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary.trigger, boundary.created_at,
-    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template_name,
+    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template,
     boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
-    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.coverage,
+    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.facts,
     boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
     boundary.threshold
     FROM boundary
@@ -640,9 +640,9 @@ GET_BOUNDARY: Statement[BoundaryRow] = Statement(
 FIND_BOUNDARY_OF_CHILD: Statement[BoundaryRow] = Statement(
     """
     SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary."trigger", boundary.created_at,
-    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template_name,
+    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template,
     boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
-    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.coverage,
+    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.facts,
     boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
     boundary.threshold
     FROM boundary
@@ -650,9 +650,9 @@ FIND_BOUNDARY_OF_CHILD: Statement[BoundaryRow] = Statement(
     """,
     """
     SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary.trigger, boundary.created_at,
-    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template_name,
+    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template,
     boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
-    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.coverage,
+    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.facts,
     boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
     boundary.threshold
     FROM boundary
@@ -697,9 +697,9 @@ FIND_UNDONE_BOUNDARY: Statement[Any] = Statement(
 LIST_BOUNDARIES: Statement[BoundaryRow] = Statement(
     """
     SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary."trigger", boundary.created_at,
-    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template_name,
+    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template,
     boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
-    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.coverage,
+    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.facts,
     boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
     boundary.threshold
     FROM boundary JOIN session ON session.id = boundary.child_id
@@ -707,9 +707,9 @@ LIST_BOUNDARIES: Statement[BoundaryRow] = Statement(
     """,
     """
     SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary.trigger, boundary.created_at,
-    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template_name,
+    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template,
     boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
-    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.coverage,
+    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.facts,
     boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
     boundary.threshold
     FROM boundary JOIN session ON session.id = boundary.child_id
@@ -720,9 +720,9 @@ LIST_BOUNDARIES: Statement[BoundaryRow] = Statement(
 LIST_RETURNS: Statement[BoundaryRow] = Statement(
     """
     SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary."trigger", boundary.created_at,
-    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template_name,
+    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template,
     boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
-    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.coverage,
+    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.facts,
     boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
     boundary.threshold
     FROM boundary JOIN session ON session.id = boundary.child_id
@@ -731,9 +731,9 @@ LIST_RETURNS: Statement[BoundaryRow] = Statement(
     """,
     """
     SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary.trigger, boundary.created_at,
-    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template_name,
+    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template,
     boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
-    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.coverage,
+    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.facts,
     boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
     boundary.threshold
     FROM boundary JOIN session ON session.id = boundary.child_id
@@ -1736,18 +1736,18 @@ PAGE_FIRST_ROWS: dict[str, Statement[Any]] = {
     "boundary": Statement(
     """
     SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary."trigger", boundary.created_at,
-    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template_name,
+    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template,
     boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
-    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.coverage,
+    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.facts,
     boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
     boundary.threshold
     FROM boundary ORDER BY boundary.id LIMIT :many
     """,
     """
     SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary.trigger, boundary.created_at,
-    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template_name,
+    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template,
     boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
-    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.coverage,
+    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.facts,
     boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
     boundary.threshold
     FROM boundary ORDER BY boundary.id LIMIT %(many)s
@@ -2010,9 +2010,9 @@ PAGE_ROWS: dict[str, Statement[Any]] = {
     "boundary": Statement(
     """
     SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary."trigger", boundary.created_at,
-    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template_name,
+    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template,
     boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
-    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.coverage,
+    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.facts,
     boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
     boundary.threshold
     FROM boundary
@@ -2020,9 +2020,9 @@ PAGE_ROWS: dict[str, Statement[Any]] = {
     """,
     """
     SELECT boundary.id, boundary.parent_id, boundary.child_id, boundary.trigger, boundary.created_at,
-    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template_name,
+    boundary.tail, boundary.summary_source, boundary.summary_model, boundary.template,
     boundary.template_hash, boundary.tokens_before, boundary.tokens_after, boundary.reported_after,
-    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.coverage,
+    boundary.cost, boundary.seconds, boundary.truncated_chars, boundary.problem, boundary.facts,
     boundary.undone_at, boundary.lineage, boundary.prepared, boundary.moment, boundary.waited_ms,
     boundary.threshold
     FROM boundary
@@ -2331,38 +2331,38 @@ SAVE_ROW: dict[str, Statement[Any]] = {
     "boundary": Statement(
     """
     INSERT INTO boundary (id, parent_id, child_id, "trigger", created_at, tail, summary_source,
-    summary_model, template_name, template_hash, tokens_before, tokens_after, reported_after, cost,
-    seconds, truncated_chars, problem, coverage, undone_at, lineage, prepared, moment, waited_ms,
-    threshold) VALUES (:id, :parent_id, :child_id, :trigger, :created_at, :tail, :summary_source,
-    :summary_model, :template_name, :template_hash, :tokens_before, :tokens_after, :reported_after,
-    :cost, :seconds, :truncated_chars, :problem, :coverage, :undone_at, :lineage, :prepared, :moment,
-    :waited_ms, :threshold) ON CONFLICT (id) DO UPDATE SET parent_id = excluded.parent_id, child_id =
+    summary_model, template, template_hash, tokens_before, tokens_after, reported_after, cost, seconds,
+    truncated_chars, problem, facts, undone_at, lineage, prepared, moment, waited_ms, threshold) VALUES
+    (:id, :parent_id, :child_id, :trigger, :created_at, :tail, :summary_source, :summary_model,
+    :template, :template_hash, :tokens_before, :tokens_after, :reported_after, :cost, :seconds,
+    :truncated_chars, :problem, :facts, :undone_at, :lineage, :prepared, :moment, :waited_ms,
+    :threshold) ON CONFLICT (id) DO UPDATE SET parent_id = excluded.parent_id, child_id =
     excluded.child_id, "trigger" = excluded."trigger", created_at = excluded.created_at, tail =
     excluded.tail, summary_source = excluded.summary_source, summary_model = excluded.summary_model,
-    template_name = excluded.template_name, template_hash = excluded.template_hash, tokens_before =
+    template = excluded.template, template_hash = excluded.template_hash, tokens_before =
     excluded.tokens_before, tokens_after = excluded.tokens_after, reported_after =
     excluded.reported_after, cost = excluded.cost, seconds = excluded.seconds, truncated_chars =
-    excluded.truncated_chars, problem = excluded.problem, coverage = excluded.coverage, undone_at =
+    excluded.truncated_chars, problem = excluded.problem, facts = excluded.facts, undone_at =
     excluded.undone_at, lineage = excluded.lineage, prepared = excluded.prepared, moment =
     excluded.moment, waited_ms = excluded.waited_ms, threshold = excluded.threshold
     """,
     """
     INSERT INTO boundary (id, parent_id, child_id, trigger, created_at, tail, summary_source,
-    summary_model, template_name, template_hash, tokens_before, tokens_after, reported_after, cost,
-    seconds, truncated_chars, problem, coverage, undone_at, lineage, prepared, moment, waited_ms,
-    threshold) VALUES (%(id)s, %(parent_id)s, %(child_id)s, %(trigger)s, %(created_at)s, %(tail)s,
-    %(summary_source)s, %(summary_model)s, %(template_name)s, %(template_hash)s, %(tokens_before)s,
-    %(tokens_after)s, %(reported_after)s, %(cost)s, %(seconds)s, %(truncated_chars)s, %(problem)s,
-    %(coverage)s, %(undone_at)s, %(lineage)s, %(prepared)s, %(moment)s, %(waited_ms)s, %(threshold)s) ON
-    CONFLICT (id) DO UPDATE SET parent_id = excluded.parent_id, child_id = excluded.child_id, trigger =
+    summary_model, template, template_hash, tokens_before, tokens_after, reported_after, cost, seconds,
+    truncated_chars, problem, facts, undone_at, lineage, prepared, moment, waited_ms, threshold) VALUES
+    (%(id)s, %(parent_id)s, %(child_id)s, %(trigger)s, %(created_at)s, %(tail)s, %(summary_source)s,
+    %(summary_model)s, %(template)s, %(template_hash)s, %(tokens_before)s, %(tokens_after)s,
+    %(reported_after)s, %(cost)s, %(seconds)s, %(truncated_chars)s, %(problem)s, %(facts)s,
+    %(undone_at)s, %(lineage)s, %(prepared)s, %(moment)s, %(waited_ms)s, %(threshold)s) ON CONFLICT (id)
+    DO UPDATE SET parent_id = excluded.parent_id, child_id = excluded.child_id, trigger =
     excluded.trigger, created_at = excluded.created_at, tail = excluded.tail, summary_source =
-    excluded.summary_source, summary_model = excluded.summary_model, template_name =
-    excluded.template_name, template_hash = excluded.template_hash, tokens_before =
-    excluded.tokens_before, tokens_after = excluded.tokens_after, reported_after =
-    excluded.reported_after, cost = excluded.cost, seconds = excluded.seconds, truncated_chars =
-    excluded.truncated_chars, problem = excluded.problem, coverage = excluded.coverage, undone_at =
-    excluded.undone_at, lineage = excluded.lineage, prepared = excluded.prepared, moment =
-    excluded.moment, waited_ms = excluded.waited_ms, threshold = excluded.threshold
+    excluded.summary_source, summary_model = excluded.summary_model, template = excluded.template,
+    template_hash = excluded.template_hash, tokens_before = excluded.tokens_before, tokens_after =
+    excluded.tokens_after, reported_after = excluded.reported_after, cost = excluded.cost, seconds =
+    excluded.seconds, truncated_chars = excluded.truncated_chars, problem = excluded.problem, facts =
+    excluded.facts, undone_at = excluded.undone_at, lineage = excluded.lineage, prepared =
+    excluded.prepared, moment = excluded.moment, waited_ms = excluded.waited_ms, threshold =
+    excluded.threshold
     """,
     None,
 ),

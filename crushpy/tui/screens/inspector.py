@@ -159,9 +159,9 @@ class InspectorScreen(OverlayScreen[None]):
         Binding("l", "rules", "Rules"),
         Binding("r", "refresh_figures", "Refresh"),
         Binding("d", "edit('drop')", "Drop"),
-        Binding("c", "edit('cut')", "Cut"),
+        Binding("c", "edit('shorten')", "Shorten"),
         Binding("u", "edit('restore')", "Restore"),
-        Binding("o", "cut_old_views", "Old views"),
+        Binding("o", "shorten_old_views", "Old views"),
         Binding("escape", "close", "Close"),
     ]
     VERTICAL_BREAKPOINTS = [(0, "-tiny"), (16, "-short"), (20, "-tall")]
@@ -218,7 +218,7 @@ class InspectorScreen(OverlayScreen[None]):
         forecast = inspection.forecast
         lines = forecast_lines(forecast) if forecast and forecast.turns else []
         views = inspection.old_views
-        lines += [f"{offer_words(views)}: press o to cut them"] if views.message_ids else []
+        lines += [f"{offer_words(views)}: press o to shorten them"] if views.message_ids else []
         words = " · ".join([*dropped_words(inspection), *lines])
         told = Content.styled(words, "$text-muted").wrap(width)[:MAX_FORECAST_ROWS] if words else []
         parts = window_parts(inspection.by_kind(), inspection.budget)
@@ -340,8 +340,8 @@ class InspectorScreen(OverlayScreen[None]):
             return
         self._apply(ContextEdit(kind, row.message_id))
 
-    def action_cut_old_views(self) -> None:
-        self._apply(ContextEdit("cut", SUPERSEDED))
+    def action_shorten_old_views(self) -> None:
+        self._apply(ContextEdit("shorten", SUPERSEDED))
 
     @in_worker("edit")
     async def _apply(self, edit: ContextEdit) -> None:

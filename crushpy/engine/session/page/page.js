@@ -241,7 +241,7 @@
         moment(message.created_at),
         usage ? `${short(inWindow(usage))} tokens` : "",
         usage ? money(usage.cost) : "",
-        message.state === "cut" ? "sent shortened" : message.state === "dropped" ? "not sent" : "",
+        message.state === "shortened" ? "sent shortened" : message.state === "dropped" ? "not sent" : "",
         message.finish === "interrupted" ? "interrupted" : "",
       );
       const shown = element("article", who, element("div", "meta", words), ...parts);
@@ -296,7 +296,7 @@
     }
   }
 
-  const factsOf = (boundary) => Object.entries(boundary.coverage || {}).filter(([, [total]]) => total);
+  const factsOf = (boundary) => Object.entries(boundary.facts || {}).filter(([, [total]]) => total);
 
   function boundaryWords(session) {
     const boundary = session.boundary;
