@@ -1,5 +1,6 @@
 """What every test may use: a home of its own, a workspace of its own, and the real command line."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -73,6 +74,11 @@ def pytest_deselected(items: Sequence[pytest.Item]) -> None:
     if not config.option.keyword:
         marks = (next((name for name in LEFT_OUT if item.get_closest_marker(name)), "") for item in items)
         config.stash.setdefault(left_out, Counter()).update(filter(None, marks))
+
+
+def pytest_collection_finish() -> None:
+    """What the collection made stays: no need to look through it in each garbage collection."""
+    gc.freeze()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from acp import schema as acp_schema
 
 from support.command import start_crushpy
 
@@ -15,17 +14,23 @@ Json = dict[str, Any]
 TYPED = {"compaction_update", "notice"}
 """Updates that the Python package does not know yet."""
 RESULTS = {
-    "initialize": acp_schema.InitializeResponse,
-    "session/new": acp_schema.NewSessionResponse,
-    "session/load": acp_schema.LoadSessionResponse,
-    "session/prompt": acp_schema.PromptResponse,
-    "session/list": acp_schema.ListSessionsResponse,
-    "session/fork": acp_schema.ForkSessionResponse,
+    "initialize": "InitializeResponse",
+    "session/new": "NewSessionResponse",
+    "session/load": "LoadSessionResponse",
+    "session/prompt": "PromptResponse",
+    "session/list": "ListSessionsResponse",
+    "session/fork": "ForkSessionResponse",
 }
 FILE_REQUESTS = {
-    "fs/read_text_file": acp_schema.ReadTextFileRequest,
-    "fs/write_text_file": acp_schema.WriteTextFileRequest,
+    "fs/read_text_file": "ReadTextFileRequest",
+    "fs/write_text_file": "WriteTextFileRequest",
 }
+
+
+def validate(kind: str, message: Json) -> None:
+    from acp import schema  # a second of imports
+
+    getattr(schema, kind).model_validate(message)
 
 
 class AcpClient:
@@ -93,17 +98,17 @@ class AcpClient:
         if method == "session/update":
             update = message["params"]["update"]
             if update["sessionUpdate"] not in TYPED:
-                acp_schema.SessionNotification.model_validate(message["params"])
+                validate("SessionNotification", message["params"])
             self.updates.append(update)
         elif method == "session/request_permission":
-            acp_schema.RequestPermissionRequest.model_validate(message["params"])
+            validate("RequestPermissionRequest", message["params"])
             self.questions.append(message["params"])
             chosen = self.decide(message["params"])
             if chosen is not None:
                 outcome = {"outcome": "selected", "optionId": chosen}
                 self.send({"id": message["id"], "result": {"outcome": outcome}})
         elif method in FILE_REQUESTS:
-            FILE_REQUESTS[method].model_validate(message["params"])
+            validate(FILE_REQUESTS[method], message["params"])
             self.files.append((method, message["params"]["path"]))
             answer = self.serve(method, message["params"])
             if answer is not None:
@@ -111,7 +116,7 @@ class AcpClient:
         elif method is None:
             number = message["id"]
             if "result" in message and (kind := RESULTS.get(self._methods.get(number, ""))) is not None:
-                kind.model_validate(message["result"])
+                validate(kind, message["result"])
             self._answers[number] = message
         return message
 

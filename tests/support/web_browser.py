@@ -10,10 +10,12 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import aiohttp
 import pytest
+
+if TYPE_CHECKING:
+    import aiohttp
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 needs_chromium = pytest.mark.skipif(
@@ -128,6 +130,8 @@ async def open_web_browser(folder: Path, *options: str) -> AsyncGenerator[Browse
     )
     try:
         port = await _debugging_port(profile / "DevToolsActivePort", process)
+        import aiohttp
+
         async with aiohttp.ClientSession() as http:
             async with http.get(f"http://127.0.0.1:{port}/json") as listed:
                 address = next(one for one in await listed.json() if one["type"] == "page")
